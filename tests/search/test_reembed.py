@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from contrasent.errors import ModelError, OptionError, OutputError
 from contrasent.search.index import Index
 from contrasent.search.ranking import Ranker
-from contrasent.search.reembed import PLACE, fit_map, map_index, orthogonal_map, reembed, ridge_map
+from contrasent.search.reembed import fit_map, map_index, orthogonal_map, reembed, ridge_map
 from contrasent.search.writer import Writer
 
 TEXTS = [f"entry {n} of the ledger" for n in range(50)]
@@ -28,6 +28,11 @@ def model(seed, dimension):
 
 
 old, new = model(1, 6), model(2, 9)
+
+
+@pytest.fixture(autouse=True)
+def ten_texts_at_once(monkeypatch):
+    monkeypatch.setattr("contrasent.search.building.AT_ONCE", 10)
 
 
 @pytest.fixture
@@ -61,13 +66,13 @@ def check_renewed(index, encode):
 
 def test_all_but_the_vectors_stays(folder):
     before = Index.open(folder)
-    made = reembed(folder, new, model="new", source="there", settings={"pooler": "cls"}, rows=7)
+    made = reembed(folder, new, model="new", source="there", settings={"pooler": "cls"})
     check_renewed(made, new)
     assert (made.model, made.facts.source, made.dimension) == ("new", "there", 9)
     assert made.generation == before.generation + 1
     stored = made.facts.settings
     assert stored == {"note": {"value": 0.5}, "pooler": "cls"} and made.ranker == Ranker(0.3)
-    assert not (folder / PLACE).exists()
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
     assert len(made.search(new(["x"]), k=50, where={"n": {"$lt": 10}})[0]) == 9
     (hit,) = made.search("entry 12", encode=new, k=1)[0]
     assert hit.text == TEXTS[12]
@@ -87,7 +92,7 @@ def test_the_old_index_answers_meanwhile(folder):
         return new(texts)
 
     expected = Index.open(folder).search("entry 7", encode=old, k=3)
-    reembed(folder, encode, model="new", rows=10)
+    reembed(folder, encode, model="new")
     assert len(seen) == 6 and all(hits == expected for hits in seen)
 
 
@@ -96,9 +101,10 @@ import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from test_reembed import new
-from contrasent.search.ranking import Ranker
+from contrasent.search import building
 from contrasent.search.reembed import reembed
 
+building.AT_ONCE = 10
 made = 0
 
 def encode(texts):
@@ -108,7 +114,7 @@ def encode(texts):
         os.kill(os.getpid(), signal.SIGKILL)
     return new(texts)
 
-reembed(Path(sys.argv[1]), encode, model="new", rows=10)
+reembed(Path(sys.argv[1]), encode, model="new")
 """
 
 
@@ -117,7 +123,7 @@ def killed(folder):
     done = subprocess.run([sys.executable, "-c", KILLED, folder, here], timeout=120)
     assert done.returncode == -signal.SIGKILL
     assert Index.open(folder).model == "old"
-    assert (folder / PLACE).is_dir()
+    assert folder.with_name(".index.encoded").is_dir()
 
 
 def test_kill_and_resume(folder):
@@ -129,7 +135,7 @@ def test_kill_and_resume(folder):
         asked.extend(texts)
         return new(texts)
 
-    check_renewed(reembed(folder, encode, model="new", rows=10), new)
+    check_renewed(reembed(folder, encode, model="new"), new)
     live = [text for n, text in enumerate(TEXTS) if n not in (3, 44)]
     # Of 48 texts two shards were whole (the first call of each run learns the dimension).
     assert asked[1:] == live[20:]
@@ -143,7 +149,7 @@ def test_what_was_begun_and_no_longer_fits_is_begun_anew(folder, change):
     if change == "rows":
         with Writer(folder) as writer:
             writer.update(["a text in another place"], old, ids=["0"])
-    made = reembed(folder, encode, model=name, rows=10)
+    made = reembed(folder, encode, model=name)
     assert (made.model, len(made)) == (name, 48)
     for text, _, vector in rows_of(made).values():
         (expected,) = encode([text])

@@ -90,11 +90,8 @@ def compact(folder):
 
 def replace(folder):
     """Another model's vectors."""
-    texts = [row.text for row in Index.open(folder).every()]
-    numbers = Index.open(folder).alive.nonzero()[0]
-    made = dict(zip(numbers.tolist(), MODELS["two"](texts), strict=True))
     with Writer(folder) as writer:
-        writer.replace_vectors(lambda rows: np.array([made[int(n)] for n in rows]), model="two")
+        writer.replace_vectors(lambda _, texts: MODELS["two"](texts), model="two")
 
 
 def build(folder):

@@ -1,13 +1,10 @@
 """Vectors of another model in the place of an index's own: encoded anew, or mapped.
 
 Texts, ids, metadata and settings stay. Readers keep the old vectors until the transaction that
-names the new ones. Encoding anew is resumed where it was killed: the vectors made so far are
-shards in the index's folder (:mod:`contrasent.encoding.shards`). Other writers wait outside.
+names the new ones. Encoding anew is resumed where it was killed, by the vectors that are kept next
+to the index (:mod:`contrasent.search.building`). Other writers wait outside.
 """
 
-import hashlib
-import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,16 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.encoding.shards import encode_shards, read_manifest, read_shards
 from contrasent.errors import OptionError
 from contrasent.files import check_writable
 from contrasent.metrics import cosine
+from contrasent.search.building import KeptVectors
 from contrasent.search.index import Index
-from contrasent.search.writer import ROWS_AT_ONCE, Writer
+from contrasent.search.transaction import VectorsOf
+from contrasent.search.writer import Writer
 from contrasent.types import EncodeFn, Vectors, for_task
 
-PLACE = "reembedding"
-"""Folder inside the index for vectors that are made but not in use yet."""
 OF_MODEL = ("pooler", "max_tokens", "mapped")
 """Settings of an index that are another's with another model."""
 RIDGES = (1e-4, 1e-3, 1e-2, 1e-1)
@@ -40,33 +36,14 @@ def reembed(
     model: str,
     source: str = "",
     settings: dict[str, Any] | None = None,
-    rows: int = ROWS_AT_ONCE,
 ) -> Index:
     """Encode the texts of an index by another model, and put the vectors in place of its own."""
     with Writer(folder) as writer:
-        index, place = Index(writer.change), writer.folder / PLACE
-        facts = {"model": model, "index": _fingerprint(index)}
-        begun = read_manifest(place)
-        if begun is not None and any(begun.facts.get(name) != facts[name] for name in facts):
-            shutil.rmtree(place)  # of another model, or of rows that have changed since
-        read = for_task(encode, "document")
-        dimension = int(read(["a text"]).shape[1])
-        check_writable(writer.folder, 8 * dimension * len(index))
-        texts = (row.text for row in index.every())
-        made = encode_shards(place, read, texts, facts=facts, dimension=dimension, rows=rows)
-        shards, numbers = [vectors for vectors, _ in read_shards(place, made)], index.numbers()
-
-        def vectors_of(wanted: NDArray[np.int64]) -> Vectors:
-            at = np.searchsorted(numbers, wanted)
-            parts = [
-                shards[shard][at[at // rows == shard] - shard * rows]
-                for shard in np.unique(at // rows)
-            ]
-            return np.concatenate(parts)
-
-        _replace(writer, vectors_of, model, source, settings or {})
-        writer.commit()
-        shutil.rmtree(place)  # while no other writer can have begun there
+        size = for_task(encode, "document")(["a text"]).nbytes
+        check_writable(writer.folder, 2 * size * len(writer))
+        with KeptVectors(writer.folder, encode, f"{model} {writer.facts.identity}") as kept:
+            _replace(writer, lambda _, texts: kept(texts), model, source, settings or {})
+            writer.commit()
     return Index.open(folder)
 
 
@@ -85,28 +62,16 @@ def map_index(
         mapped = {"mapped": {"from": writer.facts.model, **(about or {})}}
         check_writable(writer.folder, 4 * matrix.shape[1] * len(writer))
         given = {**(settings or {}), **mapped}
-        _replace(writer, lambda rows: old[rows] @ matrix, model, source, given)
+        _replace(writer, lambda rows, _: old[rows] @ matrix, model, source, given)
     return Index.open(folder)
 
 
 def _replace(
-    writer: Writer,
-    vectors_of: Callable[[NDArray[np.int64]], Vectors],
-    model: str,
-    source: str,
-    settings: dict[str, Any],
+    writer: Writer, vectors_of: VectorsOf, model: str, source: str, settings: dict[str, Any]
 ) -> None:
     stays = {k: v for k, v in writer.facts.settings.items() if k not in OF_MODEL}
     settings = {**stays, **settings}
     writer.replace_vectors(vectors_of, model=model, source=source, settings=settings)
-
-
-def _fingerprint(index: Index) -> str:
-    """Of the rows and their texts, whatever made their vectors."""
-    digest = hashlib.sha256(index.facts.identity.encode())
-    for row in index.every():
-        digest.update(f"{row.row} {row.id!r} {row.text!r}".encode("utf-8", "surrogatepass"))
-    return digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -36,6 +36,9 @@ from contrasent.types import Vectors
 BLOCK = 1 << 16  # rows whose postings are kept together
 SMALL = 1024  # rows below which the last block is written again with those that follow
 
+VectorsOf = Callable[[NDArray[np.int64], Sequence[str]], Vectors]
+"""From the numbers and texts of some rows to their (n, d) vectors."""
+
 
 class Transaction(Store):
     """A change of an index, in sight of nobody until it is committed."""
@@ -185,8 +188,8 @@ class Transaction(Store):
         self._put("INSERT INTO dead VALUES (?)", one)
         self.facts = replace(self.facts, dead=self.facts.dead + len(one))
 
-    def rewrite(self, vectors_of: Callable[[NDArray[np.int64]], Vectors] | None = None) -> None:
-        """Write all rows anew, without dead ones; ``vectors_of`` gives other vectors of some."""
+    def rewrite(self, vectors_of: VectorsOf | None = None) -> None:
+        """Write all rows anew, without dead ones, perhaps with other vectors."""
         self.remap()
         if self._stream is not None:
             self._stream.close()
@@ -205,7 +208,7 @@ class Transaction(Store):
             while part := found.fetchmany(ROWS_AT_ONCE):
                 numbers, names, texts, extra = zip(*part, strict=True)
                 rows = np.array(numbers, dtype=np.int64)
-                vectors = old[rows] if vectors_of is None else vectors_of(rows)
+                vectors = old[rows] if vectors_of is None else vectors_of(rows, texts)
                 self.append(vectors, texts, names, [*map(json.loads, extra)])
             self.connection.execute("DROP TABLE temp.old")
         self.facts = replace(self.facts, dimension=self.facts.dimension or before.dimension)

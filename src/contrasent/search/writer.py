@@ -3,7 +3,7 @@
 import json
 import os
 import socket
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from filelock import FileLock, Timeout
-from numpy.typing import NDArray
 
 from contrasent.errors import OptionError, OutputError
 from contrasent.files import remove_temporaries, writing
@@ -22,7 +21,7 @@ from contrasent.search.index import Index
 from contrasent.search.integrity import CHECKSUM
 from contrasent.search.ranking import Ranker
 from contrasent.search.store import LOCK, Facts, is_index
-from contrasent.search.transaction import Transaction
+from contrasent.search.transaction import Transaction, VectorsOf
 from contrasent.types import EncodeFn, Vectors, for_task
 
 WAIT = 30.0
@@ -190,12 +189,10 @@ class Writer:
         """Write all rows that are left anew, without the deleted ones."""
         self.change.rewrite()
 
-    def replace_vectors(
-        self, vectors_of: Callable[[NDArray[np.int64]], Vectors], **changes: Any
-    ) -> None:
-        """Put other vectors in the place of all; ``vectors_of`` gives those of numbers of rows."""
+    def replace_vectors(self, vectors_of: VectorsOf, **changes: Any) -> None:
+        """Put other vectors in the place of all."""
         metric = self.facts.metric
-        self.change.rewrite(lambda r: check_vectors(vectors_of(r), len(r), None, metric))
+        self.change.rewrite(lambda r, t: check_vectors(vectors_of(r, t), len(r), None, metric))
         self.set(**changes)
 
     def set(self, **changes: Any) -> None:
