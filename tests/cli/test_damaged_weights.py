@@ -14,7 +14,7 @@ COMMANDS = {
     "similarity": "similarity {model} a b",
     "encode": "encode {model} notes.txt -o v.npy",
     "encode in shards": "encode {model} notes.txt -o vs --engine local",
-    "index": "index {model} notes.txt -o new",
+    "index": "index notes.txt --model {model} -o new",
     "search": "search made query",
     "evaluate": "evaluate {model} --pairs pairs.csv --columns a,b,score",
     "serve": "serve {model} --port 0",

@@ -122,4 +122,5 @@ def test_encode_and_search_need_neither_torch_nor_transformers(model, lines, tmp
         heavy, megabytes = done.stdout.splitlines()[-1].removeprefix("HEAVY ").rsplit(" ", 1)
         assert heavy == "[]"
         assert int(megabytes) < 300
-    assert done.stdout.splitlines()[0].startswith("  1  1.0000  3")
+    first, second = done.stdout.splitlines()[:2]
+    assert first == f"  1  {query}" and second.split(" · ")[:2] == ["     3", "1.0000"]
