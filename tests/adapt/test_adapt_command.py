@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from notes import write_notes
 
-from commands import invoke
+from commands import invoke, run
 from contrasent import files
 from contrasent.adapt import queries as queries_module
 from contrasent.adapt import selection, stages
@@ -83,6 +84,22 @@ def test_it_leaves_a_model_an_index_and_a_report(adapted, documents):
         assert one["before"] != one["after"]
     result = invoke("search", folder / "index", "the gardener", "-k", 2, "--json")
     assert len(json.loads(result.stdout)["results"][0]["hits"]) == 2
+
+
+def test_its_index_follows_its_documents(adapted, documents, tmp_path):
+    folder = shutil.copytree(adapted[0], tmp_path / "model")
+    notes = shutil.copytree(documents, tmp_path / "notes")
+    index, ranker = folder / "index", Index.open(folder / "index").ranker
+    assert "0 added, 0 changed, 0 deleted, 120 unchanged" in run("index", folder, notes, "--sync")
+    (notes / "more.md").write_text("# Boats\n\nThe ferry leaves at noon.\n")
+    (notes / "note-000.md").unlink()
+    (notes / "note-001.md").write_text("# Other\n\nSomething else is said here.\n")
+    assert "1 added, 1 changed, 1 deleted, 118 unchanged" in run("index", folder, "--sync")
+    changed = Index.open(index)
+    assert changed.ranker == ranker and changed.model == Index.open(adapted[0] / "index").model
+    found = {row.metadata["document"] for row in changed.every()}
+    assert found == {path.name for path in notes.iterdir()}
+    assert "0 added, 0 changed, 0 deleted, 120 unchanged" in run("index", folder, "--sync")
 
 
 def test_a_complete_adaptation_is_not_done_again(adapted, model, documents):

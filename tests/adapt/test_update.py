@@ -250,12 +250,7 @@ def test_a_row_of_an_index_is_the_passage_that_it_was():
     ).passages
     assert len({passage.prefix for passage in made}) > 2
     for passage in made:
-        metadata = {
-            "document": ("bees.md", "no.md")[passage.document],
-            "title": passage.title,
-            "headings": list(passage.headings),
-        }
-        again = passage_of(passage.indexed, passage.id, metadata, passage.document)
+        again = passage_of(*passage.row, passage.document)
         assert (again.text, again.prefix, again.headings) == (
             passage.text,
             passage.prefix,

@@ -4,13 +4,13 @@ import csv
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from contrasent.adapt.pairs import joined, pieces
 from contrasent.documents import sentences
-from contrasent.documents.folder import Documents
+from contrasent.documents.folder import Documents, file_of
 from contrasent.documents.passages import Passage, passages
 from contrasent.errors import DataError, InputError
 from contrasent.files import atomic_file
@@ -30,6 +30,8 @@ class Reading:
     holding: tuple[tuple[int, ...], ...]  # numbers of the passages of each document
     lines: tuple[str, ...]
     facts: dict[str, Any]
+    origin: dict[str, Any] = field(default_factory=dict)  # of the documents, see `Documents`
+    files: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def texts(self) -> list[str]:
@@ -54,7 +56,17 @@ def read_source(
         "cut": found.cut,
     }
     lines = (*source.report.lines(), *found.lines())
-    return Reading(found.passages, found.documents, found.holding, lines, facts)
+    files = source.files
+    for number, held in enumerate(found.holding if files else ()):
+        # A passage that is a copy is missing where the document that has it is deleted.
+        others = {found.documents[found.passages[at].document] for at in held}
+        shared = {file_of(name, files) for name in others - {found.documents[number]}}
+        if shared:
+            own = files[file_of(found.documents[number], files)]
+            own["shares"] = sorted({*own.get("shares", ()), *shared})
+    return Reading(
+        found.passages, found.documents, found.holding, lines, facts, source.origin, files
+    )
 
 
 def write_reading(path: Path, reading: Reading) -> None:
@@ -65,6 +77,8 @@ def write_reading(path: Path, reading: Reading) -> None:
             "holding": reading.holding,
             "lines": reading.lines,
             "facts": reading.facts,
+            "origin": reading.origin,
+            "files": reading.files,
         }
         json.dump(head, stream)
         stream.write("\n")
@@ -87,6 +101,8 @@ def load_reading(path: Path) -> Reading:
         tuple(map(tuple, head["holding"])),
         tuple(head["lines"]),
         head["facts"],
+        head["origin"],
+        head["files"],
     )
 
 

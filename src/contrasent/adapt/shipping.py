@@ -27,6 +27,7 @@ from contrasent.search.building import create
 from contrasent.search.index import Index
 from contrasent.search.ranking import Ranker
 from contrasent.search.store import Facts
+from contrasent.search.sync import count_rows
 from contrasent.types import Vectors
 
 REPORT = "report.json"
@@ -181,18 +182,11 @@ def _index(
     target: Path, encoder: Encoder, vectors: Vectors, reading: Reading, shipped: Candidate
 ) -> Index:
     place = {text: vector for text, vector in zip(reading.texts, vectors, strict=True)}
-    rows = (
-        (
-            passage.indexed,
-            passage.id,
-            {
-                "document": reading.documents[passage.document],
-                "title": passage.title,
-                "headings": list(passage.headings),
-            },
-        )
-        for passage in reading.passages
-    )
+    rows = []
+    for passage in reading.passages:
+        text, name, about = passage.row
+        rows.append((text, name, about | {"document": reading.documents[passage.document]}))
+    count_rows(reading.files, rows)
     return create(
         target / INDEX,
         lambda texts: np.stack([place[text] for text in texts]),
@@ -201,6 +195,8 @@ def _index(
             model=encoder.identity,
             source=str(target.resolve()),
             ranker=(shipped.fusion or Ranker(0.0)).to_json(),
+            origin=reading.origin,
         ),
         overwrite=True,
+        documents=reading.files,
     )

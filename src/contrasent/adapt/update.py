@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from contrasent.adapt.reading import Reading
 from contrasent.adapt.shipping import INDEX, REPORT, is_adapted
 from contrasent.adapt.splitting import SEALED, SELECT, TRAIN, parts_of
-from contrasent.documents.passages import Passage, prefixes
+from contrasent.documents.passages import Passage
 from contrasent.errors import InputError, OutputError
 from contrasent.model.encoder import Encoder
 from contrasent.search.index import Index, document_of
@@ -96,6 +96,8 @@ def with_previous(previous: Previous, new: Reading) -> Reading:
         *new.lines,
         f"{old:,} passages of {len(numbers):,} documents are in {previous.folder} already",
     )
+    # An index of two sources can follow neither.
+    known = previous.index.facts.origin.get("path", "") == new.origin.get("path")
     facts = {**new.facts, "old_documents": len(numbers), "old_passages": old}
     return Reading(
         tuple(passages),
@@ -103,6 +105,8 @@ def with_previous(previous: Previous, new: Reading) -> Reading:
         tuple(map(tuple, holding)),
         lines,
         {**facts, "passages": len(passages)},
+        new.origin if known else {},
+        {**previous.index.store.documents(), **new.files} if known else {},
     )
 
 
@@ -137,10 +141,9 @@ def passage_of(text: str, identity: str, metadata: Any, document: int) -> Passag
     """The passage that a row of an index was."""
     known = metadata if isinstance(metadata, dict) and "headings" in metadata else {}
     title, headings = str(known.get("title", "")), tuple(known.get("headings", ()))
-    before = (p for p in prefixes(title, headings) if p and text.startswith(f"{p}\n"))
-    prefix = next(before, "")
-    own = text[len(prefix) + 1 :] if prefix else text
-    return Passage(identity, document, title, headings, 0, own, prefix)
+    body = int(known.get("body", 0))
+    prefix = text[: max(0, body - 1)]
+    return Passage(identity, document, title, headings, 0, text[body:], prefix)
 
 
 def _check_texts(index: Index) -> None:
