@@ -20,7 +20,7 @@ from contrasent.adapt.run import adapt
 from contrasent.adapt.splitting import SEALED, TRAIN, parts_of
 from contrasent.errors import InputError, OptionError, OutputError
 from contrasent.search.index import Index
-from contrasent.search.ranking import Ranker
+from contrasent.search.ranking import KNOWN_WEIGHT, Ranker
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +170,9 @@ def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path, model, documents, m
     )
 
 
-def test_queries_of_people_decide(tmp_path, model, documents, sentences):
+def test_queries_of_people_teach_and_judge(tmp_path, model, documents, monkeypatch):
+    monkeypatch.delenv("CONTRASENT_DATA", raising=False)
+    monkeypatch.setattr(stages, "fit", lambda *given: SimpleNamespace(word_weight=0.0))
     path = tmp_path / "asked.csv"
     rows = [f"where is k{n:03d} filed,note-{n:03d}.md" for n in range(100)]
     path.write_text("query,document\n" + "\n".join(rows) + "\n")
@@ -180,11 +182,26 @@ def test_queries_of_people_decide(tmp_path, model, documents, sentences):
     )  # fmt: skip
     facts = json.loads(result.stdout)
     assert facts["queries"]["from_people"] == 100
-    assert list(facts["verdict"]["kinds"]) == ["real"]
-    assert facts["verdict"]["kinds"]["real"]["queries"] == 50
+    assert list(facts["verdict"]["kinds"]) == ["asked again", "new documents"]
+    assert {kind["queries"] for kind in facts["verdict"]["kinds"].values()} == {100}
     assert (tmp_path / "page.html").read_text() == (tmp_path / "m" / "report.html").read_text()
     # Only the words tell the notes apart: the model has never seen these numbers.
-    assert facts["improved"] and facts["shipped"]["fusion"]
+    assert facts["improved"]
+    assert facts["shipped"]["fusion"]["word_weight"] >= KNOWN_WEIGHT
+    assert Index.open(tmp_path / "m" / "index").ranker == Ranker(**facts["shipped"]["fusion"])
+    # Without a gain the default search is left, and not vectors alone.
+    monkeypatch.setattr(stages, "fit", lambda *given: SimpleNamespace(word_weight=0.6))
+    done = adapt(documents, tmp_path / "m2", base=str(model), queries=path, budget=10.0)
+    assert not done.improved
+    assert Index.open(tmp_path / "m2" / "index").ranker == Ranker(0.6)
+    # Few of them are left out, in a line.
+    path.write_text("query,document\n" + "\n".join(rows[:30]) + "\n")
+    said = []
+    done = adapt(
+        documents, tmp_path / "m3", base=str(model), queries=path, budget=10.0, say=said.append
+    )
+    assert f"{path}: 30 queries about 30 of these documents; 40 about 20" in "\n".join(said)
+    assert done.facts["queries"]["from_people"] is None
 
 
 def test_clicks_are_learnt_from_and_decide_where_there_are_enough(

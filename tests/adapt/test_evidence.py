@@ -18,7 +18,6 @@ from contrasent.adapt.evidence import (
 )
 from contrasent.adapt.measuring import haystack, measure
 from contrasent.adapt.pairs import Pair
-from contrasent.adapt.queries import halves
 from contrasent.adapt.splitting import SEALED, SELECT, TRAIN, parts_of
 from contrasent.metrics import normalize
 from contrasent.search.ranking import Ranker
@@ -243,11 +242,6 @@ def test_a_part_has_the_rows_of_its_queries_alone():
 def test_queries_of_people_are_evidence_of_the_answer_that_most_of_them_share():
     asked = [("a", {0: 1.0}), ("b", {0: 1.0, 1: 2.0}), ("c", {1: 1.0, 2: 1.0}), ("d", {1: 1.0})]
     assert main_answers(asked) == [0, 1, 1, 1]
-    chosen, judged = halves([*asked, ("e", {3: 1.0})])
-    assert [sorted(text for text, _ in half) for half in (chosen, judged)] == [
-        ["a", "e"],
-        ["b", "c", "d"],
-    ]
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def source():
         texts=[one.indexed for one in passages],
         documents=[str(number) for number in range(60)],
     )
-    return Queries(reading, parts, None, [], 0)
+    return Queries(reading, parts, [], 0)
 
 
 def kinds(source, *parts, **options):

@@ -1,13 +1,14 @@
 """The sealed part, opened once: the verdict, and the queries that changed most."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from contrasent.adapt.candidates import Candidate, Encoded, encode_evidence, measure_candidate
-from contrasent.adapt.evidence import Evidence
-from contrasent.adapt.measuring import rankings
+from contrasent.adapt.evidence import Evidence, Floats
+from contrasent.adapt.measuring import WordScores, rankings
 from contrasent.adapt.selection import Selection
 from contrasent.adapt.verdict import Verdict, check_general, decide
 from contrasent.metrics import normalize
@@ -44,30 +45,50 @@ def judge_sealed(selection: Selection, chosen: Candidate, evidence: Evidence) ->
     if chosen.name != "base":
         after = measure_candidate(evidence, encoded, *ways)[0]
     verdict = decide(evidence, before, after, name=chosen.name, general=checked, seed=context.seed)
+    changes = largest_changes(
+        evidence,
+        before,
+        after,
+        lambda number: found_by(evidence, number, base, *own),
+        lambda number: found_by(evidence, number, encoded, *ways),
+    )
+    return Sealed(verdict, len(evidence.queries), changes)
+
+
+Found = list[dict[str, Any]]
+
+
+def largest_changes(
+    evidence: Evidence,
+    before: Floats,
+    after: Floats,
+    base: Callable[[int], Found],
+    chosen: Callable[[int], Found],
+) -> Found:
+    """The queries that gained and lost most, with what either search finds for them."""
     order = np.argsort(after - before, kind="stable")
     most = [n for n in (*order[::-1][:SHOWN], *order[:SHOWN]) if after[n] != before[n]]
-    changes = [
+    return [
         {
             "query": evidence.queries[n].text,
             "kind": evidence.queries[n].kind,
             "before": float(before[n]),
             "after": float(after[n]),
             "answer": _answer(evidence, n),
-            "base": _found(evidence, n, base, *own),
-            "chosen": _found(evidence, n, encoded, *ways),
+            "base": base(n),
+            "chosen": chosen(n),
         }
         for n in dict.fromkeys(map(int, most))
     ]
-    return Sealed(verdict, len(evidence.queries), changes)
 
 
-def _found(
+def found_by(
     evidence: Evidence,
     number: int,
     by: Encoded,
-    words: Bm25 | None = None,
+    words: WordScores | None = None,
     fusion: Ranker | None = None,
-) -> list[dict[str, Any]]:
+) -> Found:
     """The three best results for a query, and whether each answers it."""
     query = evidence.queries[number]
     fusions = [fusion or Ranker()]

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from contrasent.adapt.evidence import WRITTEN
+from contrasent.adapt.teaching import AGAIN, NEW
 from contrasent.pages import render
 from contrasent.search.index import Index
 from contrasent.search.plane import plane
@@ -24,7 +25,8 @@ def page(facts: dict[str, Any], folder: Path, index: Index) -> str:
         window=f": {title}",
         heading=title,
         folder=shlex.quote(str(folder)),
-        of_people=set(kinds) <= {"real", "click"},
+        of_people=set(kinds) <= {"click", AGAIN, NEW},
+        taught=AGAIN in kinds,
         written=[kind for kind in kinds if kind in WRITTEN],
         gained=[one for one in changes if one["after"] > one["before"]],
         lost=[one for one in changes if one["after"] < one["before"]],

@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 from contrasent.adapt.evidence import (
     OLD,
     Evidence,
-    judged_evidence,
     made_evidence,
-    main_answers,
 )
 from contrasent.adapt.pairs import (
     Maker,
@@ -25,8 +23,16 @@ from contrasent.adapt.pairs import (
     title_to_passage,
 )
 from contrasent.adapt.pairs import clicks as click_maker
-from contrasent.adapt.reading import Reading, UserQueries, read_judged, read_queries, sentences_of
+from contrasent.adapt.reading import (
+    Reading,
+    Say,
+    UserQueries,
+    read_judged,
+    read_queries,
+    sentences_of,
+)
 from contrasent.adapt.splitting import SEALED, SELECT, TRAIN
+from contrasent.adapt.teaching import too_few
 from contrasent.adapt.verdict import FEWEST, PROOF
 from contrasent.documents.passages import Passage
 from contrasent.errors import InputError
@@ -36,36 +42,31 @@ QUERY_MAKERS: tuple[Maker, ...] = (
 )  # fmt: skip
 """Makers of the queries that candidates are measured by, and that the map learns from."""
 
-FEWEST_QUERIES = 4
-
 
 def read_user_queries(
-    queries: str | Path | None, collection: str | Path | None, reading: Reading
+    queries: str | Path | None, collection: str | Path | None, reading: Reading, say: Say
 ) -> UserQueries | None:
     """Queries of people with their answers, of a file or of a collection in BEIR's layout."""
-    if queries is None and collection is None:
-        return None
     if queries is not None:
-        user_queries = read_queries(Path(queries), reading.documents)
+        found = read_queries(Path(queries), reading.documents, say=say)
+    elif collection is not None:
+        found = read_judged(Path(collection), reading.documents, say=say)
     else:
-        user_queries = read_judged(Path(str(collection)), reading.documents)
-    if len(user_queries) < FEWEST_QUERIES:
-        raise InputError(
-            str(queries or collection),
-            f"has {len(user_queries)} queries about these documents; at least {FEWEST_QUERIES} are "
-            "needed, half to choose by and half to prove it by",
-        )
-    return user_queries
+        return None
+    if problem := too_few(found):
+        say(f"{queries or collection}: {problem}, and queries made of the text decide")
+        return None
+    return found
 
 
 def read_clicks(
-    path: str | Path | None, reading: Reading, user_queries: UserQueries | None
+    path: str | Path | None, reading: Reading, user_queries: UserQueries | None, say: Say
 ) -> UserQueries:
     """A click log without the queries that decide; empty if there is none."""
     if path is None:
         return []
     known = {query.casefold() for query, _ in user_queries or ()}
-    found = read_queries(Path(path), reading.documents, weight="count")
+    found = read_queries(Path(path), reading.documents, weight="count", say=say)
     return [(query, counts) for query, counts in found if query.casefold() not in known]
 
 
@@ -78,16 +79,15 @@ class Queries:
         self,
         reading: Reading,
         parts: NDArray[np.int8],
-        user_queries: UserQueries | None,
         log: UserQueries,
         seed: int,
         *,
         old: int = 0,
     ) -> None:
-        self.reading, self.parts, self.user_queries, self.seed = reading, parts, user_queries, seed
+        self.reading, self.parts, self.seed = reading, parts, seed
         self.old = old
         self.documents = [passage.document for passage in reading.passages]
-        self.people = None if user_queries is None else len(user_queries)
+        self.people: int | None = None
         self.lines: list[str] = []
         self._query_makers, self._pair_makers = QUERY_MAKERS, QUERY_MAKERS
         if log:
@@ -97,17 +97,14 @@ class Queries:
                 len({self.documents[pair.passage] for pair in self._pairs((clicks,), part)})
                 for part in (SELECT, SEALED)
             )
-            if user_queries is None and fewest >= FEWEST:
+            if fewest >= FEWEST:
                 self._query_makers, self.people = (clicks,), len(log)
-            elif user_queries is None:
+            else:
                 self.lines.append(
                     f"the clicks are about {fewest} documents to choose or prove by, and {FEWEST} "
                     "are needed: a map is learnt from them, and queries made of the text decide"
                 )
-        proofs = int((parts[old:] == SEALED).sum())
-        if user_queries is not None:
-            proofs = min(len(set(main_answers(half))) for half in halves(user_queries))
-        self.provable = proofs >= FEWEST
+        self.provable = int((parts[old:] == SEALED).sum()) >= FEWEST
         if not self.provable:
             self.lines.append(
                 f"no gain can be proven on so little ({PROOF}): the base is going to be shipped"
@@ -127,9 +124,6 @@ class Queries:
     ) -> Evidence:
         """The queries of a part with what they should find."""
         texts = self.reading.texts
-        if self.user_queries is not None:
-            half = halves(self.user_queries)[part - SELECT]
-            return judged_evidence(texts, self.documents, self.reading.holding, half)
         pairs = list(dict.fromkeys(self._pairs(self._query_makers, part, *others)))
         if all(pair.old for pair in pairs):
             raise InputError(
@@ -160,15 +154,3 @@ def made_pairs(
         for pair in make(Source(passages, numbers, sentences_of, seed)):
             is_old = passages[pair.passage].document < old
             yield replace(pair, old=True) if is_old else pair
-
-
-def halves(user_queries: UserQueries) -> tuple[UserQueries, UserQueries]:
-    """Queries to choose by and to judge by; those of one answer are in one half."""
-    groups: dict[int, UserQueries] = {}
-    ordered = sorted(user_queries)
-    for document, query in zip(main_answers(ordered), ordered, strict=True):
-        groups.setdefault(document, []).append(query)
-    found: tuple[UserQueries, UserQueries] = ([], [])
-    for group in groups.values():
-        min(found, key=len).extend(group)
-    return found

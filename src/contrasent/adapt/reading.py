@@ -17,6 +17,8 @@ from contrasent.files import atomic_file
 from contrasent.text.labelled import places_of, read_qrels
 from contrasent.text.official import read_lines
 
+Say = Callable[[str], None]
+
 UserQueries = list[tuple[str, dict[int, float]]]
 """Queries, each with the gains of the documents that answer it, by their numbers."""
 
@@ -123,7 +125,9 @@ def sentences_of(text: str) -> list[str]:
 # ---------------------------------------------------------------------- queries of people
 
 
-def read_queries(path: Path, documents: Sequence[str], *, weight: str = "gain") -> UserQueries:
+def read_queries(
+    path: Path, documents: Sequence[str], *, weight: str = "gain", say: Say = lambda line: None
+) -> UserQueries:
     """Queries with the documents that answer them, or that people opened."""
     rows: dict[str, dict[str, float]] = {}
     for number, row in _rows(path):
@@ -141,10 +145,12 @@ def read_queries(path: Path, documents: Sequence[str], *, weight: str = "gain") 
                 f'needs columns "query" and "document", and "{weight}" as a number if it is there',
                 line=number,
             ) from error
-    return _by_number(path, rows, documents)
+    return _by_number(path, rows, documents, say)
 
 
-def read_judged(folder: Path, documents: Sequence[str]) -> UserQueries:
+def read_judged(
+    folder: Path, documents: Sequence[str], *, say: Say = lambda line: None
+) -> UserQueries:
     """The queries and judgements of a collection in BEIR's layout; its corpus is not read."""
     path = folder / "queries.jsonl"
     if not path.is_file():
@@ -153,7 +159,7 @@ def read_judged(folder: Path, documents: Sequence[str]) -> UserQueries:
     judged = read_qrels(folder / "qrels" / "test.tsv")
     rows = {texts[query]: gains for query, gains in judged.items() if query in texts}
     positive = {query: {d: g for d, g in gains.items() if g > 0} for query, gains in rows.items()}
-    return _by_number(folder, positive, documents)
+    return _by_number(folder, positive, documents, say)
 
 
 def _rows(path: Path) -> Iterable[tuple[int, dict[str, Any]]]:
@@ -174,7 +180,7 @@ def _rows(path: Path) -> Iterable[tuple[int, dict[str, Any]]]:
 
 
 def _by_number(
-    path: Path, rows: dict[str, dict[str, float]], documents: Sequence[str]
+    path: Path, rows: dict[str, dict[str, float]], documents: Sequence[str], say: Say
 ) -> UserQueries:
     places = places_of(documents)
     found = []
@@ -182,8 +188,14 @@ def _by_number(
         known = {places[name]: gain for name, gain in gains.items() if name in places}
         if known:
             found.append((query, known))
+    unknown = (name for gains in rows.values() for name in gains if name not in places)
+    example = next(unknown, "")
+    if found and len(found) < len(rows):
+        say(
+            f"{path}: {len(rows) - len(found)} of {len(rows)} queries are left out: "
+            f"their documents were not read (for example {example!r})"
+        )
     if not found:
-        example = next((name for gains in rows.values() for name in gains), "")
         raise InputError(
             path,
             f"names no document that was read (for example {example!r}; ids are such as "

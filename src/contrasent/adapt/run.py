@@ -7,8 +7,7 @@ from pathlib import Path
 
 from contrasent.adapt import shipping
 from contrasent.adapt.queries import read_clicks, read_user_queries
-from contrasent.adapt.reading import Reading, load_reading, read_source, write_reading
-from contrasent.adapt.selection import Say
+from contrasent.adapt.reading import Reading, Say, load_reading, read_source, write_reading
 from contrasent.adapt.shipping import Adaptation
 from contrasent.adapt.stages import Stages
 from contrasent.adapt.update import (
@@ -95,8 +94,8 @@ def adapt(
         if not kept.is_file():
             write_reading(kept, _read(source, encoder, previous))
         reading = load_reading(kept)
-        user_queries = read_user_queries(queries, collection, reading)
-        log = read_clicks(clicks, reading, user_queries)
+        user_queries = read_user_queries(queries, collection, reading, say)
+        log = read_clicks(clicks, reading, user_queries, say)
     except OutputError:
         raise
     except UserError:

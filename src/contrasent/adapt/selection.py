@@ -26,6 +26,7 @@ from contrasent.adapt.evidence import Evidence, Floats, Part
 from contrasent.adapt.mapping import fit_map, mixture, toward_identity
 from contrasent.adapt.measuring import Remembered
 from contrasent.adapt.pairs import Pair
+from contrasent.adapt.reading import Say
 from contrasent.adapt.work import Work
 from contrasent.metrics import neighbour_overlap, normalize
 from contrasent.model.encoder import Encoder
@@ -47,8 +48,6 @@ A_PAIR = 1.3
 """Times as long as encoding a passage is encoding a pair: its text and its short query."""
 MOST_MAPPED = 2000
 MIN_PAIRS = 256
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,12 +151,12 @@ class Selection:
         """(max(1, ways), queries) nDCG@10 of a candidate's vectors or words, or both by each."""
         evidence = self.context.part.evidence
         if not candidate.model:
-            return measure_candidate(evidence, None, self._words)
-        encoded = self._vectors.by(self.layer(candidate.model, candidate.share))
-        return measure_candidate(evidence, encoded, self._words if ways else None, *ways)
+            return measure_candidate(evidence, None, self.words)
+        encoded = self.vectors.by(self.layer(candidate.model, candidate.share))
+        return measure_candidate(evidence, encoded, self.words if ways else None, *ways)
 
     @cached_property
-    def _vectors(self) -> Encoded:
+    def vectors(self) -> Encoded:
         """The base's vectors of the part's queries and rows."""
         context, work = self.context, self.work
         encode = TaskEncoder(context.base)
@@ -167,7 +166,8 @@ class Selection:
         return Encoded(queries, np.concatenate([context.raw, beyond])[context.part.rows])
 
     @cached_property
-    def _words(self) -> Remembered:
+    def words(self) -> Remembered:
+        """BM25 over the part's rows."""
         language = self.context.lexical.analyzer.language
         return Remembered(Bm25.of(self.context.part.evidence.texts, language))
 

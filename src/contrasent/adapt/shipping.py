@@ -17,6 +17,7 @@ from contrasent.adapt.page import page
 from contrasent.adapt.reading import Reading
 from contrasent.adapt.selection import Selection
 from contrasent.adapt.splitting import SEALED, SELECT
+from contrasent.adapt.teaching import AGAIN
 from contrasent.adapt.verdict import FEWEST, PROOF, Verdict
 from contrasent.adapt.work import discard
 from contrasent.errors import OutputError
@@ -147,6 +148,8 @@ def advice(verdict: Verdict, user_queries: int | None) -> list[str]:
             "these queries were made, not typed by people; with real ones (--queries FILE) the "
             "choice and the proof are about your users"
         )
+    elif not verdict.improved and AGAIN in verdict.kinds:
+        return ["more queries may teach more; until then the default search is the better choice"]
     queries = [change.queries for change in verdict.kinds.values()]
     documents = sum(queries) // max(1, len(queries))
     if not verdict.improved and documents < FEWEST:

@@ -7,19 +7,22 @@ import numpy as np
 
 from contrasent.adapt import shipping
 from contrasent.adapt.candidates import Candidate
-from contrasent.adapt.evidence import Evidence, narrowed
-from contrasent.adapt.judging import judge_sealed
+from contrasent.adapt.evidence import Evidence, judged_evidence, narrowed
+from contrasent.adapt.judging import Sealed, judge_sealed
 from contrasent.adapt.measuring import haystack
 from contrasent.adapt.queries import Queries
-from contrasent.adapt.reading import Reading, UserQueries
-from contrasent.adapt.selection import UNTRAINED, Say, Selection, SelectionContext
+from contrasent.adapt.reading import Reading, Say, UserQueries
+from contrasent.adapt.selection import UNTRAINED, Selection, SelectionContext
 from contrasent.adapt.shipping import Adaptation
 from contrasent.adapt.splitting import SEALED, SELECT, TRAIN, parts_of
+from contrasent.adapt.teaching import teach
 from contrasent.adapt.update import Previous, old_vectors, updated_parts
 from contrasent.adapt.work import Work
 from contrasent.metrics import normalize
 from contrasent.model.encoder import Encoder
 from contrasent.model.prompts import TaskEncoder
+from contrasent.search.languages import fit
+from contrasent.search.ranking import Ranker
 from contrasent.search.words import Bm25
 from contrasent.types import Vectors
 
@@ -68,8 +71,9 @@ class Stages:
         self.raw, self.encoding = self._base_vectors()  # vectors, seconds a passage
         self.lexical = Bm25.of(self.texts)
         old = reading.facts.get("old_documents", 0)
-        self.queries = Queries(reading, self.parts, user_queries, log, seed, old=old)
-        for line in self.queries.lines:
+        self.user_queries = user_queries
+        self.queries = Queries(reading, self.parts, log, seed, old=old)
+        for line in self.queries.lines if user_queries is None else ():
             say(line)
 
     def _base_vectors(self) -> tuple[Vectors, float]:
@@ -87,25 +91,39 @@ class Stages:
         return raw, float(spent) / len(fresh)
 
     def finish(self, target: Path) -> Adaptation:
-        """Choose, open the sealed part, and leave what is better."""
-        selection = self._select()
-        chosen = selection.chosen().candidate
-        self.say(f"chosen: {chosen.name}; opening the sealed part")
-        sealed = self._sealed(chosen, selection.context.select.kinds)
+        """Choose and judge, and leave what is better."""
+        if self.user_queries is not None:
+            selection, chosen, sealed = self._teach(self.user_queries)
+        else:
+            selection = self._select()
+            chosen = selection.chosen().candidate
+            self.say(f"chosen: {chosen.name}; opening the sealed part")
+            evidence = self._sealed(chosen, selection.context.select.kinds)
+            sealed = judge_sealed(selection, chosen, evidence)
         return shipping.ship(
             target,
             selection=selection,
             chosen=chosen,
-            sealed=judge_sealed(selection, chosen, sealed),
+            sealed=sealed,
             reading=self.reading,
             parts=self.parts,
             base_name=self.base_name,
-            user_queries=self.queries.people,
+            user_queries=(
+                self.queries.people if self.user_queries is None else len(self.user_queries)
+            ),
             say=self.say,
         )
 
-    def _select(self) -> Selection:
-        whole = self._evidence(SELECT)
+    def _teach(self, user_queries: UserQueries) -> tuple[Selection, Candidate, Sealed]:
+        """Learn from queries of people, and judge by them; the default search is to be beaten."""
+        prior = Ranker(fit(self.texts, self.base.tokenizer).word_weight)
+        evidence = judged_evidence(
+            self.texts, self.queries.documents, self.reading.holding, user_queries
+        )
+        selection = Selection(self._context(evidence, prior), self.work, self.say)
+        return selection, *teach(selection, prior)
+
+    def _context(self, whole: Evidence, fusion: Ranker | None) -> SelectionContext:
         passages = np.arange(whole.passages)
         if len(passages) > WIDE:
             asked = TaskEncoder(self.base).for_task("query")
@@ -117,7 +135,7 @@ class Stages:
                 size=WIDE,
                 seed=self.seed,
             )
-        context = SelectionContext(
+        return SelectionContext(
             base_folder=self.base_folder,
             base=self.base,
             documents=self.queries.documents,
@@ -126,9 +144,12 @@ class Stages:
             select=whole,
             part=narrowed(whole, passages),
             seed=self.seed,
-            fusion=self.fusion,
+            fusion=fusion,
         )
-        selection = Selection(context, self.work, self.say)
+
+    def _select(self) -> Selection:
+        whole = self._evidence(SELECT)
+        selection = Selection(self._context(whole, self.fusion), self.work, self.say)
         self.say(f"{len(whole.queries):,} queries to choose by: {', '.join(whole.kinds)}")
         selection.untrained(updating=self.previous is not None)
         if self.queries.provable and self.previous is None:

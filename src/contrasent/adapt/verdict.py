@@ -18,7 +18,7 @@ from contrasent.types import EncodeFn
 
 FEWEST = 20
 """Documents below which no verdict is given."""
-PROOF = f"{3 * FEWEST} documents are needed, or {2 * FEWEST} queries of people about as many"
+PROOF = f"{3 * FEWEST} documents are needed, or {2 * FEWEST} user queries about {FEWEST}"
 MARGIN = 0.02
 """How much a score of general quality may fall: two hundredths of a correlation."""
 PROBE = files("contrasent.adapt") / "probe.txt"
@@ -145,9 +145,9 @@ def decide(
         )
     else:
         difference = clustered_difference(evidence, after - before, seed=seed)
-        gain = f"{name} changes nDCG@10 by {_shown(difference)} on the sealed part"
+        gain = f"{name} changes nDCG@10 by {shown(difference)} on the sealed part"
         if old is not None and old.difference is not None:
-            gain += f" of the new text, by {_shown(old.difference)} on that of the old"
+            gain += f" of the new text, by {shown(old.difference)} on that of the old"
         if not difference.low > 0:
             reason = f"{gain}, which may be nothing"
         elif old is not None and old.difference is None:
@@ -167,7 +167,8 @@ def decide(
     return Verdict(improved, difference, *means, kinds, general, reason, old)
 
 
-def _shown(gap: Difference) -> str:
+def shown(gap: Difference) -> str:
+    """A difference with its interval."""
     return f"{gap.value:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}]"
 
 

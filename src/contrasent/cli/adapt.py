@@ -42,7 +42,9 @@ def adapt(
 
     No labels are needed: queries are made of the documents. Tried are words (BM25) with the base's
     vectors, the base whitened, and the base with a linear map learnt from the documents. The best
-    is kept only if it beats the base on documents that nothing has used until then.
+    is kept only if it beats the base on documents that nothing has used until then. With --queries
+    or --collection, from 40 queries on, these teach instead, and each is judged by a map that it
+    did not teach.
 
     Options:
         source: Documents: a folder, a zip archive or a file. See the docs.
@@ -50,7 +52,7 @@ def adapt(
         update: Begin from the folder of an earlier adapt instead. SOURCE is new text; little
             is forgotten.
         budget: Time to spend at most, about: 90s, 30m, 2h.
-        queries: Queries of people: csv, tsv or jsonl with columns query, document.
+        queries: User queries, which teach: csv, tsv or jsonl, query, document and perhaps gain.
         collection: The same as a folder in BEIR's layout.
         clicks: Documents that people opened: csv, tsv or jsonl, query, document and count.
         columns: Columns of tables to read, with commas; title first.
@@ -106,9 +108,11 @@ def summary(done: "Adaptation") -> str:
     if (general := verdict.general) is not None:
         lines.append(f"{general.task:32s} {general.before:.3f} -> {general.after:.3f}")
     base = "base" if verdict.old is None else "earlier model"
-    what = (
-        f"{done.shipped.name} is shipped" if done.improved else f"the {base} is shipped, unchanged"
-    )
+    what = f"{done.shipped.name} is shipped"
+    if not done.improved:
+        words = done.shipped.fusion
+        how = "unchanged" if words is None else f"with BM25 {words.word_weight:g}"
+        what = f"the {base} is shipped, {how}"
     return "\n".join(
         [
             *lines,
