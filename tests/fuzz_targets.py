@@ -256,7 +256,7 @@ def _app():
         embed=lambda tokens: np.ones((len(tokens), DIMENSION), dtype=np.float32),
     )  # fmt: skip
     index = Index.build(encode, ["a", "b"], metadata=[{"n": 1}, None], model="m")
-    limits = Settings(max_body=20_000, max_inputs=8, max_compared=4, max_k=5, timeout=5)
+    limits = Settings(max_body=20_000, max_inputs=8, max_compared=4, timeout=5)
     app = create_app(model, index=index, settings=limits)
     loop = asyncio.new_event_loop()
     loop.run_until_complete(app.router.lifespan_context(app).__aenter__())

@@ -48,6 +48,17 @@ def task(
         _busy = False
 
 
+@contextmanager
+def hidden() -> Iterator[None]:
+    """Show nothing of the tasks inside, which are short."""
+    global _busy
+    before, _busy = _busy, True
+    try:
+        yield
+    finally:
+        _busy = before
+
+
 class _Lines:
     """Plain lines on standard error, the first after two seconds, then every ten."""
 

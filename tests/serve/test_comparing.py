@@ -1,6 +1,7 @@
 """Two indexes side by side, and an index that gets another model while it is served."""
 
 import time
+import types
 
 import httpx
 import pytest
@@ -13,7 +14,7 @@ from contrasent.errors import ModelError, OptionError
 from contrasent.metrics import rank_biased_overlap
 from contrasent.search.index import Index
 from contrasent.search.reembed import reembed
-from contrasent.serve import library
+from contrasent.serve import connections, library
 from contrasent.serve.app import create_app
 
 
@@ -73,6 +74,23 @@ def test_what_cannot_be_served(model, index, beside, tmp_path):
     refused = CliRunner().invoke(app, ["all-MiniLM-L6-v2", "--compare", str(tmp_path)])
     assert isinstance(refused.exception, OptionError)
     assert "goes with --index INDEX" in str(refused.exception)
+
+
+def test_an_index_is_served_with_its_model(index, encoder, tmp_path, monkeypatch):
+    """As a folder, or inside one; there is no model in either."""
+    apps = []
+    nothing = types.SimpleNamespace(run=lambda sockets: [one.close() for one in sockets])
+    index.save(tmp_path / "mine" / "index")
+    app = typer.Typer()
+    app.command()(serve)
+    for place in (tmp_path / "mine", tmp_path / "mine" / "index"):
+        with monkeypatch.context() as patch:
+            patch.setattr(connections, "make_server", lambda app, _: apps.append(app) or nothing)
+            done = CliRunner().invoke(app, [str(place), "--port", "0"])
+        assert done.exit_code == 0, done.output
+        with running(apps.pop()) as url:
+            (wanted,) = index.search("monetary policy", encode=encoder.encode, k=3)
+            assert search(url) == [hit.text for hit in wanted]
 
 
 @pytest.fixture

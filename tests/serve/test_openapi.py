@@ -6,7 +6,7 @@ import pytest
 
 schemathesis = pytest.importorskip("schemathesis")
 GOOD, BAD = schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE
-LIMITS = {"invalid_token", "dimensions", "k", "too_many_inputs"}
+LIMITS = {"invalid_token", "dimensions", "too_many_inputs"}
 """Codes of limits of this model and server, which the description does not know."""
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from contrasent import progress
 from contrasent.cli import options
 from contrasent.cli.loading import Counting, find_model, open_model
 from contrasent.errors import InputError, ModelError, OptionError
@@ -87,7 +88,8 @@ def search(
         exact=exact,
     )
     analyzer = Analyzer(opened.facts.language or "none")
-    best = answers(wanted, vectors, found, encode, analyzer)
+    with progress.hidden():
+        best = answers(wanted, vectors, found, encode, analyzer)
     seconds = time.monotonic() - began
     root = root_of(opened)
     results, lines = [], list[Line]()
@@ -169,21 +171,24 @@ def _printed(lines: Sequence[Line]) -> str:
 
 def model_of(index: "Index", model: str | None, loading: options.Loading) -> "Counting[Model]":
     """Load the model that an index was built with."""
-    name = model or index.facts.source
-    if not name:
-        raise ModelError(f"{index.folder}: does not say which model made it; name it with --model")
-    try:
-        folder = find_model(name)
-    except ModelError as error:
-        if model is not None:
-            raise
-        raise ModelError(f"{error} (the index's model; if it has moved, use --model)") from error
+    folder = model_folder(index) if model is None else find_model(model)
     stored: dict[str, Any] = {
         key: index.facts.settings.get(key) for key in ("pooler", "max_tokens")
     }
     encode = open_model(folder, replace(loading, **stored), light=True)
-    index.check_model(encode.encoder.identity, f"the model {name}")
+    index.check_model(encode.encoder.identity, f"the model {model or index.facts.source}")
     return encode
+
+
+def model_folder(index: "Index") -> Path:
+    """Where the model that an index was built with is."""
+    name = index.facts.source
+    if not name:
+        raise ModelError(f"{index.folder}: does not say which model made it; name it with --model")
+    try:
+        return find_model(name)
+    except ModelError as error:
+        raise ModelError(f"{error} (the index's model; if it has moved, use --model)") from error
 
 
 def read_queries(path: Path) -> list[str]:

@@ -15,7 +15,7 @@ import typer
 from contrasent import progress
 from contrasent.cli import options
 from contrasent.cli.loading import find_model, open_model
-from contrasent.errors import InputError, MissingExtraError, OptionError, OutputError
+from contrasent.errors import InputError, MissingExtraError, ModelError, OptionError, OutputError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,10 +51,12 @@ def serve(
 ) -> None:
     """Serve a model over HTTP: OpenAI's embeddings interface, search, metrics, and a page at /.
 
+    MODEL may be an index, whose model is served with it.
+
     Listens on this machine only unless --host says otherwise. Ctrl-C finishes accepted requests.
 
     Options:
-        index: Index folder, made by the same model, for /search.
+        index: Index folder, made by the same model, for /search; the one in MODEL if not given.
         compare: Another index of the same texts: the page shows both results.
         host: Address to listen on.
         port: Port; 0 takes a free one.
@@ -84,11 +86,20 @@ def serve(
         api_key=_read_key(api_key_file),
         hosts=_allowed_hosts(host, allow_host or []),
     )
-    folder = find_model(model)
-    from contrasent.search.opening import open_index
+    from contrasent.cli.search import model_folder, model_of
+    from contrasent.search.opening import index_folder, open_index
     from contrasent.search.ranking import Ranker
+    from contrasent.search.store import is_any_index
 
+    if index is None and is_any_index(index_folder(model)):
+        index = Path(model)
     library = None if index is None else open_index(index)
+    try:
+        folder = find_model(model)
+    except ModelError:
+        if library is None or index != Path(model):
+            raise
+        folder = model_folder(library)
     if library is None and compare is not None:
         raise OptionError("--compare", str(compare), "goes with --index INDEX")
     second = None if compare is None else open_index(compare)
@@ -107,7 +118,6 @@ def serve(
     except BaseException:
         listener.close()
         raise
-    from contrasent.cli.search import model_of
     from contrasent.processes import release_freed_memory
     from contrasent.serve.app import create_app
     from contrasent.serve.connections import make_server

@@ -224,7 +224,7 @@ def _quoted(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def facets(metadata: Iterable[Any]) -> list[dict[str, Any]]:
+def facets(metadata: Iterable[Any]) -> dict[str, list[Any]]:
     """Fields with few distinct short values, and these, which rows can be filtered by."""
     found: dict[str, dict[str, Any]] = {}
     for field, value in (
@@ -235,15 +235,15 @@ def facets(metadata: Iterable[Any]) -> list[dict[str, Any]]:
             values[canonical(value)] = value
     for name in ("title", "body", "page") if "document" in found else ():
         found.pop(name, None)  # these say where a passage stands
-    return [
-        {"field": field, "values": sorted(values.values(), key=lambda v: (isinstance(v, str), v))}
+    return {
+        field: sorted(values.values(), key=lambda v: (isinstance(v, str), v))
         for field, values in sorted(found.items())
         if 1 < len(values) <= FEW
         and all(map(_short, values.values()))
         and field.isprintable()
         and not field.startswith("$")
         and not {*'."'} & {*field}
-    ]
+    }
 
 
 def _short(value: Any) -> bool:

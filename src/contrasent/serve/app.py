@@ -5,10 +5,10 @@ import base64
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict
-from functools import partial
+from dataclasses import asdict, dataclass
+from functools import cached_property, partial
 from importlib.resources import files
 from itertools import chain
 from typing import Annotated, Any
@@ -45,34 +45,33 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-DEPTH = 100
-"""Ranks to which a text of one list is looked for in the other."""
+DEPTH = 100  # ranks to which a text of one list is looked for in the other
 
 
+@dataclass(frozen=True)
 class Routes:
     """The answers of the routes; the first line of a docstring is the route's description."""
 
-    def __init__(
-        self,
-        model: Served,
-        embedder: Embedder,
-        library: Library | None,
-        second: Library | None,
-        metrics: Metrics,
-        settings: Settings,
-    ) -> None:
-        self.model, self.embedder, self.metrics, self.settings = model, embedder, metrics, settings
-        self.library, self.second = library, second
-        self.info = {
-            "id": model.name,
+    model: Served
+    embedder: Embedder
+    library: Library | None
+    second: Library | None
+    metrics: Metrics
+    settings: Settings
+
+    @cached_property
+    def info(self) -> dict[str, Any]:
+        """The model, as OpenAI's clients expect it, and more."""
+        return {
+            "id": self.model.name,
             "object": "model",
             "created": int(time.time()),
             "owned_by": "contrasent",
-            "dimension": model.dimension,
-            "max_tokens": model.max_tokens,
-            "identity": model.identity,
-            "prompts": dict(model.prompts),
-            "nested_dimensions": list(model.nested),
+            "dimension": self.model.dimension,
+            "max_tokens": self.model.max_tokens,
+            "identity": self.model.identity,
+            "prompts": dict(self.model.prompts),
+            "nested_dimensions": list(self.model.nested),
         }
 
     def _log(self, request: Request, inputs: int, tokens: int, truncated: int) -> None:
@@ -142,10 +141,6 @@ class Routes:
         self._log(request, len(both), tokens, cut)
         return reply({"scores": np.clip(scores, -1, 1), "model": self.model.name, "truncated": cut})
 
-    def _check_k(self, k: int) -> None:
-        if k > self.settings.max_k:
-            raise ApiError(400, f"k is {k}; at most {self.settings.max_k} are given", "k")
-
     def _index(self) -> Library:
         if self.library is None:
             raise ApiError(404, "the server was started without --index", "no_index")
@@ -164,7 +159,6 @@ class Routes:
         """The texts of the index that are nearest to each query."""
         began = time.perf_counter()
         library = self._index()
-        self._check_k(body.k)
         queries = [body.query] if isinstance(body.query, str) else body.query
         self.embedder.check_count(len(queries))
         snapshot = await asyncio.to_thread(library.newest)
@@ -174,59 +168,33 @@ class Routes:
         )
         rows = [[asdict(hit) for hit in hits] for hits in found]
         if body.answers:
-            tokens += await self._answer(snapshot, queries, vectors, found, rows, request)
+            analyzer = Analyzer(snapshot.index.facts.language or "none")
+            candidates = await asyncio.to_thread(Candidates, queries, found, analyzer)
+            sentences = None
+            if vectors is not None and candidates.texts:
+                client, prompt = client_of(request.scope), self.model.document_prompt
+                sentences, more, _ = await self.embedder.texts(candidates.texts, client, prompt)
+                tokens += more
+            best = chain(*candidates.best(vectors, sentences))
+            for row, answer in zip(chain(*rows), best, strict=True):
+                row["answer"] = answer.to_json(row["text"])
         self._log(request, len(queries), tokens, cut)
         results = [{"query": q, "hits": hits} for q, hits in zip(queries, rows, strict=True)]
         seconds = time.perf_counter() - began
         return reply({"results": results, "texts": snapshot.texts, "seconds": seconds})
 
-    async def _answer(
-        self,
-        snapshot: Snapshot,
-        queries: list[str],
-        vectors: Vectors | None,
-        found: list[list[Hit]],
-        rows: list[list[dict[str, Any]]],
-        request: Request,
-    ) -> int:
-        """Add to each hit the sentence that answers; gives the tokens that were encoded."""
-        analyzer, tokens = Analyzer(snapshot.index.facts.language or "none"), 0
-        candidates = await asyncio.to_thread(Candidates, queries, found, analyzer)
-        sentences = None
-        if vectors is not None and candidates.texts:
-            client, prompt = client_of(request.scope), self.model.document_prompt
-            sentences, tokens, _ = await self.embedder.texts(candidates.texts, client, prompt)
-        best = candidates.best(vectors, sentences)
-        for row, hit, answer in zip(chain(*rows), chain(*found), chain(*best), strict=True):
-            row["answer"] = answer.to_json(hit.text)
-        return tokens
-
     async def compare(self, request: Request, body: schemas.CompareRequest) -> Response:
         """The hits of both indexes, and the rank of each text in the other list."""
-        self._check_k(body.k)
         found: list[list[Hit]] = []
         for library in filter(None, (self.library, self.second)):
             snapshot = await asyncio.to_thread(library.newest)
             vectors, _, _ = await self._vectors(snapshot, [body.query], request)
-            found += await asyncio.to_thread(
-                library.search,
-                snapshot,
-                [body.query],
-                vectors,
-                max(DEPTH, body.k),
-                None,
-                body.where,
-            )
+            given = snapshot, [body.query], vectors, max(DEPTH, body.k), None, body.where
+            found += await asyncio.to_thread(library.search, *given)
         old, new = found
         overlap, biased = _agreement(old, new, body.k)
-        return reply(
-            {
-                "old": _ranked(old, new, body.k),
-                "new": _ranked(new, old, body.k),
-                "overlap": overlap,
-                "rank_biased_overlap": biased,
-            }
-        )
+        lists = {"old": _ranked(old, new, body.k), "new": _ranked(new, old, body.k)}
+        return reply({**lists, "overlap": overlap, "rank_biased_overlap": biased})
 
     async def map(self, limit: Annotated[int, Query(ge=1, le=5000)] = 1000) -> Response:
         """Texts of the index on the plane in which their vectors vary most."""
@@ -356,17 +324,10 @@ def _add_routes(app: FastAPI, routes: Routes) -> None:
 
 def _add_pages(app: FastAPI) -> None:
     """Add the pages, which are read once and allow no foreign script."""
-
-    def page(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
-        content = (files("contrasent.serve") / "page" / name).read_bytes()
-
-        async def show(_: Request) -> Response:
-            return Response(content, media_type=kind, headers={"Content-Security-Policy": POLICY})
-
-        return show
-
     for path, (name, kind) in PAGES.items():
-        app.add_route(path, page(name, kind), include_in_schema=False)
+        content = (files("contrasent.serve") / "page" / name).read_bytes()
+        page: Any = Response(content, 200, {"Content-Security-Policy": POLICY}, kind)
+        app.add_route(path, page, ["GET"], include_in_schema=False)
 
 
 def _add_errors(app: FastAPI) -> None:

@@ -18,11 +18,7 @@ from numpy.typing import NDArray
 from contrasent.serve.guard import ApiError, Settings
 from contrasent.types import Tokens, Vectors
 
-TURN = 8
-"""Rows that a request gets in a batch before the next request has its turn."""
-
-Observe = Callable[[int, int, float], None]
-"""observe(rows, tokens, seconds), after each batch."""
+TURN = 8  # rows that a request gets in a batch before the next request has its turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +70,7 @@ class Batcher:
         batch_tokens: int,
         queue_tokens: int,
         client_tokens: int | None = None,
-        observe: Observe = lambda rows, tokens, seconds: None,
+        observe: Callable[[int, int, float], None] = lambda rows, tokens, seconds: None,
     ) -> None:
         self.embed, self.dimension = embed, dimension
         self.batch_tokens, self.queue_tokens = batch_tokens, queue_tokens

@@ -15,15 +15,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from contrasent.serve.guard import Settings
 
-BACKLOG = 128
-"""Connections that asyncio takes in one turn of its loop."""
-TURNS = 5
-"""Turns until what is too much is closed again."""
-OTHERS = 64
-"""File descriptors that are not for connections."""
-
-Waiting = dict["Connection", asyncio.TimerHandle]
-"""Connections without a request, the longest waiting first, and when each is closed."""
+BACKLOG = 128  # connections that asyncio takes in one turn of its loop
+TURNS = 5  # until what is too much is closed again
+OTHERS = 64  # file descriptors that are not for connections
 
 
 class Connection(H11Protocol):
@@ -32,7 +26,16 @@ class Connection(H11Protocol):
     Where there are too many, the one that has waited longest makes room.
     """
 
-    def __init__(self, *, most: int, head_timeout: float, waiting: Waiting, **given: Any) -> None:
+    # `waiting`: connections without a request, the longest waiting first, with their timers.
+
+    def __init__(
+        self,
+        *,
+        most: int,
+        head_timeout: float,
+        waiting: dict["Connection", asyncio.TimerHandle],
+        **given: Any,
+    ) -> None:
         super().__init__(**given)
         self.most, self.head_timeout, self.waiting = most, head_timeout, waiting
 

@@ -54,7 +54,6 @@ class Settings:
     max_inputs: int = 2048
     max_compared: int = 512  # texts on each side of a comparison
     max_body: int = 8 * 1024 * 1024
-    max_k: int = 1000
     max_connections: int = 1000  # of all clients, and at most what the limit of open files allows
     head_timeout: float = 10.0  # seconds for a request's method, path and headers
     timeout: float = 60.0  # seconds for a request's body, and for its answer
@@ -261,15 +260,9 @@ class Guard:
         method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD") else "other"
         self.metrics.requests.labels(method, route, str(status)).inc()
         self.metrics.seconds.labels(route).observe(seconds)
-        entry = {
-            "event": "request",
-            "id": identity,
-            "method": method,
-            "route": route,
-            "status": status,
-            "ms": round(1000 * seconds, 2),
-            **scope.get("state", {}).get("facts", {}),
-        }
+        about = {"event": "request", "id": identity, "method": method, "route": route}
+        entry = {**about, "status": status, "ms": round(1000 * seconds, 2)}
+        entry |= scope.get("state", {}).get("facts", {})
         log.info("%s", json.dumps(entry))
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,19 +27,33 @@ OpenModel = Callable[[Index], EncodeFn]
 """Loads the model that an index names."""
 
 LOOK_EVERY = 1.0
-PATIENCE = 2.0
-"""Seconds that an answer waits for a newer snapshot."""
-PLACED = 5000
-"""Rows that a map is made of, and that facets are found in."""
+PATIENCE = 2.0  # seconds that an answer waits for a newer snapshot
+PLACED = 5000  # rows that a map is made of, and that facets are found in
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(eq=False)
 class Snapshot:
     """An index as it was at a moment; ``encode`` is None where the model served is its own."""
 
     index: Index
     texts: int
     encode: EncodeFn | None
+
+    @cached_property
+    def facets(self) -> dict[str, list[Any]]:
+        """Fields of the metadata that have few distinct values, and these."""
+        held = sampled_rows(self.index, PLACED)
+        return facets(row.metadata for row in held.rows(spread(held.numbers(), PLACED)))
+
+    @cached_property
+    def map(self) -> tuple[list[dict[str, Any]], float]:
+        """Points on a plane, and the share of variance that it shows."""
+        held = sampled_rows(self.index, PLACED)
+        flat = plane(held, limit=PLACED)
+        return [
+            {"id": row.id, "text": row.text[:300], "x": x, "y": y}
+            for row, (x, y) in zip(held.rows(flat.rows), flat.points, strict=True)
+        ], flat.explained
 
 
 class Library:
@@ -59,8 +74,6 @@ class Library:
         self._opening = threading.Thread()
         self._encoding = threading.Lock()
         self._drawing = threading.Lock()
-        self._map: tuple[tuple[str, int], dict[str, Any]] | None = None
-        self._facets: tuple[tuple[str, int], list[dict[str, Any]]] | None = None
 
     def _take(self, index: Index) -> Snapshot:
         encode = None
@@ -126,30 +139,14 @@ class Library:
         )
 
     def map(self, limit: int) -> dict[str, Any]:
-        """Some points of the index on a plane; placed once for each snapshot, one at a time."""
+        """Some points of the index on a plane."""
         with self._drawing:
             snapshot = self.newest()
-            index = snapshot.index
-            made = index.facts.identity, index.generation
-            if self._map is None or self._map[0] != made:
-                held = sampled_rows(index, PLACED)
-                flat = plane(held, limit=PLACED)
-                points = [
-                    {"id": row.id, "text": row.text[:300], "x": x, "y": y}
-                    for row, (x, y) in zip(held.rows(flat.rows), flat.points, strict=True)
-                ]
-                self._map = made, {"points": points, "explained": flat.explained}
-            placed = self._map[1]
-        shown = spread(np.arange(len(placed["points"])), limit)
-        return {**placed, "points": [placed["points"][at] for at in shown], "texts": snapshot.texts}
+            points, explained = snapshot.map
+        shown = [points[at] for at in spread(np.arange(len(points)), limit)]
+        return {"points": shown, "explained": explained, "texts": snapshot.texts}
 
-    def facets(self) -> list[dict[str, Any]]:
-        """Fields of the metadata with few distinct values, found once for each snapshot."""
+    def facets(self) -> dict[str, list[Any]]:
+        """What the texts can be filtered by."""
         with self._drawing:
-            index = self.newest().index
-            made = index.facts.identity, index.generation
-            if self._facets is None or self._facets[0] != made:
-                held = sampled_rows(index, PLACED)
-                rows = held.rows(spread(held.numbers(), PLACED))
-                self._facets = made, facets(row.metadata for row in rows)
-            return self._facets[1]
+            return self.newest().facets

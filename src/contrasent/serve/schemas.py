@@ -40,6 +40,7 @@ Texts = Annotated[list[Text], Field(min_length=1)]
 TokenId = Annotated[StrictInt, Field(ge=0), BeforeValidator(_whole)]
 Ids = Annotated[list[TokenId], Field(min_length=1)]
 Count = Annotated[StrictInt, Field(ge=1), BeforeValidator(_whole)]
+Hits = Annotated[StrictInt, Field(ge=1, le=1000), BeforeValidator(_whole)]
 
 
 class RequestBody(BaseModel):
@@ -140,7 +141,7 @@ class SearchRequest(RequestBody):
     """Queries for the server's index."""
 
     query: Text | Texts
-    k: Count = 10
+    k: Hits = 10
     threshold: Annotated[float, Field(strict=True, allow_inf_nan=False)] | None = None
     where: Where = None
     answers: bool = Field(False, description="Whether each hit has the sentence that answers.")
@@ -187,7 +188,7 @@ class CompareRequest(RequestBody):
     """A query for both indexes of the server."""
 
     query: Text
-    k: Count = 10
+    k: Hits = 10
     where: Where = None
 
 
@@ -235,17 +236,10 @@ class MapResponse(BaseModel):
     explained: float = Field(description="Share of the variance that the plane shows, 0 to 1.")
 
 
-class Facet(BaseModel):
-    """A field of the metadata with few distinct values."""
-
-    field: str
-    values: list[str | float | bool]
-
-
 class FacetsResponse(BaseModel):
-    """What the texts of the index can be filtered by."""
+    """Fields that the texts of the index can be filtered by, with their few values."""
 
-    facets: list[Facet]
+    facets: dict[str, list[str | float | bool]]
 
 
 class Problem(BaseModel):

@@ -248,17 +248,18 @@ function list(target, hits, together = false) {
 // What the texts can be filtered by, as menus.
 async function loadFacets() {
   if (state.texts === null || (state.key_needed && !key)) return;
-  facets = (await ask("facets")).facets.map((facet) => {
+  const found = Object.entries((await ask("facets")).facets);
+  facets = found.map(([field, values]) => {
     const select = element("select");
     select.append(element("option", "", "any"));
     select.firstChild.value = "";
-    facet.values.forEach((value, at) => {
+    values.forEach((value, at) => {
       const option = element("option", "", String(value));
       option.value = at;
       select.append(option);
     });
     select.addEventListener("change", again);
-    return { ...facet, select };
+    return { field, values, select };
   });
   const menus = facets.map(({ field, select }) => {
     const made = element("label", "facet", field);
