@@ -90,40 +90,22 @@ def case(request, base, tmp_path, changer):
 each = pytest.mark.parametrize("case", CHANGES, indirect=True)
 
 
-def kill_at_moments(case, count):
+@pytest.mark.parametrize("count", [4, pytest.param(24, marks=pytest.mark.slow)])
+@each
+def test_moments(case, count):
     draw = random.Random(case.name)
     killed = [case.kill(seconds=draw.uniform(0, case.seconds)) for _ in range(count)]
     assert any(killed)
 
 
+@pytest.mark.parametrize(("first", "step"), [(5, 17), pytest.param(2, 3, marks=pytest.mark.slow)])
 @each
-def test_four_moments(case):
-    kill_at_moments(case, 4)
-
-
-@pytest.mark.slow
-@each
-def test_twenty_four_moments(case):
-    kill_at_moments(case, 24)
-
-
-def kill_at_lines(case, first, step):
+def test_lines(case, first, step):
     """Kill before the nth line that is reached, until the change ends before that."""
     line, seen = first, 0
     while case.kill(line=line):
         line, seen = line + step, seen + 1
     assert seen * step > 50
-
-
-@each
-def test_some_lines(case):
-    kill_at_lines(case, 5, 17)
-
-
-@pytest.mark.slow
-@each
-def test_every_third_line(case):
-    kill_at_lines(case, 2, 3)
 
 
 def test_a_database_that_sqlite_had_begun(tmp_path):

@@ -25,7 +25,9 @@ def process(*arguments):
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def work_together(folder, seconds):
+@pytest.mark.parametrize("seconds", [3, pytest.param(15, marks=pytest.mark.slow)])
+def test_two_writers_and_two_readers(tmp_path, seconds):
+    folder = tmp_path / "index"
     with Writer(folder, new=Facts(model="one")) as writer:
         for name in "12":
             texts = [whole_states.version_text(name, 0, row) for row in range(ROWS)]
@@ -41,15 +43,6 @@ def work_together(folder, seconds):
     assert min(last.values()) >= 2
     for found in map(json.loads, said[2:]):
         assert found["states"] >= 2 and found["errors"] == []
-
-
-def test_two_writers_and_two_readers_for_three_seconds(tmp_path):
-    work_together(tmp_path / "index", 3)
-
-
-@pytest.mark.slow
-def test_two_writers_and_two_readers_for_fifteen_seconds(tmp_path):
-    work_together(tmp_path / "index", 15)
 
 
 def test_the_second_writer_says_who_the_first_is(tmp_path):
