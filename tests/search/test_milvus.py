@@ -111,6 +111,17 @@ def test_few_proposals_and_a_sample_come_near(both, monkeypatch):
     monkeypatch.setattr(index, "_drawn", None)
 
 
+def test_a_local_file_is_opened_by_another_process(tmp_path):
+    lines = "from contrasent.search.milvus import MilvusIndex; import sys, numpy as np"
+    lines += "\nrows = [(f't{n}', f'r{n}', None, np.eye(4, dtype='f')[n]) for n in range(4)]"
+    lines += "\nMilvusIndex.build(sys.argv[1], None, rows, model='m').close()"
+    subprocess.run([sys.executable, "-c", lines, tmp_path / "index"], check=True)
+    opened = MilvusIndex.open(tmp_path / "index")
+    (found,) = opened.search(np.eye(4, dtype=np.float32)[2], k=1)
+    opened.close()
+    assert [hit.id for hit in found] == ["r2"]
+
+
 def test_threshold_model_and_limits(both):
     index, _ = both
     assert (len(index), index.dimension, index.model, index.metric) == (ROWS, 16, "m", "cosine")

@@ -125,9 +125,10 @@ class MilvusIndex(Index):
         schema.add_field("words", kinds.SPARSE_FLOAT_VECTOR)
         schema.add_function(own.Function("bm25", own.FunctionType.BM25, ["terms"], ["words"]))
         made = self.client.prepare_index_params()
-        # Parameters in parameters: milvus-lite overlooks those that the client flattens.
+        # Milvus-lite opens a graph by faiss alone, and overlooks parameters that are flattened.
         graph = {"params": {"M": 32, "efConstruction": 128}}
-        made.add_index("vector", index_type="HNSW", metric_type="IP", params=graph)
+        near = "HNSW" if "://" in self.uri else "FLAT"
+        made.add_index("vector", index_type=near, metric_type="IP", params=graph)
         scored, kind = {"params": {"bm25_k1": K1, "bm25_b": B}}, "SPARSE_INVERTED_INDEX"
         made.add_index("words", index_type=kind, metric_type="BM25", params=scored)
         self._do("create_collection", schema=schema, index_params=made, consistency_level="Strong")
