@@ -17,7 +17,7 @@ PRINTED = {
     "encode": "encode my-model notes.txt -o v.npy",
     "encode-shards": "encode my-model notes.txt -o vs --shard 1/1",
     "similarity": "similarity my-model a b",
-    "index": "index my-model notes.jsonl -o ix --id id --metadata *",
+    "index": "index notes.jsonl --model my-model -o ix --id id --metadata *",
     "search": "search ix boats -k 2",
     "dedupe": "dedupe my-index",
     "doctor": "doctor my-model",
