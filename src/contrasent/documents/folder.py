@@ -19,7 +19,7 @@ from contrasent.text.sources import find, form_of, missing
 
 SHOWN = 5  # names of files that were passed over for one reason
 CHARACTERS = 1_000_000_000  # of all documents together; they are held in memory later
-PASSING = (UNREAD, "unreadable", "took", "ended", "needs")  # reasons that may pass
+PASSING = (UNREAD, "unreadable", "took")  # reasons that may pass
 _REMEDIES = {
     "no text (a scan?)": "run scans through OCR first",
     "too large": f"split files of more than {LARGEST // 10**6} MB, or write a csv or jsonl with a "

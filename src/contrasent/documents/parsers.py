@@ -2,6 +2,7 @@
 
 import json
 import re
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from io import TextIOWrapper
@@ -39,6 +40,7 @@ FORMATS = (*(suffix for suffix in TEXT if suffix), *CONVERTED, *TABLES)  # also 
 LARGEST = 200_000_000  # bytes of a file that is one document; a larger one is a dump
 TEXT_LIMIT = 5_000_000  # characters of a file that is one document (--max-file-text)
 UNREAD = "unread"
+REPEATED = 100_000  # characters beyond which a text may not be one line again and again
 AT_ONCE = 200  # rows of a table that are handed over together
 MUCH = 1_000_000  # characters of rows that are handed over, however few they are
 
@@ -72,13 +74,20 @@ def documents(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterato
     sections, facts["keys"] = without_keys(sections)
     if not sections:
         raise Skip("secret")
-    if _size(sections) > most:
+    if (size := _size(sections)) > most:
         raise _too_much(most)
+    if size > REPEATED and _packed(sections) * LARGEST_RATIO // 5 < size:
+        raise Skip("nothing but repetition")
     yield [Document(entry.name, title, sections, docstring=entry.suffix == ".py")], facts
 
 
 def _size(sections: Sequence[Section]) -> int:
     return sum(len(text) for section in sections for text in section.paragraphs)
+
+
+def _packed(sections: Sequence[Section]) -> int:
+    text = "\n".join(text for section in sections for text in section.paragraphs)
+    return len(zlib.compress(text.encode("utf-8", "replace"), 1))
 
 
 def _too_much(most: int) -> Skip:
@@ -135,10 +144,11 @@ def _converted(entry: Entry, most: int) -> Parsed:
     if len(found.content) > 4 * most:
         raise _too_much(most)
     title = str(found.metadata.get("title") or "")
-    if found.pages and not _HEADING.search(found.content):
-        return _paged(found.pages, title)
+    pages = found.pages if entry.suffix == ".pdf" else ()  # those of a docx are guesses
+    if pages and not _HEADING.search(found.content):
+        return _paged(pages, title)
     title, sections = read_markdown(_HEAD.sub("", found.content), title)
-    return title, tuple(_placed(sections, found.pages)) if found.pages else sections
+    return title, tuple(_placed(sections, pages)) if pages else sections
 
 
 def _paged(pages: Sequence[Any], title: str) -> Parsed:
@@ -158,7 +168,8 @@ def _placed(sections: Sequence[Section], pages: Sequence[Any]) -> Iterator[Secti
     for section in sections:
         held: dict[int, list[str]] = {}
         for text in section.paragraphs:
-            opening = _letters(text[:100])[:30]
+            before = "" if held else "".join(section.headings[-1:])
+            opening = _letters(before + text[:100])[: len(before) + 30]
             near = range(at, min(at + 3, len(plain)))
             at = next((number for number in near if opening in plain[number]), at)
             held.setdefault(at, []).append(text)
