@@ -62,7 +62,7 @@ def viewed_cases(masked):
         "next sentence": ("simcse", {"view": "next_sentence"}),
         "one of the next three": ("simcse", {"view": "next_sentence", "reach": 3}),
         "crop both": ("simcse", {"view": "crop", "percent": 30.0, "views": "both"}),
-        "static deletion": ("simcse", {"view": "delete_one_word", "fresh": "static"}),
+        "static deletion": ("simcse", {"view": "delete_one_word", "resample_views": "static"}),
         "masked replacement": ("simcse", {"view": "masked_lm", "filler": masked, "draw": "sample"}),
         "inserted mask": ("esimcse", {"view": "insert_mask", "queue_size": 8}),
         "inserted prediction": ("esimcse", {"view": "insert_prediction", "filler": masked}),

@@ -108,22 +108,6 @@ def test_the_same_text_in_another_file_is_the_same_corpus(tmp_path):
         opened(tmp_path, changed, resume=True)
 
 
-def test_options_that_came_after_a_run_began_had_their_defaults(tmp_path):
-    """Of settings and of an objective; given another value they are refused like all others."""
-    objective = {"name": "simcse_plus_plus", "factor": 0.8}
-    opened(tmp_path, TOLD | {"objective": objective})
-    RunFolder(tmp_path).write_log({"step": 1})
-    now = TOLD | {"objective": objective | {"dimension_epsilon": 1e-5}}
-    opened(tmp_path, now | {"settings": TOLD["settings"] | {"clip": 1.0}}, resume=True)
-    for later, message in (
-        ({"objective": objective | {"dimension_epsilon": 0.1}}, r"epsilon 1e-05, this one 0\.1"),
-        ({"settings": TOLD["settings"] | {"clip": 2.0}}, r"has clip 1\.0, this one 2\.0"),
-        ({"objective": objective | {"unheard": 1}}, "has unheard None, this one 1"),
-    ):
-        with pytest.raises(OutputError, match=message):
-            opened(tmp_path, now | later, resume=True)
-
-
 def test_no_room(tmp_path):
     with pytest.raises(OutputError, match=r"are needed and .* MB are free"):
         opened(tmp_path / "m", needed=10**18)

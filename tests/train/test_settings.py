@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from contrasent.engine.parameters import Projector, renamed
+from contrasent.engine.parameters import Projector
 from contrasent.errors import OptionError
 from contrasent.train.settings import Pooler, Settings, assignments, choose
 
@@ -20,15 +20,6 @@ def test_texts_are_read_as_the_type_wanted():
     # "none" is a head and a projector; the text stands for None only where it is no value itself.
     assert chosen.objective == {"temperature": 0.1, "symmetric": True, "projector": "none"}
     assert Settings(**chosen.run).batch == 128
-
-
-def test_a_former_name_still_sets_what_it_set():
-    assert choose({"chunk": "64"}, "simcse").run == {"grad_cache_rows": 64}
-    with pytest.warns(DeprecationWarning, match="chunk is now grad_cache_rows"):
-        assert Settings(chunk=64) == Settings(grad_cache_rows=64)
-    assert choose({"fresh": "static"}, "esimcse").objective == {"resample_views": "static"}
-    assert renamed({"fresh": 1, "lr": 2}) == {"resample_views": 1, "lr": 2}
-    assert renamed({"fresh": 1}, ["fresh"]) == {"fresh": 1}  # a method's own parameter
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,7 @@ from torch import Tensor, nn
 from contrasent import parallel
 from contrasent.adapters import Model, encoder_of
 from contrasent.engine.objective import Objective
-from contrasent.engine.parameters import renamed
 from contrasent.engine.registry import check, find
-from contrasent.engine.registry import parameters as known_parameters
 from contrasent.errors import MissingExtraError, ModelError, OptionError, TrainingError
 from contrasent.model.encoder import Encoder
 from contrasent.model.heads import Dense
@@ -66,7 +64,6 @@ class ObjectiveLoss(nn.Module):
     ) -> None:
         """Build the objective around a model."""
         super().__init__()
-        parameters = renamed(parameters, known_parameters(objective))
         check(objective, parameters)
         self.objective: Objective = find(objective)(encoder_around(model), **parameters)
         encoder = self.objective.encoder

@@ -94,9 +94,6 @@ Projector = Literal["none", "tanh", "batchnorm"]
 ResampleViews = Literal["epoch", "static"]
 """Whether views are drawn anew in every epoch, or once for the whole run."""
 
-RENAMED = {"chunk": "grad_cache_rows", "fresh": "resample_views"}
-"""Former names of settings and parameters, which ``--set``, recipes and stored runs may have."""
-
 
 @dataclass(frozen=True)
 class Parameter:
@@ -165,12 +162,6 @@ def check_values(parameters: Iterable[Parameter], values: Mapping[str, Any]) -> 
     for parameter in parameters:
         if parameter.name in values:
             parameter.check(values[parameter.name])
-
-
-def renamed(values: Mapping[str, Any], known: Iterable[str] = ()) -> dict[str, Any]:
-    """Values under today's names of their settings."""
-    own = set(known)
-    return {k if k in own else RENAMED.get(k, k): v for k, v in values.items()}
 
 
 def parameters_of(kind: type) -> dict[str, Parameter]:

@@ -192,10 +192,8 @@ def train(training: Training, base: Path, target: Path, folder: Path | None, tok
 
 def _same_settings(stored: Path, settings: Any) -> bool:
     """Whether a run whose settings may be stored already can be gone on with."""
-    from contrasent.engine.parameters import renamed
-
     try:
-        before = renamed(json.loads(stored.read_text("utf-8"))["settings"])
+        before = json.loads(stored.read_text("utf-8"))["settings"]
     except (OSError, ValueError, KeyError):
         return True
     return bool(before == json.loads(json.dumps(asdict(settings))))

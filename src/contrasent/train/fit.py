@@ -165,7 +165,7 @@ def _train(  # noqa: C901 - one flat loop, to be read from top to bottom
         scaler.load_state_dict(state["scaler"])
         monitor.high = state["collapse"]
         selector.restore(state)
-        drift.restore(state.get("drift"))
+        drift.restore(state["drift"])
     if parallel.is_main():
         # A run that was killed may have written lines of steps after its last checkpoint.
         place.cut_log(first if going_on else -1)

@@ -111,12 +111,9 @@ class Drift:
         """The state for a checkpoint."""
         return {"values": self.values, "base": self.base, "warned": self.warned}
 
-    def restore(self, state: dict[str, Any] | None) -> None:
-        """Go on from what a checkpoint kept; one of an older version has no base to measure by."""
-        if state is None or state["base"] is None:
-            self.tokens = None
-        else:
-            self.values, self.base, self.warned = state["values"], state["base"], state["warned"]
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.values, self.base, self.warned = state["values"], state["base"], state["warned"]
 
     def look(self, step: int, lr: float) -> None:
         """Measure if it is time; warn, once in a run, where the model has moved too far."""
@@ -212,7 +209,7 @@ class ModelSelector:
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from what a checkpoint kept."""
         self.history = [(int(s), float(v)) for s, v in state["history"]]
-        stored = [state.get(name) for name in ("base", "report", "latest")]
+        stored = [state[name] for name in ("base", "report", "latest")]
         self.base, self.report, self.latest = (r and Report.from_json(r) for r in stored)
 
     def evaluate(self, step: int, save: Callable[[Path, int, Report], None]) -> None:

@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 
 from contrasent import parallel
 from contrasent.engine.objective import Objective
-from contrasent.engine.parameters import renamed
 from contrasent.engine.registry import check, find
-from contrasent.engine.registry import parameters as parameters_by_name
 from contrasent.errors import OptionError
 from contrasent.model.backbone import longest_input
 from contrasent.model.description import describe
@@ -33,8 +31,7 @@ def prepare(
     base: Path, objective: str, parameters: dict[str, Any], settings: Settings
 ) -> Objective:
     """Load the base and build the objective around it."""
-    given = renamed(parameters, parameters_by_name(objective))
-    check(objective, given, base=base)
+    check(objective, parameters, base=base)
     torch.manual_seed(settings.seed)
     stated = describe(base).pooler
     attention = settings.attention_dropout
@@ -48,7 +45,7 @@ def prepare(
     )
     encoder.prompts = _prompts(encoder.prompts, settings)
     encoder.nested = ()  # what trains it now says whether its first dimensions are vectors
-    made = find(objective)(encoder, **given)
+    made = find(objective)(encoder, **parameters)
     if settings.pooler not in (None, encoder.pooling):
         problem = f"{objective} pools by {encoder.pooling!r}; leave it out"
         raise OptionError("pooler", settings.pooler, problem)

@@ -8,7 +8,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.errors import OptionError, OutputError
+from contrasent.errors import OutputError
 from contrasent.files import atomic_file, check_writable, recover_folder, write_json, writing
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def run_config(
         "rows": None if rows is None else hashlib.sha256(rows.tobytes()).hexdigest(),
         "evaluated": evaluated,
         "processes": processes,
-        **({"keep": keep} if evaluated and keep != "trained" else {}),
+        "keep": keep if evaluated else None,
     }
 
 
@@ -222,15 +222,7 @@ class RunFolder:
 
     def check_same(self, config: dict[str, Any]) -> None:
         """Reject a resumption with other settings or text."""
-        from contrasent.engine.parameters import renamed
-
         before = json.loads(self.settings.read_text("utf-8"))
-        before["settings"] = renamed(before["settings"])
-        if before.get("keep") == "best":  # the name until November 2026
-            before["keep"] = "proven"
-        if "objective" in before:
-            before["objective"] = renamed(before["objective"], config["objective"])
-        later = _defaults(before)
         now = json.loads(json.dumps(config))
         texts = [of.get("corpus") or {} for of in (before, now)]
         if texts[0].get("sha256") != texts[1].get("sha256"):
@@ -242,7 +234,6 @@ class RunFolder:
         for key in sorted((before.keys() | now.keys()) - {"defaults", "corpus"}):
             old, new = before.get(key), now.get(key)
             if isinstance(old, dict) and isinstance(new, dict):
-                old = {k: v for k, v in later.get(key, {}).items() if k in new} | old
                 names = sorted(old | new, key=lambda k: (not k.startswith("source_sha256"), k))
                 inner = next((k for k in names if old.get(k) != new.get(k)), None)
                 if inner is None:
@@ -261,7 +252,7 @@ class RunFolder:
                 )
 
     def defaults(self) -> dict[str, Any] | None:
-        """Settings chosen for the run there; empty if an older version began it, None if no run."""
+        """Settings chosen for the run there; empty if begun from Python, None if no run."""
         if not self.settings.is_file():
             return None
         return dict(json.loads(self.settings.read_text("utf-8")).get("defaults", {}))
@@ -325,15 +316,4 @@ def trajectory(model: Path) -> list[dict[str, float]]:
         if "geometry" in line:
             values = {row["metric"]: float(row["value"]) for row in line["geometry"]}
             found.append({"step": float(line["step"]), **values})
-    return found
-
-
-def _defaults(before: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Today's defaults of the settings, and of the objective if the library has it."""
-    from contrasent.engine.registry import described
-    from contrasent.train.settings import Settings
-
-    found = {"settings": asdict(Settings())}
-    with suppress(KeyError, OptionError):
-        found["objective"] = described(before["objective"]["name"], {})
     return found

@@ -5,15 +5,13 @@
 
 import json
 import math
-import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import InitVar, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 from contrasent.engine.parameters import (
-    RENAMED,
     Count,
     Parameter,
     Positive,
@@ -21,7 +19,6 @@ from contrasent.engine.parameters import (
     Range,
     Size,
     check_values,
-    renamed,
 )
 from contrasent.engine.registry import needs_pairs, parameters, published
 from contrasent.errors import OptionError
@@ -67,7 +64,6 @@ class Settings:
         grad_cache_rows: rows (of all views) whose forward pass is kept in memory at once; 0 for
             all. The gradient is that of the whole batch, for one more forward pass
             (:mod:`contrasent.model.packing`).
-        chunk: the former name of ``grad_cache_rows``; deprecated.
         compile: compile the encoder's own forward pass with torch.compile, on a GPU with CUDA
             graphs; rows are then padded to multiples of 8 tokens.
         buckets: "none"; "fine" for ESimCSE's six buckets of sentence length; or greatest lengths in
@@ -109,12 +105,8 @@ class Settings:
     patience: Size = 0
     heldout: Size = 1000
     seed: Annotated[int, Range(least=0, below=2**63)] = 0
-    chunk: InitVar[int | None] = None
 
-    def __post_init__(self, chunk: int | None) -> None:
-        if chunk is not None:
-            warnings.warn("chunk is now grad_cache_rows", DeprecationWarning, stacklevel=3)
-            object.__setattr__(self, "grad_cache_rows", chunk)
+    def __post_init__(self) -> None:
         known = run_settings()
         check_values(known.values(), {name: getattr(self, name) for name in known})
         _ = self.bucket_cuts
@@ -157,11 +149,10 @@ def choose(given: Mapping[str, Any], objective: str, *, option: str = "--set") -
         raise OptionError("--objective", objective, problem)
     chosen = Chosen({}, {})
     for name, value in given.items():
-        setting = name if name in own else RENAMED.get(name, name)
-        if setting in own:
-            chosen.objective[setting] = own[setting].read(value)
-        elif setting in known:
-            chosen.run[setting] = known[setting].read(value)
+        if name in own:
+            chosen.objective[name] = own[name].read(value)
+        elif name in known:
+            chosen.run[name] = known[name].read(value)
         else:
             problem = f"no such setting of a run or of {objective}"
             raise OptionError(option, name, problem, choices=sorted(known | own))
@@ -224,7 +215,7 @@ class ResolvedSettings:
 
     settings: Settings
     parameters: dict[str, Any]  # of the objective, those that were stated
-    # what was chosen for settings that were not; None for a run of an older version
+    # what was chosen for settings that were not; None for a run that was begun from Python
     defaults: Defaults | None
 
 
@@ -245,8 +236,7 @@ def resolve_settings(
     if stored is None:
         defaults = _choose(base, objective, stated, corpus)
     elif stored:
-        values = renamed(stored["values"])
-        left = {k: v for k, v in values.items() if k not in stated}
+        left = {k: v for k, v in stored["values"].items() if k not in stated}
         defaults = Defaults(stored["base"], left)
     else:
         return ResolvedSettings(Settings(**chosen.run), chosen.objective, None)
