@@ -40,10 +40,9 @@ AGAIN, NEW = "asked again", "new documents"
 """Kinds of folds: of queries, and of whole documents."""
 WEIGHTS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8)
 """Shares of words that are tried; the two defaults of an index are among them."""
-SHARE = 0.5
-"""Of the map; the rest is the identity. The whole map gains more on what is asked again and loses
-on new documents (docs/log.md, 2026-11-23)."""
-WAYS = [(share, weight) for share in (0.0, SHARE) for weight in WEIGHTS]
+SHARES = (0.5, 1.0)
+"""Of the map; the rest is the identity."""
+WAYS = [(share, weight) for share in (0.0, *SHARES) for weight in WEIGHTS]
 
 EPOCHS, SHORTEST, LONGEST = 12, 20, 200
 """Passes over the queries; fewest and most steps."""
@@ -179,8 +178,8 @@ def teach(selection: Selection, prior: Ranker) -> tuple[Candidate, Sealed]:
     lessons = Lessons.of(selection, prior)
     encoded, rankers = lessons.encoded, [Ranker(weight) for weight in WEIGHTS]
 
-    def layer(matrix: Vectors) -> Encoded:
-        mixed = toward_identity(np.asarray(matrix, dtype=np.float64), SHARE).astype(np.float32)
+    def layer(matrix: Vectors, share: float) -> Encoded:
+        mixed = toward_identity(np.asarray(matrix, dtype=np.float64), share).astype(np.float32)
         return encoded.by(lambda vectors: normalize(vectors @ mixed))
 
     def measured(by: Encoded, numbers: NDArray[np.int64]) -> list[list[float]]:
@@ -202,14 +201,15 @@ def teach(selection: Selection, prior: Ranker) -> tuple[Candidate, Sealed]:
         )
 
     def learnt(kind: str, fold: int, numbers: NDArray[np.int64]) -> list[list[float]]:
-        return measured(layer(taught(kind, fold)), numbers)
+        matrix = taught(kind, fold)
+        return [row for share in SHARES for row in measured(layer(matrix, share), numbers)]
 
     everything = np.arange(len(evidence.queries))
     folds = {kind: folds_of(evidence, kind, seed) for kind in (AGAIN, NEW)}
     plain = np.array(work.stage("taught-plain", lambda: measured(encoded, everything)))
     values: dict[str, Floats] = {}
     for kind, numbers in folds.items():
-        values[kind] = np.concatenate([plain, np.zeros_like(plain)])
+        values[kind] = np.concatenate([plain, *(np.zeros_like(plain) for _ in SHARES)])
         for fold in range(FOLDS):
             selection.say(f"learning from queries, {kind}, fold {fold + 1} of {FOLDS}")
             at = np.flatnonzero(numbers == fold)
@@ -226,7 +226,7 @@ def teach(selection: Selection, prior: Ranker) -> tuple[Candidate, Sealed]:
     general = None
     if share:
         work.vectors("map", lambda: lessons.fit(np.full(len(before), False), new=False, seed=seed))
-        name = f"map taught by {len(before):,} queries + BM25 {weight:g}"
+        name = f"map taught by {len(before):,} queries, {share:g}, + BM25 {weight:g}"
         chosen = Candidate(name, "mapped", share, Ranker(weight))
         general = check_general(selection.context.base.encode, selection.encoder(chosen).encode)
     elif weight != prior.word_weight:
@@ -236,7 +236,8 @@ def teach(selection: Selection, prior: Ranker) -> tuple[Candidate, Sealed]:
     verdict = judge(evidence, before, after, chosen.name, general, seed)
 
     def by_fold(number: int) -> Encoded:
-        return layer(taught(AGAIN, int(folds[AGAIN][number]))) if share else encoded
+        matrix = taught(AGAIN, int(folds[AGAIN][number])) if share else None
+        return encoded if matrix is None else layer(matrix, share)
 
     changes = largest_changes(
         evidence,
