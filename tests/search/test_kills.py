@@ -5,7 +5,7 @@ import shutil
 import time
 
 import pytest
-from whole_states import CHANGES, MODELS, Changer, build, content, make
+from whole_states import CHANGES, MODELS, Changer, add_documents, build, content, make
 
 from contrasent.errors import UserError
 from contrasent.search.doctor import examine
@@ -26,6 +26,7 @@ def changer():
 def base(tmp_path_factory):
     folder = tmp_path_factory.mktemp("base") / "index"
     make(folder)
+    add_documents(folder)
     return folder
 
 

@@ -12,17 +12,21 @@ import sys
 import time
 import traceback
 import zlib
+from collections import Counter
 from functools import cache, lru_cache
 from pathlib import Path
 
 import numpy as np
 
+from contrasent.documents.folder import open_documents
 from contrasent.errors import UserError
 from contrasent.search.index import Index
 from contrasent.search.store import Facts
+from contrasent.search.sync import synchronise
 from contrasent.search.writer import Writer
 
 WATCHED = (
+    "search/sync.py",
     "search/store.py",
     "search/writer.py",
     "search/integrity.py",
@@ -61,6 +65,42 @@ def make(folder):
         writer.add([text(n) for n in range(200, 300)], MODELS["one"], ids=ids[200:])
     with Writer(folder) as writer:
         writer.delete(ids[40:60])
+
+
+OLD_NOTES = {"boats.md": "The boats are tarred in May.", "nets.md": "Nets are mended in winter."}
+NEW_NOTES = {"boats.md": "The boats are tarred in June.", "sails.md": "Sails are dried at once."}
+
+
+def _notes(folder, name, notes):
+    place = folder.parent / name
+    place.mkdir(exist_ok=True)
+    for file, text in notes.items():
+        (place / file).write_text(f"{text}\n")
+    return place
+
+
+def _synchronise(folder, name, notes):
+    synchronise(
+        folder,
+        open_documents(_notes(folder, name, notes)),
+        MODELS["one"],
+        lambda texts: [len(text.split()) for text in texts],
+        max_tokens=64,
+        model="one",
+        stated="",
+    )
+
+
+def add_documents(folder):
+    """Make the rows of two documents known as theirs."""
+    with Writer(folder) as writer:
+        writer.set(origin=open_documents(_notes(folder, "notes", OLD_NOTES)).origin)
+    _synchronise(folder, "notes", OLD_NOTES)
+
+
+def sync(folder):
+    """A document changed, one deleted, one added."""
+    _synchronise(folder, "new-notes", NEW_NOTES)
 
 
 def add(folder):
@@ -106,6 +146,7 @@ CHANGES = {
     "compact": compact,
     "replace": replace,
     "build": build,
+    "sync": sync,
 }
 
 
@@ -130,7 +171,10 @@ def content(folder):
 
 def whole(index):
     numbers = np.flatnonzero(index.alive)
-    rows = tuple((row.id, row.text) for row in index.rows(numbers))
+    found = index.rows(numbers)
+    files = {name: facts["rows"] for name, facts in index.store.documents().items()}
+    assert files == Counter(row.metadata["document"] for row in found if row.metadata)
+    rows = tuple((row.id, row.text) for row in found)
     vectors, scores = expected(index.model, rows)
     assert np.array_equal(index.vectors[numbers], vectors)
     for found, right in zip(scores_of(index, len(rows)), scores, strict=True):
