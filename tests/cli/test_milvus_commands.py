@@ -102,8 +102,6 @@ def test_serve(made, model, sentences):
         (result,) = httpx.post(f"{url}/search", json=body).json()["results"]
         assert result["hits"][0]["id"] == "n9"
         assert result["hits"][0]["cosine"] == pytest.approx(1, abs=1e-5)
-        told = httpx.get(f"{url}/map?limit=30").json()
-        assert (len(told["points"]), told["texts"]) == (30, 61)
 
 
 def test_what_makes_no_sense_is_refused_in_a_line(made, model, tmp_path):

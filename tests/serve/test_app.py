@@ -273,23 +273,8 @@ def test_without_an_index(model):
         answer = httpx.post(f"{url}/search", json={"query": "a"})
         assert answer.status_code == 404
         assert "--index" in answer.json()["error"]["message"]
-        assert httpx.get(f"{url}/map").status_code == 404
+        assert httpx.get(f"{url}/facets").status_code == 404
         assert httpx.get(f"{url}/health").json()["texts"] is None
-
-
-def test_map_is_a_plane_of_all_texts(http, encoder):
-    data = http.get("/map").json()
-    assert sorted(point["text"] for point in data["points"]) == sorted(LINES)
-    spots = {p["text"]: np.array([p["x"], p["y"]]) for p in data["points"]}
-    vectors = encoder.encode([p["text"] for p in data["points"]]).astype(float)
-    centred = vectors - vectors.mean(axis=0)
-    singular = np.linalg.svd(centred, compute_uv=False)
-    share = (singular[:2] ** 2).sum() / (singular**2).sum()
-    assert data["explained"] == pytest.approx(share, abs=1e-4)
-    assert max(abs(x) for spot in spots.values() for x in spot) == pytest.approx(1)
-    assert http.get("/map?limit=4").json()["points"][0].keys() == {"id", "text", "x", "y"}
-    assert len(http.get("/map?limit=4").json()["points"]) == 4
-    assert [http.get(f"/map?limit={n}").status_code for n in ("0", "none")] == [400, 400]
 
 
 # ---------------------------------------------------------------------- guard
@@ -302,7 +287,7 @@ def test_key(model):
         for wrong in ("Bearer open", "open sesame"):
             assert embed(url, "a", headers={"Authorization": wrong}).status_code == 401
         for path, code in (
-            *((path, 401) for path in ("metrics", "map", "v1/models")),
+            *((path, 401) for path in ("metrics", "facets", "v1/models")),
             *((path, 200) for path in ("health", "")),
         ):
             assert httpx.get(f"{url}/{path}").status_code == code, path

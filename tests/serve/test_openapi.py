@@ -57,7 +57,6 @@ def test_schemathesis_finds_nothing(address):
     assert sorted((o.method.upper(), o.path) for o in operations) == [
         ("GET", "/facets"),
         ("GET", "/health"),
-        ("GET", "/map"),
         ("GET", "/metrics"),
         ("GET", "/v1/models"),
         ("GET", "/v1/models/{name}"),
@@ -71,4 +70,4 @@ def test_schemathesis_finds_nothing(address):
         sent += call_many(
             operation.as_strategy(generation_mode=BAD), lambda case: case.call_and_validate()
         )
-    assert sent > 200
+    assert sent > 150

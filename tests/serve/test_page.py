@@ -255,28 +255,6 @@ def test_drop_a_file(page):
     assert page.locator("#file").is_visible()
 
 
-def test_map_with_mouse_and_keys(page):
-    page.click("#tab-map")
-    sync_api.expect(page.locator("#plot circle")).to_have_count(10)
-    page.locator("#plot circle").nth(4).click()
-    text = page.locator("#picked-text").inner_text()
-    assert text in LINES
-    shoot(page, "map")
-    page.locator("#plot").focus()
-    seen = {text}
-    for key in ("ArrowRight", "ArrowUp", "ArrowLeft", "ArrowDown", "ArrowRight"):
-        page.keyboard.press(key)
-        seen.add(page.locator("#picked-text").inner_text())
-    assert len(seen) > 1
-    before = page.locator("#plot").get_attribute("viewBox")
-    page.click("#closer")
-    assert page.locator("#plot").get_attribute("viewBox") != before
-    page.locator("#plot").focus()
-    text = page.locator("#picked-text").inner_text()
-    page.keyboard.press("Enter")
-    sync_api.expect(page.locator("#results li").first).to_contain_text(text)
-
-
 def test_keyboard_alone(page):
     page.keyboard.press("/")
     page.keyboard.type("a pet")
@@ -284,10 +262,10 @@ def test_keyboard_alone(page):
     sync_api.expect(page.locator("#results li").first).to_contain_text("dog")
     page.locator("#tab-search").focus()
     order = []
-    for _ in range(5):
+    for _ in range(4):
         page.keyboard.press("ArrowRight")
         order.append(page.evaluate("document.activeElement.id"))
-    assert order == ["tab-compare", "tab-heat", "tab-file", "tab-map", "tab-search"]
+    assert order == ["tab-compare", "tab-heat", "tab-file", "tab-search"]
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.id") == "one"
@@ -316,13 +294,11 @@ def test_phone(page):
     page.tap("#search-form button")
     sync_api.expect(page.locator("#results li").first).to_be_visible()
     shoot(page, "phone-search")
-    for name in ("compare", "heat", "file", "map", "search"):
+    for name in ("compare", "heat", "file", "search"):
         page.tap(f"#tab-{name}")
         if name == "heat":
             page.tap("#heat-form button")
             sync_api.expect(page.locator("#heat-table")).to_be_visible()
-        if name == "map":
-            sync_api.expect(page.locator("#plot circle")).to_have_count(10)
         shoot(page, f"phone-{name}")
         wide = page.evaluate("document.documentElement.scrollWidth")
         assert wide <= 375, f"{name} is {wide} wide"
@@ -351,8 +327,6 @@ def test_texts_are_never_html(browser, model):
         page.fill("#query", "x")
         page.press("#query", "Enter")
         sync_api.expect(page.locator("#results li").first).to_contain_text("<img src=x")
-        page.click("#tab-map")
-        page.locator("#plot circle").first.wait_for(state="attached")
         assert said == []
         assert page.locator("img, main script").count() == 0
         page.close()
@@ -416,7 +390,7 @@ def test_key(browser, model, index):
 
 def test_docs(page, address):
     page.goto(f"{address}/docs")
-    sync_api.expect(page.locator("details")).to_have_count(9)
+    sync_api.expect(page.locator("details")).to_have_count(8)
     page.locator("summary", has_text="POST /search").click()
     shoot(page, "docs")
     command = page.locator("details[open] pre").first.inner_text()

@@ -7,17 +7,11 @@ from typing import Any
 from contrasent.adapt.evidence import WRITTEN
 from contrasent.adapt.teaching import AGAIN, NEW
 from contrasent.pages import render
-from contrasent.search.index import Index
-from contrasent.search.plane import plane
-
-POINTS = 1500
-"""Passages on the map."""
 
 
-def page(facts: dict[str, Any], folder: Path, index: Index) -> str:
+def page(facts: dict[str, Any], folder: Path) -> str:
     """The page's text."""
     kinds, changes = facts["verdict"]["kinds"], facts["changes"]
-    flat = plane(index, limit=POINTS)
     title = f"Adaptation of {Path(facts['base']).name}"
     return render(
         "adaptation.html",
@@ -30,8 +24,4 @@ def page(facts: dict[str, Any], folder: Path, index: Index) -> str:
         written=[kind for kind in kinds if kind in WRITTEN],
         gained=[one for one in changes if one["after"] > one["before"]],
         lost=[one for one in changes if one["after"] < one["before"]],
-        dots=[
-            (float(x), float(y), row.text)
-            for row, (x, y) in zip(index.rows(flat.rows), flat.points, strict=True)
-        ],
     )

@@ -25,7 +25,6 @@ from contrasent.files import check_writable, remove_temporaries, write_json, wri
 from contrasent.model.card import CardMetadata, card
 from contrasent.model.encoder import Encoder
 from contrasent.search.building import create
-from contrasent.search.index import Index
 from contrasent.search.ranking import Ranker
 from contrasent.search.store import Facts
 from contrasent.search.sync import count_rows
@@ -113,7 +112,7 @@ def ship(
     _publish(target, encoder, work.folder / "model", base_name, shipped, verdict)
     say(f"indexing {len(reading.passages):,} passages")
     vectors = selection.passages(shipped)
-    index = _index(target, encoder, vectors, reading, shipped)
+    _index(target, encoder, vectors, reading, shipped)
     facts = {
         "format": 1,
         "base": base_name,
@@ -132,7 +131,7 @@ def ship(
         "seconds": round(work.seconds(), 1),
         "advice": advice(verdict, user_queries),
     }
-    write_text(target / PAGE, page(facts, target, index))
+    write_text(target / PAGE, page(facts, target))
     write_json(target / REPORT, facts)
     done = finished(target)
     if done is None:
@@ -183,14 +182,14 @@ def _publish(
 
 def _index(
     target: Path, encoder: Encoder, vectors: Vectors, reading: Reading, shipped: Candidate
-) -> Index:
+) -> None:
     place = {text: vector for text, vector in zip(reading.texts, vectors, strict=True)}
     rows = []
     for passage in reading.passages:
         text, name, about = passage.row
         rows.append((text, name, about | {"document": reading.documents[passage.document]}))
     count_rows(reading.files, rows)
-    return create(
+    create(
         target / INDEX,
         lambda texts: np.stack([place[text] for text in texts]),
         rows,

@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from importlib.resources import files
 from itertools import chain
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from fastapi import Depends, FastAPI, Query, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
@@ -196,10 +196,6 @@ class Routes:
         lists = {"old": _ranked(old, new, body.k), "new": _ranked(new, old, body.k)}
         return reply({**lists, "overlap": overlap, "rank_biased_overlap": biased})
 
-    async def map(self, limit: Annotated[int, Query(ge=1, le=5000)] = 1000) -> Response:
-        """Texts of the index on the plane in which their vectors vary most."""
-        return reply(await asyncio.to_thread(self._index().map, limit))
-
     async def facets(self) -> Response:
         """Fields of the metadata that have few distinct values, and these."""
         return reply({"facets": await asyncio.to_thread(self._index().facets)})
@@ -314,7 +310,6 @@ def _add_routes(app: FastAPI, routes: Routes) -> None:
     post("/search", response_model=schemas.SearchResponse)(routes.search)
     if routes.library is not None and routes.second is not None:
         post("/compare", response_model=schemas.CompareResponse)(routes.compare)
-    get("/map", response_model=schemas.MapResponse)(routes.map)
     get("/facets", response_model=schemas.FacetsResponse)(routes.facets)
     get("/v1/models", response_model=schemas.ModelList)(routes.models)
     get("/v1/models/{name:path}", response_model=schemas.ModelInfo)(routes.one_model)

@@ -11,13 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from contrasent.errors import InputError, UserError
 from contrasent.search.filters import facets
 from contrasent.search.index import Hit, Index
 from contrasent.search.opening import sampled_rows
-from contrasent.search.plane import plane, spread
 from contrasent.search.ranking import Ranker
 from contrasent.types import EncodeFn, Vectors, for_task
 
@@ -28,7 +25,7 @@ OpenModel = Callable[[Index], EncodeFn]
 
 LOOK_EVERY = 1.0
 PATIENCE = 2.0  # seconds that an answer waits for a newer snapshot
-PLACED = 5000  # rows that a map is made of, and that facets are found in
+SAMPLED = 5000  # rows that facets are found in
 
 
 @dataclass(eq=False)
@@ -42,18 +39,9 @@ class Snapshot:
     @cached_property
     def facets(self) -> dict[str, list[Any]]:
         """Fields of the metadata that have few distinct values, and these."""
-        held = sampled_rows(self.index, PLACED)
-        return facets(row.metadata for row in held.rows(spread(held.numbers(), PLACED)))
-
-    @cached_property
-    def map(self) -> tuple[list[dict[str, Any]], float]:
-        """Points on a plane, and the share of variance that it shows."""
-        held = sampled_rows(self.index, PLACED)
-        flat = plane(held, limit=PLACED)
-        return [
-            {"id": row.id, "text": row.text[:300], "x": x, "y": y}
-            for row, (x, y) in zip(held.rows(flat.rows), flat.points, strict=True)
-        ], flat.explained
+        held = sampled_rows(self.index, SAMPLED)
+        rows = held.numbers()
+        return facets(row.metadata for row in held.rows(rows[:: -(-len(rows) // SAMPLED) or 1]))
 
 
 class Library:
@@ -73,7 +61,7 @@ class Library:
         self._lock = threading.Lock()
         self._opening = threading.Thread()
         self._encoding = threading.Lock()
-        self._drawing = threading.Lock()
+        self._counting = threading.Lock()
 
     def _take(self, index: Index) -> Snapshot:
         encode = None
@@ -138,15 +126,7 @@ class Library:
             queries, vectors=vectors, k=k, threshold=threshold, where=where, ranker=self._ranker
         )
 
-    def map(self, limit: int) -> dict[str, Any]:
-        """Some points of the index on a plane."""
-        with self._drawing:
-            snapshot = self.newest()
-            points, explained = snapshot.map
-        shown = [points[at] for at in spread(np.arange(len(points)), limit)]
-        return {"points": shown, "explained": explained, "texts": snapshot.texts}
-
     def facets(self) -> dict[str, list[Any]]:
         """What the texts can be filtered by."""
-        with self._drawing:
+        with self._counting:
             return self.newest().facets

@@ -219,23 +219,6 @@ class Health(BaseModel):
     key_needed: bool
 
 
-class Point(BaseModel):
-    """A text of the index and its place on the map."""
-
-    id: str
-    text: str
-    x: float
-    y: float
-
-
-class MapResponse(BaseModel):
-    """A flat picture of the index."""
-
-    points: list[Point]
-    texts: int
-    explained: float = Field(description="Share of the variance that the plane shows, 0 to 1.")
-
-
 class FacetsResponse(BaseModel):
     """Fields that the texts of the index can be filtered by, with their few values."""
 
