@@ -73,7 +73,7 @@ def test_headings_of_a_pdf_are_found_by_their_size(tmp_path):
     ]
 
 
-def test_scans_encrypted_and_unread_files_each_have_their_reason(tmp_path, monkeypatch):
+def test_scans_and_encrypted_files_each_have_their_reason(tmp_path):
     (tmp_path / "a.pdf").write_bytes(pdf([[(12, "Text of a page.")]]))
     (tmp_path / "b.pdf").write_bytes(pdf([[], []]))
     locked = "/Encrypt << /Filter /Standard /V 1 /R 2 /P -4 /O <%s> /U <%s> >> /ID [<00> <00>]"
@@ -82,7 +82,17 @@ def test_scans_encrypted_and_unread_files_each_have_their_reason(tmp_path, monke
     assert [d.id for d in source] == ["a.pdf"]
     examples = {reason: skipped.names for reason, skipped in source.report.skipped.items()}
     assert examples == {"no text (a scan?)": ["b.pdf"], "encrypted": ["c.pdf"]}
-    code = "import sys; sys.modules['kreuzberg'] = None; from contrasent.documents import worker"
+
+
+@pytest.mark.parametrize(
+    ("name", "library", "extra"),
+    [("a.pdf", "kreuzberg", "documents"), ("a.parquet", "pyarrow", "parquet")],
+)
+def test_without_its_library_a_format_is_skipped_with_the_remedy(
+    tmp_path, monkeypatch, name, library, extra
+):
+    (tmp_path / name).write_bytes(b"anything")
+    code = f"import sys; sys.modules[{library!r}] = None; from contrasent.documents import worker"
     monkeypatch.setattr(worker, "COMMAND", [sys.executable, "-c", f"{code}; worker.serve()"])
-    with pytest.raises(InputError, match=r"3 unread: pip install 'contrasent\[documents\]'"):
+    with pytest.raises(InputError, match=rf"1 unread: pip install 'contrasent\[{extra}\]'"):
         list(open_documents(tmp_path))

@@ -127,6 +127,9 @@ def test_a_path_never_leaves_the_folder(tmp_path):
     assert path_of(hit("a", "b/c.md"), str(tmp_path)) == tmp_path / "b" / "c.md"
     for name in ("../c.md", "/etc/passwd", "", None, 3):
         assert path_of(hit("a", name), str(tmp_path)) is None
+    (tmp_path / "c#.md").touch()
+    assert path_of(hit("a", "c#.md"), str(tmp_path)) == tmp_path / "c#.md"
+    assert path_of(hit("a", "faq.csv#7"), str(tmp_path)) == tmp_path / "faq.csv"
     assert path_of(hit("a"), "") is None
     assert headings_of(hit("a", headings=["One", 2])) == ["One", "2"]
     assert headings_of(hit("a", headings="One")) == []

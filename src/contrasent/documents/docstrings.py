@@ -2,12 +2,14 @@
 
 import ast
 import gc
+import importlib.util
+import os
 import site
 import sysconfig
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
@@ -31,7 +33,6 @@ PASSED_OVER = frozenset(
     | {"__pycache__", "site-packages", "dist-packages"}
 )
 
-Offers = dict[tuple[str, str], list[str]]  # of an origin and a name, the packages importing it
 _Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -79,10 +80,16 @@ def read_documentation(
     if limit_files is not None and limit_files < len(files):
         files = [files[i * len(files) // limit_files] for i in range(limit_files)]
     modules: list[_Module] = []
-    with progress.task("Reading documentation", len(files), "files") as advance, _no_collection():
-        for root, path in files:
-            modules += filter(None, [_parse(root, path)])
-            advance()
+    collects = gc.isenabled()
+    gc.disable()  # syntax trees hold no cycles; to look for some takes a quarter of the time
+    try:
+        with progress.task("Reading documentation", len(files), "files") as advance:
+            for root, path in files:
+                modules += filter(None, [_parse(root, path)])
+                advance()
+    finally:
+        if collects:
+            gc.enable()
     return Reading(list(_documented(modules)), len(modules), len(files) - len(modules))
 
 
@@ -90,22 +97,12 @@ def sources_below(folders: Iterable[Path]) -> Iterator[tuple[Path, Path]]:
     """All sources below some folders, with the folder, in the order of their paths."""
     for folder in folders:
         root = folder.resolve()
-        yield from ((root, path) for path in _below(root))
-
-
-def _below(folder: Path) -> Iterator[Path]:
-    try:
-        entries = sorted(folder.iterdir())
-    except OSError:  # not ours to read
-        return
-    for path in entries:
-        if path.is_symlink() or path.name.startswith("."):
-            continue
-        if path.is_dir():
-            if path.name not in PASSED_OVER:
-                yield from _below(path)
-        elif path.suffix == ".py":
-            yield path
+        for parent, inside, files in os.walk(root):
+            hidden = [name for name in inside if name in PASSED_OVER or name.startswith(".")]
+            inside[:] = sorted(set(inside).difference(hidden))
+            for path in sorted(Path(parent, name) for name in files if name.endswith(".py")):
+                if not path.name.startswith(".") and not path.is_symlink():
+                    yield root, path
 
 
 def installed_sources() -> Iterator[tuple[Path, Path]]:
@@ -124,20 +121,14 @@ def installed_sources() -> Iterator[tuple[Path, Path]]:
 
 def _distributed(folder: Path) -> set[Path]:
     """The sources in a site folder that its distributions list as their own."""
-    found = set()
-    within: dict[Path, bool] = {}
-    for distribution in distributions(path=[str(folder)]):
-        if _is_private(distribution):
-            continue
-        for listed in distribution.files or ():
-            if listed.suffix != ".py" or PASSED_OVER.intersection(listed.parts):
-                continue
-            path = folder / listed
-            if path.parent not in within:
-                within[path.parent] = path.parent.resolve() == path.parent
-            if within[path.parent] and path.is_file() and not path.is_symlink():
-                found.add(path)
-    return found
+    listed = {
+        folder / file
+        for distribution in distributions(path=[str(folder)])
+        if not _is_private(distribution)
+        for file in distribution.files or ()
+        if file.suffix == ".py" and not PASSED_OVER.intersection(file.parts)
+    }
+    return {path for path in listed if path.is_file() and path.resolve() == path}
 
 
 def _is_private(distribution: Distribution) -> bool:
@@ -145,17 +136,6 @@ def _is_private(distribution: Distribution) -> bool:
     # By PEP 610; conda's packages carry that file as well, for the machine that built them.
     installer = (distribution.read_text("INSTALLER") or "").strip()
     return distribution.read_text("direct_url.json") is not None and installer != "conda"
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Syntax trees hold no cycles; to look for some takes a quarter of the time."""
-    restore = gc.enable if gc.isenabled() else gc.disable
-    gc.disable()
-    try:
-        yield
-    finally:
-        restore()
 
 
 def _parse(root: Path, path: Path) -> _Module | None:
@@ -174,8 +154,10 @@ def _parse(root: Path, path: Path) -> _Module | None:
     module.docstrings.extend(_docstrings(tree, ""))
     for statement in _statements(tree.body):
         if isinstance(statement, ast.ImportFrom) and package:
-            origin = _origin(module.name, statement)
-            module.imports.extend((origin, alias.name) for alias in statement.names)
+            name = "." * statement.level + (statement.module or "")
+            with suppress(ImportError, ValueError):  # beyond the topmost package
+                origin = importlib.util.resolve_name(name, module.name)
+                module.imports.extend((origin, alias.name) for alias in statement.names)
         elif isinstance(statement, ast.Assign) and (
             getattr(statement.targets[0], "id", "") == "__all__"
         ):
@@ -207,44 +189,31 @@ def _docstrings(node: ast.Module | _Definition, name: str) -> Iterator[tuple[str
                 yield from _docstrings(inner, f"{name}.{inner.name}" if name else inner.name)
 
 
-def _origin(package: str, statement: ast.ImportFrom) -> str:
-    """The absolute name of the module that a package's ``from ... import`` reads."""
-    parents = package.split(".")
-    base = parents[: len(parents) - statement.level + 1] if statement.level else []
-    return ".".join([*base, *([statement.module] if statement.module else [])])
-
-
 def _documented(modules: list[_Module]) -> Iterator[Documented]:
     """Shorten names to where packages offer them, and texts to summary and explanation."""
     public = {module.name: module.public for module in modules}
-    offers: Offers = {}
+    offers = defaultdict[tuple[str, str], list[str]](list)  # of an origin and a name
     for module in modules:
         for origin, name in module.imports:
             if f"{origin}.".startswith(f"{module.name}."):
-                offers.setdefault((origin, name), []).append(module.name)
+                offers[origin, name].append(module.name)
     seen: set[str] = set()
     for module in modules:
         for inner, docstring in module.docstrings:
-            name = _shortest(module.name, inner, offers, public)
+            # numpy.linalg._linalg.svd: numpy.linalg.svd, because numpy.linalg imports it from there
+            place, top = module.name, inner.partition(".")[0]
+            while top:
+                names = public.get(place)
+                starred = offers.get((place, "*"), []) if names is None or top in names else []
+                above = [p for p in [*offers.get((place, top), []), *starred] if p != place]
+                if not above:
+                    break
+                place = min(above, key=len)
+            name = f"{place}.{inner}" if inner else place
             summary, explanation = summary_and_explanation(docstring)
             if summary and name not in seen:
                 seen.add(name)
                 yield Documented(name, summary, explanation)
-
-
-def _shortest(
-    module: str, inner: str, offers: Offers, public: dict[str, frozenset[str] | None]
-) -> str:
-    """numpy.linalg._linalg.svd -> numpy.linalg.svd, because numpy.linalg imports it from there."""
-    top = inner.split(".")[0]
-    while top:
-        names = public.get(module)
-        starred = offers.get((module, "*"), []) if names is None or top in names else []
-        above = [p for p in (*offers.get((module, top), []), *starred) if len(p) < len(module)]
-        if not above:
-            break
-        module = min(above, key=len)
-    return f"{module}.{inner}" if inner else module
 
 
 class InstalledDocumentation:

@@ -3,19 +3,21 @@
 # A document that fits is one passage. Of others, sections are cut at their paragraphs and sentences
 # into parts of about one length, and small neighbouring sections are put together, without overlap.
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
 from contrasent.documents import sentences
 from contrasent.documents.duplicates import near_copies, recurring, without
-from contrasent.documents.sections import Document
+from contrasent.documents.sections import Document, Section
 from contrasent.errors import OptionError
 from contrasent.types import batched
 
 CountTokens = Callable[[Sequence[str]], Sequence[int]]
+_Piece = tuple[str, int]  # some text and its tokens
 
 FEWEST = 16  # tokens that a passage must be able to hold
 PREFIX = 0.25  # share of a passage's tokens that its title and headings may take
@@ -78,18 +80,18 @@ class PassageSet:
         return shown
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Part:
-    """A run of pieces below one heading path, with tokens."""
+    """A run of pieces below one heading path."""
 
     headings: tuple[str, ...]
-    pieces: list[str]
-    tokens: list[int] = field(default_factory=list)
-    page: int = 0
+    heads: list[_Piece]  # the headings as lines
+    pieces: list[_Piece]
+    page: int
 
     @property
     def size(self) -> int:
-        return sum(self.tokens)
+        return sum(tokens for _, tokens in self.pieces)
 
 
 def passages(
@@ -140,79 +142,74 @@ class _Cutter:
     def __init__(self, count_tokens: CountTokens, max_tokens: int) -> None:
         self._count, self._most = count_tokens, max_tokens
         self._special = count_tokens([""])[0]
-        self._prefixes: dict[tuple[str, tuple[str, ...]], tuple[str, int]] = {}
+        self._prefixes: dict[tuple[str, tuple[str, ...]], _Piece] = {}
 
-    def _tokens(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of texts without the special ones."""
-        return [n - self._special for n in self._count(texts)] if texts else []
+    def _counted(self, texts: Sequence[str]) -> Iterator[_Piece]:
+        """Texts with their tokens, the special ones aside."""
+        return (
+            (text, n - self._special) for text, n in zip(texts, self._count(texts), strict=True)
+        )
 
     def cut(self, documents: Iterable[Document]) -> Iterator[Passage]:
         """Cut all documents, counting the tokens of many at once."""
         for batch in batched(enumerate(documents), AT_ONCE):
-            parts = [[*_parts(document)] for _, document in batch]
-            flat = [part for some in parts for part in some]
-            counts = iter(self._tokens([piece for part in flat for piece in part.pieces]))
-            for part in flat:
-                part.tokens = list(islice(counts, len(part.pieces)))
-            made = [
-                (number, document, text)
-                for (number, document), some in zip(batch, parts, strict=True)
-                for text in self._grouped(document, some)
-            ]
+            texts = [_texts(section) for _, document in batch for section in document.sections]
+            counted = iter(self._counted([text for some in texts for text in some]))
+            lengths, made = iter(map(len, texts)), list[tuple[int, Document, _Part]]()
+            for number, document in batch:
+                parts = []
+                for section in document.sections:
+                    pieces, depth = list(islice(counted, next(lengths))), len(section.headings)
+                    part = _Part(section.headings, pieces[:depth], pieces[depth:], section.page)
+                    parts.append(part)
+                made += [(number, document, part) for part in self._grouped(document, parts)]
             yield from self._fitted(made)
 
     def _grouped(self, document: Document, parts: list[_Part]) -> Iterator[_Part]:
         """The parts of a document as passages: put together where small, cut where long."""
-        whole = _joined(parts, self._tokens)
-        if whole.size <= self._room(document, whole.headings):
+        whole = _joined(parts)
+        if whole.size <= self._room(document, whole):
             yield whole
             return
         groups: list[list[_Part]] = []
         for part in parts:
-            last = groups[-1] if groups else []
-            if last and min(sum(one.size for one in last), part.size) < SMALL * self._most:
-                together = _joined([*last, part], self._tokens)
-                if together.size <= self._room(document, together.headings):
-                    last.append(part)
+            if groups and min(_joined(groups[-1]).size, part.size) < SMALL * self._most:
+                together = _joined([*groups[-1], part])
+                if together.size <= self._room(document, together):
+                    groups[-1].append(part)
                     continue
             groups.append([part])
-        for group in groups:
-            part = _joined(group, self._tokens)
-            yield from self._balanced(part, self._room(document, part.headings))
+        for part in map(_joined, groups):
+            yield from self._balanced(part, self._room(document, part))
 
     def _balanced(self, part: _Part, room: int) -> Iterator[_Part]:
         """Cut a part at its pieces, each of them within the room, into parts of about one size."""
-        pieces, tokens = self._within(part.pieces, part.tokens, room)
-        left, taken, start = sum(tokens), 0, 0
-        for i, size in enumerate(tokens):
+        pieces = list(self._within(part.pieces, room))
+        left, taken, start = sum(size for _, size in pieces), 0, 0
+        for i, (_, size) in enumerate(pieces):
             count = -(-(left + taken) // room)  # parts that the rest takes at least
             if taken and (taken + size > room or taken >= (left + taken) / count):
-                yield _Part(part.headings, pieces[start:i], tokens[start:i], part.page)
+                yield replace(part, pieces=pieces[start:i])
                 start, taken = i, 0
             taken += size
             left -= size
-        yield _Part(part.headings, pieces[start:], tokens[start:], part.page)
+        yield replace(part, pieces=pieces[start:])
 
-    def _within(
-        self, pieces: Sequence[str], tokens: Sequence[int], room: int
-    ) -> tuple[list[str], list[int]]:
-        """Pieces longer than the room cut at lines, else sentences, else words, else letters."""
-        fitting, sizes = list[str](), list[int]()
-        for piece, size in zip(pieces, tokens, strict=True):
-            more, counts = [piece], [size]
-            if size > room and len(piece) > 1:
-                finer = _finer(piece, -(-size // room) + 1)
-                more, counts = self._within(finer, self._tokens(finer), room)
-            fitting += more
-            sizes += counts
-        return fitting, sizes
+    def _within(self, pieces: Iterable[_Piece], room: int) -> Iterator[_Piece]:
+        """Pieces longer than the room cut at sentences, else words, else letters."""
+        for text, size in pieces:
+            if size > room and len(text) > 1:
+                finer = _finer(text, -(-size // room) + 1)
+                yield from self._within(self._counted(finer), room)
+            else:
+                yield text, size
 
     def _fitted(self, made: list[tuple[int, Document, _Part]]) -> Iterator[Passage]:
         """Passages; those that are longer together than their pieces were are cut again."""
         while True:
             found, orders = list[Passage](), Counter[int]()
             for number, document, part in made:
-                text = "".join(part.pieces).strip("\n ")
+                text = "".join(text for text, _ in part.pieces).strip("\n ")
                 prefix = self._prefix(document.title, part.headings)[0]
                 name = f"{document.id}#{orders[number] + 1}"
                 where = (name, number, document.title, part.headings, orders[number])
@@ -220,65 +217,65 @@ class _Cutter:
                 orders[number] += bool(text)
             counts = self._count([passage.indexed for passage in found])
             if max(counts, default=0) <= self._most:
-                break
+                yield from (passage for passage in found if passage.text)
+                return
             made = [
                 (number, document, half)
                 for (number, document, part), count in zip(made, counts, strict=True)
-                for half in ([part] if count <= self._most else _halves(part))
+                for half in ([part] if count <= self._most else self._halves(part))
             ]
-        yield from (passage for passage in found if passage.text)
 
-    def _room(self, document: Document, headings: tuple[str, ...]) -> int:
-        return self._most - self._special - self._prefix(document.title, headings)[1]
+    def _halves(self, part: _Part) -> Iterator[_Part]:
+        """A part in two, at a piece or within its only one."""
+        pieces = part.pieces
+        if len(pieces) == 1:
+            pieces = list(self._counted(_finer(pieces[0][0], 2)))
+        middle = (len(pieces) + 1) // 2
+        halves = (pieces[:middle], pieces[middle:])
+        return (replace(part, pieces=half) for half in halves if half)
 
-    def _prefix(self, title: str, headings: tuple[str, ...]) -> tuple[str, int]:
+    def _room(self, document: Document, part: _Part) -> int:
+        return self._most - self._special - self._prefix(document.title, part.headings)[1]
+
+    def _prefix(self, title: str, headings: tuple[str, ...]) -> _Piece:
         """Of title and headings what fits, and its tokens: all, the ends, or words of the last."""
         key = (title, headings)
         if key not in self._prefixes:
-            tries = prefixes(title, headings)
-            counts = self._tokens(tries)
             most = PREFIX * (self._most - self._special)
-            fits = (pair for pair in zip(tries, counts, strict=True) if pair[1] <= most)
-            self._prefixes[key] = next(fits, ("", 0))
+            tries = self._counted(prefixes(title, headings))
+            self._prefixes[key] = next((one for one in tries if one[1] <= most), ("", 0))
         return self._prefixes[key]
 
 
 def prefixes(title: str, headings: tuple[str, ...]) -> list[str]:
     """What may stand before a passage, the best first: all, the ends, or words of the last."""
-    names = [name for name in (title, " > ".join(headings)) if name]
-    last = headings[-1:] or ((title,) if title else ())
-    words = last[0].split() if last else []
-    tries = ["\n".join(names), "\n".join(filter(None, (title, *headings[-1:]))), *last]
-    return tries + [" ".join(words[:n]) for n in (24, 16, 8, 4, 2) if n < len(words)]
+    last = headings[-1] if headings else title
+    words = last.split()
+    tries = [
+        "\n".join(filter(None, (title, end))) for end in (" > ".join(headings), *headings[-1:])
+    ]
+    return [*tries, last, *(" ".join(words[:n]) for n in (24, 16, 8, 4, 2) if n < len(words))]
 
 
-def _parts(document: Document) -> Iterator[_Part]:
-    for section in document.sections:
-        pieces: list[str] = []
-        for text in section.paragraphs:
-            found = text.splitlines(keepends=True) if "\n" in text else sentences.split(text)
-            pieces += [*found[:-1], f"{found[-1]}\n"]
-        yield _Part(section.headings, pieces, page=section.page)
+def _texts(section: Section) -> list[str]:
+    """The headings of a section as lines, and its paragraphs in lines or sentences."""
+    texts = [f"{name}\n" for name in section.headings]
+    for text in section.paragraphs:
+        found = text.splitlines(keepends=True) if "\n" in text else sentences.split(text)
+        texts += [*found[:-1], f"{found[-1]}\n"]
+    return texts
 
 
-def _joined(parts: list[_Part], count: Callable[[Sequence[str]], list[int]]) -> _Part:
+def _joined(parts: Sequence[_Part]) -> _Part:
     """Parts as one below the headings that all share; other headings become lines of the text."""
-    if len(parts) == 1:
-        return parts[0]
-    common = parts[0].headings
+    above = parts[0].headings
     for part in parts:
-        common = common[: _shared(common, part.headings)]
-    heads, above = [], common
+        above = above[: _shared(above, part.headings)]
+    whole = _Part(above, parts[0].heads[: len(above)], [], parts[0].page)
     for part in parts:
-        below = part.headings[_shared(above, part.headings) :]
-        heads.append([f"{name}\n" for name in below])
+        whole.pieces.extend(part.heads[_shared(above, part.headings) :] + part.pieces)
         above = part.headings
-    counts = iter(count([head for some in heads for head in some]))
-    pieces, tokens = list[str](), list[int]()
-    for part, some in zip(parts, heads, strict=True):
-        pieces += [*some, *part.pieces]
-        tokens += [*islice(counts, len(some)), *part.tokens]
-    return _Part(common, pieces, tokens, parts[0].page)
+    return whole
 
 
 def _shared(one: Sequence[str], other: Sequence[str]) -> int:
@@ -290,21 +287,7 @@ def _finer(piece: str, count: int) -> list[str]:
     found = sentences.split(piece)
     if len(found) > 1:
         return found
-    size = max(-(-len(piece) // count), 1)
-    parts, start = [], 0
-    while start < len(piece):
-        end = start + size
-        if end < len(piece):
-            space = piece.rfind(" ", start + size // 2, end)
-            end = space + 1 if space >= 0 else end
-        parts.append(piece[start:end])
-        start = end
-    return parts
-
-
-def _halves(part: _Part) -> list[_Part]:
-    """A part in two, at a piece or within its only one."""
-    pieces = part.pieces if len(part.pieces) > 1 else _finer(part.pieces[0], 2)
-    middle = (len(pieces) + 1) // 2
-    halves = (pieces[:middle], pieces[middle:])
-    return [_Part(part.headings, some, page=part.page) for some in halves if some]
+    size = -(-len(piece) // count)
+    if size < 2:
+        return list(piece)
+    return re.findall(rf".{{{-(-size // 2)},{size - 1}}} |.{{1,{size}}}", piece, re.DOTALL)

@@ -8,53 +8,44 @@ from contrasent.documents import sentences
 LONGEST = 80  # words of an explanation; it ends with the sentence that reaches them
 SHORTEST = 8  # words below which the text after a summary explains nothing
 
-_STOP = re.compile(
-    r"""^\s*(
-      (args?|arguments?|(other\s)?param(eter)?s?|keyword\sarg(ument)?s|kwargs|returns?|yields?|
-       receives?|raises?|except(ion)?s?|warns?|examples?|usage|references?|see\salso|notes?|
-       attributes?|inputs?|outputs?|shapes?|methods?|todo|tests?|doctests?|options?|fields?|
-       properties|members|authors?|license|copyright|caveats?|warnings?|defaults?|requires?|
-       tips?|syntax|history|changes|side\seffects|implementation\snotes?)\s*:.*
-    | (parameters|returns?|yields|raises|examples?|references|see\salso|notes?|attributes|
-       usage|warnings?|doctest)\s*$
-    | [:@](param|parameter|arg|type|return|returns|rtype|raise|raises|ivar|cvar|var|yield|keyword|
-       kwarg|note|deprecated|meta|since)\b.*
-    | >>>.* | \.\.\.\s.* | \$\s.* | ```.* | ~~~.* | \#\s?.* | In\s\[\d+\].*
-    )$""",
+_SECTION = re.compile(
+    r"""\s*(?: >>> | \.\.\.\s | \$\s | ``` | ~~~ | \# | In\s\[
+    | [:@](?![\w:.+-]+`)[a-z]                                     # :param x:, @return, no role
+    | (?:(?:other|keyword)\s)?
+      (?:arg(?:ument)?s?|param(?:eter)?s?|kwargs|returns?|yields?|receives?|raises?|exceptions?
+        |warn(?:ing)?s?|examples?|usage|see\salso|references?|notes?|attributes?|inputs?|outputs?
+        |shapes?|methods?|options?|fields?|todo|tests?|authors?|copyright|license|requires?)
+      \s*(?::|$) )""",
     re.IGNORECASE | re.VERBOSE,
 )
-_UNDERLINE = re.compile(r"^\s*([-=~^*#+_.\"'`])\1{2,}[\s=-]*$")
-_LISTED = re.compile(r"^\s*([-*+•|]\s|\(?\w{1,2}[.)]\s|\+-|\||:\w[\w ]*:\s|\.\.)")
-_SIGNATURE = re.compile(r"^\s*[\w.]*\w\(.*\)(\s*->.*|\s*[:=].*)?$", re.DOTALL)
+_RULE = re.compile(r"\s*([-=~^*#+_.\"'`])\1{2,}[\s=-]*$")
+_LISTED = re.compile(r"\s*([-*+•|]\s|\(?\w{1,2}[.)]\s|\+-|\||\.\.)")
+_TITLE = re.compile(r"\S*(?:\s\S+)?$|[\w.]*\w\(.*\)(?:\s*->.*|\s*[:=].*)?$")  # or a signature
 
 _MARKUP = [
-    (re.compile(r":[\w.+-]+(?::[\w.+-]+)*:`([^`]*)`"), lambda m: _role(m[1])),
-    (re.compile(r"``(.+?)``"), lambda m: m[1]),
-    (re.compile(r"(?<!\w)\[`?[~!]?([\w.*]+)`?\](?!\()(_{0,2})"), lambda m: "" if m[2] else m[1]),
-    (re.compile(r"\[([^\]]+)\]\([^)\s]*\)"), lambda m: m[1]),
-    (re.compile(r"`([^`<]+?)\s*<[^>`]*>`_{1,2}"), lambda m: m[1]),
-    (re.compile(r"`([^`]+)`_{0,2}"), lambda m: m[1]),
-    (re.compile(r"(?<![\w*])\*{1,2}([^*\s](?:[^*]*[^*\s])?)\*{1,2}(?![\w*])"), lambda m: m[1]),
-    (re.compile(r"\s+"), lambda m: " "),
-    (re.compile(r" (?=[.,;:)])"), lambda m: ""),
+    (re.compile(r":[\w.:+-]+:`(?:~(?:[\w.]*\.)?|[!.])?([^`<]*?)(?:\s*<[^`]*>)?`"), r"\1"),
+    (re.compile(r"``(.+?)``"), r"\1"),
+    (re.compile(r"\[[^\[\]]+\]_{1,2}"), ""),
+    (re.compile(r"(?<!\w)\[`?[~!]?([\w.*]+)`?\](?!\()|\[([^\]]+)\]\([^)\s]*\)"), r"\1\2"),
+    (re.compile(r"`([^`<]+?)(?:\s*<[^>`]*>)?`_{0,2}"), r"\1"),
+    (re.compile(r"(?<![\w*])\*{1,2}([^*\s](?:[^*]*[^*\s])?)\*{1,2}(?![\w*])"), r"\1"),
+    (re.compile(r"\s+"), " "),
+    (re.compile(r" (?=[.,;:)](?:\s|$))"), ""),
 ]
-_ODD = re.compile(r"""[{}\\<>|=@^~#$]|%\(|::|->|https?:|www\.|\.\.|__|\bTODO\b|\bFIXME\b|\*\*|--""")
+_CODE = re.compile(r"[{}\\<>|=@^~#$]|%\(|::|https?:|www\.|\.\.|__|\*\*|--|TODO|FIXME")
 _BOILERPLATE = re.compile(
-    r"""^(deprecated|new\sin|added\sin|changed\sin|removed\sin|copyright|licensed|
-      this\sfile\sis|author|note\b|notes\b|warning|see\b|refer\b|for\smore\s(details|info)|
-      for\sdetails|for\san?\sexamples?\b|read\smore|please\s(see|refer)|adapted\sfrom|
-      copied\sfrom|taken\sfrom|this\s(function|method|class|module)\sis\sdeprecated|
-      \.)""",
+    r"""\.|(?:deprecated|(?:new|added|changed|removed)\sin|copyright|licensed|author|notes?|warning
+      |see|refer|read\smore|please|(?:adapted|copied|taken)\sfrom
+      |for\s(?:more\s|an?\s)?(?:details|info|information|examples?))\b""",
     re.IGNORECASE | re.VERBOSE,
 )
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 _COMMON = frozenset(
     re.findall(r"\w+", """
-    a an the this that these those it its is are was were be been being has have had do does can
-    could may might must shall should will would not no nor or and but if when where while which who
-    what how than then so as at by for from in into of off on onto out over to up with without under
-    between through during before after above below each every all any some such only other same
-    both more most one two you your we our they their there here also used using use
+    a an the this that these it its is are was be been has have do does can may must should will not
+    no or and but if when where which who what how than then so as at by for from in into of off on
+    out over to up with without each every all any some such only other same more most one two you
+    your we there here also used using use
     """)
 )  # fmt: skip
 
@@ -64,33 +55,24 @@ def summary_and_explanation(docstring: str) -> tuple[str, str]:
     found = _sentences(docstring)
     if not found or not _is_summary(found[0]):
         return "", ""
-    summary, explanation = found[0], list[str]()
-    count = 0
-    for sentence in found[1:]:
+    explanation, count = list[str](), 0
+    for sentence in filter(_is_prose, found[1:]):
         if count >= LONGEST:
             break
-        if is_prose(sentence) and not _BOILERPLATE.match(sentence):
-            explanation.append(sentence)
-            count += len(sentence.split())
-    text = " ".join(explanation)
-    return summary, text if len(_WORD.findall(text)) >= SHORTEST else ""
+        explanation.append(sentence)
+        count += len(_WORD.findall(sentence))
+    return found[0], " ".join(explanation) if count >= SHORTEST else ""
 
 
-def is_prose(sentence: str) -> bool:
-    """Whether a line reads like an English sentence, and not like code, a table or mathematics."""
+def _is_prose(sentence: str) -> bool:
+    """Whether a whole English sentence follows, and not code, a table or mathematics."""
     words = _WORD.findall(sentence)
-    if (
-        not 4 <= len(words) <= LONGEST
-        or _ODD.search(sentence)
-        or not sentence.endswith((".", "!", "?", '."', ".)"))
-    ):
-        return False
-    letters = sum(len(word) for word in words) + sentence.count(" ")
-    common = sum(word.lower() in _COMMON for word in words)
-    first = sentence.split(maxsplit=1)[0]
+    first = sentence.partition(" ")[0]
     return (
-        letters >= 0.85 * len(sentence)
-        and common >= 0.2 * len(words)
+        4 <= len(words) <= LONGEST
+        and _is_text(sentence, words)
+        and sentence.endswith((".", "!", "?", '."', ".)"))
+        and sum(word.lower() in _COMMON for word in words) >= 0.2 * len(words)
         and not (first.isalpha() and first.islower())
     )
 
@@ -98,55 +80,35 @@ def is_prose(sentence: str) -> bool:
 def _is_summary(sentence: str) -> bool:
     """A summary may lack a full stop and be short, but not be code."""
     words = _WORD.findall(sentence)
-    letters = sum(len(word) for word in words) + sentence.count(" ")
-    return (
-        len(words) <= 40
-        and len(sentence.split()) >= 3
-        and sentence[0].isalpha()
-        and letters >= 0.85 * len(sentence)
-        and not sentence.endswith((":", ","))
-        and not _ODD.search(sentence)
-        and not _BOILERPLATE.match(sentence)
-    )
+    fits = len(words) <= 40 and len(sentence.split()) >= 3 and sentence[0].isalpha()
+    return fits and not sentence.endswith((":", ",")) and _is_text(sentence, words)
+
+
+def _is_text(sentence: str, words: list[str]) -> bool:
+    letters = sum(map(len, words)) + sentence.count(" ")
+    odd = _CODE.search(sentence) or _BOILERPLATE.match(sentence)
+    return letters >= 0.85 * len(sentence) and not odd
 
 
 def _sentences(docstring: str) -> list[str]:
-    """The sentences before the first section, one line each."""
+    """The sentences before the first section, one line each, without titles, lists and code."""
     found: list[str] = []
-    for block in _blocks(docstring):
-        if block[0][0].isspace():
-            continue
-        lines, ended = _before_section(block)
-        text = without_markup(" ".join(line.strip() for line in lines))
-        # A first paragraph of two words, or a signature, is a title: the summary follows it.
-        titled = not found and (len(text.split()) < 3 or _SIGNATURE.match(text))
-        if not _LISTED.match(block[0]) and not titled:
-            found.extend(part.strip() for part in sentences.split(text))
-        if ended and (found or not _UNDERLINE.match(block[-1])):
+    for block in re.split(r"\n\s*\n", inspect.cleandoc(docstring)):
+        kept, ended = list[str](), False
+        for line in block.splitlines():
+            ended = bool(_SECTION.match(line))
+            set_in = line[:1].isspace() and (not kept or kept[-1].endswith(":"))
+            if ended or set_in or _LISTED.match(line):
+                break
+            kept.append(line.strip())
+            if _RULE.match(line):
+                kept.clear()
+        text = without_markup(" ".join(kept))
+        if found or not _TITLE.match(text):
+            found += filter(None, map(str.strip, sentences.split(text)))
+        if ended:
             break
     return found
-
-
-def _blocks(docstring: str) -> list[list[str]]:
-    blocks: list[list[str]] = [[]]
-    for line in inspect.cleandoc(docstring).splitlines():
-        if line.strip():
-            blocks[-1].append(line)
-        elif blocks[-1]:
-            blocks.append([])
-    return [block for block in blocks if block]
-
-
-def _before_section(block: list[str]) -> tuple[list[str], bool]:
-    """The lines of a paragraph before a heading or a list in it, and whether a heading ends it."""
-    for i, line in enumerate(block):
-        if _UNDERLINE.match(line):
-            return block[: max(i - 1, 0)], True
-        if _STOP.match(line):
-            return block[:i], True
-        if i and (_LISTED.match(line) or (line[0].isspace() and block[i - 1].endswith(":"))):
-            return block[:i], False
-    return block, False
 
 
 def without_markup(text: str) -> str:
@@ -154,9 +116,3 @@ def without_markup(text: str) -> str:
     for pattern, replacement in _MARKUP:
         text = pattern.sub(replacement, text)
     return text.strip()
-
-
-def _role(content: str) -> str:
-    """What Sphinx shows of a role: the title before <target>, or the last name after a tilde."""
-    title = content.rpartition("<")[0].strip() if content.endswith(">") else content
-    return title.rsplit(".", 1)[-1] if title.startswith("~") else title.lstrip("!.")

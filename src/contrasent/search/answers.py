@@ -195,6 +195,8 @@ def path_of(hit: Hit, root: str) -> Path | None:
     document = facts_of(hit).get("document")
     if not root or not isinstance(document, str) or not document:
         return None
+    while "#" in document and not Path(root, document).exists():  # a row of a table
+        document = document.rpartition("#")[0]
     inside = Path(document)
     return None if ".." in inside.parts or inside.is_absolute() else Path(root) / inside
 
