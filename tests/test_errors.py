@@ -43,14 +43,10 @@ def test_options():
     assert str(OptionError("lr", -1.0, "must be positive")) == "lr -1.0: must be positive"
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        ("heldot", "; did you mean 'heldout'? (one of heldout, none, stsb)"),
-        ("zzzzzzz", "; one of heldout, none, stsb"),
-        ("", "; one of heldout, none, stsb"),
-    ],
-)
+@pytest.mark.parametrize(("value", "expected"), [
+    ("heldot", "; did you mean 'heldout'? (one of heldout, none, stsb)"),
+    ("zzzzzzz", "; one of heldout, none, stsb"), ("", "; one of heldout, none, stsb"),
+])  # fmt: skip
 def test_suggestions(value, expected):
     assert suggestion(value, ("stsb", "none", "heldout")) == expected
     assert suggestion(value, ()) == ""

@@ -29,13 +29,9 @@ def waiting(**environment):
     names = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "OMP_NUM_THREADS")
     inherited = {name: value for name, value in os.environ.items() if name not in names}
     done = subprocess.run(
-        [sys.executable, "-c", WAITING],
-        env=inherited | environment,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
+        [sys.executable, "-c", WAITING], env=inherited | environment, capture_output=True,
+        text=True, check=True, timeout=120,
+    )  # fmt: skip
     return json.loads(done.stdout)
 
 

@@ -37,19 +37,11 @@ def test_averages_are_of_unrounded_values_and_refuse_missing_tasks():
         REPORT.average(("STS12", "STS14"), metric="spearman")
 
 
-@pytest.mark.parametrize(
-    ("metric", "value", "text"),
-    [
-        ("spearman", 0.72374, "72.37"),
-        ("pearson", -0.05, "-5.00"),
-        ("accuracy", 1.0, "100.00"),
-        ("mrr@10", 0.49, "49.00"),
-        ("recall@1", 0.0, "0.00"),
-        ("alignment", 0.21, "0.210"),
-        ("uniformity", -2.5, "-2.500"),
-        ("perplexity", 12345.678, "12,346"),
-    ],
-)
+@pytest.mark.parametrize(("metric", "value", "text"), [
+    ("spearman", 0.72374, "72.37"), ("pearson", -0.05, "-5.00"), ("accuracy", 1.0, "100.00"),
+    ("mrr@10", 0.49, "49.00"), ("recall@1", 0.0, "0.00"), ("alignment", 0.21, "0.210"),
+    ("uniformity", -2.5, "-2.500"), ("perplexity", 12345.678, "12,346"),
+])  # fmt: skip
 def test_values_as_they_are_read(metric, value, text):
     assert shown(metric, value) == text
 

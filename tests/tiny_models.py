@@ -83,34 +83,21 @@ def write_backbone(kind, folder, vocabulary, **changes):
     import transformers
 
     names = {
-        "bert": "Bert",
-        "roberta": "Roberta",
-        "distilbert": "DistilBert",
-        "mpnet": "MPNet",
-        "electra": "Electra",
-        "modernbert": "ModernBert",
-    }
+        "bert": "Bert", "roberta": "Roberta", "distilbert": "DistilBert", "mpnet": "MPNet",
+        "electra": "Electra", "modernbert": "ModernBert",
+    }  # fmt: skip
     sizes = {
-        "vocab_size": vocabulary,
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 48,
-        "max_position_embeddings": 64,
+        "vocab_size": vocabulary, "hidden_size": 32, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "intermediate_size": 48, "max_position_embeddings": 64,
         "pad_token_id": 1 if kind in ("roberta", "mpnet") else 0,
-    }
+    }  # fmt: skip
     if kind in ("roberta", "mpnet"):
         sizes |= {"max_position_embeddings": 66, "bos_token_id": 0, "eos_token_id": 2}
     if kind == "distilbert":
         sizes = {
-            "vocab_size": vocabulary,
-            "dim": 32,
-            "hidden_dim": 48,
-            "n_layers": 2,
-            "n_heads": 2,
-            "max_position_embeddings": 64,
-            "pad_token_id": 0,
-        }
+            "vocab_size": vocabulary, "dim": 32, "hidden_dim": 48, "n_layers": 2, "n_heads": 2,
+            "max_position_embeddings": 64, "pad_token_id": 0,
+        }  # fmt: skip
     if kind == "electra":
         sizes["embedding_size"] = 24
     if kind == "modernbert":

@@ -244,18 +244,12 @@ def test_queries_of_people_are_evidence_of_the_answer_that_most_of_them_share():
     assert main_answers(asked) == [0, 1, 1, 1]
 
 
-@pytest.mark.parametrize(
-    ("text", "prose"),
-    [
-        ("The lighthouse keeper counts the ships (all of them) before dawn.", True),
-        ("Der Kläger trägt die Kosten, § 91 Abs. 1 ZPO.", True),
-        ("灯塔看守人在黎明前数船。", True),
-        ("ret = ret.replace('%', '')", False),
-        ("def line_len=80, indent=''):", False),
-        ("self.plugin_manager.load_all_plugins()", False),
-        ("12.4 18.9 22.0 7.1 0.3 and so on", False),
-    ],
-)
+@pytest.mark.parametrize(("text", "prose"), [
+    ("The lighthouse keeper counts the ships (all of them) before dawn.", True),
+    ("Der Kläger trägt die Kosten, § 91 Abs. 1 ZPO.", True), ("灯塔看守人在黎明前数船。", True),
+    ("ret = ret.replace('%', '')", False), ("def line_len=80, indent=''):", False),
+    ("self.plugin_manager.load_all_plugins()", False), ("12.4 18.9 22.0 7.1 0.3 and so on", False),
+])  # fmt: skip
 def test_only_prose_is_cut_out(text, prose):
     assert is_prose(text) == prose
 

@@ -44,16 +44,9 @@ def train(model, loss, columns, folder, steps=4):
     )
 
     arguments = SentenceTransformerTrainingArguments(
-        output_dir=str(folder),
-        max_steps=steps,
-        per_device_train_batch_size=8,
-        learning_rate=1e-3,
-        report_to=[],
-        save_strategy="no",
-        disable_tqdm=True,
-        use_cpu=True,
-        seed=1,
-    )
+        output_dir=str(folder), max_steps=steps, per_device_train_batch_size=8, learning_rate=1e-3,
+        report_to=[], save_strategy="no", disable_tqdm=True, use_cpu=True, seed=1,
+    )  # fmt: skip
     data = datasets.Dataset.from_dict(columns)
     SentenceTransformerTrainer(model, arguments, train_dataset=data, loss=loss).train()
 

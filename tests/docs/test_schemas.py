@@ -12,21 +12,16 @@ from doc_pages import ROOT
 SCHEMAS = {p.stem: json.loads(p.read_text()) for p in (ROOT / "docs" / "schemas").glob("*.json")}
 
 PRINTED = {
-    "train": "train pairs.csv -o m --set steps=2",
-    "adapt": "adapt handbook/ -o s --budget 10s",
+    "train": "train pairs.csv -o m --set steps=2", "adapt": "adapt handbook/ -o s --budget 10s",
     "encode": "encode my-model notes.txt -o v.npy",
     "encode-shards": "encode my-model notes.txt -o vs --shard 1/1",
     "similarity": "similarity my-model a b",
     "index": "index notes.jsonl --model my-model -o ix --id id --metadata *",
-    "search": "search ix boats -k 2",
-    "dedupe": "dedupe my-index",
-    "doctor": "doctor my-model",
-    "export": "export my-model --to onnx",
-    "compare": "compare other.json mine.json",
-    "diff": "diff my-model other-model --on my-index",
-    "index-remove": "index ix --remove note-3",
+    "search": "search ix boats -k 2", "dedupe": "dedupe my-index", "doctor": "doctor my-model",
+    "export": "export my-model --to onnx", "compare": "compare other.json mine.json",
+    "diff": "diff my-model other-model --on my-index", "index-remove": "index ix --remove note-3",
     "index-model": "index my-index --model other-model",
-}
+}  # fmt: skip
 WRITTEN = {
     "evaluate": "mine.json",
     "evaluate-list": "list.json",

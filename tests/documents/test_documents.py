@@ -30,16 +30,11 @@ def test_markdown_has_title_headings_code_and_tables(tmp_path):
         "## Banks\n\n- one bank\n- other **bank**\n\n```python\nif x:\n    flow(x)\n```\n\n"
         "### Left\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n## Delta\n\nIt <b>ends</b>.<!-- x -->\n"
     )
-    assert one(tmp_path, "a.md", text) == Document(
-        "a.md",
-        "The river",
-        (
-            Section((), ("Rivers carry sand and mud_x.",)),
-            Section(("Banks",), ("one bank", "other bank", "if x:\n    flow(x)")),
-            Section(("Banks", "Left"), ("a | b\n1 | 2",)),
-            Section(("Delta",), ("It ends.",)),
-        ),
-    )
+    assert one(tmp_path, "a.md", text) == Document("a.md", "The river", (
+        Section((), ("Rivers carry sand and mud_x.",)),
+        Section(("Banks",), ("one bank", "other bank", "if x:\n    flow(x)")),
+        Section(("Banks", "Left"), ("a | b\n1 | 2",)), Section(("Delta",), ("It ends.",)),
+    ))  # fmt: skip
 
 
 def test_a_notebook_gives_prose_and_code_not_output(tmp_path):
@@ -76,17 +71,13 @@ def test_text_is_split_at_blank_lines_and_joined_within(tmp_path):
     assert document.sections == (Section((), (f"{long} goes on.", "Next.")),)
 
 
-@pytest.mark.parametrize(
-    ("encoding", "text"),
-    [
-        ("utf-8-sig", "Flüsse führen Sand."),
-        ("utf-16", "Flüsse führen Sand."),
-        ("utf-16-be", "\ufeffFlüsse führen Sand."),
-        ("cp1252", "Flüsse führen Sand, und das Gefälle lässt später nach. „Größe“ zählt dafür."),
-        ("cp1251", "Реки несут песок к морю. Море размалывает его мельче. " * 8),
-        ("shift_jis", "川は砂を海へ運びます。海はそれをさらに細かく砕きます。これは長い話です。"),
-    ],
-)
+@pytest.mark.parametrize(("encoding", "text"), [
+    ("utf-8-sig", "Flüsse führen Sand."), ("utf-16", "Flüsse führen Sand."),
+    ("utf-16-be", "\ufeffFlüsse führen Sand."),
+    ("cp1252", "Flüsse führen Sand, und das Gefälle lässt später nach. „Größe“ zählt dafür."),
+    ("cp1251", "Реки несут песок к морю. Море размалывает его мельче. " * 8),
+    ("shift_jis", "川は砂を海へ運びます。海はそれをさらに細かく砕きます。これは長い話です。"),
+])  # fmt: skip
 def test_encodings_are_found_and_counted(tmp_path, encoding, text):
     (tmp_path / "a.txt").write_bytes(text.encode(encoding))
     source = open_documents(tmp_path)
@@ -204,15 +195,11 @@ def test_what_cannot_be_read_is_counted_by_its_reason(tmp_path):
     assert examples == {
         "more than 1,000 characters (--max-file-text)": ["b.md", "c.md.gz"],
         "broken": ["d.md.gz", "f.ipynb", *(f"n.{kind}" for kind in BROKEN)],
-        "broken archive": ["e.zip"],
-        "no text but binary": ["g.txt"],
-        "empty": ["h.md", "i.md"],
-        "unknown type": ["j.xyz"],
-        "JSON that is no list of rows": ["k.json"],
-        "no regular file": ["l.md"],
-        "link to a folder": ["m/"],
+        "broken archive": ["e.zip"], "no text but binary": ["g.txt"], "empty": ["h.md", "i.md"],
+        "unknown type": ["j.xyz"], "JSON that is no list of rows": ["k.json"],
+        "no regular file": ["l.md"], "link to a folder": ["m/"],
         "table without a column of text": ["o.csv"],
-    }
+    }  # fmt: skip
     assert any(line == "skipped 1, broken archive: e.zip" for line in source.report.lines())
 
 
@@ -283,16 +270,12 @@ def sparse(path, start=b""):
         stream.truncate(10 << 30)  # takes no room on the disk
 
 
-@pytest.mark.parametrize(
-    ("name", "start", "reason", "remedy"),
-    [
-        ("dump.txt", b"", "too large", "split files"),
-        ("dump.html", b"", "too large", "split files"),
-        ("dump.pdf", b"%PDF-1.7\n", "too large", "split files"),
-        ("rows.csv", b"title,text\n", "no text but binary", "read are"),
-        ("rows.jsonl", b'{"text": "a"}\n', "no text but binary", "read are"),
-    ],
-)
+@pytest.mark.parametrize(("name", "start", "reason", "remedy"), [
+    ("dump.txt", b"", "too large", "split files"), ("dump.html", b"", "too large", "split files"),
+    ("dump.pdf", b"%PDF-1.7\n", "too large", "split files"),
+    ("rows.csv", b"title,text\n", "no text but binary", "read are"),
+    ("rows.jsonl", b'{"text": "a"}\n', "no text but binary", "read are"),
+])  # fmt: skip
 def test_a_file_of_ten_gigabytes_is_passed_over_at_once(tmp_path, name, start, reason, remedy):
     sparse(tmp_path / name, start)
     with pytest.raises(InputError, match=rf"1 {reason}; .*{remedy}"):

@@ -24,16 +24,12 @@ parsers.TEXT[".log"] = exec
 worker.serve()
 """
 CODE = {
-    "import os; os.kill(os.getpid(), 9)": ENDED,
-    "import os; os._exit(0)": ENDED,
-    "import os; os.write(3, b'{}\\n')": ENDED,
-    "import time; time.sleep(60)": "took more than 2 s",
-    "bytearray(1 << 33)": "needs too much memory",
-    "def f(f): f(f)\nf(f)": "needs too much memory",
-    "raise NotImplementedError": "broken",
-    "raise SystemExit": ENDED,
+    "import os; os.kill(os.getpid(), 9)": ENDED, "import os; os._exit(0)": ENDED,
+    "import os; os.write(3, b'{}\\n')": ENDED, "import time; time.sleep(60)": "took more than 2 s",
+    "bytearray(1 << 33)": "needs too much memory", "def f(f): f(f)\nf(f)": "needs too much memory",
+    "raise NotImplementedError": "broken", "raise SystemExit": ENDED,
     "import os; os.close(1); print('[1]'); os.system('echo [2]')": "broken",
-}
+}  # fmt: skip
 
 
 def test_a_file_that_ends_or_hangs_its_reader_is_skipped_and_the_next_is_read(

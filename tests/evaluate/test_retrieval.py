@@ -87,16 +87,12 @@ def test_several_relevant_documents_and_gains():
     assert ranking.ndcg(3)[0] == pytest.approx((2 / np.log2(2) + 1 / np.log2(4)) / best)
 
 
-@pytest.mark.parametrize(
-    ("queries", "relevant", "message"),
-    [
-        ([], [], "no queries"),
-        (["x1"], [], "relevant documents for 0"),
-        (["x1"], [[]], "query 0 has no relevant"),
-        (["x1"], [3], "relevant document 3, but there are 3"),
-        (["x1"], [{0: 0.0}], "gain 0.0, not above 0"),
-    ],
-)
+@pytest.mark.parametrize(("queries", "relevant", "message"), [
+    ([], [], "no queries"), (["x1"], [], "relevant documents for 0"),
+    (["x1"], [[]], "query 0 has no relevant"),
+    (["x1"], [3], "relevant document 3, but there are 3"),
+    (["x1"], [{0: 0.0}], "gain 0.0, not above 0"),
+])  # fmt: skip
 def test_bad_judgements_and_cuts_are_errors(queries, relevant, message):
     with pytest.raises(DataError, match=message):
         retrieval(one_hot, queries, ["y1", "y2", "y3"], relevant)

@@ -39,28 +39,16 @@ def test_a_cell():
     column = {"forms": {"paper": ".1f", "ours": ".2f"}}
     assert set(cell_texts(None, column).values()) == {""}
     cell = {
-        "paper": 71.0,
-        "ours": 77.4712,
-        "sd": 0.5,
-        "seeds": 3,
-        "low": 76.229,
-        "high": 78.713,
+        "paper": 71.0, "ours": 77.4712, "sd": 0.5, "seeds": 3, "low": 76.229, "high": 78.713,
         "difference": {"ours": -0.8, "low": -2.0, "high": 0.4, "paper": -11.5},
         "verdict": {"word": "cannot tell", "why": "...", "p": 0.2345},
-    }
+    }  # fmt: skip
     assert cell_texts(cell, column) == {
-        "paper": "71.0",
-        "also": "",
-        "ours": "77.47",
-        "spread": "0.50",
-        "interval": "[76.23, 78.71]",
-        "seeds": "3",
-        "published": "-11.5",
-        "difference": "-0.80 [-2.00, +0.40]",
-        "word": "cannot tell",
-        "more": "p 0.23",
+        "paper": "71.0", "also": "", "ours": "77.47", "spread": "0.50",
+        "interval": "[76.23, 78.71]", "seeds": "3", "published": "-11.5",
+        "difference": "-0.80 [-2.00, +0.40]", "word": "cannot tell", "more": "p 0.23",
         "verdict": "cannot tell (p 0.23)",
-    }
+    }  # fmt: skip
     one = cell_texts({"ours": 1.0, "seeds": 0}, column)
     assert (one["seeds"], one["verdict"], one["difference"]) == ("-", "", "")
 

@@ -94,13 +94,9 @@ def test_what_an_item_says(write):
     item = read_item(write())
     assert item.name == "simcse:table0"
     assert [row.name for row in item.rows] == [
-        "plain",
-        "crop 10, tau 0.05",
-        "crop 10, tau 0.1",
-        "crop 20, tau 0.05",
-        "crop 20, tau 0.1",
+        "plain", "crop 10, tau 0.05", "crop 10, tau 0.1", "crop 20, tau 0.05", "crop 20, tau 0.1",
         "somebody else",
-    ]
+    ]  # fmt: skip
     assert [r.expected["stsb"].value if r.expected else None for r in item.rows] == [
         82.5, 1.0, 2.0, None, 4.0, 70.0,
     ]  # fmt: skip

@@ -59,19 +59,11 @@ def folder(tmp_path, sentences):
 
 
 EXPECTED = {
-    "wiki": (60, 1),
-    "wiki_documents": (60, 1),
-    "nli_triples": (40, 3),
-    "nli_triples_as_pairs": (40, 2),
-    "nli_with_neutral": (6, 4),
-    "nli_entailment": (10, 2),
-    "nli_neutral": (10, 2),
-    "nli_contradiction": (6, 2),
-    "nli_all": (26, 2),
-    "nli_sentences": (36, 1),
-    "qqp": (2, 2),
-    "flickr30k": (16, 2),
-}
+    "wiki": (60, 1), "wiki_documents": (60, 1), "nli_triples": (40, 3),
+    "nli_triples_as_pairs": (40, 2), "nli_with_neutral": (6, 4), "nli_entailment": (10, 2),
+    "nli_neutral": (10, 2), "nli_contradiction": (6, 2), "nli_all": (26, 2),
+    "nli_sentences": (36, 1), "qqp": (2, 2), "flickr30k": (16, 2),
+}  # fmt: skip
 
 
 def test_every_corpus(folder, tmp_path):

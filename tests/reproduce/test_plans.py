@@ -177,22 +177,15 @@ def test_methods_that_are_joined_have_the_defaults_of_both():
     assert departing(changed, "objectives", "esimcse+simcse_plus_plus") == {"momentum": 0.9}
 
 
-@pytest.mark.parametrize(
-    ("objective", "given", "mended"),
-    [
-        ("simcse", {"projector": "batchnorm"}, False),
-        ("esimcse", {}, False),
-        ("esimcse", {"projector": "batchnorm"}, True),
-        ("esimcse", {"projector": "batchnorm", "queue_size": 0}, False),
-        ("esimcse + simcse_plus_plus", {"head": "batchnorm"}, True),
-        ("diffcse", {}, False),
-        ("diffcse", {"compile": True}, True),
-        ("diffcse+esimcse", {}, True),
-        ("diffcse+simcse_plus_plus", {}, False),
-        ("simcse+masked_lm", {"compile": True}, False),
-        ("diffcse+masked_lm", {}, True),
-    ],
-)
+@pytest.mark.parametrize(("objective", "given", "mended"), [
+    ("simcse", {"projector": "batchnorm"}, False), ("esimcse", {}, False),
+    ("esimcse", {"projector": "batchnorm"}, True),
+    ("esimcse", {"projector": "batchnorm", "queue_size": 0}, False),
+    ("esimcse + simcse_plus_plus", {"head": "batchnorm"}, True), ("diffcse", {}, False),
+    ("diffcse", {"compile": True}, True), ("diffcse+esimcse", {}, True),
+    ("diffcse+simcse_plus_plus", {}, False), ("simcse+masked_lm", {"compile": True}, False),
+    ("diffcse+masked_lm", {}, True),
+])  # fmt: skip
 def test_what_a_mend_changed_is_not_taken_for_todays(objective, given, mended):
     values = {key: p.default for key, p in parameters(objective).items()} | asdict(Settings())
     assert train_version(objective, values | given) == NUMBERS["train"] + mended

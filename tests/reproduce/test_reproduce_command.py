@@ -403,21 +403,17 @@ def test_items_are_checked(call, home):
     assert re.search(r"table2\.toml.*corpus", err)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
-        (["simcse:tabel1"], "did you mean 'simcse:table1'?"),
-        ([], "name a table or figure"),
-        (["simcse:table1", "--scale", "labs"], "did you mean 'lab'?"),
-        (["simcse:table1", "--budget", "soon"], "write a time such as 90s"),
-        (["simcse:table1", "--scale", "lab", "--checkpoint", "bert"], "write NAME=FOLDER"),
-        (["simcse:table1", "--scale", "lab", "--set", "stps=9"], "did you mean 'steps'?"),
-        (["simcse:table1", "--scale", "lab", "--set", "steps=0"], "must be 1 or more"),
-        (["simcse:table1", "--scale", "lab", "--set", "view=crop"], "belongs to an objective"),
-        (["simcse:table1", "--from", "nowhere"], "--from: dir 'nowhere' does not"),
-        (["simcse:table1", "--recipes", "nowhere"], "does not exist"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "problem"), [
+    (["simcse:tabel1"], "did you mean 'simcse:table1'?"), ([], "name a table or figure"),
+    (["simcse:table1", "--scale", "labs"], "did you mean 'lab'?"),
+    (["simcse:table1", "--budget", "soon"], "write a time such as 90s"),
+    (["simcse:table1", "--scale", "lab", "--checkpoint", "bert"], "write NAME=FOLDER"),
+    (["simcse:table1", "--scale", "lab", "--set", "stps=9"], "did you mean 'steps'?"),
+    (["simcse:table1", "--scale", "lab", "--set", "steps=0"], "must be 1 or more"),
+    (["simcse:table1", "--scale", "lab", "--set", "view=crop"], "belongs to an objective"),
+    (["simcse:table1", "--from", "nowhere"], "--from: dir 'nowhere' does not"),
+    (["simcse:table1", "--recipes", "nowhere"], "does not exist"),
+])  # fmt: skip
 def test_what_is_wrong_is_said_in_one_line(call, arguments, problem):
     out, err = call(*arguments, code=2)
     assert out == ""

@@ -120,28 +120,14 @@ def word(found, kind="better", sign=1.0, margin=None, others=0):
     return table_verdicts._decided(verdicts[""], table_verdicts._adjusted(verdicts)[""]).word
 
 
-@pytest.mark.parametrize(
-    ("mean", "kind", "sign", "expected"),
-    [
-        (1.0, "better", 1, AGREES),
-        (1.0, "better", -1, DIFFERS),
-        (0.2, "better", 1, OPEN),
-        (0.0, "better", 1, EQUIVALENT),
-        (0.0, "no_worse", 1, AGREES),
-        (1.0, "no_worse", 1, AGREES),
-        (1.0, "no_worse", -1, DIFFERS),
-        (-0.35, "no_worse", 1, OPEN),
-        (-1.0, "no_worse", 1, DIFFERS),
-        (0.0, "no_better", 1, AGREES),
-        (1.0, "no_better", 1, DIFFERS),
-        (-1.0, "no_better", 1, AGREES),
-        (1.0, "no_better", -1, AGREES),
-        (0.0, "equal", 1, AGREES),
-        (0.2, "equal", 1, OPEN),
-        (1.0, "equal", 1, DIFFERS),
-        (-1.0, "equal", 1, DIFFERS),
-    ],
-)
+@pytest.mark.parametrize(("mean", "kind", "sign", "expected"), [
+    (1.0, "better", 1, AGREES), (1.0, "better", -1, DIFFERS), (0.2, "better", 1, OPEN),
+    (0.0, "better", 1, EQUIVALENT), (0.0, "no_worse", 1, AGREES), (1.0, "no_worse", 1, AGREES),
+    (1.0, "no_worse", -1, DIFFERS), (-0.35, "no_worse", 1, OPEN), (-1.0, "no_worse", 1, DIFFERS),
+    (0.0, "no_better", 1, AGREES), (1.0, "no_better", 1, DIFFERS), (-1.0, "no_better", 1, AGREES),
+    (1.0, "no_better", -1, AGREES), (0.0, "equal", 1, AGREES), (0.2, "equal", 1, OPEN),
+    (1.0, "equal", 1, DIFFERS), (-1.0, "equal", 1, DIFFERS),
+])  # fmt: skip
 def test_what_is_said_of_a_difference(mean, kind, sign, expected):
     """With a standard error of 0.15 and a margin of 0.3, so that its half is not quite sure."""
     assert word(effect(mean), kind, sign, 0.3) == expected
@@ -185,39 +171,27 @@ def test_the_tests_of_a_statement_are_made_of_those_of_its_parts():
     assert statement(compared(None)) == {}
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ((AGREES, AGREES), AGREES),
-        ((AGREES, EQUIVALENT), EQUIVALENT),
-        ((EQUIVALENT, OPEN), OPEN),
-        ((AGREES, ABSENT), OPEN),
-        ((AGREES, OPEN, DIFFERS), DIFFERS),
-        ((ABSENT, OPEN), OPEN),
-        ((ABSENT, ABSENT), ABSENT),
-    ],
-)
+@pytest.mark.parametrize(("words", "expected"), [
+    ((AGREES, AGREES), AGREES), ((AGREES, EQUIVALENT), EQUIVALENT), ((EQUIVALENT, OPEN), OPEN),
+    ((AGREES, ABSENT), OPEN), ((AGREES, OPEN, DIFFERS), DIFFERS), ((ABSENT, OPEN), OPEN),
+    ((ABSENT, ABSENT), ABSENT),
+])  # fmt: skip
 def test_words_together(words, expected):
     assert table_verdicts.together(words) == expected
     whole = Verdict(expected, parts=tuple(Part("", own) for own in words))
     assert f"{words.count(words[0])} {words[0]}" in whole.counts
 
 
-@pytest.mark.parametrize(
-    ("values", "published", "expected"),
-    [
-        ((82.4, 82.5, 82.6), 82.5, AGREES),
-        # Off by more than the published run's own noise, by less than the tolerance.
-        ((82.90, 82.91, 82.92), 82.5, EQUIVALENT),
-        ((84.9, 85.0, 85.1), 82.5, DIFFERS),
-        ((80.1, 80.0, 79.9), 82.5, DIFFERS),
-        # Clearly off, but by how much is not clear.
-        ((83.3, 83.4, 83.5), 82.5, OPEN),
-        # So wide an interval holds everything.
-        ((80.0, 82.5, 85.0), 82.5, OPEN),
-        ((82.5,), 82.5, OPEN),
-    ],
-)
+@pytest.mark.parametrize(("values", "published", "expected"), [
+    ((82.4, 82.5, 82.6), 82.5, AGREES),
+    # Off by more than the published run's own noise, by less than the tolerance.
+    ((82.90, 82.91, 82.92), 82.5, EQUIVALENT), ((84.9, 85.0, 85.1), 82.5, DIFFERS),
+    ((80.1, 80.0, 79.9), 82.5, DIFFERS),
+    # Clearly off, but by how much is not clear.
+    ((83.3, 83.4, 83.5), 82.5, OPEN),
+    # So wide an interval holds everything.
+    ((80.0, 82.5, 85.0), 82.5, OPEN), ((82.5,), 82.5, OPEN),
+])  # fmt: skip
 def test_values_at_scale_paper(values, published, expected):
     found = from_published(scores(*values), published, None, 1)
     assert word(found, "value", margin=1.0) == expected

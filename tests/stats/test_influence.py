@@ -21,15 +21,11 @@ POINTS = metrics.normalize(RANDOM.normal(size=(40, 3)))
 NEAR = np.array([[np.exp(-2 * ((a - b) ** 2).sum()) for b in POINTS] for a in POINTS])
 np.fill_diagonal(NEAR, 0.0)
 COLUMNS = {
-    "mean": X[None],
-    "uniformity": NEAR.sum(axis=1)[None] / 39,
-    "pearson": np.stack([X, Y]),
-    "spearman": np.stack([X, Y]),
-    "f1": RIGHT,
-    "ap": np.stack([X, RIGHT[0]]),
+    "mean": X[None], "uniformity": NEAR.sum(axis=1)[None] / 39, "pearson": np.stack([X, Y]),
+    "spearman": np.stack([X, Y]), "f1": RIGHT, "ap": np.stack([X, RIGHT[0]]),
     "f1_best": np.stack([X, RIGHT[0]]),
     "v_measure": np.stack([RANDOM.integers(0, 4, 40), RANDOM.integers(0, 3, 40)]).astype(float),
-}
+}  # fmt: skip
 
 
 def ranks(values, weights):

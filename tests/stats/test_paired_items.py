@@ -40,15 +40,11 @@ def test_the_p_of_draws_counts_the_other_side():
     assert bootstrap_p([1.0, -1.0] * 50) == 1.0
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "message"),
-    [
-        (np.zeros(30), np.zeros(29), r"shapes \(30,\) and \(29,\)"),
-        (np.zeros(5), np.ones(5), "5 items are too few"),
-        (np.zeros(30), np.full(30, np.nan), "NaN"),
-        (np.ones(30), np.arange(30.0), "constant"),
-    ],
-)
+@pytest.mark.parametrize(("before", "after", "message"), [
+    (np.zeros(30), np.zeros(29), r"shapes \(30,\) and \(29,\)"),
+    (np.zeros(5), np.ones(5), "5 items are too few"), (np.zeros(30), np.full(30, np.nan), "NaN"),
+    (np.ones(30), np.arange(30.0), "constant"),
+])  # fmt: skip
 def test_values_that_cannot_be_paired_are_errors(before, after, message):
     with pytest.raises(DataError, match=message):
         paired_spearman_difference(before, after, np.arange(len(before)), resamples=50)

@@ -72,14 +72,10 @@ def test_the_wider_of_scipys_two_intervals_is_taken_and_it_mirrors(both, level):
     assert (found.low, found.high, found.p) == (-back.high, -back.low, back.p)
 
 
-@pytest.mark.parametrize(
-    ("test", "values", "message"),
-    [
-        (paired_t, ([1.0],), "at least 2"),
-        (unpaired_t, ([1.0, 2.0], []), "no runs"),
-        (unpaired_t, ([1.0, np.nan], [1.0]), "NaN"),
-    ],
-)
+@pytest.mark.parametrize(("test", "values", "message"), [
+    (paired_t, ([1.0],), "at least 2"), (unpaired_t, ([1.0, 2.0], []), "no runs"),
+    (unpaired_t, ([1.0, np.nan], [1.0]), "NaN"),
+])  # fmt: skip
 def test_too_few_runs_and_undefined_scores_are_errors(test, values, message):
     with pytest.raises(DataError, match=message):
         test(*values)
