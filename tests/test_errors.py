@@ -3,17 +3,7 @@
 import pytest
 
 from contrasent import errors
-from contrasent.errors import (
-    DataError,
-    InputError,
-    MissingExtraError,
-    ModelError,
-    OptionError,
-    OutputError,
-    TrainingError,
-    UserError,
-    suggestion,
-)
+from contrasent.errors import DataError, InputError, ModelError, OptionError, UserError, suggestion
 
 
 def test_one_tree():
@@ -21,7 +11,7 @@ def test_one_tree():
     assert len(kinds) == 9
     assert all(issubclass(kind, UserError) for kind in kinds)
     assert all(kind.__base__ in (UserError, Exception) for kind in kinds)  # one level deep
-    assert {DataError, ModelError, OutputError, TrainingError} < set(kinds)
+    assert {DataError, ModelError, errors.OutputError, errors.TrainingError} < set(kinds)
 
 
 def test_places():
@@ -53,6 +43,6 @@ def test_suggestions(value, expected):
 
 
 def test_missing_extras():
-    error = MissingExtraError("pyarrow", "parquet", "reading a parquet file")
+    error = errors.MissingExtraError("pyarrow", "parquet", "reading a parquet file")
     expected = "reading a parquet file needs the package pyarrow: pip install 'contrasent[parquet]'"
     assert str(error) == expected

@@ -10,14 +10,7 @@ import pytest
 from commands import mounted
 from contrasent import files
 from contrasent.errors import OutputError
-from contrasent.files import (
-    atomic_file,
-    atomic_folder,
-    check_writable,
-    recover_folder,
-    write_json,
-    writing,
-)
+from contrasent.files import atomic_file, atomic_folder, check_writable, recover_folder, write_json
 
 
 def names(folder):
@@ -144,7 +137,7 @@ def test_json_is_readable_and_in_order(tmp_path):
 
 
 def test_errors_name_target_reason_and_remedy(tmp_path):
-    with pytest.raises(OutputError) as caught, writing(tmp_path / "x"):
+    with pytest.raises(OutputError) as caught, files.writing(tmp_path / "x"):
         raise OSError(28, "No space left on device")
     text = f"{tmp_path / 'x'}: cannot write (No space left on device); "
     assert str(caught.value) == text + "free some space or choose another target"

@@ -11,12 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contrasent.documents import docstrings
-from contrasent.documents.docstrings import (
-    Documented,
-    InstalledDocumentation,
-    Reading,
-    read_documentation,
-)
+from contrasent.documents.docstrings import Documented, InstalledDocumentation, read_documentation
 from contrasent.documents.prose import LONGEST, summary_and_explanation
 from contrasent.errors import InputError
 
@@ -300,7 +295,9 @@ def pair(summary: str, explanation: str = MORE, name: str = "x") -> Documented:
 
 
 def documents(monkeypatch, found, limit=1000):
-    monkeypatch.setattr(docstrings, "read_documentation", lambda depth: Reading(found, 7, 2))
+    monkeypatch.setattr(
+        docstrings, "read_documentation", lambda depth: docstrings.Reading(found, 7, 2)
+    )
     read = InstalledDocumentation(limit)
     listed = list(read)
     assert (read.report.documents, read.report.files) == (len(listed), 7)

@@ -10,15 +10,7 @@ import pytest
 from commands import invoke
 from contrasent.errors import DataError, OptionError, UserError
 from contrasent.evaluate import suite
-from contrasent.evaluate.suite import (
-    SUITE_DATA,
-    SUITES,
-    Options,
-    data_sets,
-    evaluate,
-    read_data,
-    suite_names,
-)
+from contrasent.evaluate.suite import SUITE_DATA, SUITES, Options, data_sets, read_data, suite_names
 from contrasent.report import Report, Row
 from contrasent.text.official import STS_TASKS
 
@@ -51,7 +43,7 @@ def test_sentences_that_suites_share_are_encoded_once(monkeypatch):
 
     monkeypatch.setitem(suite._RUN, "sts", run("sts", ["a", "b"]))
     monkeypatch.setitem(suite._RUN, "geometry", run("geometry", ["b", "c", "c"]))
-    report = evaluate(encode, ("sts", "geometry"), Options())
+    report = suite.evaluate(encode, ("sts", "geometry"), Options())
     assert calls == [["a", "b"], ["c"]]
     assert [row.task for row in report] == ["sts", "geometry"]
     assert report.notes["geometry"] == {"asked": 3}

@@ -5,11 +5,8 @@ import pytest
 from scipy.stats import spearmanr
 
 from contrasent.errors import DataError
-from contrasent.evaluate.validation import (
-    LabelledValidation,
-    NeighbourValidation,
-    RetrievalValidation,
-)
+from contrasent.evaluate import validation
+from contrasent.evaluate.validation import LabelledValidation, RetrievalValidation
 
 
 def made(texts, seed, width=6):
@@ -137,7 +134,7 @@ def test_labels_that_alternate_are_halved_in_their_own_order():
 def test_neighbourhoods_by_loops():
     texts = [f"text {i}" for i in range(40)]
     base, later = made(texts, 0), made(texts, 1)
-    judge = NeighbourValidation(texts)
+    judge = validation.NeighbourValidation(texts)
     before = judge(base)
     assert before.rows[0].value == 1.0
     report = judge.against(later, before)
@@ -160,4 +157,4 @@ def test_neighbourhoods_by_loops():
     wanted = np.log(np.mean(np.exp(-2 * np.array(apart))))
     assert report.one(metric="uniformity").value == pytest.approx(wanted, rel=1e-5)
     with pytest.raises(DataError, match="10 held-out sentences have no 10 neighbours"):
-        NeighbourValidation(texts[:10])(base)
+        validation.NeighbourValidation(texts[:10])(base)

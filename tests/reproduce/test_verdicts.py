@@ -14,22 +14,7 @@ from scipy import stats
 from contrasent.reproduce import table_verdicts
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.results import verdicts_on
-from contrasent.reproduce.table_verdicts import (
-    ABSENT,
-    AGREES,
-    DIFFERS,
-    EQUIVALENT,
-    OPEN,
-    Comparison,
-    Part,
-    SeedScores,
-    Verdict,
-    bounds,
-    decide,
-    difference,
-    from_published,
-    joined,
-)
+from contrasent.reproduce.table_verdicts import ABSENT, AGREES, DIFFERS, EQUIVALENT, OPEN, Verdict
 from contrasent.reproduce.tables import MARGIN
 from contrasent.stats.seeds import EffectEstimate
 
@@ -38,7 +23,7 @@ T_2 = 4.302652729911275
 
 
 def scores(*values, **more):
-    return SeedScores(tuple(values), **more)
+    return table_verdicts.SeedScores(tuple(values), **more)
 
 
 def encoder(value, draws=()):
@@ -60,44 +45,44 @@ def test_rows_of_one_order_are_paired_seed_by_seed():
     one, two = (70.0, 73.5, 71.2, 74.0), (70.9, 74.1, 72.5, 74.6)
     paired = [scores(*values, order="same") for values in (one, two)]
     want = stats.ttest_rel(two, one)
-    found = difference(*paired)
+    found = table_verdicts.difference(*paired)
     assert (found.p, found.df) == (pytest.approx(want.pvalue), 3)
-    assert bounds(found) == pytest.approx(tuple(want.confidence_interval()))
-    assert difference(*paired[::-1]).mean == -found.mean
+    assert table_verdicts.bounds(found) == pytest.approx(tuple(want.confidence_interval()))
+    assert table_verdicts.difference(*paired[::-1]).mean == -found.mean
     # Only seeds that both have count.
     longer = scores(*one, 99.0, order="same")
-    assert difference(longer, paired[1]).p == pytest.approx(found.p)
+    assert table_verdicts.difference(longer, paired[1]).p == pytest.approx(found.p)
     # Rows of another order, and of none that is known, are not paired: seeds drown the difference.
     for order in ("other", None):
-        apart = difference(scores(*one, order=order), scores(*two, order="same"))
+        apart = table_verdicts.difference(scores(*one, order=order), scores(*two, order="same"))
         assert apart.p == pytest.approx(stats.ttest_ind(two, one, equal_var=False).pvalue)
         assert apart.p > 0.5 > 0.05 > found.p
     # Without two seeds in common there are no pairs.
     lonely = scores(*one, order="same", seeds=(7, 8, 9, 10))
-    assert difference(lonely, paired[1]).p == pytest.approx(
+    assert table_verdicts.difference(lonely, paired[1]).p == pytest.approx(
         stats.ttest_ind(two, one, equal_var=False).pvalue
     )
 
 
 def test_rows_without_seeds():
     base, sure = encoder(60.0), scores(65.0, 65.5, 64.8)
-    found = difference(base, sure)
+    found = table_verdicts.difference(base, sure)
     assert found.error == pytest.approx(statistics.stdev(sure.values) / math.sqrt(3))
     assert found.p == pytest.approx(stats.ttest_1samp(sure.values, 60.0).pvalue)
     # Their intervals over test items overlap, touch, or do not.
     for value, p in ((70.0, 0.0), (64.0, 0.05), (63.0, 0.14)):
-        assert difference(base, encoder(value)).p == pytest.approx(p, abs=0.002)
+        assert table_verdicts.difference(base, encoder(value)).p == pytest.approx(p, abs=0.002)
     # Over the items that they share, which move both alike.
     pair = encoder(60.0, (1.0, -1.0, 2.0, 0.0)), encoder(61.0, (1.1, -1.2, 2.0, 0.1))
-    found = difference(*pair)
+    found = table_verdicts.difference(*pair)
     assert found.error == pytest.approx(math.sqrt((0.1**2 + 0.2**2 + 0.1**2) / 4))
     assert (found.mean, found.df) == (1.0, math.inf)
 
 
 def test_one_seed_alone_decides_nothing():
     for one, two in ((scores(70.0), scores(90.0)), (scores(70.0, seeded=False),) * 2):
-        found = difference(one, two)
-        assert bounds(found) is None
+        found = table_verdicts.difference(one, two)
+        assert table_verdicts.bounds(found) is None
         assert word(found) == OPEN
 
 
@@ -106,14 +91,14 @@ def effect(mean, error=0.15, df=math.inf):
 
 
 def compared(found, kind="better", sign=1.0, margin=None):
-    return Comparison("column", "after", "before", found, kind, sign, margin)
+    return table_verdicts.Comparison("column", "after", "before", found, kind, sign, margin)
 
 
 def word(found, kind="better", sign=1.0, margin=None, others=0):
     """The word on a comparison, among others that find nothing."""
     one = table_verdicts._part("", compared(found, kind, sign, margin))
     none = {"difference": (AGREES, 1.0), "equivalence": (EQUIVALENT, 1.0)}
-    verdicts = {"": Verdict(OPEN, parts=(one,), raw=joined([one]))}
+    verdicts = {"": Verdict(OPEN, parts=(one,), raw=table_verdicts.joined([one]))}
     verdicts |= {str(i): Verdict(OPEN, raw=none) for i in range(others)}
     if kind == "value":
         verdicts[""] = replace(verdicts[""], raw=one.compared.tests())
@@ -152,7 +137,7 @@ def test_more_statements_need_more():
 
 
 def statement(*parts):
-    return joined([table_verdicts._part("", one) for one in parts])
+    return table_verdicts.joined([table_verdicts._part("", one) for one in parts])
 
 
 def test_the_tests_of_a_statement_are_made_of_those_of_its_parts():
@@ -178,7 +163,7 @@ def test_the_tests_of_a_statement_are_made_of_those_of_its_parts():
 ])  # fmt: skip
 def test_words_together(words, expected):
     assert table_verdicts.together(words) == expected
-    whole = Verdict(expected, parts=tuple(Part("", own) for own in words))
+    whole = Verdict(expected, parts=tuple(table_verdicts.Part("", own) for own in words))
     assert f"{words.count(words[0])} {words[0]}" in whole.counts
 
 
@@ -193,23 +178,23 @@ def test_words_together(words, expected):
     ((80.0, 82.5, 85.0), 82.5, OPEN), ((82.5,), 82.5, OPEN),
 ])  # fmt: skip
 def test_values_at_scale_paper(values, published, expected):
-    found = from_published(scores(*values), published, None, 1)
+    found = table_verdicts.from_published(scores(*values), published, None, 1)
     assert word(found, "value", margin=1.0) == expected
 
 
 def test_the_published_run_has_noise_too():
     ours = scores(82.0, 82.4, 82.8)
     deviation = statistics.stdev(ours.values)
-    single = from_published(ours, 82.0, None, 1)
+    single = table_verdicts.from_published(ours, 82.0, None, 1)
     assert single.error == pytest.approx(deviation * math.sqrt(1 / 3 + 1))
     assert single.df == pytest.approx(2)
-    printed = from_published(ours, 82.0, 0.1, 5)
+    printed = table_verdicts.from_published(ours, 82.0, 0.1, 5)
     terms = [deviation**2 / 3, 0.1**2 / 5]
     assert printed.error == pytest.approx(math.sqrt(sum(terms)))
     assert printed.df == pytest.approx(sum(terms) ** 2 / (terms[0] ** 2 / 2 + terms[1] ** 2 / 4))
     # A value that no seed changes is compared as it is.
     for value, expected in ((61.0, AGREES), (60.0, DIFFERS)):
-        found = from_published(scores(value, seeded=False), 61.32, None, 1)
+        found = table_verdicts.from_published(scores(value, seeded=False), 61.32, None, 1)
         assert word(found, "value", margin=0.5) == expected
 
 
@@ -218,7 +203,7 @@ def decided(name, means, seeds=3, deviation=0.05, scale="lab"):
     (item,) = ItemFolder().find([name])
     scatter = deviation * stats.zscore(np.arange(seeds), ddof=1)
     own = {row.name: scores(*(float(means(row.name) + s) for s in scatter)) for row in item.rows}
-    return decide(item, scale, {"stsb": own}, {})
+    return table_verdicts.decide(item, scale, {"stsb": own}, {})
 
 
 def words(found):
@@ -248,7 +233,7 @@ def test_a_printed_difference_within_the_margin_counts_as_none():
     for one, expected in ((row, EQUIVALENT), (near, AGREES)):
         rows = tuple(one if r is row else r for r in item.rows)
         again = item.model_copy(update={"rows": rows})
-        found = decide(again, "lab", {"stsb": own}, {})
+        found = table_verdicts.decide(again, "lab", {"stsb": own}, {})
         assert found.cells["p = 0.2", "stsb"].word == expected
 
 
@@ -264,7 +249,9 @@ def test_statements_that_rest_on_others():
 
     def said(*own):
         return set(
-            words(decide(item, "lab", {}, {place: resting(*own) for place in places})).values()
+            words(
+                table_verdicts.decide(item, "lab", {}, {place: resting(*own) for place in places})
+            ).values()
         )
 
     assert said(0.05 / count) == {AGREES}
@@ -276,7 +263,9 @@ def test_statements_that_rest_on_others():
     first = item.claims[0].rests_on
     others = {place: ("text", Verdict(OPEN, raw={"difference": (AGREES, 0.3)})) for place in places}
     for p, expected in ((0.05 / count, AGREES), (0.06 / count, OPEN)):
-        found = decide(item, "lab", {}, others | {place: resting(p) for place in first})
+        found = table_verdicts.decide(
+            item, "lab", {}, others | {place: resting(p) for place in first}
+        )
         assert found.claims[item.claims[0].name].parts[0].word == expected
 
 
@@ -311,7 +300,7 @@ def test_a_wrong_verdict_is_counted():
         ("equal", DIFFERS, True),
         ("better", OPEN, False),
     ):
-        one = Part("", said, compared(effect(1.0), kind, margin=0.3))
+        one = table_verdicts.Part("", said, compared(effect(1.0), kind, margin=0.3))
         assert simulation.is_wrong(Verdict(said, parts=(one,)), means) is bad
 
 

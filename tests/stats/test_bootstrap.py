@@ -7,15 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contrasent import metrics
-from contrasent.stats.bootstrap import (
-    MIN_ITEMS,
-    RankedPairs,
-    draw_counts,
-    interval,
-    item_keys,
-    mean_interval,
-    weighted_pearson,
-)
+from contrasent.stats import bootstrap
+from contrasent.stats.bootstrap import MIN_ITEMS, RankedPairs, draw_counts, interval, mean_interval
 
 
 @given(st.integers(4, 40), st.integers(0, 999), st.booleans())
@@ -25,7 +18,7 @@ def test_a_resamples_correlations_are_those_of_its_items(n, seed, ties):
     y = random.integers(0, 5, n) / 2 + 0.3 * x
     counts = np.concatenate(list(draw_counts([n], 5, seed)))
     found = RankedPairs(x, y).spearman(counts)
-    moments = weighted_pearson(x, y, counts)
+    moments = bootstrap.weighted_pearson(x, y, counts)
     for row, rank_value, value in zip(counts, found, moments, strict=True):
         items = [i for i in range(n) for _ in range(int(row[i]))]
         assert rank_value == pytest.approx(
@@ -54,7 +47,7 @@ def test_counts_are_multinomial_inside_each_stratum():
 
 def test_keyed_counts_are_poisson_inside_each_stratum_and_belong_to_the_item():
     texts = [f"item {i}" for i in range(200)]
-    keys = item_keys(texts)
+    keys = bootstrap.item_keys(texts)
     assert len(set(keys.tolist())) == 200
     counts = np.concatenate(list(draw_counts([150, 50], 20_001, 7, keys)))
     assert counts.shape == (20_001, 200)
@@ -74,7 +67,7 @@ def test_keyed_counts_are_poisson_inside_each_stratum_and_belong_to_the_item():
 
 
 def test_a_pair_has_the_key_of_its_two_sentences_in_either_order():
-    keys = item_keys(["a b", "c", "a", "c"], ["c", "ab ", "b c", "\ud800"])
+    keys = bootstrap.item_keys(["a b", "c", "a", "c"], ["c", "ab ", "b c", "\ud800"])
     assert keys[0] == keys[1]
     assert len(set(keys.tolist())) == 3
 
