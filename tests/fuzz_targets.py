@@ -98,6 +98,12 @@ def encode(texts):
     return np.array(rows, dtype=np.float32).reshape(-1, DIMENSION) + 1
 
 
+def contents(folder):
+    """The small files of a folder, by their paths in it."""
+    paths = [p for p in folder.rglob("*") if p.is_file() and p.stat().st_size < 100_000]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
 # --------------------------------------------------------------------------- index folders
 
 
@@ -115,11 +121,7 @@ def _index_files():
         create(folder, encode, rows, Facts(model="m", source="s", settings={"max_tokens": 5}))
         with Writer(folder) as writer:
             writer.delete(["id3"])
-        return {
-            str(path.relative_to(folder)): path.read_bytes()
-            for path in folder.rglob("*")
-            if path.is_file()
-        }
+        return contents(folder)
 
 
 def _use_index(folder):
@@ -172,11 +174,7 @@ def _model_files():
         bare, folder = Path(place) / "bare", Path(place) / "model"
         write_backbone("bert", bare, write_tokenizer("bert", bare))
         Encoder.load(bare, pooler="first_last", head="tanh", normalise=True).save(folder)
-        return {
-            str(path.relative_to(folder)): path.read_bytes()
-            for path in folder.rglob("*")
-            if path.is_file() and path.stat().st_size < 50_000
-        }
+        return contents(folder)
 
 
 def _use_model(folder):
@@ -331,13 +329,8 @@ def records(data):
             pass
 
 
-TARGETS = {
-    function.__name__: function
-    for function in (
-        index_files, milvus_json, model_folder, golden_and_weights, filters,
-        requests, records,
-    )
-}  # fmt: skip
+TARGETS = (index_files, milvus_json, model_folder, golden_and_weights, filters, requests, records)
+TARGETS = {function.__name__: function for function in TARGETS}
 
 
 def feed(name, data):

@@ -43,22 +43,9 @@ def negatives_sum(logits, weights, positive, tau, beta, plus) -> float:
 
 
 def loop(
-    rows,
-    candidates,
-    positives,
-    *,
-    hard=(),
-    extra=(),
-    weights=None,
-    first=0,
-    alpha=1.0,
-    tau=0.05,
-    beta=0.0,
-    plus=0.0,
-    kind="cosine",
-    m=1.0,
-    form="negative_sum",
-) -> float:
+    rows, candidates, positives, *, hard=(), extra=(), weights=None, first=0, alpha=1.0, tau=0.05,
+    beta=0.0, plus=0.0, kind="cosine", m=1.0, form="negative_sum",
+) -> float:  # fmt: skip
     """Mean of -log e^p / (e^p + m times the negatives), or with m at p; of vectors as lists.
 
     ``positives`` are the logits of the positive pairs; the own candidate is no negative.

@@ -24,15 +24,16 @@ print(json.dumps([os.environ.get("GOMP_SPINCOUNT"), (all_threads - own) / own]))
 """
 
 
+def output(code, environment):
+    command = [sys.executable, "-c", code]
+    return subprocess.check_output(command, env=environment, text=True, timeout=120)
+
+
 def waiting(**environment):
     """GOMP_SPINCOUNT, and CPU time of a thread without work, for each second of the other's."""
     names = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "OMP_NUM_THREADS")
     inherited = {name: value for name, value in os.environ.items() if name not in names}
-    done = subprocess.run(
-        [sys.executable, "-c", WAITING], env=inherited | environment, capture_output=True,
-        text=True, check=True, timeout=120,
-    )  # fmt: skip
-    return json.loads(done.stdout)
+    return json.loads(output(WAITING, inherited | environment))
 
 
 def test_a_thread_that_waits_sleeps():
@@ -45,15 +46,10 @@ def test_a_thread_that_waits_sleeps():
     "environment", [{"OMP_WAIT_POLICY": "active"}, {"GOMP_SPINCOUNT": "20000"}]
 )
 def test_the_users_own_way_of_waiting_stands(environment):
-    found = subprocess.run(
-        [sys.executable, "-c", "import contrasent, os; print(os.environ.get('GOMP_SPINCOUNT'))"],
-        env={k: v for k, v in os.environ.items() if "OMP_" not in k} | environment,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    assert found.stdout.strip() == environment.get("GOMP_SPINCOUNT", "None")
+    inherited = {name: value for name, value in os.environ.items() if "OMP_" not in name}
+    code = "import contrasent, os; print(os.environ.get('GOMP_SPINCOUNT'))"
+    found = output(code, inherited | environment).strip()
+    assert found == environment.get("GOMP_SPINCOUNT", "None")
 
 
 def test_onnx_runtimes_threads_sleep_too(tmp_path, monkeypatch):
@@ -61,12 +57,9 @@ def test_onnx_runtimes_threads_sleep_too(tmp_path, monkeypatch):
 
     from contrasent.model.runtime import open_session
 
-    found = []
-    monkeypatch.setattr(
-        onnxruntime, "InferenceSession", lambda path, options, providers: found.append(options)
-    )
-    graph = tmp_path / "graph.onnx"
+    found, graph = [], tmp_path / "graph.onnx"
     graph.touch()
+    monkeypatch.setattr(onnxruntime, "InferenceSession", lambda *given, **_: found.extend(given))
     open_session("onnx", graph, "fp32", streams=1)
-    (options,) = found
+    options = found[1]
     assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"

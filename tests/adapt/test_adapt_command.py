@@ -164,9 +164,8 @@ def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path, model, documents, m
             assert "free some space" in str(error)
     assert failures == 3
     assert (done.shipped, done.verdict) == (whole.shipped, whole.verdict)
-    assert sorted(p.name for p in done.folder.iterdir()) == sorted(
-        p.name for p in whole.folder.iterdir()
-    )
+    there, all_of_it = ({p.name for p in one.folder.iterdir()} for one in (done, whole))
+    assert there == all_of_it
 
 
 def test_queries_of_people_teach_and_judge(tmp_path, model, documents, monkeypatch):
@@ -206,10 +205,8 @@ def test_queries_of_people_teach_and_judge(tmp_path, model, documents, monkeypat
 def test_clicks_are_learnt_from_and_decide_where_there_are_enough(
     tmp_path, model, documents, monkeypatch
 ):
-    learnt = []
-    monkeypatch.setattr(
-        selection.Selection, "mapped", lambda self, pairs, *times: learnt.append(pairs)
-    )
+    learnt, chosen = [], selection.Selection
+    monkeypatch.setattr(chosen, "mapped", lambda self, pairs, *times: learnt.append(pairs))
     path = tmp_path / "log.jsonl"
     rows = [{"query": f"k{n:03d}?", "document": f"note-{n:03d}", "count": 5} for n in range(120)]
     path.write_text("\n".join(map(json.dumps, rows)))
@@ -254,9 +251,8 @@ def test_queries_and_passages_have_the_prompts_of_the_model():
             side = {"query": 0, "document": 1}[task]
             return lambda texts: np.tile(np.eye(2, dtype=np.float32)[side], (len(texts), 1))
 
-    evidence = SimpleNamespace(
-        queries=[SimpleNamespace(text="same")], texts=("first", "same"), passages=1
-    )
+    queries = [SimpleNamespace(text="same")]
+    evidence = SimpleNamespace(queries=queries, texts=("first", "same"), passages=1)
     found = encode_evidence(Prompted(), evidence, np.array([[0, 1]], np.float32))
     assert found.queries.tolist() == [[1, 0]] and found.rows.tolist() == [[0, 1], [0, 1]]
 
@@ -286,19 +282,14 @@ def test_the_last_line_is_the_verdict_and_a_no_can_be_an_exit_code(
     assert Index.open(tmp_path / "m" / "index").ranker == Ranker(0.0)
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "match"),
-    [
-        ({"budget": 1.0}, OptionError, "at least 10"),
-        ({"queries": "a.csv", "collection": "b"}, OptionError, "not both"),
-    ],
-)
-def test_what_cannot_be_is_refused_before_any_work(
-    tmp_path, model, documents, options, error, match
-):
-    with pytest.raises(error, match=match):
-        adapt(documents, tmp_path / "m", base=str(model), **options)
-    assert not (tmp_path / "m").exists()
+def test_what_cannot_be_is_refused_before_any_work(tmp_path, model, documents):
+    for options, match in (
+        ({"budget": 1.0}, "at least 10"),
+        ({"queries": "a.csv", "collection": "b"}, "not both"),
+    ):
+        with pytest.raises(OptionError, match=match):
+            adapt(documents, tmp_path / "m", base=str(model), **options)
+        assert not (tmp_path / "m").exists()
 
 
 def test_bad_input_costs_nothing_that_was_there(adapted, model, documents, tmp_path):

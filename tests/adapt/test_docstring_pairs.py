@@ -20,15 +20,11 @@ def test_summaries_of_sources_and_of_packages_ask_for_explanations(tmp_path):
     (tmp_path / "notes.md").write_text(f"{SUMMARY}\n\n{EXPLANATION}\n")
     (tmp_path / "rows.jsonl").write_text(f'{{"text": "{SUMMARY}"}}\n')
     read = passages(open_documents(tmp_path), count_tokens=words, max_tokens=100)
-    found = list(
-        summary_to_explanation(
-            Source(read.passages, range(len(read.passages)), lambda text: [text], 0)
-        )
-    )
-    assert [(pair.query, pair.text, pair.maker) for pair in found] == [
-        (SUMMARY, f"length\n{EXPLANATION}", "docstring")
-    ]
-    assert read.passages[found[0].passage].id == "river.py#1"
+    source = Source(read.passages, range(len(read.passages)), lambda text: [text], 0)
+    (found,) = summary_to_explanation(source)
+    made = (SUMMARY, f"length\n{EXPLANATION}", "docstring")
+    assert (found.query, found.text, found.maker) == made
+    assert read.passages[found.passage].id == "river.py#1"
 
     documents = [
         Document(one.name, one.name, (Section((), (one.summary, one.explanation)),), docstring=True)

@@ -46,23 +46,16 @@ def made(**options):
 
 def ndcg_by_loops(evidence, query, scores):
     """Every row that counts in the order of its score; a unit counts once; gains over logs."""
-    rows = [
-        row
-        for row in range(len(evidence.texts))
-        if ((row < evidence.passages and not query.apart) or row in query.shown)
-        and row not in query.hidden
-    ]
-    rows.sort(key=lambda row: -scores[row])
-    units = []
-    for row in rows:
-        if int(evidence.units[row]) not in units:
-            units.append(int(evidence.units[row]))
-    got = sum(
-        query.relevant.get(unit, 0.0) / math.log2(rank + 1)
-        for rank, unit in enumerate(units[:10], 1)
-    )
+    seen = set() if query.apart else set(range(evidence.passages))
+    rows = sorted((seen | set(query.shown)) - set(query.hidden), key=lambda row: -scores[row])
+    units = list(dict.fromkeys(int(evidence.units[row]) for row in rows))
+    gains = [query.relevant.get(unit, 0.0) for unit in units[:10]]
     best = sorted(query.relevant.values(), reverse=True)[:10]
-    return got / sum(gain / math.log2(rank + 1) for rank, gain in enumerate(best, 1))
+    got, most = (
+        sum(gain / math.log2(rank + 1) for rank, gain in enumerate(all_gains, 1))
+        for all_gains in (gains, best)
+    )
+    return got / most
 
 
 def test_a_query_finds_its_passage_only_without_what_it_was_taken_from():
@@ -100,10 +93,9 @@ def test_texts_without_their_titles_are_looked_for_among_each_other():
         found = {int(evidence.units[row]) for row in others}
         assert found == {n for n in range(24) if DOCUMENTS[n] != DOCUMENTS[unit]}
     some = narrowed(evidence.part(np.arange(5)), np.arange(0, 24, 3))
-    assert [len(q.shown) for q in some.evidence.queries] == [
-        1 + sum(other.document != q.document for other in some.evidence.queries)
-        for q in some.evidence.queries
-    ]
+    about = [query.document for query in some.evidence.queries]
+    shown = [1 + sum(other != document for other in about) for document in about]
+    assert [len(query.shown) for query in some.evidence.queries] == shown
     assert len(some.rows) == 8 + 5
     # Of vectors in which only the answer differs from all passages nothing is learnt.
     rows = np.vstack([np.tile([1.0, 0.0], (24, 1)), np.tile([0.0, 1.0], (24, 1))])
@@ -112,14 +104,11 @@ def test_texts_without_their_titles_are_looked_for_among_each_other():
 
 
 def test_queries_that_people_wrote_stay_as_they_are():
-    pairs = [
-        Pair("salt and rope", "salt and rope", n, kind)
-        for kind in ("x", "docstring")
-        for n in range(24)
-    ]
+    text = "salt and rope"
+    pairs = [Pair(text, text, n, kind) for kind in ("x", "docstring") for n in range(24)]
     evidence = made_evidence(TEXTS, range(24), pairs, limit=24, terms=str.split, copied=0.5, seed=0)
     texts = {kind: {q.text for q in evidence.queries if q.kind == kind} for kind in evidence.kinds}
-    assert texts["docstring"] == {"salt and rope"}
+    assert texts["docstring"] == {text}
     assert len(texts["x"]) > 1
 
 
@@ -164,9 +153,8 @@ def test_words_and_both_together_are_measured_as_by_plain_loops():
             deviation = math.sqrt(sum((s - mean) ** 2 for s in scores) / len(scores))
             return [(s - mean) / deviation if deviation else 0.0 for s in scores]
 
-        fused = [
-            0.6 * c + 0.4 * w for c, w in zip(scaled(cosines), scaled(counts.tolist()), strict=True)
-        ]
+        of_each = zip(scaled(cosines), scaled(counts.tolist()), strict=True)
+        fused = [0.6 * c + 0.4 * w for c, w in of_each]
         assert math.isclose(both[number], ndcg_by_loops(evidence, query, fused), abs_tol=1e-9)
 
 
@@ -194,13 +182,9 @@ def test_a_kind_does_not_outweigh_another():
 def test_fewer_passages_leave_queries_what_they_need():
     evidence = made()
     rows = random_vectors(24, 5)
-    kept = haystack(
-        evidence,
-        queries=random_vectors(len(evidence.queries), 6),
-        rows=rows,
-        lexical=Bm25.of(TEXTS),
-        size=10,
-    )
+    queries = random_vectors(len(evidence.queries), 6)
+    given = {"queries": queries, "rows": rows, "lexical": Bm25.of(TEXTS)}
+    kept = haystack(evidence, **given, size=10)
     assert 10 <= len(kept) < 24
     small = narrowed(evidence, kept).evidence
     assert small.passages == len(kept)
@@ -208,14 +192,7 @@ def test_fewer_passages_leave_queries_what_they_need():
         (row,) = query.shown
         assert small.texts[row] == evidence.texts[before.shown[0]]
         assert [small.texts[h] for h in query.hidden] == [evidence.texts[h] for h in before.hidden]
-    everything = haystack(
-        evidence,
-        queries=random_vectors(len(evidence.queries), 6),
-        rows=rows,
-        lexical=Bm25.of(TEXTS),
-        size=24,
-    )
-    assert everything.tolist() == list(range(24))
+    assert haystack(evidence, **given, size=24).tolist() == list(range(24))
 
 
 def test_documents_are_divided_by_their_names_alone():
@@ -256,9 +233,7 @@ def test_only_prose_is_cut_out(text, prose):
 
 def test_code_makes_no_queries():
     code = [Pair(f"x_{n} = f(a[{n}])", TEXTS[n], n, "sentence") for n in range(24)]
-    words = [
-        Pair(f"ships and boats number {n} in a row", TEXTS[n], n, "sentence") for n in range(24)
-    ]
+    words = [Pair(f"ships and boats number {n}, all", TEXTS[n], n, "sentence") for n in range(24)]
     found = made_evidence(TEXTS, range(24), [*code, *words], limit=50, terms=str.split, seed=0)
     assert len(found.queries) == 24
     assert not any("=" in query.text for query in found.queries)
@@ -272,9 +247,7 @@ def test_the_error_of_a_score_is_that_of_resampled_queries():
     after = np.clip(before + random.normal(0.05, 0.2, 600), 0, 1)
     drawn = []
     for _ in range(2000):
-        at = np.concatenate([random.choice(evidence.of_kind(kind), 300) for kind in "ab"])
-        parts = [at[:300], at[300:]]
-        drawn.append(
-            np.mean([np.log((after[p].mean() + 0.01) / (before[p].mean() + 0.01)) for p in parts])
-        )
+        parts = [random.choice(evidence.of_kind(kind), 300) for kind in "ab"]
+        ratios = [(after[p].mean() + 0.01) / (before[p].mean() + 0.01) for p in parts]
+        drawn.append(np.mean(np.log(ratios)))
     assert selection_error(evidence, before, after) == pytest.approx(np.std(drawn), rel=0.08)

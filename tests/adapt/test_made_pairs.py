@@ -3,8 +3,6 @@
 import math
 from collections import Counter
 
-import pytest
-
 from contrasent.adapt.pairs import (
     Source,
     clicks,
@@ -40,18 +38,15 @@ def test_the_first_sentence_asks_for_the_rest_below_its_title():
     assert first.query == "The old mill stands by the river."
     assert first.text == ("The mill\nIts wheel has not turned for years. Ivy covers the walls.")
     assert (first.passage, second.passage, third.passage) == (0, 1, 2)
-    assert (
-        list(first_sentence(Source([passage("One sentence alone stands here.")], [0], split, 0)))
-        == []
-    )
+    alone = Source([passage("One sentence alone stands here.")], [0], split, 0)
+    assert list(first_sentence(alone)) == []
 
 
 def test_a_sentence_is_taken_out_of_what_it_asks_for_and_every_one_has_its_turn():
     seen = set()
     for seed in range(30):
-        (pair,) = inverse_cloze(
-            Source(PASSAGES, [0, 1, 2], split, seed)
-        )  # the others have two sentences
+        source = Source(PASSAGES, [0, 1, 2], split, seed)
+        (pair,) = inverse_cloze(source)  # the others have two sentences
         assert pair.query in split(TEXT)
         left = [sentence for sentence in split(TEXT) if sentence != pair.query]
         assert pair.text == "The mill\n" + " ".join(left)
@@ -70,24 +65,14 @@ def test_titles_ask_with_the_headings_that_are_the_documents_own():
     assert list(title_to_passage(Source(same, range(5), split, 0))) == []
 
 
-@pytest.mark.parametrize(
-    ("made", "query", "text"),
-    [
-        (
-            passage("Q: Who mends roofs?\nA: The roofer does."),
-            "Who mends roofs?",
-            "The roofer does.",
-        ),
-        (
-            passage("Call the roofer.", headings=("How do I mend a roof?",)),
-            "How do I mend a roof?",
-            "Call the roofer.",
-        ),
-    ],
-)
-def test_questions_ask_for_the_answers_that_follow(made, query, text):
-    (pair,) = question_to_answer(Source([made], [0], split, 0))
-    assert (pair.query, pair.text, pair.maker) == (query, text, "question")
+def test_questions_ask_for_the_answers_that_follow():
+    headed = passage("Call one.", headings=("How do I mend it?",))
+    for made, query, text in (
+        (passage("Q: Who mends it?\nA: The roofer."), "Who mends it?", "The roofer."),
+        (headed, "How do I mend it?", "Call one."),
+    ):
+        (pair,) = question_to_answer(Source([made], [0], split, 0))
+        assert (pair.query, pair.text, pair.maker) == (query, text, "question")
 
 
 def test_text_without_spaces_gives_sentences_too():
@@ -131,10 +116,6 @@ def test_text_without_marks_is_cut_into_spans():
     spans = sentences_of(" ".join(words))
     assert [span.split() for span in spans] == [words[:SPAN], words[SPAN : 2 * SPAN], words[24:]]
     assert sentences_of("A short line without any mark") == ["A short line without any mark"]
-    assert sentences_of("One ends here. Two follows\nThree") == [
-        "One ends here.",
-        "Two follows",
-        "Three",
-    ]
+    assert sentences_of("One ends. Two follows\nThree") == ["One ends.", "Two follows", "Three"]
     # Written without spaces, it is cut between characters.
     assert sentences_of("水" * 25) == ["水" * 12, "水" * 12, "水"]

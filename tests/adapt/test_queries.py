@@ -16,16 +16,11 @@ def source():
     parts = np.repeat(np.array([TRAIN, SELECT, SEALED], dtype=np.int8), 20)
     passages = []
     for number, part in enumerate(parts):
-        first = (
-            "Does the old pump need new oil?" if part == TRAIN else "The old pump needs new oil."
-        )
+        first = "Does the old pump need oil?" if part == TRAIN else "The old pump needs new oil."
         rest = f"Its wheel number {number} turns slowly. Nobody has painted the gate for years."
         passages.append(Passage(f"{number}#0", number, "", (), 0, f"{first} {rest}", ""))
-    reading = SimpleNamespace(
-        passages=passages,
-        texts=[one.indexed for one in passages],
-        documents=[str(number) for number in range(60)],
-    )
+    texts, documents = [one.indexed for one in passages], [str(number) for number in range(60)]
+    reading = SimpleNamespace(passages=passages, texts=texts, documents=documents)
     return Queries(reading, parts, [], 0)
 
 

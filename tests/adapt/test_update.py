@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -47,9 +48,8 @@ def updated(home):
     said = []
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("CONTRASENT_DATA", raising=False)
-        done = adapt(
-            home / "new", home / "updated", update=home / "model", **OPTIONS, say=said.append
-        )
+        given = {"update": home / "model", **OPTIONS, "say": said.append}
+        done = adapt(home / "new", home / "updated", **given)
     return done, said
 
 
@@ -62,9 +62,8 @@ def test_old_and_new_are_judged_and_indexed(home, updated):
     assert all(name.startswith(("base", "BM25")) for name in names)
     kinds = done.verdict.kinds
     assert {kind + OLD for kind in kinds if not kind.endswith(OLD)} & set(kinds)
-    assert done.verdict.old.queries == sum(
-        one.queries for kind, one in kinds.items() if kind.endswith(OLD)
-    )
+    old = [one.queries for kind, one in kinds.items() if kind.endswith(OLD)]
+    assert done.verdict.old.queries == sum(old)
     index = Index.open(home / "updated" / "index")
     texts = {}
     for hit in index.every():
@@ -162,35 +161,29 @@ def test_what_forgets_is_refused():
     assert not few.improved
     half = evidence_of(60)
     some = [n for n, q in enumerate(half.queries) if not q.kind.endswith(OLD) or q.document < 20]
-    part = half.part(np.array(some))
-    assert (
-        "too little old text"
-        in decide(part, np.zeros(len(some)), np.full(len(some), 0.1), name="trained").reason
+    found = decide(
+        half.part(np.array(some)), np.zeros(len(some)), np.full(len(some), 0.1), name="trained"
     )
+    assert "too little old text" in found.reason
 
 
 def test_kinds_of_either_side_count_if_they_are_about_enough_documents():
     texts = [f"text number {n} of many" for n in range(100)]
     pairs = [Pair(f"ask {n}", texts[n], n, "title", old=n < 60) for n in range(100)]
     pairs += [Pair(f"more {n}", texts[n], n, "question", old=n < 60) for n in range(50, 75)]
-    found = made_evidence(
-        texts, list(range(100)), pairs, limit=30, terms=str.split, copied=0.0, seed=0
-    )
+    options = {"limit": 30, "terms": str.split, "copied": 0.0, "seed": 0}
+    found = made_evidence(texts, list(range(100)), pairs, **options)
     # Ten old documents have questions, and fifteen new ones.
     assert set(found.kinds) == {"title", "title" + OLD}
-    few = [pair for pair in pairs if pair.passage >= 45 and pair.passage < 75]
-    found = made_evidence(
-        texts, list(range(100)), few, limit=30, terms=str.split, copied=0.0, seed=0
-    )
+    few = [pair for pair in pairs if 45 <= pair.passage < 75]
+    found = made_evidence(texts, list(range(100)), few, **options)
     assert set(found.kinds) == {kind + side for kind in ("title", "question") for side in ("", OLD)}
 
 
 def test_old_documents_stay_what_they_were(home):
     previous = open_previous(home / "model", home / "elsewhere")
     names = tuple(f"note-{n:03d}.md" for n in range(100))
-    reading = type(
-        "Reading", (), {"documents": (*names, "a", "b"), "facts": {"old_documents": 100}}
-    )
+    reading = SimpleNamespace(documents=(*names, "a", "b"), facts={"old_documents": 100})
     parts = updated_parts(previous, reading, seed=0)
     stated = json.loads((home / "model" / "report.json").read_text())["held_out"]
     assert [names[at] for at in np.flatnonzero(parts[:100] == SELECT)] == stated["choose"]
@@ -208,26 +201,26 @@ def test_what_cannot_be_updated_is_refused_in_a_line(home, tmp_path, sentences):
 
     with pytest.raises(InputError, match="was not made by 'contrasent adapt'"):
         update(home / "tiny")
-    with pytest.raises(OutputError, match="the model that is updated"):
-        update(home / "model", home / "model", overwrite=True)
-    with pytest.raises(OutputError, match="the model that is updated"):
-        update(home / "model", home / "model" / "index", overwrite=True)
+    held = "the model that is updated"
+    for error, match, options in (
+        (OutputError, held, {"target": home / "model", "overwrite": True}),
+        (OutputError, held, {"target": home / "model" / "index", "overwrite": True}),
+        (OptionError, "base", {"base": "another"}),
+        (OptionError, "leave it out", {"queries": new / "note-095.md"}),
+        (InputError, r"the new text: is in .*, all of it", {"source": home / "old"}),
+    ):
+        with pytest.raises(error, match=match):
+            update(home / "model", **options)
     assert (home / "model" / "index" / "index.db").is_file()
-    with pytest.raises(OptionError, match="base"):
-        update(home / "model", base="another")
-    with pytest.raises(OptionError, match="leave it out"):
-        update(home / "model", queries=new / "note-095.md")
-    with pytest.raises(InputError, match=r"the new text: is in .*, all of it"):
-        update(home / "model", source=home / "old")
     other = shutil.copytree(home / "model", tmp_path / "other")
-    shutil.rmtree(other / "index")
-    Index.build(lambda t: np.ones((len(t), 8)), ["a"], model="x").save(other / "index")
-    with pytest.raises(ModelError, match="holds vectors of model 'x'"):
-        update(other)
-    shutil.rmtree(other / "index")
-    Index.build(lambda t: np.ones((len(t), 8)), [" "], model="x").save(other / "index")
-    with pytest.raises(InputError, match="holds no texts"):
-        update(other)
+    for text, error, match in (
+        ("a", ModelError, "holds vectors of model 'x'"),
+        (" ", InputError, "holds no texts"),
+    ):
+        shutil.rmtree(other / "index")
+        Index.build(lambda t: np.ones((len(t), 8)), [text], model="x").save(other / "index")
+        with pytest.raises(error, match=match):
+            update(other)
     assert not (tmp_path / "m").exists()
     (tmp_path / "empty").mkdir()
     asked = ("adapt", tmp_path / "empty", "-o", tmp_path / "m", "--update", home / "model")
@@ -236,24 +229,21 @@ def test_what_cannot_be_updated_is_refused_in_a_line(home, tmp_path, sentences):
 
 
 def test_a_row_of_an_index_is_the_passage_that_it_was():
+    winter = "In a long and snowy winter that nobody had expected at all"
     sections = (
         Section((), ("Bees are kept in hives.", "Hives stand in rows.")),
         Section(("Care",), ("Feed them in spring. " * 8,)),
-        Section(
-            ("Care", "In a long and snowy winter that nobody had expected at all"), ("Wait. " * 30,)
-        ),
+        Section(("Care", winter), ("Wait. " * 30,)),
     )
-    made = passages(
-        [Document("bees.md", "Keeping bees", sections), Document("no.md", "", sections[:1])],
-        count_tokens=lambda texts: [len(text.split()) + 2 for text in texts],
-        max_tokens=32,
-    ).passages
+    read = [Document("bees.md", "Keeping bees", sections), Document("no.md", "", sections[:1])]
+
+    def count(texts):
+        return [len(text.split()) + 2 for text in texts]
+
+    made = passages(read, count_tokens=count, max_tokens=32).passages
     assert len({passage.prefix for passage in made}) > 2
     for passage in made:
         again = passage_of(*passage.row, passage.document)
-        assert (again.text, again.prefix, again.headings) == (
-            passage.text,
-            passage.prefix,
-            passage.headings,
-        )
+        for name in ("text", "prefix", "headings"):
+            assert getattr(again, name) == getattr(passage, name)
     assert passage_of("plain\ntext", "7", None, 3) == Passage("7", 3, "", (), 0, "plain\ntext", "")

@@ -83,18 +83,16 @@ def test_the_interval_is_over_documents_and_not_over_queries():
 def test_reasons_for_a_no():
     evidence = evidence_of(range(40))
     before = np.zeros(80)
+    few, forgot, fine = evidence_of(range(5)), *(General("task", 0.8, x) for x in (0.77, 0.79))
+    for given, general, reason in (
+        ((evidence, before, before), None, "may be nothing"),
+        ((few, np.zeros(10), np.ones(10)), None, "5 documents"),
+        ((evidence, before, before + 0.1), forgot, "task falls from 0.800 to 0.770"),
+    ):
+        found = decide(*given, name="x", general=general)
+        assert not found.improved and reason in found.reason
     assert not decide(evidence, before, before, name="base").improved
-    same = decide(evidence, before, before, name="twin")
-    assert not same.improved
-    assert "may be nothing" in same.reason
-    few = decide(evidence_of(range(5)), np.zeros(10), np.ones(10), name="better")
-    assert not few.improved
-    assert "5 documents" in few.reason
-    forgot = decide(evidence, before, before + 0.1, name="x", general=General("a task", 0.80, 0.77))
-    assert not forgot.improved
-    assert "a task falls from 0.800 to 0.770" in forgot.reason
-    fine = decide(evidence, before, before + 0.1, name="x", general=General("a task", 0.80, 0.79))
-    assert fine.improved
+    assert decide(evidence, before, before + 0.1, name="x", general=fine).improved
 
 
 def test_the_probe_counts_sentences_that_are_nearer_to_their_like():

@@ -36,10 +36,8 @@ def test_scikit_learn(encoder, folder):
     assert len(stored) < 2000
     assert pickle.loads(stored).transform(TEXTS) == pytest.approx(step.transform(TEXTS))
     assert clone(step).get_params() == {"model": str(folder), "batch": 64}
-    texts = [f"the gardener mended {n} lamps" for n in range(8)] + [
-        f"an old sailor sold {n} maps" for n in range(8)
-    ]
-    labels = [0] * 8 + [1] * 8
+    forms, labels = ("the gardener mended {} lamps", "an old sailor sold {} maps"), [0, 1] * 8
+    texts = [form.format(n) for n in range(8) for form in forms]
     pipeline = make_pipeline(SentenceEncoder(encoder), LogisticRegression(max_iter=1000))
     assert pipeline.fit(texts, labels).score(texts, labels) == 1.0
 

@@ -67,7 +67,4 @@ def forget(words):
     for flag in ("-o", "--output"):
         if flag in words:
             path = Path(words[words.index(flag) + 1])
-            if path.is_dir():
-                shutil.rmtree(path)
-            elif path.exists():
-                path.unlink()
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

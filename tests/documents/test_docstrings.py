@@ -15,6 +15,7 @@ from contrasent.documents.docstrings import Documented, InstalledDocumentation, 
 from contrasent.documents.prose import LONGEST, summary_and_explanation
 from contrasent.errors import InputError
 
+SUMMARY = "Sort the rows of a table."
 MORE = "The rest of the text says at some length what it is good for."
 
 
@@ -53,8 +54,8 @@ SECTIONS = [
 @pytest.mark.parametrize("section", SECTIONS)
 @pytest.mark.parametrize("gap", ["\n", "\n\n"])
 def test_sections_end_the_prose(section, gap):
-    docstring = f"Sort the rows of a table.\n\n{MORE}{gap}{section}\n\n{MORE} Again."
-    assert summary_and_explanation(docstring) == ("Sort the rows of a table.", MORE)
+    docstring = f"{SUMMARY}\n\n{MORE}{gap}{section}\n\n{MORE} Again."
+    assert summary_and_explanation(docstring) == (SUMMARY, MORE)
     assert summary_and_explanation(section) == ("", "")
 
 
@@ -75,8 +76,7 @@ def test_sections_end_the_prose(section, gap):
     ],
 )
 def test_what_is_no_prose_is_passed_over(between):
-    docstring = f"Sort the rows of a table.\n\n{between}\n\n{MORE}"
-    assert summary_and_explanation(docstring) == ("Sort the rows of a table.", MORE)
+    assert summary_and_explanation(f"{SUMMARY}\n\n{between}\n\n{MORE}") == (SUMMARY, MORE)
 
 
 TITLES = [
@@ -87,8 +87,7 @@ TITLES = [
 
 @pytest.mark.parametrize("title", TITLES)
 def test_titles_and_signatures_are_no_summaries(title):
-    docstring = f"{title}\n\nSort the rows of a table.\n\n{MORE}"
-    assert summary_and_explanation(docstring) == ("Sort the rows of a table.", MORE)
+    assert summary_and_explanation(f"{title}\n\n{SUMMARY}\n\n{MORE}") == (SUMMARY, MORE)
 
 
 def test_mark_up_is_taken_off():
@@ -106,26 +105,14 @@ def test_mark_up_is_taken_off():
 
 
 def test_a_long_explanation_ends_with_a_sentence():
-    docstring = "Sort the rows of a table.\n\n" + " ".join([MORE] * 30)
-    explanation = summary_and_explanation(docstring)[1]
-    words = len(MORE.split())
-    assert explanation == " ".join([MORE] * -(-LONGEST // words))
+    explanation = summary_and_explanation(f"{SUMMARY}\n\n" + " ".join([MORE] * 30))[1]
+    assert explanation == " ".join([MORE] * -(-LONGEST // len(MORE.split())))
 
 
 def test_a_docstring_without_a_summary_or_an_explanation():
-    for docstring in (
-        "",
-        "   \n",
-        "x",
-        "Sorts.",
-        "{}",
-        "-> int",
-        "%(summary)s of the table",
-        "@, =",
-    ):
-        assert summary_and_explanation(docstring) == ("", ""), docstring
-    docstring = "Sort the rows of a table.\n\nIt is fast."
-    assert summary_and_explanation(docstring) == ("Sort the rows of a table.", "")
+    for text in ("", "   \n", "x", "Sorts.", "{}", "-> int", "%(summary)s of the table", "@, ="):
+        assert summary_and_explanation(text) == ("", ""), text
+    assert summary_and_explanation(f"{SUMMARY}\n\nIt is fast.") == (SUMMARY, "")
 
 
 @given(st.text(st.characters(codec="utf-8") | st.sampled_from("\n`*:.-= "), max_size=200))
@@ -138,49 +125,39 @@ def test_any_text_can_be_a_docstring(text):
 # From sources to docstrings
 
 
-def test_modules_classes_and_functions_are_named(source, tmp_path):
-    source(
-        "shop/__init__.py",
-        '''
+SHOP = {
+    "__init__.py": '''
         """The shop sells all kinds of things."""
         from shop._goods import *
         from .tills.fast import Till
         ''',
-    )
-    source(
-        "shop/_goods.py",
-        '''
+    "_goods.py": '''
         """Goods that are sold in the shop."""
         __all__ = ["price"]
         def price():
             """Tell the price of a thing."""
-            def inner():
-                """Nobody calls this function by name."""
-        def weight():
-            """Tell the weight of a thing."""
-        def _hidden():
-            """Tell nobody anything at all."""
+            def inner(): "Nobody calls this function by name."
+        def weight(): "Tell the weight of a thing."
+        def _hidden(): "Tell nobody anything at all."
         ''',
-    )
-    source(
-        "shop/tills/fast.py",
-        '''
+    "tills/fast.py": '''
         if True:
             class Till:
                 """Count the money of a day."""
-                def __init__(self):
-                    """Open the till for the day."""
-                async def close(self):
-                    """Close the till for the day."""
-        try:
-            pass
+                def __init__(self): "Open the till for the day."
+                async def close(self): "Close the till for the day."
+        try: pass
         except ValueError:
-            def close():
-                """Close all of the tills."""
+            def close(): "Close all of the tills."
         ''',
-    )
-    source("shop/tests/test_it.py", '"""Tests of the shop are not read."""')
-    source("shop/notes.txt", '"""Notes on the shop are not read."""')
+    "tests/test_it.py": '"""Tests of the shop are not read."""',
+    "notes.txt": '"""Notes on the shop are not read."""',
+}
+
+
+def test_modules_classes_and_functions_are_named(source, tmp_path):
+    for name, text in SHOP.items():
+        source(f"shop/{name}", text)
     found = {one.name: one.summary for one in read_documentation([tmp_path]).documented}
     assert found == {
         "shop": "The shop sells all kinds of things.",
@@ -194,21 +171,19 @@ def test_modules_classes_and_functions_are_named(source, tmp_path):
 
 
 def test_sources_are_never_run_and_those_that_cannot_be_parsed_are_counted(source, tmp_path):
-    bomb = '"""The first of the modules."""\nx = "\\d"\nraise SystemExit("imported")\n'
-    source("a.py", bomb)
-    source("broken.py", "def (:\n")
-    source("nul.py", b'"""The text of this."""\0')
-    source("latin.py", b'"""The text caf\xe9 of this."""')
-    source("deep.py", "x = " + "(" * 100_000)
-    source("cookie.py", b'# coding: latin-1\n"""The text of a caf\xe9 there."""')
+    for name, text in (
+        ("a", '"""The first of the modules."""\nx = "\\d"\nraise SystemExit("imported")\n'),
+        ("broken", "def (:\n"), ("nul", b'"""The text of this."""\0'),
+        ("latin", b'"""The text caf\xe9 of this."""'), ("deep", "x = " + "(" * 100_000),
+        ("cookie", b'# coding: latin-1\n"""The text of a caf\xe9 there."""'),
+    ):  # fmt: skip
+        source(f"{name}.py", text)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = read_documentation([tmp_path])
     assert (found.files, found.skipped) == (2, 4)
-    assert {one.summary for one in found.documented} == {
-        "The first of the modules.",
-        "The text of a café there.",
-    }
+    summaries = {one.summary for one in found.documented}
+    assert summaries == {"The first of the modules.", "The text of a café there."}
     assert gc.isenabled()
     assert "a" not in sys.modules
 
@@ -307,13 +282,10 @@ def documents(monkeypatch, found, limit=1000):
 
 
 def test_public_names_of_few_parts_come_first(monkeypatch):
-    found = [
-        pair(f"Summary {at}.", f"This is what {at} is about.", name)
-        for at, name in enumerate(["a.b.c", "a._b", "_a.b", "a", "a.b.__c", "b.c"])
-    ]
-    assert documents(monkeypatch, found) == [
-        (found[at].summary, found[at].explanation) for at in (3, 5, 0)
-    ]
+    names = enumerate(["a.b.c", "a._b", "_a.b", "a", "a.b.__c", "b.c"])
+    found = [pair(f"Summary {at}.", f"This is what {at} is about.", name) for at, name in names]
+    first = [(found[at].summary, found[at].explanation) for at in (3, 5, 0)]
+    assert documents(monkeypatch, found) == first
     assert len(documents(monkeypatch, found, limit=2)) == 2
 
 

@@ -172,22 +172,17 @@ BROKEN = ("docx", "epub", "parquet", "pdf", "pptx")
 
 
 def test_what_cannot_be_read_is_counted_by_its_reason(tmp_path):
-    (tmp_path / "a.md").write_text(PROSE)
-    (tmp_path / "b.md").write_text("x" * 1001)
-    (tmp_path / "c.md.gz").write_bytes(gzip.compress(b"x" * 5000))
-    (tmp_path / "d.md.gz").write_bytes(gzip.compress(PROSE.encode())[:-20])
-    (tmp_path / "e.zip").write_bytes(b"PK\3\4 nothing")
-    (tmp_path / "f.ipynb").write_text("[1")
-    (tmp_path / "g.txt").write_bytes(b"\0\1\2\3")
-    (tmp_path / "h.md").write_text("\n")
-    (tmp_path / "i.md").touch()
-    (tmp_path / "j.xyz").write_text(PROSE)
-    (tmp_path / "k.json").write_text("{}")
+    prose = PROSE.encode()
+    files = {
+        "a.md": prose, "b.md": b"x" * 1001, "c.md.gz": gzip.compress(b"x" * 5000),
+        "d.md.gz": gzip.compress(prose)[:-20], "e.zip": b"PK\3\4 nothing", "f.ipynb": b"[1",
+        "g.txt": b"\0\1\2\3", "h.md": b"\n", "i.md": b"", "j.xyz": prose, "k.json": b"{}",
+        "o.csv": b"a,b\n1,2\n3,4\n", **{f"n.{kind}": b"nothing of the kind" for kind in BROKEN},
+    }  # fmt: skip
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
     (tmp_path / "l.md").symlink_to(tmp_path / "gone")
     (tmp_path / "m").symlink_to(tmp_path)
-    for kind in BROKEN:
-        (tmp_path / f"n.{kind}").write_bytes(b"nothing of the kind")
-    (tmp_path / "o.csv").write_text("a,b\n1,2\n3,4\n")
     source = open_documents(tmp_path, most=1000)
     assert [d.id for d in source] == ["a.md"]
     examples = {reason: skipped.names for reason, skipped in source.report.skipped.items()}
@@ -230,21 +225,17 @@ def test_keys_within_documents_are_left_out_and_counted(tmp_path):
 def test_an_archive_is_read_in_place_and_cannot_lead_outside(tmp_path):
     path = tmp_path / "a.zip"
     evil = ("../evil.md", "/evil.md", "..\\evil.md", ".env", "x/.git/config.md", "in.zip")
+    held = {"docs/b.md": f"# B\n\n{PROSE}", "a.jsonl": json.dumps(BEIR[0]) + "\n"}
+    held |= dict.fromkeys(evil, PROSE) | {"bomb.txt": b"a" * 10_000_000}
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("docs/b.md", f"# B\n\n{PROSE}")
-        archive.writestr("a.jsonl", json.dumps(BEIR[0]) + "\n")
-        for name in evil:
-            archive.writestr(name, PROSE)
-        archive.writestr("bomb.txt", b"a" * 10_000_000)
+        for name, content in held.items():
+            archive.writestr(name, content)
     source = open_documents(path)
     assert [d.id for d in source] == ["a.zip/a.jsonl#d7", "a.zip/docs/b.md"]
-    assert {reason: skipped.count for reason, skipped in source.report.skipped.items()} == {
-        "unsafe name in an archive": 3,
-        "secret": 1,
-        "hidden": 1,
-        "archive within an archive": 1,
-        "archived file that unpacks to too much": 1,
-    }
+    counts = {reason: skipped.count for reason, skipped in source.report.skipped.items()}
+    once = ("secret", "hidden", "archive within an archive")
+    once = (*once, "archived file that unpacks to too much")
+    assert counts == {"unsafe name in an archive": 3, **dict.fromkeys(once, 1)}
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.zip"]
 
 
@@ -264,12 +255,6 @@ def test_nothing_to_read_is_one_line_with_a_remedy(tmp_path):
         open_documents(tmp_path / "note.md")
 
 
-def sparse(path, start=b""):
-    with path.open("wb") as stream:
-        stream.write(start)
-        stream.truncate(10 << 30)  # takes no room on the disk
-
-
 @pytest.mark.parametrize(("name", "start", "reason", "remedy"), [
     ("dump.txt", b"", "too large", "split files"), ("dump.html", b"", "too large", "split files"),
     ("dump.pdf", b"%PDF-1.7\n", "too large", "split files"),
@@ -277,7 +262,9 @@ def sparse(path, start=b""):
     ("rows.jsonl", b'{"text": "a"}\n', "no text but binary", "read are"),
 ])  # fmt: skip
 def test_a_file_of_ten_gigabytes_is_passed_over_at_once(tmp_path, name, start, reason, remedy):
-    sparse(tmp_path / name, start)
+    with (tmp_path / name).open("wb") as stream:
+        stream.write(start)
+        stream.truncate(10 << 30)  # takes no room on the disk
     with pytest.raises(InputError, match=rf"1 {reason}; .*{remedy}"):
         list(open_documents(tmp_path))
 

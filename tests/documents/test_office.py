@@ -67,10 +67,8 @@ def test_headings_of_a_pdf_are_found_by_their_size(tmp_path):
     prose = [(10, f"The {word} bank of a river is made of mud.") for word in ("left", "right")]
     pages = [[(24, "Banks"), *prose * 5], [(24, "Delta"), *prose * 5]]
     _, sections = one(tmp_path, "a.pdf", pdf(pages))
-    assert [(section.headings, section.page) for section in sections] == [
-        (("Banks",), 1),
-        (("Delta",), 2),
-    ]
+    found = [(section.headings, section.page) for section in sections]
+    assert found == [(("Banks",), 1), (("Delta",), 2)]
 
 
 def test_scans_and_encrypted_files_each_have_their_reason(tmp_path):

@@ -53,9 +53,8 @@ def test_a_model_of_length_errs_by_length(data):
 
 
 def test_length_can_be_counted_in_anything(data):
-    report = length_bias(
-        length_of, tasks=("STSB",), length=lambda s: len(s.split()) // 2, unit="halves"
-    )
+    counted = {"length": lambda s: len(s.split()) // 2, "unit": "halves"}
+    report = length_bias(length_of, tasks=("STSB",), **counted)
     # Differences of 0, 3, 4 and 9 words are 0, 1, 2 and 4 halves.
     assert report.one(metric="error_near").count == 60
     assert "halves" in report.notes["length"]
@@ -73,10 +72,8 @@ def test_shared_words_are_doubled_and_nothing_else():
         known = set(query.split())
         shared = [w in known for w in once.split()]
         assert 0.13 <= sum(shared) / len(shared) <= 0.17
-        expected = []
-        for word, both in zip(once.split(), shared, strict=True):
-            expected += [word] * (2 if both else 1)
-        assert twice == " ".join(expected)
+        words = zip(once.split(), shared, strict=True)
+        assert twice == " ".join(" ".join([word] * (2 if both else 1)) for word, both in words)
     assert triples == repeated_overlaps(text(), queries=30, overlap=(0.13, 0.17), seed=1)
 
 

@@ -30,8 +30,7 @@ def loss(weights, x, y, penalty, classes):
 def test_no_step_away_from_the_answer_lowers_the_loss(classes):
     x, y = made(classes=classes)
     model = Logistic(x, y, classes)
-    subsets = [np.arange(0, 200), np.arange(100, 300)]
-    penalties = [1e-3, 1e-1]
+    subsets, penalties = [np.arange(0, 200), np.arange(100, 300)], [1e-3, 1e-1]
     found = model.fit(subsets, penalties).astype(np.float64)
     random = np.random.default_rng(1)
     for weights, rows, penalty in zip(found, subsets, penalties, strict=True):

@@ -31,10 +31,8 @@ def test_precision_and_f1_are_those_of_a_walk_over_thresholds(n, seed):
     for row in np.concatenate(list(draw_counts([n], 4, seed))):
         items = [i for i in range(n) for _ in range(int(row[i]))]
         if labels[items].any():
-            found = curve.average_precision(row[None])[0]
-            assert found == pytest.approx(
-                plain_measures.average_precision(scores[items], labels[items])
-            )
+            expected = plain_measures.average_precision(scores[items], labels[items])
+            assert curve.average_precision(row[None])[0] == pytest.approx(expected)
             best = plain_measures.best_f1(scores[items], labels[items])
             assert curve.best_f1(row[None])[0] == pytest.approx(best)
 
@@ -45,16 +43,16 @@ def letters(sentences):
 
 def made(count, seed=1):
     random = np.random.default_rng(seed)
-    first = ["".join(random.choice(list("abcdefgh"), 6)) for _ in range(count)]
+
+    def one():
+        return "".join(random.choice(list("abcdefgh"), 6))
+
+    first = [one() for _ in range(count)]
     labels = random.integers(0, 2, count)
     # Of class 1: one letter is changed; of class 0: all are; one label in eight is the other one.
-    second = ["a" + s[1:] if y else made_one(random) for s, y in zip(first, labels, strict=True)]
+    second = ["a" + s[1:] if y else one() for s, y in zip(first, labels, strict=True)]
     labels = np.where(random.random(count) < 1 / 8, 1 - labels, labels)
     return Labelled(tuple(first), tuple(second), labels)
-
-
-def made_one(random):
-    return "".join(random.choice(list("abcdefgh"), 6))
 
 
 def test_rows_are_the_measures_of_the_cosines(items_give_the_values):
@@ -72,15 +70,12 @@ def test_rows_are_the_measures_of_the_cosines(items_give_the_values):
         expected = plain_measures.average_precision(cosines.tolist(), found.labels.tolist())
         assert row.value == pytest.approx(expected)
         assert 0.6 < row.low < row.value < row.high <= 1
+        best = Thresholds(cosines, found.labels).best_threshold()
         threshold = report.notes["threshold of the best F1"][task]
-        assert threshold == pytest.approx(
-            Thresholds(cosines, found.labels).best_threshold(), abs=1e-4
-        )
-    (one, *_), (other, *_) = (
-        compare_reports(*arms, seed_sd=0)
-        for other in [pair_classification(lambda s: letters(s) ** 2, data)]
-        for arms in (([report], [other]), ([other], [report]))
-    )
+        assert threshold == pytest.approx(best, abs=1e-4)
+    squared = pair_classification(lambda s: letters(s) ** 2, data)
+    one = compare_reports([report], [squared], seed_sd=0)[0]
+    other = compare_reports([squared], [report], seed_sd=0)[0]
     assert (one.metric, one.item_p is None) == ("ap", False)
     assert (one.low, one.high, one.p) == (-other.high, -other.low, other.p)
     assert pair_classification(letters, data, resamples=0).rows[0].low is None
@@ -99,9 +94,8 @@ def test_triples_are_right_where_the_entailed_sentence_is_nearer(items_give_the_
     (found,) = decisions.triplet_accuracy(letters, triples).items.values()
     assert found.columns.tolist() == [[1, 0, 1, 0]]
     assert found.keys[0] == found.keys[1] == item_keys(["aab"])[0]
-    many = Triples(
-        *(column * 10 for column in (triples.premises, triples.entailed, triples.contradicted)), "x"
-    )
+    columns = triples.premises, triples.entailed, triples.contradicted
+    many = Triples(*(column * 10 for column in columns), "x")
     report = decisions.triplet_accuracy(letters, many)
     assert items_give_the_values(report) == 1
     row = report.one(metric="accuracy_triplet")
@@ -116,9 +110,9 @@ def test_triples_are_right_where_the_entailed_sentence_is_nearer(items_give_the_
 
 
 def test_files_of_pairs_and_triples_are_read(tmp_path):
-    (tmp_path / "qqp").mkdir()
-    (tmp_path / "nli").mkdir()
     pairs, triples = tmp_path / "qqp" / "qqp_subset.tsv", tmp_path / "nli" / "nli_triples.csv"
+    pairs.parent.mkdir()
+    triples.parent.mkdir()
     head = "split\tquestion1\tquestion2\tis_duplicate\n"
     pairs.write_text(head + 'train\tx\ty\t0\ntest\t"say ""when"""\thow?\t1\ntest\ta\tb\t0\n')
     found = question_pairs(folder=tmp_path)
@@ -145,9 +139,8 @@ def test_files_of_pairs_and_triples_are_read(tmp_path):
 def test_v_measure_is_the_definition(n, seed):
     random = np.random.default_rng(seed)
     classes, groups = random.integers(0, 3, n).tolist(), random.integers(0, 4, n).tolist()
-    assert v_measure(classes, groups) == pytest.approx(
-        plain_measures.v_measure(classes, groups), abs=1e-5
-    )
+    expected = plain_measures.v_measure(classes, groups)
+    assert v_measure(classes, groups) == pytest.approx(expected, abs=1e-5)
     counts = np.concatenate(list(draw_counts([n], 3, seed)))
     for row, found in zip(counts, decisions.v_measures(classes, groups, counts), strict=True):
         items = [i for i in range(n) for _ in range(int(row[i]))]

@@ -139,19 +139,16 @@ def test_a_sample_of_documents_widens_the_interval():
     random = np.random.default_rng(3)
     queries, documents = (random.normal(size=(n, 8)).astype(np.float32) for n in (60, 3000))
     moved = documents + random.normal(scale=0.4, size=documents.shape).astype(np.float32)
-    errors, means = [], []
+    errors, means, texts = [], [], [str(q) for q in range(60)]
     for _ in range(60):
         rows = random.choice(3000, 300, replace=False)
         depth = 10 + rankings.spare(10, True)
         old, new = (nearest(queries, d[rows], depth) for d in (documents, moved))
         errors.append(document_error(old, new, 10, 300, random))
-        means.append(
-            [m.value for m in measured(old, new, 10, [str(q) for q in range(60)], 1, 1, 0)]
-        )
+        means.append([m.value for m in measured(old, new, 10, texts, 1, 1, 0)])
     spread = np.std(means, axis=0)
     # The spread of 60 is known to within 9 %, and 300 of 3,000 vary less than 300 of any number.
     assert np.mean(errors, axis=0) * 0.9**0.5 == pytest.approx(spread, rel=0.25)
-    texts = [str(q) for q in range(60)]
     alone = measured(old, new, 10, texts, 300, 300, 0)[1]
     wider = measured(old, new, 10, texts, 300, 3000, 0)[1]
     assert wider.high - wider.low > alone.high - alone.low
@@ -204,9 +201,10 @@ def test_a_monotone_change_of_scores_moves_the_threshold_with_it(seed):
 def test_bad_input():
     with pytest.raises(OptionError, match="--sample 3: must be at least 20"):
         diff_models(model(), model(), TEXTS, sample=3)
-    with pytest.raises(DataError, match="19 different documents are too few"):
-        diff_models(model(), model(), TEXTS[:19])
-    with pytest.raises(DataError, match="0 different queries are too few"):
-        diff_models(model(), model(), TEXTS, [])
-    with pytest.raises(DataError, match="NaN or infinite"):
-        diff_models(model(), lambda texts: np.full((len(texts), 3), np.nan), TEXTS)
+    for new, texts, message in (
+        (model(), (TEXTS[:19],), "19 different documents are too few"),
+        (model(), (TEXTS, []), "0 different queries are too few"),
+        (lambda texts: np.full((len(texts), 3), np.nan), (TEXTS,), "NaN or infinite"),
+    ):
+        with pytest.raises(DataError, match=message):
+            diff_models(model(), new, *texts)

@@ -92,10 +92,8 @@ def test_the_interval_of_uniformity_is_the_bootstraps_of_pairs_of_sentences():
     first = random.normal(size=(150, 4)) + 1
     second = first + 0.3 * random.normal(size=(150, 4))  # so pairs are what must be resampled
     names = [f"{side} {i}" for side in "ab" for i in range(150)]
-    arms = [
-        dict(zip(names, np.concatenate([first, second]) + shift, strict=True))
-        for shift in (0.0, [0.5, 0, 0, 0])
-    ]
+    both = np.concatenate([first, second])
+    arms = [dict(zip(names, both + shift, strict=True)) for shift in (0.0, [0.5, 0, 0, 0])]
     pairs = ScoredPairs("mine", tuple(names[:150]), tuple(names[150:]), np.full(150, 5.0), "here")
     near = []
     for arm in arms:

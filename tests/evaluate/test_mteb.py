@@ -20,10 +20,8 @@ def letters(sentences):
 
 def made():
     random = np.random.default_rng(4)
-    first, second = (
-        ["".join(random.choice(list("abcdefgh"), 7)) for _ in range(40)] for _ in range(2)
-    )
-    return first, second, random.uniform(0, 5, 40)
+    texts = ["".join(random.choice(list("abcdefgh"), 7)) for _ in range(80)]
+    return texts[:40], texts[40:], random.uniform(0, 5, 40)
 
 
 def test_batches_of_text_become_vectors_in_order():

@@ -77,9 +77,9 @@ def test_the_training_is_pytorchs(monkeypatch):
     torch = pytest.importorskip("torch")
     monkeypatch.setattr(module, "EPOCHS", 2)
     monkeypatch.setattr(module, "LONGEST", 3)
-    sets = {s: made(n, i) for i, (s, n) in enumerate({"train": 150, "dev": 60}.items())}
-    features = {s: x for s, (x, _) in sets.items()}
-    gold = {s: y for s, (_, y) in sets.items()}
+    features, gold = {}, {}
+    for seed, (name, n) in enumerate({"train": 150, "dev": 60}.items()):
+        features[name], gold[name] = made(n, seed)
     best, weights = fit(features, gold, seed=9)
 
     model = torch.nn.Linear(4, 5)
@@ -90,13 +90,10 @@ def test_the_training_is_pytorchs(monkeypatch):
     optimiser = torch.optim.Adam(model.parameters())
     x = torch.tensor(features["train"][:, :-1])
     y = torch.tensor(module.spread_scores(gold["train"]))
-    random = np.random.RandomState(9)
-    seen = []
+    random, seen = np.random.RandomState(9), []
     for _ in range(2):
-        for _ in range(2):
-            order = random.permutation(150)
-            for left in range(0, 150, 64):
-                rows = order[left : left + 64]
+        for order in [random.permutation(150) for _ in range(2)]:
+            for rows in (order[left : left + 64] for left in range(0, 150, 64)):
                 loss = ((torch.softmax(model(x[rows]), 1) - y[rows]) ** 2).mean()
                 optimiser.zero_grad()
                 loss.backward()

@@ -64,16 +64,17 @@ def test_the_page_is_whole_for_any_number_of_models(count):
     assert parser.wrong == []
     assert parser.open == []
     assert text.count("<svg") == 5  # scores twice, plane, spectrum, densities
-    for name in reports:
-        assert name in text
-    for value in ("76.54", "0.210", "-2.500", "80.00", "8.395", "0.680"):
+    assert all(name in text for name in reports)
+    texts = ("a dog &lt;runs&gt;", "a dog &amp; a cat")
+    for value in ("76.54", "0.210", "-2.500", "80.00", "8.395", "0.680", *texts):
         assert value in text
-    assert "a dog &lt;runs&gt;" in text
-    assert "a dog &amp; a cat" in text
 
 
 def test_nothing_is_fetched_and_identifiers_are_unique():
-    text = page({"a": report(0), "b": report(1)})
+    other = report(1)
+    changed = Report(other.rows, {**other.notes, "sts": {"form": "raw"}})
+    text = page({"a": report(0), "b": changed})
+    assert text.count("<dd>senteval</dd>") == text.count("<dd>raw</dd>") == 1
     assert re.findall(r'(?:src|href)\s*=\s*"([^"#][^"]*)"', text) == []
     assert "@import" not in text and "url(http" not in text
     names = re.findall(r'<clipPath id="([^"]+)"', text)
@@ -101,26 +102,13 @@ def test_titles_are_the_last_parts_that_differ():
     assert "/home/me" not in text
 
 
-def test_what_holds_for_all_models_is_said_once():
-    same, other = report(0), report(1)
-    changed = Report(other.rows, {**other.notes, "sts": {"form": "raw"}})
-    text = page({"one": same, "two": changed, "three": report(2)})
-    assert text.count("<dd>senteval</dd>") == 2
-    assert text.count("<dd>raw</dd>") == 1
-
-
 def test_the_way_of_a_training_is_drawn():
-    path = [
-        {"step": 10.0 * i, "uniformity": -0.1 * i, "alignment": 0.2 + 0.01 * i} for i in range(5)
-    ]
-    notes = {"trajectory": path}
-    text = page({"a": Report(report(0).rows, notes), "b": report(1)})
-    assert "During training" in text
-    assert "step 40" in text
-    drawing = pictures.trajectories({"a": path, "b": ()})
-    assert drawing.count("step ") == 1
-    assert pictures.trajectories({"a": path, "b": path}).count("step ") == 1
-    assert pictures.trajectories({"a": path, "b": path[:3]}).count("step ") == 2
+    steps = [(10.0 * i, -0.1 * i, 0.2 + 0.01 * i) for i in range(5)]
+    path = [dict(zip(("step", "uniformity", "alignment"), at, strict=True)) for at in steps]
+    text = page({"a": Report(report(0).rows, {"trajectory": path}), "b": report(1)})
+    assert "During training" in text and "step 40" in text
+    for other, shown in ((), 1), (path, 1), (path[:3], 2):
+        assert pictures.trajectories({"a": path, "b": other}).count("step ") == shown
     assert pictures.trajectories({"a": ()}) is None
 
 

@@ -16,9 +16,8 @@ from contrasent.text.labelled import Captions
 
 def loop_ranks(query, documents, judged):
     """Walk the documents from the best score down; the least gain first where scores are equal."""
-    scores = [
-        float(np.dot(query, d) / np.linalg.norm(query) / np.linalg.norm(d)) for d in documents
-    ]
+    size = np.linalg.norm
+    scores = [float(np.dot(query, d) / size(query) / size(d)) for d in documents]
     order = sorted(range(len(documents)), key=lambda i: (-round(scores[i], 5), judged.get(i, 0)))
     return [(place, judged[i]) for place, i in enumerate(order, start=1) if i in judged]
 
@@ -29,13 +28,10 @@ def test_ranks_are_those_of_a_sort(queries, documents, seed):
     # Few small integers, so that equal vectors and equal cosines are common.
     q = random.integers(1, 4, (queries, 2)).astype(np.float32)
     d = random.integers(1, 4, (documents, 2)).astype(np.float32)
-    judged = [
-        {
-            int(i): float(random.integers(1, 4))
-            for i in random.choice(documents, random.integers(1, min(6, documents + 1)), False)
-        }
-        for _ in range(queries)
-    ]
+    judged = []
+    for _ in range(queries):
+        some = random.choice(documents, random.integers(1, min(6, documents + 1)), False)
+        judged.append({int(i): float(random.integers(1, 4)) for i in some})
     found = rank_vectors(q, d, judged)
     for row, gains, query, relevant in zip(found.ranks, found.gains, q, judged, strict=True):
         expected = loop_ranks(query, d, relevant)
@@ -104,17 +100,20 @@ def letters(sentences):
     return np.array([[s.count(c) for c in "abcdefghij"] for s in sentences], dtype=np.float32)
 
 
-def test_pairs_of_score_five_are_asked_among_all_other_sentences(
-    monkeypatch, items_give_the_values
-):
-    pairs = ScoredPairs(
-        "STSB",
-        ("aab", "cd", "e f", "ggh", "ij"),
-        ("aba", "dcc", "fe", "ah", "ij"),
-        np.array([5.0, 5.0, 4.8, 0.0, 5.0]),
-        "here",
-    )
-    monkeypatch.setattr(module, "sts_pairs", lambda task, **_: (pairs,))
+@pytest.fixture
+def scored(monkeypatch):
+    """Scored pairs in the place of STSB's."""
+
+    def scored(first, second, *scores):
+        pairs = ScoredPairs("STSB", first, second, np.array(scores), "here")
+        monkeypatch.setattr(module, "sts_pairs", lambda task, **_: (pairs,))
+
+    return scored
+
+
+def test_pairs_of_score_five_are_asked_among_all_other_sentences(scored, items_give_the_values):
+    first, second = ("aab", "cd", "e f", "ggh", "ij"), ("aba", "dcc", "fe", "ah", "ij")
+    scored(first, second, 5.0, 5.0, 4.8, 0.0, 5.0)
     report = module.stsb_retrieval(letters, directions="first")
     assert report.notes["pairs"] == report.rows[0].count == 3
     assert report.notes["documents"] == 9  # "ij" twice is one document
@@ -129,9 +128,8 @@ def test_pairs_of_score_five_are_asked_among_all_other_sentences(
         module.stsb_retrieval(letters, directions="bot")
 
 
-def test_a_query_is_not_its_own_answer(monkeypatch):
-    pairs = ScoredPairs("STSB", ("aa", "b"), ("ab", "aac"), np.array([5.0, 0.0]), "here")
-    monkeypatch.setattr(module, "sts_pairs", lambda task, **_: (pairs,))
+def test_a_query_is_not_its_own_answer(scored):
+    scored(("aa", "b"), ("ab", "aac"), 5.0, 0.0)
     # Of "aa": "aac" (0.89) stands before "ab" (0.71); "aa" itself does not count.
     report = module.stsb_retrieval(letters, directions="first", k=(1, 2))
     assert report.one(metric="recall@1").value == 0.0
@@ -156,20 +154,20 @@ def test_listings_stand_side_by_side():
     assert [text for _, text in found["aab"]["a"]] == ["aba", "aaa"]
 
 
+def collection(home, corpus, queries, judged):
+    (home / "qrels").mkdir()
+    for name, rows in (("corpus", corpus), ("queries", queries)):
+        rows = [dict(zip(("_id", "text", "title"), row, strict=False)) for row in rows]
+        (home / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (home / "qrels" / "test.tsv").write_text(judged)
+
+
 @pytest.fixture
 def folder(tmp_path):
-    (tmp_path / "qrels").mkdir()
     corpus = [("d1", "abab", "aa"), ("d2", "cdcd", ""), ("d3", "efef", "")]
-    write(tmp_path / "corpus.jsonl", [{"_id": i, "text": t, "title": n} for i, t, n in corpus])
-    write(tmp_path / "queries.jsonl", [{"_id": "q1", "text": "ab"}, {"_id": "q2", "text": "ce"}])
-    (tmp_path / "qrels" / "test.tsv").write_text(
-        "query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td2\t0\nq2\td2\t1\nq2\td3\t1\n"
-    )
+    judged = "query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td2\t0\nq2\td2\t1\nq2\td3\t1\n"
+    collection(tmp_path, corpus, [("q1", "ab"), ("q2", "ce")], judged)
     return tmp_path
-
-
-def write(path, records):
-    path.write_text("".join(json.dumps(r) + "\n" for r in records))
 
 
 def test_a_folder_of_judgements_is_measured(folder):
@@ -183,12 +181,8 @@ def test_a_folder_of_judgements_is_measured(folder):
 
 def test_a_document_with_the_querys_own_id_is_no_answer(tmp_path):
     # Document 3 is judged relevant for query 3: there the equal ids are chance, and it stays.
-    (tmp_path / "qrels").mkdir()
-    texts = ["ab", "abb", "cd", "cdd"]
-    write(tmp_path / "corpus.jsonl", [{"_id": str(i), "text": t} for i, t in enumerate(texts)])
-    asked = {"0": "ab", "3": "cdd", "new": "cd"}
-    write(tmp_path / "queries.jsonl", [{"_id": i, "text": t} for i, t in asked.items()])
-    (tmp_path / "qrels" / "test.tsv").write_text("0\t1\t1\n3\t3\t1\nnew\t2\t1\n")
+    texts, asked = ("ab", "abb", "cd", "cdd"), [("0", "ab"), ("3", "cdd"), ("new", "cd")]
+    collection(tmp_path, zip("0123", texts, strict=True), asked, "0\t1\t1\n3\t3\t1\nnew\t2\t1\n")
     report = folder_retrieval(letters, tmp_path, k=(1,))
     assert report.one(metric="recall@1").value == 1.0
     assert report.notes["document with the query's own id"] == "left out for 1 queries"

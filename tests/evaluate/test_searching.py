@@ -54,9 +54,11 @@ def test_a_search_by_cosine_is_measured_as_a_model_is():
         text: (text, {f"t{d}": gain for d, gain in gains.items()})
         for text, gains in zip(queries, relevant, strict=True)
     }
-    own = search_retrieval(
-        lambda texts, k: index.documents(texts, encode, k, Ranker(0.0)), documents, judged
-    )
+
+    def searched(texts, k):
+        return index.documents(texts, encode, k, Ranker(0.0))
+
+    own = search_retrieval(searched, documents, judged)
     model = retrieval(encode, queries, documents, relevant)
     for row, other in zip(own, model, strict=True):
         assert (row.metric, row.count) == (other.metric, other.count)

@@ -57,9 +57,9 @@ def test_data_are_looked_at_before_any_encoding(data_folder, tmp_path):
     for link in data_folder.iterdir():
         if link.name not in ("flickr30k", "SentEval"):
             (tmp_path / link.name).symlink_to(link)
-    shutil.copytree(data_folder / "SentEval", tmp_path / "SentEval")
-    (tmp_path / "SentEval" / "downstream").chmod(0o755)
-    (tmp_path / "SentEval" / "downstream" / "CR").chmod(0o755)
+    own = shutil.copytree(data_folder / "SentEval", tmp_path / "SentEval") / "downstream"
+    own.chmod(0o755)
+    (own / "CR").chmod(0o755)
     read_data(("sts", "protocols", "transfer", "geometry"), Options(folder=tmp_path))
     read_data(("paraphrase", "triplets", "clustering", "few-shot"), Options(folder=tmp_path))
     with pytest.raises(DataError, match="flickr30k"):
@@ -67,7 +67,7 @@ def test_data_are_looked_at_before_any_encoding(data_folder, tmp_path):
     (tmp_path / "nli").unlink()
     with pytest.raises(DataError, match="NLI triples: not found"):
         read_data(("triplets",), Options(folder=tmp_path))
-    (tmp_path / "SentEval" / "downstream" / "CR" / "custrev.neg").unlink()
+    (own / "CR" / "custrev.neg").unlink()
     read_data(("sts",), Options(folder=tmp_path))
     with pytest.raises(DataError, match=r"CR: not found.*custrev|CR: not found"):
         read_data(("transfer",), Options(folder=tmp_path))

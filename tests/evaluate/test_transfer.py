@@ -25,16 +25,12 @@ def words(sentences):
 def sentences(n, seed, pairs=False):
     random = np.random.default_rng(seed)
     labels = random.integers(0, 2, n)
-    first = [
-        " ".join(
-            [*random.choice(FILLERS, random.integers(2, 6)), random.choice(GOOD if y else BAD)]
-        )
-        for y in labels
-    ]
-    second = tuple(
-        a if y else " ".join(random.choice(FILLERS, 4)) for a, y in zip(first, labels, strict=True)
-    )
-    return Labelled(tuple(first), second if pairs else None, labels)
+    first, second = [], []
+    for y in labels:
+        words = [*random.choice(FILLERS, random.integers(2, 6)), random.choice(GOOD if y else BAD)]
+        first.append(" ".join(words))
+        second.append(first[-1] if y else " ".join(random.choice(FILLERS, 4)))
+    return Labelled(tuple(first), tuple(second) if pairs else None, labels)
 
 
 @pytest.fixture
@@ -69,9 +65,8 @@ def test_every_task_is_learnt_and_averaged(data, items_give_the_values):
 
 
 def test_examples_stand_in_sentevals_order_and_pairs_become_features():
-    part = Labelled(
-        ("the harbour was warm", "dull", "kind"), ("the", "dull", "cold"), np.array([1, 1, 0])
-    )
+    first, second = ("the harbour was warm", "dull", "kind"), ("the", "dull", "cold")
+    part = Labelled(first, second, np.array([1, 1, 0]))
     encoded = encode_distinct(words, [part.first, part.second])
     problem = make_problem("MRPC", {"train": part, "test": part}, encoded)
     assert problem.labels.tolist() == [0, 1, 1, 0, 1, 1]  # by length, then by class
@@ -130,8 +125,7 @@ class Model:
     """A direction a class and noise; remembers what it was asked."""
 
     def __init__(self, noise=1.0):
-        self.noise = noise
-        self.seen = []
+        self.noise, self.seen = noise, []
 
     def __call__(self, sentences):
         self.seen += sentences
@@ -177,11 +171,8 @@ def test_the_classifier_is_scikit_learns_with_c_of_one(classes, monkeypatch):
 
 
 def test_rows_are_means_over_draws_and_tasks(items_give_the_values):
-    data = {
-        "one": {"train": made(200, 2, 1), "test": made(90, 2, 2)},
-        "two": {"all": made(180, 3, 3)},
-    }
-    model = Model()
+    data = {"one": {"train": made(200, 2, 1), "test": made(90, 2, 2)}}
+    data["two"], model = {"all": made(180, 3, 3)}, Model()
     report = few_shot(model, data, draws=5)
     assert items_give_the_values(report) == len(report) > 0
     found = guess_items(Model(), data, (8, 16), 5, 0)

@@ -20,6 +20,10 @@ def unit(vector):
     return vector.astype(float) / np.linalg.norm(vector)
 
 
+def pair_cosines(encode, one, two):
+    return [float(unit(a) @ unit(b)) for a, b in zip(encode(one), encode(two), strict=True)]
+
+
 def reciprocal_rank(encode, queries, documents, i):
     query = unit(encode([queries[i]])[0])
     scores = [float(query @ unit(v)) for v in encode(documents)]
@@ -96,10 +100,7 @@ def test_labelled_pairs(n):
     judge = LabelledValidation(one, two, gold)
     base, later = made([*one, *two], 0), made([*one, *two], 1)
     report = judge.against(later, judge(base))
-    cosines = [
-        [float(unit(a) @ unit(b)) for a, b in zip(m(one), m(two), strict=True)]
-        for m in (base, later)
-    ]
+    cosines = [pair_cosines(m, one, two) for m in (base, later)]
     order = sorted(range(n), key=lambda i: -gold[i])
     part = order[::2] if n == 50 else range(n)
     wanted = spearmanr([cosines[1][i] for i in part], [gold[i] for i in part]).statistic
@@ -121,7 +122,7 @@ def test_labels_that_alternate_are_halved_in_their_own_order():
     judge = LabelledValidation(one, two, np.arange(100) % 2.0)
     report = judge.against(later, judge(base))
     assert report.rows[0].count == report.one(metric="gain_spearman").count == 50
-    cosines = [float(unit(a) @ unit(b)) for a, b in zip(later(one), later(two), strict=True)]
+    cosines = pair_cosines(later, one, two)
     part = [*range(1, 100, 4), *range(0, 100, 4)]  # every second of either label
     wanted = spearmanr([cosines[i] for i in part], [i % 2 for i in part]).statistic
     assert report.rows[0].value == pytest.approx(wanted)

@@ -46,12 +46,8 @@ def test_without_learning_it_is_standardisation():
 def test_it_lowers_the_papers_loss_on_rows_it_has_not_seen():
     first, second = views(n=2400, seed=2)
     steps = []
-    layer = fit(
-        first[:1200],
-        second[:1200],
-        LayerSettings(batch=100, epochs=20, lr=1e-2),
-        report=lambda step, loss: steps.append((step, loss)),
-    )
+    settings = LayerSettings(batch=100, epochs=20, lr=1e-2)
+    layer = fit(first[:1200], second[:1200], settings, report=lambda *at: steps.append(at))
     assert [step for step, _ in steps] == list(range(240))
     unseen = [first[1200:], second[1200:]]
     before = plain_loss(*unseen, 0.05)
@@ -74,11 +70,11 @@ def test_equal_seeds_give_equal_layers_and_the_callers_random_state_stands():
 
 def test_what_cannot_be_fitted_is_an_error():
     first, second = views(n=100)
-    with pytest.raises(DataError, match="100 rows are fewer than a batch of 512"):
-        fit(first, second)
-    with pytest.raises(DataError, match="two views of shapes"):
-        fit(first, second[:50], LayerSettings(batch=10))
-    with pytest.raises(DataError, match="NaN"):
-        fit(first * np.nan, second, LayerSettings(batch=10))
-    with pytest.raises(DataError, match=r"the loss is .* lower the lr"):
-        fit(first, second, LayerSettings(batch=10, lr=float("inf")))
+    for given, batch, lr, message in (
+        ((first, second), 512, 1e-3, "100 rows are fewer than a batch of 512"),
+        ((first, second[:50]), 10, 1e-3, "two views of shapes"),
+        ((first * np.nan, second), 10, 1e-3, "NaN"),
+        ((first, second), 10, float("inf"), r"the loss is .* lower the lr"),
+    ):
+        with pytest.raises(DataError, match=message):
+            fit(*given, LayerSettings(batch=batch, lr=lr))

@@ -105,9 +105,7 @@ def reproduce(base, home, results, items, seeds):
 PLACES = ((AdamW, "step"), (Path, "replace"), (Path, "rename"), (shutil, "rmtree"))
 
 
-def child(function, *, kill_at=None):
-    """Start a function in a fork."""
-    return fork(function, PLACES, kill_at=kill_at)
+child = partial(fork, places=PLACES)
 
 
 def facts(results, status):
@@ -122,11 +120,13 @@ def facts(results, status):
 def main():
     base, home = prepared()
     measures.texts_digest = lambda kind, options, folder: "made"
-    (home / "recipes" / "simcse").mkdir(parents=True)
-    (home / "recipes" / "simcse" / "table1.toml").write_text(RECIPE)
-    (home / "recipes" / "simcse" / "table2.toml").write_text(OTHER)
-    (home / "data" / "wiki").mkdir(parents=True)
-    (home / "data" / "wiki" / "wiki1m_for_simcse.txt").write_text("\n".join(SENTENCES[:90]) + "\n")
+    for name, text in (
+        ("recipes/simcse/table1.toml", RECIPE),
+        ("recipes/simcse/table2.toml", OTHER),
+        ("data/wiki/wiki1m_for_simcse.txt", "\n".join(SENTENCES[:90]) + "\n"),
+    ):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(text)
     assert work.environment()["versions"]
 
     table = partial(reproduce, base, home, items=["simcse:table1"], seeds=2)

@@ -17,7 +17,9 @@ from contrasent.reproduce import corpora, measures, work
 from contrasent.reproduce.corpora import read_corpora
 from contrasent.reproduce.figures import draw, drawn_from
 from contrasent.reproduce.measures import MEASURES
+from contrasent.reproduce.plan import Job, Model, Unit
 from contrasent.reproduce.reading import ItemFolder
+from contrasent.reproduce.store import Store
 from contrasent.reproduce.table_verdicts import SeedScores
 from contrasent.text.corpus import open_corpus
 from contrasent.text.datasets import ScoredPairs
@@ -29,32 +31,29 @@ CORPORA = read_corpora()
 @pytest.fixture
 def folder(tmp_path, sentences):
     """A data folder with small files of the forms that are read."""
-    home = tmp_path / "data"
-    for name in ("wiki", "nli", "qqp", "flickr30k"):
-        (home / name).mkdir(parents=True)
-    lines = sentences[:60]
-    with gzip.open(home / "wiki" / "enwiki_sentences_1m.txt.gz", "wt") as stream:
-        stream.write("\n".join(lines) + "\n")
-    with gzip.open(home / "wiki" / "enwiki_sentences_1m.docs.tsv.gz", "wt") as stream:
-        stream.write("first_line\tn_lines\n" + "".join(f"{i}\t5\n" for i in range(1, 61, 5)))
-    with (home / "nli" / "nli_triples.csv").open("w", newline="") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(["sent0", "sent1", "hard_neg"])
-        writer.writerows((lines[i], f'{lines[i + 1]} "so"', lines[i + 2]) for i in range(40))
-    rows = [
-        ("made", "train", label, lines[i], f"{label} of {i}")
+    home, lines = tmp_path / "data", sentences[:60]
+    pairs = [
+        f"made\ttrain\t{label}\t{lines[i]}\t{label} of {i}"
         for i in range(10)
         for label in ("entailment", "neutral", "contradiction")[: 3 if i < 6 else 2]
     ]
-    with gzip.open(home / "nli" / "nli_pairs.tsv.gz", "wt") as stream:
-        stream.write("source\tsplit\tlabel\tpremise\thypothesis\n")
-        stream.writelines("\t".join(row) + "\n" for row in rows)
-    (home / "qqp" / "qqp_subset.tsv").write_text(
-        "split\tquestion1\tquestion2\tis_duplicate\ntrain\twhy?\thow so?\t1\ntrain\ta?\tb?\t0\n"
-        "train\twhere?\tin what place?\t1\n"
-    )
-    with gzip.open(home / "flickr30k" / "flickr30k_captions.token.gz", "wt") as stream:
-        stream.writelines(f"{i // 5}.jpg#{i % 5}\tcaption {i}\n" for i in range(20))
+    questions = ["split\tquestion1\tquestion2\tis_duplicate", "train\twhy?\thow so?\t1"]
+    questions += ["train\ta?\tb?\t0", "train\twhere?\tin what place?\t1"]
+    for name, rows in (
+        ("wiki/enwiki_sentences_1m.txt.gz", lines),
+        ("wiki/enwiki_sentences_1m.docs.tsv.gz",
+         ["first_line\tn_lines", *(f"{i}\t5" for i in range(1, 61, 5))]),
+        ("nli/nli_pairs.tsv.gz", ["source\tsplit\tlabel\tpremise\thypothesis", *pairs]),
+        ("qqp/qqp_subset.tsv", questions),
+        ("flickr30k/flickr30k_captions.token.gz",
+         [f"{i // 5}.jpg#{i % 5}\tcaption {i}" for i in range(20)]),
+    ):  # fmt: skip
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        content = ("\n".join(rows) + "\n").encode()
+        (home / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    with (home / "nli" / "nli_triples.csv").open("w", newline="") as stream:
+        triples = [(lines[i], f'{lines[i + 1]} "so"', lines[i + 2]) for i in range(40)]
+        csv.writer(stream).writerows([("sent0", "sent1", "hard_neg"), *triples])
     return home
 
 
@@ -213,17 +212,12 @@ def test_what_is_measured_on_decides_the_digest(folder):
 
 
 def test_a_curve_is_what_a_run_was_evaluated_by():
-    values = {0: 0.5, 10: 0.8, 20: 0.7}
-    fields = {"split": "dev", "aggregate": "all", "count": 9}
-    rows = {
-        step: [
-            {"task": task, "metric": metric, "value": value + add, **fields}
-            for task, add in (("STSB", 0.0), ("SICKR", 0.1))
-            for metric, value in (("pearson", 0.0), ("spearman", own))
-        ]
-        for step, own in values.items()
-    }
-    record = {"trace": [(step, {"rows": own, "notes": {}}) for step, own in rows.items()]}
+    def at(own):
+        tasks, values = (("STSB", 0.0), ("SICKR", 0.1)), (("pearson", 0.0), ("spearman", own))
+        rows = [Row(t, "dev", m, "all", v + add, 9) for t, add in tasks for m, v in values]
+        return Report(tuple(rows)).to_json()
+
+    record = {"trace": [(0, at(0.5)), (10, at(0.8)), (20, at(0.7))]}
     found = MEASURES["curve"].run(record, tasks=("STSB", "SICKR"), every=10, split="dev")
     for task, add in (("STSB", 0.0), ("SICKR", 0.1)):
         for name, value in (("0", 0.5), ("10", 0.8), ("20", 0.7), ("best", 0.8), ("last", 0.7)):
@@ -253,12 +247,12 @@ def test_figures():
     assert ">published, right axis<" in apart
     assert ">80.0<" in apart
     # Several figures of one page do not share identifiers, and find their own.
-    one, two = (draw({"kind": "sweep", "panels": panels}, name) for name in ("a:b", "c:d"))
-    for figure, other in ((one, two), (two, one)):
-        own = set(re.findall(r' id="([^"]+)"', figure))
-        used = set(re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', figure))
-        assert {a or b for a, b in used} <= own
-        assert not own & set(re.findall(r' id="([^"]+)"', other))
+    figures = [draw({"kind": "sweep", "panels": panels}, name) for name in ("a:b", "c:d")]
+    own = [set(re.findall(r' id="([^"]+)"', figure)) for figure in figures]
+    assert own[0] and not own[0] & own[1]
+    for figure, ids in zip(figures, own, strict=True):
+        used = re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', figure)
+        assert {a or b for a, b in used} <= ids
 
 
 def test_a_sweep_shows_the_rows_of_its_own_scale():
@@ -276,10 +270,6 @@ def test_a_sweep_shows_the_rows_of_its_own_scale():
 
 
 def test_what_one_measurement_lacks_another_does_not_need(tmp_path, bert):
-    from contrasent.reproduce.plan import Job, Model, Unit
-    from contrasent.reproduce.store import Store
-    from contrasent.reproduce.work import do
-
     model = Model("m", "encoder", {}, str(bert), pooler="mean")
     pair = {"query": "a map", "texts": ("a torn map",)}
     units = [
@@ -290,6 +280,6 @@ def test_what_one_measurement_lacks_another_does_not_need(tmp_path, bert):
     store = Store(tmp_path / "results")
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="flickr30k"):
-        do(job, store, tmp_path / "empty", keep=False)
+        work.do(job, store, tmp_path / "empty", keep=False)
     assert store.has("pair")
     assert not store.has("captions")

@@ -1,6 +1,9 @@
 """Plans: what two tables share, and what makes another run of it."""
 
 import json
+import shutil
+import subprocess
+import sys
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -26,13 +29,14 @@ OWN = ItemFolder()
 @pytest.fixture
 def folder(tmp_path, sentences, monkeypatch):
     """A data folder with sentences and triples; what is measured on is made."""
-    home = tmp_path / "data"
-    (home / "wiki").mkdir(parents=True)
-    (home / "nli").mkdir()
-    (home / "wiki" / "wiki1m_for_simcse.txt").write_text("\n".join(sentences[:50]) + "\n")
-    rows = [f'"{sentences[i]}","{sentences[i + 1]}","{sentences[i + 2]}"' for i in range(30)]
-    triples = "sent0,sent1,hard_neg\n" + "\n".join(rows) + "\n"
-    (home / "nli" / "nli_triples.csv").write_text(triples)
+    home, three = tmp_path / "data", '"{}","{}","{}"'
+    rows = [three.format(*sentences[i : i + 3]) for i in range(30)]
+    for name, lines in (
+        ("wiki/wiki1m_for_simcse.txt", sentences[:50]),
+        ("nli/nli_triples.csv", ["sent0,sent1,hard_neg", *rows]),
+    ):
+        (home / name).parent.mkdir(parents=True)
+        (home / name).write_text("\n".join(lines) + "\n")
     monkeypatch.setattr(measures, "texts_digest", lambda *options: "made")
     return home
 
@@ -100,10 +104,7 @@ def test_what_makes_another_run(plan, tiny, folder, tmp_path):
 
 
 def test_a_folder_is_known_by_its_files(bert, tmp_path):
-    import shutil
-
-    copy = tmp_path / "copy"
-    shutil.copytree(bert, copy)
+    copy = shutil.copytree(bert, tmp_path / "copy")
     assert folder_digest(copy) == folder_digest(bert)
     (copy / "README.md").write_text("a card")
     assert folder_digest(copy) == folder_digest(bert)
@@ -162,19 +163,18 @@ def test_a_default_that_changes_makes_stored_results_stale(plan, monkeypatch, ch
     assert unit != before[1]
 
 
-def test_a_renamed_parameter_has_its_former_key():
-    values = {key: p.default for key, p in parameters("simcse").items()}
-    assert departing(values, "objectives", "simcse") == {}
-    changed = {**values, "resample_views": "static"}
-    assert departing(changed, "objectives", "simcse") == {"fresh": "static"}
-
-
-def test_methods_that_are_joined_have_the_defaults_of_both():
-    values = {key: p.default for key, p in parameters("esimcse+simcse_plus_plus").items()}
-    assert values["negatives"] == "off_dropout"
-    assert departing(values, "objectives", "esimcse+simcse_plus_plus") == {}
-    changed = {**values, "momentum": 0.9}
-    assert departing(changed, "objectives", "esimcse+simcse_plus_plus") == {"momentum": 0.9}
+@pytest.mark.parametrize(
+    ("name", "given", "stored"),
+    [
+        ("simcse", {"resample_views": "static"}, {"fresh": "static"}),  # by its former key
+        ("esimcse+simcse_plus_plus", {"momentum": 0.9}, {"momentum": 0.9}),
+    ],
+)
+def test_what_departs_from_the_first_defaults(name, given, stored):
+    values = {key: p.default for key, p in parameters(name).items()}
+    assert values.get("negatives") == ("off_dropout" if "plus" in name else None)
+    assert departing(values, "objectives", name) == {}
+    assert departing({**values, **given}, "objectives", name) == stored
 
 
 @pytest.mark.parametrize(("objective", "given", "mended"), [
@@ -257,27 +257,16 @@ def test_stored_measurements_are_found_again(plan_again, data_folder):
 
 
 def test_a_lock_is_gone_with_its_process(tmp_path):
-    import subprocess
-    import sys
-
     code = (
-        "import sys, time\n"
-        "from pathlib import Path\n"
-        "from contrasent.reproduce.store import Store\n"
-        "with Store(Path(sys.argv[1])).locked('k') as ours:\n"
-        "    print(ours, flush=True)\n"
-        "    time.sleep(600)\n"
+        "import sys, time; from pathlib import Path; from contrasent.reproduce.store import Store\n"
+        "with Store(Path(sys.argv[1])).locked('k') as ours: print(ours, flush=1), time.sleep(600)"
     )
-    store = Store(tmp_path)
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True
-    ) as other:
+    store, command = Store(tmp_path), [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
         try:
             assert other.stdout.readline() == "True\n"
-            with store.locked("k") as ours:
-                assert not ours
-            with store.locked("another") as ours:
-                assert ours
+            with store.locked("k") as first, store.locked("another") as second:
+                assert (first, second) == (False, True)
         finally:
             other.kill()
     with store.locked("k") as ours:

@@ -29,12 +29,7 @@ COLUMNS = {
 
 
 def ranks(values, weights):
-    return np.array(
-        [
-            sum(w * ((v < mine) + 0.5 * (v == mine)) for v, w in zip(values, weights, strict=True))
-            for mine in values
-        ]
-    )
+    return np.array([sum(weights * ((values < x) + 0.5 * (values == x))) for x in values])
 
 
 def weighted(statistic, columns, weights):
@@ -106,12 +101,9 @@ def test_the_error_of_a_difference_is_that_of_the_paired_bootstrap_of_distinct_p
     gold = (random.integers(0, 11, n) / 2)[again]
     shared = random.normal(size=n)[again]
     one, two = (gold + s * (shared + random.normal(size=n)[again]) for s in (1.0, 1.4))
-    draws = np.concatenate(
-        [
-            RankedPairs(two, gold).spearman(c) - RankedPairs(one, gold).spearman(c)
-            for c in draw_counts([n], 2000, 1, keys)
-        ]
-    )
+    before, after = RankedPairs(one, gold), RankedPairs(two, gold)
+    counts = draw_counts([n], 2000, 1, keys)
+    draws = np.concatenate([after.spearman(c) - before.spearman(c) for c in counts])
     moved = [measure(Items("spearman", keys, np.stack([s, gold])))[1] for s in (one, two)]
     _, place = np.unique(keys, return_inverse=True)
     error = np.sqrt((np.bincount(place, moved[1] - moved[0]) ** 2).sum())
@@ -162,8 +154,7 @@ def test_the_error_of_a_paired_decision_is_the_bootstraps(statistic):
 def test_groups_of_one_class_and_labels_of_one_class_move_nothing():
     for columns, value in ((np.zeros((2, 5)), 1.0), (np.array([[0, 1.0, 0, 1], [0] * 4]), 0.0)):
         found, moved = measure(Items("v_measure", None, columns))
-        assert found == value
-        assert moved.tolist() == [0] * columns.shape[1]
+        assert (found, moved.tolist()) == (value, [0] * columns.shape[1])
 
 
 def test_an_unknown_statistic_is_an_error():
