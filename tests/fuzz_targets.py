@@ -115,9 +115,7 @@ def _index_files():
 
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "index"
-        rows = [
-            (f"text {n} é", f"id{n}", {"n": n, "tags": ["a"]} if n % 2 else None) for n in range(9)
-        ]
+        rows = [(f"text {n} é", f"id{n}", [None, {"n": n, "tags": ["a"]}][n % 2]) for n in range(9)]
         create(folder, encode, rows, Facts(model="m", source="s", settings={"max_tokens": 5}))
         with Writer(folder) as writer:
             writer.delete(["id3"])
@@ -276,9 +274,8 @@ def requests(data):
     path = draw.choice(sorted(BODIES))
     headers = [(b"content-type", b"application/json"), (b"host", b"localhost")]
     if draw.number(16) == 0:
-        headers.append(
-            (draw.choice([b"content-length", b"authorization", b"host"]), draw.rest()[:9])
-        )
+        name = draw.choice([b"content-length", b"authorization", b"host"])
+        headers.append((name, draw.rest()[:9]))
     body = odd_json(draw, BODIES[path])
     told = [{"type": "http.request", "body": body, "more_body": False}]
     sent = []

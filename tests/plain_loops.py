@@ -93,9 +93,8 @@ def complex_cosine(x, y) -> float:
     w = [complex(y[k], y[half + k]) for k in range(half)]
     length_z = math.sqrt(sum(abs(u) ** 2 for u in z))
     length_w = math.sqrt(sum(abs(u) ** 2 for u in w))
-    parts = [
-        u * v.conjugate() / length_w**2 / (length_z / length_w) for u, v in zip(z, w, strict=True)
-    ]
+    size = length_w**2 * (length_z / length_w)
+    parts = [u * v.conjugate() / size for u, v in zip(z, w, strict=True)]
     return abs(sum(p.real + p.imag for p in parts))
 
 

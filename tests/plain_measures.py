@@ -28,10 +28,8 @@ def best_f1(scores, labels, weights=None):
 
 
 def entropy(cells, weights):
-    total = sum(weights)
-    shares = [
-        sum(w for c, w in zip(cells, weights, strict=True) if c == x) / total for x in set(cells)
-    ]
+    pairs = list(zip(cells, weights, strict=True))
+    shares = [sum(w for c, w in pairs if c == x) / sum(weights) for x in set(cells)]
     return -sum(p * np.log(p) for p in shares)
 
 

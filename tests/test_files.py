@@ -50,8 +50,7 @@ def test_a_file_that_fails_leaves_the_old_one(tmp_path, error):
     with pytest.raises(OutputError if error is OSError else error), atomic_file(target) as stream:
         stream.write("new")
         raise error("no")
-    assert target.read_text() == "old"
-    assert names(tmp_path) == ["a.txt"]
+    assert (target.read_text(), names(tmp_path)) == ("old", ["a.txt"])
 
 
 def test_a_folder_takes_the_place_of_the_old_one(tmp_path):
@@ -77,8 +76,7 @@ def test_a_folder_that_fails_leaves_the_old_one(tmp_path, error):
     with pytest.raises(error), atomic_folder(target) as folder:
         (folder / "new").write_text("2")
         raise error
-    assert names(target) == ["old"]
-    assert names(tmp_path) == ["m"]
+    assert (names(target), names(tmp_path)) == (["old"], ["m"])
 
 
 def test_a_folder_does_not_replace_a_file(tmp_path):
@@ -86,8 +84,7 @@ def test_a_folder_does_not_replace_a_file(tmp_path):
     target.write_text("mine")
     with pytest.raises(OutputError, match="there is a file of that name"), atomic_folder(target):
         pass
-    assert target.read_text() == "mine"
-    assert names(tmp_path) == ["notes"]
+    assert (target.read_text(), names(tmp_path)) == ("mine", ["notes"])
 
 
 def test_a_second_rename_that_fails_is_undone(tmp_path, monkeypatch):
@@ -104,8 +101,7 @@ def test_a_second_rename_that_fails_is_undone(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "rename", fail_into_place)
     with pytest.raises(OutputError, match="Input/output error"), atomic_folder(target) as folder:
         (folder / "new").write_text("2")
-    assert names(target) == ["old"]
-    assert names(tmp_path) == ["m"]
+    assert (names(target), names(tmp_path)) == (["old"], ["m"])
 
 
 def test_a_kill_between_the_renames_is_recovered(tmp_path):
@@ -113,8 +109,7 @@ def test_a_kill_between_the_renames_is_recovered(tmp_path):
     aside.mkdir()
     (aside / "old").write_text("1")
     recover_folder(target)
-    assert names(tmp_path) == ["m"]
-    assert names(target) == ["old"]
+    assert (names(tmp_path), names(target)) == (["m"], ["old"])
     recover_folder(target)  # nothing to do
     # If the new one is in place already, it stays.
     aside.mkdir()
@@ -164,8 +159,7 @@ def test_a_full_disk_leaves_the_old_file(full):
         stream.write("x" * 200_000)
     with pytest.raises(OutputError, match="No space left"), atomic_folder(full / "m") as folder:
         (folder / "big").write_bytes(b"x" * 200_000)
-    assert names(full) == ["a"]
-    assert json.loads(target.read_text()) == "old"
+    assert (names(full), json.loads(target.read_text())) == (["a"], "old")
 
 
 def test_a_full_disk_while_tensors_are_written(full, bert):

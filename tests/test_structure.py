@@ -53,9 +53,8 @@ print(json.dumps(told))
 @pytest.fixture(scope="module")
 def told():
     """What a fresh interpreter says."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", SCRIPT], capture_output=True, text=True, timeout=300
-    )
+    command = [sys.executable, "-W", "error", "-c", SCRIPT]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -325,14 +325,11 @@ def test_too_little_text_and_foreign_folders_are_refused(tmp_path, model, docume
         adapt(documents, tmp_path / "m2", base=str(model), queries=bad)
 
 
-@pytest.mark.parametrize(
-    ("chosen", "parts", "more"),
-    [
-        (Candidate("base"), {SEALED}, False),
-        (Candidate("base + BM25 0.3", fusion=Ranker(0.3)), {SEALED, TRAIN}, True),
-        (Candidate("mapped, 0.5", "mapped", 0.5), {SEALED}, True),
-    ],
-)
+@pytest.mark.parametrize(("chosen", "parts", "more"), [
+    (Candidate("base"), {SEALED}, False),
+    (Candidate("base + BM25 0.3", fusion=Ranker(0.3)), {SEALED, TRAIN}, True),
+    (Candidate("mapped, 0.5", "mapped", 0.5), {SEALED}, True),
+])  # fmt: skip
 def test_what_learnt_nothing_is_proven_on_documents_to_train_on_too(
     tmp_path, model, documents, monkeypatch, chosen, parts, more
 ):

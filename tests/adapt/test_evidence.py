@@ -51,11 +51,11 @@ def ndcg_by_loops(evidence, query, scores):
     units = list(dict.fromkeys(int(evidence.units[row]) for row in rows))
     gains = [query.relevant.get(unit, 0.0) for unit in units[:10]]
     best = sorted(query.relevant.values(), reverse=True)[:10]
-    got, most = (
-        sum(gain / math.log2(rank + 1) for rank, gain in enumerate(all_gains, 1))
-        for all_gains in (gains, best)
-    )
-    return got / most
+
+    def dcg(gains):
+        return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains, 1))
+
+    return dcg(gains) / dcg(best)
 
 
 def test_a_query_finds_its_passage_only_without_what_it_was_taken_from():
@@ -65,8 +65,7 @@ def test_a_query_finds_its_passage_only_without_what_it_was_taken_from():
         (passage,), (row,) = query.hidden, query.shown
         assert row >= evidence.passages
         assert evidence.texts[row] == f"shorter {passage}"
-        assert query.relevant == {passage: 1.0}
-        assert evidence.units[row] == passage
+        assert (query.relevant, evidence.units[row]) == ({passage: 1.0}, passage)
         assert query.document == DOCUMENTS[passage]
 
 
@@ -76,8 +75,7 @@ def test_a_kind_of_a_few_queries_does_not_count_beside_others():
     def kinds(pairs):
         return made_evidence(TEXTS, range(24), pairs, limit=5, terms=str.split, seed=0).kinds
 
-    assert kinds(few + PAIRS) == ("first", "second")
-    assert kinds(few) == ("rare",)
+    assert (kinds(few + PAIRS), kinds(few)) == (("first", "second"), ("rare",))
 
 
 def test_texts_without_their_titles_are_looked_for_among_each_other():

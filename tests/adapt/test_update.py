@@ -90,8 +90,7 @@ def test_few_new_documents_are_indexed_with_the_earlier_model(home, sentences):
     arguments = ("adapt", few, "-o", home / "more", "--update", home / "model", "--budget", "10s")
     assert "the earlier model is shipped, unchanged" in run(*arguments).splitlines()[-1]
     earlier, index = (Index.open(home / name / "index") for name in ("model", "more"))
-    assert index.model == earlier.model
-    assert index.ranker == earlier.ranker
+    assert (index.model, index.ranker) == (earlier.model, earlier.ranker)
     assert len(index) > len(earlier) + 20
     assert np.allclose(index.vectors[: len(earlier)], earlier.vectors, atol=1e-6)
 
@@ -161,9 +160,8 @@ def test_what_forgets_is_refused():
     assert not few.improved
     half = evidence_of(60)
     some = [n for n, q in enumerate(half.queries) if not q.kind.endswith(OLD) or q.document < 20]
-    found = decide(
-        half.part(np.array(some)), np.zeros(len(some)), np.full(len(some), 0.1), name="trained"
-    )
+    none = np.zeros(len(some))
+    found = decide(half.part(np.array(some)), none, none + 0.1, name="trained")
     assert "too little old text" in found.reason
 
 

@@ -18,10 +18,9 @@ def pdf(pages, title="", trailer=""):
         4: f"<< /Title ({title}) >>",
     }
     for i, lines in enumerate(pages):
-        shown = "".join(
-            f"BT /F {size} Tf 50 {750 - 30 * n} Td ({line}) Tj ET\n"
-            for n, (size, line) in enumerate(lines)
-        )
+        shown, text = "", "BT /F {} Tf 50 {} Td ({}) Tj ET\n"
+        for n, (size, line) in enumerate(lines):
+            shown += text.format(size, 750 - 30 * n, line)
         objects[10 + 2 * i] = (
             "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] "
             f"/Resources << /Font << /F 3 0 R >> >> /Contents {11 + 2 * i} 0 R >>"
@@ -33,8 +32,7 @@ def pdf(pages, title="", trailer=""):
         out += f"{number} 0 obj\n{body}\nendobj\n".encode()
     start, size = len(out), max(objects) + 1
     table = "".join(
-        f"{places[n]:010d} 00000 n \n" if n in places else f"{0:010d} 65535 f \n"
-        for n in range(size)
+        f"{places.get(n, 0):010d} {'00000 n' if n in places else '65535 f'} \n" for n in range(size)
     )
     end = f"trailer << /Size {size} /Root 1 0 R /Info 4 0 R {trailer} >>\nstartxref\n{start}\n%%EOF"
     return out + f"xref\n0 {size}\n{table}{end}".encode()

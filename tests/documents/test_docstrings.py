@@ -59,22 +59,19 @@ def test_sections_end_the_prose(section, gap):
     assert summary_and_explanation(section) == ("", "")
 
 
-@pytest.mark.parametrize(
-    "between",
-    [
-        ".. versionadded:: 1.2\n   The text of this note is not for us to read.",
-        "    sort(table)  # the code of this example is not for us to read.",
-        "* The first item of the list is not for us to read.\n* The second is like it.",
-        "1. The first item of the list is not for us to read.",
-        "| The table of this page is not for us to read. |",
-        "Deprecated since 1.2: it is not for us to read any more.",
-        "The formula is x = y + z and is not for us to read.",
-        "See https://example.org for the text that is not for us to read.",
-        "Le texte est en français, donc personne ne lit cela ici.",
-        "and this is the rest of a sentence whose start is not for us to read.",
-        "    Given this: it is for us to read",
-    ],
-)
+@pytest.mark.parametrize("between", [
+    ".. versionadded:: 1.2\n   The text of this note is not for us to read.",
+    "    sort(table)  # the code of this example is not for us to read.",
+    "* The first item of the list is not for us to read.\n* The second is like it.",
+    "1. The first item of the list is not for us to read.",
+    "| The table of this page is not for us to read. |",
+    "Deprecated since 1.2: it is not for us to read any more.",
+    "The formula is x = y + z and is not for us to read.",
+    "See https://example.org for the text that is not for us to read.",
+    "Le texte est en français, donc personne ne lit cela ici.",
+    "and this is the rest of a sentence whose start is not for us to read.",
+    "    Given this: it is for us to read",
+])  # fmt: skip
 def test_what_is_no_prose_is_passed_over(between):
     assert summary_and_explanation(f"{SUMMARY}\n\n{between}\n\n{MORE}") == (SUMMARY, MORE)
 
@@ -231,9 +228,8 @@ def test_only_what_an_index_gave_is_read(source, tmp_path, monkeypatch):
     listed = ["a.py", "tests/b.py", "_vendor/c.py", "linked.py", "gone.py", "../../outside.py"]
     install(folder, "good", [f"good/{file}" for file in listed])
     install(folder, "own", ["own/a.py"], direct_url_json='{"url": "file:///x", "dir_info": {}}')
-    install(
-        folder, "conda", ["conda/a.py"], direct_url_json='{"url": "file:///x"}', INSTALLER="conda"
-    )
+    origin = {"direct_url_json": '{"url": "file:///x"}', "INSTALLER": "conda"}
+    install(folder, "conda", ["conda/a.py"], **origin)
     source("library/lib.py", '"""The text of the standard library."""')
     source("library/site-packages/other.py", '"""The text of another environment."""')
     paths = {key: str(folder) for key in ("purelib", "platlib")}
@@ -270,9 +266,8 @@ def pair(summary: str, explanation: str = MORE, name: str = "x") -> Documented:
 
 
 def documents(monkeypatch, found, limit=1000):
-    monkeypatch.setattr(
-        docstrings, "read_documentation", lambda depth: docstrings.Reading(found, 7, 2)
-    )
+    reading = docstrings.Reading(found, 7, 2)
+    monkeypatch.setattr(docstrings, "read_documentation", lambda depth: reading)
     read = InstalledDocumentation(limit)
     listed = list(read)
     assert (read.report.documents, read.report.files) == (len(listed), 7)

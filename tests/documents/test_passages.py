@@ -76,10 +76,8 @@ def test_sections_are_not_mixed_unless_small():
         Section(("Second", "Small"), ("tiny",)),
     ))  # fmt: skip
     found = passages([one], count_tokens=words, max_tokens=36).passages
-    assert [(p.headings, p.text) for p in found] == [
-        (("First",), long),
-        (("Second",), f"Inner\n{long} x\nSmall\ntiny"),
-    ]
+    second = f"Inner\n{long} x\nSmall\ntiny"
+    assert [(*p.headings, p.text) for p in found] == [("First", long), ("Second", second)]
     assert found[1].indexed.startswith("Second\nInner")
 
 
@@ -156,18 +154,16 @@ def test_near_copies_of_texts_without_spaces():
 
 
 SENTENCES = [
-    ("One river. Two rivers! Three?", 3),
-    ("See Fig. 3 and Mr. Smith. He left.", 2),
+    ("One river. Two rivers! Three?", 3), ("See Fig. 3 and Mr. Smith. He left.", 2),
     ("Das Urteil vom 2. April 2013 gem. § 17 Abs. 2 BGB i.V.m. Art. 5 Nr. 3 gilt. Es bleibt.", 2),
     ("Vgl. z. B. das Amt, d.h. den Kläger. Er klagte.", 2),
     ("Sie wird zurückgewiesen.2. Der Kläger hat die Kosten zu tragen.Tatbestand ist dies.", 3),
-    ("川は流れる。海は広い！本当？", 3),
-    ("नदी बहती है। समुद्र बड़ा है।", 2),
+    ("川は流れる。海は広い！本当？", 3), ("नदी बहती है। समुद्र बड़ा है।", 2),
     ("هل تجري الأنهار؟ نعم.", 2),
     ('He said "No." Then he went.', 2),
     ("the wing was tested . the flow was laminar . see fig. 3 .", 3),
     ("Read numpy.linalg.svd now. Version 2.3.1 is out.", 2),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "count"), SENTENCES)

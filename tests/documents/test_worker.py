@@ -111,9 +111,8 @@ def test_files_made_to_hang_or_to_fill_memory_do_neither(tmp_path):
     (tmp_path / "c.html").write_text("<![CDATA[" * 100_000)
     page = b'<itemref idref="a"/>'
     book = repacked(made.epub(), "in/book.opf", lambda b: b.replace(page, page * 500))
-    (tmp_path / "e.epub").write_bytes(
-        repacked(book, "in/text/a.xhtml", lambda _: b"<p>word</p>" * 20_000)
-    )
+    book = repacked(book, "in/text/a.xhtml", lambda _: b"<p>word</p>" * 20_000)
+    (tmp_path / "e.epub").write_bytes(book)
     many = b"<w:body>" + b"<w:p><w:r><w:t>A paragraph.</w:t></w:r></w:p>" * 50_000
     word = repacked(made.docx(), "word/document.xml", lambda b: b.replace(b"<w:body>", many))
     (tmp_path / "w.docx").write_bytes(word)

@@ -116,8 +116,7 @@ def test_files_of_pairs_and_triples_are_read(tmp_path):
     head = "split\tquestion1\tquestion2\tis_duplicate\n"
     pairs.write_text(head + 'train\tx\ty\t0\ntest\t"say ""when"""\thow?\t1\ntest\ta\tb\t0\n')
     found = question_pairs(folder=tmp_path)
-    assert found.first == ('say "when"', "a")
-    assert found.labels.tolist() == [1, 0]
+    assert (found.first, found.labels.tolist()) == (('say "when"', "a"), [1, 0])
     triples.write_text('sent0,sent1,hard_neg\n"a, b",c,d\n')
     assert inference_triples(folder=tmp_path).premises == ("a, b",)
     for path, text, message in (

@@ -106,14 +106,11 @@ def test_ones_own_data_are_checked_before_a_model_is_loaded(bert, tmp_path, monk
             run("evaluate", bert, *arguments, "--data", tmp_path, "--task", "STSB")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "kind", "message"),
-    [
-        (("--suite", "stss"), OptionError, "did you mean 'sts'"),
-        (("--task", "STS-B"), OptionError, "did you mean 'STSB'"),
-        (("--task", "STS12", "--form", "raw"), DataError, "put the file at"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "kind", "message"), [
+    (("--suite", "stss"), OptionError, "did you mean 'sts'"),
+    (("--task", "STS-B"), OptionError, "did you mean 'STSB'"),
+    (("--task", "STS12", "--form", "raw"), DataError, "put the file at"),
+])  # fmt: skip
 def test_mistakes_are_named_before_a_model_is_loaded(
     bert, data, monkeypatch, arguments, kind, message
 ):
@@ -241,17 +238,14 @@ def test_a_dimension_wise_layer_makes_an_ordinary_model(bert, tmp_path):
     np.testing.assert_allclose(views.std(axis=0), 1, atol=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
-        (("whitening",), "METHOD 'whitening'.*did you mean 'whiten'"),
-        (("whiten", "--set", "epochs=2"), "--set 'epochs': no such setting of whiten"),
-        (("flow", "--dimensions", 2), "--dimensions 2: goes with whiten"),
-        (("flow", "--set", "epochs=0"), "--set 'epochs=0': is too small"),
-        (("dimension-wise", "--set", "levels=2"), "--set 'levels': .*batch, epochs, lr, seed"),
-        (("dimension-wise", "--sentences", 100), "--sentences 100: .*needs 512"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "problem"), [
+    (("whitening",), "METHOD 'whitening'.*did you mean 'whiten'"),
+    (("whiten", "--set", "epochs=2"), "--set 'epochs': no such setting of whiten"),
+    (("flow", "--dimensions", 2), "--dimensions 2: goes with whiten"),
+    (("flow", "--set", "epochs=0"), "--set 'epochs=0': is too small"),
+    (("dimension-wise", "--set", "levels=2"), "--set 'levels': .*batch, epochs, lr, seed"),
+    (("dimension-wise", "--sentences", 100), "--sentences 100: .*needs 512"),
+])  # fmt: skip
 def test_postprocess_rejects_options_of_another_method(arguments, problem, tmp_path):
     method, *options = arguments
     with pytest.raises(OptionError, match=problem):  # before the model, which is not there

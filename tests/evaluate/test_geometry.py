@@ -105,10 +105,11 @@ def test_the_interval_of_uniformity_is_the_bootstraps_of_pairs_of_sentences():
         w = np.tile(np.bincount(random.integers(0, 150, 150), minlength=150), 2).astype(float)
         drawn.append([np.log(w @ k @ w / (w.sum() ** 2 - (w * w).sum())) for k in near])
     before, after = np.array(drawn).T
-    reports = [
-        geometry_of_pairs(lambda s, a=a: np.array([a[x] for x in s], np.float32), pairs)
-        for a in arms
-    ]
+
+    def measured(arm):
+        return geometry_of_pairs(lambda s: np.array([arm[x] for x in s], np.float32), pairs)
+
+    reports = [measured(arm) for arm in arms]
     row = reports[0].one(metric="uniformity")
     assert (row.low, row.high) == pytest.approx(np.quantile(before, [0.025, 0.975]), abs=0.02)
     found = {c.metric: c for c in compare_reports(reports[:1], reports[1:], seed_sd=0)}

@@ -61,8 +61,7 @@ def test_the_page_is_whole_for_any_number_of_models(count):
     text = page(reports)
     parser = Balance()
     parser.feed(text)
-    assert parser.wrong == []
-    assert parser.open == []
+    assert (parser.wrong, parser.open) == ([], [])
     assert text.count("<svg") == 5  # scores twice, plane, spectrum, densities
     assert all(name in text for name in reports)
     texts = ("a dog &lt;runs&gt;", "a dog &amp; a cat")

@@ -120,8 +120,7 @@ def test_pairs_of_score_five_are_asked_among_all_other_sentences(scored, items_g
     # aab finds aba at once; cd finds dcc; ij is its own pair and stays.
     assert report.one(metric="recall@1").value == 1.0
     both = module.stsb_retrieval(letters, directions="both")
-    assert both.rows[0].count == 6
-    assert items_give_the_values(both) == 5
+    assert (both.rows[0].count, items_give_the_values(both)) == (6, 5)
     keys = both.items[both.rows[0].key].keys
     assert keys[:3].tolist() == keys[3:].tolist()  # the two directions of a pair are one item
     with pytest.raises(OptionError, match="did you mean 'both'"):
@@ -142,14 +141,12 @@ def test_captions_of_a_picture_belong_together(items_give_the_values):
     assert items_give_the_values(report) == 3
     assert report.one(metric="recall@1").value == 1.0
     assert report.one(metric="recall@1").count == 2
-    assert captions.last(2).texts == ("dc", "ff")
-    assert len(captions.last(0)) == 5
+    assert (captions.last(2).texts, len(captions.last(0))) == (("dc", "ff"), 5)
 
 
 def test_listings_stand_side_by_side():
-    found = module.side_by_side(
-        {"a": letters, "b": letters}, ["aab"], ["aab", "aba", "aaa", "cd"], k=2
-    )
+    models = {"a": letters, "b": letters}
+    found = module.side_by_side(models, ["aab"], ["aab", "aba", "aaa", "cd"], k=2)
     assert found["aab"]["a"] == found["aab"]["b"]
     assert [text for _, text in found["aab"]["a"]] == ["aba", "aaa"]
 
@@ -191,16 +188,13 @@ def test_a_document_with_the_querys_own_id_is_no_answer(tmp_path):
     assert "document with the query's own id" not in as_it_is.notes
 
 
-@pytest.mark.parametrize(
-    ("file", "text", "message"),
-    [
-        ("qrels/test.tsv", "q1 d1 high\n", r"test.tsv:1: expected query, document and gain"),
-        ("qrels/test.tsv", "q1 d9 1\n", "names document d9"),
-        ("qrels/test.tsv", "", "holds no judgements"),
-        ("corpus.jsonl", '{"id": 1}\n', r"corpus.jsonl:1: expected a JSON object"),
-        ("queries.jsonl", "[]\n", r"queries.jsonl:1: expected a JSON object"),
-    ],
-)
+@pytest.mark.parametrize(("file", "text", "message"), [
+    ("qrels/test.tsv", "q1 d1 high\n", r"test.tsv:1: expected query, document and gain"),
+    ("qrels/test.tsv", "q1 d9 1\n", "names document d9"),
+    ("qrels/test.tsv", "", "holds no judgements"),
+    ("corpus.jsonl", '{"id": 1}\n', r"corpus.jsonl:1: expected a JSON object"),
+    ("queries.jsonl", "[]\n", r"queries.jsonl:1: expected a JSON object"),
+])  # fmt: skip
 def test_bad_folders_are_named(folder, file, text, message):
     (folder / file).write_text(text)
     with pytest.raises(DataError, match=message):

@@ -26,10 +26,8 @@ def value(report, metric):
 def test_gains_and_ranks_against_the_definitions():
     documents = [f"d{n}" for n in range(20)]
     lists = [["d3", "d1", "d0", "d7"], ["d5", *(f"d{n}" for n in range(8, 18))]]
-    judged = {
-        "q1": ("one", {"d0": 2.0, "d1": 1.0, "d9": 1.0}),
-        "q2": ("two", {"d17": 1.0, "d2": 0.0}),
-    }
+    judged = {"q1": ("one", {"d0": 2.0, "d1": 1.0, "d9": 1.0})}
+    judged["q2"] = ("two", {"d17": 1.0, "d2": 0.0})
     report = search_retrieval(found(lists), documents, judged, own_ids=True, resamples=0)
     ideal = 2 + 1 / math.log2(3) + 1 / math.log2(4)
     first = (1 / math.log2(3) + 2 / math.log2(4)) / ideal

@@ -54,8 +54,7 @@ def test_all_mean_and_wmean_are_what_they_say(data, items_give_the_values):
         mean, weighted = (each[0] + each[1]) / 2, (30 * each[0] + 60 * each[1]) / 90
         for aggregate, value in (("all", whole), ("mean", mean), ("wmean", weighted)):
             row = report.one(task="STS12", metric=name, aggregate=aggregate)
-            assert row.value == pytest.approx(value, abs=1e-12)
-            assert row.count == 90
+            assert (row.value, row.count) == (pytest.approx(value, abs=1e-12), 90)
             assert row.low < row.value < row.high
         assert report.one(task="STS12/garden", metric=name).value == pytest.approx(each[0])
     assert len(report) == items_give_the_values(report) == 10
@@ -66,8 +65,7 @@ def test_every_distinct_sentence_is_encoded_once_in_one_call(data):
     bag = Bag()
     report = sts(bag, aggregate=("all", "mean"))
     wanted = {s for parts in data.values() for p in parts for s in (*p.first, *p.second)}
-    assert len(bag.calls) == 1
-    assert sorted(bag.calls[0]) == sorted(wanted)
+    assert (len(bag.calls), sorted(bag.calls[0])) == (1, sorted(wanted))
     assert report.notes["distinct_sentences"] == len(wanted)
     assert report.notes["form"] == "senteval"
 
@@ -111,9 +109,7 @@ def test_a_pair_of_several_sets_is_resampled_in_all_of_them_together(data, monke
 
 def test_zero_vectors_are_counted_and_nan_refused(data):
     def changed(rows, value):
-        return lambda vectors: np.where(
-            np.isin(np.arange(len(vectors)), rows)[:, None], value, vectors
-        )
+        return lambda v: np.where(np.isin(np.arange(len(v)), rows)[:, None], value, v)
 
     assert sts(Bag(changed([0], 0)), tasks=("STSB",)).notes["zero_vectors"] == 1
     assert "zero_vectors" not in sts(Bag(), tasks=("STSB",)).notes
@@ -164,16 +160,13 @@ def test_the_average_of_several_files_is_of_their_unrounded_values(items_give_th
     assert "12 pairs are too few" in few.notes["interval"]
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda f, s, g: (f[:-1], s, g), "39 first sentences, 40 second sentences and 40 labels"),
-        (lambda f, s, g: (f[:2], s[:2], g[:2]), "2 labelled pairs; at least 3"),
-        (lambda f, s, g: (f, s, np.where(np.arange(40) == 4, np.nan, g)), "label of pair 5 is nan"),
-        (lambda f, s, g: (f, s, np.ones(40)), "all labels are 1"),
-        (lambda f, s, g: (f, f, g), "all 40 cosines are 1.0000"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), [
+    (lambda f, s, g: (f[:-1], s, g), "39 first sentences, 40 second sentences and 40 labels"),
+    (lambda f, s, g: (f[:2], s[:2], g[:2]), "2 labelled pairs; at least 3"),
+    (lambda f, s, g: (f, s, np.where(np.arange(40) == 4, np.nan, g)), "label of pair 5 is nan"),
+    (lambda f, s, g: (f, s, np.ones(40)), "all labels are 1"),
+    (lambda f, s, g: (f, f, g), "all 40 cosines are 1.0000"),
+])  # fmt: skip
 def test_bad_pairs_are_refused(change, message):
     with pytest.raises(DataError, match=message):
         pairs(Bag(), *change(*drawn(40)))

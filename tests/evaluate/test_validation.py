@@ -40,10 +40,11 @@ def test_every_second_item_chooses_and_the_others_measure_the_gain():
     judge = RetrievalValidation("made", pools)
     before = judge(base)
     report = judge.against(later, before)
-    items = [
-        [np.mean([reciprocal_rank(m, *pool, i) for pool in pools.values()]) for i in range(n)]
-        for m in (base, later)
-    ]
+
+    def mean_rank(encode, i):
+        return np.mean([reciprocal_rank(encode, *pool, i) for pool in pools.values()])
+
+    items = [[mean_rank(encode, i) for i in range(n)] for encode in (base, later)]
     chosen = [items[1][i] for i in range(n) if i % 2 == 0]
     others = [items[1][i] - items[0][i] for i in range(n) if i % 2]
     assert report.rows[0] == report.one(task="made", split="dev", metric="mrr@10")

@@ -6,20 +6,17 @@ from contrasent.reproduce.console import between, cell_texts, duration, forms, n
 from contrasent.reproduce.store import times
 
 
-@pytest.mark.parametrize(
-    ("published", "ours", "points", "expected"),
-    [
-        # One decimal in the document, two of ours.
-        ([82.5, 71.0], [77.4712], True, {"paper": ".1f", "ours": ".2f"}),
-        ([82.45, 84.4], [77.4712], True, {"paper": ".2f", "ours": ".2f"}),
-        ([], [0.0871, -1.39], False, {"paper": ".0f", "ours": ".3f"}),
-        ([0.172, 0.18], [0.2], False, {"paper": ".3f", "ours": ".3f"}),
-        ([64.0, 512.0], [], False, {"paper": ".0f", "ours": ".1f"}),
-        ([], [123456.0], False, {"paper": ".0f", "ours": ".0f"}),
-        # Learning rates are written as they are.
-        ([3e-5, 1e-5], [], False, {"paper": "g", "ours": "g"}),
-    ],
-)
+@pytest.mark.parametrize(("published", "ours", "points", "expected"), [
+    # One decimal in the document, two of ours.
+    ([82.5, 71.0], [77.4712], True, {"paper": ".1f", "ours": ".2f"}),
+    ([82.45, 84.4], [77.4712], True, {"paper": ".2f", "ours": ".2f"}),
+    ([], [0.0871, -1.39], False, {"paper": ".0f", "ours": ".3f"}),
+    ([0.172, 0.18], [0.2], False, {"paper": ".3f", "ours": ".3f"}),
+    ([64.0, 512.0], [], False, {"paper": ".0f", "ours": ".1f"}),
+    ([], [123456.0], False, {"paper": ".0f", "ours": ".0f"}),
+    # Learning rates are written as they are.
+    ([3e-5, 1e-5], [], False, {"paper": "g", "ours": "g"}),
+])  # fmt: skip
 def test_decimals_of_a_column(published, ours, points, expected):
     assert forms(published, ours, points=points) == expected
 

@@ -17,59 +17,30 @@ SEVEN_AND_AVERAGE = 8
 PAPERS = ("simcse", "study", "esimcse", "diffcse", "simcse_plus_plus")
 
 PRINTED = {
-    "simcse:table1": 1 + 3 + 3 + 4,
-    "simcse:table2": 4 * 2,
-    "simcse:table3": 8,
+    "simcse:table1": 1 + 3 + 3 + 4, "simcse:table2": 4 * 2, "simcse:table3": 8,
     "simcse:table4": 7 + 10 + 1,  # both columns, and the two encoders that the text alone gives
-    "simcse:table5": (12 + 11) * 8,
-    "simcse:table6": 4 * 2,
-    "simcse:table7": 5,
-    "simcse:table8": 0,
-    "simcse:a1": 6 * 2,
-    "simcse:b1": 0,
-    "simcse:b2": 9 * 8,
-    "simcse:b3": 12 * 8,
-    "simcse:c1": 8 * 8,
-    "simcse:d1": 6,
-    "simcse:d2": 4 * 2,
-    "simcse:e1": (11 + 10) * 8,
-    "simcse:figure2": 0,
+    "simcse:table5": (12 + 11) * 8, "simcse:table6": 4 * 2, "simcse:table7": 5, "simcse:table8": 0,
+    "simcse:a1": 6 * 2, "simcse:b1": 0, "simcse:b2": 9 * 8, "simcse:b3": 12 * 8, "simcse:c1": 8 * 8,
+    "simcse:d1": 6, "simcse:d2": 4 * 2, "simcse:e1": (11 + 10) * 8, "simcse:figure2": 0,
     "simcse:figure3": 8,  # colours of points, as Table 5 prints them
-    "simcse:f1": 0,
-    "simcse:g1": 0,
-    "study:table4": 10 * 2,
-    "study:table5": 7 * 2,
-    "study:table6": 4 * 8,
-    "study:table7": 3 * 8 + 3 * 8,  # what is subtracted, and the differences
-    "study:figure1": 0,
-    "study:claims": 0,
+    "simcse:f1": 0, "simcse:g1": 0, "study:table4": 10 * 2, "study:table5": 7 * 2,
+    "study:table6": 4 * 8, "study:table7": 3 * 8 + 3 * 8,  # what is subtracted, and the differences
+    "study:figure1": 0, "study:claims": 0,
     "esimcse:table1": 2 + 1,  # two groups and their difference
-    "esimcse:table2": 5,
-    "esimcse:table3": 18 * SEVEN_AND_AVERAGE,
-    "esimcse:table4": 4,
-    "esimcse:table5": 5,
-    "esimcse:table6": 8,
+    "esimcse:table2": 5, "esimcse:table3": 18 * SEVEN_AND_AVERAGE, "esimcse:table4": 4,
+    "esimcse:table5": 5, "esimcse:table6": 8,
     "esimcse:table7": 4 * SEVEN_AND_AVERAGE + 2,  # two gaps are printed in section 5.4
-    "esimcse:table8": 2 * 3,
-    "esimcse:table9": 8,
-    "esimcse:table10": 5,
+    "esimcse:table8": 2 * 3, "esimcse:table9": 8, "esimcse:table10": 5,
     "esimcse:table11": 2 * SEVEN_AND_AVERAGE,
     # Of DiffCSE's tables the released text has what its prose repeats.
-    "diffcse:table1": 4,
-    "diffcse:table2": 4,
-    **{f"diffcse:table{i}": 0 for i in range(3, 11)},
-    "diffcse:table11": 3 * 2,
-    **{f"diffcse:table{i}": 0 for i in range(12, 16)},
-    "diffcse:figure2": 0,
-    "simcse_plus_plus:table1": 5 * SEVEN_AND_AVERAGE,
+    "diffcse:table1": 4, "diffcse:table2": 4, **{f"diffcse:table{i}": 0 for i in range(3, 11)},
+    "diffcse:table11": 3 * 2, **{f"diffcse:table{i}": 0 for i in range(12, 16)},
+    "diffcse:figure2": 0, "simcse_plus_plus:table1": 5 * SEVEN_AND_AVERAGE,
     "simcse_plus_plus:table2": 5 * SEVEN_AND_AVERAGE,
     "simcse_plus_plus:table3": 21 * SEVEN_AND_AVERAGE,
-    "simcse_plus_plus:table4": 12 * SEVEN_AND_AVERAGE,
-    "simcse_plus_plus:table5": 3 * 6,
-    "simcse_plus_plus:table6": 2,
-    "simcse_plus_plus:table7": 0,
-    "simcse_plus_plus:figure1": 0,
-}
+    "simcse_plus_plus:table4": 12 * SEVEN_AND_AVERAGE, "simcse_plus_plus:table5": 3 * 6,
+    "simcse_plus_plus:table6": 2, "simcse_plus_plus:table7": 0, "simcse_plus_plus:figure1": 0,
+}  # fmt: skip
 """Published values of each item, by its own document."""
 
 ELSEWHERE = {
@@ -105,19 +76,15 @@ OTHERS = {name: item for name, item in ITEMS.items() if name not in STUDIED}
 def cells(item: Item) -> tuple[int, int]:
     """Values of the item's own document, and of others; a quotation in it is its own."""
     author = item.source.split(" et al.")[0]
-    sources = [
-        row.source if row.kind == "quote" else cell.source
-        for row in item.rows
-        for cell in row.expected.values()
-    ]
+    cells = [(row, cell) for row in item.rows for cell in row.expected.values()]
+    sources = [row.source if row.kind == "quote" else cell.source for row, cell in cells]
     own = [s for s in sources if s.startswith(author) or f"quoted by {author}" in s]
     inside = [s for s in sources if f"quoted in {author}" in s]
     return len(own) + len(inside), len(sources) - len(own) - len(inside)
 
 
 def test_every_item_is_there():
-    assert len(PRINTED) == 26 + 11 + 16 + 8
-    assert set(ITEMS) == set(PRINTED)
+    assert (len(PRINTED), set(ITEMS)) == (26 + 11 + 16 + 8, set(PRINTED))
 
 
 @pytest.mark.parametrize("name", PRINTED)
@@ -198,12 +165,9 @@ def test_what_the_first_paper_printed_stands_beside_the_study():
 def test_figures_are_drawn():
     drawn = {name: r.figure for name, r in STUDIED.items() if r.kind == "figure"}
     assert drawn == {
-        "simcse:figure2": "trace",
-        "simcse:figure3": "plane",
-        "simcse:f1": "spectrum",
-        "simcse:g1": "densities",
-        "study:figure1": "trace",
-    }
+        "simcse:figure2": "trace", "simcse:figure3": "plane", "simcse:f1": "spectrum",
+        "simcse:g1": "densities", "study:figure1": "trace",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(("item", "row", "column", "value"), AVERAGES)

@@ -85,8 +85,7 @@ def test_a_sample_is_the_same_each_time_and_keeps_the_order(folder, tmp_path, se
     assert one.digest == two.digest
     rows = [row[0] for row in open_corpus(one.path)]
     places = [sentences.index(text) for text in rows]
-    assert len(places) == 20
-    assert places == sorted(places)
+    assert (len(places), places) == (20, sorted(places))
     assert places != list(range(20))
     # Written once: a second call finds it.
     before = corpora.Path(one.path).stat().st_mtime_ns

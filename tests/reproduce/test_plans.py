@@ -47,9 +47,8 @@ def plan(folder, tmp_path, bert):
 
     def plan(*items, seeds=1, base=bert, scale=None, results=tmp_path / "results"):
         place = Place(results, folder, str(base))
-        return Planner(place, scale or OWN.scales["lab"], OWN.corpora).plan(
-            OWN.find(list(items)), seeds
-        )
+        planner = Planner(place, scale or OWN.scales["lab"], OWN.corpora)
+        return planner.plan(OWN.find(list(items)), seeds)
 
     return plan
 
@@ -68,8 +67,7 @@ def test_tables_share_their_rows(plan):
     with_head = models(found, "simcse:table6", "Sup.: [CLS] w/ MLP")
     assert models(found, "simcse:d1", "cosine, tau = 0.05") == with_head
     rows = sum(len(m["rows"]) for m in found.manifests.values())
-    assert rows == 11 + 8 + 8 + 6
-    assert len(found.jobs) == rows - 3
+    assert (rows, len(found.jobs)) == (11 + 8 + 8 + 6, rows - 3)
 
 
 def test_rows_of_statements_first_and_their_first_seeds_before_the_next(plan):

@@ -22,9 +22,7 @@ def told(bert, tmp_path_factory):
 
 def test_an_uninterrupted_run(told):
     (whole,) = told["whole"]
-    assert whole["status"] == [0]
-    assert whole["asked"] == UNITS
-    assert whole["models"] == []
+    assert (whole["status"], whole["asked"], whole["models"]) == ([0], UNITS, [])
     rows = {row["name"]: row for row in whole["items"][0]["rows"]}
     assert list(rows) == ["base", "plain", "crop 20", "crop 40"]
     assert [row["cells"]["made"]["seeds"] for row in rows.values()] == [0, 2, 2, 2]
@@ -47,15 +45,13 @@ def test_killed_three_times_it_gives_the_same_report(told):
 def test_two_processes_share_one_queue(told):
     (shared,) = told["shared"]
     assert shared["status"] == [0, 0]
-    assert shared["items"] == told["whole"][0]["items"]
-    assert shared["asked"] == UNITS
+    assert (shared["items"], shared["asked"]) == (told["whole"][0]["items"], UNITS)
 
 
 def test_items_share_what_they_have_in_common(told):
     other, both, more = told["later"]
     assert [step["status"] for step in told["later"]] == [0, 0, 0]
     # All of the second table is in the first one.
-    assert other["made"] == 0
-    assert both["made"] == 0
+    assert (other["made"], both["made"]) == (0, 0)
     # A third seed of the three rows that are trained.
     assert more["made"] == 3

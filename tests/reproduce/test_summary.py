@@ -95,8 +95,7 @@ def test_what_a_verdict_hangs_on(found):
     assert one.word == one.part["word"] == DIFFERS
     assert one.claim["verdict"]["why"].endswith("cannot tell")
     one = next(s for s in summary.statements(found) if s.claim["name"] == "more-crop-is-worse")
-    assert one.part["word"] == OPEN
-    assert len(one.effects) == 2
+    assert (one.part["word"], len(one.effects)) == (OPEN, 2)
 
 
 def test_the_picture_has_a_line_for_each_statement_that_was_run(found):
@@ -120,9 +119,8 @@ def test_the_picture_has_a_line_for_each_statement_that_was_run(found):
 def test_many_statements_have_a_picture_for_each_document(found, tmp_path, monkeypatch):
     monkeypatch.setattr(summary, "MANY", 39)  # one less than were run
     first, *pictures = summary.write(tmp_path / "first.md", found, "")
-    assert [p.name for p in pictures] == [
-        f"first-{paper}.svg" for paper in ("simcse", "esimcse", "simcse_plus_plus")
-    ]
+    names = ("simcse", "esimcse", "simcse_plus_plus")
+    assert [p.name for p in pictures] == [f"first-{paper}.svg" for paper in names]
     written = first.read_text("utf-8")
     lines = [line for line in written.splitlines() if line.startswith("|")]
     words, _, *table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
@@ -131,6 +129,6 @@ def test_many_statements_have_a_picture_for_each_document(found, tmp_path, monke
     for paper, *counts in table:
         assert list(map(int, counts)) == [said[paper, word] for word in words[1:]]
     assert all(f"({picture.name})" in written for picture in pictures)
-    papers = ("simcse:", "esimcse", "simcse_plus")
+    papers = ("simcse:", *names[1:])
     texts = [drawn_texts(picture.read_text("utf-8")) for picture in pictures]
     assert sum(t.startswith(p) for p, own in zip(papers, texts, strict=True) for t in own) == 40

@@ -112,10 +112,8 @@ def test_the_error_of_a_difference_is_that_of_the_paired_bootstrap_of_distinct_p
     assert error > 1.2 * apart  # equal pairs do not count twice
     # Of draws that were kept of each report, in whatever order its items stood.
     order, number = random.permutation(n), 2000
-    kept = [
-        shared_draws(of_items(keys[o], s[o], gold[o]), number)
-        for s, o in ((one, np.arange(n)), (two, order))
-    ]
+    arms = (one, np.arange(n)), (two, order)
+    kept = [shared_draws(of_items(keys[o], s[o], gold[o]), number) for s, o in arms]
     assert [list(own) for own in kept] == [[KEY, MEAN]] * 2
     for key in (KEY, MEAN):
         assert (kept[1][key] - kept[0][key]).std() == pytest.approx(error, rel=0.05)
