@@ -51,7 +51,7 @@ def test_every_statement_stands_once_under_its_verdict(found):
     assert written == (STORED / "holds.md").read_text("utf-8")
     said = Counter(c["verdict"]["word"] for item in found["items"] for c in item["claims"])
     assert sum(said.values()) == 47
-    parts = re.split(r"^## (.+) \(.*$", written, flags=re.M)[1:]
+    parts = re.split(r"^## (.+?)(?: \(\d+\))?$", written, flags=re.M)[1:]
     under = {k: v.split("\n- ")[1:] for k, v in zip(parts[::2], parts[1::2], strict=True)}
     for word, (heading, _) in summary.HEADINGS.items():
         assert len(under.get(heading, ())) == said[word]
