@@ -107,7 +107,7 @@ def test_what_many_documents_repeat_is_removed_and_counted_but_never_all():
 
 
 def test_copies_are_removed_and_stood_for():
-    river = "Rivers carry sand and mud and stones to a wide sea where waves grind them all " * 2
+    river = "Rivers carry sand and mud and stones to a big sea where waves grind it all so far " * 2
     near = river.replace("stones", "pebbles", 1)
     given = [river, "Other text.", f"  {river.upper()}", near, "Rivers carry other things."]
     documents = [document(text, id=str(i)) for i, text in enumerate(given)]
