@@ -148,15 +148,10 @@ def test_a_fold_is_judged_by_the_way_that_is_best_for_the_others():
     assert best_way({AGAIN: values}, folds < FOLDS, 2) == 2
 
 
-@pytest.mark.parametrize(
-    ("again", "new", "general", "improved", "said"),
-    [
-        (0.1, 0.0, 0.9, True, "asked for again"),
-        (0.0, 0.1, 0.9, False, "may be nothing"),
-        (0.1, -0.1, 0.9, False, "forgets"),
-        (0.1, 0.0, 0.5, False, "falls from 0.900 to 0.500"),
-    ],
-)
+@pytest.mark.parametrize(("again", "new", "general", "improved", "said"), [
+    (0.1, 0.0, 0.9, True, "asked for again"), (0.0, 0.1, 0.9, False, "may be nothing"),
+    (0.1, -0.1, 0.9, False, "forgets"), (0.1, 0.0, 0.5, False, "falls from 0.900 to 0.500"),
+])  # fmt: skip
 def test_the_verdict_is_about_what_is_asked_again_and_what_is_new(
     again, new, general, improved, said
 ):

@@ -90,14 +90,10 @@ def test_the_nearest_file_is_suggested(train, good):
     train("goood.txt", words=["goood.txt: no such file", "did you mean 'good.txt'?"])
 
 
-@pytest.mark.parametrize(
-    ("text", "word"),
-    [
-        (b"", "standard input: the file is empty"),
-        (b"alone\n", "standard input: one row only"),
-        (b"one\ntwo \xff\n", "standard input:2: byte 0xff"),
-    ],
-)
+@pytest.mark.parametrize(("text", "word"), [
+    (b"", "standard input: the file is empty"), (b"alone\n", "standard input: one row only"),
+    (b"one\ntwo \xff\n", "standard input:2: byte 0xff"),
+])  # fmt: skip
 def test_standard_input(train, text, word):
     train("-", words=[word], stdin=text)
 

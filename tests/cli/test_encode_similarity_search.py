@@ -295,16 +295,12 @@ def test_bad_input_costs_no_torch(arguments, error, words, tmp_path, lines, buil
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("rows", "words"),
-    [
-        ('{"text": "a"}\n{"text": 3}\n', r"t\.jsonl:2: column .text. holds 3, no text"),
-        ('{"text": "a"}\n{"other": "b"}\n', r"t\.jsonl:2: column .text. is missing"),
-        ('{"text": "a", "id": null}\n', r"t\.jsonl:1: the id must be"),
-        ('{"text": "a", "id": "x"}\n{"text": "b", "id": "x"}\n', "'x'.*twice"),
-        ("", "holds no text"),
-    ],
-)
+@pytest.mark.parametrize(("rows", "words"), [
+    ('{"text": "a"}\n{"text": 3}\n', r"t\.jsonl:2: column .text. holds 3, no text"),
+    ('{"text": "a"}\n{"other": "b"}\n', r"t\.jsonl:2: column .text. is missing"),
+    ('{"text": "a", "id": null}\n', r"t\.jsonl:1: the id must be"),
+    ('{"text": "a", "id": "x"}\n{"text": "b", "id": "x"}\n', "'x'.*twice"), ("", "holds no text"),
+])  # fmt: skip
 def test_bad_rows_leave_no_index(tmp_path, rows, words):
     (tmp_path / "t.jsonl").write_text(rows)
     options = ["--id", "id"] if '"id"' in rows else []

@@ -27,15 +27,9 @@ def models(tmp_path_factory, bert):
 def built(tmp_path, models):
     (tmp_path / "notes.txt").write_text("\n".join(made_sentences()[:400]) + "\n")
     run(
-        "index",
-        tmp_path / "notes.txt",
-        "--model",
-        models / "mean",
-        "-o",
-        tmp_path / "index",
-        "--word-weight",
-        0.4,
-    )
+        "index", tmp_path / "notes.txt", "--model", models / "mean", "-o", tmp_path / "index",
+        "--word-weight", 0.4,
+    )  # fmt: skip
     return tmp_path / "index"
 
 

@@ -25,28 +25,18 @@ def standardised(column: list[float], ddof: int, epsilon: float) -> list[float]:
 
 @few
 @given(
-    seed=seeds,
-    n=st.integers(2, 6),
-    d=st.integers(1, 6),
-    tau=st.sampled_from([0.5, 1.0, 5.0]),
-    norm=st.sampled_from(["batch", "none"]),
-    variance=st.sampled_from(["biased", "unbiased"]),
-    divide=st.booleans(),
-    reduction=st.sampled_from(["mean", "sum"]),
-)
+    seed=seeds, n=st.integers(2, 6), d=st.integers(1, 6), tau=st.sampled_from([0.5, 1.0, 5.0]),
+    norm=st.sampled_from(["batch", "none"]), variance=st.sampled_from(["biased", "unbiased"]),
+    divide=st.booleans(), reduction=st.sampled_from(["mean", "sum"]),
+)  # fmt: skip
 def test_dimension_wise_contrast_is_the_equation(
     seed, n, d, tau, norm, variance, divide, reduction
 ):
     first, second = vectors(seed, n, d), vectors(seed + 1, n, d)
     loss = dimension_wise_contrast(
-        first,
-        second,
-        temperature=tau,
-        norm=norm,
-        variance=variance,
-        divide_by_rows=divide,
+        first, second, temperature=tau, norm=norm, variance=variance, divide_by_rows=divide,
         reduction=reduction,
-    )
+    )  # fmt: skip
     left, right = columns(first), columns(second)
     if norm == "batch":
         ddof = 1 if variance == "unbiased" else 0
@@ -109,17 +99,13 @@ def test_autocast_does_not_reach_the_loss():
     assert cast == plain
 
 
-@pytest.mark.parametrize(
-    ("loss", "options", "message"),
-    [
-        (dimension_wise_contrast, {"temperature": 0}, "temperature 0"),
-        (dimension_wise_contrast, {"norm": "bach"}, "did you mean 'batch'"),
-        (dimension_wise_contrast, {"variance": "none"}, "variance"),
-        (dimension_wise_contrast, {"reduction": "max"}, "reduction"),
-        (barlow_twins, {"off_diagonal": -1}, "off_diagonal"),
-        (barlow_twins, {"norm": "none"}, "norm"),
-    ],
-)
+@pytest.mark.parametrize(("loss", "options", "message"), [
+    (dimension_wise_contrast, {"temperature": 0}, "temperature 0"),
+    (dimension_wise_contrast, {"norm": "bach"}, "did you mean 'batch'"),
+    (dimension_wise_contrast, {"variance": "none"}, "variance"),
+    (dimension_wise_contrast, {"reduction": "max"}, "reduction"),
+    (barlow_twins, {"off_diagonal": -1}, "off_diagonal"), (barlow_twins, {"norm": "none"}, "norm"),
+])  # fmt: skip
 def test_bad_input_is_named(loss, options, message):
     two = torch.randn(2, 3)
     with pytest.raises(OptionError, match=message):

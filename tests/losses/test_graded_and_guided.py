@@ -104,13 +104,9 @@ def test_gradients_of_graded_losses_are_finite_differences():
 
 @fewer
 @given(
-    seed=seeds,
-    n=st.integers(1, 4),
-    before=st.integers(0, 2),
-    after=st.integers(0, 2),
-    h=st.integers(0, 2),
-    margin=st.sampled_from([0.0, 0.1, -0.2]),
-)
+    seed=seeds, n=st.integers(1, 4), before=st.integers(0, 2), after=st.integers(0, 2),
+    h=st.integers(0, 2), margin=st.sampled_from([0.0, 0.1, -0.2]),
+)  # fmt: skip
 def test_gist_is_the_equation(seed, n, before, after, h, margin):
     m = before + n + after
     columns = tuple(vectors(seed + k, m, 4) for k in range(2 + h))
@@ -123,13 +119,9 @@ def test_gist_is_the_equation(seed, n, before, after, h, margin):
 
 @fewer
 @given(
-    seed=seeds,
-    n=st.integers(1, 4),
-    before=st.integers(0, 2),
-    after=st.integers(1, 2),
-    tau=st.sampled_from([0.1, 1.0]),
-    tau_g=st.sampled_from([0.05, 0.7]),
-)
+    seed=seeds, n=st.integers(1, 4), before=st.integers(0, 2), after=st.integers(1, 2),
+    tau=st.sampled_from([0.1, 1.0]), tau_g=st.sampled_from([0.05, 0.7]),
+)  # fmt: skip
 def test_distilled_rankings_are_the_equation(seed, n, before, after, tau, tau_g):
     m = before + n + after
     a, c, ga, gc = (vectors(seed + k, *s) for k, s in enumerate([(n, 4), (m, 4), (n, 3), (m, 3)]))

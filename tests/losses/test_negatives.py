@@ -23,22 +23,15 @@ def drawn(seed: int, rows: int, columns: int) -> Tensor:
 
 @few
 @given(
-    seed=seeds,
-    n=st.integers(1, 5),
-    before=st.integers(0, 3),
-    after=st.integers(0, 2),
-    d=st.integers(1, 5),
-    h=st.integers(0, 3),
-    q=st.integers(0, 3),
-    tau=st.sampled_from([0.3, 1.0, 2.0]),
-    kind=st.sampled_from(["cosine", "dot"]),
-    alpha=st.sampled_from([0.0, 0.5, 1.0, 2.0]),
-    beta=st.sampled_from([0.0, 0.0, 0.7]),
+    seed=seeds, n=st.integers(1, 5), before=st.integers(0, 3), after=st.integers(0, 2),
+    d=st.integers(1, 5), h=st.integers(0, 3), q=st.integers(0, 3),
+    tau=st.sampled_from([0.3, 1.0, 2.0]), kind=st.sampled_from(["cosine", "dot"]),
+    alpha=st.sampled_from([0.0, 0.5, 1.0, 2.0]), beta=st.sampled_from([0.0, 0.0, 0.7]),
     plus=st.sampled_from([0.0, 0.0, 0.1, 0.6]),
     weighted=st.sampled_from(["no", "matrix", "function"]),
     factor=st.sampled_from([0.5, 0.9, 1.0, 1.3]),
     form=st.sampled_from(["positive_logit", "negative_sum"]),
-)
+)  # fmt: skip
 def test_both_losses_are_the_equations(
     seed, n, before, after, d, h, q, tau, kind, alpha, beta, plus, weighted, factor, form
 ):
@@ -47,32 +40,21 @@ def test_both_losses_are_the_equations(
     a, p, za, z, hard, extra = (vectors(seed + k, *shape) for k, shape in enumerate(shapes))
     weights = None if weighted == "no" else drawn(seed + 6, n, m + m * h + q)
     shared = {
-        "hard_negatives": hard if h else None,
-        "extra_negatives": extra,
-        "temperature": tau,
-        "similarity": kind,
-        "first": before,
-        "alpha": alpha,
+        "hard_negatives": hard if h else None, "extra_negatives": extra, "temperature": tau,
+        "similarity": kind, "first": before, "alpha": alpha,
         "weights": (lambda part: weights[part]) if weighted == "function" else weights,
-        "hardness": beta,
-        "debias": plus if kind == "cosine" else 0.0,
-    }
+        "hardness": beta, "debias": plus if kind == "cosine" else 0.0,
+    }  # fmt: skip
     one = info_nce(a, z, **shared)
     two = two_source_info_nce(
         a, p, negative_anchors=za, negatives=z, factor=factor, factor_form=form, **shared
     )
     a, p, za, z, hard, extra = (x.tolist() for x in (a, p, za, z, hard, extra))
     looped = {
-        "hard": hard if h else (),
-        "extra": extra,
-        "weights": None if weights is None else weights.tolist(),
-        "first": before,
-        "alpha": alpha,
-        "tau": tau,
-        "beta": beta,
-        "plus": shared["debias"],
-        "kind": kind,
-    }
+        "hard": hard if h else (), "extra": extra,
+        "weights": None if weights is None else weights.tolist(), "first": before, "alpha": alpha,
+        "tau": tau, "beta": beta, "plus": shared["debias"], "kind": kind,
+    }  # fmt: skip
     expected = loop(a, z, pairs(a, z[before:], tau, kind), **looped)
     assert one.item() == pytest.approx(expected, rel=1e-8, abs=1e-12)
     expected = loop(za, z, pairs(a, p, tau, kind), m=factor, form=form, **looped)
@@ -140,14 +122,9 @@ def test_gradients_are_finite_differences(more):
         both = {"symmetric": True, "anchors_all": torch.cat([positives[:2], anchors])}
         one = info_nce(anchors, positives, weights=weights, alpha=0.5, **both, **shared, **more)
         return one + two_source_info_nce(
-            anchors,
-            anchors.flip(1),
-            negative_anchors=anchors.flip(0),
-            negatives=positives,
-            weights=weights,
-            **shared,
-            **more,
-        )
+            anchors, anchors.flip(1), negative_anchors=anchors.flip(0), negatives=positives,
+            weights=weights, **shared, **more,
+        )  # fmt: skip
 
     assert torch.autograd.gradcheck(loss, inputs)
 
@@ -165,20 +142,14 @@ def test_no_more_weights_than_a_block_are_made(monkeypatch):
     assert len(made) == 16 and max(made) == 32  # eight blocks, each made again for its gradient
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ({"hardness": -1.0}, "hardness -1.0"),
-        ({"debias": 1.0}, "debias 1.0"),
-        ({"debias": math.nan}, "debias nan"),
-        ({"debias": 0.1, "similarity": "dot"}, "debias 0.1.*needs the cosine"),
-        ({"temperature": 0.0}, "temperature 0.0"),
-        ({"temperature": -1.0}, "temperature -1.0"),
-        ({"temperature": math.nan}, "temperature nan"),
-        ({"alpha": -0.5}, "alpha -0.5"),
-        ({"similarity": "cosin"}, "did you mean 'cosine'"),
-    ],
-)
+@pytest.mark.parametrize(("more", "message"), [
+    ({"hardness": -1.0}, "hardness -1.0"), ({"debias": 1.0}, "debias 1.0"),
+    ({"debias": math.nan}, "debias nan"),
+    ({"debias": 0.1, "similarity": "dot"}, "debias 0.1.*needs the cosine"),
+    ({"temperature": 0.0}, "temperature 0.0"), ({"temperature": -1.0}, "temperature -1.0"),
+    ({"temperature": math.nan}, "temperature nan"), ({"alpha": -0.5}, "alpha -0.5"),
+    ({"similarity": "cosin"}, "did you mean 'cosine'"),
+])  # fmt: skip
 def test_options_out_of_range_are_named(more, message):
     ones = torch.ones(2, 3)
     with pytest.raises(OptionError, match=message):

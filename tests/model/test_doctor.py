@@ -156,20 +156,16 @@ def eight_bits(name, array):
 
 
 MUTATIONS = [
-    ("plain", pooling("cls_token"), "pooling"),
-    ("head", pooling("cls_token"), "pooling"),
-    ("head", drop("Dense"), "head"),
-    ("plain", drop("Normalize"), "normalisation"),
-    ("head", add_normalise, "normalisation"),
-    ("plain", setting(do_lower_case=True), "lower_case"),
+    ("plain", pooling("cls_token"), "pooling"), ("head", pooling("cls_token"), "pooling"),
+    ("head", drop("Dense"), "head"), ("plain", drop("Normalize"), "normalisation"),
+    ("head", add_normalise, "normalisation"), ("plain", setting(do_lower_case=True), "lower_case"),
     ("plain", setting(max_seq_length=128), "truncation"),
     ("plain", normaliser(lowercase=False), "tokenisation"),
     ("plain", normaliser(strip_accents=False), "tokenisation"),
     ("plain", normaliser(handle_chinese_chars=False), "tokenisation"),
-    ("plain", weights(noise), "weights"),
-    ("plain", weights(half), "precision"),
+    ("plain", weights(noise), "weights"), ("plain", weights(half), "precision"),
     ("plain", weights(eight_bits), "precision"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "change", "check"), MUTATIONS)

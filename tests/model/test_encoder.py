@@ -18,15 +18,10 @@ from contrasent.model.poolers import POOLERS, pooler_class
 PLAIN = [name for name in POOLERS if pooler_class(name).portable]  # the others: test_poolers
 KINDS = ("bert", "roberta", "distilbert", "mpnet", "electra", "modernbert")
 MIXED = [
-    "The gardener sold his violin.",
-    "",
-    "My neighbour carried two blue lamps while the rain kept falling on the roof.",
-    "A map",
-    "The gardener sold his violin.",
-    "Ein alter Seemann, 老水手, écrivait — naïvely?",
-    " ",
-    "x",
-]
+    "The gardener sold his violin.", "",
+    "My neighbour carried two blue lamps while the rain kept falling on the roof.", "A map",
+    "The gardener sold his violin.", "Ein alter Seemann, 老水手, écrivait — naïvely?", " ", "x",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

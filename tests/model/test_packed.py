@@ -15,13 +15,9 @@ from contrasent.types import Tokens
 
 PLAIN = [name for name in POOLERS if pooler_class(name).portable]  # the others: test_poolers
 TEXTS = [
-    "The gardener sold his violin.",
-    "a map",
-    "My neighbour hid two blue lamps before dawn.",
-    "",
-    "a lamp",
-    "Nobody but the miller's daughter knew the way across the frozen lake in winter.",
-]
+    "The gardener sold his violin.", "a map", "My neighbour hid two blue lamps before dawn.", "",
+    "a lamp", "Nobody but the miller's daughter knew the way across the frozen lake in winter.",
+]  # fmt: skip
 
 
 def load(folder, **options):

@@ -19,13 +19,9 @@ CONFIG = SimpleNamespace(hidden_size=6, num_hidden_layers=4, vocab_size=50)
 def by_loops(name, hidden, lengths):
     """The pooled vectors, one number at a time."""
     layers = {
-        "cls": [-1],
-        "mean": [-1],
-        "max": [-1],
-        "first_last": [1, -1],
-        "embeddings_last": [0, -1],
+        "cls": [-1], "mean": [-1], "max": [-1], "first_last": [1, -1], "embeddings_last": [0, -1],
         "last_two": [-2, -1],
-    }[name]
+    }[name]  # fmt: skip
     out = []
     for row, length in enumerate(lengths):
         vector = []

@@ -54,24 +54,16 @@ def examples(masked, guide):
     def parameters(kind):
         model = str(masked[kind])
         return {
-            "simcse": {},
-            "simcse_supervised": {},
-            "esimcse": {"queue_size": 9},
-            "diffcse": {"generator": model},
-            "simcse_plus_plus": {},
+            "simcse": {}, "simcse_supervised": {}, "esimcse": {"queue_size": 9},
+            "diffcse": {"generator": model}, "simcse_plus_plus": {},
             "masked_lm": {"language_head": model, "mask_ratio": 0.4},
-            "barlow_twins": {"artificial": 5},
-            "dimension_wise": {},
-            "simcse_noise": {"passes": 2},
-            "simcse_copies": {"copy_filler": model},
-            "cosent": {},
-            "angle": {},
+            "barlow_twins": {"artificial": 5}, "dimension_wise": {}, "simcse_noise": {"passes": 2},
+            "simcse_copies": {"copy_filler": model}, "cosent": {}, "angle": {},
             "cosine_regression": {"highest_score": 5},
             "gist": {"guide": str(guide), "temperature": 0.1},
-            "ranking_distillation": {"guide": str(guide)},
-            "matryoshka": {"dimensions": "8,16"},
+            "ranking_distillation": {"guide": str(guide)}, "matryoshka": {"dimensions": "8,16"},
             "promptbert": {"template": "a [X] is [MASK].", "positive_template": "[X]? [MASK]"},
-        }
+        }  # fmt: skip
 
     return parameters
 
@@ -83,13 +75,9 @@ def load(tiny):
 
     def loaded(kind="bert", *, dropout=0.1, **options):
         return Encoder.load(
-            tiny[kind],
-            pooler=options.pop("pooler", "cls"),
-            dropout=dropout,
-            attention_dropout=options.pop("attention_dropout", dropout),
-            max_tokens=24,
-            **options,
-        )
+            tiny[kind], pooler=options.pop("pooler", "cls"), dropout=dropout,
+            attention_dropout=options.pop("attention_dropout", dropout), max_tokens=24, **options,
+        )  # fmt: skip
 
     return loaded
 

@@ -17,15 +17,10 @@ class Killed(Exception):
     """Stands for a SIGKILL between two steps."""
 
 
-@pytest.mark.parametrize(
-    ("name", "more"),
-    [
-        ("esimcse+simcse_plus_plus", {}),
-        ("diffcse", {}),
-        ("simcse_supervised+esimcse+masked_lm", {}),
-        ("simcse_plus_plus", {"grad_cache_rows": 3, "accumulate": 2, "dropout": 0.2}),
-    ],
-)
+@pytest.mark.parametrize(("name", "more"), [
+    ("esimcse+simcse_plus_plus", {}), ("diffcse", {}), ("simcse_supervised+esimcse+masked_lm", {}),
+    ("simcse_plus_plus", {"grad_cache_rows": 3, "accumulate": 2, "dropout": 0.2}),
+])  # fmt: skip
 def test_a_killed_run_resumes_bit_exactly(bert, masked, sentences, tmp_path, name, more):
     settings = replace(SETTINGS, **more)
     model = str(masked["bert"])

@@ -213,21 +213,16 @@ def test_repeated_ids(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"ids": ["a"]}, "one id for each of 2 texts"),
-        ({"ids": ["a", 3]}, "not a string"),
-        ({"metadata": [1]}, "one value for 2 texts"),
-        ({"metadata": [object(), None]}, "is not JSON"),
-        ({"metadata": [float("nan"), None]}, "is not JSON"),
-        ({"metric": "cosin"}, "did you mean 'cosine'"),
-        ({"texts": ["x", "a\ud800b"]}, "lone surrogate"),
-        ({"encode": lambda _: np.ones((3, 4))}, r"shape \(2, d\)"),
-        ({"encode": lambda _: [[1, 2], [1, math.nan]]}, "1 of 2 vectors hold NaN .*first row 1"),
-        ({"encode": lambda _: [[math.inf, 2], [1, 2]]}, "1 of 2 vectors hold .*infinity, .*row 0"),
-    ],
-)
+@pytest.mark.parametrize(("options", "words"), [
+    ({"ids": ["a"]}, "one id for each of 2 texts"), ({"ids": ["a", 3]}, "not a string"),
+    ({"metadata": [1]}, "one value for 2 texts"), ({"metadata": [object(), None]}, "is not JSON"),
+    ({"metadata": [float("nan"), None]}, "is not JSON"),
+    ({"metric": "cosin"}, "did you mean 'cosine'"),
+    ({"texts": ["x", "a\ud800b"]}, "lone surrogate"),
+    ({"encode": lambda _: np.ones((3, 4))}, r"shape \(2, d\)"),
+    ({"encode": lambda _: [[1, 2], [1, math.nan]]}, "1 of 2 vectors hold NaN .*first row 1"),
+    ({"encode": lambda _: [[math.inf, 2], [1, 2]]}, "1 of 2 vectors hold .*infinity, .*row 0"),
+])  # fmt: skip
 def test_bad_rows(options, words):
     options = {"encode": lambda _: np.ones((2, 8)), "texts": ["x", "y"]} | options
     with pytest.raises(UserError, match=words):

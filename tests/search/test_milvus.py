@@ -60,20 +60,12 @@ def both(tmp_path_factory):
 
 
 WHERES = [
-    None,
-    {"lang": "en"},
-    {"lang": {"$ne": "en"}},
-    {"n": {"$gte": 100, "$lt": 200}},
-    {"n": {"$in": [1, 2, 3]}},
-    {"n": {"$in": []}},
-    {"lang": {"$nin": ["en"]}},
-    {"deep.x": 3},
-    {"tags": {"$contains": "b"}},
-    {"lang": {"$exists": False}},
-    {"lang": {"$exists": True}},
+    None, {"lang": "en"}, {"lang": {"$ne": "en"}}, {"n": {"$gte": 100, "$lt": 200}},
+    {"n": {"$in": [1, 2, 3]}}, {"n": {"$in": []}}, {"lang": {"$nin": ["en"]}}, {"deep.x": 3},
+    {"tags": {"$contains": "b"}}, {"lang": {"$exists": False}}, {"lang": {"$exists": True}},
     {"$or": [{"lang": "de"}, {"n": {"$gt": 390}}]},
     {"$and": [{"lang": "de"}, {"$not": {"n": {"$gt": 50}}}]},
-]
+]  # fmt: skip
 QUERIES = ["Storms of the cafe café, 東京 and a harbor", "read file", "the", "unheard-of"]
 
 

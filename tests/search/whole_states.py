@@ -26,13 +26,9 @@ from contrasent.search.sync import synchronise
 from contrasent.search.writer import Writer
 
 WATCHED = (
-    "search/sync.py",
-    "search/store.py",
-    "search/writer.py",
-    "search/integrity.py",
-    "contrasent/files.py",
-    "search/transaction.py",
-)
+    "search/sync.py", "search/store.py", "search/writer.py", "search/integrity.py",
+    "contrasent/files.py", "search/transaction.py",
+)  # fmt: skip
 QUERIES = ("row 17", "anew", "entry of the ledger", "added", "nowhere")
 
 
@@ -81,14 +77,9 @@ def _notes(folder, name, notes):
 
 def _synchronise(folder, name, notes):
     synchronise(
-        folder,
-        open_documents(_notes(folder, name, notes)),
-        MODELS["one"],
-        lambda texts: [len(text.split()) for text in texts],
-        max_tokens=64,
-        model="one",
-        stated="",
-    )
+        folder, open_documents(_notes(folder, name, notes)), MODELS["one"],
+        lambda texts: [len(text.split()) for text in texts], max_tokens=64, model="one", stated="",
+    )  # fmt: skip
 
 
 def add_documents(folder):
@@ -140,14 +131,9 @@ def build(folder):
 
 
 CHANGES = {
-    "add": add,
-    "update": update,
-    "delete": delete,
-    "compact": compact,
-    "replace": replace,
-    "build": build,
-    "sync": sync,
-}
+    "add": add, "update": update, "delete": delete, "compact": compact, "replace": replace,
+    "build": build, "sync": sync,
+}  # fmt: skip
 
 
 def content(folder):

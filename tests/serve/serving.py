@@ -6,17 +6,12 @@ from contextlib import contextmanager
 
 MINILM = "all-MiniLM-L6-v2"
 LINES = [
-    "The kettle is on the stove.",
-    "A pot of water is being heated.",
-    "Interest rates rose by half a point.",
-    "The central bank made borrowing dearer.",
-    "Our dog dislikes the vacuum cleaner.",
-    "She planted tomatoes behind the house.",
-    "The vegetable garden is watered in the evening.",
-    "A train to the coast leaves every hour.",
-    "The railway runs along the sea.",
-    "He mended the bicycle's rear wheel.",
-]
+    "The kettle is on the stove.", "A pot of water is being heated.",
+    "Interest rates rose by half a point.", "The central bank made borrowing dearer.",
+    "Our dog dislikes the vacuum cleaner.", "She planted tomatoes behind the house.",
+    "The vegetable garden is watered in the evening.", "A train to the coast leaves every hour.",
+    "The railway runs along the sea.", "He mended the bicycle's rear wheel.",
+]  # fmt: skip
 
 
 @contextmanager

@@ -545,13 +545,9 @@ def test_logs_and_metrics_hold_no_text(model, index, caplog):
         json.loads(record.message) for record in caplog.records if record.name == "contrasent.serve"
     ]
     assert [(e["route"], e["status"]) for e in entries] == [
-        ("/v1/embeddings", 200),
-        ("/search", 200),
-        ("/search", 400),
-        ("other", 404),
-        ("/v1/models/{name:path}", 404),
-        ("/metrics", 200),
-    ]
+        ("/v1/embeddings", 200), ("/search", 200), ("/search", 400), ("other", 404),
+        ("/v1/models/{name:path}", 404), ("/metrics", 200),
+    ]  # fmt: skip
     assert entries[0]["inputs"] == 2
     assert entries[0]["ms"] > 0
     ours = [r.getMessage() for r in caplog.records if not r.name.startswith("httpx")]

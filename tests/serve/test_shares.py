@@ -90,17 +90,12 @@ def test_a_client_fills_its_share_of_the_queue_and_no_more():
     asyncio.run(go())
 
 
-@pytest.mark.parametrize(
-    ("scope", "client"),
-    [
-        ({"client": ("192.0.2.7", 40_000)}, "192.0.2.7"),
-        ({"client": ("2001:db8:1:2:3:4:5:6", 1)}, "2001:db8:1:2::/64"),
-        ({"client": ("2001:db8:1:2::9", 1)}, "2001:db8:1:2::/64"),
-        ({"client": ("a unix socket", 0)}, "a unix socket"),
-        ({"client": None}, ""),
-        ({}, ""),
-    ],
-)
+@pytest.mark.parametrize(("scope", "client"), [
+    ({"client": ("192.0.2.7", 40_000)}, "192.0.2.7"),
+    ({"client": ("2001:db8:1:2:3:4:5:6", 1)}, "2001:db8:1:2::/64"),
+    ({"client": ("2001:db8:1:2::9", 1)}, "2001:db8:1:2::/64"),
+    ({"client": ("a unix socket", 0)}, "a unix socket"), ({"client": None}, ""), ({}, ""),
+])  # fmt: skip
 def test_who_a_client_is(scope, client):
     assert client_of(scope) == client
 

@@ -98,14 +98,10 @@ def test_small_corpora_and_impossible_batches():
 
 
 def test_random_streams_are_apart():
-    keys = list(
-        product(
-            (0, 1, 2**62),
-            (module.ORDER, module.HELDOUT, module.VIEW, module.VIEW + 1),
-            (0, 1, 7),
-            (0, 1, 7),
-        )
-    )
+    keys = list(product(
+        (0, 1, 2**62), (module.ORDER, module.HELDOUT, module.VIEW, module.VIEW + 1), (0, 1, 7),
+        (0, 1, 7),
+    ))  # fmt: skip
     starts = [tuple(random_for(s, p, a, b).integers(2**63, size=3)) for s, p, a, b in keys]
     assert len(set(starts)) == len(keys) == 108
     again = [tuple(random_for(s, p, a, b).integers(2**63, size=3)) for s, p, a, b in keys]

@@ -192,13 +192,9 @@ def stand_in(monkeypatch, names, file):
 
 def test_split_files_know_the_usual_layouts():
     names = [
-        "test.jsonl.gz",
-        "data/test-00000-of-00001.parquet",
-        "de/test-00000-of-00001.parquet",
-        "stsb-es-test.jsonl",
-        "data/contest-0.parquet",
-        "latest.json",
-    ]
+        "test.jsonl.gz", "data/test-00000-of-00001.parquet", "de/test-00000-of-00001.parquet",
+        "stsb-es-test.jsonl", "data/contest-0.parquet", "latest.json",
+    ]  # fmt: skip
     assert official.split_files(names, "test", "de") == ["de/test-00000-of-00001.parquet"]
     assert official.split_files(names, "test", "es") == ["stsb-es-test.jsonl"]
     assert official.split_files(names[:2], "test") == sorted(names[:2])

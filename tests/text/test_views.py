@@ -169,24 +169,13 @@ COUNTS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("view", "counts"),
-    [
-        (views.RepeatTokens(**CODE), "code"),
-        (views.InsertMask(mask=MASK, **CODE), "code"),
-        (
-            views.InsertMaskedPrediction(where=views.InsertMask(mask=MASK, **CODE), fill=fill),
-            "code",
-        ),
-        (views.RepeatTokens(**PAPER), "paper"),
-        (views.InsertMask(mask=MASK, **PAPER), "paper"),
-        (views.RepeatWords(**CODE), "words"),
-        (views.InsertStopWords(**CODE), "words"),
-        (views.RepeatWords(**PAPER), "paper, words"),
-        (views.InsertStopWords(**PAPER), "paper, words"),
-    ],
-    ids=lambda v: v if isinstance(v, str) else type(v).__name__,
-)
+@pytest.mark.parametrize(("view", "counts"), [
+    (views.RepeatTokens(**CODE), "code"), (views.InsertMask(mask=MASK, **CODE), "code"),
+    (views.InsertMaskedPrediction(where=views.InsertMask(mask=MASK, **CODE), fill=fill), "code"),
+    (views.RepeatTokens(**PAPER), "paper"), (views.InsertMask(mask=MASK, **PAPER), "paper"),
+    (views.RepeatWords(**CODE), "words"), (views.InsertStopWords(**CODE), "words"),
+    (views.RepeatWords(**PAPER), "paper, words"), (views.InsertStopWords(**PAPER), "paper, words"),
+], ids=lambda v: v if isinstance(v, str) else type(v).__name__)  # fmt: skip
 def test_rules_of_repetition(view, counts):
     for n, most in COUNTS[counts]:
         ids = np.arange(5, 5 + n, dtype=np.int32)
@@ -403,17 +392,12 @@ def test_views_by_name_take_their_options():
     assert options_of("synonym") == ["count", "wordnet"]
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("crops", {}, "did you mean 'crop'"),
-        ("crop", {"percnt": 10}, "did you mean 'percent'"),
-        ("crop", {"percent": 100}, "percent 100"),
-        ("repeat_words", {"rate": 1.5}, "rate 1.5"),
-        ("insert_stop_words", {"stop_words": []}, "at least one"),
-        ("next_sentence", {"reach": 0}, "reach 0"),
-    ],
-)
+@pytest.mark.parametrize(("name", "options", "message"), [
+    ("crops", {}, "did you mean 'crop'"), ("crop", {"percnt": 10}, "did you mean 'percent'"),
+    ("crop", {"percent": 100}, "percent 100"), ("repeat_words", {"rate": 1.5}, "rate 1.5"),
+    ("insert_stop_words", {"stop_words": []}, "at least one"),
+    ("next_sentence", {"reach": 0}, "reach 0"),
+])  # fmt: skip
 def test_bad_options_are_named(name, options, message):
     with pytest.raises(OptionError, match=message):
         make_view(name, options)

@@ -201,22 +201,18 @@ def test_a_subclass_has_the_parameters_of_its_base_and_is_kept_in_a_combination(
         registry.check(str(path), {"masks": "fixed", "view": "crop"})
 
 
-@pytest.mark.parametrize(
-    ("text", "name", "message"),
-    [
-        (None, "gone.py", "cannot be read"),
-        ("class A(:", "a.py", "line 1: not valid Python"),
-        ("class A: pass", "a.py", "defines no Objective"),
-        (METHOD + "class Far(Away): pass", "a.py", "defines 2 Objectives; name one as a.py:Class"),
-        (METHOD, "a.py:Awya", "has no Objective 'Awya'; name one as a.py:Class; one of Away"),
-        (METHOD.replace("= 9.0", ""), "a.py", "the parameter rate needs a type and a default"),
-        (METHOD.replace("[float, ", "[list, "), "a.py", "the type of the parameter rate must be"),
-        (METHOD.replace("import torch\n", "import trch\n"), "a.py", "cannot be imported (Module"),
-        (METHOD.replace("rate:", "batch:"), "a.py", "has the name of a setting of the run"),
-        (None, "nomodule:Away", "there is no module 'nomodule'"),
-        (None, "contrasent.objectives.simcse:SimCS", "has no Objective 'SimCS'; name"),
-    ],
-)
+@pytest.mark.parametrize(("text", "name", "message"), [
+    (None, "gone.py", "cannot be read"), ("class A(:", "a.py", "line 1: not valid Python"),
+    ("class A: pass", "a.py", "defines no Objective"),
+    (METHOD + "class Far(Away): pass", "a.py", "defines 2 Objectives; name one as a.py:Class"),
+    (METHOD, "a.py:Awya", "has no Objective 'Awya'; name one as a.py:Class; one of Away"),
+    (METHOD.replace("= 9.0", ""), "a.py", "the parameter rate needs a type and a default"),
+    (METHOD.replace("[float, ", "[list, "), "a.py", "the type of the parameter rate must be"),
+    (METHOD.replace("import torch\n", "import trch\n"), "a.py", "cannot be imported (Module"),
+    (METHOD.replace("rate:", "batch:"), "a.py", "has the name of a setting of the run"),
+    (None, "nomodule:Away", "there is no module 'nomodule'"),
+    (None, "contrasent.objectives.simcse:SimCS", "has no Objective 'SimCS'; name"),
+])  # fmt: skip
 def test_a_file_that_cannot_be_is_refused_in_one_line(tmp_path, monkeypatch, text, name, message):
     monkeypatch.chdir(tmp_path)
     if text is not None:

@@ -64,34 +64,17 @@ def test_assignments():
         assignments(["lr"])
 
 
-@pytest.mark.parametrize(
-    ("name", "values"),
-    [
-        ("batch", [0, -1]),
-        ("accumulate", [0]),
-        ("max_tokens", [0, 1, 2]),
-        ("evaluate_every", [0]),
-        ("geometry_every", [-1]),
-        ("checkpoint_every", [0]),
-        ("steps", [0, -3]),
-        ("epochs", [0, -1.0, math.inf, math.nan]),
-        ("lr", [0, -1e-5, math.inf, math.nan]),
-        ("warmup", [-0.1, 1.0, math.nan]),
-        ("clip", [0, -1, math.nan]),
-        ("weight_decay", [-0.1, math.inf, math.nan]),
-        ("dropout", [-0.1, 1.0, math.nan]),
-        ("attention_dropout", [-0.1, 1.0]),
-        ("patience", [-1]),
-        ("heldout", [-1]),
-        ("seed", [-1, 2**63]),
-        ("precision", ["fp61", "float32"]),
-        ("padding", ["noen", "None"]),
-        ("grad_cache_rows", [-1]),
-        ("pooler", ["maen", "none"]),
-        ("head", ["tahn"]),
-        ("buckets", ["fien", "4;8"]),
-    ],
-)
+@pytest.mark.parametrize(("name", "values"), [
+    ("batch", [0, -1]), ("accumulate", [0]), ("max_tokens", [0, 1, 2]), ("evaluate_every", [0]),
+    ("geometry_every", [-1]), ("checkpoint_every", [0]), ("steps", [0, -3]),
+    ("epochs", [0, -1.0, math.inf, math.nan]), ("lr", [0, -1e-5, math.inf, math.nan]),
+    ("warmup", [-0.1, 1.0, math.nan]), ("clip", [0, -1, math.nan]),
+    ("weight_decay", [-0.1, math.inf, math.nan]), ("dropout", [-0.1, 1.0, math.nan]),
+    ("attention_dropout", [-0.1, 1.0]), ("patience", [-1]), ("heldout", [-1]),
+    ("seed", [-1, 2**63]), ("precision", ["fp61", "float32"]), ("padding", ["noen", "None"]),
+    ("grad_cache_rows", [-1]), ("pooler", ["maen", "none"]), ("head", ["tahn"]),
+    ("buckets", ["fien", "4;8"]),
+])  # fmt: skip
 def test_values_out_of_range(name, values):
     for value in values:
         with pytest.raises(OptionError) as caught:

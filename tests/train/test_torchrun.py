@@ -51,17 +51,11 @@ def trained(machines, target, *more, kill="none"):
         port = str(probe.getsockname()[1])
     start = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2"]
     start += ["--nproc-per-node", "1", "--master-addr", "127.0.0.1", "--master-port", port]
-    runs = [
-        subprocess.Popen(
-            [*start, "--node-rank", str(number), *command(target, *more)],
-            cwd=folder,
-            env=os.environ | {"OMP_NUM_THREADS": "1", "KILL": kill},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for number, folder in enumerate(machines)
-    ]
+    runs = [subprocess.Popen(
+        [*start, "--node-rank", str(number), *command(target, *more)], cwd=folder,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "KILL": kill}, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True,
+    ) for number, folder in enumerate(machines)]  # fmt: skip
     errors = [run.communicate(timeout=500)[1] for run in runs]
     return [run.returncode for run in runs], errors
 
