@@ -12,7 +12,6 @@ from contrasent.text.cache import tokenised
 from contrasent.text.corpus import open_corpus
 from contrasent.train.monitor import Monitor
 from contrasent.train.prepare import collator, configure, prepare
-from contrasent.train.run import Clock
 from contrasent.train.settings import Settings
 from contrasent.train.step import StepRunner
 
@@ -75,9 +74,7 @@ def test_the_calls_are_those_of_the_page(bert, sentences, tmp_path):
     optimizer = torch.optim.AdamW(objective.parameters(), lr=1e-4, fused=True)
     scaler = torch.amp.GradScaler("cpu", enabled=False)
     module = parallel.wrap(objective)
-    runner = StepRunner(
-        *(objective, module, batches, optimizer, scaler, settings, 1, Monitor(), Clock())
-    )
+    runner = StepRunner(*(objective, module, batches, optimizer, scaler, settings, 1, Monitor()))
     found = calls_of(line_to_loss)
     told = PAGE.split("### The calls")[1].split("```text\n")[1].split("```")[0]
     listed = [tuple(line.split()[:2]) for line in told.strip().splitlines()]

@@ -1,10 +1,8 @@
 """``contrasent train CORPUS -o MODEL``."""
 
 import ast
-import json
 import os
 import tomllib
-from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -95,7 +93,6 @@ def train(
     seed: int | None = None,
     resume: Resume = False,
     overwrite: options.Overwrite = False,
-    profile: bool = False,
     check: bool = False,
     as_json: options.Json = False,
 ) -> options.Output | None:
@@ -123,7 +120,6 @@ def train(
         recipe: TOML file with any of the options and [settings].
         assign: A setting, key=value; may be repeated.
         seed: Seed of everything random.
-        profile: Show where the time went; kept in run/profile.json.
         check: Check settings, corpus and method on a small encoder, and train nothing; exits with 1
             if a check fails.
     """
@@ -132,9 +128,6 @@ def train(
     leads = os.environ.get("RANK", "0") == "0"
     if not leads:  # of several processes one speaks
         progress.show("silent")
-    from contrasent.train.run import Clock
-
-    clock = Clock()
     stated = (_recipe(recipe) if recipe else {}) | own
     from contrasent.model.pretrained import resolve
     from contrasent.text.corpus import open_corpus
@@ -178,12 +171,11 @@ def train(
             rows=rows,
             resume=resume,
             overwrite=overwrite,
-            clock=clock if profile else None,
             on_start=lambda: options.note(notes) if notes else None,
         )
     if not leads:
         return None
-    found = _summary(run, evaluator, resolved.defaults, profile=profile)
+    found = _summary(run, evaluator, resolved.defaults)
     return found._replace(status=3 if require_improvement and not run.improved else 0)
 
 
@@ -214,15 +206,13 @@ def _run(
         RunFolder(output).check_same(config)
         return done
     check_writable(output)
-    clock = choices["clock"]
-    with clock.part("load") if clock is not None else nullcontext():
-        from contrasent.evaluate.validation import NeighbourValidation
-        from contrasent.model.card import CardMetadata
-        from contrasent.train.fit import fit
-        from contrasent.train.prepare import prepare
-        from contrasent.train.settings import LANGUAGE_MODEL, base_kind
+    from contrasent.evaluate.validation import NeighbourValidation
+    from contrasent.model.card import CardMetadata
+    from contrasent.train.fit import fit
+    from contrasent.train.prepare import prepare
+    from contrasent.train.settings import LANGUAGE_MODEL, base_kind
 
-        learner = prepare(resolve(base), objective, resolved.parameters, settings)
+    learner = prepare(resolve(base), objective, resolved.parameters, settings)
     judge = choices["evaluate"]
     if isinstance(judge, NeighbourValidation) and base_kind(resolve(base)) == LANGUAGE_MODEL:
         # No sentence encoder: training is to move its neighbourhoods, not to leave them.
@@ -314,9 +304,7 @@ def _geometry(settings: "Settings") -> "Evaluate | None":
     return lambda encode: geometry(encode, split="dev", sample=DURING_TRAINING, resamples=0)
 
 
-def _summary(
-    run: "Run", evaluator: str, defaults: "Defaults | None", *, profile: bool
-) -> options.Output:
+def _summary(run: "Run", evaluator: str, defaults: "Defaults | None") -> options.Output:
     """The outcome of a run, for programs and for people."""
     facts = {**asdict(run), "folder": str(run.folder), "evaluate": evaluator}
     if evaluator in BLIND:
@@ -332,16 +320,4 @@ def _summary(
         notes.append("nothing was evaluated, so the last model is kept (--evaluate)")
     else:
         lines.append(outcome(run, evaluator))
-    if profile:
-        from contrasent.train.run import RunFolder
-
-        path = RunFolder(run.folder).profile
-        if path.is_file():
-            table = json.loads(path.read_text("utf-8"))
-            lines += [
-                f"{name:>10}  {seconds:10.2f} s  {100 * seconds / table['wall']:5.1f} %"
-                for name, seconds in table.items()
-            ]
-        else:
-            notes.append("--profile: the run was complete before, and was not profiled")
     return options.Output(facts, "\n".join(lines), notes)

@@ -14,14 +14,13 @@ from numpy.typing import NDArray
 from contrasent import parallel, processes, progress
 from contrasent.engine.objective import Objective
 from contrasent.errors import UserError
-from contrasent.files import write_json
 from contrasent.model.card import CardMetadata, card
 from contrasent.report import Report
 from contrasent.text.corpus import Corpus, open_corpus
 from contrasent.train import checkpoint
 from contrasent.train.monitor import Drift, Evaluate, ModelSelector, Monitor
 from contrasent.train.prepare import collator, configure, fit_poolers, total_steps
-from contrasent.train.run import Clock, Keep, Run, RunFolder, run_config
+from contrasent.train.run import Keep, Run, RunFolder, run_config
 from contrasent.train.settings import Defaults, Settings
 from contrasent.train.step import WINDOW, StepMetrics, StepRunner, interruptible
 
@@ -41,7 +40,6 @@ def fit(
     resume: bool = False,
     overwrite: bool = False,
     facts: CardMetadata | None = None,
-    clock: Clock | None = None,
     defaults: Defaults | None = None,
     on_start: Callable[[], None] | None = None,
     tokens: Path | None = None,
@@ -69,8 +67,6 @@ def fit(
         resume: go on with the run in the folder.
         overwrite: discard what the folder holds.
         facts: more for the model card.
-        clock: if given, its table, which is where the time since its start went, is written to
-            ``run/profile.json``.
         defaults: which of the settings were chosen rather than stated, for ``run/settings.json``.
         on_start: called when all is read and checked, before the first step.
         tokens: folder in which runs on one machine share what they have tokenised, and leave it; a
@@ -83,14 +79,12 @@ def fit(
         UserError: bad input, a target that cannot be written, NaN, collapse.
         KeyboardInterrupt: Ctrl-C or SIGTERM, after a checkpoint was written.
     """
-    place, counted = RunFolder(Path(folder)), clock or Clock()
-    if clock is not None and objective.encoder.device.type == "cuda":
-        clock.settle = torch.cuda.synchronize
+    place = RunFolder(Path(folder))
     read = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
     with parallel.processes():
         objective.check(read.width, ordered=read.documents, scored=read.scored)
         shape = geometry if settings.geometry_every else None
-        selector = ModelSelector(objective.encoder, place, evaluate, shape, counted, keep)
+        selector = ModelSelector(objective.encoder, place, evaluate, shape, keep)
         config = run_config(
             settings,
             objective.describe(),
@@ -121,8 +115,6 @@ def fit(
                 on_start,
                 going_on=going_on,
             )
-        if clock is not None and parallel.is_main():
-            write_json(place.profile, clock.table())
     return run
 
 
@@ -140,12 +132,11 @@ def _train(  # noqa: C901 - one flat loop, to be read from top to bottom
 ) -> Run:
     """A run from its first step, or from its checkpoint, to its last."""
     began, trained_seconds = time.monotonic(), 0.0
-    encoder, place, clock = objective.encoder, selector.place, selector.clock
+    encoder, place = objective.encoder, selector.place
     configure(objective, settings)
-    with clock.part("tokenise"):
-        where, shared = tokens or place.tokens, tokens is not None
-        batches = collator(objective, corpus, settings, where, rows, shared=shared)
-        fit_poolers(objective, batches)
+    where, shared = tokens or place.tokens, tokens is not None
+    batches = collator(objective, corpus, settings, where, rows, shared=shared)
+    fit_poolers(objective, batches)
     data = {"source": corpus.source.rsplit("/", 1)[-1], "rows": len(batches.plan.rows)}
     data |= {"sha256": batches.cache.digest, "cut": batches.cache.truncated}
     facts = replace(facts, data=data, settings=asdict(settings))
@@ -178,14 +169,12 @@ def _train(  # noqa: C901 - one flat loop, to be read from top to bottom
         settings,
         total,
         monitor,
-        clock,
         window=1 if encoder.device.type == "cpu" else WINDOW,
     )
 
     def save_model(target: Path, step: int, report: Report | None) -> None:
         found = replace(facts, objective=objective.describe(), step=step, report=report)
-        with clock.part("checkpoint"):
-            encoder.save(target, card=card(encoder, found))
+        encoder.save(target, card=card(encoder, found))
 
     def save_checkpoint(step: int) -> None:
         state = {
@@ -195,15 +184,13 @@ def _train(  # noqa: C901 - one flat loop, to be read from top to bottom
             "drift": drift.state(),
             **selector.state(),
         }
-        with clock.part("checkpoint"):
-            if parallel.is_main():
-                checkpoint.save(place.checkpoint, objective, optimizer, state)
-            parallel.barrier()
+        if parallel.is_main():
+            checkpoint.save(place.checkpoint, objective, optimizer, state)
+        parallel.barrier()
 
     def look(step: int) -> None:
         if parallel.is_main():
-            with clock.part("evaluation"):
-                drift.look(step, settings.lr)
+            drift.look(step, settings.lr)
 
     def write_log(metrics: list[StepMetrics]) -> None:
         """Lines of the first steps, of every tenth, and of the last."""

@@ -17,7 +17,7 @@ from contrasent.model.encoder import Encoder
 from contrasent.model.prompts import TaskEncoder
 from contrasent.report import Report
 from contrasent.text.batches import Collator
-from contrasent.train.run import Clock, Gain, Keep, RunFolder
+from contrasent.train.run import Gain, Keep, RunFolder
 from contrasent.train.settings import SENTENCE_ENCODER, base_kind
 from contrasent.types import EncodeFn, Tokens
 
@@ -189,10 +189,9 @@ class ModelSelector:
         place: RunFolder,
         evaluator: Evaluate | None,
         geometry: Evaluate | None,
-        clock: Clock,
         keep: Keep = "proven",
     ) -> None:
-        self.encoder, self.place, self.clock = encoder, place, clock
+        self.encoder, self.place = encoder, place
         self.evaluator, self.geometry, self.keep = evaluator, geometry, keep
         self.floor: float | None = getattr(evaluator, "floor", None)
         self.history: list[tuple[int, float]] = []
@@ -214,24 +213,23 @@ class ModelSelector:
 
     def evaluate(self, step: int, save: Callable[[Path, int, Report], None]) -> None:
         """Score the encoder after a step; save the base, and a step that is the best so far."""
-        with self.clock.part("evaluation"):
-            score = 0.0
-            if parallel.is_main() and self.evaluator is not None:
-                report = self._measured()
-                score = report.rows[0].value
-                self.place.write_log({"step": step, "evaluation": report.to_json()["rows"]})
-                if step == 0:
-                    self.base = report
-                    if self.keep == "proven":
-                        save(self.place.base, step, report)
-                elif self.floor is not None:
-                    self.report = self.latest = report
-                else:
-                    self.latest = report
-                    if self.report is None or score > max(v for _, v in self.trained()):
-                        self.report = report
-                        save(self.place.best, step, report)
-            self.history.append((step, float(parallel.from_main(score))))
+        score = 0.0
+        if parallel.is_main() and self.evaluator is not None:
+            report = self._measured()
+            score = report.rows[0].value
+            self.place.write_log({"step": step, "evaluation": report.to_json()["rows"]})
+            if step == 0:
+                self.base = report
+                if self.keep == "proven":
+                    save(self.place.base, step, report)
+            elif self.floor is not None:
+                self.report = self.latest = report
+            else:
+                self.latest = report
+                if self.report is None or score > max(v for _, v in self.trained()):
+                    self.report = report
+                    save(self.place.best, step, report)
+        self.history.append((step, float(parallel.from_main(score))))
 
     def _measured(self) -> Report:
         if self.base is not None and isinstance(self.evaluator, Paired):
@@ -241,8 +239,7 @@ class ModelSelector:
     def measure(self, step: int) -> None:
         """Write the geometry of the encoder's space to the log."""
         if parallel.is_main() and self.geometry is not None:
-            with self.clock.part("evaluation"):
-                report = self.geometry(self.encoder.encode)
+            report = self.geometry(self.encoder.encode)
             self.place.write_log({"step": step, "geometry": report.to_json()["rows"]})
 
     def trained(self) -> list[tuple[int, float]]:

@@ -1,14 +1,12 @@
 """A run's folder: the model at its top, everything about the training under ``run/``."""
 
 # The model at the top; run/ holds settings.json, log.jsonl, checkpoint.safetensors, base/, best/,
-# last/, result.json (once complete) and profile.json.
+# last/ and result.json (once complete).
 
 import hashlib
 import json
 import shutil
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,60 +20,6 @@ from contrasent.files import atomic_file, check_writable, recover_folder, write_
 if TYPE_CHECKING:
     from contrasent.text.corpus import Corpus
     from contrasent.train.settings import Defaults, Settings
-
-PARTS = (
-    "load",
-    "tokenise",
-    "wait",
-    "forward",
-    "backward",
-    "optimizer",
-    "evaluation",
-    "checkpoint",
-    "other",
-)
-"""Loading the model, tokenising the corpus, making batches ("wait"), the parts of a step, scoring,
-writing checkpoints and models, and all else."""
-
-
-class Clock:
-    """Divides wall time among named parts; every moment belongs to one of them."""
-
-    # Inside a part another may begin, whose time is then its own alone. Time outside all parts is
-    # "other".
-    # `settle`: waits for work that goes on elsewhere, on a GPU, so that it is counted where it
-    # belongs; called at every change of parts.
-
-    def __init__(self) -> None:
-        """Start."""
-        self.settle: Callable[[], None] | None = None
-        self._seconds = dict.fromkeys(PARTS, 0.0)
-        self._open = ["other"]
-        self._since = time.monotonic()
-
-    @contextmanager
-    def part(self, name: str) -> Iterator[None]:
-        """Count the block's time under a name of ``PARTS``."""
-        self._charge()
-        self._open.append(name)
-        try:
-            yield
-        finally:
-            self._charge()
-            self._open.pop()
-
-    def table(self) -> dict[str, float]:
-        """Seconds of each part so far, and "wall", which is their sum."""
-        self._charge()
-        return {**self._seconds, "wall": sum(self._seconds.values())}
-
-    def _charge(self) -> None:
-        if self.settle is not None:
-            self.settle()
-        now = time.monotonic()
-        self._seconds[self._open[-1]] += now - self._since
-        self._since = now
-
 
 Keep = Literal["proven", "trained", "last"]
 """The model a run gives: the best step if it is proven better, else the base; the best step in any
@@ -157,7 +101,6 @@ class RunFolder:
         self.best = self.home / "best"
         self.last = self.home / "last"
         self.result = self.home / "result.json"
-        self.profile = self.home / "profile.json"
         self.tokens = self.home / "tokens"
 
     def open(self, config: dict[str, Any], *, resume: bool, overwrite: bool, needed: int) -> bool:

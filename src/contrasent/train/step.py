@@ -21,7 +21,6 @@ from contrasent import parallel
 from contrasent.engine.objective import Objective
 from contrasent.text.batches import Collator
 from contrasent.train.monitor import Monitor
-from contrasent.train.run import Clock
 from contrasent.train.settings import Settings
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -66,7 +65,6 @@ class StepRunner:
     settings: Settings
     total: int
     monitor: Monitor
-    clock: Clock
     window: int = 1
     _waiting: list[tuple[int, float, list[str], Tensor]] = field(default_factory=list)
 
@@ -79,18 +77,17 @@ class StepRunner:
         self.optimizer.zero_grad(set_to_none=True)
         with without_onednn(settings.precision):
             sums = self._gradient(step)
-        with self.clock.part("optimizer"):
-            self.scaler.unscale_(self.optimizer)
-            norm = nn.utils.clip_grad_norm_(self.objective.parameters(), settings.clip)
-            numbers = torch.stack([norm, *(parallel.average(v).to(norm) for v in sums.values())])
-            self._waiting.append((step, rate, list(sums), numbers))
-            known = self.known() if self.window == 1 else []
-            if self.window > 1 and settings.precision != "fp16":
-                # Read by the fused update: nothing is changed where it is one.
-                self.optimizer.found_inf = (~numbers.isfinite().all()).float()  # type: ignore[attr-defined]
-            self.scaler.step(self.optimizer)
-            self.scaler.update()
-            self.objective.after_step()
+        self.scaler.unscale_(self.optimizer)
+        norm = nn.utils.clip_grad_norm_(self.objective.parameters(), settings.clip)
+        numbers = torch.stack([norm, *(parallel.average(v).to(norm) for v in sums.values())])
+        self._waiting.append((step, rate, list(sums), numbers))
+        known = self.known() if self.window == 1 else []
+        if self.window > 1 and settings.precision != "fp16":
+            # Read by the fused update: nothing is changed where it is one.
+            self.optimizer.found_inf = (~numbers.isfinite().all()).float()  # type: ignore[attr-defined]
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.objective.after_step()
         return known if len(self._waiting) < self.window else self.known()
 
     def known(self) -> list[StepMetrics]:
@@ -116,16 +113,11 @@ class StepRunner:
         for part in range(parts):
             torch.manual_seed(mix(settings.seed, step, parallel.rank(), part))
             own = parallel.rank() * parts + part
-            with self.clock.part("wait"):
-                batch = self.collator.batch(step, own, parts * parallel.world())
-            with (
-                self.clock.part("forward"),
-                torch.autocast(device, dtype) if dtype else nullcontext(),
-            ):
+            batch = self.collator.batch(step, own, parts * parallel.world())
+            with torch.autocast(device, dtype) if dtype else nullcontext():
                 terms = self.module(batch)
                 loss = self.objective.loss(terms)
-            with self.clock.part("backward"):
-                self.scaler.scale(loss / parts).backward()  # type: ignore[no-untyped-call]
+            self.scaler.scale(loss / parts).backward()  # type: ignore[no-untyped-call]
             for name, value in {"loss": loss, **terms}.items():
                 share = value.detach() / parts
                 sums[name] = sums[name] + share if name in sums else share
