@@ -6,7 +6,6 @@ import platform
 import re
 from contextlib import suppress
 from dataclasses import asdict, replace
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -159,6 +158,8 @@ def _findings(model: str, url: str | None, findings: "list[Finding]", wrong: str
 
 def look_around() -> dict[str, Any]:
     """The packages and the processor of this machine, and what is missing."""
+    from importlib.metadata import PackageNotFoundError, version  # slow to import
+
     from contrasent.errors import ModelError
     from contrasent.model.pretrained import MINILM, resolve
 
