@@ -44,24 +44,10 @@ def length_bias(
 ) -> Report:
     """Similarity error of pairs of like and of unlike length (ESimCSE, Tables 1 and 7).
 
-    Args:
-        encode: the model.
-        tasks: STS sets; their test splits are used.
-        form: "senteval" or "raw".
-        length: length of a sentence: words by default, or a tokenizer's count of tokens.
-        unit: what ``length`` counts, for the report.
-        resamples: bootstrap resamples over pairs; 0 for no intervals.
-        seed: of the bootstrap.
-        folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
-
-    Returns:
-        For each task, in hundredths as in the paper: "error_near" and "error_far" (mean of cosine
-        - score / 5, for length differences up to 3 and above), "absolute_near" and "absolute_far"
-        (of its absolute value), "error_gap" and "absolute_gap" (near less far). With all seven
-        sets, task "STS7" holds the means. The rows' aggregate is the unit.
-
-    Raises:
-        DataError: data that are missing or not official, or vectors that are not finite.
+    For each task, in hundredths as in the paper: "error_near" and "error_far" (mean of cosine
+    - score / 5, for length differences up to 3 and above), "absolute_near" and "absolute_far"
+    (of its absolute value), "error_gap" and "absolute_gap" (near less far). With all seven
+    sets, task "STS7" holds the means. The rows' aggregate is ``unit``, which ``length`` counts.
     """
     data = {task: sts_pairs(task, form=form, folder=folder) for task in tasks}
     texts = [s for parts in data.values() for p in parts for s in (p.first, p.second)]
@@ -102,20 +88,8 @@ def repetition_bias(
 ) -> Report:
     """Does a sentence seem nearer when the words it shares are repeated (ESimCSE, Table 8)?
 
-    Args:
-        encode: the model.
-        sentences: text to draw queries and candidates from; some thousands do.
-        queries: how many queries to draw.
-        overlap: bounds of the share of a candidate's words that the query has.
-        seed: of the draw and the bootstrap.
-        resamples: bootstrap resamples over queries; 0 for no intervals.
-        task: name of the task in the report.
-
-    Returns:
-        Rows "once", "twice" and "repetition_gain" (their paired difference): mean cosine times 100.
-
-    Raises:
-        DataError: too few sentences to find a candidate for each query.
+    Rows "once", "twice" and "repetition_gain" (their paired difference): mean cosine times 100 of
+    ``queries`` and candidates drawn from sentences, within the bounds of ``overlap``.
     """
     triples = repeated_overlaps(sentences, queries=queries, overlap=overlap, seed=seed)
     query, once, twice = (list(column) for column in zip(*triples, strict=True))

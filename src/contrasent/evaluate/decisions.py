@@ -87,18 +87,8 @@ def pair_classification(
 ) -> Report:
     """Tell paraphrases from other pairs by their cosine.
 
-    Args:
-        encode: the model.
-        sets: pairs with classes 0 and 1; by default the test set of MRPC, and QQP.
-        resamples: bootstrap resamples over distinct pairs; 0 for no intervals.
-        seed: of the bootstrap.
-        folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
-
-    Returns:
-        Of each set rows "ap" (average precision) and "f1_best".
-
-    Raises:
-        DataError: data that are missing, of one class only, or vectors that are not finite.
+    Of each set of pairs with classes 0 and 1, by default the test set of MRPC, and QQP, rows "ap"
+    (average precision) and "f1_best".
     """
     data = sets
     if data is None:
@@ -135,18 +125,8 @@ def triplet_accuracy(
 ) -> Report:
     """How often what follows from a sentence lies nearer to it than what contradicts it.
 
-    Args:
-        encode: the model.
-        triples: by default 5,000 at equal distances over the file of the data folder.
-        resamples: bootstrap resamples over distinct premises; 0 for no intervals.
-        seed: of the bootstrap.
-        folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
-
-    Returns:
-        A row "accuracy_triplet" of the task "NLI"; equal cosines count as wrong.
-
-    Raises:
-        DataError: data that are missing, or vectors that are not finite.
+    A row "accuracy_triplet" of the task "NLI"; equal cosines count as wrong. By default of 5,000
+    triples at equal distances over the file of the data folder.
     """
     found = inference_triples(folder=folder).spread(TRIPLES) if triples is None else triples
     columns = (found.premises, found.entailed, found.contradicted)
@@ -168,21 +148,9 @@ def clustering(
     seed: int = 0,
     folder: Path | None = None,
 ) -> Report:
-    """Score the groups that k-means finds by the classes of the texts.
+    """Score the groups that k-means finds by the classes of the texts: a row "v_measure" a set.
 
-    Args:
-        encode: the model.
-        sets: texts with classes; by default all of TREC (six kinds of questions) and of SUBJ.
-        starts: of k-means; the score is their mean.
-        resamples: bootstrap resamples over distinct texts, the groups as they are; 0 for none.
-        seed: of the starts and the bootstrap.
-        folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
-
-    Returns:
-        Of each set a row "v_measure".
-
-    Raises:
-        DataError: data that are missing, or vectors that are not finite.
+    By default all of TREC (six kinds of questions) and SUBJ; the score is the mean of the starts.
     """
     data = clustering_sets(folder) if sets is None else sets
     encoded = encode_distinct(encode, [found.first for found in data.values()])

@@ -45,25 +45,10 @@ def geometry(
 ) -> Report:
     """Measure the geometry of a model's vectors on STS-B.
 
-    Args:
-        encode: the model.
-        split: "all", "train", "dev" or "test" of STS-B.
-        form: "senteval" or "raw".
-        duplicates: let a sentence that occurs several times count as often.
-        sample: use at most so many pairs, drawn with the seed: for use during training.
-        resamples: bootstrap resamples for the intervals of alignment and uniformity; 0 for none.
-        seed: of bootstrap and sample.
-        folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
-
-    Returns:
-        Rows "alignment", "uniformity", "anisotropy" (mean cosine of two different vectors;
-        Ethayarajh, 2019), "isoscore" (Rudman et al., 2022) and "effective_rank" (Roy and Vetterli,
-        2007); the notes hold the singular values and the histograms of cosine by rating, for
-        pictures, and name split, form and duplicates.
-
-    Raises:
-        OptionError: an unknown split or form.
-        DataError: data that are missing or not official, or vectors that are not finite.
+    Rows "alignment", "uniformity", "anisotropy" (mean cosine of two different vectors; Ethayarajh,
+    2019), "isoscore" (Rudman et al., 2022) and "effective_rank" (Roy and Vetterli, 2007); the
+    notes hold the singular values and the histograms of cosine by rating, for pictures.
+    ``sample``: use at most so many pairs, drawn with the seed.
     """
     check_choice("split", split, SPLITS)
     names = WHOLE if split == "all" else (split,)

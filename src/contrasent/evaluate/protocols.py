@@ -74,20 +74,8 @@ def every_protocol(
 ) -> Report:
     """A model's score under each protocol, and on the sets that only some papers use.
 
-    Args:
-        encode: the model.
-        names: some of :data:`PROTOCOLS`.
-        form: "senteval" or "raw"; German and Spanish are raw.
-        resamples: bootstrap resamples for the 95 % intervals of the parts; 0 for none.
-        folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
-
-    Returns:
-        A row "protocol NAME" for each of a protocol's metrics, the rows that it is a mean of, and
-        those of the dev splits, of all of SICK-R, and of German and Spanish.
-
-    Raises:
-        OptionError: an unknown name.
-        DataError: data that are missing or not official, or vectors that cannot be measured.
+    A row "protocol NAME" for each of a protocol's metrics, the rows that it is a mean of, and
+    those of the dev splits, of all of SICK-R, and of German and Spanish.
     """
     for name in names:
         check_choice("--protocol", name, PROTOCOLS)
@@ -136,21 +124,8 @@ def relatedness(
 ) -> Report:
     """Score a model on STS-B and SICK-R with a trained regressor.
 
-    Args:
-        encode: the model.
-        tasks: "STSB", "SICKR" or both.
-        form: "senteval" or "raw".
-        seed: of first weights and batches; the caller's random state is left alone.
-        resamples: bootstrap resamples over test pairs; 0 for no intervals.
-        folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
-
-    Returns:
-        For each task, "pearson" and "spearman" on the test split, aggregate "regressor", and
-        "pearson" on the dev split, by which the weights were chosen.
-
-    Raises:
-        OptionError: another task.
-        DataError: data that are missing or not official, or vectors that are not finite.
+    For each task, "pearson" and "spearman" on the test split, aggregate "regressor", and "pearson"
+    on the dev split, by which the weights were chosen. The caller's random state is left alone.
     """
     for task in tasks:
         if task not in TASKS:

@@ -27,23 +27,9 @@ def search_retrieval(
 ) -> Report:
     """Score a search on finding each query's relevant documents.
 
-    A judged document that is not there is not found; a note counts them.
-
-    Args:
-        search: queries and a number in, names of documents out.
-        documents: the names of all that it searches.
-        judged: see :func:`contrasent.text.labelled.read_judged`.
-        k: cuts of recall; MRR and nDCG are cut at the largest.
-        own_ids: keep a document with the query's own id, see
-            :func:`contrasent.evaluate.retrieval.folder_retrieval`.
-        task: name of the task in the report.
-        options: see :func:`contrasent.evaluate.retrieval.ranking_report`.
-
-    Returns:
-        The rows of :func:`contrasent.evaluate.retrieval.retrieval`.
-
-    Raises:
-        DataError: no judged document is among ``documents``.
+    ``search`` takes queries and a number, and returns names of ``documents``. A judged document
+    that is not there is not found; a note counts them. The rows are those of
+    :func:`contrasent.evaluate.retrieval.retrieval`.
     """
     places, most = places_of(documents), max(k)
     positive = {

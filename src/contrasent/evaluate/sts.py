@@ -194,23 +194,8 @@ def pairs(
 ) -> Report:
     """Score a model on pairs of sentences with a label each, on any scale.
 
-    Args:
-        encode: the model.
-        first: n sentences.
-        second: n sentences.
-        scores: (n,) labels: the larger, the more alike.
-        task: name of the task in the report.
-        split: name of the split in the report.
-        resamples: bootstrap resamples over distinct pairs; 0 for no intervals.
-        seed: of the bootstrap.
-
-    Returns:
-        Two rows, "spearman" and "pearson". With fewer than 20 pairs they have no interval, and a
-        note says so.
-
-    Raises:
-        DataError: lengths that differ, fewer than 3 pairs, labels that are not finite numbers or
-            all equal, vectors that are not finite, or cosines that are all equal.
+    Two rows, "spearman" and "pearson". With fewer than 20 pairs they have no interval, and a note
+    says so.
     """
     found = check_pairs(first, second, scores, task)
     return several_pairs(encode, {task: found}, split=split, resamples=resamples, seed=seed)
@@ -224,22 +209,9 @@ def several_pairs(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Report:
-    """Score a model on several sets of labelled pairs, and on their average.
+    """Score a model on several sets of labelled pairs, from :func:`check_pairs`.
 
-    Args:
-        encode: the model.
-        files: names of tasks and their pairs, from :func:`check_pairs`.
-        split: name of the split in the report.
-        resamples: bootstrap resamples over distinct pairs, those of several sets in all of them
-            together; 0 for no intervals.
-        seed: of the bootstrap.
-
-    Returns:
-        The rows of :func:`pairs` for each set; of several also "pairs", aggregate "mean": the plain
-        mean of their unrounded values.
-
-    Raises:
-        DataError: vectors that are not finite, or cosines that are all equal.
+    The rows of :func:`pairs` for each; of several also "pairs", aggregate "mean": the plain mean.
     """
     sides = [side for p in files.values() for side in (p.first, p.second)]
     encoded, builder = encode_distinct(encode, sides), ReportBuilder()

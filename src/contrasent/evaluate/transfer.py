@@ -48,26 +48,10 @@ def transfer(
 ) -> Report:
     """Score a model on the transfer tasks of SentEval.
 
-    Each distinct sentence of all tasks is encoded once, in one call. Vectors are used as the model
-    gives them. Nothing here touches the random state of numpy or torch.
-
-    Args:
-        encode: the model.
-        tasks: some of "MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC".
-        seeds: of the folds, one run for each; with more than one, rows "accuracy_seed_sd" give the
-            spread.
-        resamples: bootstrap resamples over distinct test sentences for the 95 % intervals, one of
-            several tasks in all of them together; 0 for none.
-        folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
-
-    Returns:
-        For each task rows "accuracy" of split "test" and of split "dev" (the accuracy by which L2
-        weights were chosen), and "f1" for MRPC; values are means over the seeds. With all seven
-        tasks, rows of task "Transfer7" hold their plain mean.
-
-    Raises:
-        OptionError: an unknown task, or no seed.
-        DataError: data that are missing or not official, or vectors that are not finite.
+    For each task rows "accuracy" of split "test" and of split "dev" (the accuracy by which L2
+    weights were chosen), and "f1" for MRPC; values are means over the seeds of the folds, and with
+    several seeds "accuracy_seed_sd" gives the spread. With all seven tasks, rows of task
+    "Transfer7" hold their plain mean. Vectors are used as the model gives them.
     """
     for task in tasks:
         check_choice("tasks", task, TASKS)
@@ -196,24 +180,9 @@ def few_shot(
 ) -> Report:
     """Score a model on classification from few examples.
 
-    Args:
-        encode: the model.
-        sets: by default MR, CR, SUBJ, MPQA, SST2 and TREC. A set without a test split is parted at
-            random: examples come from one half, the other is tested.
-        shots: examples a class.
-        draws: how often examples are drawn.
-        resamples: bootstrap resamples for the 95 % intervals, over distinct test sentences and over
-            the draws of examples; 0 for none.
-        seed: of the draws and the bootstrap.
-        folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
-
-    Returns:
-        Of each set rows "accuracy@K", K examples a class: the mean over the draws. Of several sets
-        also their plain mean, "FewShot6" by default.
-
-    Raises:
-        DataError: data that are missing, a class with too few examples, or vectors that are not
-            finite.
+    Of each set rows "accuracy@K", K examples a class: the mean over the draws. Of several sets also
+    their plain mean, "FewShot6" by default. A set without a test split is parted at random:
+    examples come from one half, the other is tested.
     """
     data = sets or {task: transfer_set(task, folder=folder) for task in FEW_SHOT_TASKS}
     builder = ReportBuilder()
