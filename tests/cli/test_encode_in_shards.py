@@ -52,6 +52,26 @@ def test_the_vectors_are_the_models(tmp_path, bert, source, sentences):
     assert (footer["model"], footer["unit"], footer["dimensions"]) == (said["identity"], True, 8)
 
 
+def test_rows_are_documents_unless_a_prompt_is_named(tmp_path, bert, source, sentences):
+    from contrasent.model.encoder import Encoder
+    from contrasent.model.prompts import Prompts
+
+    texts = {"query": "find: ", "document": "say: ", "other": "rhyme: "}
+    encoder = Encoder.load(bert, pooler="mean")
+    encoder.prompts = Prompts(texts, "other")
+    model = tmp_path / "prompted"
+    encoder.save(model)
+    for options, name in (((), "document"), (("--prompt", "query"), "query")):
+        job.opened.cache_clear()
+        folder = tmp_path / name
+        command = ("encode", model, source, "-o", folder, "--engine", "local")
+        run(*command, "--text", "body", *options)
+        wanted = encoder.encode(sentences[:60], prompt=texts[name])
+        found = np.array(stored(folder).column("vector").to_pylist())
+        assert found == pytest.approx(wanted, abs=1e-6)
+        assert manifest(folder)["facts"]["prompt"] == texts[name]
+
+
 def test_the_share_that_makes_the_last_shard_checks_them_all(tmp_path, bert, source):
     command = ("encode", bert, source, "-o", tmp_path / "v", "--text", "body", "--pooler", "cls",
                "--shard-rows", "7")  # fmt: skip

@@ -89,7 +89,8 @@ def encode(
             the one that makes the last shard checks them all.
         unit: Scale vectors to length one.
         dimensions: Keep the first so many dimensions, scaled to length one.
-        prompt: Name of a prompt of the model, such as query. [default: the model's]
+        prompt: Name of a prompt of the model, such as query. [default: the model's; in shards its
+            prompt for documents]
     """
     from contrasent.encoding.engines import make_engine
     from contrasent.encoding.inputs import is_url

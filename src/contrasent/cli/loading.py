@@ -223,6 +223,9 @@ class OpenModel:
 
             torch.set_num_threads(self.threads)
         form, encoder = self.form, function.encoder
+        document = encoder.prompts.of_task("document")
+        if document != encoder.prompts.text():
+            function.prompt = document  # as `index` encodes rows; a prompt that is named goes first
         settings = form.apply(function)
         return Opened(
             lambda texts: form.of(function(texts)),
