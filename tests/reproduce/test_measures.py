@@ -279,6 +279,6 @@ def test_what_one_measurement_lacks_another_does_not_need(tmp_path, bert):
     store = Store(tmp_path / "results")
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="flickr30k"):
-        work.do(job, store, tmp_path / "empty", keep=False)
+        work.do(job, store, tmp_path / "empty")
     assert store.has("pair")
     assert not store.has("captions")

@@ -164,7 +164,6 @@ def test_from_a_recipe_to_a_page(call, home, bert):
     assert crop["sd"] == pytest.approx(np.std(crop["values"], ddof=1), abs=1e-3)
     assert "difference" not in plain
     assert crop["verdict"]["word"] in ("agrees", "differs", "equivalent", "cannot tell")
-    assert first["order"]["made"]["rows"] == 6
     (panel,) = first["figure"]["panels"]
     assert panel["axis"] == "percent"
     assert [point["x"] for point in panel["points"]] == [20.0, 40.0]

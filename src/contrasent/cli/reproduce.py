@@ -40,7 +40,6 @@ def reproduce(
     holds: Annotated[Path | None, typer.Option("--holds", metavar="FILE.md")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE")] = None,
     own: Annotated[Path | None, typer.Option("--recipes", **FOLDER)] = None,
-    keep: bool = False,
 ) -> None:
     """Run tables and figures of the papers, and show which statements hold.
 
@@ -66,7 +65,6 @@ def reproduce(
         holds: Write what holds and what does not, with a picture in FILE.svg.
         json_file: Write all numbers as JSON.
         own: Folder of items, instead of the package's own.
-        keep: Keep the trained models.
     """
     logging.getLogger("contrasent.model.encoder").setLevel(logging.ERROR)
     from contrasent.reproduce.reading import ItemFolder
@@ -102,7 +100,7 @@ def reproduce(
         where = Place(results, data_folder(), base or "", named)
         size = folder.scales[chosen].changed(assignments(assign or []), sentences)
         planner = Planner(where, size, folder.corpora)
-        _compute(wanted, planner, seeds, jobs=jobs, budget=most, keep=keep)
+        _compute(wanted, planner, seeds, jobs=jobs, budget=most)
     from contrasent.reproduce.console import text
     from contrasent.reproduce.results import book
 

@@ -141,7 +141,7 @@ def _item_text(item: Json) -> str:
         lines.append(f"\n{query}")
         for name, listing in listings.items():
             lines += [f"  {name}", *(f"    {score:.2f}  {hit}" for score, hit in listing[i][1])]
-    lines += ["", *(_wrapped(line, "  ") for line in (*noise(item), *orders(item)))]
+    lines += ["", *(_wrapped(line, "  ") for line in noise(item))]
     for claim in item["claims"]:
         verdict = claim["verdict"]
         why = claim["parts"][0]["why"] if len(claim["parts"]) == 1 else verdict["why"]
@@ -184,16 +184,6 @@ def noise(item: Json) -> Iterator[str]:
             middle = number(median(spreads), column["forms"]["ours"])
             rows = "1 row" if len(spreads) == 1 else f"median of {len(spreads)} rows"
             yield f"A seed moves {column['title']} by {middle} (standard deviation, {rows})."
-
-
-def orders(item: Json) -> Iterator[str]:
-    """The rank correlations of our rows with the published ones, in a line."""
-    titles = {column["name"]: column["title"] for column in item["columns"]}
-    found = [f"{titles[n]} {o['correlation']:.2f}" for n, o in item["order"].items()]
-    if found:
-        rows = max(order["rows"] for order in item["order"].values())
-        title = f"rank correlation of the rows' order with the published one, {rows} rows"
-        yield f"{title}: {', '.join(found)}"
 
 
 def missing(item: Json) -> Iterator[str]:

@@ -6,7 +6,6 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from contrasent.errors import DataError
-from contrasent.metrics import spearman
 from contrasent.report import Report, key_text
 from contrasent.reproduce.console import Book, between, forms, number, p_value
 from contrasent.reproduce.figures import drawn_from
@@ -209,7 +208,6 @@ def _entry(found: ItemResults, decided: TableVerdicts, folder: ItemFolder) -> Js
             for c in item.columns.values()
         ],
         "rows": [_row(found, row, decided) for row in item.rows],
-        "order": _orders(found),
         "claims": [_claim(found, claim, decided.claims[claim.name]) for claim in item.claims],
         "figure": drawn_from(item, found.scale, found.reports, found.scores),
         "listings": _listings(found),
@@ -276,20 +274,6 @@ def _difference(effect: EffectEstimate) -> Json:
 
 def _ends(interval: tuple[float, float] | None) -> Json:
     return {k: round(v, 4) for k, v in zip(("low", "high"), interval or (), strict=False)}
-
-
-def _orders(found: ItemResults) -> Json:
-    """Spearman's correlation with the published order, of columns with three rows or more."""
-    orders: Json = {}
-    for column in found.item.columns:
-        scores = found.scores.get(column, {})
-        rows = [r for r in found.item.rows if column in r.expected and r.name in scores]
-        published = [row.expected[column].value for row in rows]
-        ours = [scores[row.name].mean for row in rows]
-        if len(rows) >= 3 and len(set(published)) > 1 and len(set(ours)) > 1:
-            correlation = round(float(spearman(ours, published)), 4)
-            orders[column] = {"correlation": correlation, "rows": len(rows)}
-    return orders
 
 
 def _claim(found: ItemResults, claim: Claim, verdict: Verdict) -> Json:

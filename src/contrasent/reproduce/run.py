@@ -41,7 +41,6 @@ def run(
     *,
     jobs: int = 1,
     budget: float | None = None,
-    keep: bool = False,
     log: Log = str,
 ) -> Outcome:
     """Do what is missing of a plan; begin nothing after ``budget`` seconds."""
@@ -50,7 +49,7 @@ def run(
     for job in plan.jobs:
         # What was missing may be there now.
         store.skip(job.model.key, None)
-    queue = _Queue(store, data, budget, keep, log)
+    queue = _Queue(store, data, budget, log)
 
     def unmeasured() -> int:
         return sum(not store.has(key) for job in plan.jobs for key in job.units)
@@ -75,7 +74,6 @@ class _Queue:
     store: Store
     data: Path | None
     budget: float | None
-    keep: bool
     log: Log
 
     def left(self, jobs: list[Job]) -> int:
@@ -113,7 +111,7 @@ class _Queue:
                 return ours
             began = time.monotonic()
             try:
-                found = do(job, self.store, self.data, keep=self.keep)
+                found = do(job, self.store, self.data)
             except UserError as error:
                 self.store.skip(job.model.key, str(error))
                 self.log(f"{name}: skipped, {error}")

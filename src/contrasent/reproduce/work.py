@@ -31,8 +31,8 @@ CODE = ("losses", "engine", "objectives", "model", "train", "text")
 DRAWS = 400  # resamples of test items whose effect on an encoder without seeds is stored
 
 
-def do(job: Job, store: Store, folder: Path | None, *, keep: bool) -> dict[str, Report]:
-    """Make a job's model, unless it is there, and its measurements that are missing."""
+def do(job: Job, store: Store, folder: Path | None) -> dict[str, Report]:
+    """Make a job's model, unless it is there, and its missing measurements; then drop it."""
     about, key = job.describe(), job.model.key
     loaded = _Loaded(job, store, folder)
     found: dict[str, Report] = {}
@@ -64,7 +64,7 @@ def do(job: Job, store: Store, folder: Path | None, *, keep: bool) -> dict[str, 
         found[unit.key] = report
     if failed is not None:
         raise failed
-    if job.model.kind == "train" and not keep:
+    if job.model.kind == "train":
         store.drop_model(key)
     return found
 
