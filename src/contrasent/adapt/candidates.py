@@ -1,4 +1,4 @@
-"""What is tried, and how each is measured on the selection part."""
+"""The candidates, and how each is measured on the selection part."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -45,7 +45,7 @@ class Encoded:
     rows: Vectors
 
     def by(self, layer: Callable[[Vectors], Vectors]) -> "Encoded":
-        """What a layer makes of both."""
+        """Both after a layer."""
         return Encoded(layer(self.queries), layer(self.rows))
 
 

@@ -1,4 +1,4 @@
-"""What candidates are measured by: queries with what they should find, and the texts to find it in.
+"""Evidence to measure candidates by: queries, their relevant documents, and the texts to search.
 
 Queries of people decide where there are some. Otherwise queries are made of the text itself
 (:mod:`contrasent.adapt.pairs`); a passage that a query was taken from stands in the collection
@@ -17,7 +17,7 @@ from contrasent.adapt.pairs import Pair, without_copied
 Floats = NDArray[np.float64]
 
 FEWEST = 20
-"""Documents that a kind of queries is about, below which it does not count beside others."""
+"""Documents that a kind of queries is about, below which it does not count."""
 
 WHOLE = ("title", "question", "click")
 """Kinds of queries that any passage of their document may answer: titles and headings stand before
@@ -32,7 +32,7 @@ WRITTEN = ("docstring", "click")
 """Kinds of queries that people wrote, and that are therefore left as they are."""
 
 OLD = " (old text)"
-"""What the kinds of queries about old text end in, where a model is updated or a text watched."""
+"""The ending of kinds of queries about old text, where a model is updated or a text watched."""
 
 CUT_OUT = ("first sentence", "sentence")
 """Kinds of queries that are cut out of running text. Nobody asks in code or formulas, so only those

@@ -22,7 +22,7 @@ SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """What the sealed part says."""
+    """The measurements of the sealed part."""
 
     verdict: Verdict
     queries: int

@@ -1,4 +1,4 @@
-"""What a way to search finds for evidence's queries: rankings, and nDCG@10 of each."""
+"""Rankings of evidence's queries by a way to search, and nDCG@10 of each."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -18,7 +18,7 @@ CUT = 10
 
 
 class WordScores(Protocol):
-    """What gives each row's BM25 score for a query."""
+    """Gives each row's BM25 score for a query."""
 
     def scores(self, query: str, /) -> NDArray[np.float32]:
         """(rows,) scores."""

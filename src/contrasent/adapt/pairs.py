@@ -46,7 +46,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What pairs are made of."""
+    """Passages that pairs are made of."""
 
     passages: Sequence[Passage]
     numbers: Sequence[int]

@@ -111,7 +111,7 @@ class Queries:
             )
 
     def pairs(self) -> list[Pair]:
-        """What is learnt from, made of the training documents."""
+        """Pairs to learn from, made of the training documents."""
         return list(self._pairs(self._pair_makers, TRAIN))
 
     def evidence(
@@ -149,7 +149,7 @@ def made_pairs(
     *,
     old: int = 0,
 ) -> Iterator[Pair]:
-    """What makers make of some passages."""
+    """The pairs that makers make of some passages."""
     for make in makers:
         for pair in make(Source(passages, numbers, sentences_of, seed)):
             is_old = passages[pair.passage].document < old

@@ -25,7 +25,7 @@ UserQueries = list[tuple[str, dict[int, float]]]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a source holds."""
+    """The contents of a source."""
 
     passages: tuple[Passage, ...]
     documents: tuple[str, ...]
@@ -37,7 +37,7 @@ class Reading:
 
     @property
     def texts(self) -> list[str]:
-        """What is indexed, one text a passage."""
+        """The indexed texts, one a passage."""
         return [passage.indexed for passage in self.passages]
 
 
@@ -90,7 +90,7 @@ def write_reading(path: Path, reading: Reading) -> None:
 
 
 def load_reading(path: Path) -> Reading:
-    """What :func:`write_reading` kept."""
+    """Read what :func:`write_reading` wrote."""
     lines = path.read_text("utf-8").split("\n")
     head = json.loads(lines[0])
     found = tuple(

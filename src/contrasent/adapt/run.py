@@ -139,7 +139,7 @@ def _check_people(
     clicks: str | Path | None,
     update: str | Path | None,
 ) -> None:
-    """Refuse queries of people that cannot be taken."""
+    """Reject user queries that cannot be used."""
     if queries is not None and collection is not None:
         raise OptionError("queries", str(queries), "give queries or a collection, not both")
     for given in (queries, collection, clicks):

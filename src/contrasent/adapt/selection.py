@@ -52,7 +52,7 @@ MIN_PAIRS = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SelectionContext:
-    """What all candidates are measured with."""
+    """Data and models that all candidates are measured with."""
 
     base_folder: Path
     base: Encoder

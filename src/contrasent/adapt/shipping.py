@@ -1,4 +1,4 @@
-"""What an adaptation leaves: the model, its index, and the report, for people and for programs."""
+"""The output of an adaptation: the model, its index and the report, for people and programs."""
 
 import json
 import shutil
@@ -38,7 +38,7 @@ WORK = "work"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Adaptation:
-    """What came of it."""
+    """The outcome of an adaptation."""
 
     folder: Path
     shipped: Candidate  # "base" where nothing was proven better
@@ -53,7 +53,7 @@ class Adaptation:
 
 
 def check_target(target: Path, *, resume: bool, overwrite: bool) -> None:
-    """Refuse, before any work, an output that exists or cannot be written."""
+    """Reject, before any work, an output that exists or cannot be written."""
     there = target.exists() and (not target.is_dir() or any(target.iterdir()))
     if there and overwrite and not resume:
         if not (target / REPORT).is_file() and not (target / WORK).is_dir():
@@ -73,7 +73,7 @@ def is_adapted(folder: Path) -> bool:
 
 
 def finished(target: Path) -> Adaptation | None:
-    """What a complete adaptation came to; None if there is none."""
+    """The outcome of a complete adaptation; None if there is none."""
     path = target / REPORT
     if not path.is_file():
         return None
@@ -140,7 +140,7 @@ def ship(
 
 
 def advice(verdict: Verdict, user_queries: int | None) -> list[str]:
-    """What would help, a line each."""
+    """Suggestions, a line each."""
     lines = []
     if user_queries is None:
         lines.append(

@@ -169,7 +169,7 @@ def cross_fitted(
 
 
 def teach(selection: Selection, prior: Ranker) -> tuple[Candidate, Sealed]:
-    """What the queries taught, and whether it is better than the default search."""
+    """The candidate that the queries taught, and whether it is better than the default search."""
     work, seed = selection.work, selection.context.seed
     evidence = selection.context.part.evidence
     selection.try_one(Candidate("base", fusion=prior))
@@ -257,7 +257,7 @@ def judge(
     general: General | None,
     seed: int,
 ) -> Verdict:
-    """Kept is what surely gains where documents are asked for again, and loses on no new ones."""
+    """The verdict: better for documents that queries taught about, and no worse for new ones."""
     kinds, changes = {}, {}
     for kind, values in after.items():
         changes[kind] = clustered_difference(evidence, values - before, seed=seed)

@@ -27,7 +27,7 @@ from contrasent.types import Vectors
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Previous:
-    """What an earlier adaptation left."""
+    """The output of an earlier adaptation."""
 
     folder: Path
     index: Index
@@ -36,7 +36,7 @@ class Previous:
 
     @property
     def fusion(self) -> Ranker | None:
-        """How words count beside its vectors."""
+        """How words count next to its vectors."""
         return self.index.ranker if self.index.ranker.uses_words else None
 
     @property
@@ -45,14 +45,14 @@ class Previous:
         return [str(self.folder), self.index.model, self.index.generation]
 
     def check_model(self, encoder: Encoder) -> None:
-        """Refuse a folder whose index is of another model than the one in it."""
+        """Reject a folder whose index is of another model than the one in it."""
         scaled, encoder.normalise = encoder.normalise, True
         self.index.check_model(encoder.identity, f"the model in {self.folder}")
         encoder.normalise = scaled
 
 
 def open_previous(folder: Path, target: Path) -> Previous:
-    """What is updated."""
+    """Open the adaptation that is updated."""
     if not is_adapted(folder):
         raise InputError(
             folder,

@@ -55,7 +55,7 @@ class General:
 
 @dataclass(frozen=True, slots=True)
 class KindChange:
-    """What became of one kind of queries."""
+    """The change of one kind of queries."""
 
     before: float
     after: float
@@ -65,7 +65,7 @@ class KindChange:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the sealed part says."""
+    """The verdict of the sealed part."""
 
     improved: bool
     difference: Difference | None  # None if too few to tell, or the base was chosen
@@ -180,7 +180,7 @@ def _change(
     name: str,
     seed: int,
 ) -> KindChange:
-    """What became of some of the queries."""
+    """The change of some of the queries."""
     part = evidence.part(chosen)
     old, new = before[chosen], after[chosen]
     enough = len({query.document for query in part.queries}) >= FEWEST

@@ -1,7 +1,7 @@
-"""What an adaptation has done so far, on disk, so that a killed one goes on where it was.
+"""The state of an adaptation on disk, so that a killed one goes on where it was.
 
 Each stage writes its result, by one rename, when it is complete; a stage that is there is not done
-again. What the run was started with is kept beside them, and another run does not go on with it.
+again. The configuration of the run is stored with them, and a run with another is an error.
 """
 
 import json

@@ -182,7 +182,7 @@ class _Following:
         self.encode: Counting[Model] | None = None
 
     def sync(self) -> options.Output:
-        """What was added, changed or deleted since, in one transaction."""
+        """Apply what was added, changed or deleted, in one transaction."""
         from contrasent.search.index import Index
         from contrasent.search.sync import Outcome, compare, find_source, synchronise
 

@@ -53,7 +53,7 @@ class Entry:
         return Path(self.path).open("rb")
 
     def digest(self) -> str:
-        """What changes with its content; of an archive's file the checksum that is kept there."""
+        """Changes with its content; of an archive's file the checksum that is kept there."""
         if self.member:
             return f"crc32:{self.crc:08x}"
         with Path(self.path).open("rb") as stream:

@@ -47,7 +47,7 @@ class Documented:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was read."""
+    """The docstrings that were read."""
 
     documented: list[Documented]  # in the order of their files and lines
     files: int

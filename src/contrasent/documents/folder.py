@@ -40,7 +40,7 @@ class Skipped:
 
 @dataclass(slots=True)
 class ReadReport:
-    """What was read and what was not."""
+    """Counts of what was read and what was not."""
 
     files: int = 0  # that gave at least one document
     documents: int = 0
@@ -80,7 +80,7 @@ class ReadReport:
         return shown + self.skipped_lines()
 
     def skipped_lines(self) -> list[str]:
-        """What was passed over, a line a reason with the first names."""
+        """Skipped files, a line a reason with the first names."""
         shown = []
         for reason, found in self.skipped.items():
             more = ", ..." if len(found.names) > SHOWN else ""
@@ -97,7 +97,7 @@ class Documents(Protocol):
 
     @property
     def origin(self) -> dict[str, Any]:
-        """What an index of them keeps, to find them again; empty if they cannot be."""
+        """The record in an index of them, to find them again; empty if they cannot be."""
 
     def __iter__(self) -> Iterator[Document]: ...
 
@@ -118,7 +118,7 @@ class DocumentSource:
 
     @property
     def origin(self) -> dict[str, Any]:
-        """What an index of these documents keeps, to find them again."""
+        """The record in an index of these documents, to find them again."""
         path = self.source.absolute()
         return {
             "kind": "documents",

@@ -41,7 +41,7 @@ class Passage:
 
     @property
     def indexed(self) -> str:
-        """What is embedded and indexed."""
+        """The text that is embedded and indexed."""
         return f"{self.prefix}\n{self.text}" if self.prefix else self.text
 
     @property

@@ -1,4 +1,4 @@
-"""What a document is: a title, and text below headings, in order."""
+"""The structure of a document: a title, and text below headings, in order."""
 
 import re
 import unicodedata

@@ -81,7 +81,7 @@ class Job:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What two runs of one job have in common."""
+        """The facts that two runs of one job share."""
         plan = self.plan
         return {
             **self.settings,

@@ -71,7 +71,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """What the interval says of the methods: "B is higher", "A is higher" or "undecided"."""
+        """The conclusion from the interval: "B is higher", "A is higher" or "undecided"."""
         return "B is higher" if self.low > 0 else "A is higher" if self.high < 0 else "undecided"
 
     @property

@@ -86,7 +86,7 @@ class Shift:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """What changes from one model to another."""
+    """The changes from one model to another."""
 
     queries: int
     documents: int

@@ -30,7 +30,7 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranked:
-    """What one model finds: (q, k) rows of documents, best first, and their scores."""
+    """The hits of one model: (q, k) rows of documents, best first, and their scores."""
 
     rows: Rows
     scores: NDArray[np.float32]

@@ -1,4 +1,4 @@
-"""What evaluations share: vectors of distinct sentences, and rows with their intervals."""
+"""Shared by evaluations: vectors of distinct sentences, and rows with their intervals."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

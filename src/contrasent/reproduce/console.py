@@ -187,7 +187,7 @@ def noise(item: Json) -> Iterator[str]:
 
 
 def missing(item: Json) -> Iterator[str]:
-    """What was not run and why, rows with one reason together."""
+    """Rows that were not run and why, those with one reason together."""
     reasons: dict[str, list[str]] = {}
     runnable = sum(row["kind"] not in ("quote", "facts") for row in item["rows"])
     for row in item["rows"]:

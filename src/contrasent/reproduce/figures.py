@@ -17,7 +17,7 @@ Reports = Mapping[tuple[str, str], Mapping[str, Report]]
 
 
 def drawn_from(item: Item, scale: str, reports: Reports, scores: Scores) -> Json:
-    """What an item's figure shows, as plain data; empty without a figure or results."""
+    """The data of an item's figure, plain; empty without a figure or results."""
     if item.figure == "sweep":
         return _sweep(item, scale, scores)
     found: Json = {}

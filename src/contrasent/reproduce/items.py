@@ -34,7 +34,7 @@ from contrasent.train import settings as run_settings
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What is measured on a model."""
+    """A measure of a model, and its options."""
 
     name: str
     kind: str
@@ -136,7 +136,7 @@ class Scale(Strict):
         return self.model_copy(update=update)
 
     def of(self, objective: str) -> Settings:
-        """What is set for an objective: for a combination, what is set for its parts as well."""
+        """The settings for an objective; for a combination, those for its parts as well."""
         # Its own settings go before those of its parts, an earlier part's before a later one's.
         names = [*reversed([method.name for method in methods(objective)]), objective]
         return {k: v for name in names for k, v in self.own.get(name, {}).items()}
@@ -156,7 +156,7 @@ def read_scales(folder: Path = HERE) -> dict[ScaleName, Scale]:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What a row trains."""
+    """The training run of a row."""
 
     objective: str
     given: Mapping[str, object]

@@ -1,4 +1,4 @@
-"""What can be measured: a measure is one entry of ``MEASURES``; torch is not imported here.
+"""The measures: each is one entry of ``MEASURES``; torch is not imported here.
 
 An item's ``[evaluations.NAME]`` names a measure (``kind``) and its options.
 """
@@ -70,7 +70,7 @@ FOLLOWING = ("trace", "curve")  # measures that a run is evaluated by on its way
 
 
 def fingerprint(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run is evaluated by on its way, as its key has it."""
+    """The evaluation of a run on its way, as its key has it."""
     departed = departing(options, "measures", kind)
     return departed if kind == "trace" else {"kind": kind, **departed}
 

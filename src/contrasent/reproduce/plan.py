@@ -76,7 +76,7 @@ class Job:
     rank: Rank
 
     def describe(self) -> Json:
-        """What is stored with its results."""
+        """The record that is stored with its results."""
         model = self.model
         about = {"label": self.label, "told": model.fingerprint, "base": Path(model.base).name}
         if model.training is not None:
@@ -166,7 +166,7 @@ class Planner:
         }
 
     def _row(self, item: Item, row: TableRow, seeds: int, known: int, rank: Rank) -> Json:
-        """What a row consists of, with all ``known`` seeds; jobs of the first ``seeds``."""
+        """The keys of a row, with all ``known`` seeds; jobs of the first ``seeds``."""
         planned: Json = {"name": row.name, "kind": row.kind, "measured": {}, "models": {}}
         if row.kind not in ("train", "encoder"):
             return planned
@@ -278,7 +278,7 @@ class Planner:
         return Unit(digest_of(parts), kind, options, fit, text, seed)
 
     def _name(self, name: str, own: str = BASE) -> str:
-        """What a name in an item stands for; "@base" of a row is its own base."""
+        """The encoder that a name in an item stands for; "@base" of a row is its own base."""
         if name == BASE and own != BASE:
             name = own
         if name == BASE:

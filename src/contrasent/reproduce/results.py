@@ -91,7 +91,7 @@ class ItemResults:
         return SeedScores(own, row.seeded, seeds, over_items, draws, self._order(*place))
 
     def _order(self, row: str, evaluation: str) -> Hashable:
-        """What the order of a row's training sentences depends on, but for the seed."""
+        """All that decides the order of a row's training sentences, but for the seed."""
         units = self.planned[row]["measured"][evaluation]["units"]
         known = (self.records[key]["told"] for key in units.values() if key in self.records)
         fingerprint: Json = next(known, {})
@@ -134,7 +134,7 @@ class ItemResults:
             yield from (f"{name}: {text}" for name, text in left.items())
 
     def _lacking(self, row: TableRow) -> Iterator[str]:
-        """What a row's measurements do not hold."""
+        """The columns that a row's measurements lack."""
         for column in self.item.columns.values():
             there = self.reports.get((row.name, column.evaluation))
             if there and row.name not in self.scores.get(column.name, {}):
@@ -156,7 +156,7 @@ class ItemResults:
 def verdicts_on(
     items: Sequence[Item], home: Path, scale: ScaleName | None
 ) -> dict[str, tuple[ItemResults, TableVerdicts]]:
-    """What is stored of items, and the verdicts on it, by their names."""
+    """The stored results of items, and the verdicts on them, by name."""
     store, folder = Store(home), ItemFolder(items[0].folder)
     wanted = {item.name: ItemResults(item, store, scale) for item in items}
     known: dict[str, tuple[ItemResults, TableVerdicts]] = {}
@@ -324,7 +324,7 @@ def _why(one: Comparison, p: float | None, form: str) -> str:
 
 
 def _listings(found: ItemResults) -> Json:
-    """What each row's model finds for each query, as (cosine, text); of the first seed."""
+    """The hits of each row's model for each query, as (cosine, text); of the first seed."""
     every = (((row, r) for r in own.values()) for (row, _), own in found.reports.items())
     first = (next((o for o in own if "listing" in o[1].notes), None) for own in every)
     return {one[0]: one[1].notes["listing"] for one in first if one is not None}

@@ -27,7 +27,7 @@ Log = Callable[[str], object]
 
 
 class Outcome(NamedTuple):
-    """What became of a plan: measurements made, by whichever process; jobs that are left."""
+    """The outcome of a plan: measurements made, by whichever process; jobs that are left."""
 
     made: int
     left: int
@@ -149,7 +149,7 @@ def _share(jobs: list[Job], queue: _Queue, count: int) -> None:
                 stopped = True
                 for worker in started:
                     if worker.is_alive() and worker.pid is not None:
-                        # It writes its checkpoint; asked a second time, it leaves at once.
+                        # It writes its checkpoint; at a second signal it leaves at once.
                         os.kill(worker.pid, signal.SIGINT)
     if stopped or any(worker.exitcode for worker in started):
         raise KeyboardInterrupt

@@ -117,7 +117,7 @@ class Store:
             self._path("skipped", key).unlink(missing_ok=True)
 
     def manifest(self, item: str, scale: str) -> Json | None:
-        """What the rows of an item consist of: keys of models and measurements by seed."""
+        """The manifest of an item: keys of models and measurements by seed."""
         return self._read("items", f"{_plain(item)}.{scale}")
 
     def write_manifest(self, manifest: Json) -> None:

@@ -196,7 +196,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What our runs say of a statement or a published value."""
+    """The verdict of our runs on a statement or a published value."""
 
     word: str
     # of the word being wrong, adjusted for all of the table; of an undecided one the smallest; None

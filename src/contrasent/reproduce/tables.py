@@ -51,7 +51,7 @@ Value = Annotated[str | bool | int | float, PlainValidator(_single)]
 
 Settings = dict[str, Value]
 Relation = Literal["better", "no_worse", "no_better", "equal"]
-"""What a statement may say of a row and others."""
+"""How a statement may relate a row to others."""
 
 SELECTED = ("task", "split", "metric", "aggregate")  # what a column chooses a row of a report by
 
@@ -169,7 +169,7 @@ class Fit(Strict):
 
 
 class ScaleChanges(Strict):
-    """What an item changes of a scale; None for the scale's own number, or choice of a model."""
+    """The changes of an item to a scale; None for the scale's own number, or choice of a model."""
 
     set: Settings = {}
     sentences: int | None = None
@@ -181,7 +181,7 @@ Names = tuple[str, ...]
 
 
 class AtScale(Strict):
-    """What a row or template says of one scale."""
+    """The keys of a row or template for one scale."""
 
     set: Settings = Field(default_factory=dict)
     evaluations: Names | None = None
@@ -266,7 +266,7 @@ class Claim(Strict):
 
     @property
     def relation(self) -> Relation | Literal[""]:
-        """What it says of its subject and other rows; "" if it says nothing of the kind."""
+        """How it relates its subject to other rows; "" if it does not."""
         return next((key for key in RELATIONS if getattr(self, key)), "")
 
     @property
@@ -283,7 +283,7 @@ class Scales(Strict):
 
 
 class ItemKeys(Strict):
-    """What a file says of an item as a whole."""
+    """The keys of an item as a whole."""
 
     title: str
     source: str

@@ -200,7 +200,7 @@ def _same_settings(stored: Path, settings: Any) -> bool:
 
 
 def _evaluator(training: Training, folder: Path | None) -> Callable[[EncodeFn], Report] | None:
-    """What a run is evaluated by: its trace, the score that selects, or nothing."""
+    """The evaluation of a run: its trace, the score that selects, or nothing."""
     if training.trace is None:
         options = MEASURES["sts"].complete({"tasks": ("STSB",), "split": "dev"})
         if training.resolved.select != "stsb":

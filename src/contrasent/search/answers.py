@@ -24,7 +24,7 @@ FIRST, LEAST, ENCODED = 8, 2, 32
 """Sentences that are encoded of the first hit, of each hit, and in one search. The others of a
 text, chosen by their words, are not compared by vectors: encoding takes most of a search's time."""
 SHARED = 0.3
-"""What a sentence with all of the query's words gains, as a cosine."""
+"""The gain of a sentence with all of the query's words, as a cosine."""
 BEFORE = 80
 """Characters that are shown before the first word of the query in a sentence that is too long."""
 WRAPPED = 60

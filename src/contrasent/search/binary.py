@@ -1,4 +1,4 @@
-"""One bit a dimension beside the vectors: a million rows are scanned in milliseconds.
+"""One bit a dimension, next to the vectors: a million rows are scanned in milliseconds.
 
 The code of a vector is the sign of each component after the mean of all vectors is subtracted: a
 thirty-second of its size. The rows with the smallest Hamming distance from the query's code
@@ -105,7 +105,7 @@ class BinaryCodes:
 
 
 def make_codes(folder: Path, store: Store) -> dict[str, Any]:
-    """Write the codes of all rows beside an index; the facts that it keeps of them."""
+    """Write the codes of all rows into an index; the facts that it keeps of them."""
     codes = BinaryCodes.of(store.vectors)
     number = max((int(path.name[6:12]) for path in folder.glob("codes-*.u64")), default=0) + 1
     path, data = folder / f"codes-{number:06d}.u64", codes.columns.astype("<u8")

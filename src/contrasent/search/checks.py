@@ -23,8 +23,8 @@ def check_target(target: Path, overwrite: bool, *, is_index: bool) -> None:
     """Reject a folder to write that exists, unless an index may be overwritten."""
     if overwrite and (target / "milvus.json").is_file():
         raise OutputError(
-            f"{target}: is an index in Milvus, which is not replaced unasked; drop its collection "
-            "and remove the folder, or choose another target"
+            f"{target}: is an index in Milvus, which --overwrite does not replace; drop its "
+            "collection and remove the folder, or choose another target"
         )
     if target.exists() and not (overwrite and is_index):
         empty = target.is_dir() and not any(target.iterdir())

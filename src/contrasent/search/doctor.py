@@ -1,4 +1,4 @@
-"""What is damaged in an index folder, and what is left of it: everything is read."""
+"""Damage in an index folder, and what is left of it: everything is read."""
 
 import json
 import sqlite3
@@ -57,7 +57,7 @@ def _damaged_rows(store: Store) -> list[int]:
 
 
 def _problems(store: Store) -> Iterator[tuple[str, str]]:
-    """What is damaged apart from single rows: the part, and what it is."""
+    """Damage apart from single rows: the part, and the problem."""
     for check, of in _CHECKS.items():
         try:
             for problem in of(store):

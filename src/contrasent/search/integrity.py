@@ -58,7 +58,7 @@ def database_sum(connection: sqlite3.Connection) -> list[int]:
 def leave_checksum(
     connection: sqlite3.Connection, folder: Path, identity: str, generation: int
 ) -> None:
-    """Leave beside a database, in its newest state, what that is; or nothing where that fails."""
+    """Store the checksum of a database in its newest state; nothing where that fails."""
     with suppress(sqlite3.Error, OutputError):
         stated = {
             "identity": identity,
@@ -69,7 +69,7 @@ def leave_checksum(
 
 
 def left_checksum(folder: Path) -> dict[str, Any]:
-    """What the last writer left beside the database; nothing where that cannot be read."""
+    """The checksum that the last writer stored; empty where it cannot be read."""
     try:
         found = json.loads((folder / CHECKSUM).read_text("utf-8"))
         sum_ = found.pop("sum")

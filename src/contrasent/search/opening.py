@@ -42,7 +42,7 @@ def open_index(folder: str | Path) -> Index:
 
 @contextmanager
 def open_writer(folder: str | Path) -> Iterator[Writer]:
-    """What changes an index folder, of vectors or of a Milvus collection."""
+    """The writer of an index folder, of vectors or of a Milvus collection."""
     place = index_folder(folder)
     if in_milvus(place):
         with closing(milvus_index().open(place)) as opened:

@@ -85,12 +85,12 @@ class Ranker:
         return (1 - weight) * dense.scaled(cosines) + weight * sparse.scaled(words)
 
     def to_json(self) -> dict[str, Any]:
-        """What the index keeps."""
+        """The record that the index stores."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Ranker":
-        """What an index kept.
+        """Read a record that an index stored.
 
         Raises:
             DataError: this version does not know it.

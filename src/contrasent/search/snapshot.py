@@ -68,7 +68,7 @@ class Snapshot:
 
     @property
     def metric(self) -> str:
-        """What a cosine is: "cosine", or "dot" for the inner product."""
+        """The kind of similarity: "cosine", or "dot" for the inner product."""
         return self.facts.metric
 
     @property

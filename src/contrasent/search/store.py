@@ -1,4 +1,4 @@
-"""The rows of an index in SQLite, their vectors in a mapped file beside it.
+"""The rows of an index in SQLite, their vectors in a mapped file next to it.
 
     index.db            ids, texts, metadata, checksums, postings of words, and what the index is
     vectors-000001.f32  rows of float32, one behind another; the database says how many there are
@@ -34,7 +34,7 @@ from contrasent.types import Vectors
 
 DATABASE, LOCK = "index.db", ".lock"
 MILVUS = "milvus.json"
-"""What an index in Milvus has in its folder."""
+"""The file of an index in Milvus."""
 FORMAT = 3
 ROWS_AT_ONCE = 4096
 WAIT = 10.0  # seconds that SQLite waits for another process's transaction
@@ -60,7 +60,7 @@ def make_tables(connection: sqlite3.Connection) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What an index is."""
+    """The facts of an index."""
 
     format: int = FORMAT
     identity: str = field(default_factory=lambda: uuid.uuid4().hex)  # drawn when it was made
@@ -76,7 +76,7 @@ class Facts:
     language: str = ""  # how words are analysed; "" until the first rows are there
     ranker: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
-    codes: dict[str, Any] = field(default_factory=dict)  # the binary codes beside the vectors
+    codes: dict[str, Any] = field(default_factory=dict)  # of the binary codes
     # where its rows came from: kind, path, root that names of documents are relative to, options
     origin: dict[str, Any] = field(default_factory=dict)
 
@@ -159,7 +159,7 @@ class Store:
 
     @classmethod
     def state(cls, folder: Path) -> Facts:
-        """What an index folder is now."""
+        """The facts of an index folder now."""
         if not (folder / DATABASE).is_file():
             raise InputError(folder, _not_an_index(folder))
         with translated(folder), closing(cls(_reading(folder), folder, Facts())) as store:
@@ -311,7 +311,7 @@ class Store:
         return term, (np.frombuffer(held, "<i4"), np.frombuffer(counts, "<u2"))
 
     def documents(self) -> dict[str, dict[str, Any]]:
-        """What is known of the files that the rows came from, by name."""
+        """Facts of the files that the rows came from, by name."""
         found = self.every("SELECT name, facts FROM documents")
         return {name: json.loads(facts) for name, facts in found}
 

@@ -44,7 +44,7 @@ def count_rows(files: dict[str, FileFacts], rows: Iterable[IndexRow]) -> None:
 
 @dataclass(slots=True)
 class Changes:
-    """What has become of the documents of an index; files without text count nowhere."""
+    """The changes to the documents of an index; files without text count nowhere."""
 
     added: list[Entry] = field(default_factory=list)
     changed: list[Entry] = field(default_factory=list)
@@ -70,7 +70,7 @@ def find_source(origin: dict[str, Any], folder: Path, source: str | None) -> Doc
 
 
 def compare(known: dict[str, FileFacts], source: DocumentSource) -> Changes:
-    """What was added, changed or deleted since; files of another time are read to compare them."""
+    """Find what was added, changed or deleted; files of another time are read to compare them."""
     found, seen = Changes(), dict[str, Entry]()
     for entry in source.listed():
         seen[entry.name] = entry
@@ -107,7 +107,7 @@ def _fresh(entry: Entry) -> FileFacts:
 
 
 class Outcome(NamedTuple):
-    """What a synchronisation did: files with text that were added, changed, deleted; all rows."""
+    """The outcome of a synchronisation: files with text by what happened to them, and all rows."""
 
     added: int
     changed: int

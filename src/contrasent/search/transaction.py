@@ -272,7 +272,7 @@ class Transaction(Store):
 
 
 def _file_number(folder: Path | None) -> int:
-    """What the database's file is to the file system, whatever its name; 0 if it is not there."""
+    """The inode of the database's file; 0 if it is not there."""
     with suppress(OSError):
         return 0 if folder is None else (folder / DATABASE).stat().st_ino
     return 0

@@ -116,7 +116,7 @@ class Writer:
 
     @property
     def facts(self) -> Facts:
-        """What the index is after the changes so far."""
+        """The facts of the index after the changes so far."""
         return self.change.facts
 
     def __len__(self) -> int:

@@ -127,6 +127,6 @@ class Library:
         )
 
     def facets(self) -> dict[str, list[Any]]:
-        """What the texts can be filtered by."""
+        """The facts that texts can be filtered by."""
         with self._counting:
             return self.newest().facets

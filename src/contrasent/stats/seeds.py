@@ -27,7 +27,7 @@ class EffectEstimate:
     """A difference, second minus first."""
 
     mean: float
-    low: float  # lower end of its 95 % interval, if no other level was asked for
+    low: float  # lower end of its 95 % interval, unless another level is given
     high: float
     error: float  # standard error; 0 where nothing varies
     df: float  # degrees of freedom of `error`; infinite where it is known and not estimated
