@@ -21,11 +21,14 @@ def test_places():
     assert str(InputError("notes.csv", "empty")) == "notes.csv: empty"
 
 
-def test_options():
+def test_options_and_missing_extras():
     error = OptionError("--pooler", "maen", "no such pooler", choices=("mean", "max"))
     assert str(error) == "--pooler 'maen': no such pooler; did you mean 'mean'? (one of max, mean)"
     assert (error.option, error.value) == ("--pooler", "maen")
     assert str(OptionError("lr", -1.0, "must be positive")) == "lr -1.0: must be positive"
+    error = errors.MissingExtraError("pyarrow", "parquet", "reading a parquet file")
+    expected = "reading a parquet file needs the package pyarrow: pip install 'contrasent[parquet]'"
+    assert str(error) == expected
 
 
 @pytest.mark.parametrize(("value", "expected"), [
@@ -35,9 +38,3 @@ def test_options():
 def test_suggestions(value, expected):
     assert suggestion(value, ("stsb", "none", "heldout")) == expected
     assert suggestion(value, ()) == ""
-
-
-def test_missing_extras():
-    error = errors.MissingExtraError("pyarrow", "parquet", "reading a parquet file")
-    expected = "reading a parquet file needs the package pyarrow: pip install 'contrasent[parquet]'"
-    assert str(error) == expected

@@ -19,7 +19,7 @@ ROWS = (
 REPORT = Report(ROWS, {"form": "raw", "distinct_sentences": 21234, "cached": True})
 
 
-def test_rows_are_found():
+def test_rows_are_found_and_averaged_without_rounding_if_all_are_there():
     assert len(REPORT) == 6
     assert [row.task for row in REPORT] == ["STS12", "STS12", "STS13", "mine", "mine", "mine"]
     assert REPORT.select(metric="spearman").rows == (ROWS[0], ROWS[2])
@@ -28,9 +28,6 @@ def test_rows_are_found():
     for wanted, count in (({"task": "STS12"}, 2), ({"task": "STS99"}, 0)):
         with pytest.raises(DataError, match=f"the report has {count} rows for"):
             REPORT.one(**wanted)
-
-
-def test_averages_are_of_unrounded_values_and_refuse_missing_tasks():
     average = REPORT.average(("STS12", "STS13"), metric="spearman")
     assert average == (0.72374 + 0.80607) / 2
     with pytest.raises(DataError, match=r"0 rows for {'task': 'STS14'"):
@@ -58,16 +55,13 @@ def test_the_table():
     assert len(Report(()).table().splitlines()) == 1
 
 
-def test_json_and_back():
+def test_json_and_back_and_joining():
     data = json.loads(json.dumps(REPORT.to_json(), allow_nan=False))
     assert Report.from_json(data) == REPORT
     names = ["task", "split", "metric", "aggregate", "value", "count", "low", "high"]
     stored = ["STS12", "test", "spearman", "all", 0.72374, 3108, 0.7, 0.74]
     assert data["rows"][0] == dict(zip(names, stored, strict=True))
     assert Report.from_json({"rows": []}) == Report(())
-
-
-def test_joining():
     other = Report((Row("SICKR", "test", "spearman", "all", 0.7, 4927),), {"form": "senteval"})
     joined = Report.join([REPORT, other])
     assert joined.rows == ROWS + other.rows

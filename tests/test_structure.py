@@ -59,17 +59,14 @@ def told():
     return json.loads(done.stdout)
 
 
-def test_the_package_imports_nothing_heavy(told):
-    assert told["import"] == []
-
-
-def test_help_imports_nothing_heavy(told):
+def test_the_package_and_help_import_nothing_heavy(told):
     code, text, heavy = told["help"]
     assert (code, heavy) == (0, [])
     for name in told["commands"]:
         assert f" {name} " in text
     code, text, heavy = told["version"]
     assert (code, text, heavy) == (0, f"contrasent {contrasent.__version__}\n", [])
+    assert told["import"] == []
 
 
 def is_command(path):

@@ -11,19 +11,7 @@ from contrasent.adapt.candidates import Encoded
 from contrasent.adapt.evidence import judged_evidence
 from contrasent.adapt.reading import read_queries
 from contrasent.adapt.selection import Selection, SelectionContext
-from contrasent.adapt.teaching import (
-    AGAIN,
-    FOLDS,
-    NEW,
-    WAYS,
-    Lessons,
-    best_way,
-    cross_fitted,
-    folds_of,
-    judge,
-    teach,
-    too_few,
-)
+from contrasent.adapt.teaching import AGAIN, FOLDS, NEW, WAYS, Lessons, best_way, teach, too_few
 from contrasent.adapt.verdict import General
 from contrasent.adapt.work import Work
 from contrasent.metrics import normalize
@@ -109,7 +97,7 @@ def test_nothing_is_kept_of_queries_that_have_nothing_to_do_with_their_answers(t
 def test_folds_hold_out_queries_or_whole_documents():
     _, _, asked = collection(0)
     evidence = judged_evidence(TEXTS, range(DOCUMENTS), OWN, asked)
-    by_query, by_document = (folds_of(evidence, kind, 3) for kind in (AGAIN, NEW))
+    by_query, by_document = (teaching.folds_of(evidence, kind, 3) for kind in (AGAIN, NEW))
     assert np.bincount(by_query).tolist() == np.bincount(by_document).tolist() == [24] * FOLDS
     same = [(f[::2] == f[1::2]).all() for f in (by_query, by_document)]
     assert same == [False, True]
@@ -141,7 +129,7 @@ def test_a_fold_is_judged_by_the_way_that_is_best_for_the_others():
     folds = np.repeat(np.arange(FOLDS), 2)
     values[3, folds != 0] = 0.5
     values[5, folds == 0] = 1.0
-    found = cross_fitted({AGAIN: values, NEW: values}, {AGAIN: folds, NEW: folds}, 0)
+    found = teaching.cross_fitted({AGAIN: values, NEW: values}, {AGAIN: folds, NEW: folds}, 0)
     assert found[AGAIN].tolist() == [0.0] * 2 + [0.5] * 8
     values[3] = values[5] = 0.0  # of equal ones it is the default
     values[7, 0] = 1e-12
@@ -162,7 +150,7 @@ def test_the_verdict_is_about_what_is_asked_again_and_what_is_new(
     noise = random.normal(size=len(asked)) * 0.02
     noise -= noise.mean()
     after = {AGAIN: before + again + noise, NEW: before + new + noise}
-    found = judge(evidence, before, after, "map", General("STS", 0.9, general), 0)
+    found = teaching.judge(evidence, before, after, "map", General("STS", 0.9, general), 0)
     assert found.improved == improved
     assert said in found.reason
 

@@ -101,12 +101,9 @@ def test_mark_up_is_taken_off():
     )
 
 
-def test_a_long_explanation_ends_with_a_sentence():
+def test_long_explanations_end_with_a_sentence_and_some_texts_have_none():
     explanation = summary_and_explanation(f"{SUMMARY}\n\n" + " ".join([MORE] * 30))[1]
     assert explanation == " ".join([MORE] * -(-LONGEST // len(MORE.split())))
-
-
-def test_a_docstring_without_a_summary_or_an_explanation():
     for text in ("", "   \n", "x", "Sorts.", "{}", "-> int", "%(summary)s of the table", "@, ="):
         assert summary_and_explanation(text) == ("", ""), text
     assert summary_and_explanation(f"{SUMMARY}\n\nIt is fast.") == (SUMMARY, "")

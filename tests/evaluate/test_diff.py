@@ -155,7 +155,7 @@ def test_a_sample_of_documents_widens_the_interval():
     assert isinstance(old.cut(3), rankings.Ranked) and old.cut(3).rows.shape == (60, 3)
 
 
-def test_groups_that_changed_more():
+def test_groups_that_changed_more_and_groups_of_lengths_and_scripts():
     random = np.random.default_rng(0)
     labels = {"kind": ["a"] * 50 + ["b"] * 50 + ["c"] * 4}
     change = random.uniform(0, 0.2, 104)
@@ -165,6 +165,11 @@ def test_groups_that_changed_more():
     assert found[0].p < 0.01 and found[1].p == 1
     assert found[0].change == pytest.approx(change[:50].mean())
     assert found[0].others == pytest.approx(change[50:].mean())
+    assert rankings.script("Straße 12") == "latin"
+    assert rankings.script("дорога") == "cyrillic"
+    assert (rankings.script("日本語"), rankings.script("12 + 3")) == ("cjk", "none")
+    groups = rankings.text_groups(["a" * n for n in range(1, 31)])
+    assert [groups["length"].count(name) for name in dict.fromkeys(groups["length"])] == [10] * 3
 
 
 def test_groups_raise_few_false_alarms():
@@ -173,14 +178,6 @@ def test_groups_raise_few_false_alarms():
     for _ in range(30):
         alarms += any(g.p <= 0.05 for g in compare_groups(random.uniform(size=80), labels, random))
     assert alarms <= 5  # binomial with 30 and 0.05: above 5 once in 300 times
-
-
-def test_lengths_and_scripts():
-    assert rankings.script("Straße 12") == "latin"
-    assert rankings.script("дорога") == "cyrillic"
-    assert (rankings.script("日本語"), rankings.script("12 + 3")) == ("cjk", "none")
-    groups = rankings.text_groups(["a" * n for n in range(1, 31)])
-    assert [groups["length"].count(name) for name in dict.fromkeys(groups["length"])] == [10] * 3
 
 
 @given(st.integers(0, 2**32 - 1))

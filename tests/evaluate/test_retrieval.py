@@ -73,7 +73,7 @@ def test_a_perfect_model_scores_one_and_rows_are_named():
     assert report.notes["documents"] == 80
 
 
-def test_several_relevant_documents_and_gains():
+def test_several_relevant_documents_with_gains_and_listings_side_by_side():
     ranking = rank_documents(one_hot, ["x1"], ["y1", "y2", "y3"], [{0: 2.0, 2: 1.0}])
     # y2 and y3 tie at cosine 0: the irrelevant one stands first.
     assert ranking.ranks[0].tolist() == [1, 3]
@@ -81,6 +81,10 @@ def test_several_relevant_documents_and_gains():
     assert ranking.reciprocal(1).tolist() == [1.0]
     best = 2 / np.log2(2) + 1 / np.log2(3)
     assert ranking.ndcg(3)[0] == pytest.approx((2 / np.log2(2) + 1 / np.log2(4)) / best)
+    models = {"a": letters, "b": letters}
+    found = module.side_by_side(models, ["aab"], ["aab", "aba", "aaa", "cd"], k=2)
+    assert found["aab"]["a"] == found["aab"]["b"]
+    assert [text for _, text in found["aab"]["a"]] == ["aba", "aaa"]
 
 
 @pytest.mark.parametrize(("queries", "relevant", "message"), [
@@ -142,13 +146,6 @@ def test_captions_of_a_picture_belong_together(items_give_the_values):
     assert report.one(metric="recall@1").value == 1.0
     assert report.one(metric="recall@1").count == 2
     assert (captions.last(2).texts, len(captions.last(0))) == (("dc", "ff"), 5)
-
-
-def test_listings_stand_side_by_side():
-    models = {"a": letters, "b": letters}
-    found = module.side_by_side(models, ["aab"], ["aab", "aba", "aaa", "cd"], k=2)
-    assert found["aab"]["a"] == found["aab"]["b"]
-    assert [text for _, text in found["aab"]["a"]] == ["aba", "aaa"]
 
 
 def collection(home, corpus, queries, judged):

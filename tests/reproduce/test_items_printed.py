@@ -83,8 +83,11 @@ def cells(item: Item) -> tuple[int, int]:
     return len(own) + len(inside), len(sources) - len(own) - len(inside)
 
 
-def test_every_item_is_there():
+def test_every_item_is_there_and_those_that_compare_have_claims():
     assert (len(PRINTED), set(ITEMS)) == (26 + 11 + 16 + 8, set(PRINTED))
+    without = {name for name, item in STUDIED.items() if not item.claims}
+    # A listing, a list of protocols, and differences that are only printed.
+    assert without == {"simcse:table8", "simcse:b1", "study:table7"}
 
 
 @pytest.mark.parametrize("name", PRINTED)
@@ -140,29 +143,24 @@ def test_protocols_are_told_of_ten_papers():
     assert [joined.count(a) for a in ("all", "mean", "wmean")] == [4, 4, 2]
 
 
-def test_the_study_has_five_claims_that_rest_on_measurements():
+def test_five_claims_of_the_study_rest_on_others_and_those_of_papers_name_rows():
     claims = ITEMS["study:claims"].claims
     assert len(claims) == 5
     measured = {f"{r.name}#{c.name}": c for r in STUDIED.values() for c in r.claims if c.columns}
     for claim in claims:
         assert claim.rests_on
         assert set(claim.rests_on) <= set(measured)
+    for paper in ("esimcse", "diffcse", "simcse_plus_plus"):
+        claims = [c for n, item in OTHERS.items() if n.startswith(f"{paper}:") for c in item.claims]
+        assert len(claims) >= 12
+        assert all(claim.subject or claim.row for claim in claims)
 
 
-def test_an_item_that_compares_has_claims():
-    without = {name for name, item in STUDIED.items() if not item.claims}
-    # A listing, a list of protocols, and differences that are only printed.
-    assert without == {"simcse:table8", "simcse:b1", "study:table7"}
-
-
-def test_what_the_first_paper_printed_stands_beside_the_study():
+def test_the_study_has_the_first_papers_values_and_figures_are_drawn():
     for name, count in (("table4", 10), ("table5", 7), ("table6", 3 * 8), ("table7", 3 * 8)):
         item = ITEMS[f"study:{name}"]
         assert item.also_source
         assert sum(len(row.also) for row in item.rows) == count
-
-
-def test_figures_are_drawn():
     drawn = {name: r.figure for name, r in STUDIED.items() if r.kind == "figure"}
     assert drawn == {
         "simcse:figure2": "trace", "simcse:figure3": "plane", "simcse:f1": "spectrum",
@@ -188,10 +186,3 @@ def plain(row: TableRow) -> bool:
     """Whether a row trains SimCSE as it is, on the scale's own base."""
     own = any(row.settings.get(scale) for scale in ("lab", "paper"))
     return row.objective == "simcse" and row.base == BASE and row.corpus == "wiki" and not own
-
-
-def test_a_dozen_claims_of_each_paper_name_rows():
-    for paper in ("esimcse", "diffcse", "simcse_plus_plus"):
-        claims = [c for n, item in OTHERS.items() if n.startswith(f"{paper}:") for c in item.claims]
-        assert len(claims) >= 12
-        assert all(claim.subject or claim.row for claim in claims)

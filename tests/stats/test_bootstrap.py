@@ -65,12 +65,9 @@ def test_keyed_counts_are_poisson_inside_each_stratum_and_belong_to_the_item():
     assert not np.allclose(one, np.concatenate(list(draw_counts([200], 50, 8, keys))))
 
 
-def test_a_pair_has_the_key_of_its_two_sentences_in_either_order():
+def test_equal_keys_of_a_pair_in_either_order_and_equal_draws_of_a_seed():
     keys = bootstrap.item_keys(["a b", "c", "a", "c"], ["c", "ab ", "b c", "\ud800"])
     assert (keys[0], len(set(keys.tolist()))) == (keys[1], 3)
-
-
-def test_the_same_seed_draws_the_same_and_another_does_not():
     first = np.concatenate(list(draw_counts([50], 10, 3)))
     assert np.array_equal(first, np.concatenate(list(draw_counts([50], 10, 3))))
     assert not np.array_equal(first, np.concatenate(list(draw_counts([50], 10, (3, 1)))))
@@ -116,14 +113,11 @@ def test_intervals_of_a_mean_over_sets_that_share_items_cover_the_truth():
     assert held[False] < 0.9
 
 
-def test_an_interval_of_few_draws_holds_the_share_that_it_says():
+def test_intervals_of_few_draws_hold_their_share_and_few_items_have_none():
     """Of 39 draws the first and the last: between them lie 38 of 40 parts of what is drawn from."""
     draws = np.random.default_rng(1).permutation(np.arange(39.0))
     assert interval(draws) == (0.0, 38.0)
     assert interval([*draws, np.nan]) == (0.0, 38.0)
-
-
-def test_too_few_items_have_no_interval():
     assert mean_interval(np.arange(MIN_ITEMS - 1.0)) == (None, None)
     assert mean_interval(np.arange(MIN_ITEMS * 1.0), 0) == (None, None)
     assert mean_interval(np.arange(MIN_ITEMS * 1.0))[0] is not None

@@ -68,13 +68,10 @@ def test_too_few_runs_and_undefined_scores_are_errors(test, values, message):
         test(*values)
 
 
-def test_a_known_error_has_the_normal_distribution():
+def test_a_known_error_is_normal_and_values_without_spread_give_a_point():
     found = EffectEstimate.from_error(1.0, 0.5)
     assert (found.low, found.high) == pytest.approx((1 - 1.959964 / 2, 1 + 1.959964 / 2))
     assert found.p == pytest.approx(0.0455003)  # two standard errors (tables)
-
-
-def test_values_without_spread_give_a_point():
     assert unpaired_t([1, 1], [1, 1]) == EffectEstimate(0.0, 0.0, 0.0, 0.0, 2, 1.0)
     assert paired_t([2, 2]) == EffectEstimate(2.0, 2.0, 2.0, 0.0, 1, 0.0)
     assert (seeds.tost(paired_t([2, 2]), 2.5), seeds.tost(paired_t([2, 2]), 2.0)) == (0.0, 1.0)

@@ -6,14 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contrasent.errors import InputError, TrainingError
+from contrasent.text import heldout
 from contrasent.text.corpus import open_corpus
-from contrasent.text.heldout import (
-    hold_out,
-    hold_out_documents,
-    hold_out_sentences,
-    passages,
-    shares_texts,
-)
+from contrasent.text.heldout import hold_out, hold_out_documents, hold_out_sentences, shares_texts
 
 few_words = st.sampled_from(["kettle", "Kettle", "map", "MAP", "lamp", "roof", "violin", "ladder"])
 
@@ -169,5 +164,5 @@ def test_documents_are_held_out_whole(tmp_path):
 
 
 def test_what_finds_what_in_a_document():
-    found = passages([["a", "b"], ["c", "d", "e", "f", "g"]])
+    found = heldout.passages([["a", "b"], ["c", "d", "e", "f", "g"]])
     assert found == {"rest": (["a", "c"], ["b", "d e f g"]), "next": (["a", "d"], ["b", "e"])}
