@@ -7,12 +7,14 @@ import subprocess
 import sys
 import time
 import zipfile
+from itertools import islice
 
 import numpy as np
 import pytest
 
 from commands import invoke, printed, run
-from contrasent.documents.folder import open_documents
+from contrasent.cli.index import _first_paragraphs
+from contrasent.documents.folder import Document, Section, open_documents
 from contrasent.errors import UserError
 from contrasent.search.building import create
 from contrasent.search.index import Index
@@ -48,6 +50,13 @@ def folder(tmp_path):
 
 def rows(index):
     return {row.id: row for row in Index.open(index).every()}
+
+
+def test_the_language_is_that_of_most_files_not_of_the_rows_of_one(tmp_path):
+    rows = [Document(f"a.csv#{n}", "", (Section((), ("aaaa",)),)) for n in range(1000)]
+    others = [Document(f"b{n}.md", "", (Section((), ("Prose.",)),)) for n in range(99)]
+    first = list(islice(_first_paragraphs([*rows, *others]), 100))
+    assert (first.count("Prose."), first.count("aaaa")) == (99, 1)
 
 
 def test_a_folder_of_documents(folder, tmp_path):

@@ -37,6 +37,12 @@ def test_markdown_has_title_headings_code_and_tables(tmp_path):
     ))  # fmt: skip
 
 
+def test_a_first_heading_with_nothing_below_it_is_the_title(tmp_path):
+    document = one(tmp_path, "a.md", "# Travel\n\n# Meals\n\nForty euros.\n\n# Hotels\n\nNone.\n")
+    sections = (Section(("Meals",), ("Forty euros.",)), Section(("Hotels",), ("None.",)))
+    assert document == Document("a.md", "Travel", sections)
+
+
 def test_a_notebook_gives_prose_and_code_not_output(tmp_path):
     cells = [
         {"cell_type": "markdown", "source": ["# River\n", "\n", "It *flows*."]},
@@ -147,7 +153,8 @@ def test_rows_without_text_are_passed_over_and_counted_and_ids_are_unique(tmp_pa
 
 def test_what_may_be_secret_hidden_or_a_tools_is_passed_over_and_counted(tmp_path):
     secret = ".env .env.local id_rsa server.pem a.key credentials.json secrets.md passwords.txt"
-    for name in [*secret.split(), ".notes.md", "a.md"]:
+    plain = ["a.md", "passwd.1.txt", "password-policy.md"]
+    for name in [*secret.split(), ".notes.md", *plain]:
         (tmp_path / name).write_text(PROSE)
     key = "-----BEGIN RSA PRIVATE KEY-----\n" + "MIIEpAIBAAKCAQEA" * 20
     (tmp_path / "note.txt").write_text(f"{key}\n")
@@ -156,7 +163,7 @@ def test_what_may_be_secret_hidden_or_a_tools_is_passed_over_and_counted(tmp_pat
         (tmp_path / folder / "b.md").write_text(PROSE)
     (tmp_path / "own" / "pyvenv.cfg").touch()
     source = open_documents(tmp_path)
-    assert [d.id for d in source] == ["a.md"]
+    assert [d.id for d in source] == plain
     counts = {reason: skipped.count for reason, skipped in source.report.skipped.items()}
     assert counts == {"secret": 10, "hidden": 3, "tool's folder": 3}
     assert len(source.report.skipped["secret"].names) == 10
@@ -179,6 +186,7 @@ def test_what_cannot_be_read_is_counted_by_its_reason(tmp_path):
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
     (tmp_path / "l.md").symlink_to(tmp_path / "gone")
+    (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "m").symlink_to(tmp_path)
     source = open_documents(tmp_path, most=1000)
     assert [d.id for d in source] == ["a.md"]
@@ -189,7 +197,7 @@ def test_what_cannot_be_read_is_counted_by_its_reason(tmp_path):
         "broken": ["d.md.gz", "f.ipynb", *(f"n.{kind}" for kind in BROKEN)],
         "broken archive": ["e.zip"], "no text but binary": ["g.txt"], "empty": ["h.md", "i.md"],
         "unknown type": ["j.xyz"], "JSON that is no list of rows": ["k.json"],
-        "no regular file": ["l.md"], "link to a folder": ["m/"],
+        "link to nothing": ["l.md", "loop"], "link to a folder": ["m/"],
         "table without a column of text": ["o.csv"],
     }  # fmt: skip
     assert any(line == "skipped 1, broken archive: e.zip" for line in source.report.lines())

@@ -5,7 +5,7 @@ import sys
 import pytest
 from sample_files import HTML, PROSE, RST, docx, epub, odt, paged, pdf, pptx
 
-from contrasent.documents import worker
+from contrasent.documents import parsers, worker
 from contrasent.documents.folder import FORMATS, Section, open_documents
 from contrasent.errors import InputError
 
@@ -53,6 +53,15 @@ CONVERTED = {
 def test_headings_tables_and_text_stand_in_their_order_and_nothing_around_them(tmp_path, name):
     made, title, sections = CONVERTED[name]
     assert one(tmp_path, name, made()) == (title, tuple(Section(*part) for part in sections))
+
+
+def test_words_of_a_pdf_keep_their_spaces_and_its_tables_are_no_copies_of_its_prose():
+    plain = "The rent is paid in\r\nadvance. It is a half-\r\ntruth\r\nA door\r\nmat and a doormat."
+    prose = "The rent is paid inadvance. It is a half-truth\n\nA doormat and a doormat.\n"
+    copy = "| The rent | is paid |\n| --- | --- |\n| in advance. | |\n\n"
+    grid = "| Flat | Rent |\n| --- | --- |\n| 5 | 940 |\n\n"
+    expected = grid + prose.replace("inadvance", "in advance")
+    assert parsers._as_printed(copy + grid + prose, plain) == "\n" + expected
 
 
 def test_all_formats_that_are_read_are_tested():

@@ -1,9 +1,12 @@
 """``contrasent index SOURCE -o INDEX``, and with --sync, --model or --remove an INDEX changed."""
 
+import random
 import time
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -274,9 +277,16 @@ class _Build:
         )
 
 
-def _first_paragraphs(documents: "Iterable[Document]") -> Iterable[str]:
-    """Some text of each document, by which its language is known."""
+def _first_paragraphs(documents: "Sequence[Document]") -> Iterable[str]:
+    """Some text of each document, by which its language is known, first of one in each file."""
+    seen = Counter[str]()
+    numbered: list[tuple[int, Document]] = []
     for document in documents:
+        file = document.id.partition("#")[0]
+        numbered.append((seen[file], document))
+        seen[file] += 1
+    random.Random(0).shuffle(numbered)  # a folder in another language is not all there is
+    for _, document in sorted(numbered, key=itemgetter(0)):
         for section in document.sections[:2]:
             yield from section.paragraphs[:2]
 

@@ -25,8 +25,9 @@ _SECRETS = (
     "*.ppk", "*.gpg", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "credentials*", "secret",
     "secrets", "secret.*", "secrets.*", ".netrc", "_netrc", ".pgpass", ".htpasswd", ".npmrc",
     ".pypirc", ".git-credentials", ".ssh", ".aws", ".gnupg", ".kube", ".docker", "*_history",
-    "service-account*.json", "service_account*.json", "password*", "passwort*", "passwd*", "*.ovpn",
-    "*.kdb", "wallet.dat",
+    "service-account*.json", "service_account*.json", "password", "password.*", "*passwords.*",
+    "passwords*", "passwort", "passwort.*", "passwd", "passwd.txt", "passwd-", "*.ovpn", "*.kdb",
+    "wallet.dat",
 )  # fmt: skip
 _TOOLS = frozenset(["node_modules", "__pycache__", "site-packages", "venv", "virtualenv"])
 
@@ -98,11 +99,12 @@ def _folder(root: Path, folder: Path, above: str, skip: Skip) -> Iterator[Entry]
         path, name = Path(one.path), above + _shown(one.name)
         try:
             reason = reason_to_skip(one.name)
+            within = path.is_dir() if one.is_symlink() else one.is_dir()
             if one.is_symlink():
                 reason = reason or _reason_of_link(root, path)
-                if one.is_dir():  # it may lead back, or anywhere
+                if within:  # it may lead back, or anywhere
                     reason = reason or "link to a folder"
-            if one.is_dir():
+            if within:
                 if one.name in _TOOLS:
                     reason = reason or "tool's folder"
                 # A virtual environment, a model or an index is no folder of documents.
@@ -121,6 +123,8 @@ def _folder(root: Path, folder: Path, above: str, skip: Skip) -> Iterator[Entry]
 
 def _reason_of_link(root: Path, path: Path) -> str | None:
     """Why a link is passed over: a harmless name may lead to a secret."""
+    if not path.exists():  # of a link to itself, resolve() raises RuntimeError in Python 3.11
+        return "link to nothing"
     target, home = path.resolve(), root.resolve()
     if not target.is_relative_to(home):
         return "link that leaves the source"

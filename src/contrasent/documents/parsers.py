@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from io import TextIOWrapper
+from itertools import pairwise
 from typing import IO, Any
 
 from contrasent.documents.archives import LARGEST_RATIO, Entry
@@ -47,6 +48,7 @@ MUCH = 1_000_000  # characters of rows that are handed over, however few they ar
 # Of HTML, kreuzberg writes what the head says before the text.
 _HEAD = re.compile(r"\A---\n(?>[\w.:-]+:[^\n]*\n)*(?:---\n|\n*## title:[^\n]*\n|\n)")
 _HEADING = re.compile(r"^#{1,6} ", re.MULTILINE)
+_GRID = re.compile(r"(?:^\|[^\n]*\n)+", re.MULTILINE)  # a table
 _HYPHEN = re.compile(r"(?<=[^\W\d_])-\n(?=[a-zß-ÿ])")
 _ROLE = re.compile(r":[a-zA-Z][\w:+-]{0,30}:`([^`<]{1,200}?)\s*(?:<[^`]{0,200})?`")
 
@@ -141,14 +143,32 @@ def _converted(entry: Entry, most: int) -> Parsed:
     except Exception as error:
         encrypted = re.search("password|encrypt", str(error), re.IGNORECASE)
         raise Skip("encrypted" if encrypted else "broken") from error
-    if len(found.content) > 4 * most:
+    content = found.content
+    pages = found.pages if entry.suffix == ".pdf" else ()  # those of a docx are guesses
+    if len(content) > 4 * most:
         raise _too_much(most)
     title = str(found.metadata.get("title") or "")
-    pages = found.pages if entry.suffix == ".pdf" else ()  # those of a docx are guesses
-    if pages and not _HEADING.search(found.content):
-        return _paged(pages, title)
-    title, sections = read_markdown(_HEAD.sub("", found.content), title)
+    if pages:
+        if not _HEADING.search(content):
+            return _paged(pages, title)
+        config = kreuzberg.ExtractionConfig(**{**options, "output_format": "plain"})
+        content = _as_printed(
+            content, kreuzberg.extract_bytes_sync(data, "application/pdf", config).content
+        )
+    title, sections = read_markdown(_HEAD.sub("", content), title)
     return title, tuple(_placed(sections, pages)) if pages else sections
+
+
+def _as_printed(content: str, plain: str) -> str:
+    """A PDF's Markdown with spaces where lines ended, and without tables that repeat its text."""
+    known, spaced = {_letters(word) for word in plain.split()}, dict[str, str]()
+    for line, following in pairwise(filter(None, map(str.split, plain.splitlines()))):
+        word, other = line[-1], following[0]
+        if _letters(word + other) not in known and not word.endswith("-"):
+            spaced[word + other] = f"{word} {other}"
+    content = re.sub(r"\S+", lambda match: spaced.get(match[0], match[0]), content)
+    prose = _letters(_GRID.sub("", content))
+    return _GRID.sub(lambda grid: "" if _letters(grid[0]) in prose else grid[0], content)
 
 
 def _paged(pages: Sequence[Any], title: str) -> Parsed:

@@ -69,20 +69,23 @@ class SectionBuilder:
         # A first heading, alone at the highest level before all text, is the title, unless given;
         # it goes if it says the same as the given one.
         title = one_line(title)
-        lone = ""
+        lone, sections = "", self._sections
         if self._heads and not self._text_first:
             level, first = self._heads[0]
             if all(other > level for other, _ in self._heads[1:]):
                 lone = first
+            elif not title and not sections[0][1] and self._heads[1][0] == level:
+                # A title in a word processor is often a heading like all others.
+                title, sections = first, sections[1:]
         if lone and (not title or title.casefold().startswith(lone.casefold())):
             title, drop = (title if title.casefold() == lone.casefold() else lone), 1
         else:
             drop = 0
         found = []
-        for i, (headings, paragraphs) in enumerate(self._sections):
+        for i, (headings, paragraphs) in enumerate(sections):
             # A heading without text below it is text, unless the next one stands below it.
             shown = headings[drop:]
-            after = self._sections[i + 1][0] if i + 1 < len(self._sections) else ()
+            after = sections[i + 1][0] if i + 1 < len(sections) else ()
             if paragraphs:
                 found.append(Section(shown, tuple(paragraphs)))
             elif shown and after[: len(headings)] != headings:
