@@ -175,14 +175,10 @@ def test_models(refused, good, tmp_path):
         refused(*command, words=["papers: not a model folder"])
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ("size=200k", ["MB are needed and", "MB are free; free some space or choose another"]),
-        ("ro", ["cannot write (Read-only file system); free some space or choose another"]),
-    ],
-    ids=["full", "read-only"],
-)
+@pytest.mark.parametrize(("options", "words"), [
+    ("size=200k", ["MB are needed and", "MB are free; free some space or choose another"]),
+    ("ro", ["cannot write (Read-only file system); free some space or choose another"]),
+], ids=["full", "read-only"])  # fmt: skip
 def test_targets(refused, good, bert, tmp_path, options, words):
     with mounted(tmp_path / "disk", options):
         refused("train", good.name, "-o", "disk/m", "--base", bert, words=["disk/m: ", *words])

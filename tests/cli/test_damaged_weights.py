@@ -11,19 +11,16 @@ from contrasent.model.encoder import Encoder
 from contrasent.model.golden import WEIGHTS
 
 COMMANDS = {
-    "similarity": "similarity {model} a b",
-    "encode": "encode {model} notes.txt -o v.npy",
+    "similarity": "similarity {model} a b", "encode": "encode {model} notes.txt -o v.npy",
     "encode in shards": "encode {model} notes.txt -o vs --engine local",
-    "index": "index notes.txt --model {model} -o new",
-    "search": "search made query",
+    "index": "index notes.txt --model {model} -o new", "search": "search made query",
     "evaluate": "evaluate {model} --pairs pairs.csv --columns a,b,score",
     "serve": "serve {model} --port 0",
     "adapt": "adapt handbook -o adapted --base {model} --budget 10s",
     "train": "train notes.txt -o trained --base {model} --set steps=1",
-    "diff": "diff {model} whole --on notes.txt",
-    "export": "export {model} --to onnx -o exported",
+    "diff": "diff {model} whole --on notes.txt", "export": "export {model} --to onnx -o exported",
     "postprocess": "postprocess whiten {model} notes.txt -o white",
-}
+}  # fmt: skip
 
 
 def flip(path, at=-5):

@@ -145,12 +145,9 @@ def test_a_server_and_a_model(model, corpus, tmp_path, texts, monkeypatch):
             )
         )
         assert found["old"] == {
-            "name": f"{url}#fake",
-            "runtime": "server",
-            "dimension": 8,
-            "parameters": None,
+            "name": f"{url}#fake", "runtime": "server", "dimension": 8, "parameters": None,
             "bytes": None,
-        }
+        }  # fmt: skip
         assert (found["queries"], found["own"]) == (25, False)
         assert [len(body["input"]) for body in fake.asked[:3]] == [50, 50, 50]
         assert {body["model"] for body in fake.asked} == {"fake"}

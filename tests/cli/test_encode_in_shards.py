@@ -129,24 +129,21 @@ def test_a_bad_row_is_named_and_the_other_shards_stay(tmp_path, bert):
     ]
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "words"),
-    [
-        (["--engine", "rya"], OptionError, "did you mean 'ray'"),
-        (["--engine", "local", "--dtype", "int9"], OptionError, "did you mean 'int8'"),
-        (["--shard", "4/3"], OptionError, "write i/n"),
-        (["--shard", "1/3", "--overwrite"], OptionError, "shards of others"),
-        (["--engine", "local", "--worker-gpus", "1"], OptionError, "goes with --engine ray"),
-        (["--engine", "local", "--id", "none"], OptionError, "no such column"),
-        (["--engine", "local", "-o", "v.npy"], OptionError, "must be a folder"),
-        (["--engine", "local", "-o", "full"], OutputError, "no folder of vectors"),
-        (["--workers", "2"], OptionError, "--workers 2: goes with --engine"),
-        (["--worker-cpus", "2"], OptionError, "goes with --engine"),
-        (["--id", "key"], OptionError, "goes with --engine"),
-        (["--dtype", "int8"], OptionError, "goes with --engine"),
-        (["--engine", "local", "-o", "nothing://x/y"], InputError, "nothing"),
-    ],
-)
+@pytest.mark.parametrize(("options", "error", "words"), [
+    (["--engine", "rya"], OptionError, "did you mean 'ray'"),
+    (["--engine", "local", "--dtype", "int9"], OptionError, "did you mean 'int8'"),
+    (["--shard", "4/3"], OptionError, "write i/n"),
+    (["--shard", "1/3", "--overwrite"], OptionError, "shards of others"),
+    (["--engine", "local", "--worker-gpus", "1"], OptionError, "goes with --engine ray"),
+    (["--engine", "local", "--id", "none"], OptionError, "no such column"),
+    (["--engine", "local", "-o", "v.npy"], OptionError, "must be a folder"),
+    (["--engine", "local", "-o", "full"], OutputError, "no folder of vectors"),
+    (["--workers", "2"], OptionError, "--workers 2: goes with --engine"),
+    (["--worker-cpus", "2"], OptionError, "goes with --engine"),
+    (["--id", "key"], OptionError, "goes with --engine"),
+    (["--dtype", "int8"], OptionError, "goes with --engine"),
+    (["--engine", "local", "-o", "nothing://x/y"], InputError, "nothing"),
+])  # fmt: skip
 def test_what_cannot_be_is_refused(tmp_path, bert, source, options, error, words, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "full").mkdir()

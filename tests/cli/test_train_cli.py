@@ -80,14 +80,10 @@ def test_pairs_are_held_out_and_json_tells_all(run, pairs, bert, tmp_path):
     assert best.startswith(f"{start}, before training {told['history'][0][1]:.4f}")
 
 
-@pytest.mark.parametrize(
-    ("table", "held", "choosing"),
-    [
-        ([(f"question {n}", f"answer {n % 300}") for n in range(600)], "60 pairs, with all", 30),
-        ([(f"question {n}", "the answer") for n in range(100)], "20 queries whose answers", 20),
-    ],
-    ids=["faq", "star"],
-)
+@pytest.mark.parametrize(("table", "held", "choosing"), [
+    ([(f"question {n}", f"answer {n % 300}") for n in range(600)], "60 pairs, with all", 30),
+    ([(f"question {n}", "the answer") for n in range(100)], "20 queries whose answers", 20),
+], ids=["faq", "star"])  # fmt: skip
 def test_rows_that_share_answers_are_trained(run, bert, tmp_path, table, held, choosing):
     (tmp_path / "faq.tsv").write_text("".join(f"{q}\t{a}\n" for q, a in [("q", "a"), *table]))
     asked = ["train", "faq.tsv", "--base", bert, *FAST, "--set", "steps=3"]
@@ -348,12 +344,9 @@ def test_sts_benchmark_decides(run, bert, data_folder, tmp_path):
 def started(*arguments, folder):
     """The command line in a process of its own."""
     return subprocess.Popen(
-        [sys.executable, "-m", "contrasent", *map(str, arguments)],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+        [sys.executable, "-m", "contrasent", *map(str, arguments)], cwd=folder,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
 
 
 def wait_for_lines(path, count, process):

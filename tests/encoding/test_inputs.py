@@ -91,18 +91,15 @@ def test_a_file_that_has_lost_rows_is_named(tmp_path):
         list(first.read(2))
 
 
-@pytest.mark.parametrize(
-    ("content", "options", "error", "words"),
-    [
-        ("a\n\x00b\n", {}, InputError, r"a\.jsonl:"),
-        ('{"text": "a"}\n{"text": 3}\n', {}, InputError, r"a\.jsonl:2: .*holds 3"),
-        ('{"text": "a"}\n{"text": " "}\n', {}, InputError, r"a\.jsonl:2: blank"),
-        ('{"text": "a", "id": null}\n', {"identity": "id"}, InputError, r":1: the id must be"),
-        ('{"one": "a", "two": "b"}\n', {}, OptionError, "name the one with the text"),
-        ('{"one": "a", "two": "b"}\n', {"text": "tow"}, OptionError, "did you mean 'two'"),
-        ("\n\n", {}, InputError, "holds no text"),
-    ],
-)
+@pytest.mark.parametrize(("content", "options", "error", "words"), [
+    ("a\n\x00b\n", {}, InputError, r"a\.jsonl:"),
+    ('{"text": "a"}\n{"text": 3}\n', {}, InputError, r"a\.jsonl:2: .*holds 3"),
+    ('{"text": "a"}\n{"text": " "}\n', {}, InputError, r"a\.jsonl:2: blank"),
+    ('{"text": "a", "id": null}\n', {"identity": "id"}, InputError, r":1: the id must be"),
+    ('{"one": "a", "two": "b"}\n', {}, OptionError, "name the one with the text"),
+    ('{"one": "a", "two": "b"}\n', {"text": "tow"}, OptionError, "did you mean 'two'"),
+    ("\n\n", {}, InputError, "holds no text"),
+])  # fmt: skip
 def test_what_cannot_be_read_is_named(tmp_path, content, options, error, words):
     (tmp_path / "a.jsonl").write_text(content)
     with pytest.raises(error, match=words):

@@ -165,14 +165,11 @@ def test_a_process_that_always_dies_ends_the_run_with_the_reason(tmp_path, sourc
         list(Local(2).run(job, [0, 1], lambda rows: None))
 
 
-@pytest.mark.parametrize(
-    ("how", "error", "words"),
-    [
-        ("exit", UserError, r"Ray itself died \(exit code 1; .* stay: give the same command again"),
-        ("problem", UserError, "^a line of ours$"),
-        ("fault", RuntimeError, "ZeroDivisionError: a fault of ours"),
-    ],
-)
+@pytest.mark.parametrize(("how", "error", "words"), [
+    ("exit", UserError, r"Ray itself died \(exit code 1; .* stay: give the same command again"),
+    ("problem", UserError, "^a line of ours$"),
+    ("fault", RuntimeError, "ZeroDivisionError: a fault of ours"),
+])  # fmt: skip
 def test_the_process_that_uses_ray_ends_with_a_line(
     tmp_path, source, monkeypatch, how, error, words
 ):

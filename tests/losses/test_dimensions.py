@@ -53,12 +53,9 @@ def test_dimension_wise_contrast_is_the_equation(
 
 @few
 @given(
-    seed=seeds,
-    n=st.integers(2, 5),
-    d=st.integers(1, 5),
-    artificial=st.integers(0, 4),
+    seed=seeds, n=st.integers(2, 5), d=st.integers(1, 5), artificial=st.integers(0, 4),
     norm=st.sampled_from(["batch", "length"]),
-)
+)  # fmt: skip
 def test_barlow_twins_is_the_equation(seed, n, d, artificial, norm):
     first, second = vectors(seed, n, d), vectors(seed + 1, n, d)
     noise = vectors(seed + 2, artificial, d)

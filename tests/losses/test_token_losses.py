@@ -39,11 +39,9 @@ def test_nothing_masked_is_a_loss_of_zero_with_a_gradient():
 
 @few
 @given(
-    seed=seeds,
-    n=st.integers(1, 4),
-    width=st.integers(1, 6),
+    seed=seeds, n=st.integers(1, 4), width=st.integers(1, 6),
     normalisation=st.sampled_from(["mean_with_padding", "mean_tokens", "sum"]),
-)
+)  # fmt: skip
 def test_token_detection_is_the_equation(seed, n, width, normalisation):
     logits, labels = vectors(seed, n, width, 2), whole(seed, 2, n, width)
     lengths = whole(seed + 1, width, n) + 1

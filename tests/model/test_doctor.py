@@ -195,20 +195,17 @@ def test_good_vectors(saved):
     assert wrong(told(saved, "plain", small)) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "check", "words"),
-    [
-        ("plain", {"pooler": "cls"}, "pooling", "pooled by cls and not by mean"),
-        ("plain", {"pooler": "max"}, "pooling", "pooled by max"),
-        ("head", {"pooler": "cls"}, "pooling", "pooled by cls"),
-        ("head", {"pooler": "cls", "head": "none"}, "pooling", "and the dense head is left out"),
-        ("head", {"head": "none"}, "head", "left out"),
-        ("plain", {"normalise": False}, "normalisation", "vectors were scaled"),
-        ("head", {"normalise": True}, "normalisation", "vectors were not scaled"),
-        ("plain", {"max_tokens": 128}, "truncation", "cut at 128 tokens and not at 256"),
-        ("plain", {"max_tokens": 100}, "truncation", "cut elsewhere than at 256"),
-    ],
-)
+@pytest.mark.parametrize(("name", "options", "check", "words"), [
+    ("plain", {"pooler": "cls"}, "pooling", "pooled by cls and not by mean"),
+    ("plain", {"pooler": "max"}, "pooling", "pooled by max"),
+    ("head", {"pooler": "cls"}, "pooling", "pooled by cls"),
+    ("head", {"pooler": "cls", "head": "none"}, "pooling", "and the dense head is left out"),
+    ("head", {"head": "none"}, "head", "left out"),
+    ("plain", {"normalise": False}, "normalisation", "vectors were scaled"),
+    ("head", {"normalise": True}, "normalisation", "vectors were not scaled"),
+    ("plain", {"max_tokens": 128}, "truncation", "cut at 128 tokens and not at 256"),
+    ("plain", {"max_tokens": 100}, "truncation", "cut elsewhere than at 256"),
+])  # fmt: skip
 def test_vectors_of_a_wrong_server(saved, name, options, check, words):
     vectors = Encoder.load(saved / name, **options).encode(PROBES)
     findings = told(saved, name, vectors)

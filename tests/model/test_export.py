@@ -20,13 +20,10 @@ pytest.importorskip("onnxruntime")
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("graphs_written_once")]
 
 WAYS = {
-    "bert": ("mean", "none", True),
-    "roberta": ("cls", "tanh", False),
-    "distilbert": ("max", "batchnorm", True),
-    "mpnet": ("first_last", "none", False),
-    "electra": ("embeddings_last", "tanh", True),
-    "modernbert": ("last_two", "none", False),
-}
+    "bert": ("mean", "none", True), "roberta": ("cls", "tanh", False),
+    "distilbert": ("max", "batchnorm", True), "mpnet": ("first_last", "none", False),
+    "electra": ("embeddings_last", "tanh", True), "modernbert": ("last_two", "none", False),
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -94,13 +94,10 @@ def test_a_model_without_prompts_is_what_it_was(plain, tmp_path):
     assert model.identity != identity
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"default_prompt_name": "none"}, "default_prompt_name 'none' is none of its prompts"),
-        ({"prompts": {"query": 1}}, "prompts must map names to texts"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), [
+    ({"default_prompt_name": "none"}, "default_prompt_name 'none' is none of its prompts"),
+    ({"prompts": {"query": 1}}, "prompts must map names to texts"),
+])  # fmt: skip
 def test_damaged_prompts_are_refused(saved, tmp_path, change, message):
     path = tmp_path / NAME
     path.write_text(json.dumps(json.loads((saved / NAME).read_text("utf-8")) | change))

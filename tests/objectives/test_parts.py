@@ -313,35 +313,32 @@ def test_nothing_masked_is_no_loss(load, batches, masked):
     assert loss.item() == 0.0
 
 
-@pytest.mark.parametrize(
-    ("objective", "given", "message"),
-    [
-        ("simcse", {"temperature": 0.0}, "temperature 0.0: must be greater than 0"),
-        ("simcse", {"similarity": "cosin"}, "did you mean 'cosine'"),
-        ("simcse", {"symmetric": 1}, "symmetric 1: must be of type bool"),
-        ("simcse", {"temperature": float("nan")}, "temperature nan: must be greater than 0"),
-        ("simcse", {"percent": 10}, "does not belong to the view 'dropout'"),
-        ("simcse", {"view": "crop", "rate": 0.3}, "which takes percent"),
-        ("simcse", {"view": "masked_lm"}, "filler '': the view 'masked_lm' needs"),
-        ("simcse", {"encoders": 3}, "encoders 3: no such value; one of 1, 2"),
-        ("simcse", {"masks": "fixed", "view": "crop"}, "view must be 'dropout'"),
-        ("simcse", {"masks": "fixed", "encoders": 2}, "encoders must be 1"),
-        ("esimcse", {"momentum": 1.0}, "momentum 1.0"),
-        ("esimcse", {"queue_size": -1}, "queue_size -1"),
-        ("esimcse", {"momentum_init": "none"}, "one of copy, random"),
-        ("simcse_plus_plus", {"factor": 0.0}, "factor 0.0"),
-        ("simcse_plus_plus", {"dimension_weight": -0.1}, "dimension_weight -0.1"),
-        ("simcse_noise", {"passes": 0}, "passes 0"),
-        ("barlow_twins", {"artificial": -5}, "artificial -5"),
-        ("masked_lm", {"mask_ratio": 0.0}, "mask_ratio 0.0"),
-        ("diffcse", {}, "generator '': needs a masked language model"),
-        ("diffcse", {"contrast_weight": 0.0, "difference_weight": 0.0}, "nothing to learn"),
-        ("diffcse", {"task": "masked_lm", "edits": "delete"}, "belongs to task 'detection'"),
-        ("simcse_noise+simcse_plus_plus", {}, "set negatives"),
-        ("simcse+matryoshka", {}, "set projector=none"),
-        ("gist", {}, "guide '': needs a sentence encoder"),
-    ],
-)
+@pytest.mark.parametrize(("objective", "given", "message"), [
+    ("simcse", {"temperature": 0.0}, "temperature 0.0: must be greater than 0"),
+    ("simcse", {"similarity": "cosin"}, "did you mean 'cosine'"),
+    ("simcse", {"symmetric": 1}, "symmetric 1: must be of type bool"),
+    ("simcse", {"temperature": float("nan")}, "temperature nan: must be greater than 0"),
+    ("simcse", {"percent": 10}, "does not belong to the view 'dropout'"),
+    ("simcse", {"view": "crop", "rate": 0.3}, "which takes percent"),
+    ("simcse", {"view": "masked_lm"}, "filler '': the view 'masked_lm' needs"),
+    ("simcse", {"encoders": 3}, "encoders 3: no such value; one of 1, 2"),
+    ("simcse", {"masks": "fixed", "view": "crop"}, "view must be 'dropout'"),
+    ("simcse", {"masks": "fixed", "encoders": 2}, "encoders must be 1"),
+    ("esimcse", {"momentum": 1.0}, "momentum 1.0"),
+    ("esimcse", {"queue_size": -1}, "queue_size -1"),
+    ("esimcse", {"momentum_init": "none"}, "one of copy, random"),
+    ("simcse_plus_plus", {"factor": 0.0}, "factor 0.0"),
+    ("simcse_plus_plus", {"dimension_weight": -0.1}, "dimension_weight -0.1"),
+    ("simcse_noise", {"passes": 0}, "passes 0"),
+    ("barlow_twins", {"artificial": -5}, "artificial -5"),
+    ("masked_lm", {"mask_ratio": 0.0}, "mask_ratio 0.0"),
+    ("diffcse", {}, "generator '': needs a masked language model"),
+    ("diffcse", {"contrast_weight": 0.0, "difference_weight": 0.0}, "nothing to learn"),
+    ("diffcse", {"task": "masked_lm", "edits": "delete"}, "belongs to task 'detection'"),
+    ("simcse_noise+simcse_plus_plus", {}, "set negatives"),
+    ("simcse+matryoshka", {}, "set projector=none"),
+    ("gist", {}, "guide '': needs a sentence encoder"),
+])  # fmt: skip
 def test_values_are_refused_before_anything_is_loaded(objective, given, message):
     with pytest.raises(OptionError, match=message) as caught:
         registry.check(objective, given)

@@ -161,13 +161,10 @@ def test_a_default_that_changes_makes_stored_results_stale(plan, monkeypatch, ch
     assert unit != before[1]
 
 
-@pytest.mark.parametrize(
-    ("name", "given", "stored"),
-    [
-        ("simcse", {"resample_views": "static"}, {"fresh": "static"}),  # by its former key
-        ("esimcse+simcse_plus_plus", {"momentum": 0.9}, {"momentum": 0.9}),
-    ],
-)
+@pytest.mark.parametrize(("name", "given", "stored"), [
+    ("simcse", {"resample_views": "static"}, {"fresh": "static"}),  # by its former key
+    ("esimcse+simcse_plus_plus", {"momentum": 0.9}, {"momentum": 0.9}),
+])  # fmt: skip
 def test_what_departs_from_the_first_defaults(name, given, stored):
     values = {key: p.default for key, p in parameters(name).items()}
     assert values.get("negatives") == ("off_dropout" if "plus" in name else None)

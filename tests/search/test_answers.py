@@ -57,18 +57,15 @@ def test_vectors_decide_where_words_do_not():
         )
 
 
-@pytest.mark.parametrize(
-    ("query", "sentence", "rest"),
-    [
-        # A heading, or a question, is answered by what follows it.
-        ("opening hours", "Opening hours\nFrom nine to five, not on Mondays.", " Come soon."),
-        ("what about hotels", "What about hotels? They are paid for.", " Trains too."),
-        # A wrapped line goes on; an item of a list stands alone.
-        ("the roof", "We shall mend the roof in\nspring of the coming year.", " Then we rest."),
-        ("the roof", "Of all that a village has to pay for the roof comes first and\n2 doors.", ""),
-        ("the roof", "- mend the roof before winter comes, and pay for it", "\n- Paint the door"),
-    ],
-)
+@pytest.mark.parametrize(("query", "sentence", "rest"), [
+    # A heading, or a question, is answered by what follows it.
+    ("opening hours", "Opening hours\nFrom nine to five, not on Mondays.", " Come soon."),
+    ("what about hotels", "What about hotels? They are paid for.", " Trains too."),
+    # A wrapped line goes on; an item of a list stands alone.
+    ("the roof", "We shall mend the roof in\nspring of the coming year.", " Then we rest."),
+    ("the roof", "Of all that a village has to pay for the roof comes first and\n2 doors.", ""),
+    ("the roof", "- mend the roof before winter comes, and pay for it", "\n- Paint the door"),
+])  # fmt: skip
 def test_where_a_sentence_ends(query, sentence, rest):
     assert found(query, sentence + rest)[0] == sentence
 

@@ -14,12 +14,9 @@ from contrasent.search.index import Index
 ROWS = [
     {"lang": "en", "year": 2001, "tags": ["a", "b"], "deep": {"x": 1}},
     {"lang": "de", "year": 2005, "done": True},
-    {"lang": "en", "year": 2010.0, "tags": [], "deep.x": 7},
-    {"year": "2001", "done": 1},
-    None,
-    [1, 2],
-    {"lang": None, "tags": "a b c"},
-]
+    {"lang": "en", "year": 2010.0, "tags": [], "deep.x": 7}, {"year": "2001", "done": 1}, None,
+    [1, 2], {"lang": None, "tags": "a b c"},
+]  # fmt: skip
 
 CASES = [
     ({"lang": "en"}, [0, 2]), ({"lang": {"$eq": "en"}}, [0, 2]), ({"lang": None}, [6]),

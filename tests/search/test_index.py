@@ -88,11 +88,9 @@ def test_threshold_of_any_size(threshold, count):
 
 @settings(max_examples=150, deadline=None)
 @given(
-    st.lists(st.integers(-3, 3), min_size=1, max_size=60),
-    st.integers(1, 70),
-    st.integers(1, 9),
+    st.lists(st.integers(-3, 3), min_size=1, max_size=60), st.integers(1, 70), st.integers(1, 9),
     st.data(),
-)
+)  # fmt: skip
 def test_scan_is_a_stable_full_sort(values, k, width, data):
     """Many equal scores, any cutting into blocks, any rows not allowed."""
     allowed = data.draw(st.lists(st.booleans(), min_size=len(values), max_size=len(values)))

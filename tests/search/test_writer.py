@@ -190,20 +190,17 @@ def test_a_failure_changes_nothing(folder):
         writer.delete(["1"])
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "words"),
-    [
-        (lambda w: w.add(["x"], encode, ids=["3"]), OptionError, "'3'.*in the index already"),
-        (lambda w: w.add(["x", "y"], encode, ids=["a", "a"]), OptionError, "twice"),
-        (lambda w: w.add(["x"], encode, model="other"), ModelError, "cannot be compared"),
-        (lambda w: w.add(["x"], np.ones((1, 7), np.float32)), ModelError, "7 dimensions"),
-        (lambda w: w.add(["x"], encode, metadata=[1, 2]), OptionError, "one value for 1"),
-        (lambda w: w.update(["x"], encode, ids=["a", "b"]), OptionError, "one id for each"),
-        (lambda w: w.delete(["no"]), OptionError, "'no'.*not in the index"),
-        (lambda w: w.delete([], missing="forget"), OptionError, "unknown"),
-        (lambda w: w.delete_where({"n": {"$like": 3}}), OptionError, "no operator"),
-    ],
-)
+@pytest.mark.parametrize(("change", "error", "words"), [
+    (lambda w: w.add(["x"], encode, ids=["3"]), OptionError, "'3'.*in the index already"),
+    (lambda w: w.add(["x", "y"], encode, ids=["a", "a"]), OptionError, "twice"),
+    (lambda w: w.add(["x"], encode, model="other"), ModelError, "cannot be compared"),
+    (lambda w: w.add(["x"], np.ones((1, 7), np.float32)), ModelError, "7 dimensions"),
+    (lambda w: w.add(["x"], encode, metadata=[1, 2]), OptionError, "one value for 1"),
+    (lambda w: w.update(["x"], encode, ids=["a", "b"]), OptionError, "one id for each"),
+    (lambda w: w.delete(["no"]), OptionError, "'no'.*not in the index"),
+    (lambda w: w.delete([], missing="forget"), OptionError, "unknown"),
+    (lambda w: w.delete_where({"n": {"$like": 3}}), OptionError, "no operator"),
+])  # fmt: skip
 def test_refused(folder, change, error, words):
     before = contents(Index.open(folder))
     with pytest.raises(error, match=words), Writer(folder) as writer:

@@ -23,12 +23,9 @@ def index(encoder):
     from contrasent.search.index import Index
 
     return Index.build(
-        encoder.encode,
-        LINES,
-        metadata=[{"line": n} for n in range(len(LINES))],
-        model=encoder.identity,
-        source=MINILM,
-    )
+        encoder.encode, LINES, metadata=[{"line": n} for n in range(len(LINES))],
+        model=encoder.identity, source=MINILM,
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="session")

@@ -126,14 +126,11 @@ BAD_SEARCHES = (
 )
 
 
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        *(("/v1/embeddings", json.dumps(body).encode()) for body in BAD),
-        *(("/v1/embeddings", content) for content in NO_REQUESTS),
-        *(("/search", json.dumps(body).encode()) for body in BAD_SEARCHES),
-    ],
-)
+@pytest.mark.parametrize(("path", "body"), [
+    *(("/v1/embeddings", json.dumps(body).encode()) for body in BAD),
+    *(("/v1/embeddings", content) for content in NO_REQUESTS),
+    *(("/search", json.dumps(body).encode()) for body in BAD_SEARCHES),
+])  # fmt: skip
 def test_bad_requests(http, path, body):
     answer = http.post(path, content=body, headers={"content-type": "application/json"})
     assert answer.status_code == 400
@@ -186,15 +183,11 @@ def test_search(http, encoder, index):
     assert nothing["results"][0]["hits"] == []
 
 
-@pytest.mark.parametrize(
-    ("options", "query", "new"),
-    [
-        ({}, "a pet", LINES[4]),
-        # Words are counted anew of rows that come later.
-        ({"ranker": Ranker(1.0)}, "kettle", "Kettle, kettle."),
-    ],
-    ids=["dense", "hybrid"],
-)
+@pytest.mark.parametrize(("options", "query", "new"), [
+    ({}, "a pet", LINES[4]),
+    # Words are counted anew of rows that come later.
+    ({"ranker": Ranker(1.0)}, "kettle", "Kettle, kettle."),
+], ids=["dense", "hybrid"])  # fmt: skip
 def test_search_sees_what_a_writer_commits(
     model, encoder, tmp_path, monkeypatch, options, query, new
 ):
@@ -566,13 +559,10 @@ def test_security_headers(http):
     assert "access-control-allow-origin" not in page.headers
 
 
-@pytest.mark.parametrize(
-    ("path", "code"),
-    [
-        *((path, 404) for path in ("/../etc/passwd", "/page/..%2f..%2fapp.py", "/docs/x")),
-        *(("/%2e%2e/settings.py", 404), ("/v1/embeddings", 405)),
-    ],
-)
+@pytest.mark.parametrize(("path", "code"), [
+    *((path, 404) for path in ("/../etc/passwd", "/page/..%2f..%2fapp.py", "/docs/x")),
+    *(("/%2e%2e/settings.py", 404), ("/v1/embeddings", 405)),
+])  # fmt: skip
 def test_no_path_leads_to_a_file(http, path, code):
     answer = http.get(path)
     assert answer.status_code == code

@@ -29,12 +29,9 @@ def call_many(strategy, call):
     sent = []
 
     @settings(
-        max_examples=25,
-        deadline=None,
-        database=None,
-        phases=[Phase.generate],
+        max_examples=25, deadline=None, database=None, phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
-    )
+    )  # fmt: skip
     @given(case=strategy)
     def check(case):
         sent.append(case)

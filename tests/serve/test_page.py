@@ -308,12 +308,9 @@ def test_texts_are_never_html(browser, model):
 
     evil = "<img src=x onerror=alert(1)><script>alert(2)</script>"
     index = Index.build(
-        lambda texts: np.ones((len(texts), 384), np.float32),
-        [evil, "b"],
-        ids=[evil, "b"],
-        metadata=[{evil: evil}, None],
-        model=model.identity,
-    )
+        lambda texts: np.ones((len(texts), 384), np.float32), [evil, "b"], ids=[evil, "b"],
+        metadata=[{evil: evil}, None], model=model.identity,
+    )  # fmt: skip
     with running(create_app(model, index=index)) as url:
         page = browser.new_page()
         said = []

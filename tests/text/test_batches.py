@@ -280,15 +280,12 @@ def test_order_is_a_function_of_seed_and_step_and_changes_with_the_epoch():
     assert kinds != sorted(kinds)
 
 
-@pytest.mark.parametrize(
-    ("options", "kind", "words"),
-    [
-        ({"cuts": (5, 3), "batch": 2}, OptionError, "rising"),
-        ({"cuts": (), "batch": 2}, OptionError, "rising"),
-        ({"cuts": (3,), "batch": 6, "parts": 4}, OptionError, "multiple of 4"),
-        ({"cuts": (3,), "batch": 6}, TrainingError, "fill no batch of 6"),
-    ],
-)
+@pytest.mark.parametrize(("options", "kind", "words"), [
+    ({"cuts": (5, 3), "batch": 2}, OptionError, "rising"),
+    ({"cuts": (), "batch": 2}, OptionError, "rising"),
+    ({"cuts": (3,), "batch": 6, "parts": 4}, OptionError, "multiple of 4"),
+    ({"cuts": (3,), "batch": 6}, TrainingError, "fill no batch of 6"),
+])  # fmt: skip
 def test_bad_buckets(options, kind, words):
     with pytest.raises(kind, match=words):
         BucketPlan.divide(np.arange(8), np.arange(8), seed=0, **options)

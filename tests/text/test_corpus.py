@@ -291,54 +291,51 @@ THREE = quoted([NAMES, *TRIPLES])
 NO_HEADER = "the first row must name the columns but "
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "options", "words"),
-    [
-        ("a.csv", "text,more\n", {}, "a.csv: one row only, the header"),
-        ("a.docx", b"PK", {}, "unknown format (suffix .docx); rename it to one of .txt"),
-        ("LICENSE", "text", {}, "unknown format (suffix none)"),
-        # Text that is none; bytes that are not UTF-8 name line and character.
-        ("a.txt", b"fine\n\n\n\ncaf\xe9\n", {}, "a.txt:5: byte 0xe9 at character 4 is not UTF-8"),
-        ("a.jsonl", b'"fine"\n\n\n\n"caf\xe9"\n', {}, "a.jsonl:5: byte 0xe9 at character 5"),
-        ("a.txt.gz", b"fine\n\n\n\ncaf\xe9\n", {}, "a.txt.gz:5: byte 0xe9 at character 4"),
-        ("a.txt", "one\ntwo\n".encode("utf-16"), {}, "a.txt:1: the file is UTF-16"),
-        ("a.txt", "fine\nb\0d\n", {}, "a.txt:2: the text holds a NUL byte"),
-        ("a.jsonl", '"fine"\n"b\\u0000d"\n', {}, "a.jsonl:2: the text holds a NUL byte"),
-        ("a.jsonl", '"fine"\n"\\ud83d"\n', {}, "a.jsonl:2: half a surrogate pair"),
-        # Rows that are not like the first.
-        ("a.csv", "text,more\na,b\nc\n", {}, "a.csv:3: 1 columns where the first row has 2"),
-        ("a.csv", 'text,more\n"a\nb",c\nd,e,f\n', {}, "a.csv:4: 3 columns where"),
-        ("a.csv", 'text,more\na,b\n"c,d\ne,f\ng,h\n', {}, "a.csv:3: the row is no csv"),
-        # Columns that are not there, and a first row that is no header.
-        ("a.csv", THREE, {"columns": ["anchr"]}, "columns 'anchr': no such column"),
-        ("a.csv", THREE, {"columns": ["anchr"]}, "did you mean 'anchor'?"),
-        ("a.csv", THREE, {"columns": [3]}, "has columns 0 to 2"),
-        ("a.csv", THREE, {"columns": []}, "at least one"),
-        ("a.txt", "one\ntwo\n", {"columns": ["text"]}, "have no names; choose by position, 0 to 0"),
-        ("a.csv", "A fox.,It rests.\nb,c\n", {}, NO_HEADER + "reads like data, 'A fox.'"),
-        ("a.csv", "a,a\nb,c\n", {}, NO_HEADER + "holds 'a' twice"),
-        ("a.csv", ",a\n0,c\n", {}, NO_HEADER + "holds an empty name"),
-        ("a.csv", "text;more\nb;c\n", {}, "the first row is one column with ';' in it"),
-        ("a.csv", "text\tmore\nb\tc\n", {}, r"the first row is one column with '\t' in it"),
-        ("a.csv", "id,text\n17,One.\n", {}, "column 'id' holds numbers ('17')"),
-        ("a.jsonl", '{"id": 1}\n', {}, "no column of id holds text"),
-        # Cells.
-        ("a.csv", "text,more\na,b\nc, \n", {}, "a.csv:3: blank sentence in column 'more'"),
-        ("a.tsv", "text\tmore\na\tb\n\tc\n", {}, "a.tsv:3: blank sentence in column 'text'"),
-        ("a.jsonl", '"a"\n" "\n', {}, "a.jsonl:2: blank sentence; remove the row"),
-        ("a.jsonl", '{"t": "a"}\n{"t": 3}\n', {}, "a.jsonl:2: column 't' holds 3"),
-        ("a.jsonl", '{"t": "a"}\n{"s": "b"}\n', {}, "a.jsonl:2: column 't' is missing"),
-        ("a.jsonl", '"a"\n{"t": \n', {}, "a.jsonl:2: the line is no JSON"),
-        ("a.jsonl", '"a"\n["b"]\n', {}, "a.jsonl:2: ['b'] is no string"),
-        ("a.jsonl", "3\n", {}, "a.jsonl:1: 3 is neither a string"),
-        ("a.jsonl", '"a"\n' + "[" * 100_000 + "\n", {}, "a.jsonl:2: the line is no JSON that can"),
-        ("a.jsonl", '"a"\n' + "9" * 5000 + "\n", {}, "a.jsonl:2: the line is no JSON that can be"),
-        # Scores.
-        ("a.csv", "a,b,s\nu,v,1\nw,x,high\n", {"score": "s"}, "a.csv:3: label 'high' is not a"),
-        ("a.csv", "a,b,rating\nu,v,1\n", {"score": "ratng"}, "did you mean 'rating'"),
-        ("a.jsonl", '{"a": "x", "s": 1}\n{"a": "x"}\n', {"score": "s"}, "a.jsonl:2: the label is"),
-    ],
-)
+@pytest.mark.parametrize(("name", "content", "options", "words"), [
+    ("a.csv", "text,more\n", {}, "a.csv: one row only, the header"),
+    ("a.docx", b"PK", {}, "unknown format (suffix .docx); rename it to one of .txt"),
+    ("LICENSE", "text", {}, "unknown format (suffix none)"),
+    # Text that is none; bytes that are not UTF-8 name line and character.
+    ("a.txt", b"fine\n\n\n\ncaf\xe9\n", {}, "a.txt:5: byte 0xe9 at character 4 is not UTF-8"),
+    ("a.jsonl", b'"fine"\n\n\n\n"caf\xe9"\n', {}, "a.jsonl:5: byte 0xe9 at character 5"),
+    ("a.txt.gz", b"fine\n\n\n\ncaf\xe9\n", {}, "a.txt.gz:5: byte 0xe9 at character 4"),
+    ("a.txt", "one\ntwo\n".encode("utf-16"), {}, "a.txt:1: the file is UTF-16"),
+    ("a.txt", "fine\nb\0d\n", {}, "a.txt:2: the text holds a NUL byte"),
+    ("a.jsonl", '"fine"\n"b\\u0000d"\n', {}, "a.jsonl:2: the text holds a NUL byte"),
+    ("a.jsonl", '"fine"\n"\\ud83d"\n', {}, "a.jsonl:2: half a surrogate pair"),
+    # Rows that are not like the first.
+    ("a.csv", "text,more\na,b\nc\n", {}, "a.csv:3: 1 columns where the first row has 2"),
+    ("a.csv", 'text,more\n"a\nb",c\nd,e,f\n', {}, "a.csv:4: 3 columns where"),
+    ("a.csv", 'text,more\na,b\n"c,d\ne,f\ng,h\n', {}, "a.csv:3: the row is no csv"),
+    # Columns that are not there, and a first row that is no header.
+    ("a.csv", THREE, {"columns": ["anchr"]}, "columns 'anchr': no such column"),
+    ("a.csv", THREE, {"columns": ["anchr"]}, "did you mean 'anchor'?"),
+    ("a.csv", THREE, {"columns": [3]}, "has columns 0 to 2"),
+    ("a.csv", THREE, {"columns": []}, "at least one"),
+    ("a.txt", "one\ntwo\n", {"columns": ["text"]}, "have no names; choose by position, 0 to 0"),
+    ("a.csv", "A fox.,It rests.\nb,c\n", {}, NO_HEADER + "reads like data, 'A fox.'"),
+    ("a.csv", "a,a\nb,c\n", {}, NO_HEADER + "holds 'a' twice"),
+    ("a.csv", ",a\n0,c\n", {}, NO_HEADER + "holds an empty name"),
+    ("a.csv", "text;more\nb;c\n", {}, "the first row is one column with ';' in it"),
+    ("a.csv", "text\tmore\nb\tc\n", {}, r"the first row is one column with '\t' in it"),
+    ("a.csv", "id,text\n17,One.\n", {}, "column 'id' holds numbers ('17')"),
+    ("a.jsonl", '{"id": 1}\n', {}, "no column of id holds text"),
+    # Cells.
+    ("a.csv", "text,more\na,b\nc, \n", {}, "a.csv:3: blank sentence in column 'more'"),
+    ("a.tsv", "text\tmore\na\tb\n\tc\n", {}, "a.tsv:3: blank sentence in column 'text'"),
+    ("a.jsonl", '"a"\n" "\n', {}, "a.jsonl:2: blank sentence; remove the row"),
+    ("a.jsonl", '{"t": "a"}\n{"t": 3}\n', {}, "a.jsonl:2: column 't' holds 3"),
+    ("a.jsonl", '{"t": "a"}\n{"s": "b"}\n', {}, "a.jsonl:2: column 't' is missing"),
+    ("a.jsonl", '"a"\n{"t": \n', {}, "a.jsonl:2: the line is no JSON"),
+    ("a.jsonl", '"a"\n["b"]\n', {}, "a.jsonl:2: ['b'] is no string"),
+    ("a.jsonl", "3\n", {}, "a.jsonl:1: 3 is neither a string"),
+    ("a.jsonl", '"a"\n' + "[" * 100_000 + "\n", {}, "a.jsonl:2: the line is no JSON that can"),
+    ("a.jsonl", '"a"\n' + "9" * 5000 + "\n", {}, "a.jsonl:2: the line is no JSON that can be"),
+    # Scores.
+    ("a.csv", "a,b,s\nu,v,1\nw,x,high\n", {"score": "s"}, "a.csv:3: label 'high' is not a"),
+    ("a.csv", "a,b,rating\nu,v,1\n", {"score": "ratng"}, "did you mean 'rating'"),
+    ("a.jsonl", '{"a": "x", "s": 1}\n{"a": "x"}\n', {"score": "s"}, "a.jsonl:2: the label is"),
+])  # fmt: skip
 def test_bad_input_names_file_line_and_remedy(put, name, content, options, words):
     kind = OptionError if "columns" in options or "did you mean" in words else InputError
     fails(reading(put(name, content), **options), words, kind=kind)
@@ -408,15 +405,12 @@ def test_parquet_without_pyarrow(put, monkeypatch):
 LABELLED = [("a fox", "an animal", "3.5"), ("a car", "a tree", "0"), ("one", "1", "4e0")]
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("a.csv", quoted([("s1", "s2", "score"), *LABELLED])),
-        ("a.tsv.gz", tabbed([("s1", "s2", "score"), *LABELLED])),
-        ("a.jsonl", objects([(a, b, float(c)) for a, b, c in LABELLED], ("s1", "s2", "score"))),
-        ("b.jsonl", "".join(json.dumps(row) + "\n" for row in LABELLED)),
-    ],
-)
+@pytest.mark.parametrize(("name", "content"), [
+    ("a.csv", quoted([("s1", "s2", "score"), *LABELLED])),
+    ("a.tsv.gz", tabbed([("s1", "s2", "score"), *LABELLED])),
+    ("a.jsonl", objects([(a, b, float(c)) for a, b, c in LABELLED], ("s1", "s2", "score"))),
+    ("b.jsonl", "".join(json.dumps(row) + "\n" for row in LABELLED)),
+])  # fmt: skip
 def test_labelled_pairs(put, name, content):
     pairs = read_labelled_pairs(put(name, content))
     assert pairs.first == ["a fox", "a car", "one"]
@@ -455,19 +449,16 @@ def test_a_row_that_is_no_labelled_pair(put, row, words):
     fails(lambda: read_labelled_pairs(path), words)
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "columns", "words"),
-    [
-        ("a.jsonl", '["a", "b", NaN]\n', None, "a.jsonl:1: label nan is not a finite number"),
-        ("a.tsv", tabbed([("x", "y", "n"), *LABELLED]), (0, 1, 2), "choose columns by name"),
-        ("a.tsv", tabbed(LABELLED), None, "reads like data, '3.5'; choose columns by position"),
-        ("a.tsv", "a\tb\tc\n", ["a", "b"], "two texts and a number are three columns"),
-        ("a.tsv", "a\tb\tc\td\nw\tx\ty\tz\n", None, "choose three columns of a, b, c, d"),
-        ("c.tsv", "", None, "c.tsv: the file is empty"),
-        ("d.txt", "a\nb\n", None, "labelled pairs are one file"),
-        ("e.jsonl", '["a", "b", 1]\n["a", "b", null]\n', None, "e.jsonl:2: the label is missing"),
-    ],
-)
+@pytest.mark.parametrize(("name", "content", "columns", "words"), [
+    ("a.jsonl", '["a", "b", NaN]\n', None, "a.jsonl:1: label nan is not a finite number"),
+    ("a.tsv", tabbed([("x", "y", "n"), *LABELLED]), (0, 1, 2), "choose columns by name"),
+    ("a.tsv", tabbed(LABELLED), None, "reads like data, '3.5'; choose columns by position"),
+    ("a.tsv", "a\tb\tc\n", ["a", "b"], "two texts and a number are three columns"),
+    ("a.tsv", "a\tb\tc\td\nw\tx\ty\tz\n", None, "choose three columns of a, b, c, d"),
+    ("c.tsv", "", None, "c.tsv: the file is empty"),
+    ("d.txt", "a\nb\n", None, "labelled pairs are one file"),
+    ("e.jsonl", '["a", "b", 1]\n["a", "b", null]\n', None, "e.jsonl:2: the label is missing"),
+])  # fmt: skip
 def test_labelled_pairs_that_cannot_be(put, name, content, columns, words):
     kind = OptionError if columns == ["a", "b"] else InputError
     fails(lambda: read_labelled_pairs(put(name, content), columns=columns), words, kind=kind)

@@ -61,19 +61,16 @@ def test_reads_every_annotated_pair_of_every_part(small):
     assert [*zip(found.first, found.second, found.scores, strict=True)] == PAIRS
 
 
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda f: cut(f / "STS.input.kitchen.txt"), r"STS.input.kitchen.txt: 2 lines.* has 3"),
-        (lambda f: swap(f / "STS.gs.kitchen.txt", "3.5", "3.6"), "3 gold scores are not the off"),
-        (lambda f: swap(f / "STS.gs.kitchen.txt", "3.5", "35"), r"kitchen.txt:1: '35' is no score"),
-        (lambda f: swap(f / "STS.gs.kitchen.txt", "3.5", "nan"), r":1: 'nan' is no score from"),
-        (lambda f: swap(f / "STS.gs.kitchen.txt", "3.5", ""), r"kitchen.txt: 2 scores.* has 3"),
-        (lambda f: swap(f / "STS.input.kitchen.txt", "\t", " "), r"txt:1: expected two sentences"),
-        (lambda f: (f / "STS.input.weather.txt").unlink(), r"put the file at .*input.weather.txt"),
-        (lambda f: (f / "STS.input.kitchen.txt").write_bytes(b"a\tb\n\xff\n"), r"txt:2: not UTF-8"),
-    ],
-)
+@pytest.mark.parametrize(("damage", "message"), [
+    (lambda f: cut(f / "STS.input.kitchen.txt"), r"STS.input.kitchen.txt: 2 lines.* has 3"),
+    (lambda f: swap(f / "STS.gs.kitchen.txt", "3.5", "3.6"), "3 gold scores are not the off"),
+    (lambda f: swap(f / "STS.gs.kitchen.txt", "3.5", "35"), r"kitchen.txt:1: '35' is no score"),
+    (lambda f: swap(f / "STS.gs.kitchen.txt", "3.5", "nan"), r":1: 'nan' is no score from"),
+    (lambda f: swap(f / "STS.gs.kitchen.txt", "3.5", ""), r"kitchen.txt: 2 scores.* has 3"),
+    (lambda f: swap(f / "STS.input.kitchen.txt", "\t", " "), r"txt:1: expected two sentences"),
+    (lambda f: (f / "STS.input.weather.txt").unlink(), r"put the file at .*input.weather.txt"),
+    (lambda f: (f / "STS.input.kitchen.txt").write_bytes(b"a\tb\n\xff\n"), r"txt:2: not UTF-8"),
+])  # fmt: skip
 def test_damaged_files_are_named(small, damage, message):
     damage(small)
     with pytest.raises(DataError, match=message):
@@ -88,15 +85,12 @@ def swap(path, old, new):
     path.write_text(path.read_text().replace(old, new, 1))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"task": "STS1"}, "did you mean 'STS1"),
-        ({"task": "STS12", "split": "dev"}, "test split only"),
-        ({"task": "STSB-de", "form": "senteval"}, "one form only"),
-        ({"task": "SICKR-all", "split": "dev"}, "joins all splits"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"task": "STS1"}, "did you mean 'STS1"),
+    ({"task": "STS12", "split": "dev"}, "test split only"),
+    ({"task": "STSB-de", "form": "senteval"}, "one form only"),
+    ({"task": "SICKR-all", "split": "dev"}, "joins all splits"),
+])  # fmt: skip
 def test_unknown_names_suggest_the_nearest(options, message):
     task = options.pop("task")
     with pytest.raises(OptionError, match=message):

@@ -20,10 +20,8 @@ def pairs(count):
 @settings(max_examples=300, deadline=None)
 @given(
     st.lists(st.tuples(few_words, few_words, few_words), min_size=5, max_size=40),
-    st.integers(0, 12),
-    st.integers(1, 9),
-    st.integers(0, 10**6),
-)
+    st.integers(0, 12), st.integers(1, 9), st.integers(0, 10**6),
+)  # fmt: skip
 def test_what_is_held_out_is_not_trained_on(rows, others, count, seed):
     rows = [*rows, *((f"{a}?", f"{a}!", "no") for a in range(others))]
     try:

@@ -55,19 +55,16 @@ def half_up(count: int, percent: int) -> int:
 
 
 EXAMPLES = {
-    "dropout": views.Identity(),
-    "crop": views.Crop(percent=30),
-    "delete_words": views.DeleteWords(percent=30),
-    "delete_one_word": views.DeleteOneWord(),
+    "dropout": views.Identity(), "crop": views.Crop(percent=30),
+    "delete_words": views.DeleteWords(percent=30), "delete_one_word": views.DeleteOneWord(),
     "synonym": views.ReplaceSynonym(synonyms=lambda w: SYNONYMS.get(w, [])),
     "masked_lm": views.ReplaceMasked(mask=MASK, fill=fill, continues=CONTINUES),
-    "repeat_words": views.RepeatWords(),
-    "repeat_tokens": views.RepeatTokens(),
+    "repeat_words": views.RepeatWords(), "repeat_tokens": views.RepeatTokens(),
     "insert_stop_words": views.InsertStopWords(),
     "insert_mask": views.InsertMask(mask=MASK, continues=CONTINUES),
     "insert_prediction": views.InsertMaskedPrediction(where=views.InsertMask(mask=MASK), fill=fill),
     "next_sentence": views.NextSentence(reach=3),
-}
+}  # fmt: skip
 
 
 def test_every_view_is_walked_here():

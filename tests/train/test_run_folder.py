@@ -81,15 +81,12 @@ def test_a_run_is_resumed_or_overwritten(tmp_path):
     assert names(tmp_path / "run") == ["settings.json"]
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"settings": {"lr": 2e-3, "batch": 8}}, "the run there has lr 0.001, this one 0.002"),
-        ({"settings": {"lr": 1e-3}}, "has batch 8, this one None"),
-        ({"processes": 2}, "has processes 1, this one 2; resume with the same command"),
-        ({"new": 1}, "has new None, this one 1"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), [
+    ({"settings": {"lr": 2e-3, "batch": 8}}, "the run there has lr 0.001, this one 0.002"),
+    ({"settings": {"lr": 1e-3}}, "has batch 8, this one None"),
+    ({"processes": 2}, "has processes 1, this one 2; resume with the same command"),
+    ({"new": 1}, "has new None, this one 1"),
+])  # fmt: skip
 def test_other_settings_are_refused_by_name(tmp_path, change, message):
     opened(tmp_path)
     RunFolder(tmp_path).write_log({"step": 1})

@@ -22,16 +22,13 @@ def test_texts_are_read_as_the_type_wanted():
     assert Settings(**chosen.run).batch == 128
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        ("batch", "many", "batch 'many': must be of type int"),
-        ("batch", True, "batch True: must be of type int"),
-        ("steps", "x", "steps 'x': must be of type int or none"),
-        ("normalise", "yes", "normalise 'yes': must be of type bool or none"),
-        ("pooler", 3, "pooler 3: must be of type str or none"),
-    ],
-)
+@pytest.mark.parametrize(("name", "value", "message"), [
+    ("batch", "many", "batch 'many': must be of type int"),
+    ("batch", True, "batch True: must be of type int"),
+    ("steps", "x", "steps 'x': must be of type int or none"),
+    ("normalise", "yes", "normalise 'yes': must be of type bool or none"),
+    ("pooler", 3, "pooler 3: must be of type str or none"),
+])  # fmt: skip
 def test_values_of_another_type(name, value, message):
     with pytest.raises(OptionError) as caught:
         choose({name: value}, "simcse")
