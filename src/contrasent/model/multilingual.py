@@ -68,12 +68,7 @@ def _folder(cache: Path | None = None) -> Path:
 
 
 def cached(cache: Path | None = None) -> Path:
-    """The model's folder in the user's cache, made from the installed package where it is missing.
-
-    Raises:
-        MissingExtraError: the package is not installed.
-        ModelError: its file is not the published one.
-    """
+    """The model's folder in the user's cache, made from the installed package if it is missing."""
     folder = _folder(cache)
     if not (folder / "modules.json").is_file():
         source = packaged()

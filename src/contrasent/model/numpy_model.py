@@ -59,11 +59,7 @@ class NumpyModel:
     def __init__(
         self, folder: Path, *, pooler: str | None = None, max_tokens: int | None = None
     ) -> None:
-        """Read a model folder.
-
-        Raises:
-            ModelError: the folder is no model, is damaged, or is of a kind that needs torch.
-        """
+        """Read a model folder."""
         stored = describe(folder)
         check_weights(folder)
         self._stored, self.pooling = stored, stored.pooler_or(pooler, folder, POOLED)

@@ -139,10 +139,6 @@ def create(
 
     ``total``: rows, if that is known. ``stated``: all that decides the vectors, to keep those of a
     run that is stopped. ``documents``: facts of the files that the rows come from.
-
-    Raises:
-        OutputError: the folder exists, or cannot be written.
-        UserError: no rows, or ids that repeat.
     """
     target = Path(folder)
     check_metric(facts.metric)

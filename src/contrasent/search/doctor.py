@@ -17,11 +17,7 @@ NAMED = 5
 
 
 def examine(folder: Path) -> list[Finding]:
-    """Read an index folder and compare all of it with its checksums.
-
-    Raises:
-        InputError: the folder is no index.
-    """
+    """Read an index folder and compare all of it with its checksums."""
     try:
         store = Store.open(folder, verify=False)
     except UserError as error:

@@ -56,9 +56,7 @@ def fit(texts: Iterable[str], tokenizer: Tokenizer) -> Fit:
 def choose_base(texts: Iterable[str], bases: Mapping[str, Callable[[], Tokenizer]]) -> Base:
     """The base that knows the language of some texts best, the first one where none does better.
 
-    Args:
-        texts: the first few hundred are enough.
-        bases: what loads the tokenizer of each, by name.
+    ``bases`` has what loads the tokenizer of each, by name.
     """
     runs = _runs(texts)
     (name, load), *others = bases.items()

@@ -131,11 +131,7 @@ class Store:
 
     @classmethod
     def open(cls, folder: Path, *, verify: bool = True) -> "Store":
-        """A snapshot of an index folder; of what is left of a damaged one without ``verify``.
-
-        Raises:
-            InputError: the folder is no index, or is damaged.
-        """
+        """A snapshot of an index folder; of what is left of a damaged one without ``verify``."""
         if not is_index(folder):
             raise InputError(folder, _not_an_index(folder))
         for attempt in range(3):
@@ -243,11 +239,7 @@ class Store:
         return Row(row, id, text, json.loads(metadata))
 
     def read(self, numbers: Sequence[int]) -> list[Row]:
-        """Rows by their numbers, verified: id, text, metadata and vector as they were written.
-
-        Raises:
-            InputError: a row is damaged.
-        """
+        """Rows by their numbers, verified: id, text, metadata and vector as they were written."""
         found = []
         for number in numbers:
             stored = self.every("SELECT * FROM rows WHERE row = ?", (number,))
