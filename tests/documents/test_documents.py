@@ -140,7 +140,7 @@ def test_columns_are_guessed_by_length_or_chosen(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "text"), [
-    ("a.jsonl", '{"id": 1, "text": "One."}\n{broken\n\n{"id": 1, "text": "Two."}\n[]\n'),
+    ("a.jsonl", '{"id": 1}\n{"id": 1, "text": "One."}\n{"\n\n{"id": 1, "text": "Two."}\n'),
     ("a.csv", "id,text\n1,One.\n\n,\n1,Two.\n2,\n"),
     ("a.tsv", "id\ttext\n1\tOne.\n\n \t \n1\tTwo.\n2\n"),
 ])  # fmt: skip

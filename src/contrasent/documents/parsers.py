@@ -5,17 +5,17 @@ import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
-from io import TextIOWrapper
+from io import BytesIO
 from itertools import pairwise
-from typing import IO, Any
+from typing import Any
 
 from contrasent.documents.archives import LARGEST_RATIO, Entry
 from contrasent.documents.markdown import read_markdown, read_notebook
 from contrasent.documents.plain import decode, read_python, read_text, sniff
 from contrasent.documents.secrets import without_keys
 from contrasent.documents.sections import Document, Section
-from contrasent.documents.table import Row, as_row, csv_rows, jsonl_rows, parquet_rows, read_rows
-from contrasent.text.sources import LONGEST
+from contrasent.documents.table import read_table
+from contrasent.text.sources import Source
 
 Parsed = tuple[str, tuple[Section, ...]]
 Part = tuple[list[Document], dict[str, Any]]  # documents, and facts of the file for the report
@@ -202,53 +202,45 @@ def _letters(text: str) -> str:
 
 
 def _table(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[Part]:
-    with entry.open() as stream:
-        facts: dict[str, Any] = {}
-        chosen, found = read_rows(_rows(entry, stream, facts), columns)
-        if not chosen:
-            raise Skip("table without a column of text")
-        counts = {"columns": chosen, "keys": 0, "skipped": 0}
-        facts, made = {**facts, **counts}, list[Document]()
-        much, room = 0, max(most, LARGEST_RATIO * entry.size)
-        for identity, title, sections in found:
-            kept, keys = without_keys(sections)
-            facts["keys"] += keys
-            if not kept or (size := _size(kept)) > most:
-                facts["skipped"] += 1
-                continue
-            made.append(Document(f"{entry.name}#{identity}", title, kept))
-            much, room = much + size, room - size
-            if len(made) == AT_ONCE or much > MUCH or room < 0:
-                yield made, facts
-                made, much, facts = [], 0, dict(counts)
-            if room < 0:
-                raise Skip("the rest, a table that unpacks to too much")
-        yield made, facts
+    facts: dict[str, Any] = {}
+    chosen, found = read_table(_source(entry, facts), columns)
+    if not chosen:
+        raise Skip("table without a column of text")
+    counts = {"columns": chosen, "keys": 0, "skipped": 0}
+    facts, made = {**facts, **counts}, list[Document]()
+    much, room = 0, max(most, LARGEST_RATIO * entry.size)
+    for identity, title, sections in found:
+        kept, keys = without_keys(sections)
+        facts["keys"] += keys
+        if not kept or (size := _size(kept)) > most:
+            facts["skipped"] += 1
+            continue
+        made.append(Document(f"{entry.name}#{identity}", title, kept))
+        much, room = much + size, room - size
+        if len(made) == AT_ONCE or much > MUCH or room < 0:
+            yield made, facts
+            made, much, facts = [], 0, dict(counts)
+        if room < 0:
+            raise Skip("the rest, a table that unpacks to too much")
+    yield made, facts
 
 
-def _rows(entry: Entry, stream: IO[bytes], facts: dict[str, Any]) -> Iterator[Row | None]:
+def _source(entry: Entry, facts: dict[str, Any]) -> Source:
     if entry.suffix == ".parquet":
         if find_spec("pyarrow") is None:
             raise Skip(f"{UNREAD}: pip install 'contrasent[parquet]'")
-        return parquet_rows(stream, entry.name)
+        return Source(entry.open, ".parquet", entry.name)
     if entry.suffix == ".json":
-        value = json.loads(decode(_content(entry))[0])
-        if not isinstance(value, list):
+        values = json.loads(decode(_content(entry))[0])
+        if not isinstance(values, list):
             raise Skip("JSON that is no list of rows")
-        return iter([as_row(one) for one in value])
+        lines = "\n".join(map(json.dumps, values)).encode()
+        return Source(lambda: BytesIO(lines), ".jsonl", entry.name)
     try:
-        encoding = sniff(stream)
+        with entry.open() as stream:
+            encoding = sniff(stream)
     except ValueError:
         raise Skip("no text but binary") from None
     facts["encoding"] = encoding.replace("_", "-").removesuffix("-sig")
-    lines = _lines(stream, encoding)
-    if entry.suffix in (".jsonl", ".ndjson"):
-        return jsonl_rows(lines)
-    plain = (line.replace("\0", "") for line in lines)
-    return csv_rows(plain, "," if entry.suffix == ".csv" else "\t")
-
-
-def _lines(stream: IO[bytes], encoding: str) -> Iterator[str]:
-    with TextIOWrapper(stream, encoding=encoding, errors="replace", newline="") as text:
-        while line := text.readline(LONGEST):
-            yield line
+    form = {".ndjson": ".jsonl"}.get(entry.suffix, entry.suffix)
+    return Source(entry.open, form, entry.name, encoding=encoding)

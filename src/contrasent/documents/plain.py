@@ -60,9 +60,8 @@ def decode(data: bytes) -> tuple[str, str]:
 
 
 def sniff(stream: IO[bytes]) -> str:
-    """The encoding of a stream that can be read again from its start."""
+    """The encoding of a stream by its start."""
     sample = stream.read(SAMPLE)
-    stream.seek(0)
     return encoding_of(sample, whole=len(sample) < SAMPLE)
 
 

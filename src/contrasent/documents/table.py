@@ -1,18 +1,12 @@
 """Tables to documents, a row each, by what they hold; rows that cannot be read are counted."""
 
-import csv
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
-from itertools import chain, islice
-from typing import IO, Any
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
 
 from contrasent.documents.sections import Section, clean, one_line
-from contrasent.text.sources import LONGEST, Source
-from contrasent.text.tables import open_table
-
-Row = Mapping[str, Any]
-Columns = tuple[str, str, Sequence[str]]  # of the id, the title and the texts; "" for none
+from contrasent.text.sources import Source
+from contrasent.text.tables import Table, open_table
 
 SAMPLE = 200  # rows from which columns are guessed
 SHORTEST = 20  # characters that texts have on average in a column taken for text by its length
@@ -28,27 +22,52 @@ class NoSuchColumn(Exception):
     """A table lacks a column that was chosen; ``args`` are the column and those there are."""
 
 
-def read_rows(
-    rows: Iterator[Row | None], columns: Sequence[str] | None
+def read_table(
+    source: Source, columns: Sequence[str] | None
 ) -> tuple[str, Iterator[tuple[str, str, tuple[Section, ...]]]]:
     """Name the chosen columns, "" if none holds text, and read each row's id, title and text."""
-    sample = list(islice(rows, SAMPLE))
-    identity, heading, texts = _choose([row for row in sample if row], columns)
+    table = _opened(source)
+    chosen = _choose(table, columns)
 
     def documents() -> Iterator[tuple[str, str, tuple[Section, ...]]]:
-        for number, row in enumerate(chain(sample, rows), 1):
-            cells = row or {}
-            parts = [_text(cells.get(name)) for name in texts]
-            paragraphs = tuple(p for part in parts for p in _paragraphs(part))
-            title = one_line(_text(cells.get(heading))) if heading else ""
+        places = [at for _, at in chosen]
+        for number, (_, cells) in enumerate(table.rows(places), 1):
+            texts: dict[str, list[str]] = {"id": [], "title": [], "text": []}
+            for (role, _), cell in zip(chosen, cells or (), strict=False):
+                texts[role].append(_text(cell))
+            title = one_line(" ".join(texts["title"]))
+            paragraphs = tuple(p for text in texts["text"] for p in _paragraphs(text))
             if title and not paragraphs:
                 paragraphs, title = (title,), ""
-            name = _text(cells.get(identity)).strip() if identity else ""
-            yield name or str(number), title, (Section((), paragraphs),) if paragraphs else ()
+            name = "".join(texts["id"]).strip() or str(number)
+            yield name, title, (Section((), paragraphs),) if paragraphs else ()
 
-    named = ((" and ".join(texts), "text"), (heading, "title"), (identity, "id"))
-    shown = ", ".join(f"{what} from {name}" for name, what in named if name)
-    return shown if texts else "", documents()
+    names = {
+        role: " and ".join(table.columns[at] for r, at in chosen if r == role)
+        for role in ("text", "title", "id")
+    }
+    return ", ".join(f"{role} from {name}" for role, name in names.items() if name), documents()
+
+
+def _opened(source: Source) -> Table:
+    """A table with the delimiter and, if there is one, the header of its first line."""
+    delimiter = ","
+    if source.form == ".csv":
+        first = next(source.lines(), (1, ""))[1]
+        if "," not in first:
+            delimiter = next((other for other in ";\t|" if other in first), ",")
+    table = open_table(source, header=True, delimiter=delimiter, lenient=True)
+    if source.form in (".csv", ".tsv") and not _is_header(table.names or ()):
+        table = open_table(source, header=False, delimiter=delimiter, lenient=True)
+    return table
+
+
+def _is_header(names: Sequence[str]) -> bool:
+    """Whether a first row names columns: short, distinct, no numbers and no sentences."""
+    return len(set(names)) == len(names) and all(
+        name and len(name) <= 40 and not name[0].isdigit() and not name.endswith((".", "!", "?"))
+        for name in names
+    )
 
 
 def _text(cell: Any) -> str:
@@ -78,89 +97,31 @@ def is_set_out(lines: Sequence[str]) -> bool:
     return indented > len(lines) / 4 or short > 0.7 * len(lines)
 
 
-def _choose(rows: list[Row], columns: Sequence[str] | None) -> Columns:
-    """Choose columns by their names, or the one with the longest texts."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    known = {name.casefold(): name for name in reversed(names)}
+def _choose(table: Table, columns: Sequence[str] | None) -> list[tuple[str, int]]:
+    """Roles ("text", "title", "id") and places of columns, by names or by the longest texts."""
+    names = table.columns
+    known = {name.casefold(): at for at, name in reversed([*enumerate(names)])}
 
-    def first(wanted: Sequence[str]) -> str:
-        return next((known[name] for name in wanted if name in known), "")
+    def first(role: str, wanted: Sequence[str], but: int = -1) -> list[tuple[str, int]]:
+        found = (known[name] for name in wanted if known.get(name, but) != but)
+        return [(role, at) for at in islice(found, 1)]
 
     if columns is not None:
         for name in columns:
             if name not in names:
                 raise NoSuchColumn(name, names)
-        several = len(columns) > 1
-        return first(_IDS), columns[0] if several else "", columns[several:]
-    lengths = {
-        name: sum(len(_text(row.get(name))) for row in rows if not isinstance(row.get(name), int))
-        for name in names
-    }
-    text = first([name for name in _TEXTS if name in known and lengths[known[name]]])
+        roles = ["title" if len(columns) > 1 else "text", *["text"] * (len(columns) - 1)]
+        places = map(names.index, columns)
+        return [*first("id", _IDS), *zip(roles, places, strict=True)]
+    rows = [cells for _, cells in islice(table.stream(), SAMPLE) if cells]
+    lengths = [
+        sum(len(_text(row[at])) for row in rows if not isinstance(row[at], int))
+        for at in range(len(names))
+    ]
+    text = first("text", [name for name in _TEXTS if name in known and lengths[known[name]]])
     if not text:
-        text = max(names, key=lambda name: lengths[name], default="")
-        if not text or lengths[text] < SHORTEST * len(rows):
-            return "", "", ()
-    title = first([name for name in _TITLES if known.get(name) != text])
-    return first([name for name in _IDS if known.get(name) != text]), title, (text,)
-
-
-def jsonl_rows(lines: Iterator[str]) -> Iterator[Row | None]:
-    """Rows of a jsonl file: objects, arrays, or strings."""
-    for line in lines:
-        try:
-            blank = line.isspace() or len(line) >= LONGEST
-            yield None if blank else as_row(json.loads(line))
-        except (ValueError, RecursionError):
-            yield None
-
-
-def as_row(value: Any) -> Row | None:
-    """A JSON value as a row by column names; arrays have numbers for names, a string is text."""
-    if isinstance(value, dict):
-        return value
-    if isinstance(value, list):
-        return {str(i): cell for i, cell in enumerate(value)}
-    return {"text": value} if isinstance(value, str) else None
-
-
-def csv_rows(lines: Iterator[str], delimiter: str) -> Iterator[Row | None]:
-    """Rows of a csv or tsv; columns have numbers for names where the first row is no header."""
-    csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
-    first = next(lines, "")
-    if delimiter == "," and "," not in first:
-        delimiter = next((other for other in ";\t|" if other in first), ",")
-    rows = csv.reader(chain([first], lines), delimiter=delimiter)
-    names: list[str] | None = None
-    while True:
-        try:
-            cells = next(rows)
-        except StopIteration:
-            return
-        except csv.Error:
-            yield None
-            continue
-        blank = not any(cell.strip() for cell in cells)
-        if names is not None:
-            yield None if blank else dict(zip(names, cells, strict=False))
-        elif not blank and _is_header(cells):
-            names = [cell.strip() for cell in cells]
-        elif not blank:
-            names = [str(i) for i in range(len(cells))]
-            yield dict(zip(names, cells, strict=True))
-
-
-def _is_header(cells: Sequence[str]) -> bool:
-    """Whether a first row names columns: short, distinct, no numbers and no sentences."""
-    names = [cell.strip() for cell in cells]
-    return len(set(names)) == len(names) and all(
-        name and len(name) <= 40 and not name[0].isdigit() and not name.endswith((".", "!", "?"))
-        for name in names
-    )
-
-
-def parquet_rows(stream: IO[bytes], source: str) -> Iterator[Row | None]:
-    """Rows of a parquet file."""
-    table = open_table(Source(lambda: nullcontext(stream), ".parquet", source), header=True)
-    for _, cells in table.stream():
-        yield None if cells is None else dict(zip(table.columns, cells, strict=True))
+        at = max(range(len(names)), key=lengths.__getitem__, default=-1)
+        if at < 0 or lengths[at] < SHORTEST * len(rows):
+            return []
+        text = [("text", at)]
+    return [*text, *first("title", _TITLES, text[0][1]), *first("id", _IDS, text[0][1])]

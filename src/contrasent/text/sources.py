@@ -36,6 +36,7 @@ class Source:
     form: str
     shown: str  # its name in messages
     spool: "Spool | None" = None  # keeps a temporary copy of standard input alive
+    encoding: str = ""  # unless it must be UTF-8; what cannot be decoded is then replaced
 
     def content(self) -> Iterator[bytes]:
         """The bytes of the file, block by block."""
@@ -47,11 +48,12 @@ class Source:
         r"""Numbered lines; they end in "\n", "\r\n" or "\r", and a byte order mark is cut off."""
         with reading(self.shown), self._opened(unpack=True) as raw:
             # Undecodable bytes come through as surrogates, so that their line can be named.
-            stream = io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape")
+            errors = "replace" if self.encoding else "surrogateescape"
+            stream = io.TextIOWrapper(raw, encoding=self.encoding or "utf-8-sig", errors=errors)
             number = 0
             while line := stream.readline(LONGEST):
                 number += 1
-                if not line.isascii():
+                if not self.encoding and not line.isascii():
                     _check_decoded(line, self.shown, number)
                 if len(line) == LONGEST:
                     problem = f"a line of {LONGEST:,} characters or more: this is not a text file"

@@ -21,8 +21,11 @@ Columns = Sequence[str | int]  # columns by name, or by position from 0
 Record = tuple[int, Sequence[Any] | None]
 """A line's number, from 1, and its cells; None where the line is blank."""
 
+_Rows = Iterator[tuple[int, Sequence[Any] | InputError | None]]  # with what is wrong with a row
+
 ABSENT = object()  # the cell of a jsonl object that lacks the key
 TEXT_NAMES = ("text", "sentence")
+AHEAD = 200  # rows of jsonl whose keys are columns too where rows may lack some
 
 Absent = TypeVar("Absent", str, None)
 
@@ -97,28 +100,38 @@ class Table:
         return sum(1 for _, cells in self.stream() if cells is not None)
 
 
-def open_table(file: Source, *, header: bool, delimiter: str = ",") -> Table:
-    """Read the head of a file."""
+def open_table(file: Source, *, header: bool, delimiter: str = ",", lenient: bool = False) -> Table:
+    """Read the head of a file; ``lenient``: a row that cannot be read is as a blank line."""
     if file.form == ".parquet":
         return _parquet_table(file)
 
-    def opened() -> tuple[tuple[str, ...] | None, Iterator[Record]]:
+    def opened() -> tuple[tuple[str, ...] | None, _Rows]:
         lines = file.lines()
         if file.form == ".jsonl":
-            return _jsonl(lines, file.shown)
+            values = _sound(_json_values(lines, file.shown), lenient)
+            return _jsonl(values, file.shown, AHEAD if lenient else 0)
         if file.form == ".txt":
             return None, ((n, None if line.isspace() else (line,)) for n, line in lines)
         quoted = file.form == ".csv"
-        rows = _csv_rows(lines, file.shown, delimiter) if quoted else _tsv_rows(lines)
-        return _even(rows, header, file.shown)
+        strict = delimiter == "," and not lenient
+        rows = _csv_rows(lines, file.shown, delimiter, strict) if quoted else _tsv_rows(lines)
+        return _even(_sound(rows, lenient), header, file.shown)
 
     def stream() -> Iterator[Record]:
-        return opened()[1]
+        return _sound(opened()[1], lenient)
 
-    names, rows = opened()
+    names, found = opened()
+    rows = _sound(found, lenient)
     first = next((cells for _, cells in rows if cells is not None), None)
     text = tuple(isinstance(cell, str) for cell in first or ())
     return Table(file.shown, file.form, names, first, text, stream, file.content, file)
+
+
+def _sound(rows: _Rows, lenient: bool) -> Iterator[Record]:
+    for number, cells in rows:
+        if isinstance(cells, InputError) and not lenient:
+            raise cells
+        yield number, None if isinstance(cells, InputError) else cells
 
 
 def by_name(columns: Iterable[str | int | None]) -> bool:
@@ -207,9 +220,8 @@ def _tsv_rows(lines: Lines) -> Iterator[Record]:
         yield number, None if blank else line.rstrip("\n").split("\t")
 
 
-def _csv_rows(lines: Lines, source: str, delimiter: str) -> Iterator[Record]:
+def _csv_rows(lines: Lines, source: str, delimiter: str, strict: bool) -> _Rows:
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
-    strict = delimiter == ","
     rows = csv.reader((line for _, line in lines), delimiter=delimiter, strict=strict)
     while True:
         number = rows.line_num + 1
@@ -219,31 +231,32 @@ def _csv_rows(lines: Lines, source: str, delimiter: str) -> Iterator[Record]:
             return
         except csv.Error as error:
             problem = f"the row is no csv ({error}); check its quotes"
-            raise InputError(source, problem, line=number) from None
+            yield number, InputError(source, problem, line=number)
+            continue
         yield number, cells or None
 
 
 def _even(
     rows: Iterator[Record], header: bool, source: str
-) -> tuple[tuple[str, ...] | None, Iterator[Record]]:
+) -> tuple[tuple[str, ...] | None, _Rows]:
     """Take the header off, and hold every row to the number of fields of the first."""
     first = next((row for row in rows if row[1] is not None), None)
     if first is None or first[1] is None:
         return None, iter(())
     width = len(first[1])
 
-    def checked() -> Iterator[Record]:
+    def checked() -> _Rows:
         for number, cells in rows if header else chain([first], rows):
-            if cells is not None and len(cells) != width:
-                raise uneven(source, number, len(cells), width)
-            yield number, cells
+            broken = cells is not None and len(cells) != width
+            yield number, uneven(source, number, len(cells or ()), width) if broken else cells
 
     return tuple(cell.strip() for cell in first[1]) if header else None, checked()
 
 
-def _jsonl(lines: Lines, source: str) -> tuple[tuple[str, ...] | None, Iterator[Record]]:
+def _jsonl(
+    values: Iterator[Record], source: str, ahead: int
+) -> tuple[tuple[str, ...] | None, _Rows]:
     """Every line a string, an array, or an object; the first line decides for all."""
-    values = _json_values(lines, source)
     start = next((row for row in values if row[1] is not None), None)
     if start is None:
         return None, iter(())
@@ -253,41 +266,39 @@ def _jsonl(lines: Lines, source: str) -> tuple[tuple[str, ...] | None, Iterator[
     if kind is None:
         problem = f"{brief(first)} is neither a string, nor an array, nor an object"
         raise InputError(source, problem, line=start[0])
-    names = tuple(first) if kind == "object" else None
+    head: list[tuple[int, Any]] = [start, *islice(values, ahead)]
+    keys = (key for _, value in head if isinstance(value, dict) for key in value)
+    names = tuple(dict.fromkeys(keys)) if kind == "object" else None
 
-    def rows() -> Iterator[Record]:
-        for number, value in chain([start], values):
+    def rows() -> _Rows:
+        value: Any
+        for number, value in chain(head, values):
             if value is None:
                 yield number, None
             elif type(value) is not type(first):
                 problem = f"{brief(value)} is no {kind}, as the first row is"
-                raise InputError(source, problem, line=number)
+                yield number, InputError(source, problem, line=number)
             elif kind == "object":
                 yield number, [value.get(name, ABSENT) for name in names or ()]
             elif kind == "array" and len(value) != len(first):
-                raise uneven(source, number, len(value), len(first))
+                yield number, uneven(source, number, len(value), len(first))
             else:
                 yield number, value if kind == "array" else (value,)
 
     return names, rows()
 
 
-def _json_values(lines: Lines, source: str) -> Iterator[tuple[int, Any]]:
+def _json_values(lines: Lines, source: str) -> _Rows:
     for number, line in lines:
-        if line.isspace():
-            yield number, None
-            continue
+        problem, value = "", None
         try:
-            value = json.loads(line)
+            value = None if line.isspace() else json.loads(line)
+            problem = "" if value is not None or line.isspace() else "null is no text"
         except json.JSONDecodeError as error:
             problem = f"the line is no JSON ({error.msg} at character {error.colno})"
-            raise InputError(source, problem, line=number) from None
         except (RecursionError, ValueError) as error:  # nested too deep; a number of 5,000 digits
             problem = f"the line is no JSON that can be read ({error})"
-            raise InputError(source, problem, line=number) from None
-        if value is None:
-            raise InputError(source, "null is no text", line=number)
-        yield number, value
+        yield number, InputError(source, problem, line=number) if problem else value
 
 
 def uneven(source: str, number: int, found: int, wanted: int) -> InputError:
