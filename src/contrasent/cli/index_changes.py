@@ -29,15 +29,10 @@ TESTED = 0.25
 
 
 class Mapping(NamedTuple):
-    """Vectors are mapped instead of encoded.
+    """Vectors are mapped instead of encoded."""
 
-    Attributes:
-        limit: share of the ten nearest that may be lost.
-        sample: texts to encode, to fit the map and to measure it.
-    """
-
-    limit: float
-    sample: int
+    limit: float  # share of the ten nearest that may be lost
+    sample: int  # texts to encode, to fit the map and to measure it
 
 
 def change_model(

@@ -15,24 +15,17 @@ from contrasent.model.storage import read_arrays
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """The settings of a model folder beyond its backbone.
-
-    Attributes:
-        pooler: name of the pooler, or None for a bare transformers folder, which does not say.
-        pooling: folder of a pooler that may have kept something there.
-        normalise: whether vectors are scaled to unit length.
-        max_tokens: the length that texts are cut at, if stated.
-        lower_case: whether texts are lower-cased before the tokenizer sees them.
-    """
+    """The settings of a model folder beyond its backbone."""
 
     transformer: Path
+    # name of the pooler, or None for a bare transformers folder, which does not say
     pooler: str | None
     head: tuple[Path, ...]
-    normalise: bool
-    max_tokens: int | None
-    lower_case: bool
+    normalise: bool  # whether vectors are scaled to unit length
+    max_tokens: int | None  # the length that texts are cut at, if stated
+    lower_case: bool  # whether texts are lower-cased before the tokenizer sees them
     prompts: Prompts = field(default_factory=Prompts)
-    pooling: Path | None = None
+    pooling: Path | None = None  # folder of a pooler that may have kept something there
 
     def pooler_or(self, chosen: str | None, name: object, known: Iterable[str]) -> str:
         """The pooler that was chosen, or the folder's own."""

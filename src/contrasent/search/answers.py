@@ -35,17 +35,12 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Where in a hit's text the answer stands.
+    """Where in a hit's text the answer stands."""
 
-    Attributes:
-        start: first character; ``end`` is behind the last.
-        marks: (start, end) of words of the query within the answer.
-        cut: whether the sentence goes on before the answer, and behind it.
-    """
-
-    start: int
+    start: int  # first character; ``end`` is behind the last
     end: int
-    marks: tuple[Span, ...]
+    marks: tuple[Span, ...]  # (start, end) of words of the query within the answer
+    # whether the sentence goes on before the answer, and behind it
     cut: tuple[bool, bool] = (False, False)
 
     def to_json(self, text: str) -> dict[str, Any]:

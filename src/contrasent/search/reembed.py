@@ -76,16 +76,11 @@ def _replace(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinearMap:
-    """From one model's vectors to another's.
+    """From one model's vectors to another's."""
 
-    Attributes:
-        matrix: (d, e) float32; the vectors (n, d) times it are in the other space.
-        loss: mean of 1 - cosine with the true vectors, of rows it was chosen by.
-    """
-
-    matrix: Vectors
+    matrix: Vectors  # (d, e) float32; the vectors (n, d) times it are in the other space
     kind: str
-    loss: float
+    loss: float  # mean of 1 - cosine with the true vectors, of rows it was chosen by
 
 
 def fit_map(old: Vectors, new: Vectors, *, held_out: float = 0.2) -> LinearMap:

@@ -85,13 +85,9 @@ def language_of(texts: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Analyzer:
-    """From a text to the terms that are matched: words, less stop words, stemmed.
+    """From a text to the terms that are matched: words, less stop words, stemmed."""
 
-    Attributes:
-        language: one of Snowball's, or "none" for words as they stand.
-    """
-
-    language: str = "none"
+    language: str = "none"  # one of Snowball's, or "none" for words as they stand
 
     def __post_init__(self) -> None:
         known = ("none", *Stemmer.algorithms())
