@@ -2,9 +2,9 @@
 
 import ast
 import codecs
-import inspect
 import re
 import warnings
+from collections.abc import Iterator
 from typing import IO
 
 from contrasent.documents.prose import without_markup
@@ -21,6 +21,7 @@ _MARKS = [
     (codecs.BOM_UTF16_BE, "utf-16"),
 ]
 _Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+_Leveled = tuple[int, ast.Module | _Definition]
 _SET_OUT = re.compile(r"^\s*(?:>>>|[-*+|]|\.\.|:\w|\w+\s*:|\d+[.)])|\n\s+|::$", re.MULTILINE)
 _RULE = re.compile(r"^\s*([-=~*_#+])\1{2,}\s*$")
 
@@ -79,47 +80,33 @@ def read_text(text: str) -> tuple[str, tuple[Section, ...]]:
 
 def read_python(text: str) -> tuple[str, tuple[Section, ...]]:
     """Title (a lone definition) and sections; a file that does not parse is one section of code."""
-    builder = SectionBuilder()
+    builder, lines, done = SectionBuilder(), text.splitlines(), 0
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # sources with "\d" in plain strings
             tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        builder.lines(text)
-    else:
-        _add(builder, tree, text.splitlines(), 0, len(text.splitlines()), 0)
+        tree = ast.Module([], [])
+    for level, node in _definitions(tree, 0):
+        if not isinstance(node, ast.Module):
+            start = min(one.lineno for one in (node, *node.decorator_list)) - 1
+            builder.lines("\n".join(lines[done:start]))
+            done = max(done, start)
+            builder.heading(level, node.name)
+        if docstring := ast.get_docstring(node):
+            for block in re.split(r"\n\s*\n", docstring):
+                set_out = _SET_OUT.search(block)
+                builder.lines(block) if set_out else builder.paragraph(without_markup(block))
+            builder.lines("\n".join(lines[done : node.body[0].lineno - 1]))
+            done = node.body[0].end_lineno or done
+    builder.lines("\n".join(lines[done:]))
     return builder.finish()
 
 
-def _add(
-    builder: SectionBuilder,
-    node: ast.Module | _Definition,
-    lines: list[str],
-    start: int,
-    end: int,
-    level: int,
-) -> None:
-    """Add what stands in lines ``start`` to ``end``: docstring, code, and inner definitions."""
-    if docstring := ast.get_docstring(node):
-        _add_docstring(builder, docstring)
-        shown = node.body[0]
-        builder.lines("\n".join(lines[start : shown.lineno - 1]))
-        start = shown.end_lineno or start
-    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+def _definitions(node: ast.Module | _Definition, level: int) -> Iterator[_Leveled]:
+    """A module, its classes and functions, not those within functions, in order."""
+    yield level, node
+    if isinstance(node, ast.Module | ast.ClassDef):
         for inner in node.body:
-            if isinstance(inner, _Definition) and inner.end_lineno is not None:
-                first = min([inner.lineno, *(one.lineno for one in inner.decorator_list)]) - 1
-                if first < start:  # two statements on one line
-                    continue
-                builder.lines("\n".join(lines[start:first]))
-                builder.heading(level + 1, inner.name)
-                _add(builder, inner, lines, first, inner.end_lineno, level + 1)
-                start = inner.end_lineno
-    builder.lines("\n".join(lines[start:end]))
-
-
-def _add_docstring(builder: SectionBuilder, docstring: str) -> None:
-    """Add a docstring's paragraphs; lists of parameters and examples keep their lines."""
-    for block in re.split(r"\n\s*\n", inspect.cleandoc(docstring)):
-        set_out = _SET_OUT.search(block)
-        builder.lines(block) if set_out else builder.paragraph(without_markup(block))
+            if isinstance(inner, _Definition):
+                yield from _definitions(inner, level + 1)
