@@ -3,7 +3,6 @@
 # F1 is at its best threshold, chosen on the same pairs (as in MTEB) and so a little optimistic;
 # clusters are k-means, scored by V-measure (Rosenberg and Hirschberg, 2007).
 
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -186,8 +185,6 @@ def clustering_sets(folder: Path | None = None) -> dict[str, Labelled]:
 def kmeans(vectors: Vectors, count: int, seed: int | tuple[int, ...]) -> Integers:
     """(n,) groups of rows (n, d) scaled to length one, some perhaps empty."""
     # Starts by k-means++ (Arthur and Vassilvitskii, 2007).
-    from scipy.cluster.vq import kmeans2
-
     unit = metrics.normalize(np.asarray(vectors, np.float64))
     random = np.random.default_rng(seed)
     picked = [int(random.integers(len(unit)))]
@@ -197,9 +194,11 @@ def kmeans(vectors: Vectors, count: int, seed: int | tuple[int, ...]) -> Integer
         total = distance.sum()
         share = distance / total if total > 0 else None
         picked.append(int(random.choice(len(unit), p=share)))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of an empty group
-        _, labels = kmeans2(unit, unit[picked], iter=ROUNDS, minit="matrix")
+    centres = unit[picked]
+    for _ in range(ROUNDS):
+        labels = np.argmin((centres * centres).sum(axis=1) - 2 * (unit @ centres.T), axis=1)
+        for group in np.unique(labels):
+            centres[group] = unit[labels == group].mean(axis=0)
     return np.asarray(labels, dtype=np.int64)
 
 
