@@ -11,6 +11,8 @@ from commands import mounted
 from contrasent import files
 from contrasent.errors import OutputError
 from contrasent.files import atomic_file, atomic_folder, check_writable, recover_folder, write_json
+from contrasent.model.encoder import Encoder
+from contrasent.train import checkpoint
 
 
 def names(folder):
@@ -164,9 +166,6 @@ def test_a_full_disk_leaves_the_old_file(full):
 
 def test_a_full_disk_while_tensors_are_written(full, bert):
     import torch
-
-    from contrasent.model.encoder import Encoder
-    from contrasent.train import checkpoint
 
     encoder = Encoder.load(bert, pooler="mean")
     with pytest.raises(OutputError, match=r"m: cannot write \(.*[Nn]o space left"):

@@ -19,6 +19,7 @@ from contrasent.adapt.candidates import Candidate, Trial
 from contrasent.adapt.run import adapt
 from contrasent.adapt.splitting import SEALED, TRAIN, parts_of
 from contrasent.errors import InputError, OptionError, OutputError
+from contrasent.model.encoder import Encoder
 from contrasent.search.index import Index
 from contrasent.search.ranking import KNOWN_WEIGHT, Ranker
 
@@ -26,8 +27,6 @@ from contrasent.search.ranking import KNOWN_WEIGHT, Ranker
 @pytest.fixture(scope="module")
 def model(tmp_path_factory, bert):
     """The tiny BERT as a sentence encoder, which says how it pools."""
-    from contrasent.model.encoder import Encoder
-
     folder = tmp_path_factory.mktemp("base") / "tiny"
     Encoder.load(bert, pooler="mean", normalise=True).save(folder)
     return folder
@@ -52,8 +51,6 @@ def adapted(tmp_path_factory, model, documents):
 
 
 def test_it_leaves_a_model_an_index_and_a_report(adapted, documents):
-    from contrasent.model.encoder import Encoder
-
     folder, done, said = adapted
     encoder = Encoder.load(folder)
     index = Index.open(folder / "index")

@@ -20,6 +20,7 @@ from contrasent.adapt.verdict import FORGOTTEN, Verdict, decide
 from contrasent.documents.passages import Passage, passages
 from contrasent.documents.sections import Document, Section
 from contrasent.errors import InputError, ModelError, OptionError, OutputError
+from contrasent.model.encoder import Encoder
 from contrasent.search.index import Index
 from contrasent.search.writer import Writer
 
@@ -27,8 +28,6 @@ from contrasent.search.writer import Writer
 @pytest.fixture(scope="module")
 def home(tmp_path_factory, bert, sentences):
     """An adapted model with a hundred notes, and a folder of notes of which ninety are new."""
-    from contrasent.model.encoder import Encoder
-
     place = tmp_path_factory.mktemp("update")
     Encoder.load(bert, pooler="mean", normalise=True).save(place / "tiny")
     old = write_notes(place / "old", sentences, range(100))

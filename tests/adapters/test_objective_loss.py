@@ -9,6 +9,8 @@ import torch
 
 from contrasent.adapters.sentence_transformers import ObjectiveLoss, encoder_around
 from contrasent.errors import ModelError, OptionError, TrainingError
+from contrasent.model.encoder import Encoder
+from contrasent.types import Batch
 
 st = pytest.importorskip("sentence_transformers")
 datasets = pytest.importorskip("datasets")
@@ -19,8 +21,6 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 @pytest.fixture(scope="module")
 def folder(tiny, tmp_path_factory):
     """A tiny model in sentence-transformers' layout, dropout 0.1."""
-    from contrasent.model.encoder import Encoder
-
     home = tmp_path_factory.mktemp("model") / "tiny"
     encoder = Encoder.load(tiny["bert"], pooler="mean", head="tanh", max_tokens=24)
     encoder.save(home)
@@ -79,8 +79,6 @@ def test_the_encoder_is_the_model(folder, sentences):
 
 
 def test_the_loss_is_the_objectives(folder, sentences):
-    from contrasent.types import Batch
-
     model = model_of(folder)
     loss = ObjectiveLoss(model, "simcse")
     features = model.tokenize(sentences[:8])

@@ -10,6 +10,8 @@ from contrasent.cli import loading
 from contrasent.cli.evaluate import _load
 from contrasent.cli.options import Loading
 from contrasent.errors import DataError, ModelError, OptionError, OutputError, UserError
+from contrasent.model.calls import dropout_view
+from contrasent.model.encoder import Encoder
 from contrasent.text import official
 from contrasent.text.datasets import score_digest
 from contrasent.text.official import Table
@@ -196,8 +198,6 @@ def white(bert, corpus, tmp_path_factory):
 
 
 def test_a_whitened_model_is_an_ordinary_model(bert, corpus, white):
-    from contrasent.model.encoder import Encoder
-
     model = Encoder.load(white)
     lines = list(dict.fromkeys(corpus.read_text().splitlines()))
     vectors = model.encode(lines)
@@ -223,9 +223,6 @@ def test_a_flow_can_be_evaluated(bert, corpus, data, tmp_path):
 
 
 def test_a_dimension_wise_layer_makes_an_ordinary_model(bert, tmp_path):
-    from contrasent.model.calls import dropout_view
-    from contrasent.model.encoder import Encoder
-
     lines = list(dict.fromkeys(texts(700, 5)))
     corpus = tmp_path / "many.txt"
     corpus.write_text("\n".join(lines) + "\n")
@@ -254,8 +251,6 @@ def test_postprocess_rejects_options_of_another_method(arguments, problem, tmp_p
 
 @pytest.mark.slow
 def test_bias_of_length_is_measured_in_words_and_in_the_models_tokens(bert, data_folder, tmp_path):
-    from contrasent.model.encoder import Encoder
-
     _, count = _load(str(bert), Loading(pooler="mean", batch=8), False)
     sentence = "the orchard and a copper lantern"
     tokens, _ = Encoder.load(bert, pooler="mean").tokenise([sentence])

@@ -10,7 +10,7 @@ from contrasent.cli.serve import served
 from contrasent.errors import OptionError
 from contrasent.model.encoder import Encoder
 from contrasent.postprocess.flow import FlowSettings, fit
-from contrasent.postprocess.folder import write_flow
+from contrasent.postprocess.folder import Flowed, write_flow
 from contrasent.serve.app import create_app
 
 
@@ -42,8 +42,6 @@ def test_another_flow_is_another_model(made):
     one = open_model(find_model(str(folder))).encoder.identity
     vectors = encoder.encode(["a", "b"] * 64)
     other = fit(vectors, FlowSettings(levels=2, steps=1, epochs=1, seed=1))
-    from contrasent.postprocess.folder import Flowed
-
     assert Flowed(encoder, other).identity != one
     assert Flowed(encoder, flow).identity == one
 
