@@ -239,22 +239,18 @@ class InstalledDocumentation:
             report.skipped["no Python that can be parsed"] = Skipped(found.skipped)
         public = [one for one in found.documented if "._" not in f".{one.name}"]
         public.sort(key=lambda one: (one.name.count("."), hash_of(one.name)))
-        for one in _distinct(public):
-            if report.documents == self.limit:
-                break
+        texts, openings = set[str](), Counter[str]()
+        for one in public:
+            both = (one.summary.casefold(), one.explanation.casefold())
+            starts = [" ".join(text.split()[:OPENING]) for text in both]
+            many = any(openings[start] >= REPEATS for start in starts)
+            if many or not one.explanation or not texts.isdisjoint(both):
+                continue
+            texts.update(both)
+            openings.update(starts)
             report.documents += 1
             report.characters += len(one.summary) + len(one.explanation)
             text = Section((), (one.summary, one.explanation))
             yield Document(one.name, one.name, (text,), docstring=True)
-
-
-def _distinct(documented: Iterable[Documented]) -> Iterator[Documented]:
-    texts, openings = set[str](), Counter[str]()
-    for one in documented:
-        both = (one.summary.casefold(), one.explanation.casefold())
-        starts = [" ".join(text.split()[:OPENING]) for text in both]
-        few = all(openings[start] < REPEATS for start in starts)
-        if one.explanation and texts.isdisjoint(both) and few:
-            texts.update(both)
-            openings.update(starts)
-            yield one
+            if report.documents == self.limit:
+                return

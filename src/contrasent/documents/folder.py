@@ -3,13 +3,13 @@
 import contextlib
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Protocol
 
 from contrasent import progress
 from contrasent.documents.archives import Entry, entries
-from contrasent.documents.parsers import FORMATS, LARGEST, TEXT_LIMIT, UNREAD, Skip
+from contrasent.documents.parsers import FORMATS, LARGEST, TEXT_LIMIT, UNREAD, Skip, size_of
 from contrasent.documents.sections import Document as Document
 from contrasent.documents.sections import Section as Section
 from contrasent.documents.table import NoSuchColumn
@@ -57,8 +57,10 @@ class ReadReport:
         if found.names[-1:] != [name]:
             found.names.append(name)
 
-    def note(self, name: str, facts: dict[str, Any]) -> None:
-        """Take in what a reader says of a file."""
+    def noted(
+        self, name: str, found: Sequence[Document], facts: dict[str, Any]
+    ) -> Sequence[Document]:
+        """Documents of a file, once what the reader says of the file is taken in."""
         if encoding := facts.get("encoding"):
             self.encodings[encoding] = self.encodings.get(encoding, 0) + 1
         if columns := facts.get("columns"):
@@ -66,6 +68,7 @@ class ReadReport:
         for _ in range(facts.get("skipped", 0)):
             self.skip("row without text", name)
         self.keys += facts.get("keys", 0)
+        return found
 
     def lines(self) -> list[str]:
         """The report for a person, a line each."""
@@ -152,50 +155,37 @@ class DocumentSource:
             FileReader(self.columns, self._most) as reader,
         ):
             for entry in chosen:
+                before, limit = report.documents, f"beyond {self._characters:,} characters"
                 if report.characters > self._characters:
-                    limit = f"beyond {self._characters:,} characters; choose a smaller source"
-                    report.skip(limit, entry.name)
+                    report.skip(f"{limit}; choose a smaller source", entry.name)
                     continue
-                before = report.documents
+                reason = ""
                 try:
                     self.files[entry.name] = facts_of(entry)
+                    parts = (report.noted(entry.name, *part) for part in reader.read(entry))
+                    for document in chain.from_iterable(parts):
+                        if report.characters > self._characters:
+                            raise Skip(f"the rest, {limit}")
+                        if document.id in seen:  # two names of bytes that are no text read alike
+                            document = replace(document, id=f"{document.id}~{report.documents + 1}")
+                        seen.add(document.id)
+                        report.documents += 1
+                        report.characters += size_of(document.sections)
+                        yield document
                 except OSError:
-                    report.skip("unreadable", entry.name)
-                    continue
-                for document in self._guarded(reader, entry):
-                    if document.id in seen:  # two names of bytes that are no text read alike
-                        document = replace(document, id=f"{document.id}~{report.documents + 1}")
-                    seen.add(document.id)
-                    report.documents += 1
-                    report.characters += sum(
-                        len(text) for section in document.sections for text in section.paragraphs
-                    )
-                    yield document
+                    reason = "unreadable"
+                except NoSuchColumn as error:
+                    self._lacking.append((entry.name, error.args))
+                    reason = "table without the chosen columns"
+                except Skip as skip:
+                    reason = skip.args[0]
+                if reason:
+                    report.skip(reason, entry.name)
+                    self.files.setdefault(entry.name, {})["skipped"] = reason
                 report.files += report.documents > before
-                reason = self.files[entry.name].get("skipped", "")
                 if report.documents == before and reason.startswith(PASSING):
                     del self.files[entry.name]  # it may be read another time
                 advance(documents=report.documents)
-
-    def _guarded(self, reader: FileReader, entry: Entry) -> Iterator[Document]:
-        """The documents of a file, as far as it can be read."""
-        report = self.report
-        try:
-            for found, facts in reader.read(entry):
-                report.note(entry.name, facts)
-                for document in found:
-                    if report.characters > self._characters:
-                        raise Skip(f"the rest, beyond {self._characters:,} characters")
-                    yield document
-        except NoSuchColumn as error:
-            self._lacking.append((entry.name, error.args))
-            self._skip("table without the chosen columns", entry.name)
-        except Skip as skip:
-            self._skip(skip.args[0], entry.name)
-
-    def _skip(self, reason: str, name: str) -> None:
-        self.report.skip(reason, name)
-        self.files[name]["skipped"] = reason
 
 
 def facts_of(entry: Entry) -> dict[str, Any]:

@@ -76,14 +76,15 @@ def documents(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterato
     sections, facts["keys"] = without_keys(sections)
     if not sections:
         raise Skip("secret")
-    if (size := _size(sections)) > most:
+    if (size := size_of(sections)) > most:
         raise _too_much(most)
     if size > REPEATED and _packed(sections) * LARGEST_RATIO // 5 < size:
         raise Skip("nothing but repetition")
     yield [Document(entry.name, title, sections, docstring=entry.suffix == ".py")], facts
 
 
-def _size(sections: Sequence[Section]) -> int:
+def size_of(sections: Sequence[Section]) -> int:
+    """The characters of their text."""
     return sum(len(text) for section in sections for text in section.paragraphs)
 
 
@@ -212,7 +213,7 @@ def _table(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[P
     for identity, title, sections in found:
         kept, keys = without_keys(sections)
         facts["keys"] += keys
-        if not kept or (size := _size(kept)) > most:
+        if not kept or (size := size_of(kept)) > most:
             facts["skipped"] += 1
             continue
         made.append(Document(f"{entry.name}#{identity}", title, kept))
