@@ -153,11 +153,12 @@ def milvus_json(data):
     """What stands in the folder of an index in Milvus, up to the connection."""
     from dataclasses import asdict
 
-    from contrasent.search.milvus import PLACE, _read
+    from contrasent.search.folder import MILVUS
+    from contrasent.search.milvus import _read
     from contrasent.search.store import Facts
 
     facts = asdict(Facts(model="m", dimension=3, settings={"uri": "", "collection": "c"}))
-    _in_folder({PLACE: odd_json(Draw(data), facts)}, lambda folder: _read(folder))
+    _in_folder({MILVUS: odd_json(Draw(data), facts)}, lambda folder: _read(folder))
 
 
 # --------------------------------------------------------------------------- model folders

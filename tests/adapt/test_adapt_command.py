@@ -55,7 +55,7 @@ def test_it_leaves_a_model_an_index_and_a_report(adapted, documents):
     encoder = Encoder.load(folder)
     index = Index.open(folder / "index")
     assert index.model == encoder.identity
-    assert index.row(0).metadata["document"] == "note-000.md"
+    assert index.rows([0])[0].metadata["document"] == "note-000.md"
     assert index.ranker == (done.shipped.fusion or Ranker(0.0))
     assert not (folder / "work").exists()
     facts = json.loads((folder / "report.json").read_text())

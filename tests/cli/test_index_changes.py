@@ -14,7 +14,7 @@ from tiny_models import made_sentences
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory, bert):
-    """A model, and the same with its vectors turned and a little noise: a map can follow that."""
+    """A model, and the same with another pooling."""
     from contrasent.model.encoder import Encoder
 
     home = tmp_path_factory.mktemp("models")
@@ -46,23 +46,7 @@ def test_another_model(built, models, tmp_path):
     assert "encoded anew by" in run("index", built, "--model", models / "mean")
 
 
-def test_a_map_says_what_it_loses(built, models):
-    """From a model to itself nothing is lost; to other vectors so much that it is refused."""
-    same = json.loads(run("index", built, "--model", models / "mean", "--map", "--json"))["mapped"]
-    assert same["overlap@10"] == pytest.approx(1, abs=0.01) and same["sample"] == 400
-    before = Index.open(built)
-    with pytest.raises(ModelError, match=r"loses .* of the ten nearest \[.*--map-limit 0\.02"):
-        run("index", built, "--model", models / "cls", "--map", "--map-limit", 0.02)
-    assert Index.open(built).generation == before.generation
-    said = run("index", built, "--model", models / "cls", "--map", "--map-limit", 1)
-    assert "overlap@10 with rows that are really encoded 0." in said
-    kept = Index.open(built).facts.settings["mapped"]
-    assert kept["from"] == before.model and 0 < kept["low"] < kept["overlap@10"] < kept["high"] < 1
-
-
 def test_bad_input(built, models, tmp_path):
-    with pytest.raises(OptionError, match="goes with --model NEW"):
-        run("index", built, "--map")
     with pytest.raises(OptionError, match=r"SOURCE .*does not go with --model"):
         run("index", built, tmp_path / "notes.txt", "--model", models / "cls")
     with pytest.raises(UserError, match=r"--output/-o .*is missing"):

@@ -34,7 +34,7 @@ def made(tmp_path_factory):
         make(place / "whole")
         with Writer(place / "whole") as writer:
             documents = {"a.txt": {"rows": 7}, "b.txt": {"rows": 3}}
-            writer.change.put_documents(documents)
+            writer.put_files(documents)
         shutil.copytree(place / "whole", place / "busy")
         reader = Index.open(place / "busy")
         with Writer(place / "busy") as writer:
@@ -63,7 +63,7 @@ def answers(folder):
             index.search(given, k=8, exact=True),
             index.search(QUERIES, encode=encode, k=8, where={"n": 1}),
             [(row.id, row.text, row.metadata) for row in index.every()],
-            index.store.documents(),
+            index.files(),
             index.facts.generation,
         ]
     finally:

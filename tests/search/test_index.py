@@ -16,10 +16,11 @@ from whole_states import encoder
 from contrasent.errors import InputError, ModelError, OptionError, OutputError, UserError
 from contrasent.metrics import normalize
 from contrasent.search.building import create
+from contrasent.search.checks import checksum
 from contrasent.search.exact import Best, largest, scan
 from contrasent.search.index import Index
 from contrasent.search.ranking import Ranker
-from contrasent.search.store import Facts, checksum
+from contrasent.search.store import Facts
 
 TEXTS = [f"line {n} about {'rivers' if n % 2 else 'roads'}" for n in range(40)]
 

@@ -11,8 +11,9 @@ import pytest
 
 from contrasent.errors import InputError, ModelError, OptionError, OutputError, UserError
 from contrasent.search import milvus
+from contrasent.search.folder import in_milvus
 from contrasent.search.index import Index
-from contrasent.search.milvus import MilvusIndex, in_milvus
+from contrasent.search.milvus import MilvusIndex
 from contrasent.search.ranking import Ranker
 from contrasent.search.store import Facts
 from contrasent.search.writer import Writer

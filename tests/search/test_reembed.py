@@ -1,4 +1,4 @@
-"""Another model's vectors in an index's place: encoded anew, killed and resumed; or mapped."""
+"""Another model's vectors in an index's place: encoded anew, killed and resumed."""
 
 import signal
 import subprocess
@@ -7,13 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from contrasent.errors import ModelError, OptionError, OutputError
+from contrasent.errors import ModelError, OutputError
+from contrasent.search.building import reembed
 from contrasent.search.index import Index
 from contrasent.search.ranking import Ranker
-from contrasent.search.reembed import fit_map, map_index, orthogonal_map, reembed, ridge_map
 from contrasent.search.writer import Writer
 
 TEXTS = [f"entry {n} of the ledger" for n in range(50)]
@@ -102,7 +100,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from test_reembed import new
 from contrasent.search import building
-from contrasent.search.reembed import reembed
+from contrasent.search.building import reembed
 
 building.AT_ONCE = 10
 made = 0
@@ -166,58 +164,3 @@ def test_vectors_that_are_wrong_change_nothing(folder):
         reembed(folder, encode, model="new")
     assert Index.open(folder).generation == before
     check_renewed(Index.open(folder), old)
-
-
-# ---------------------------------------------------------------- maps
-
-
-@given(st.integers(0, 2**32 - 1), st.integers(2, 5))
-def test_orthogonal_map_is_the_best_of_all(seed, d):
-    random = np.random.default_rng(seed)
-    a, b = random.normal(size=(2, 12, d))
-    best = orthogonal_map(a, b)
-    assert best.T @ best == pytest.approx(np.eye(d), abs=1e-9)
-    distance = np.sum((a @ best - b) ** 2)
-    for _ in range(20):
-        other, _ = np.linalg.qr(random.normal(size=(d, d)))
-        assert distance <= np.sum((a @ other - b) ** 2) + 1e-9
-    turn, _ = np.linalg.qr(random.normal(size=(d, d)))
-    assert orthogonal_map(a, a @ turn) == pytest.approx(turn, abs=1e-7)
-
-
-@given(st.integers(0, 2**32 - 1), st.sampled_from([1e-3, 0.1]))
-def test_ridge_map_is_least_squares_with_rows_of_penalty(seed, ridge):
-    """Ridge regression is plain least squares with sqrt(penalty) times the unit matrix below."""
-    random = np.random.default_rng(seed)
-    a, b = random.normal(size=(15, 4)), random.normal(size=(15, 3))
-    penalty = ridge * np.mean([(a[:, j] ** 2).sum() for j in range(4)])
-    rows = np.vstack([a, np.sqrt(penalty) * np.eye(4)])
-    expected, *_ = np.linalg.lstsq(rows, np.vstack([b, np.zeros((4, 3))]), rcond=None)
-    assert ridge_map(a, b, ridge) == pytest.approx(expected, abs=1e-8)
-
-
-def test_the_map_is_chosen_by_what_was_held_out():
-    random = np.random.default_rng(0)
-    a = random.normal(size=(250, 64)).astype(np.float32)
-    turn, _ = np.linalg.qr(random.normal(size=(64, 64)))
-    turned = fit_map(a, (a @ turn + 1.0 * random.normal(size=a.shape)).astype(np.float32))
-    assert turned.kind == "orthogonal"
-    stretched = fit_map(a, (a @ random.normal(size=(64, 64))).astype(np.float32))
-    assert stretched.kind == "ridge" and stretched.loss < 0.01 < turned.loss
-    assert fit_map(a, (a @ random.normal(size=(64, 5))).astype(np.float32)).matrix.shape == (64, 5)
-    with pytest.raises(OptionError, match="at least 200 rows"):
-        fit_map(a[:100], a[:100])
-
-
-def test_map_index(folder):
-    matrix = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
-    made = map_index(folder, matrix, model="new", about={"overlap@10": 0.9})
-    for text, _, vector in rows_of(made).values():
-        (own,) = old([text])
-        expected = own @ matrix
-        assert vector == pytest.approx(expected / np.linalg.norm(expected), abs=1e-5)
-    assert made.facts.settings["mapped"] == {"from": "old", "overlap@10": 0.9}
-    assert made.model == "new" and "pooler" not in made.facts.settings
-    again = reembed(folder, new, model="new")
-    assert "mapped" not in again.facts.settings
-    check_renewed(again, new)

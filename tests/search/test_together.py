@@ -90,7 +90,7 @@ def test_a_reader_does_not_keep_a_writer_waiting(tmp_path):
     assert whole_states.whole(reader) == before
     newest = reader.refreshed()
     assert len(newest) == len(reader) + 3
-    newest.store.verify_database()
+    newest.verify_database()
     reader.close()
     newest.close()
 

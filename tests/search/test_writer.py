@@ -103,7 +103,7 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def compact(self):
         with Writer(self.folder) as writer:
-            writer.compact()
+            writer.rewrite()
         assert Index.open(self.folder).facts.dead == 0
 
     @rule(name=names)
@@ -160,7 +160,7 @@ def test_nothing_is_left_behind(folder):
     with Writer(folder) as writer:
         writer.add(["a"], encode)
         writer.delete(["3"])
-        writer.compact()
+        writer.rewrite()
     names = sorted(path.name for path in folder.iterdir())
     assert names == [".lock", "index.db", "index.sum", "vectors-000002.f32"]
     assert Index.open(folder).facts.vectors == "vectors-000002.f32"
@@ -173,7 +173,7 @@ def test_many_small_adds_keep_few_blocks(folder, monkeypatch):
             writer.add([f"added {n}"], encode)
     index = Index.open(folder)
     assert len(index) == 70
-    blocks = index.store.connection.execute("SELECT first, count FROM blocks").fetchall()
+    blocks = index.connection.execute("SELECT first, count FROM blocks").fetchall()
     assert len(blocks) <= 15 and sum(count for _, count in blocks) == 70
     assert index.search(encode(["added 33"]), k=1)[0][0].text == "added 33"
 
@@ -220,7 +220,7 @@ def test_a_reader_keeps_its_snapshot(folder):
     with Writer(folder) as writer:
         writer.update(["changed"], encode, ids=["4"])
         writer.delete(["5"])
-        writer.compact()
+        writer.rewrite()
     assert contents(reader) == before
     assert reader.refreshed().search(encode(["changed"]), k=1)[0][0].id == "4"
     newest = reader.refreshed()
@@ -266,8 +266,8 @@ def test_words_after_any_changes(tmp_path_factory, steps):
     folder = tmp_path_factory.mktemp("words") / "index"
     line = ["alpha beta", "gamma", "beta beta alpha delta", "", "gamma delta delta", "epsilon"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("contrasent.search.transaction.BLOCK", 3)
-        patch.setattr("contrasent.search.transaction.SMALL", 2)
+        patch.setattr("contrasent.search.writer.BLOCK", 3)
+        patch.setattr("contrasent.search.writer.SMALL", 2)
         patch.setattr(os, "fsync", lambda _: None)
         with Writer(folder, new=Facts()) as writer:
             writer.add(line, encode)
@@ -278,14 +278,14 @@ def test_words_after_any_changes(tmp_path_factory, steps):
                 elif step == "d":
                     writer.delete([str(number)], missing="ignore")
                 elif step == "c":
-                    writer.compact()
+                    writer.rewrite()
                 else:
                     writer.add([line[number % 6]], encode)
                     writer.delete([str(writer.facts.next_id - 1)])
             index = Index.open(folder)
             if len(index):
                 check_words(index)
-                assert list(index.store.damaged_blocks()) == []
+                assert list(index.damaged_blocks()) == []
 
 
 def test_a_change_sees_what_it_did_before(folder):
@@ -312,5 +312,5 @@ def test_codes_are_made_from_the_size_on_where_they_win(folder, monkeypatch):
     assert last.facts.codes["rows"] == 86
     assert [path.name for path in folder.glob("codes-*")] == [last.facts.codes["file"]]
     with Writer(folder) as writer:
-        writer.compact()
+        writer.rewrite()
     assert Index.open(folder).facts.codes["rows"] == 86

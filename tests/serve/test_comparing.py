@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from contrasent.cli.serve import serve
 from contrasent.errors import ModelError, OptionError
 from contrasent.metrics import rank_biased_overlap
+from contrasent.search.building import reembed
 from contrasent.search.index import Index
-from contrasent.search.reembed import reembed
 from contrasent.serve import connections, library
 from contrasent.serve.app import create_app
 

@@ -106,7 +106,7 @@ def with_previous(previous: Previous, new: Reading) -> Reading:
         lines,
         {**facts, "passages": len(passages)},
         new.origin if known else {},
-        {**previous.index.store.documents(), **new.files} if known else {},
+        {**previous.index.files(), **new.files} if known else {},
     )
 
 

@@ -36,28 +36,29 @@ def dedupe(
             raise OptionError("-o", str(output), "must end in .jsonl")
         options.check_new(output, overwrite)
     from contrasent.files import atomic_file
-    from contrasent.search.opening import local_index, open_writer
+    from contrasent.search.opening import numbered_rows, open_index, open_writer
     from contrasent.search.pairs import near_duplicates
 
-    with local_index(index) as opened:
-        total, found = len(opened), near_duplicates(opened, threshold)
+    opened = numbered_rows(open_index(index))
+    kept, found = near_duplicates(opened, threshold)
+    total = len(opened)
 
-        def named(row: int) -> dict[str, Any]:
-            one = opened.row(row)
-            return {"id": one.id, "text": one.text, "metadata": one.metadata}
+    def named(row: int) -> dict[str, Any]:
+        (one,) = opened.rows([row])
+        return {"id": one.id, "text": one.text, "metadata": one.metadata}
 
-        if output is not None:
-            repeats = {pair.second: pair for pair in found.pairs}
-            with atomic_file(output) as stream:
-                for row in sorted([*found.kept.tolist(), *repeats]):
-                    one = repeats.get(row)
-                    of = {"repeats": opened.row(one.first).id if one else None}
-                    line = {**named(row), **of, "score": one.score if one else None}
-                    stream.write(json.dumps(line, ensure_ascii=False) + "\n")
-        pairs: list[dict[str, Any]] = [
-            {"score": pair.score, "kept": named(pair.first), "repeat": named(pair.second)}
-            for pair in sorted(found.pairs, key=lambda pair: -pair.score)
-        ]
+    if output is not None:
+        repeats = {pair.second: pair for pair in found}
+        with atomic_file(output) as stream:
+            for row in sorted([*kept.tolist(), *repeats]):
+                one = repeats.get(row)
+                of = {"repeats": opened.rows([one.first])[0].id if one else None}
+                line = {**named(row), **of, "score": one.score if one else None}
+                stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+    pairs: list[dict[str, Any]] = [
+        {"score": pair.score, "kept": named(pair.first), "repeat": named(pair.second)}
+        for pair in sorted(found, key=lambda pair: -pair.score)
+    ]
     if remove and pairs:
         with open_writer(index) as writer:
             writer.delete([pair["repeat"]["id"] for pair in pairs])
@@ -76,7 +77,7 @@ def dedupe(
         "index": str(index),
         "threshold": threshold,
         "texts": total,
-        "kept": len(found.kept),
+        "kept": len(kept),
         "near_duplicates": len(pairs),
         "removed": len(pairs) if remove else 0,
         "pairs": pairs,

@@ -120,7 +120,7 @@ class Searched:
     def vectors_by(self, model: "Counting[Model] | RemoteModel") -> "Vectors | None":
         """The stored vectors, if this model made them; a quantised copy has its own."""
         index = self.index
-        if index is None or index.facts.settings.get("mapped"):
+        if index is None:
             return None
         if not isinstance(model, Counting):
             return self.vectors if model.identity == index.model != "" else None
@@ -136,9 +136,9 @@ def open_searched(on: str, most: int, column: str | None, seed: int) -> Searched
     """Read the documents of an index or a corpus."""
     import numpy as np
 
-    from contrasent.search.opening import index_folder, open_index, sampled_rows
+    from contrasent.search.folder import is_any_index
+    from contrasent.search.opening import index_folder, numbered_rows, open_index
     from contrasent.search.records import Records
-    from contrasent.search.store import is_any_index
     from contrasent.text.tables import column as position
 
     random = np.random.default_rng(seed)
@@ -152,7 +152,7 @@ def open_searched(on: str, most: int, column: str | None, seed: int) -> Searched
     if column is not None:
         raise OptionError("--column", column, f"{on} is an index, which has one text a row")
     opened = open_index(place)
-    held = sampled_rows(opened, most)
+    held = numbered_rows(opened, most)
     numbers = held.numbers()
     if len(numbers) > most:
         numbers = np.sort(random.choice(numbers, most, replace=False))

@@ -74,8 +74,8 @@ def doctor(
         problem = "golden vectors are made from a folder, not from a --url"
         raise OptionError("--write", True, problem)
     from contrasent.model.remote import RemoteModel, check_address
+    from contrasent.search.folder import is_any_index, is_index
     from contrasent.search.opening import index_folder, open_index
-    from contrasent.search.store import is_any_index, is_index
 
     if url is not None:
         check_address(url, "--url")

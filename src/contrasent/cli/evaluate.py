@@ -203,8 +203,8 @@ def _check_indexes(
     models: list[str], weight: float | None, collection: Path | None, others: bool
 ) -> list[str]:
     """The indexes among what is measured; they are searched."""
+    from contrasent.search.folder import is_any_index
     from contrasent.search.opening import index_folder
-    from contrasent.search.store import is_any_index
 
     # The folder that adapt left is a model with an index in it: a model here, as ever.
     found = [

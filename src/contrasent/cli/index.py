@@ -15,7 +15,6 @@ import typer
 from contrasent.cli import options
 from contrasent.cli.adapt import DEFAULT_BASE
 from contrasent.cli.index_changes import (
-    Mapping,
     TableOptions,
     built_facts,
     change_model,
@@ -26,7 +25,7 @@ from contrasent.cli.index_changes import (
     token_counter,
 )
 from contrasent.cli.loading import find_model, lasting_name, open_model
-from contrasent.errors import MissingExtraError, OptionError, UserError
+from contrasent.errors import MissingExtraError, OptionError, UserError, check_choice
 
 if TYPE_CHECKING:
     from contrasent.cli.loading import Counting
@@ -35,9 +34,8 @@ if TYPE_CHECKING:
     from contrasent.model.prompts import Model
     from contrasent.search.encoded import EncodedRecords
     from contrasent.search.index import Index
-    from contrasent.search.records import Records
+    from contrasent.search.records import IndexRow, Records
     from contrasent.search.store import Facts
-    from contrasent.search.writer import IndexRow
 
     Rows = Records | EncodedRecords | list[IndexRow]
 
@@ -52,9 +50,6 @@ def index(
     sync: bool = False,
     watch: bool = False,
     max_file_text: Annotated[int, typer.Option(min=1, metavar="CHARACTERS")] = 5_000_000,
-    mapped: Annotated[bool, typer.Option("--map")] = False,
-    map_limit: Annotated[float, typer.Option(min=0, max=1)] = 0.1,
-    sample: Annotated[int, typer.Option(min=300)] = 5000,
     column: options.Column = None,
     id_column: Annotated[str | None, typer.Option("--id")] = None,
     metadata: str | None = None,
@@ -86,9 +81,6 @@ def index(
         sync: Follow the documents: encode what was added or changed, remove what was deleted.
         watch: Go on with --sync whenever documents change, until Ctrl-C.
         max_file_text: Leave out files with more text than so many characters.
-        mapped: With --model and no -o: map the vectors linearly instead of encoding.
-        map_limit: With --map: stop if more than this share of the ten nearest may be lost.
-        sample: With --map: texts to encode, to fit and to measure the map.
         id_column: Column with the ids of a table's rows; row numbers if not given.
         metadata: Columns of a table to keep as metadata: a,b,c; * for all others.
         metric: cosine or dot.
@@ -101,15 +93,14 @@ def index(
         remove_where: Remove rows whose metadata matches: year<2000, or a JSON filter.
     """
     building = {"SOURCE": synced, "-o": output, "--add": add or None}
-    mapping = Mapping(map_limit, sample) if mapped else None
     if remove or remove_where:
-        given = building | {"--model": model, "--map": mapped or None}
+        given = building | {"--model": model}
         return remove_rows(Path(source), remove or [], remove_where or [], given)
     if sync or watch:
-        given = {"-o": output, "--model": model, "--add": add or None, "--map": mapped or None}
+        given = {"-o": output, "--model": model, "--add": add or None}
         return sync_index(Path(source), synced, loading, given, watch=watch)
-    if output is None and (model is not None or mapping is not None):
-        return change_model(Path(source), model, loading, mapping, building)
+    if output is None and model is not None:
+        return change_model(Path(source), model, loading, building)
     if output is None:
         raise UserError(
             "--output/-o (Index folder to make) is missing; see 'contrasent index --help'"
@@ -140,8 +131,7 @@ class _Place:
     def check(self) -> None:
         """Reject, before any work, a target that cannot be written."""
         from contrasent.search.checks import check_target
-        from contrasent.search.opening import in_milvus
-        from contrasent.search.store import is_any_index
+        from contrasent.search.folder import in_milvus, is_any_index
 
         # A load into Milvus that was killed goes on.
         if self.overwrite or not (self.uri and in_milvus(self.output)):
@@ -164,9 +154,9 @@ class _Build:
     def run(self, source: str, max_file_text: int) -> options.Output:
         """Read, encode and write."""
         from contrasent.documents.folder import is_table, open_documents
-        from contrasent.search.checks import check_metric
+        from contrasent.search.checks import METRICS
 
-        check_metric(self.metric)
+        check_choice("metric", self.metric, METRICS)
         self.place.check()
         if self.table.given or is_table(source):
             return self._of_table(self.table.rows(source))
@@ -300,7 +290,7 @@ def _in_milvus(place: _Place, encode: "Counting[Model]", rows: "Rows", facts: "F
     given: Iterable[tuple[Any, ...]] = (
         (
             (text, name, extra, vector)
-            for block in rows.blocks(facts.metric, 1024)
+            for block in rows.blocks(1024)
             for vector, text, name, extra in zip(*block, strict=True)
         )
         if isinstance(rows, EncodedRecords)

@@ -13,111 +13,52 @@ from contrasent import progress
 from contrasent.cli import options
 from contrasent.cli.loading import Counting, find_model, lasting_name, open_model
 from contrasent.cli.search import model_of
-from contrasent.errors import MissingExtraError, ModelError, OptionError, OutputError, UserError
+from contrasent.errors import MissingExtraError, OptionError, OutputError, UserError
 
 if TYPE_CHECKING:
     from contrasent.documents.passages import CountTokens
-    from contrasent.evaluate.rankings import Measure
     from contrasent.model.prompts import Model
     from contrasent.search.encoded import EncodedRecords
     from contrasent.search.index import Index
     from contrasent.search.records import Records
-    from contrasent.search.reembed import LinearMap
-
-TESTED = 0.25
-"""Share of the sample that shows what a map loses, and that nothing was fitted on."""
-
-
-class Mapping(NamedTuple):
-    """Vectors are mapped instead of encoded."""
-
-    limit: float  # share of the ten nearest that may be lost
-    sample: int  # texts to encode, to fit the map and to measure it
 
 
 def change_model(
-    folder: Path,
-    model: str | None,
-    loading: options.Loading,
-    mapping: Mapping | None,
-    others: dict[str, Any],
+    folder: Path, model: str, loading: options.Loading, others: dict[str, Any]
 ) -> options.Output:
-    """Re-embed an index in place, or map its vectors; ``others``: options of other changes."""
-    if model is None:
-        raise OptionError("--map", True, "goes with --model NEW")
+    """Re-embed an index in place; ``others``: options of other changes."""
     _check_alone("--model", others)
+    from contrasent.search.building import reembed
     from contrasent.search.index import Index
-    from contrasent.search.opening import in_milvus, index_folder
-    from contrasent.search.reembed import map_index, reembed
+
+    folder = _own_vectors(folder)
+    former = Index.open(folder).model
+    encode = open_model(find_model(model), loading, light=True)
+    began = time.monotonic()
+    made = reembed(
+        folder,
+        encode,
+        model=encode.encoder.identity,
+        source=lasting_name(model),
+        settings={"pooler": loading.pooler, "max_tokens": loading.max_tokens},
+    )
+    seconds = time.monotonic() - began
+    facts = {"index": str(folder), "texts": len(made), "dimension": made.dimension}
+    facts |= {"model": model, "identity": made.model, "former": former}
+    facts |= {"truncated": encode.truncated, "seconds": round(seconds, 3)}
+    line = f"{folder}: {len(made):,} texts encoded anew by {model}, {seconds:.1f} s"
+    return options.Output(facts, line, encode.notes)
+
+
+def _own_vectors(folder: Path) -> Path:
+    """The folder of an index whose vectors are in it."""
+    from contrasent.search.folder import in_milvus
+    from contrasent.search.opening import index_folder
 
     folder = index_folder(folder)
     if in_milvus(folder):
         raise OutputError(f"{folder}: is in Milvus; build it anew with 'contrasent index'")
-    index = Index.open(folder)
-    encode = open_model(find_model(model), loading, light=True)
-    began = time.monotonic()
-    about: dict[str, Any] = {
-        "model": encode.encoder.identity,
-        "source": lasting_name(model),
-        "settings": {"pooler": loading.pooler, "max_tokens": loading.max_tokens},
-    }
-    loss: dict[str, Any] = {}
-    if mapping is not None:
-        fitted, overlap = _fit(index, encode, mapping.sample)
-        loss = {"kind": fitted.kind, "overlap@10": overlap.value}
-        loss |= {
-            "low": overlap.low,
-            "high": overlap.high,
-            "sample": min(mapping.sample, len(index)),
-        }
-        if 1 - overlap.low > mapping.limit:
-            raise ModelError(
-                f"{folder}: a linear map loses {1 - overlap.value:.1%} of the ten nearest "
-                f"[{1 - overlap.high:.1%}, {1 - overlap.low:.1%}], more than --map-limit "
-                f"{mapping.limit:g} allows; leave --map out to encode the texts, or raise the limit"
-            )
-        made = map_index(folder, fitted.matrix, about=loss, **about)
-    else:
-        made = reembed(folder, encode, **about)
-    seconds = time.monotonic() - began
-    facts = {"index": str(folder), "texts": len(made), "dimension": made.dimension}
-    facts |= {"model": model, "identity": made.model, "former": index.model}
-    facts |= {"mapped": loss or None, "truncated": encode.truncated, "seconds": round(seconds, 3)}
-    how = "encoded anew" if mapping is None else f"mapped ({loss['kind']})"
-    lines = [f"{folder}: {len(made):,} texts {how} by {model}, {seconds:.1f} s"]
-    if mapping is not None:
-        lines.append(
-            f"overlap@10 with rows that are really encoded {loss['overlap@10']:.3f} "
-            f"[{loss['low']:.3f}, {loss['high']:.3f}]"
-        )
-    return options.Output(facts, "\n".join(lines), encode.notes)
-
-
-def _fit(index: "Index", encode: "Counting[Model]", sample: int) -> "tuple[LinearMap, Measure]":
-    """A map fitted on a part of a sample of rows, and what it keeps of the ten nearest in the rest.
-
-    Queries are the rest's true vectors, as those of a search will be, each without itself.
-    """
-    import numpy as np
-
-    from contrasent.evaluate.diff import encoded
-    from contrasent.evaluate.rankings import measured, nearest, spare
-    from contrasent.search.checks import check_vectors
-    from contrasent.search.reembed import fit_map
-
-    rows = np.random.default_rng(0).permutation(index.numbers())[:sample]
-    texts = [row.text for row in index.rows(rows)]
-    old, new = np.asarray(index.vectors[rows]), encoded(encode, texts, "document")
-    new = check_vectors(new, len(new), None, index.metric)
-    cut = int(len(rows) * (1 - TESTED))
-    fitted = fit_map(old[:cut], new[:cut])
-    true = new[cut:]
-    products = check_vectors(old[cut:] @ fitted.matrix, len(true), None, index.metric)
-    own = np.arange(len(true))
-    depth = min(10 + spare(10, len(index) > len(true)), len(true) - 1)
-    one, two = (nearest(true, documents, depth, own=own) for documents in (true, products))
-    measures = measured(one, two, 10, texts[cut:], len(true), len(index), 0)
-    return fitted, next(m for m in measures if m.name == "overlap@10")
+    return folder
 
 
 def _check_alone(change: str, others: dict[str, Any]) -> None:
@@ -158,12 +99,7 @@ def sync_index(
 ) -> options.Output:
     """Make an index true to its documents, once or until Ctrl-C."""
     _check_alone("--watch" if watch else "--sync", others)
-    from contrasent.search.opening import in_milvus, index_folder
-
-    folder = index_folder(folder)
-    if in_milvus(folder):
-        raise OutputError(f"{folder}: is in Milvus; build it anew with 'contrasent index'")
-    follow = _Following(folder, source, loading)
+    follow = _Following(_own_vectors(folder), source, loading)
     if watch:
         follow.watch()
     return follow.sync()
@@ -185,7 +121,7 @@ class _Following:
         index = Index.open(self.folder)
         try:
             source = find_source(index.facts.origin, self.folder, self.source)
-            changes = compare(index.store.documents(), source)
+            changes = compare(index.files(), source)
             outcome = Outcome(0, 0, 0, changes.unchanged, len(index))
             busy = not changes.none or index.facts.origin != source.origin
             if busy and self.encode is None:
@@ -359,7 +295,7 @@ def built_facts(
 def change(output: Path, encode: "Counting[Model]", rows: "Records", *, update: bool) -> "Index":
     """Add rows to an index, or replace those of the same ids; in one commit, but for Milvus."""
     from contrasent.search.opening import open_index, open_writer
-    from contrasent.search.writer import ROWS_AT_ONCE
+    from contrasent.search.store import ROWS_AT_ONCE
     from contrasent.types import batched
 
     identity = encode.encoder.identity

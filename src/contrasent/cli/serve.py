@@ -87,9 +87,9 @@ def serve(
         hosts=_allowed_hosts(host, allow_host or []),
     )
     from contrasent.cli.search import model_folder, model_of
+    from contrasent.search.folder import is_any_index
     from contrasent.search.opening import index_folder, open_index
     from contrasent.search.ranking import Ranker
-    from contrasent.search.store import is_any_index
 
     if index is None and is_any_index(index_folder(model)):
         index = Path(model)

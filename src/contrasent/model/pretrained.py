@@ -56,7 +56,8 @@ def installed_bases() -> dict[str, Callable[[], Tokenizer]]:
 
 
 def _tokenizer(name: str) -> Tokenizer:
-    return Tokenizer.load(resolve(name), max_tokens=TOKENS)
+    folder = resolve(name)
+    return Tokenizer.load(folder, max_tokens=TOKENS).hand_over(folder)
 
 
 def _packaged_minilm() -> Path | None:

@@ -1,4 +1,4 @@
-"""One bit a dimension, next to the vectors: a million rows are scanned in milliseconds.
+"""One bit a dimension beside the vectors: a million rows are scanned in milliseconds.
 
 The code of a vector is the sign of each component after the mean of all vectors is subtracted: a
 thirty-second of its size. The rows with the smallest Hamming distance from the query's code
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from contrasent import progress
 from contrasent.files import writing
 from contrasent.processes import threads
-from contrasent.search.integrity import VERIFIED, file_sum
-from contrasent.search.store import Facts, Store, damaged
+from contrasent.search.folder import VERIFIED, damaged
+from contrasent.search.store import Facts
 from contrasent.types import Vectors
 
 WORD, BLOCK = 64, 16_384
@@ -49,10 +49,10 @@ class BinaryCodes:
         size = shape[0] * shape[1] * 8
         if not path.is_file() or path.stat().st_size != size:
             raise damaged(folder, f"{path.name} is missing or of another size")
-        if (whole or size <= VERIFIED) and file_sum(path) != facts.codes["sum"]:
+        columns = np.memmap(path, dtype="<u8", mode="r", shape=shape)
+        if (whole or size <= VERIFIED) and zlib.crc32(columns.data) != facts.codes["sum"]:
             raise damaged(folder, path.name)
-        centre = np.array(facts.codes["centre"], dtype=np.float32)
-        return cls(np.memmap(path, dtype="<u8", mode="r", shape=shape), centre)
+        return cls(columns, np.array(facts.codes["centre"], dtype=np.float32))
 
     @classmethod
     def of(cls, vectors: Vectors) -> "BinaryCodes":
@@ -104,9 +104,9 @@ class BinaryCodes:
         return found
 
 
-def make_codes(folder: Path, store: Store) -> dict[str, Any]:
+def make_codes(folder: Path, vectors: Vectors) -> dict[str, Any]:
     """Write the codes of all rows into an index; the facts that it keeps of them."""
-    codes = BinaryCodes.of(store.vectors)
+    codes = BinaryCodes.of(vectors)
     number = max((int(path.name[6:12]) for path in folder.glob("codes-*.u64")), default=0) + 1
     path, data = folder / f"codes-{number:06d}.u64", codes.columns.astype("<u8")
     with writing(folder), path.open("wb") as stream:

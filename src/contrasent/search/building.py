@@ -1,4 +1,4 @@
-"""Making an index folder of a stream of rows; a run that was stopped continues."""
+"""Making an index folder of rows, or its vectors by another model; a run that stops goes on."""
 
 import json
 import shutil
@@ -14,17 +14,29 @@ from filelock import FileLock, Timeout
 
 from contrasent import progress
 from contrasent.errors import OutputError, UserError
-from contrasent.files import atomic_folder, recover_folder, remove_temporaries, writing
-from contrasent.search.checks import check_metric, check_target, check_vectors
+from contrasent.files import (
+    atomic_folder,
+    check_writable,
+    recover_folder,
+    remove_temporaries,
+    writing,
+)
+from contrasent.search.checks import check_target, check_vectors
 from contrasent.search.encoded import EncodedRecords
+from contrasent.search.folder import LOCK, is_any_index
 from contrasent.search.index import Index
-from contrasent.search.store import LOCK, Facts, is_any_index
-from contrasent.search.writer import ROWS_AT_ONCE, Block, IndexRow, Writer
+from contrasent.search.records import IndexRow
+from contrasent.search.store import ROWS_AT_ONCE, Facts
+from contrasent.search.writer import Writer
 from contrasent.types import EncodeFn, Vectors, batched, for_task
 
 IndexRows = Iterable[IndexRow] | EncodedRecords
 """Rows to encode, or rows with their vectors."""
+Added = tuple[Vectors | EncodeFn, list[str], list[str], list[Any]]
+"""Vectors of some rows, or what makes them; their texts, ids and metadata."""
 AT_ONCE = 256  # texts that are encoded, and kept, together
+OF_MODEL = ("pooler", "max_tokens")
+"""Settings of an index that are another's with another model."""
 
 
 class KeptVectors:
@@ -141,7 +153,6 @@ def create(
     run that is stopped. ``documents``: facts of the files that the rows come from.
     """
     target = Path(folder)
-    check_metric(facts.metric)
     check_target(target, overwrite, is_index=is_any_index(target))
     with ExitStack() as stack:
         advance = stack.enter_context(progress.task("Encoding", total, "texts"))
@@ -150,30 +161,49 @@ def create(
             encode = stack.enter_context(kept)
         temporary = stack.enter_context(atomic_folder(target))
         with Writer(temporary, new=facts) as writer:
-            for block in blocks_of(rows, encode, facts.metric, batch):
-                writer.add(block.texts, block.vectors, ids=block.ids, metadata=block.metadata)
+            for vectors, texts, ids, metadata in _blocks(rows, encode, batch):
+                writer.add(texts, vectors, ids=ids, metadata=metadata)
                 if stated is None:
-                    advance(len(block.texts))
+                    advance(len(texts))
             if not len(writer):
                 raise UserError("there are no texts to index")
             writer.set(next_id=len(writer))
-            writer.change.put_documents(dict(documents or {}))
+            writer.put_files(dict(documents or {}))
         (temporary / LOCK).unlink(missing_ok=True)
     return Index.open(target)
 
 
-def blocks_of(
-    rows: IndexRows, encode: EncodeFn, metric: str, batch: int = ROWS_AT_ONCE
-) -> Iterator[Block]:
-    """Rows with their vectors, a batch at a time; those without an id have their number."""
+def _blocks(rows: IndexRows, encode: EncodeFn, batch: int) -> Iterator[Added]:
+    """Rows a batch at a time; those without an id have their number."""
     if isinstance(rows, EncodedRecords):
-        yield from rows.blocks(metric, batch)
+        yield from rows.blocks(batch)
         return
-    first, dimension, read = 0, None, for_task(encode, "document")
+    first = 0
     for part in batched(rows, batch):
-        texts = [text for text, _, _ in part]
-        vectors = check_vectors(read(texts), len(texts), dimension, metric)
-        dimension = int(vectors.shape[1])
-        names = [str(first + at) if name is None else name for at, (_, name, _) in enumerate(part)]
-        yield Block(vectors, texts, names, [extra for _, _, extra in part])
+        texts, ids, metadata = map(list, zip(*part, strict=True))
+        names = [str(first + at) if name is None else name for at, name in enumerate(ids)]
+        yield encode, texts, names, metadata
         first += len(part)
+
+
+def reembed(
+    folder: str | Path,
+    encode: EncodeFn,
+    *,
+    model: str,
+    source: str = "",
+    settings: dict[str, Any] | None = None,
+) -> Index:
+    """Put the vectors of another model in the place of an index's own, all else as it is.
+
+    Readers keep the old vectors until the transaction that names the new ones; other writers wait.
+    """
+    with Writer(folder) as writer:
+        size = for_task(encode, "document")(["a text"]).nbytes
+        check_writable(Path(folder), 2 * size * len(writer))
+        with KeptVectors(Path(folder), encode, f"{model} {writer.facts.identity}") as kept:
+            writer.rewrite(kept)
+            stays = {k: v for k, v in writer.facts.settings.items() if k not in OF_MODEL}
+            writer.set(model=model, source=source, settings=stays | (settings or {}))
+            writer.commit()
+    return Index.open(folder)

@@ -1,22 +1,18 @@
-"""Checks of what an index is given, before any work."""
+"""Checks of what an index is given, before any work, and checksums of what it keeps."""
 
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from contrasent.errors import ModelError, OptionError, OutputError, check_choice
+from contrasent.errors import ModelError, OptionError, OutputError
 from contrasent.files import check_writable
 from contrasent.metrics import normalize
 from contrasent.types import Vectors
 
 METRICS = ("cosine", "dot")
-
-
-def check_metric(metric: str) -> None:
-    """Reject an unknown metric."""
-    check_choice("metric", metric, METRICS)
 
 
 def check_target(target: Path, overwrite: bool, *, is_index: bool) -> None:
@@ -72,3 +68,18 @@ def check_vectors(vectors: Vectors, count: int, dimension: int | None, metric: s
     if len(bad):
         raise ModelError(f"{len(bad)} of {count} vectors hold NaN or infinity, first row {bad[0]}")
     return normalize(array) if metric == "cosine" else array
+
+
+def checksum(*parts: Any) -> int:
+    """CRC-32 of some values; a blob differs from any text, which a damaged database may give."""
+    return zlib.crc32(
+        b"\0".join(
+            b"\1" + part if isinstance(part, bytes) else str(part).encode("utf-8", "surrogatepass")
+            for part in parts
+        )
+    )
+
+
+def vector_sum(vectors: Vectors, before: int = 0) -> int:
+    """CRC-32 of vectors, or of one, behind those of ``before``."""
+    return zlib.crc32(np.ascontiguousarray(vectors, dtype="<f4").data, before)

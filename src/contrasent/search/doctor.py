@@ -1,15 +1,16 @@
 """Damage in an index folder, and what is left of it: everything is read."""
 
-import json
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 
 from contrasent.errors import UserError
 from contrasent.search.binary import BinaryCodes
-from contrasent.search.store import Store, is_index
+from contrasent.search.folder import is_index
+from contrasent.search.store import Store
 from contrasent.types import Finding
 
 NAMED = 5
@@ -24,15 +25,12 @@ def examine(folder: Path) -> list[Finding]:
         if not is_index(folder):
             raise
         return [Finding("description", False, str(error))]
-    try:
+    with closing(store):
         found = [Finding(check, False, problem) for check, problem in _problems(store)]
-        bad = _damaged_rows(store)
-    finally:
-        store.close()
+        total, bad = len(store), _damaged_rows(store)
     if bad:
-        named = ", ".join(str(row) for row in bad[:NAMED]) + (", ..." if len(bad) > NAMED else "")
+        named = ", ".join(map(str, bad[:NAMED])) + (", ..." if len(bad) > NAMED else "")
         found.append(Finding("rows", False, f"{len(bad):,} are damaged: {named}"))
-    total = store.facts.rows - store.facts.dead
     left = f"{total - len(bad):,} of {total:,} rows are whole"
     return [*found, Finding("content", not found, left)]
 
@@ -41,12 +39,12 @@ def _damaged_rows(store: Store) -> list[int]:
     """Numbers of the rows whose id, text, metadata or vector is not what was written."""
     found = []
     try:
-        numbers = np.flatnonzero(store.alive())
+        numbers = store.numbers()
     except UserError:
         numbers = np.arange(store.facts.rows)
     for number in numbers.tolist():
         try:
-            store.read([number])
+            store.rows([number])
         except UserError:
             found.append(number)
     return found
@@ -65,55 +63,48 @@ def _problems(store: Store) -> Iterator[tuple[str, str]]:
 
 
 def _database(store: Store) -> Iterator[str]:
-    for (line,) in store.connection.execute("PRAGMA integrity_check(3)").fetchall():
+    for (line,) in store.ask("PRAGMA integrity_check(3)"):
         if line != "ok":
             yield " ".join(str(line).split())
     store.verify_database()
 
 
 def _deleted(store: Store) -> Iterator[str]:
-    facts = store.facts
-    store.alive()
-    ((count, first, last),) = store.every("SELECT count(*), min(row), max(row) FROM rows")
-    if count != facts.rows - facts.dead or (count and not 0 <= first <= last < facts.rows):
-        yield f"{count:,} rows are kept and {facts.dead:,} deleted of {facts.rows:,}"
+    rows, dead = store.facts.rows, int((~store.alive).sum())
+    ((count, first, last),) = store.ask("SELECT count(*), min(row), max(row) FROM rows")
+    if count != rows - dead or (count and not 0 <= first <= last < rows):
+        yield f"{count:,} rows are kept and {dead:,} deleted of {rows:,}"
 
 
 def _vectors(store: Store) -> Iterator[str]:
+    name = store.facts.vectors
     if len(store.vectors) < store.facts.rows:
-        yield f"{store.facts.vectors} is missing or too short"
+        yield f"{name} is missing or too short"
         return
-    for first in store.damaged_blocks():
-        yield f"{store.facts.vectors}, somewhere in the rows from {first:,} on"
+    yield from (f"{name}, somewhere in the rows from {n:,} on" for n in store.damaged_blocks())
 
 
 def _words(store: Store) -> Iterator[str]:
     """Every posting, and that together they are as many terms as each row has."""
-    end = 0
-    for first, count in store.every("SELECT first, count FROM blocks ORDER BY first"):
+    lengths, end = store.lengths(), 0
+    for first, count in store.ask("SELECT first, count FROM blocks ORDER BY first"):
         if first != end:
             yield f"rows from {end:,} on have none"
         end = first + count
-    lengths = store.lengths()
     if end != store.facts.rows or len(lengths) != end:
         yield f"those of {end:,} rows are known, of {store.facts.rows:,}"
         return
     counted, most = np.zeros(end, dtype=np.float32), np.iinfo(np.uint16).max
     for stored in store.connection.execute("SELECT * FROM postings"):
-        try:
-            _, (rows, often) = store.read_posting(*stored)
-        except UserError as error:
-            yield str(error)
-        else:
-            counted[rows] += np.where(often == most, np.nan, often)  # NaN: there were more
+        rows, often = store.read_posting(*stored)
+        counted[rows] += np.where(often == most, np.nan, often)  # NaN: there were more
     for row in np.flatnonzero((counted != lengths) & ~np.isnan(counted))[:1]:
         yield f"some of row {row:,} are missing"
 
 
 def _documents(store: Store) -> Iterator[str]:
-    for name, facts in store.every("SELECT name, facts FROM documents"):
-        if not isinstance(json.loads(facts), dict):
-            yield f"{name!r} is not as it was written"
+    wrong = (name for name, facts in store.files().items() if not isinstance(facts, dict))
+    yield from (f"{name!r} is not as it was written" for name in wrong)
 
 
 def _codes(store: Store) -> Iterator[str]:

@@ -3,20 +3,27 @@
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from contrasent.encoding.table import KEY
 from contrasent.errors import InputError, ModelError, OptionError
-from contrasent.search.checks import check_vectors
 from contrasent.search.records import ALL
-from contrasent.search.writer import Block
 from contrasent.text.sources import Source, find
 from contrasent.text.tables import parquet_file
 from contrasent.types import Vectors
 
 VECTOR, TEXT, ID, SCALE = "vector", "text", "id", "scale"
+
+
+class Block(NamedTuple):
+    """Rows with their vectors (n, d)."""
+
+    vectors: Vectors
+    texts: list[str]
+    ids: list[str]
+    metadata: list[Any]
 
 
 class EncodedRecords:
@@ -67,17 +74,15 @@ class EncodedRecords:
                 "their vectors cannot be compared; use the first, or encode the texts again"
             )
 
-    def blocks(self, metric: str, batch: int) -> Iterator[Block]:
+    def blocks(self, batch: int) -> Iterator[Block]:
         """The rows with their vectors, read a batch at a time."""
-        first, dimension = 0, None
+        first = 0
         wanted = {VECTOR, self.text, self.identity, self.scale, *self.metadata} - {None}
         for file in self.files:
             with _opened(file) as opened:
                 for part in opened.iter_batches(batch, columns=sorted(map(str, wanted))):
                     where = f"{file.shown}, rows up to {first + len(part):,}"
-                    vectors = check_vectors(_vectors(part, where), len(part), dimension, metric)
-                    dimension = vectors.shape[1]
-                    yield Block(vectors, *self._columns(part, where, first))
+                    yield Block(_vectors(part, where), *self._columns(part, where, first))
                     first += len(part)
 
     def _columns(self, part: Any, where: str, first: int) -> tuple[list[str], list[str], list[Any]]:

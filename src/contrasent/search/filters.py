@@ -30,8 +30,12 @@ from contrasent.errors import OptionError, UserError
 Where = dict[str, Any]
 
 _ORDER = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
-_LISTS = ("$in", "$nin")
-OPERATORS = ("$eq", "$ne", *_ORDER, *_LISTS, "$contains", "$exists")
+_WANTED: dict[str, tuple[Any, str]] = {
+    **dict.fromkeys(_ORDER, (int | float | str, "a number or a string")),
+    **dict.fromkeys(("$in", "$nin"), (list, "a list")),
+    "$exists": (bool, "true or false"),
+}
+OPERATORS = ("$eq", "$ne", "$contains", *_WANTED)
 _JOINS = ("$and", "$or", "$not")
 _DEPTH = 32
 FEW, SHORT = 20, 60
@@ -56,32 +60,23 @@ def check_where(where: Any, depth: int = 0) -> Where:
     if depth > _DEPTH:
         raise OptionError("where", "...", f"is nested deeper than {_DEPTH}")
     for key, value in where.items():
-        if key in ("$and", "$or"):
-            if not isinstance(value, list) or not value:
-                raise OptionError("where", value, f"{key} takes a list of filters")
-            for part in value:
+        if key in ("$and", "$or") and not (isinstance(value, list) and value):
+            raise OptionError("where", value, f"{key} takes a list of filters")
+        if key in _JOINS:
+            for part in value if key != "$not" else [value]:
                 check_where(part, depth + 1)
-        elif key == "$not":
-            check_where(value, depth + 1)
         elif key.startswith("$"):
             raise OptionError("where", key, "is no field", choices=_JOINS)
         elif '"' in key or any(ord(letter) < 32 for letter in key):
             raise OptionError("where", key, "a field's name holds no quotes or control characters")
         else:
-            _check_tests(operators(value))
+            for op, want in operators(value).items():
+                if op not in OPERATORS:
+                    raise OptionError("where", op, "is no operator", choices=OPERATORS)
+                kinds, named = _WANTED.get(op, (object, ""))
+                if not isinstance(want, kinds) or (isinstance(want, bool) and op in _ORDER):
+                    raise OptionError("where", want, f"{op} takes {named}")
     return where
-
-
-def _check_tests(tests: dict[str, Any]) -> None:
-    for op, want in tests.items():
-        if op not in OPERATORS:
-            raise OptionError("where", op, "is no operator", choices=OPERATORS)
-        if op in _LISTS and not isinstance(want, list):
-            raise OptionError("where", want, f"{op} takes a list")
-        if op in _ORDER and (isinstance(want, bool) or not isinstance(want, int | float | str)):
-            raise OptionError("where", want, f"{op} takes a number or a string")
-        if op == "$exists" and not isinstance(want, bool):
-            raise OptionError("where", want, "$exists takes true or false")
 
 
 def parse_where(conditions: Sequence[str]) -> Where | None:
@@ -91,9 +86,7 @@ def parse_where(conditions: Sequence[str]) -> Where | None:
     value is JSON where it is JSON (``year>=2000``, ``done=true``), else a string.
     """
     parts = [_condition(text) for text in conditions]
-    if not parts:
-        return None
-    return check_where(parts[0] if len(parts) == 1 else {"$and": parts})
+    return check_where({"$and": parts} if len(parts) > 1 else parts[0]) if parts else None
 
 
 def _condition(text: str) -> Where:

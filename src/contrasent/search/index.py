@@ -16,19 +16,15 @@ from numpy.typing import NDArray
 
 from contrasent.errors import OptionError, UserError
 from contrasent.files import atomic_folder
-from contrasent.search.checks import (
-    check_metadata,
-    check_metric,
-    check_target,
-    check_vectors,
-    row_ids,
-)
+from contrasent.search.binary import BinaryCodes
+from contrasent.search.checks import check_target, check_vectors
 from contrasent.search.exact import Best, scan
 from contrasent.search.filters import Where
+from contrasent.search.folder import LOCK, is_any_index
 from contrasent.search.ranking import Ranker, Spread, best_rows
-from contrasent.search.snapshot import Snapshot
-from contrasent.search.store import ROWS_AT_ONCE, Facts, is_any_index
-from contrasent.search.transaction import Transaction
+from contrasent.search.store import ROWS_AT_ONCE, Facts, Store
+from contrasent.search.words import Analyzer, Bm25
+from contrasent.search.writer import Writer
 from contrasent.types import EncodeFn, Vectors, batched, for_task
 
 QUERIES_AT_ONCE = 256
@@ -72,7 +68,7 @@ class Found:
     words: NDArray[np.float32]
 
 
-class Index(Snapshot):
+class Index(Store):
     """A snapshot of an index; searching it is safe from many threads.
 
     Make one with :meth:`build` (in memory) or with
@@ -110,23 +106,19 @@ class Index(Snapshot):
             UserError: no texts, ids that repeat or are too few, or metadata that is not JSON.
             ModelError: ``encode`` gave vectors that are not finite or of the wrong shape.
         """
-        check_metric(metric)
-        names = row_ids(ids, len(texts), 0)
-        check_metadata(metadata, len(texts))
-        if not texts:
-            raise UserError("there are no texts to index")
-        vectors = check_vectors(for_task(encode, "document")(texts), len(texts), None, metric)
-        facts = Facts(
-            model=model,
-            source=source,
-            metric=metric,
-            next_id=len(texts),
-            ranker=(ranker or Ranker()).to_json(),
-        )
-        store = Transaction.in_memory(facts)
-        store.append(vectors, texts, names, metadata)
-        store.commit()
-        return cls(store)
+        facts = Facts(model=model, source=source, metric=metric)
+        with Writer(None, new=facts) as writer:
+            writer.set(ranker=ranker or Ranker())
+            if not writer.add(texts, encode, ids=ids, metadata=metadata):
+                raise UserError("there are no texts to index")
+        return cls.of(writer)
+
+    @classmethod
+    def of(cls, writer: Writer) -> "Index":
+        """The index that a writer has made in memory."""
+        made = Index(writer.connection, None, writer.facts)
+        made.vectors = writer.vectors
+        return made
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Write it to a folder.
@@ -138,12 +130,28 @@ class Index(Snapshot):
         check_target(target, overwrite, is_index=is_any_index(target))
         with atomic_folder(target) as temporary:
             facts = replace(self.facts, vectors=Facts().vectors, rows=0, dead=0, codes={})
-            copy = Transaction.begin(temporary, facts)
-            for rows in batched(self.every(), ROWS_AT_ONCE):
-                texts, ids = [row.text for row in rows], [row.id for row in rows]
-                vectors = self.vectors[[row.row for row in rows]]
-                copy.append(vectors, texts, ids, [row.metadata for row in rows])
-            copy.commit()
+            with Writer(temporary, new=facts) as copy:
+                for rows in batched(self.every(), ROWS_AT_ONCE):
+                    texts, ids = [row.text for row in rows], [row.id for row in rows]
+                    vectors = self.vectors[[row.row for row in rows]]
+                    copy.append(vectors, texts, ids, [row.metadata for row in rows])
+            (temporary / LOCK).unlink(missing_ok=True)
+
+    @cached_property
+    def ranker(self) -> Ranker:
+        """How a query finds rows, unless a search says otherwise."""
+        return Ranker.from_json(self.facts.ranker)
+
+    @cached_property
+    def bm25(self) -> Bm25:
+        """BM25 over the texts."""
+        alive = self.alive if self.facts.dead else None
+        return Bm25(Analyzer(self.facts.language or "none"), self.posting, self.lengths(), alive)
+
+    @cached_property
+    def codes(self) -> BinaryCodes | None:
+        """Binary codes of the first rows, where they were worth making."""
+        return BinaryCodes.open(self.folder, self.facts) if self.facts.codes else None
 
     # ------------------------------------------------------------------ searching
 

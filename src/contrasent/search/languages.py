@@ -46,6 +46,7 @@ class Base(NamedTuple):
     name: str
     fit: Fit
     reason: str
+    tokenizer: Tokenizer  # who loads the base while this is there need not read it again
 
 
 def fit(texts: Iterable[str], tokenizer: Tokenizer) -> Fit:
@@ -60,23 +61,25 @@ def choose_base(texts: Iterable[str], bases: Mapping[str, Callable[[], Tokenizer
     """
     runs = _runs(texts)
     (name, load), *others = bases.items()
-    best = _fit(runs, load())
-    compared = ""
+    tokenizer, compared = load(), ""
+    best = _fit(runs, tokenizer)
     if not best.known or best.pieces > CLEAR:
         for other, load in others:
-            found = _fit(runs, load())
+            other_tokenizer = load()
+            found = _fit(runs, other_tokenizer)
             if found.known and (best.unknown > UNKNOWN or best.pieces > BETTER * found.pieces):
                 compared = f"; {name}: {_cut(best)}"
-                name, best = other, found
+                name, best, tokenizer = other, found, other_tokenizer
             else:
                 compared = f"; {other}: {_cut(found)}"
     if best.known:
-        return Base(name, best, f"its vocabulary knows the language ({_cut(best)}{compared})")
+        reason = f"its vocabulary knows the language ({_cut(best)}{compared})"
+        return Base(name, best, reason, tokenizer)
     reason = (
         f"no installed base knows the language ({_cut(best)}{compared}): words count for "
         f"{OTHER_WEIGHT:g} of a score (--word-weight)"
     )
-    return Base(name, best, reason if others else f"{reason}; {EXTRA}")
+    return Base(name, best, reason if others else f"{reason}; {EXTRA}", tokenizer)
 
 
 def _runs(texts: Iterable[str]) -> Counter[str]:

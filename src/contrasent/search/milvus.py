@@ -7,6 +7,7 @@ as in a folder, but mean and spread of cosines are of a fixed sample of 2,000 ro
 
 import json
 import os
+import sqlite3
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
@@ -20,13 +21,14 @@ from contrasent.errors import InputError, OptionError, OutputError, UserError, i
 from contrasent.files import encoded, write_json, writing
 from contrasent.search.checks import check_metadata, check_target, check_vectors, row_ids
 from contrasent.search.filters import Where, check_where, ids_in, milvus_expression
+from contrasent.search.folder import MILVUS, in_milvus
 from contrasent.search.index import PROPOSED, Found, Index
 from contrasent.search.ranking import Ranker, Spread, best_rows
-from contrasent.search.store import Facts, Row, Store
+from contrasent.search.store import Facts, Row, make_tables
 from contrasent.search.words import K1, B, language_of
 from contrasent.types import EncodeFn, Vectors, batched, for_task
 
-PLACE, LOCAL, COLLECTION = "milvus.json", "milvus.db", "contrasent"
+LOCAL, COLLECTION = "milvus.db", "contrasent"
 TOKEN = "CONTRASENT_MILVUS_TOKEN"  # environment variable with the token of a server
 LONGEST, MOST = 65_535, 16_384  # bytes of a text, and rows of an answer, that Milvus takes
 BATCH, EFFORT, SAMPLED, SCORED = 1024, 128, 2000, 2000
@@ -38,14 +40,15 @@ class MilvusIndex(Index):
 
     def __init__(self, folder: Path, facts: Facts) -> None:
         self.sdk = import_extra("pymilvus", "milvus", f"the index {folder}")
-        super().__init__(Store.in_memory(facts))
-        self.store.folder, self.place = folder, folder
+        empty = make_tables(sqlite3.connect(":memory:", check_same_thread=False))
+        super().__init__(empty, folder, facts)
+        self.place = folder
         self.uri = facts.settings["uri"] or str(folder / LOCAL)
         self._drawn: Vectors | None = None
         self.client = self._said(self.sdk.MilvusClient, self.uri, token=os.environ.get(TOKEN, ""))
 
     @classmethod
-    def open(cls, folder: str | Path) -> "MilvusIndex":
+    def open(cls, folder: str | Path, **_: Any) -> "MilvusIndex":
         """Connect to the collection that a folder names."""
         facts = _read(Path(folder))
         if not facts.generation:
@@ -96,8 +99,8 @@ class MilvusIndex(Index):
         if len(index) != done:
             problem = f"holds {len(index):,} of {done:,} rows: ids are there twice, or rows changed"
             raise InputError(index.uri, problem)
-        index.store.facts = replace(index.facts, generation=1)
-        write_json(place / PLACE, asdict(index.facts))
+        index.facts = replace(index.facts, generation=1)
+        write_json(place / MILVUS, asdict(index.facts))
         return index
 
     def _begin(self) -> None:
@@ -105,7 +108,7 @@ class MilvusIndex(Index):
         resumed, there = in_milvus(self.place), self._do("has_collection")
         if resumed:
             before = _read(self.place)
-            self.store.facts = replace(self.facts, identity=before.identity)
+            self.facts = replace(self.facts, identity=before.identity)
             if self.facts != before:
                 raise OutputError(f"{self.place}: was begun with other settings; give those")
         elif there:
@@ -113,7 +116,7 @@ class MilvusIndex(Index):
         if there:
             self._do("load_collection")
             return
-        write_json(self.place / PLACE, asdict(self.facts))
+        write_json(self.place / MILVUS, asdict(self.facts))
         own, kinds = self.sdk, self.sdk.DataType
         schema = self.client.create_schema(auto_id=False, description=self.facts.identity)
         schema.add_field("id", kinds.VARCHAR, is_primary=True, max_length=LONGEST)
@@ -285,17 +288,12 @@ class MilvusIndex(Index):
         return plain if len(plain) <= LONGEST else plain[:LONGEST].rpartition(" ")[0]
 
 
-def in_milvus(folder: str | Path) -> bool:
-    """Whether a folder names a collection of Milvus."""
-    return (Path(folder) / PLACE).is_file()
-
-
 def _read(folder: Path) -> Facts:
     try:
-        data = json.loads((folder / PLACE).read_text("utf-8"))
+        data = json.loads((folder / MILVUS).read_text("utf-8"))
         types = [[type(value) for value in some.values()] for some in (data, asdict(Facts()))]
         if types[0] != types[1] or not {"uri", "collection"} <= {*data["settings"]}:
             raise TypeError("no description of an index")
         return Facts(**data)
     except (OSError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise InputError(folder / PLACE, f"is missing or damaged ({error})") from error
+        raise InputError(folder / MILVUS, f"is missing or damaged ({error})") from error

@@ -5,7 +5,7 @@ grow with the index, time grows with its square (minutes for a hundred thousand 
 dimensions on two cores, hours for a million).
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,35 +19,26 @@ ROWS = 1024
 COLUMNS = 8192
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """Two rows of an index."""
+class Pair(NamedTuple):
+    """Two rows of an index, the kept one first."""
 
     first: int
     second: int
     score: float
 
 
-@dataclass(frozen=True, slots=True)
-class Duplicates:
-    """The rows that :func:`near_duplicates` keeps and drops.
-
-    Attributes:
-        kept: (k,) rows of which each is far from every other.
-        pairs: for every other row the kept one it is nearest to, in the order of rows.
-    """
-
-    kept: NDArray[np.int64]
-    pairs: tuple[Pair, ...]
-
-
-def near_duplicates(index: Index, threshold: float) -> Duplicates:
+def near_duplicates(index: Index, threshold: float) -> tuple[NDArray[np.int64], list[Pair]]:
     """Go through the rows in order and drop each that is close to one kept before it.
 
     A row is a near-duplicate if its score with a kept row is at least ``threshold``. No row is
     dropped for being close to a dropped one only.
+
+    Returns:
+        The rows that are kept (k,), each far from every other; for each other row, in order, the
+        kept one that it is nearest to.
     """
-    check_cosine(index, threshold)
+    if not np.isfinite(threshold) or (index.metric == "cosine" and not -1 <= threshold <= 1):
+        raise OptionError("threshold", threshold, "must lie in -1 to 1")
     rows, kept = index.numbers(), np.empty(0, dtype=np.int64)
     pairs: list[Pair] = []
     with progress.task("dedupe", len(rows), "texts") as advance:
@@ -71,10 +62,4 @@ def near_duplicates(index: Index, threshold: float) -> Duplicates:
             ]
             kept = np.concatenate([kept, here[stays]])
             advance(len(here), kept=len(kept))
-    return Duplicates(kept, tuple(pairs))
-
-
-def check_cosine(index: Index, threshold: float) -> None:
-    """Reject a threshold that cosines cannot reach."""
-    if not np.isfinite(threshold) or (index.metric == "cosine" and not -1 <= threshold <= 1):
-        raise OptionError("threshold", threshold, "must lie in -1 to 1")
+    return kept, pairs

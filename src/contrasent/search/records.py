@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from contrasent.errors import InputError
-from contrasent.search.writer import IndexRow
 from contrasent.text.sources import find
 from contrasent.text.tables import ABSENT, Table, by_name, id_cell, open_table, text_cell
 
 ALL = "*"
+IndexRow = tuple[str, str | None, Any]
+"""A text, its id (None: the number of the row), its metadata (None: none)."""
 
 
 class Records:

@@ -1,43 +1,46 @@
-"""The rows of an index in SQLite, their vectors in a mapped file next to it.
+"""The rows of an index in SQLite, their vectors in a mapped file beside it.
 
     index.db            ids, texts, metadata, checksums, postings of words, and what the index is
     vectors-000001.f32  rows of float32, one behind another; the database says how many there are
     index.sum           generation and checksum of index.db as the last writer left it
 
-A change is one transaction (:mod:`contrasent.search.transaction`). A reader holds a read
+A change is one transaction (:mod:`contrasent.search.writer`). A reader holds a read
 transaction and so sees one state for as long as it lives.
 """
 
 import json
-import os
 import sqlite3
+import threading
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.errors import InputError, OutputError
-from contrasent.search.integrity import (
+from contrasent.errors import InputError, ModelError, check_choice
+from contrasent.search.checks import METRICS, checksum, vector_sum
+from contrasent.search.filters import Where, canonical, check_where, sql_condition
+from contrasent.search.folder import (
+    DATABASE,
     VERIFIED,
-    checksum,
+    damaged,
     database_sum,
+    is_index,
     left_checksum,
-    vector_sum,
+    not_an_index,
+    reading,
+    translated,
 )
 from contrasent.search.words import Posting
 from contrasent.types import Vectors
 
-DATABASE, LOCK = "index.db", ".lock"
-MILVUS = "milvus.json"
-"""The file of an index in Milvus."""
 FORMAT = 3
 ROWS_AT_ONCE = 4096
-WAIT = 10.0  # seconds that SQLite waits for another process's transaction
 
 _TABLES = """
 CREATE TABLE facts (one INTEGER PRIMARY KEY CHECK (one = 1), json TEXT, sum INTEGER);
@@ -52,15 +55,16 @@ CREATE TABLE documents (name TEXT PRIMARY KEY, facts TEXT NOT NULL)
 """
 
 
-def make_tables(connection: sqlite3.Connection) -> None:
+def make_tables(connection: sqlite3.Connection) -> sqlite3.Connection:
     """Make the tables of an empty index."""
     for table in _TABLES.split(";"):
         connection.execute(table)
+    return connection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """The facts of an index."""
+    """The description of an index."""
 
     format: int = FORMAT
     identity: str = field(default_factory=lambda: uuid.uuid4().hex)  # drawn when it was made
@@ -76,9 +80,12 @@ class Facts:
     language: str = ""  # how words are analysed; "" until the first rows are there
     ranker: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
-    codes: dict[str, Any] = field(default_factory=dict)  # of the binary codes
+    codes: dict[str, Any] = field(default_factory=dict)  # the binary codes beside the vectors
     # where its rows came from: kind, path, root that names of documents are relative to, options
     origin: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_choice("metric", self.metric, METRICS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,55 +98,28 @@ class Row:
     metadata: Any
 
 
-@contextmanager
-def translated(folder: Path | None) -> Iterator[None]:
-    """Turn SQLite's complaints about an index into one line."""
-    try:
-        yield
-    except sqlite3.DatabaseError as error:
-        said = str(error) if isinstance(error, sqlite3.OperationalError) else ""
-        if "locked" in said or "busy" in said:
-            raise OutputError(
-                f"{folder}: another process is writing to this index; try again when it has ended"
-            ) from error
-        if "full" in said or "readonly" in said or "disk I/O" in said:
-            raise OutputError(f"{folder}: cannot write ({error}); free some space") from error
-        raise damaged(folder, error) from error
-
-
-def damaged(folder: Path | None, what: object) -> InputError:
-    """The error of an index whose files are not what was written."""
-    where = folder if folder is not None else "the index"
-    return InputError(where, f"is damaged ({what}); 'contrasent doctor {where}' says what is left")
-
-
 class Store:
-    """A state of an index, to read."""
+    """The rows of an index as they were at a moment; reading it is safe from many threads."""
 
     def __init__(self, connection: sqlite3.Connection, folder: Path | None, facts: Facts) -> None:
         connection.isolation_level = None  # no transaction begins by itself
         self.connection, self.folder, self.facts = connection, folder, facts
         self.vectors: Vectors = np.empty((0, facts.dimension), dtype=np.float32)
         self.stated: dict[str, Any] = {}
+        self._one_query, self._masks = threading.Lock(), dict[str, NDArray[np.bool_]]()
 
     @classmethod
-    def in_memory(cls, facts: Facts) -> Self:
-        """An empty one without a folder."""
-        connection = sqlite3.connect(":memory:", check_same_thread=False)
-        make_tables(connection)
-        return cls(connection, None, facts)
-
-    @classmethod
-    def open(cls, folder: Path, *, verify: bool = True) -> "Store":
+    def open(cls, folder: str | Path, *, verify: bool = True) -> Self:
         """A snapshot of an index folder; of what is left of a damaged one without ``verify``."""
-        if not is_index(folder):
-            raise InputError(folder, _not_an_index(folder))
+        place = Path(folder)
+        if not is_index(place):
+            raise InputError(place, not_an_index(place))
         for attempt in range(3):
-            stated = left_checksum(folder)  # before the state, which is as new then
-            with translated(folder):
-                store = cls(_reading(folder), folder, Facts())
+            stated = left_checksum(place)  # before the state, which is as new then
+            with translated(place):
+                store = cls(reading(place), place, Facts())
                 try:
-                    store.stated, store.facts = stated, store._read_facts()
+                    store.stated, store.facts = stated, store.read_facts()
                     if verify:
                         store.verify_database()
                     store._map(verify)
@@ -147,19 +127,45 @@ class Store:
                 except FileNotFoundError:  # a writer compacted the index since the facts were read
                     store.close()
                     if attempt == 2:
-                        raise damaged(folder, f"{store.facts.vectors} is missing") from None
+                        raise damaged(place, f"{store.facts.vectors} is missing") from None
                 except BaseException:
                     store.close()
                     raise
         raise AssertionError("unreachable")
 
-    @classmethod
-    def state(cls, folder: Path) -> Facts:
-        """The facts of an index folder now."""
-        if not (folder / DATABASE).is_file():
-            raise InputError(folder, _not_an_index(folder))
-        with translated(folder), closing(cls(_reading(folder), folder, Facts())) as store:
-            return store._read_facts()
+    def refreshed(self) -> Self:
+        """The newest snapshot of the folder: this one if nothing was written since."""
+        if self.folder is None:
+            return self
+        if not (self.folder / DATABASE).is_file():
+            raise InputError(self.folder, not_an_index(self.folder))
+        with translated(self.folder), closing(reading(self.folder)) as connection:
+            now = Store(connection, self.folder, Facts()).read_facts()
+        same = (now.identity, now.generation) == (self.facts.identity, self.generation)
+        return self if same else self.open(self.folder)
+
+    def __len__(self) -> int:
+        return self.facts.rows - self.facts.dead
+
+    @property
+    def model(self) -> str:
+        """Identity of the model that made the vectors."""
+        return self.facts.model
+
+    @property
+    def metric(self) -> str:
+        """The measure of nearness: "cosine", or "dot" for the inner product."""
+        return self.facts.metric
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+        return self.facts.dimension
+
+    @property
+    def generation(self) -> int:
+        """Rises with each change of the folder."""
+        return self.facts.generation
 
     @property
     def path(self) -> Path:
@@ -168,10 +174,20 @@ class Store:
         return self.folder / Path(self.facts.vectors).name
 
     def close(self) -> None:
-        """End the read transaction."""
+        """Let go of the folder."""
         self.connection.close()
 
-    def _read_facts(self) -> Facts:
+    def check_model(self, model: str, option: str = "model") -> None:
+        """Reject another model than the one the vectors came from."""
+        if model != self.model:
+            where = self.folder if self.folder is not None else "the index"
+            raise ModelError(
+                f"{where} holds vectors of model {self.model!r} and {option} is {model!r}: their "
+                "vectors cannot be compared; use the first, or build the index again"
+            )
+
+    def read_facts(self) -> Facts:
+        """The description of the index now, or as it was first read."""
         if not self.connection.in_transaction:
             self.connection.execute("BEGIN")
         found = self.connection.execute("SELECT json, sum FROM facts").fetchone()
@@ -211,38 +227,42 @@ class Store:
 
     def damaged_blocks(self) -> Iterator[int]:
         """First rows of the blocks whose vectors are not what was written."""
-        found = self.connection.execute("SELECT first, count, vector_sum FROM blocks")
-        for first, count, stated in found.fetchall():
+        for first, count, stated in self.ask("SELECT first, count, vector_sum FROM blocks"):
             if vector_sum(self.vectors[first : first + count]) != stated:
                 yield first
 
     # ------------------------------------------------------------------ reading
 
-    def every(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def ask(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of an answer of the database."""
-        with translated(self.folder):
+        with self._one_query, translated(self.folder):
             return self.connection.execute(sql, values).fetchall()
 
+    @cached_property
     def alive(self) -> NDArray[np.bool_]:
         """(rows,) which rows are not deleted."""
         mask = np.ones(self.facts.rows, dtype=bool)
         if self.facts.dead:
-            dead = [row for (row,) in self.every("SELECT row FROM dead")]
+            dead = [row for (row,) in self.ask("SELECT row FROM dead")]
             if len(dead) != self.facts.dead or max(dead) >= len(mask):
                 raise damaged(self.folder, "its deleted rows")
             mask[dead] = False
         return mask
+
+    def numbers(self) -> NDArray[np.int64]:
+        """Numbers of the rows that are not deleted."""
+        return np.flatnonzero(self.alive)
 
     def _row(self, row: int, id: str, text: str, metadata: str, vector: int, sum_: int) -> Row:
         if checksum(row, id, text, metadata, vector) != sum_:
             raise damaged(self.folder, f"the text of row {row}")
         return Row(row, id, text, json.loads(metadata))
 
-    def read(self, numbers: Sequence[int]) -> list[Row]:
+    def rows(self, numbers: Sequence[int] | NDArray[np.int64]) -> list[Row]:
         """Rows by their numbers, verified: id, text, metadata and vector as they were written."""
         found = []
-        for number in numbers:
-            stored = self.every("SELECT * FROM rows WHERE row = ?", (number,))
+        for number in map(int, numbers):
+            stored = self.ask("SELECT * FROM rows WHERE row = ?", (number,))
             if not stored:
                 raise damaged(self.folder, f"row {number} is missing")
             found.append(self._row(*stored[0]))
@@ -250,32 +270,38 @@ class Store:
                 raise damaged(self.folder, f"the vector of row {number}")
         return found
 
-    def after(self, row: int) -> list[Row]:
-        """The next rows behind one, up to 4,096 of them; their vectors are not verified."""
-        sql = f"SELECT * FROM rows WHERE row > ? ORDER BY row LIMIT {ROWS_AT_ONCE}"
-        return [self._row(*stored) for stored in self.every(sql, (row,))]
+    def every(self) -> Iterator[Row]:
+        """All rows in order; their vectors are not verified."""
+        sql, last = f"SELECT * FROM rows WHERE row > ? ORDER BY row LIMIT {ROWS_AT_ONCE}", -1
+        while found := [self._row(*stored) for stored in self.ask(sql, (last,))]:
+            yield from found
+            last = found[-1].row
 
-    def find(self, ids: Sequence[str]) -> NDArray[np.int64]:
+    def numbers_of(self, ids: Sequence[str]) -> NDArray[np.int64]:
         """(n,) row of each id, -1 where there is none."""
         sql = "SELECT row FROM rows WHERE id = ?"
-        return np.array([next(iter(self.every(sql, (i,))), (-1,))[0] for i in ids], np.int64)
+        return np.array([next(iter(self.ask(sql, (i,))), (-1,))[0] for i in ids], np.int64)
 
     def rows_of(self, document: str) -> list[Row]:
         """Rows whose ids are those of a document, or of the rows of a table, verified."""
         sql = "SELECT row FROM rows WHERE id > ? AND id < ? ORDER BY row"
-        return self.read([row for (row,) in self.every(sql, (f"{document}#", f"{document}$"))])
+        return self.rows([row for (row,) in self.ask(sql, (f"{document}#", f"{document}$"))])
 
-    def matching(self, condition: str, values: Sequence[Any]) -> NDArray[np.bool_]:
-        """(rows,) which rows a condition of SQL is true of."""
-        mask = np.zeros(self.facts.rows, dtype=bool)
-        found = self.every(f"SELECT row FROM rows WHERE {condition}", values)
-        mask[[row for (row,) in found]] = True
-        return mask
+    def matching(self, where: Where) -> NDArray[np.bool_]:
+        """(rows,) which rows are there and have metadata that a filter matches."""
+        key = canonical(check_where(where))
+        if key not in self._masks:
+            condition, values = sql_condition(where)
+            mask = np.zeros(self.facts.rows, dtype=bool)
+            found = self.ask(f"SELECT row FROM rows WHERE {condition}", values)
+            mask[[row for (row,) in found]] = True
+            self._masks = {**dict(list(self._masks.items())[-15:]), key: mask}
+        return self._masks[key]
 
     def lengths(self) -> NDArray[np.float32]:
         """(rows,) terms of each row."""
         parts = [np.empty(0, dtype=np.float32)]
-        for first, data, sum_ in self.every("SELECT first, lengths, sum FROM blocks ORDER BY 1"):
+        for first, data, sum_ in self.ask("SELECT first, lengths, sum FROM blocks ORDER BY 1"):
             if checksum(first, data) != sum_:
                 raise damaged(self.folder, f"the words of rows from {first:,} on")
             parts.append(np.frombuffer(data, "<u4").astype(np.float32))
@@ -283,63 +309,24 @@ class Store:
 
     def posting(self, term: str) -> Posting | None:
         """The rows that hold a term, dead ones included, and how often."""
-        found = self.every(
+        found = self.ask(
             "SELECT postings.* FROM blocks CROSS JOIN postings "
             "ON postings.first = blocks.first AND term = ? ORDER BY blocks.first",
             (term,),
         )
-        parts = [self.read_posting(*stored)[1] for stored in found]
+        parts = [self.read_posting(*stored) for stored in found]
         if not parts:
             return None
         held, counts = zip(*parts, strict=True)
         return np.concatenate(held), np.concatenate(counts)
 
-    def read_posting(
-        self, first: int, term: str, held: bytes, counts: bytes, sum_: int
-    ) -> tuple[str, Posting]:
-        """A term and the rows of a block that hold it, verified."""
+    def read_posting(self, first: int, term: str, held: bytes, counts: bytes, sum_: int) -> Posting:
+        """The rows of a block that hold a term, verified."""
         if checksum(first, term, held, counts) != sum_:
             raise damaged(self.folder, f"the rows of the word {str(term)[:60]!r}")
-        return term, (np.frombuffer(held, "<i4"), np.frombuffer(counts, "<u2"))
+        return np.frombuffer(held, "<i4"), np.frombuffer(counts, "<u2")
 
-    def documents(self) -> dict[str, dict[str, Any]]:
+    def files(self) -> dict[str, dict[str, Any]]:
         """Facts of the files that the rows came from, by name."""
-        found = self.every("SELECT name, facts FROM documents")
+        found = self.ask("SELECT name, facts FROM documents")
         return {name: json.loads(facts) for name, facts in found}
-
-
-def is_index(folder: str | Path) -> bool:
-    """Whether a folder is an index of this kind, one whose first writer was not killed."""
-    place = Path(folder)
-    if not (place / DATABASE).is_file() or (place / f"{DATABASE}-journal").exists():
-        return False  # there is a journal only before the first table
-    try:
-        with closing(_reading(place)) as connection:
-            return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
-    except sqlite3.Error:
-        return True  # a damaged one
-
-
-def is_any_index(folder: str | Path) -> bool:
-    """Whether a folder is an index of this kind, of an earlier format, or in Milvus."""
-    place = Path(folder)
-    return is_index(place) or any((place / name).is_file() for name in ("index.json", MILVUS))
-
-
-def _reading(folder: Path) -> sqlite3.Connection:
-    """A connection that reads; of a folder that cannot be written, without a log."""
-    log = folder / f"{DATABASE}-wal"
-    kept = log.exists() and log.stat().st_size > 0
-    how = "ro" if kept or os.access(folder, os.W_OK) else "ro&immutable=1"
-    path = f"{(folder / DATABASE).absolute().as_uri()}?mode={how}"
-    return sqlite3.connect(path, uri=True, timeout=WAIT, check_same_thread=False)
-
-
-def _not_an_index(folder: Path) -> str:
-    if not folder.exists():
-        return "no such folder; 'contrasent index SOURCE -o INDEX' makes an index"
-    if (folder / DATABASE).is_file():
-        return "is an index whose making was cut short; build it again with 'contrasent index'"
-    if (folder / "index.json").is_file():
-        return "is an index of an earlier format; build it again with 'contrasent index'"
-    return "is no index (no index.db in it); 'contrasent index SOURCE -o INDEX' makes one"

@@ -14,9 +14,9 @@ from contrasent.documents.passages import CountTokens, cut
 from contrasent.documents.sections import Document
 from contrasent.errors import InputError
 from contrasent.search.building import KeptVectors
-from contrasent.search.index import Index
-from contrasent.search.store import Row
-from contrasent.search.writer import ROWS_AT_ONCE, IndexRow, Writer
+from contrasent.search.records import IndexRow
+from contrasent.search.store import ROWS_AT_ONCE, Row
+from contrasent.search.writer import Writer
 from contrasent.types import EncodeFn, batched
 
 FileFacts = dict[str, Any]
@@ -133,8 +133,8 @@ def synchronise(
 ) -> Outcome:
     """Read and encode what was added or changed, remove what was deleted, in one transaction."""
     with Writer(folder) as writer:
-        Index(writer.change).check_model(model)
-        known = writer.change.documents()
+        writer.check_model(model)
+        known = writer.files()
         changes = compare(known, source)
         chosen = [*changes.added, *changes.changed, *changes.shared]
         rows = document_rows(source.read(chosen), source.files, count, max_tokens)
@@ -144,11 +144,11 @@ def synchronise(
         old = {
             row.id: row
             for name in replaced
-            for row in writer.change.rows_of(name)
+            for row in writer.rows_of(name)
             if file_of(row.metadata["document"], known) == name
         }
-        _replace(writer, old, rows, encode, stated)
-        writer.change.put_documents(fresh)
+        _replace(writer, folder, old, rows, encode, stated)
+        writer.put_files(fresh)
         writer.set(origin=source.origin)
         with_text = [name for name, facts in source.files.items() if facts["rows"]]
         before = {name for name, facts in known.items() if facts["rows"]}
@@ -163,23 +163,27 @@ def synchronise(
 
 
 def _replace(
-    writer: Writer, old: dict[str, Row], rows: list[IndexRow], encode: EncodeFn, stated: str
+    writer: Writer,
+    folder: Path,
+    old: dict[str, Row],
+    rows: list[IndexRow],
+    encode: EncodeFn,
+    stated: str,
 ) -> None:
     """Put rows in the place of others; texts that were there keep their vectors."""
-    vectors = writer.change.vectors
-    known = {row.text: np.array(vectors[row.row]) for row in old.values()}
+    known = {row.text: np.array(writer.vectors[row.row]) for row in old.values()}
     same = set()
     for text, name, about in rows:
         row = old.get(str(name))
         if row is not None and (row.text, row.metadata) == (text, about):
             same.add(name)
-    writer.change.delete(np.array([r.row for r in old.values() if r.id not in same], np.int64))
+    writer.delete_rows(np.array([r.row for r in old.values() if r.id not in same], np.int64))
     new = [row for row in rows if row[1] not in same]
     if not new:
         return
     with (
         progress.task("Encoding", len(new), "texts") as advance,
-        KeptVectors(writer.folder, encode, stated, known, advance) as kept,
+        KeptVectors(folder, encode, stated, known, advance) as kept,
     ):
         for part in batched(new, ROWS_AT_ONCE):
             texts, names, metadata = zip(*part, strict=True)

@@ -1,126 +1,170 @@
-"""The one writer of an index folder: add, update, delete, compact, in one transaction."""
+"""The one writer of an index: add, update, delete, write anew, in one transaction.
+
+New vectors are written behind the old ones and fsynced before the transaction that counts them, so
+that a writer killed at any moment leaves the old state or the new one: what lies behind the counted
+rows is overwritten by the next.
+"""
 
 import json
 import os
-import socket
-from collections.abc import Collection, Sequence
+import sqlite3
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Self
 
 import numpy as np
-from filelock import FileLock, Timeout
+from numpy.typing import NDArray
 
-from contrasent.errors import OptionError, OutputError
+from contrasent.errors import OptionError, OutputError, UserError
 from contrasent.files import remove_temporaries, writing
 from contrasent.search.binary import make_codes
-from contrasent.search.checks import check_metadata, check_metric, check_vectors, row_ids
-from contrasent.search.filters import Where, check_where, sql_condition
-from contrasent.search.index import Index
-from contrasent.search.integrity import CHECKSUM
+from contrasent.search.checks import check_metadata, check_vectors, checksum, row_ids, vector_sum
+from contrasent.search.filters import Where, canonical, check_where, sql_condition
+from contrasent.search.folder import (
+    BUSY,
+    CHECKSUM,
+    DATABASE,
+    FILES,
+    file_number,
+    is_index,
+    leave_checksum,
+    only_writer,
+    remove_files,
+    translated,
+)
 from contrasent.search.ranking import Ranker
-from contrasent.search.store import LOCK, Facts, is_index
-from contrasent.search.transaction import Transaction, VectorsOf
+from contrasent.search.store import ROWS_AT_ONCE, Facts, Store, make_tables
+from contrasent.search.words import Analyzer, language_of, postings
 from contrasent.types import EncodeFn, Vectors, for_task
 
-WAIT = 30.0
-"""Seconds to wait for another writer before saying who it is."""
-HOLDER = ".writer"
-FILES = (CHECKSUM, "vectors-*.f32", "codes-*.u64")
-ROWS_AT_ONCE = 4096
-CODED = 200_000
-"""Rows from which binary codes are faster than looking at all vectors."""
+WAIT = 30.0  # seconds to wait for another writer before saying who it is
+CODED = 200_000  # rows from which binary codes are faster than looking at all vectors
+BLOCK = 1 << 16  # rows whose postings are kept together
+SMALL = 1024  # rows below which the last block is written again with those that follow
 
 
-IndexRow = tuple[str, str | None, Any]
-"""A text, its id (None: the number of the row), its metadata (None: none)."""
-
-
-class Block(NamedTuple):
-    """Rows with their vectors (n, d)."""
-
-    vectors: Vectors
-    texts: list[str]
-    ids: list[str]
-    metadata: list[Any]
-
-
-class Writer:
+class Writer(Store):
     """Change an index folder, or make one: a context, whose end commits all of it as one change.
 
     An exception drops the change. Each method sees what those before it did.
     """
 
-    def __init__(self, folder: str | Path, *, new: Facts | None = None, wait: float = WAIT) -> None:
-        """``new``: what to make where there is no index yet. ``wait``: seconds for another."""
-        self.folder, self.new = Path(folder), new
-        self._lock = FileLock(self.folder / LOCK, timeout=wait)
+    def __init__(
+        self, folder: str | Path | None, *, new: Facts | None = None, wait: float = WAIT
+    ) -> None:
+        """``folder``: None for memory. ``new``: made where none is; ``wait``: seconds."""
+        self.folder, self._new, self._wait = Path(folder) if folder is not None else None, new, wait
+        self._stack = ExitStack()
 
-    def __enter__(self) -> "Writer":
-        if self.new is None:
-            Index.open(self.folder).close()  # reject what is no index before a lock is made in it
-        else:
-            check_metric(self.new.metric)
-            with writing(self.folder):
-                self.folder.mkdir(parents=True, exist_ok=True)
-        with writing(self.folder):
-            try:
-                self._lock.acquire()
-            except Timeout as error:  # an OSError as well
-                raise OutputError(f"{self.folder}: {self._holder()}") from error
-            about = {"process": os.getpid(), "machine": socket.gethostname()}
-            (self.folder / HOLDER).write_text(json.dumps(about), "utf-8")
-        try:
-            new = None if is_index(self.folder) else self.new
+    def __enter__(self) -> Self:
+        if self.folder is None:
+            self._begin(self._new)
+            return self
+        if self._new is None:
+            Store.open(self.folder).close()  # reject what is no index before a lock is made in it
+        with ExitStack() as stack:
+            stack.enter_context(only_writer(self.folder, self._wait))
+            new = None if is_index(self.folder) else self._new
             if new is not None:
-                self._remove(("index.db*", *FILES))  # of a writer killed before its first commit
-            self.change = Transaction.begin(self.folder, new)
-        except BaseException:
-            self._release()
-            raise
+                remove_files(self.folder)  # of a writer killed before its first commit
+            with translated(self.folder):
+                self._begin(new)
+            self._stack = stack.pop_all()
         self._sweep()
         return self
 
+    def _begin(self, new: Facts | None) -> None:
+        place = ":memory:" if self.folder is None else self.folder / DATABASE
+        connection = sqlite3.connect(place, timeout=BUSY, check_same_thread=False)
+        super().__init__(connection, self.folder, new or Facts())
+        self.before: Facts | None = None
+        self.committed = self._touched = False
+        self._stream: Any = None
+        self._parts: list[Vectors] = []
+        self._analyzer: Analyzer | None = None
+        try:
+            for line in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL"):
+                connection.execute(line)
+            connection.execute("BEGIN IMMEDIATE")
+            if new is None:
+                self.facts = self.before = self.read_facts()
+            else:
+                make_tables(connection)
+            # Of the rows since the last block: the first, their terms, the checksum of vectors.
+            self._first, self._terms, self._sum = self.facts.rows, list[list[str]](), 0
+            self._file = file_number(self.folder)
+            self._map()
+        except BaseException:
+            connection.close()
+            raise
+
+    def _sync(self) -> None:
+        """Write and fsync what was added."""
+        self._flush()
+        if self._stream is not None and self.folder is not None:
+            with writing(self.folder):
+                self._stream.flush()
+                os.fsync(self._stream.fileno())
+
+    def _map(self, verify: bool = False) -> None:
+        """Map the vectors, those of this change as well."""
+        self._sync()
+        if self._parts:
+            self.vectors = np.concatenate(self._parts)
+            self._parts = [self.vectors]
+        elif self.folder is not None and self.facts.rows:
+            super()._map(verify)
+
     def commit(self) -> None:
-        """Make what was done visible now; nothing more can be done afterwards."""
-        if not self.change.committed:
-            self._tidy()
-            self.change.commit()
-            self._sweep()
+        """Make what was done visible, in one transaction; nothing can be done afterwards."""
+        if self.committed:
+            return
+        self._tidy()
+        self._sync()
+        if self.facts == self.before and not self._touched:
+            return
+        generation = 1 if self.before is None else self.before.generation + 1
+        self.facts = replace(self.facts, generation=generation)
+        stored = canonical(asdict(self.facts))
+        self.ask("REPLACE INTO facts VALUES (1, ?, ?)", (stored, checksum(stored)))
+        if file_number(self.folder) != self._file:
+            problem = "was replaced or removed meanwhile; nothing was written to it"
+            raise OutputError(f"{self.folder}: {problem}")
+        self.ask("COMMIT")
+        self.committed, self.before = True, None
+        if self.folder is None:
+            self._map()
+            return
+        with suppress(sqlite3.Error):  # the log is written back if no reader needs it
+            self.connection.execute("PRAGMA busy_timeout = 0")  # readers may stay for hours
+            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        leave_checksum(self.connection, self.folder, self.facts.identity, generation)
+        self.close()
+        self._sweep()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        with ExitStack() as stack:
-            stack.callback(self._release)
-            stack.callback(self._undo)
-            if kind is None:
-                self.commit()
+        with self._stack:
+            try:
+                if kind is None:
+                    self.commit()
+            finally:
+                if not self.committed:
+                    self._roll_back()
 
-    def _undo(self) -> None:
-        if not self.change.committed:
-            self.change.rollback()
-            if self.change.before is None:
-                self._remove(("index.db*", *FILES))
+    def _roll_back(self) -> None:
+        with suppress(sqlite3.Error):
+            self.connection.execute("ROLLBACK")
+        self.close()
+        if self.before is None and self.folder and file_number(self.folder) == self._file:
+            remove_files(self.folder)
 
-    def _holder(self) -> str:
-        holder = "another process"
-        with suppress(OSError, ValueError, KeyError):
-            about = json.loads((self.folder / HOLDER).read_text("utf-8"))
-            holder = f"process {about['process']} on {about['machine']}"
-        return f"{holder} is writing to this index; try again when it has ended"
-
-    def _release(self) -> None:
-        with suppress(OSError):
-            (self.folder / HOLDER).unlink(missing_ok=True)
-        self._lock.release()
-
-    @property
-    def facts(self) -> Facts:
-        """The facts of the index after the changes so far."""
-        return self.change.facts
-
-    def __len__(self) -> int:
-        return self.facts.rows - self.facts.dead
+    def close(self) -> None:
+        """Let go of the files."""
+        if self._stream is not None:
+            self._stream.close()
+        super().close()
 
     # ------------------------------------------------------------------ changes
 
@@ -137,16 +181,16 @@ class Writer:
         if not texts:
             return 0
         names = row_ids(ids, len(texts), self.facts.next_id)
-        while (taken := self.change.find(names) >= 0).any() and ids is None:
+        while (taken := self.numbers_of(names) >= 0).any() and ids is None:
             self.set(next_id=self.facts.next_id + len(texts))
             names = row_ids(None, len(texts), self.facts.next_id)
         if taken.any():
             problem = "is in the index already; update it, or delete it first"
-            problem = "is there twice" if self.change.before is None else problem
+            problem = "is there twice" if self.before is None else problem
             raise OptionError("ids", names[int(taken.argmax())], problem)
         if ids is None:
             self.set(next_id=self.facts.next_id + len(texts))
-        self._append(texts, vectors, names, metadata, model)
+        self._add(texts, vectors, names, metadata, model)
         return len(texts)
 
     def update(
@@ -162,83 +206,195 @@ class Writer:
         if not texts:
             return 0, 0
         names = row_ids(ids, len(texts), 0)
-        rows = self.change.find(names)
-        self.change.delete(rows[rows >= 0])
-        self._append(texts, vectors, names, metadata, model)
-        replaced = int((rows >= 0).sum())
+        rows = self.numbers_of(names)
+        replaced = self.delete_rows(rows[rows >= 0])
+        self._add(texts, vectors, names, metadata, model)
         return replaced, len(texts) - replaced
 
     def delete(self, ids: Sequence[str], *, missing: str = "reject") -> int:
         """Delete the rows of these ids; ids that are not there are an error, or "ignore"d."""
         if missing not in ("reject", "ignore"):
             raise OptionError("missing", missing, "is unknown", choices=("reject", "ignore"))
-        rows = self.change.find(ids)
+        rows = self.numbers_of(ids)
         if missing == "reject" and (rows < 0).any():
             raise OptionError("ids", ids[int(np.argmax(rows < 0))], "is not in the index")
-        there = np.unique(rows[rows >= 0])
-        self.change.delete(there)
-        return len(there)
+        return self.delete_rows(np.unique(rows[rows >= 0]))
 
     def delete_where(self, where: Where) -> int:
         """Delete the rows whose metadata matches a filter."""
-        rows = np.flatnonzero(self.change.matching(*sql_condition(check_where(where))))
-        self.change.delete(rows)
-        return len(rows)
+        condition, values = sql_condition(check_where(where))
+        found = self.ask(f"SELECT row FROM rows WHERE {condition}", values)
+        return self.delete_rows(np.array(found, np.int64).ravel())
 
-    def compact(self) -> None:
-        """Write all rows that are left anew, without the deleted ones."""
-        self.change.rewrite()
+    def delete_rows(self, numbers: NDArray[np.int64]) -> int:
+        """Delete rows by their numbers; their vectors stay until all rows are written anew."""
+        one = [(row,) for row in numbers.tolist()]
+        self._put("DELETE FROM rows WHERE row = ?", one)
+        self._put("INSERT INTO dead VALUES (?)", one)
+        self.set(dead=self.facts.dead + len(one))
+        return len(one)
 
-    def replace_vectors(self, vectors_of: VectorsOf, **changes: Any) -> None:
-        """Put other vectors in the place of all."""
-        metric = self.facts.metric
-        self.change.rewrite(lambda r, t: check_vectors(vectors_of(r, t), len(r), None, metric))
-        self.set(**changes)
+    def rewrite(self, encode: EncodeFn | None = None) -> None:
+        """Write all rows anew, without deleted ones, perhaps with the vectors of another model."""
+        self._map()
+        if self._stream is not None:
+            self._stream.close()
+        self._stream, self._parts = None, []
+        old, before = self.vectors, self.facts
+        self.ask("CREATE TEMP TABLE old AS SELECT row, id, text, metadata FROM rows ORDER BY row")
+        for table in ("rows", "dead", "blocks", "postings"):
+            self.ask(f"DELETE FROM {table}")
+        vectors = f"vectors-{int(before.vectors[8:14]) + 1:06d}.f32"
+        self.set(vectors=vectors, rows=0, dead=0, dimension=0, codes={})
+        self._first, self.vectors = 0, old[:0]
+        with translated(self.folder):
+            found = self.connection.execute("SELECT * FROM temp.old")
+            while part := found.fetchmany(ROWS_AT_ONCE):
+                numbers, names, texts, extra = zip(*part, strict=True)
+                metadata = [*map(json.loads, extra)]
+                if encode is None:
+                    self.append(old[np.array(numbers)], texts, names, metadata)
+                else:
+                    self._add(texts, encode, names, metadata, None)
+            self.connection.execute("DROP TABLE temp.old")
+        self.set(dimension=self.facts.dimension or before.dimension)
+
+    def put_files(self, changed: dict[str, dict[str, Any] | None]) -> None:
+        """Keep what is known of the files of documents, or forget it where that is None."""
+        self._touched = True
+        self._put("DELETE FROM documents WHERE name = ?", [(name,) for name in changed])
+        kept = ((name, canonical(facts)) for name, facts in changed.items() if facts is not None)
+        self._put("INSERT INTO documents VALUES (?, ?)", kept)
 
     def set(self, **changes: Any) -> None:
         """Change what the index is: its model, source, ranker or settings."""
         if isinstance(changes.get("ranker"), Ranker):
             changes["ranker"] = changes["ranker"].to_json()
-        self.change.facts = replace(self.facts, **changes)
+        self.facts = replace(self.facts, **changes)
 
-    # ------------------------------------------------------------------ inside
+    # ------------------------------------------------------------------ rows
 
-    def _append(
+    def _add(
         self,
         texts: Sequence[str],
         vectors: Vectors | EncodeFn,
-        names: list[str],
+        names: Sequence[str],
         metadata: Sequence[Any] | None,
         model: str | None,
     ) -> None:
-        if model is not None and model != self.facts.model:
-            Index(self.change).check_model(model)
+        self.check_model(self.model if model is None else model)
         check_metadata(metadata, len(texts))
         given = for_task(vectors, "document")(texts) if callable(vectors) else vectors
-        dimension = self.facts.dimension or None
-        array = check_vectors(given, len(texts), dimension, self.facts.metric)
-        self.change.append(array, texts, names, metadata)
+        array = check_vectors(given, len(texts), self.facts.dimension or None, self.metric)
+        self.append(array, texts, names, metadata)
+
+    def append(
+        self,
+        vectors: Vectors,
+        texts: Sequence[str],
+        ids: Sequence[str],
+        metadata: Sequence[Any] | None,
+    ) -> None:
+        """Add rows with vectors (n, d), checked and scaled; the ids are not there yet."""
+        if not self.facts.dimension:
+            self.set(dimension=vectors.shape[1])
+        if self._analyzer is None:
+            language = self.facts.language or language_of(texts)
+            self.set(language=language)
+            self._analyzer = Analyzer(language)
+            self._reopen(self._analyzer)
+        start, extra = 0, [None] * len(texts) if metadata is None else metadata
+        while start < len(texts):
+            part = slice(start, start + BLOCK - len(self._terms))
+            self._append(vectors[part], texts[part], ids[part], extra[part], self._analyzer)
+            start = part.stop
+            if len(self._terms) == BLOCK:
+                self._flush()
+
+    def _append(
+        self,
+        vectors: Vectors,
+        texts: Sequence[str],
+        ids: Sequence[str],
+        metadata: Sequence[Any],
+        analyzer: Analyzer,
+    ) -> None:
+        data = np.ascontiguousarray(vectors, dtype="<f4")
+        self._write(data)
+        self._sum = vector_sum(data, self._sum)
+        stored = []
+        rows = enumerate(zip(data, texts, ids, metadata, strict=True), self.facts.rows)
+        for row, (vector, text, name, extra) in rows:
+            values = (row, name, text, canonical(extra), vector_sum(vector))
+            stored.append((*values, checksum(*values)))
+            self._terms.append(analyzer(text))
+        try:
+            self._put("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?)", stored)
+        except UnicodeEncodeError as error:
+            start = f"{error.object[:60]!r} holds a lone surrogate"
+            raise UserError(f"{start}, which is no character; remove it") from error
+        self.set(rows=self.facts.rows + len(texts))
+
+    def _write(self, data: Vectors) -> None:
+        if self.folder is None:
+            self._parts.append(data)
+            return
+        with writing(self.folder):
+            if self._stream is None:
+                self._stream = self.path.open("r+b" if self.path.exists() else "w+b")
+                self._stream.truncate(self.facts.rows * self.facts.dimension * 4)
+                self._stream.seek(0, os.SEEK_END)
+            self._stream.write(data)
+
+    def _reopen(self, analyzer: Analyzer) -> None:
+        """Take a small last block back, so that many small changes leave few blocks."""
+        last = self.ask("SELECT first, count, vector_sum FROM blocks ORDER BY first DESC LIMIT 1")
+        if not last or last[0][1] >= SMALL:
+            return
+        self._first, count, self._sum = last[0]
+        texts = dict(self.ask("SELECT row, text FROM rows WHERE row >= ?", (self._first,)))
+        rows = range(self._first, self._first + count)
+        self._terms = [analyzer(texts.get(row, "")) for row in rows]
+        for table in ("blocks", "postings"):
+            self.ask(f"DELETE FROM {table} WHERE first = ?", (self._first,))
+
+    def _flush(self) -> None:
+        """Write the postings of the rows since the last block."""
+        if not self._terms:
+            return
+        first = self._first
+        lengths = np.array([len(terms) for terms in self._terms], dtype="<u4").tobytes()
+        block = (first, len(self._terms), self._sum, lengths, checksum(first, lengths))
+        self._put("INSERT INTO blocks VALUES (?, ?, ?, ?, ?)", [block])
+
+        def stored() -> Iterator[tuple[Any, ...]]:
+            for term, (held, counts) in sorted(postings(self._terms, first), key=lambda p: p[0]):
+                rows, often = held.astype("<i4").tobytes(), counts.astype("<u2").tobytes()
+                yield first, term, rows, often, checksum(first, term, rows, often)
+
+        self._put("INSERT INTO postings VALUES (?, ?, ?, ?, ?)", stored())
+        self._first, self._terms, self._sum = self.facts.rows, [], 0
+
+    def _put(self, sql: str, values: Any) -> None:
+        with translated(self.folder):
+            self.connection.executemany(sql, values)
+
+    # ------------------------------------------------------------------ files
 
     def _tidy(self) -> None:
-        """Compact where most rows are deleted, and keep binary codes."""
-        facts = self.facts
-        if facts.dead * 2 > facts.rows:
-            self.change.rewrite()
-        covered = int(self.facts.codes.get("rows", 0))
-        stale = not covered or covered < self.facts.rows - CODED // 2
-        if facts.metric == "cosine" and self.facts.rows >= CODED and stale:
-            self.change.remap()
-            self.set(codes=make_codes(self.folder, self.change))
+        """Write rows anew where most are deleted, and keep binary codes."""
+        if self.facts.dead * 2 > self.facts.rows:
+            self.rewrite()
+        facts, covered = self.facts, int(self.facts.codes.get("rows", 0))
+        stale = not covered or covered < facts.rows - CODED // 2
+        if self.folder is not None and facts.metric == "cosine" and facts.rows >= CODED and stale:
+            self._map()
+            self.set(codes=make_codes(self.folder, self.vectors))
 
     def _sweep(self) -> None:
         """Remove files of ours that the index names neither now nor before this change."""
+        assert self.folder is not None
         remove_temporaries(self.folder, CHECKSUM)
-        states = [state for state in (self.facts, self.change.before) if state is not None]
+        states = self.facts, self.before or self.facts
         named = {name for state in states for name in (state.vectors, state.codes.get("file"))}
-        self._remove(FILES[1:], named)
-
-    def _remove(self, patterns: Sequence[str], spared: Collection[object] = ()) -> None:
-        for path in (path for pattern in patterns for path in self.folder.glob(pattern)):
-            if path.name not in spared:
-                with suppress(OSError):  # a reader may hold it where the system forbids that
-                    path.unlink()
+        remove_files(self.folder, FILES[1:], named)

@@ -14,7 +14,7 @@ from typing import Any
 from contrasent.errors import InputError, UserError
 from contrasent.search.filters import facets
 from contrasent.search.index import Hit, Index
-from contrasent.search.opening import sampled_rows
+from contrasent.search.opening import numbered_rows
 from contrasent.search.ranking import Ranker
 from contrasent.types import EncodeFn, Vectors, for_task
 
@@ -39,7 +39,7 @@ class Snapshot:
     @cached_property
     def facets(self) -> dict[str, list[Any]]:
         """Fields of the metadata that have few distinct values, and these."""
-        held = sampled_rows(self.index, SAMPLED)
+        held = numbered_rows(self.index, SAMPLED)
         rows = held.numbers()
         return facets(row.metadata for row in held.rows(rows[:: -(-len(rows) // SAMPLED) or 1]))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import tokenizers
@@ -33,6 +34,9 @@ class Specials:
     all: frozenset[int]
 
 
+_HANDED_OVER: "WeakValueDictionary[Path, Tokenizer]" = WeakValueDictionary()
+
+
 class Tokenizer:
     """A ``tokenizers.Tokenizer``, the length it cuts at, and the ids of its special tokens."""
 
@@ -54,11 +58,21 @@ class Tokenizer:
         self.max_tokens = max_tokens
         self.backend.enable_truncation(max_tokens)
 
+    def hand_over(self, folder: Path) -> "Tokenizer":
+        """Give the backend to who loads this folder next, if this one is still there; not used on.
+
+        A vocabulary of 250,000 pieces takes seconds to read.
+        """
+        _HANDED_OVER[folder.resolve()] = self
+        return self
+
     @classmethod
     def load(cls, folder: Path, *, max_tokens: int) -> "Tokenizer":
         """Read ``tokenizer.json``, or let transformers convert an older format."""
         names = read_object(folder / "tokenizer_config.json")
         path = folder / "tokenizer.json"
+        if (given := _HANDED_OVER.pop(folder.resolve(), None)) is not None:
+            return cls(given.backend, max_tokens=max_tokens, names=names, copy=False)
         if path.is_file():
             try:
                 backend = tokenizers.Tokenizer.from_file(str(path))

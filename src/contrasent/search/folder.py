@@ -1,0 +1,163 @@
+"""The files of an index: where they are, what they must be, and who may write them."""
+
+import json
+import os
+import socket
+import sqlite3
+import zlib
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from contrasent.errors import InputError, OutputError
+from contrasent.files import write_json, writing
+from contrasent.search.checks import checksum
+from contrasent.search.filters import canonical
+
+DATABASE, CHECKSUM, LOCK, HOLDER = "index.db", "index.sum", ".lock", ".writer"
+FILES = (CHECKSUM, "vectors-*.f32", "codes-*.u64")
+MILVUS = "milvus.json"
+"""The file of an index in Milvus."""
+BUSY = 10.0  # seconds that SQLite waits for another process's transaction
+VERIFIED = 192 << 20
+"""Bytes up to which a file is verified whole when an index is opened; larger ones by doctor."""
+
+
+def is_index(folder: str | Path) -> bool:
+    """Whether a folder is an index of this kind, one whose first writer was not killed."""
+    place = Path(folder)
+    if not (place / DATABASE).is_file() or (place / f"{DATABASE}-journal").exists():
+        return False  # there is a journal only before the first table
+    try:
+        with closing(reading(place)) as connection:
+            return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+    except sqlite3.Error:
+        return True  # a damaged one
+
+
+def in_milvus(folder: str | Path) -> bool:
+    """Whether an index folder names a collection of Milvus, where its rows are."""
+    return (Path(folder) / MILVUS).is_file()
+
+
+def is_any_index(folder: str | Path) -> bool:
+    """Whether a folder is an index of this kind, of an earlier format, or in Milvus."""
+    return is_index(folder) or in_milvus(folder) or (Path(folder) / "index.json").is_file()
+
+
+def reading(folder: Path) -> sqlite3.Connection:
+    """A connection that reads; of a folder that cannot be written, without a log."""
+    log = folder / f"{DATABASE}-wal"
+    kept = log.exists() and log.stat().st_size > 0
+    how = "ro" if kept or os.access(folder, os.W_OK) else "ro&immutable=1"
+    path = f"{(folder / DATABASE).absolute().as_uri()}?mode={how}"
+    return sqlite3.connect(path, uri=True, timeout=BUSY, check_same_thread=False)
+
+
+def not_an_index(folder: Path) -> str:
+    """Why a folder is no index that can be read."""
+    if not folder.exists():
+        return "no such folder; 'contrasent index SOURCE -o INDEX' makes an index"
+    if (folder / DATABASE).is_file():
+        return "is an index whose making was cut short; build it again with 'contrasent index'"
+    if (folder / "index.json").is_file():
+        return "is an index of an earlier format; build it again with 'contrasent index'"
+    return "is no index (no index.db in it); 'contrasent index SOURCE -o INDEX' makes one"
+
+
+@contextmanager
+def translated(folder: Path | None) -> Iterator[None]:
+    """Turn SQLite's complaints about an index into one line."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        said = str(error) if isinstance(error, sqlite3.OperationalError) else ""
+        if "locked" in said or "busy" in said:
+            raise OutputError(
+                f"{folder}: another process is writing to this index; try again when it has ended"
+            ) from error
+        if "full" in said or "readonly" in said or "disk I/O" in said:
+            raise OutputError(f"{folder}: cannot write ({error}); free some space") from error
+        raise damaged(folder, error) from error
+
+
+def damaged(folder: Path | None, what: object) -> InputError:
+    """The error of an index whose files are not what was written."""
+    where = folder if folder is not None else "the index"
+    return InputError(where, f"is damaged ({what}); 'contrasent doctor {where}' says what is left")
+
+
+def database_sum(connection: sqlite3.Connection) -> list[int]:
+    """Bytes of a database in the state that a connection sees, and their CRC-32 up to a size."""
+    (pages,), (size,) = (
+        connection.execute(f"PRAGMA page_{of}").fetchone() for of in ("count", "size")
+    )
+    total = int(pages) * int(size)
+    return [total, zlib.crc32(connection.serialize()) if total <= VERIFIED else 0]
+
+
+def leave_checksum(
+    connection: sqlite3.Connection, folder: Path, identity: str, generation: int
+) -> None:
+    """Leave beside a database, in its newest state, what that is; or nothing where that fails."""
+    with suppress(sqlite3.Error, OutputError):
+        stated = {"identity": identity, "generation": generation}
+        stated |= {"database": database_sum(connection)}
+        write_json(folder / CHECKSUM, {**stated, "sum": checksum(canonical(stated))})
+
+
+def left_checksum(folder: Path) -> dict[str, Any]:
+    """The facts that the last writer left with the database; nothing where that cannot be read."""
+    try:
+        found = json.loads((folder / CHECKSUM).read_text("utf-8"))
+        sum_ = found.pop("sum")
+        return dict(found) if checksum(canonical(found)) == sum_ else {}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return {}
+
+
+@contextmanager
+def only_writer(folder: Path, wait: float) -> Iterator[None]:
+    """Wait until nobody else writes to a folder, which is made, and keep others out."""
+    lock = FileLock(folder / LOCK, timeout=wait)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire()
+        except Timeout as error:  # an OSError as well
+            holder = "another process"
+            with suppress(OSError, ValueError, KeyError):
+                about = json.loads((folder / HOLDER).read_text("utf-8"))
+                holder = f"process {about['process']} on {about['machine']}"
+            problem = "is writing to this index; try again when it has ended"
+            raise OutputError(f"{folder}: {holder} {problem}") from error
+        about = {"process": os.getpid(), "machine": socket.gethostname()}
+        (folder / HOLDER).write_text(json.dumps(about), "utf-8")
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            (folder / HOLDER).unlink(missing_ok=True)
+        lock.release()
+
+
+def remove_files(
+    folder: Path,
+    patterns: Sequence[str] = ("index.db*", *FILES),
+    spared: Collection[object] = (),
+) -> None:
+    """Remove files of an index, but for those of some names."""
+    for path in (path for pattern in patterns for path in folder.glob(pattern)):
+        if path.name not in spared:
+            with suppress(OSError):  # a reader may hold it where the system forbids that
+                path.unlink()
+
+
+def file_number(folder: Path | None) -> int:
+    """The file system's number of the database, whatever its name; 0 if it is not there."""
+    with suppress(OSError):
+        return 0 if folder is None else (folder / DATABASE).stat().st_ino
+    return 0
