@@ -55,6 +55,16 @@ def test_the_base_is_chosen_by_the_language(english, shared):
         assert EXTRA not in chosen.reason
 
 
+def test_who_loads_the_base_that_was_chosen_does_not_read_its_tokenizer_again():
+    folder = resolve(MINILM)
+    chosen = choose_base([TEXTS["English"]], {MINILM: installed_bases()[MINILM]})
+    again, once_more = (Tokenizer.load(folder, max_tokens=length) for length in (9, 256))
+    assert again.backend is chosen.tokenizer.backend and again.max_tokens == 9
+    assert once_more.backend is not again.backend
+    (tokens, _) = again(["word " * 30])
+    assert tokens.lengths.tolist() == [9]
+
+
 def test_of_clear_english_no_other_vocabulary_is_loaded(english):
     assert choose_base([TEXTS["English"]], {MINILM: lambda: english, "other": None}).name == MINILM
 
