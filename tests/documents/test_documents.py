@@ -73,7 +73,7 @@ def test_python_gives_a_section_a_definition_and_loses_no_line(tmp_path):
 
 def test_text_is_split_at_blank_lines_and_joined_within(tmp_path):
     long = "A long line of prose that was broken at some width and"
-    document = one(tmp_path, "a.txt", f"{long}\ngoes on.\n\nNext.\n")
+    document = one(tmp_path, "a.txt", f"{long}\ngoes on.\n\nN\u2010\n   ext.\n")
     assert document.sections == (Section((), (f"{long} goes on.", "Next.")),)
 
 

@@ -60,10 +60,13 @@ def test_vectors_decide_where_words_do_not():
 @pytest.mark.parametrize(("query", "sentence", "rest"), [
     # A heading, or a question, is answered by what follows it.
     ("opening hours", "Opening hours\nFrom nine to five, not on Mondays.", " Come soon."),
+    ("machine", "The manual of the machine\nCare\nClean it with warm water only.", " Rest."),
+    ("rain", "The wettest day brought rain of 147 mm.", "\nimport rain\n2 days"),
     ("what about hotels", "What about hotels? They are paid for.", " Trains too."),
     # A wrapped line goes on; an item of a list stands alone.
     ("the roof", "We shall mend the roof in\nspring of the coming year.", " Then we rest."),
     ("the roof", "Of all that a village has to pay for the roof comes first and\n2 doors.", ""),
+    ("the ferry", f"Passengers of the ferry were {'more and ' * 8}more", "\nOn Sundays it is full"),
     ("the roof", "- mend the roof before winter comes, and pay for it", "\n- Paint the door"),
 ])  # fmt: skip
 def test_where_a_sentence_ends(query, sentence, rest):

@@ -23,6 +23,7 @@ _MARKS = [
 _Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 _Leveled = tuple[int, ast.Module | _Definition]
 _SET_OUT = re.compile(r"^\s*(?:>>>|[-*+|]|\.\.|:\w|\w+\s*:|\d+[.)])|\n\s+|::$", re.MULTILINE)
+_DIVIDED = re.compile(r"(?<=[^\W\d_])\u2010\n[ \t]*(?=[^\W\d_])")  # as man divides words
 _RULE = re.compile(r"^\s*([-=~*_#+])\1{2,}\s*$")
 
 
@@ -69,6 +70,7 @@ def sniff(stream: IO[bytes]) -> str:
 def read_text(text: str) -> tuple[str, tuple[Section, ...]]:
     """Paragraphs of a plain text, by blank lines; without any, each line is one."""
     builder = SectionBuilder()
+    text = _DIVIDED.sub("", text)
     blocks = re.split(r"\n[ \t\f]*\n", text)
     if len(blocks) == 1:
         blocks = text.split("\n")

@@ -27,8 +27,8 @@ SHARED = 0.3
 """The gain of a sentence with all of the query's words, as a cosine."""
 BEFORE = 80
 """Characters that are shown before the first word of the query in a sentence that is too long."""
-WRAPPED = 60
-"""Length from which a line is taken for one that was wrapped."""
+WRAPPED = range(60, 91)
+"""Lengths of a line that is taken for one that was wrapped."""
 
 Span = tuple[int, int]
 
@@ -122,9 +122,9 @@ class Candidates:
         n = max(scores, key=lambda n: scores[n])
         start, end = spans[n]
         while (
-            _leads_on(text, start, end)
-            and n + 1 < len(spans)
+            n + 1 < len(spans)
             and spans[n + 1][1] - start <= LONGEST
+            and _leads_on(text, start, *spans[n])
         ):
             n, end = n + 1, spans[n + 1][1]
         marks = list(self._marks(text, start, end, wanted))
@@ -226,10 +226,11 @@ def _blocks(text: str, first: int) -> Iterator[Span]:
     start = line = first
     for match in re.compile(r"[^\S\n]*\n\s*").finditer(text, first):
         following = text[match.end() : match.end() + 1]
-        wrapped = match.start() - line >= WRAPPED and text[match.start() - 1] not in ".!?:;"
+        last = text[match.start() - 1]
+        wrapped = match.start() - line in WRAPPED and last not in ".!?:;"
         line = match.end()
         if match[0].count("\n") > 1 or not (
-            following.islower() or (wrapped and following.isalnum())
+            (following.islower() and last not in ".!?") or (wrapped and following.isalnum())
         ):
             yield start, match.start()
             start = match.end()
@@ -243,10 +244,10 @@ def _stripped(text: str, start: int, end: int) -> Span:
     return first, max(first, start + len(own.rstrip()))
 
 
-def _leads_on(text: str, start: int, end: int) -> bool:
+def _leads_on(text: str, first: int, start: int, end: int) -> bool:
     """Whether a sentence is a question or a heading, to which the next one belongs."""
     stopped = text.endswith((".", "!", "。", "…", "！"), start, end)
-    short = end - start < (WORD_OR_TWO if stopped else HEADING)
+    short = end - first < WORD_OR_TWO if stopped else end - start < HEADING
     return short or text.endswith(("?", ":", "？", "："), start, end)
 
 
