@@ -184,6 +184,7 @@ class _Cutter:
 
     def _balanced(self, part: _Part, room: int) -> Iterator[_Part]:
         """Cut a part at its pieces, each of them within the room, into parts of about one size."""
+        room = max(room, 1)
         pieces = list(self._within(part.pieces, room))
         left, taken, start = sum(size for _, size in pieces), 0, 0
         for i, (_, size) in enumerate(pieces):
@@ -222,17 +223,10 @@ class _Cutter:
             made = [
                 (number, document, half)
                 for (number, document, part), count in zip(made, counts, strict=True)
-                for half in ([part] if count <= self._most else self._halves(part))
+                for half in (
+                    [part] if count <= self._most else self._balanced(part, part.size // 2)
+                )
             ]
-
-    def _halves(self, part: _Part) -> Iterator[_Part]:
-        """A part in two, at a piece or within its only one."""
-        pieces = part.pieces
-        if len(pieces) == 1:
-            pieces = list(self._counted(_finer(pieces[0][0], 2)))
-        middle = (len(pieces) + 1) // 2
-        halves = (pieces[:middle], pieces[middle:])
-        return (replace(part, pieces=half) for half in halves if half)
 
     def _room(self, document: Document, part: _Part) -> int:
         return self._most - self._special - self._prefix(document.title, part.headings)[1]
