@@ -22,7 +22,8 @@ from contrasent.search.store import Facts
 from contrasent.search.sync import document_rows
 
 NOTES = {
-    "trains.md": "# Journeys\n\n## Tickets\n\nA ticket to Berlin costs forty euros.\n",
+    "trains.md": "# Journeys\n\n## Tickets\n\nA ticket to Berlin costs forty euros.\n\n"
+    "AKIAABCDABCDABCDABCD\n",
     "kitchen/soup.txt": "Boil the water first.\n\nThen add the carrots and some salt.\n",
     "kitchen/bread.html": "<h1>Bread</h1><p>The dough rests for two hours.</p>",
     "garden.rst": "Garden\n======\n\nRoses want sun and a deep soil.\n",
@@ -83,6 +84,7 @@ def test_a_folder_of_documents(folder, tmp_path):
         assert f"skipped 1, {reason}" in lines
     assert {"skipped 1, hidden: .hidden.md", "skipped 1, unknown type: picture.png"} < {*lines}
     assert "skipped 1, row without text: faq.csv" in lines
+    assert "left out 1 line that holds a key or a password" in lines
     assert "trains.md" in run("search", tmp_path / "s", "the price of a ticket", "-k", 1)
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 

@@ -78,13 +78,14 @@ class ReadReport:
         if others:
             shown.append(f"not in UTF-8: {', '.join(f'{n:,} in {name}' for name, n in others)}")
         shown += [f"{name}: {columns}" for name, columns in list(self.columns.items())[:5]]
-        if self.keys:
-            shown.append(f"left out {self.keys:,} lines that hold a key or a password")
         return shown + self.skipped_lines()
 
     def skipped_lines(self) -> list[str]:
         """Skipped files, a line a reason with the first names."""
-        shown = []
+        shown = list[str]()
+        if self.keys:
+            lines = "line that holds" if self.keys == 1 else "lines that hold"
+            shown.append(f"left out {self.keys:,} {lines} a key or a password")
         for reason, found in self.skipped.items():
             more = ", ..." if len(found.names) > SHOWN else ""
             names = ", ".join(found.names[:SHOWN])
