@@ -11,17 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from contrasent.adapt.candidates import (
-    WEIGHTS,
-    Candidate,
-    Encoded,
-    Trial,
-    encode_evidence,
-    kind_means,
-    measure_candidate,
-    selection_error,
-    selection_score,
-)
+from contrasent.adapt import candidates
 from contrasent.adapt.evidence import Evidence, Floats, Part
 from contrasent.adapt.mapping import fit_map, mixture, toward_identity
 from contrasent.adapt.measuring import Remembered
@@ -70,7 +60,7 @@ class Selection:
 
     def __init__(self, context: SelectionContext, work: Work, say: Say) -> None:
         self.context, self.work, self.say = context, work, say
-        self.tried: list[Trial] = []
+        self.tried: list[candidates.Trial] = []
         self._values: dict[str, Floats] = {}
         self._overlaps: dict[tuple[str, float], float] = {}
 
@@ -78,12 +68,12 @@ class Selection:
 
     def untrained(self, *, updating: bool) -> None:
         """The base, words alone, both together, and the base whitened unless it is an update."""
-        self.try_one(Candidate("base", fusion=self.context.fusion))
-        self.try_one(Candidate("BM25", model=""))
-        self._fused(Candidate("base"))
+        self.try_one(candidates.Candidate("base", fusion=self.context.fusion))
+        self.try_one(candidates.Candidate("BM25", model=""))
+        self._fused(candidates.Candidate("base"))
         if len(self.context.raw) > 4 * self.context.raw.shape[1] and not updating:
-            self.try_one(Candidate("whitened", model="whitened"))
-            self._fused(Candidate("whitened", model="whitened"))
+            self.try_one(candidates.Candidate("whitened", model="whitened"))
+            self._fused(candidates.Candidate("whitened", model="whitened"))
 
     def mapped(self, pairs: Sequence[Pair], seconds_a_text: float, until: float) -> None:
         """A linear map over the base, learnt from the pairs that there is time to encode."""
@@ -106,14 +96,17 @@ class Selection:
             )
 
         self.work.vectors("map", learnt)
-        tried = [self.try_one(Candidate(f"mapped, {share:g}", "mapped", share)) for share in SHARES]
+        tried = [
+            self.try_one(candidates.Candidate(f"mapped, {share:g}", "mapped", share))
+            for share in SHARES
+        ]
         best = max(tried, key=lambda trial: trial.score)
         if best.score > 0:
             self._fused(best.candidate)
 
-    def _fused(self, dense: Candidate) -> None:
+    def _fused(self, dense: candidates.Candidate) -> None:
         """A dense candidate with BM25, in all weights."""
-        ways = [Ranker(weight) for weight in WEIGHTS]
+        ways = [Ranker(weight) for weight in candidates.WEIGHTS]
         measured = cache(lambda: self._measure(dense, *ways))
 
         def of(way: int) -> Callable[[], Floats]:
@@ -125,8 +118,8 @@ class Selection:
             self.try_one(candidate, values_of=of(number))
 
     def try_one(
-        self, candidate: Candidate, *, values_of: Callable[[], Floats] | None = None
-    ) -> Trial:
+        self, candidate: candidates.Candidate, *, values_of: Callable[[], Floats] | None = None
+    ) -> candidates.Trial:
         """Measure a candidate on the selection part."""
 
         def measured() -> dict[str, object]:
@@ -138,32 +131,32 @@ class Selection:
         found = self.work.stage(slug(f"trial {candidate.name}"), measured)
         values, evidence = np.array(found["values"]), self.context.part.evidence
         self._values[candidate.name] = values
-        trial = Trial(
+        trial = candidates.Trial(
             candidate,
-            selection_score(evidence, self._values["base"], values),
-            kind_means(evidence, values),
+            candidates.selection_score(evidence, self._values["base"], values),
+            candidates.kind_means(evidence, values),
             round(found["overlap"], 4),
         )
         self.tried.append(trial)
         return trial
 
-    def _measure(self, candidate: Candidate, *ways: Ranker) -> Floats:
+    def _measure(self, candidate: candidates.Candidate, *ways: Ranker) -> Floats:
         """(max(1, ways), queries) nDCG@10 of a candidate's vectors or words, or both by each."""
         evidence = self.context.part.evidence
         if not candidate.model:
-            return measure_candidate(evidence, None, self.words)
+            return candidates.measure_candidate(evidence, None, self.words)
         encoded = self.vectors.by(self.layer(candidate.model, candidate.share))
-        return measure_candidate(evidence, encoded, self.words if ways else None, *ways)
+        return candidates.measure_candidate(evidence, encoded, self.words if ways else None, *ways)
 
     @cached_property
-    def vectors(self) -> Encoded:
+    def vectors(self) -> candidates.Encoded:
         """The base's vectors of the part's queries and rows."""
         context, work = self.context, self.work
         encode = TaskEncoder(context.base)
-        base = cache(lambda: encode_evidence(encode, context.select, context.raw))
+        base = cache(lambda: candidates.encode_evidence(encode, context.select, context.raw))
         queries = work.vectors("select-queries", lambda: base().queries)
         beyond = work.vectors("select-rows", lambda: base().rows[context.select.passages :])
-        return Encoded(queries, np.concatenate([context.raw, beyond])[context.part.rows])
+        return candidates.Encoded(queries, np.concatenate([context.raw, beyond])[context.part.rows])
 
     @cached_property
     def words(self) -> Remembered:
@@ -203,7 +196,7 @@ class Selection:
             return toward_identity(learnt.astype(np.float64), share), np.zeros(learnt.shape[1])
         return None
 
-    def encoder(self, candidate: Candidate) -> Encoder:
+    def encoder(self, candidate: candidates.Candidate) -> Encoder:
         """The model of a candidate, giving unit vectors."""
         encoder = Encoder.load(self.context.base_folder, normalise=False)
         if (fitted := self._linear(candidate.model, candidate.share)) is not None:
@@ -211,13 +204,13 @@ class Selection:
         encoder.normalise = True
         return encoder
 
-    def passages(self, candidate: Candidate) -> Vectors:
+    def passages(self, candidate: candidates.Candidate) -> Vectors:
         """(passages, d) unit vectors of all passages by a candidate's model."""
         return self.layer(candidate.model, candidate.share)(np.asarray(self.context.raw))
 
     # ------------------------------------------------------------------ the choice
 
-    def chosen(self) -> Trial:
+    def chosen(self) -> candidates.Trial:
         """The candidate for the sealed part to judge: the base if nothing scores more than it."""
         # Of all trials that are not worse than the best by one standard error, the nearest to the
         # base, as Breiman et al. (1984, Section 3.4.3) prune trees: synthetic queries favour what
@@ -233,9 +226,11 @@ class Selection:
             key=lambda one: abs(_share_of_words(one.candidate.fusion) - own) + 1.0 - one.overlap,
         )
 
-    def _as_good(self, trial: Trial, best: Trial) -> bool:
+    def _as_good(self, trial: candidates.Trial, best: candidates.Trial) -> bool:
         values = (self._values[one.candidate.name] for one in (best, trial))
-        return trial.score >= best.score - selection_error(self.context.part.evidence, *values)
+        return trial.score >= best.score - candidates.selection_error(
+            self.context.part.evidence, *values
+        )
 
 
 def _share_of_words(fusion: Ranker | None) -> float:

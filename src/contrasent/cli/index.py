@@ -12,18 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contrasent.cli import options
+from contrasent.cli import index_changes, options
 from contrasent.cli.adapt import DEFAULT_BASE
-from contrasent.cli.index_changes import (
-    TableOptions,
-    built_facts,
-    change_model,
-    change_rows,
-    check_change,
-    remove_rows,
-    sync_index,
-    token_counter,
-)
 from contrasent.cli.loading import find_model, lasting_name, open_model
 from contrasent.errors import MissingExtraError, OptionError, UserError, check_choice
 
@@ -95,12 +85,12 @@ def index(
     building = {"SOURCE": synced, "-o": output, "--add": add or None}
     if remove or remove_where:
         given = building | {"--model": model}
-        return remove_rows(Path(source), remove or [], remove_where or [], given)
+        return index_changes.remove_rows(Path(source), remove or [], remove_where or [], given)
     if sync or watch:
         given = {"-o": output, "--model": model, "--add": add or None}
-        return sync_index(Path(source), synced, loading, given, watch=watch)
+        return index_changes.sync_index(Path(source), synced, loading, given, watch=watch)
     if output is None and model is not None:
-        return change_model(Path(source), model, loading, building)
+        return index_changes.change_model(Path(source), model, loading, building)
     if output is None:
         raise UserError(
             "--output/-o (Index folder to make) is missing; see 'contrasent index --help'"
@@ -108,13 +98,13 @@ def index(
     if synced is not None:
         problem = "is one too many: contrasent index SOURCE -o INDEX --model MODEL"
         raise OptionError("SOURCE", synced, problem)
-    table = TableOptions(column, id_column, metadata, encoded)
+    table = index_changes.TableOptions(column, id_column, metadata, encoded)
     weight = options.chosen_weight(word_weight, vectors_only)
     if add or update:
         others = {"--overwrite": overwrite, "--uri": uri, "--encoded": encoded}
         others["--word-weight"] = weight is not None
-        check_change(others, add=add, update=update, id_column=id_column)
-        return change_rows(source, output, model, loading, table, update=update)
+        index_changes.check_change(others, add=add, update=update, id_column=id_column)
+        return index_changes.change_rows(source, output, model, loading, table, update=update)
     place = _Place(output, uri, collection, overwrite)
     return _Build(place, model, loading, table, metric, weight).run(source, max_file_text)
 
@@ -147,7 +137,7 @@ class _Build:
     place: _Place
     model: str | None
     loading: options.Loading
-    table: TableOptions
+    table: index_changes.TableOptions
     metric: str
     weight: float | None
 
@@ -181,7 +171,7 @@ class _Build:
         documents = list(source)
         name, encode, weight, remarks = self._open(_first_paragraphs(documents))
         limit = encode.encoder.max_tokens
-        rows = document_rows(documents, source.files, token_counter(encode), limit)
+        rows = document_rows(documents, source.files, index_changes.token_counter(encode), limit)
         made = self._make(rows, name, encode, weight, source)
         what = f"passages of {source.report.documents:,} documents"
         outcome = self._outcome(made, what, name, encode, 0, asdict(source.report), began)
@@ -261,7 +251,7 @@ class _Build:
     ) -> options.Output:
         output, seconds = self.place.output, time.monotonic() - began
         return options.Output(
-            built_facts(output, made, name, encode, skipped, documents, seconds),
+            index_changes.built_facts(output, made, name, encode, skipped, documents, seconds),
             f"{output}: {len(made):,} {what}, {made.dimension} dimensions, {seconds:.1f} s\n"
             f'search it: contrasent search {output} "..."',
         )

@@ -14,15 +14,8 @@ from numpy.typing import NDArray
 
 from contrasent.errors import DataError, OptionError
 from contrasent.report import Report, Row, in_hundredths, key_text, shown
+from contrasent.stats import seeds
 from contrasent.stats.influence import item_error, item_moves
-from contrasent.stats.seeds import (
-    ArmSpread,
-    TwoWay,
-    permutation_p,
-    pooled_deviation,
-    runs_needed,
-    unpaired_error,
-)
 
 SEED_SD = 1.2
 """Points: the standard deviation over seeds that is assumed where each arm has one run.
@@ -152,18 +145,20 @@ def _compare(
     difference = float(b.mean() - a.mean())
     assumed = _assumed(row, len(a), len(b), seed_sd)
     arms = [
-        ArmSpread.of(v) if len(v) > 1 or assumed is None else ArmSpread(assumed**2, 1, math.inf)
+        seeds.ArmSpread.of(v)
+        if len(v) > 1 or assumed is None
+        else seeds.ArmSpread(assumed**2, 1, math.inf)
         for v in (a, b)
     ]
     items, items_df, parts = item_error(moved, first)
-    error, df = unpaired_error(arms[0], arms[1])
+    error, df = seeds.unpaired_error(arms[0], arms[1])
     # The part that is in both; a single run's is that of the arm whose spread it borrows.
     shared = [parts[i] if arms[i].df else parts[1 - i] for i in (0, 1)]
     both = sum(part / arm.runs for part, arm in zip(shared, arms, strict=True))
-    whole = TwoWay(items, items_df, error, df, math.sqrt(both))
-    alone = TwoWay(items, items_df, 0.0, math.inf)
+    whole = seeds.TwoWay(items, items_df, error, df, math.sqrt(both))
+    alone = seeds.TwoWay(items, items_df, 0.0, math.inf)
     half, margin = whole.half_width(), alone.half_width()
-    deviation = pooled_deviation(a, b)
+    deviation = seeds.pooled_deviation(a, b)
     detectable, needed = _plan(difference, arms, deviation, whole, shared)
     return Comparison(
         row.task,
@@ -175,7 +170,7 @@ def _compare(
         difference + half,
         whole.p(difference),
         (len(a), len(b)),
-        permutation_p(a, b) if deviation is not None else None,
+        seeds.permutation_p(a, b) if deviation is not None else None,
         deviation,
         detectable,
         needed,
@@ -199,9 +194,9 @@ def _assumed(row: Row, before: int, after: int, seed_sd: float | None) -> float 
 
 def _plan(
     difference: float,
-    arms: Sequence[ArmSpread],
+    arms: Sequence[seeds.ArmSpread],
     deviation: float | None,
-    whole: TwoWay,
+    whole: seeds.TwoWay,
     shared: Sequence[float],
 ) -> tuple[float | None, int | None]:
     """The detectable effect and the runs needed, were the spreads that were found the true ones."""
@@ -217,4 +212,4 @@ def _plan(
         return None, None
     rest = math.sqrt(max(whole.items**2 - whole.shared**2, 0.0))
     least = min(arm.df for arm in arms if arm.df)
-    return whole.detectable(least), runs_needed(difference, deviation, rest, part)
+    return whole.detectable(least), seeds.runs_needed(difference, deviation, rest, part)

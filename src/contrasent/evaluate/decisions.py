@@ -15,13 +15,7 @@ from contrasent.errors import DataError
 from contrasent.evaluate.vectors import ReportBuilder, check_spread, encode_distinct
 from contrasent.report import Items, Report
 from contrasent.stats.bootstrap import MIN_ITEMS, RESAMPLES, digest, item_keys, resampled
-from contrasent.text.labelled import (
-    Labelled,
-    Triples,
-    inference_triples,
-    question_pairs,
-    transfer_set,
-)
+from contrasent.text import labelled
 from contrasent.types import EncodeFn, Vectors
 
 TRIPLES = 5000
@@ -78,7 +72,7 @@ class Thresholds:
 
 def pair_classification(
     encode: EncodeFn,
-    sets: Mapping[str, Labelled] | None = None,
+    sets: Mapping[str, labelled.Labelled] | None = None,
     *,
     resamples: int = RESAMPLES,
     seed: int = 0,
@@ -91,8 +85,8 @@ def pair_classification(
     """
     data = sets
     if data is None:
-        own = transfer_set("MRPC", folder=folder)["test"]
-        data = {"MRPC": own, "QQP": question_pairs(folder=folder)}
+        own = labelled.transfer_set("MRPC", folder=folder)["test"]
+        data = {"MRPC": own, "QQP": labelled.question_pairs(folder=folder)}
     sides = {task: (found.first, found.second or ()) for task, found in data.items()}
     encoded = encode_distinct(encode, [side for both in sides.values() for side in both])
     builder, thresholds = ReportBuilder(), {}
@@ -116,7 +110,7 @@ def pair_classification(
 
 def triplet_accuracy(
     encode: EncodeFn,
-    triples: Triples | None = None,
+    triples: labelled.Triples | None = None,
     *,
     resamples: int = RESAMPLES,
     seed: int = 0,
@@ -127,7 +121,9 @@ def triplet_accuracy(
     A row "accuracy_triplet" of the task "NLI"; equal cosines count as wrong. By default of 5,000
     triples at equal distances over the file of the data folder.
     """
-    found = inference_triples(folder=folder).spread(TRIPLES) if triples is None else triples
+    found = (
+        labelled.inference_triples(folder=folder).spread(TRIPLES) if triples is None else triples
+    )
     columns = (found.premises, found.entailed, found.contradicted)
     encoded = encode_distinct(encode, columns)
     premise, entailed, contradicted = (encoded(column) for column in columns)
@@ -140,7 +136,7 @@ def triplet_accuracy(
 
 def clustering(
     encode: EncodeFn,
-    sets: Mapping[str, Labelled] | None = None,
+    sets: Mapping[str, labelled.Labelled] | None = None,
     *,
     starts: int = STARTS,
     resamples: int = RESAMPLES,
@@ -172,13 +168,15 @@ def clustering(
     return builder.report({"k-means starts": starts, "seed": seed, "resamples": resamples})
 
 
-def clustering_sets(folder: Path | None = None) -> dict[str, Labelled]:
+def clustering_sets(folder: Path | None = None) -> dict[str, labelled.Labelled]:
     """All texts of TREC and SUBJ with their classes."""
     found = {}
     for task in CLUSTERED:
-        parts = list(transfer_set(task, folder=folder).values())
+        parts = list(labelled.transfer_set(task, folder=folder).values())
         texts = tuple(text for part in parts for text in part.first)
-        found[task] = Labelled(texts, None, np.concatenate([part.labels for part in parts]))
+        found[task] = labelled.Labelled(
+            texts, None, np.concatenate([part.labels for part in parts])
+        )
     return found
 
 

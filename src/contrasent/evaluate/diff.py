@@ -14,21 +14,7 @@ from numpy.typing import ArrayLike
 
 from contrasent import metrics, progress
 from contrasent.errors import DataError, OptionError
-from contrasent.evaluate.rankings import (
-    BIASED,
-    Floats,
-    Group,
-    Measure,
-    Ranked,
-    Rows,
-    agreement,
-    compare_groups,
-    measured,
-    nearest,
-    score_quantiles,
-    spare,
-    text_groups,
-)
+from contrasent.evaluate import rankings
 from contrasent.evaluate.vectors import check_vectors
 from contrasent.pages import render
 from contrasent.stats.bootstrap import MIN_ITEMS, Counts, draw_counts, interval
@@ -93,17 +79,17 @@ class Diff:
     of: int  # how many there are; more than `documents` if those are a sample
     own: bool  # whether the documents were the queries, each without itself
     # overlap@1, @10, @100 (as deep as there are documents) and rank-biased overlap
-    measures: tuple[Measure, ...]
+    measures: tuple[rankings.Measure, ...]
     changed: tuple[Change, ...]  # the queries that changed most, first the most
     moved: tuple[Moved, ...]  # the documents that were lost and gained by most queries
     # by "first hit", "tenth hit" and "random pair", then "old" and "new": the quantiles 0.05, 0.25,
     # 0.5, 0.75 and 0.95
     scores: dict[str, dict[str, list[float]]]
     threshold: Shift | None
-    groups: tuple[Group, ...]
+    groups: tuple[rankings.Group, ...]
     speed: dict[str, float]  # texts a second, "old" and "new", measured in turn
 
-    def __getitem__(self, name: str) -> Measure:
+    def __getitem__(self, name: str) -> rankings.Measure:
         return next(measure for measure in self.measures if measure.name == name)
 
     def to_json(self) -> dict[str, Any]:
@@ -165,7 +151,7 @@ def diff_models(
     encoders = {"old": old, "new": new}
     of_documents, of_queries, deep = {}, {}, {}
     depth = min(DEPTH, len(texts) - (queries is None))
-    most = min(depth + spare(depth, whole > len(texts)), len(texts) - (queries is None))
+    most = min(depth + rankings.spare(depth, whole > len(texts)), len(texts) - (queries is None))
     for name, encode in encoders.items():
         known = old_vectors if name == "old" else None
         given = encoded(encode, texts, "document") if known is None else known[distinct]
@@ -173,13 +159,13 @@ def diff_models(
         if metric == "cosine":
             given, ask = (metrics.normalize(v).astype(np.float32) for v in (given, ask))
         of_documents[name], of_queries[name] = given, ask
-        deep[name] = nearest(ask, given, most, own=own)
+        deep[name] = rankings.nearest(ask, given, most, own=own)
     a, b = (found.cut(depth) for found in deep.values())
-    values = agreement(a.rows, b.rows)
+    values = rankings.agreement(a.rows, b.rows)
     change = 1 - values["overlap@10"]
     source = documents if queries is None else queries
     places = {text: at for at, text in enumerate(source)}
-    groups = text_groups(wanted)
+    groups = rankings.text_groups(wanted)
     for kind, names in (labels or {}).items():
         groups[kind] = [names[places[text]] for text in wanted]
     return Diff(
@@ -187,12 +173,14 @@ def diff_models(
         documents=len(texts),
         of=whole,
         own=queries is None,
-        measures=measured(deep["old"], deep["new"], depth, wanted, len(texts), whole, seed),
+        measures=rankings.measured(
+            deep["old"], deep["new"], depth, wanted, len(texts), whole, seed
+        ),
         changed=_changed(wanted, texts, a, b, values),
         moved=_moved(texts, a.rows[:, :10], b.rows[:, :10]),
-        scores=score_quantiles(deep, of_queries, of_documents, own, random),
+        scores=rankings.score_quantiles(deep, of_queries, of_documents, own, random),
         threshold=None if threshold is None else shift(threshold, a.scores, b.scores, seed=seed),
-        groups=compare_groups(change, groups, random),
+        groups=rankings.compare_groups(change, groups, random),
         speed=_texts_per_second(encoders, texts[:TIMED]),
     )
 
@@ -200,18 +188,18 @@ def diff_models(
 def _changed(
     queries: Sequence[str],
     documents: Sequence[str],
-    old: Ranked,
-    new: Ranked,
-    values: Mapping[str, Floats],
+    old: rankings.Ranked,
+    new: rankings.Ranked,
+    values: Mapping[str, rankings.Floats],
 ) -> tuple[Change, ...]:
-    def found(query: int, one: Ranked, other: Ranked) -> tuple[Found, ...]:
+    def found(query: int, one: rankings.Ranked, other: rankings.Ranked) -> tuple[Found, ...]:
         ranks = {int(row): at + 1 for at, row in enumerate(other.rows[query])}
         return tuple(
             Found(documents[row], round(float(score), 6), ranks.get(int(row)))
             for row, score in zip(one.rows[query, :FOUND], one.scores[query, :FOUND], strict=True)
         )
 
-    overlap, biased = values["overlap@10"], values[BIASED]
+    overlap, biased = values["overlap@10"], values[rankings.BIASED]
     most = [q for q in np.argsort(biased, kind="stable")[:SHOWN].tolist() if biased[q] < 1]
     return tuple(
         Change(
@@ -221,7 +209,7 @@ def _changed(
     )
 
 
-def _moved(documents: Sequence[str], old: Rows, new: Rows) -> tuple[Moved, ...]:
+def _moved(documents: Sequence[str], old: rankings.Rows, new: rankings.Rows) -> tuple[Moved, ...]:
     stays = (old[:, :, None] == new[:, None, :]).any(axis=2)
     comes = (new[:, :, None] == old[:, None, :]).any(axis=2)
     lost = np.bincount(old[~stays], minlength=len(documents))
@@ -248,7 +236,7 @@ def shift(
     order = np.argsort(-flat, kind="stable")
     query, falling = order // b.shape[1], flat[order]
 
-    def place(counts: Counts | Floats) -> float:
+    def place(counts: Counts | rankings.Floats) -> float:
         at = int(np.searchsorted(np.cumsum(counts[query]), counts @ above))
         return float(falling[min(at, len(falling) - 1)])
 

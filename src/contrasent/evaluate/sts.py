@@ -15,16 +15,7 @@ from contrasent.errors import DataError, OptionError, check_choice
 from contrasent.evaluate.vectors import Encoded, ReportBuilder, check_spread, encode_distinct
 from contrasent.metrics import cosine, pearson, spearman
 from contrasent.report import Items, Report
-from contrasent.stats.bootstrap import (
-    MIN_ITEMS,
-    RESAMPLES,
-    Counts,
-    Keys,
-    RankedPairs,
-    item_keys,
-    resampled,
-    weighted_pearson,
-)
+from contrasent.stats import bootstrap
 from contrasent.text.datasets import ScoredPairs, sts_pairs
 from contrasent.text.official import STS_TASKS
 from contrasent.types import EncodeFn
@@ -46,7 +37,7 @@ def sts(
     aggregate: str | Sequence[str] = "all",
     split: str = "test",
     subsets: bool = False,
-    resamples: int = RESAMPLES,
+    resamples: int = bootstrap.RESAMPLES,
     seed: int = 0,
     folder: Path | None = None,
 ) -> Report:
@@ -120,14 +111,14 @@ def add_correlations(
     sizes = [len(part) for part in parts]
     cosines = np.concatenate([cosine(encoded(p.first), encoded(p.second)) for p in parts])
     gold = np.concatenate([part.scores for part in parts])
-    keys = np.concatenate([item_keys(part.first, part.second) for part in parts])
+    keys = np.concatenate([bootstrap.item_keys(part.first, part.second) for part in parts])
     check_spread(cosines, task)
     ends = np.cumsum(sizes)
     # The whole, and each of several subsets.
     spans = [slice(None), *(slice(e - n, e) for e, n in zip(ends, sizes, strict=True))]
     spans = spans if len(parts) > 1 else spans[:1]
     columns = [(cosines[span], gold[span]) for span in spans]
-    number = resamples if len(gold) >= MIN_ITEMS else 0
+    number = resamples if len(gold) >= bootstrap.MIN_ITEMS else 0
     values, draws = correlations(columns, spans, sizes, keys, number, seed)
     for m, a in itertools.product(METRICS, aggregates):
         value, drawn = (_aggregated(found[m], a, sizes) for found in (values, draws))
@@ -146,25 +137,25 @@ def correlations(
     columns: Sequence[tuple[Floats, Floats]],
     spans: Sequence[slice],
     sizes: Sequence[int],
-    keys: Keys | None,
+    keys: bootstrap.Keys | None,
     resamples: int,
     seed: int,
 ) -> tuple[dict[str, Floats], dict[str, Floats]]:
     """Spearman's and Pearson's correlations of pairs of columns, also over resamples of items."""
     # `keys`: (n,) of the items, or None. Returns by metric, the values (k,) and those of the
     # resamples (r, k).
-    ranked = [RankedPairs(*pair) for pair in columns]
+    ranked = [bootstrap.RankedPairs(*pair) for pair in columns]
 
-    def spearman_of(counts: Counts) -> Floats:
+    def spearman_of(counts: bootstrap.Counts) -> Floats:
         return np.stack([r.spearman(counts[:, s]) for r, s in zip(ranked, spans, strict=True)], 1)
 
-    def pearson_of(counts: Counts) -> Floats:
+    def pearson_of(counts: bootstrap.Counts) -> Floats:
         pairs = zip(columns, spans, strict=True)
-        return np.stack([weighted_pearson(*pair, counts[:, s]) for pair, s in pairs], 1)
+        return np.stack([bootstrap.weighted_pearson(*pair, counts[:, s]) for pair, s in pairs], 1)
 
     values = {m: np.array([f(*pair) for pair in columns]) for m, f in METRICS.items()}
     statistics = {"spearman": spearman_of, "pearson": pearson_of}
-    draws = resampled(statistics, sizes, resamples, seed, keys)
+    draws = bootstrap.resampled(statistics, sizes, resamples, seed, keys)
     return values, {m: d.reshape(len(d), len(columns)) for m, d in draws.items()}
 
 
@@ -189,7 +180,7 @@ def pairs(
     *,
     task: str = "pairs",
     split: str = "heldout",
-    resamples: int = RESAMPLES,
+    resamples: int = bootstrap.RESAMPLES,
     seed: int = 0,
 ) -> Report:
     """Score a model on pairs of sentences with a label each, on any scale.
@@ -206,7 +197,7 @@ def several_pairs(
     files: Mapping[str, ScoredPairs],
     *,
     split: str = "heldout",
-    resamples: int = RESAMPLES,
+    resamples: int = bootstrap.RESAMPLES,
     seed: int = 0,
 ) -> Report:
     """Score a model on several sets of labelled pairs, from :func:`check_pairs`.
@@ -220,9 +211,9 @@ def several_pairs(
     for metric in METRICS if len(files) > 1 else ():
         builder.average(OWN_AVERAGE, tuple(files), split, metric, "", "mean")
     notes: dict[str, int | str] = {"resamples": resamples, "seed": seed, **encoded.notes}
-    few = [f"{len(found)} pairs" for found in files.values() if len(found) < MIN_ITEMS]
+    few = [f"{len(found)} pairs" for found in files.values() if len(found) < bootstrap.MIN_ITEMS]
     if few:
-        notes["interval"] = f"none: {', '.join(few)} are too few, {MIN_ITEMS} are needed"
+        notes["interval"] = f"none: {', '.join(few)} are too few, {bootstrap.MIN_ITEMS} are needed"
     return builder.report(notes)
 
 

@@ -29,35 +29,17 @@ from contrasent.evaluate.transfer import FEW_SHOT_TASKS, SEED, TASKS, few_shot, 
 from contrasent.evaluate.vectors import Cached
 from contrasent.report import Report, read_reports, write_reports
 from contrasent.stats.bootstrap import RESAMPLES
+from contrasent.text import labelled, official
 from contrasent.text.datasets import FORMS, sts_names, sts_pairs, sts_places
-from contrasent.text.labelled import (
-    CAPTION_COUNTS,
-    CAPTION_PLACES,
-    NLI_PLACES,
-    QQP_PLACES,
-    flickr30k,
-    inference_triples,
-    question_pairs,
-    transfer_set,
-)
-from contrasent.text.official import (
-    ROOTS,
-    STS_PINS,
-    STS_TABLES,
-    STS_TASKS,
-    STS_YEARS,
-    TRANSFER_FILES,
-    find,
-)
 from contrasent.types import EncodeFn
 
 SUITE_DATA: dict[str, tuple[str, ...]] = {
-    "sts": STS_TASKS,
-    "protocols": (*STS_TASKS, "SICKR-all", *OTHER_LANGUAGES),
+    "sts": official.STS_TASKS,
+    "protocols": (*official.STS_TASKS, "SICKR-all", *OTHER_LANGUAGES),
     "transfer": TASKS,
     "geometry": ("STSB",),
     "retrieval": ("STSB", "flickr30k"),
-    "bias": (*STS_TASKS, "flickr30k"),
+    "bias": (*official.STS_TASKS, "flickr30k"),
     "paraphrase": ("MRPC", "QQP"),
     "triplets": ("NLI",),
     "clustering": CLUSTERED,
@@ -74,7 +56,7 @@ class Options:
     """Options of the suites; each evaluation documents its own in full."""
 
     form: str = "senteval"
-    tasks: tuple[str, ...] = STS_TASKS
+    tasks: tuple[str, ...] = official.STS_TASKS
     aggregate: tuple[str, ...] = ("all",)
     split: str = "test"
     subsets: bool = False
@@ -104,25 +86,25 @@ def read_data(suites: Sequence[str], options: Options) -> list[object]:
     found: list[object] = []
     folder, form = options.folder, options.form
     readers: dict[str, Callable[..., object]] = {
-        "QQP": question_pairs,
-        "NLI": inference_triples,
-        "flickr30k": flickr30k,
+        "QQP": labelled.question_pairs,
+        "NLI": labelled.inference_triples,
+        "flickr30k": labelled.flickr30k,
     }
     for name in dict.fromkeys(name for suite in suites for name in SUITE_DATA[suite]):
         if name in readers:
             found.append(readers[name](folder=folder))
         elif name not in sts_names():
-            found.append(transfer_set(name, folder=folder))
+            found.append(labelled.transfer_set(name, folder=folder))
     named = {
         "sts": [(task, options.split, form) for task in options.tasks],
         "protocols": [
-            *((task, "test", form) for task in (*STS_TASKS, "SICKR-all")),
+            *((task, "test", form) for task in (*official.STS_TASKS, "SICKR-all")),
             *((task, split, form) for task in ("STSB", "SICKR") for split in ("train", "dev")),
             *((task, "test", "raw") for task in OTHER_LANGUAGES),
         ],
         "geometry": [("STSB", split, form) for split in WHOLE],
         "retrieval": [("STSB", "test", form)],
-        "bias": [(task, "test", form) for task in STS_TASKS],
+        "bias": [(task, "test", form) for task in official.STS_TASKS],
     }
     needed = dict.fromkeys(pairs for suite in suites for pairs in named.get(suite, ()))
     for task, split, own_form in needed:
@@ -144,7 +126,7 @@ class DataSet:
 
     def locate(self, folder: Path | None = None) -> dict[str, str]:
         """By form, the local file if it is there, else the hub's copy, else ""."""
-        found = {form: find(places, folder) for form, places in self.places.items()}
+        found = {form: official.find(places, folder) for form, places in self.places.items()}
         # The hub has the raw form alone.
         return {
             form: str(path) if path else self.hub if form == "raw" else ""
@@ -155,32 +137,37 @@ class DataSet:
 def data_sets() -> tuple[DataSet, ...]:
     """Every named data set."""
     transfer = []
-    for name, files in TRANSFER_FILES.items():
+    for name, files in official.TRANSFER_FILES.items():
         rows: dict[str, int] = {}
         for file in files:
             rows[file.split] = rows.get(file.split, 0) + file.rows
-        places = tuple(f"{root}/{files[0].path}" for root in ROOTS)
+        places = tuple(f"{root}/{files[0].path}" for root in official.ROOTS)
         transfer.append(DataSet(name, "transfer", rows, {"": places}))
     return (
         *(_similarity(name) for name in sts_names()),
         *transfer,
-        DataSet("QQP", "pairs", {}, {"": QQP_PLACES}),
-        DataSet("NLI", "triples", {}, {"": NLI_PLACES}),
-        DataSet("flickr30k", "captions", {"all": CAPTION_COUNTS[0]}, {"": CAPTION_PLACES}),
+        DataSet("QQP", "pairs", {}, {"": labelled.QQP_PLACES}),
+        DataSet("NLI", "triples", {}, {"": labelled.NLI_PLACES}),
+        DataSet(
+            "flickr30k",
+            "captions",
+            {"all": labelled.CAPTION_COUNTS[0]},
+            {"": labelled.CAPTION_PLACES},
+        ),
     )
 
 
 def _similarity(name: str) -> DataSet:
     task = name.removesuffix("-all")
-    if name in STS_YEARS:
-        rows = {"test": sum(subset.annotated for subset in STS_YEARS[name])}
-        path = f"{name}-en-test/STS.input.{STS_YEARS[name][0].name}.txt"
+    if name in official.STS_YEARS:
+        rows = {"test": sum(subset.annotated for subset in official.STS_YEARS[name])}
+        path = f"{name}-en-test/STS.input.{official.STS_YEARS[name][0].name}.txt"
     else:
-        rows = {split: part.rows for split, part in STS_TABLES[task].items()}
-        path = STS_TABLES[task]["test"].path
+        rows = {split: part.rows for split, part in official.STS_TABLES[task].items()}
+        path = official.STS_TABLES[task]["test"].path
     if task != name:  # all splits in one
         rows = {"test": sum(rows.values())}
-    pin = STS_PINS.get(name)
+    pin = official.STS_PINS.get(name)
     forms = ("raw",) if name.startswith("STSB-") else FORMS
     places = {form: tuple(sts_places(task, form, path)) for form in forms}
     return DataSet(
@@ -233,7 +220,7 @@ def evaluate(
 
 
 def _retrieval(encode: EncodeFn, o: Options) -> Report:
-    captions = flickr30k(folder=o.folder).last(o.captions)
+    captions = labelled.flickr30k(folder=o.folder).last(o.captions)
     found = stsb_retrieval(encode, form=o.form, resamples=o.resamples, folder=o.folder)
     pictures = caption_retrieval(encode, captions, resamples=o.resamples)
     notes = {"stsb": found.notes, "captions": pictures.notes}
@@ -249,7 +236,7 @@ def _bias(encode: EncodeFn, o: Options) -> Report:
         )
         for u, count in units.items()
     ]
-    captions = flickr30k(folder=o.folder).last(CAPTIONS)
+    captions = labelled.flickr30k(folder=o.folder).last(CAPTIONS)
     repeated = repetition_bias(encode, captions.texts, resamples=o.resamples)
     notes = {
         **{f"length in {r.rows[0].aggregate}": r.notes for r in length},

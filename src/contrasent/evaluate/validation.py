@@ -16,12 +16,7 @@ from contrasent.evaluate.retrieval import check_relevant, rank_vectors
 from contrasent.evaluate.sts import pairs
 from contrasent.evaluate.vectors import encode_distinct, encode_search
 from contrasent.report import Report, Row
-from contrasent.stats.bootstrap import (
-    MIN_ITEMS,
-    RESAMPLES,
-    mean_interval,
-    paired_spearman_difference,
-)
+from contrasent.stats import bootstrap
 from contrasent.types import EncodeFn
 
 NEIGHBOURS = 10
@@ -73,7 +68,7 @@ class RetrievalValidation:
         if not len(after):
             return report
         gaps = after - before
-        low, high = mean_interval(gaps, DRAWS)
+        low, high = bootstrap.mean_interval(gaps, DRAWS)
         gain = float(gaps.mean())
         rows = (
             _mean(self.task, "test", f"mrr@{CUT}", after),
@@ -107,7 +102,9 @@ class LabelledValidation:
         gold = self.scores[others]
         if not len(gold) or min(map(np.ptp, (before, after, gold))) == 0:
             return report
-        found = paired_spearman_difference(before, after, gold, resamples=RESAMPLES)
+        found = bootstrap.paired_spearman_difference(
+            before, after, gold, resamples=bootstrap.RESAMPLES
+        )
         row = Row(
             "pairs", "test", "gain_spearman", "", found.mean, len(gold), found.low, found.high
         )
@@ -163,14 +160,14 @@ class NeighbourValidation:
 
 def choosing(items: NDArray[Any]) -> NDArray[Any]:
     """The items that choose a step: every second one, or all where there are fewer than 40."""
-    return items[::2] if len(items) >= 2 * MIN_ITEMS else items
+    return items[::2] if len(items) >= 2 * bootstrap.MIN_ITEMS else items
 
 
 def confirming(items: NDArray[Any]) -> NDArray[Any]:
     """The items that take no part in choosing; none where there are fewer than 40."""
-    return items[1::2] if len(items) >= 2 * MIN_ITEMS else items[:0]
+    return items[1::2] if len(items) >= 2 * bootstrap.MIN_ITEMS else items[:0]
 
 
 def _mean(task: str, split: str, metric: str, items: Floats) -> Row:
-    bounds = mean_interval(items, RESAMPLES)
+    bounds = bootstrap.mean_interval(items, bootstrap.RESAMPLES)
     return Row(task, split, metric, "", float(items.mean()), len(items), *bounds)

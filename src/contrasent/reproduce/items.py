@@ -8,27 +8,7 @@ from pydantic import Field
 
 from contrasent.engine.registry import check, methods, parameters
 from contrasent.errors import InputError, OptionError, suggestion
-from contrasent.reproduce.tables import (
-    HERE,
-    SCALES,
-    Claim,
-    Column,
-    Expected,
-    Fit,
-    ItemKeys,
-    Names,
-    RowKeys,
-    RowKind,
-    ScaleChanges,
-    ScaleName,
-    Selection,
-    Settings,
-    Strict,
-    Value,
-    decode,
-    read_toml,
-    shared,
-)
+from contrasent.reproduce import tables
 from contrasent.train import settings as run_settings
 
 
@@ -38,26 +18,26 @@ class Evaluation:
 
     name: str
     kind: str
-    options: Mapping[str, Value | tuple[str, ...]]
+    options: Mapping[str, tables.Value | tuple[str, ...]]
 
 
-class TableRow(RowKeys):
+class TableRow(tables.RowKeys):
     """A row of the table: a method, a baseline, or somebody else's number."""
 
     name: str
-    kind: RowKind
+    kind: tables.RowKind
     source: str
     blocked: str  # why the row cannot be made by anybody
     # by scale, and so ``sentences`` (None for the item's or the scale's own number, 0 for all) and
     # ``evaluations`` (those that are made of this row)
-    settings: Mapping[ScaleName, Settings]
-    sentences: Mapping[ScaleName, int | None]
-    evaluations: Mapping[ScaleName, Names]
-    fit: Fit | None  # the transform of its vectors
-    expected: Mapping[str, Expected]
+    settings: Mapping[tables.ScaleName, tables.Settings]
+    sentences: Mapping[tables.ScaleName, int | None]
+    evaluations: Mapping[tables.ScaleName, tables.Names]
+    fit: tables.Fit | None  # the transform of its vectors
+    expected: Mapping[str, tables.Expected]
     also: Mapping[str, float]  # a second document's values by column, for the reader
     facts: Mapping[str, str]
-    point: Settings  # values of the axes that made it
+    point: tables.Settings  # values of the axes that made it
 
     @property
     def seeded(self) -> bool:
@@ -65,16 +45,16 @@ class TableRow(RowKeys):
         return self.kind == "train" or (self.fit is not None and self.fit.kind == "flow")
 
 
-class Item(ItemKeys):
+class Item(tables.ItemKeys):
     """One table or figure."""
 
     file: Path
     paper: str
     evaluations: Mapping[str, Evaluation]
-    columns: Mapping[str, Column]
+    columns: Mapping[str, tables.Column]
     rows: tuple[TableRow, ...]
-    claims: tuple[Claim, ...]
-    scale: Mapping[ScaleName, ScaleChanges]
+    claims: tuple[tables.Claim, ...]
+    scale: Mapping[tables.ScaleName, tables.ScaleChanges]
 
     @property
     def name(self) -> str:
@@ -98,23 +78,23 @@ AUTO = "auto"  # A precision: bf16 where the machine computes in it, else fp32
 ANY = "simcse"  # an objective; settings of a run are checked with its parameters
 
 
-class Scale(Strict):
+class Scale(tables.Strict):
     """How large the runs are."""
 
-    name: ScaleName
+    name: tables.ScaleName
     title: str
     base: str
-    select: Selection  # which model of a run is measured
-    set: Settings = Field(default_factory=dict)  # settings of a run, for all items
+    select: tables.Selection  # which model of a run is measured
+    set: tables.Settings = Field(default_factory=dict)  # settings of a run, for all items
     sentences: int | None = None  # rows sampled from a corpus; None for all
-    changes: Settings = Field(default_factory=dict)
+    changes: tables.Settings = Field(default_factory=dict)
     # settings and parameters of the runs of one objective, by its name; see ``of``
-    own: dict[str, Settings] = Field(default_factory=dict)
+    own: dict[str, tables.Settings] = Field(default_factory=dict)
 
     def changed(self, settings: Mapping[str, str], sentences: int | None) -> "Scale":
         """The same with other settings of the run, or another number of sentences."""
         # Items and rows that say something of their own about a setting still do.
-        own: dict[str, Settings] = {}
+        own: dict[str, tables.Settings] = {}
         for name in [name for name in settings if "." in name]:
             objective, _, inner = name.partition(".")
             found = run_settings.choose({inner: settings[name]}, objective, option="--set")
@@ -135,22 +115,23 @@ class Scale(Strict):
         update = {"set": changed, "sentences": count, "changes": changes, "own": own}
         return self.model_copy(update=update)
 
-    def of(self, objective: str) -> Settings:
+    def of(self, objective: str) -> tables.Settings:
         """The settings for an objective; for a combination, those for its parts as well."""
         # Its own settings go before those of its parts, an earlier part's before a later one's.
         names = [*reversed([method.name for method in methods(objective)]), objective]
         return {k: v for name in names for k, v in self.own.get(name, {}).items()}
 
 
-def read_scales(folder: Path = HERE) -> dict[ScaleName, Scale]:
+def read_scales(folder: Path = tables.HERE) -> dict[tables.ScaleName, Scale]:
     """The scales of a folder of items: of its ``scales.toml``, or the package's if it has none."""
-    path = shared(folder, "scales.toml")
-    data = read_toml(path)
+    path = tables.shared(folder, "scales.toml")
+    data = tables.read_toml(path)
     for name in data:
-        if name not in SCALES:
-            raise InputError(path, f"no such scale {name!r}{suggestion(name, SCALES)}")
+        if name not in tables.SCALES:
+            raise InputError(path, f"no such scale {name!r}{suggestion(name, tables.SCALES)}")
     return {
-        name: decode(Scale, {"name": name, **data.get(name, {})}, path, name) for name in SCALES
+        name: tables.decode(Scale, {"name": name, **data.get(name, {})}, path, name)
+        for name in tables.SCALES
     }
 
 
@@ -162,7 +143,7 @@ class Resolved:
     given: Mapping[str, object]
     defaults: Mapping[str, object]
     settings: Mapping[str, object]
-    select: Selection
+    select: tables.Selection
     sentences: int | None  # rows sampled from the corpus; None for all
 
 

@@ -10,6 +10,7 @@ from pydantic import create_model
 
 from contrasent.errors import InputError, OptionError, UserError, suggestion
 from contrasent.report import in_hundredths
+from contrasent.reproduce import tables
 from contrasent.reproduce.corpora import Corpus, read_corpora
 from contrasent.reproduce.items import (
     Evaluation,
@@ -20,29 +21,8 @@ from contrasent.reproduce.items import (
     resolve_row,
 )
 from contrasent.reproduce.measures import LOWER, MEASURES
-from contrasent.reproduce.tables import (
-    BETTER,
-    HERE,
-    RELATIONS,
-    SCALES,
-    TARGET,
-    AtScale,
-    Claim,
-    Column,
-    Expected,
-    ItemKeys,
-    ItemTable,
-    RowKeys,
-    RowKind,
-    RowTable,
-    ScaleName,
-    Strict,
-    Template,
-    decode,
-    read_toml,
-)
 
-Table = TypeVar("Table", bound=Strict)
+Table = TypeVar("Table", bound=tables.Strict)
 
 
 class ItemFolder:
@@ -52,14 +32,14 @@ class ItemFolder:
     ``scales.toml`` and ``corpora.toml`` stand instead of the package's.
     """
 
-    def __init__(self, home: Path = HERE) -> None:
+    def __init__(self, home: Path = tables.HERE) -> None:
         self.home = home
 
     @cached_property
     def papers(self) -> dict[str, str]:
         """Sub-folders and the documents that they stand for, in order."""
         listed = self.home / "papers.toml"
-        titles = read_toml(listed) if listed.is_file() else {}
+        titles = tables.read_toml(listed) if listed.is_file() else {}
         for name, title in titles.items():
             if not isinstance(title, str):
                 raise InputError(listed, f"{name} must be a text, it is {title!r}")
@@ -67,7 +47,7 @@ class ItemFolder:
         return titles | {name: name for name in names if name not in titles}
 
     @cached_property
-    def scales(self) -> dict[ScaleName, Scale]:
+    def scales(self) -> dict[tables.ScaleName, Scale]:
         """The scales by name."""
         return read_scales(self.home)
 
@@ -122,10 +102,12 @@ def _order(path: Path) -> tuple[int, int, str]:
 
 
 @cache
-def _evaluation_table(kind: str) -> type[Strict]:
+def _evaluation_table(kind: str) -> type[tables.Strict]:
     """The keys of an evaluation of a kind."""
     options: dict[str, Any] = {k: (form, None) for k, (form, _) in MEASURES[kind].options.items()}
-    found: type[Strict] = create_model(kind, __base__=Strict, kind=(str, ...), **options)
+    found: type[tables.Strict] = create_model(
+        kind, __base__=tables.Strict, kind=(str, ...), **options
+    )
     return found
 
 
@@ -134,7 +116,7 @@ class _ItemReader:
 
     def __init__(self, path: Path, folder: ItemFolder) -> None:
         self.path, self.folder = path, folder
-        self.table = decode(ItemTable, read_toml(path), path)
+        self.table = tables.decode(tables.ItemTable, tables.read_toml(path), path)
         self.evaluations = {n: self._evaluation(n, t) for n, t in self.table.evaluations.items()}
         self.columns = {name: self._column(name, t) for name, t in self.table.columns.items()}
 
@@ -168,7 +150,7 @@ class _ItemReader:
             rows=rows,
             claims=claims,
             scale={"lab": table.scale.lab, "paper": table.scale.paper},
-            **{key: getattr(table, key) for key in ItemKeys.model_fields},
+            **{key: getattr(table, key) for key in tables.ItemKeys.model_fields},
         )
         for place, row in enumerate(rows):
             self._check_row(row, names[:place])
@@ -184,11 +166,11 @@ class _ItemReader:
         kind, where = data.get("kind"), f"evaluations.{name}"
         if kind not in MEASURES:
             self.check(f"{where}.kind", str(kind or ""), MEASURES)
-        table = decode(_evaluation_table(str(kind)), data, self.path, where)
+        table = tables.decode(_evaluation_table(str(kind)), data, self.path, where)
         given = table.model_fields_set - {"kind"}
         return Evaluation(name, str(kind), {k: v for k, v in table if k in given})
 
-    def _column(self, name: str, column: Column) -> Column:
+    def _column(self, name: str, column: tables.Column) -> tables.Column:
         """A column; of facts and statements nothing is measured."""
         where, given, metric = f"columns.{name}", column.model_fields_set, column.metric or ""
         # A column that names neither evaluation nor metric is of quotations alone.
@@ -220,18 +202,18 @@ class _ItemReader:
                 self.check(f"{where}.use", row.use, templates)
             yield from self._rows(_over(templates[row.use], row) if row.use else row, where)
 
-    def _check_names(self, row: Template, where: str) -> None:
+    def _check_names(self, row: tables.Template, where: str) -> None:
         """The corpora and evaluations that a row or template names are there."""
         if row.corpus:
             self.check(f"{where}.corpus", row.corpus, self.folder.corpora)
         if row.postprocess is not None:
-            known = (*self.folder.corpora, TARGET)
+            known = (*self.folder.corpora, tables.TARGET)
             self.check(f"{where}.postprocess.corpus", row.postprocess.corpus, known)
         for table in (row, row.lab, row.paper):
             for name in table.evaluations or ():
                 self.check(f"{where}.evaluations", name, self.evaluations)
 
-    def _rows(self, row: RowTable, where: str) -> Iterator[TableRow]:
+    def _rows(self, row: tables.RowTable, where: str) -> Iterator[TableRow]:
         """The rows that one [[rows]] stands for: one, or one for each point of its axes."""
         for key in row.facts:
             self.check(f"{where}.facts", key, self.columns)
@@ -245,23 +227,23 @@ class _ItemReader:
         kind = self._kind(row, where)
         if kind == "train" and not row.corpus:
             self.fail(where, "corpus is missing: what is trained on?")
-        at: dict[ScaleName, AtScale] = {"lab": row.lab, "paper": row.paper}
+        at: dict[tables.ScaleName, tables.AtScale] = {"lab": row.lab, "paper": row.paper}
         evaluations = tuple(self.evaluations) if row.evaluations is None else row.evaluations
         for i, point in enumerate(points):
             try:
                 name = row.name.format(**point)
             except (KeyError, IndexError, ValueError) as error:
                 self.fail(where, f"name: {{...}} must be one of the axes ({error})")
-            made = {s: {**row.set, **at[s].set, **point} for s in SCALES}
+            made = {s: {**row.set, **at[s].set, **point} for s in tables.SCALES}
             yield TableRow.model_construct(
-                **{key: getattr(row, key) for key in RowKeys.model_fields},
+                **{key: getattr(row, key) for key in tables.RowKeys.model_fields},
                 name=name,
                 kind=kind,
                 source=source,
                 blocked=row.blocked,
                 settings=made if kind == "train" else {},
-                sentences={s: _first(at[s].sentences, row.sentences) for s in SCALES},
-                evaluations={s: _first(at[s].evaluations, evaluations) for s in SCALES},
+                sentences={s: _first(at[s].sentences, row.sentences) for s in tables.SCALES},
+                evaluations={s: _first(at[s].evaluations, evaluations) for s in tables.SCALES},
                 fit=row.postprocess,
                 expected={c: v for c, values in expected.items() if (v := values[i]) is not None},
                 also={c: v.value for c, values in also.items() if (v := values[i]) is not None},
@@ -269,7 +251,7 @@ class _ItemReader:
                 point=point,
             )
 
-    def _kind(self, row: RowTable, where: str) -> RowKind:
+    def _kind(self, row: tables.RowTable, where: str) -> tables.RowKind:
         made = [key for key in ("objective", "encoder") if getattr(row, key)]
         if row.blocked:
             return "blocked"
@@ -284,9 +266,9 @@ class _ItemReader:
 
     def _expected(
         self, where: str, given: Mapping[str, Any], source: str, count: int
-    ) -> dict[str, list[Expected | None]]:
+    ) -> dict[str, list[tables.Expected | None]]:
         """Published values of each column, one for each of so many rows; "" is none."""
-        found: dict[str, list[Expected | None]] = {}
+        found: dict[str, list[tables.Expected | None]] = {}
         for column, value in given.items():
             self.check(where, column, self.columns)
             values = value if isinstance(value, tuple) else (value,)
@@ -296,11 +278,15 @@ class _ItemReader:
             for own in values:
                 defaults = {"tolerance": self.table.tolerance, "source": source}
                 data = {**defaults, **(own if isinstance(own, dict) else {"value": own})}
-                cell = decode(Expected, data, self.path, f"{where}.{column}") if own != "" else None
+                cell = (
+                    tables.decode(tables.Expected, data, self.path, f"{where}.{column}")
+                    if own != ""
+                    else None
+                )
                 found[column].append(cell)
         return found
 
-    def _claim(self, claim: Claim, names: Sequence[str]) -> Claim:
+    def _claim(self, claim: tables.Claim, names: Sequence[str]) -> tables.Claim:
         where = f"claims.{claim.name}"
         if claim.rests_on:
             return claim
@@ -309,10 +295,10 @@ class _ItemReader:
         about = claim.columns or (claim.column,)
         for other in about:
             self.check(f"{where}.{'columns' if claim.columns else 'column'}", other, self.columns)
-        given = sum(bool(getattr(claim, key)) for key in RELATIONS)
+        given = sum(bool(getattr(claim, key)) for key in tables.RELATIONS)
         signed = bool(claim.sign)
         if given + signed != 1 or signed != bool(claim.row) or bool(given) != bool(claim.than):
-            problem = f"a claim has one of {', '.join(RELATIONS)} with than, or row and sign"
+            problem = f"a claim has one of {', '.join(tables.RELATIONS)} with than, or row and sign"
             self.fail(where, f"{problem}, or rests_on")
         relation, than = claim.relation, claim.than
         if than == ("*",):
@@ -320,7 +306,7 @@ class _ItemReader:
         for key, rows in ((relation, (claim.subject,)), ("than", than), ("row", (claim.row,))):
             for other in filter(None, rows):
                 self.check(f"{where}.{key}", other, names)
-        for other in about if relation not in ("", BETTER) else ():
+        for other in about if relation not in ("", tables.BETTER) else ():
             if claim.margin is None and self.columns[other].margin is None:
                 problem = f"{relation} needs a margin: none is known of the column {other!r}"
                 self.fail(where, f"{problem} (margin = ..., of the claim or the column)")
@@ -336,20 +322,22 @@ class _ItemReader:
                 self.fail(f"{where}.expected", problem)
         if row.also and not self.table.also_source:
             self.fail(f"{where}.also", "also_source must say where from")
-        target = row.fit is not None and row.fit.corpus == TARGET
+        target = row.fit is not None and row.fit.corpus == tables.TARGET
         for name in {n for some in row.evaluations.values() for n in some} if target else ():
             kind = self.evaluations[name].kind
             if kind != "sts":
-                problem = f"a fit to {TARGET!r} belongs to STS sets; {name!r} measures {kind}"
+                problem = (
+                    f"a fit to {tables.TARGET!r} belongs to STS sets; {name!r} measures {kind}"
+                )
                 self.fail(where, f"{problem} (evaluations = [...] says what is measured)")
 
 
-def _over(below: Strict, above: Table) -> Table:
+def _over(below: tables.Strict, above: Table) -> Table:
     """A row over its template: settings one by one, of the rest what the row says."""
     found: dict[str, Any] = {}
     for name in below.model_fields_set:
         one, two = getattr(below, name), getattr(above, name)
-        if isinstance(one, AtScale):
+        if isinstance(one, tables.AtScale):
             found[name] = _over(one, two)
         elif isinstance(one, dict):
             found[name] = {**one, **two}
