@@ -12,8 +12,7 @@ from contrasent.evaluate.vectors import check_vectors
 from contrasent.search.ranking import Ranker
 from contrasent.types import EncodeFn, Vectors, batched, for_task
 
-WEIGHTS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-"""Shares of BM25 that are tried."""
+WEIGHTS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # shares of BM25 that are tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +59,7 @@ def encode_evidence(encode: EncodeFn, evidence: Evidence, passages: Vectors) -> 
     return Encoded(vectors, rows)
 
 
-BLOCK = 512
-"""Texts that are encoded, and in a run kept, at once."""
+BLOCK = 512  # texts that are encoded, and in a run kept, at once
 
 
 def encode_all(encode: EncodeFn, texts: Sequence[str]) -> Vectors:

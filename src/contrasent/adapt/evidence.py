@@ -16,8 +16,7 @@ from contrasent.adapt.pairs import Pair, without_copied
 
 Floats = NDArray[np.float64]
 
-FEWEST = 20
-"""Documents that a kind of queries is about, below which it does not count."""
+FEWEST = 20  # documents that a kind of queries is about, below which it does not count
 
 WHOLE = ("title", "question", "click")
 """Kinds of queries that any passage of their document may answer: titles and headings stand before

@@ -16,8 +16,7 @@ from contrasent.model.prompts import TaskEncoder
 from contrasent.search.ranking import Ranker
 from contrasent.search.words import Bm25
 
-SHOWN = 10
-"""Queries that gained most, and that lost most, in the report."""
+SHOWN = 10  # queries that gained most, and that lost most, in the report
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ from contrasent.losses.contrastive import info_nce
 from contrasent.types import Vectors
 
 BATCH, EPOCHS, TEMPERATURE = 512, 20, 0.05
-LR = 3e-4
-"""Of Adam, falling linearly to zero."""
+LR = 3e-4  # of Adam, falling linearly to zero
 
 
 def mixture(pairs: Iterable[Pair], count: int, seed: int) -> list[Pair]:

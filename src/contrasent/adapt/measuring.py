@@ -13,8 +13,7 @@ from contrasent.search.ranking import Ranker, Spread, best_rows
 from contrasent.search.words import Bm25
 from contrasent.types import Vectors
 
-CUT = 10
-"""nDCG is cut at this rank."""
+CUT = 10  # nDCG is cut at this rank
 
 
 class WordScores(Protocol):

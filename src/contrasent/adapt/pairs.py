@@ -18,10 +18,8 @@ from contrasent.documents.passages import Passage
 from contrasent.documents.prose import summary_and_explanation
 from contrasent.search.words import words
 
-FEWEST_WORDS = 4
-"""Words of a sentence that says something."""
-QUESTION_WORDS = 3
-"""Words of a question that does."""
+FEWEST_WORDS = 4  # words of a sentence that says something
+QUESTION_WORDS = 3  # words of a question that does
 COMMON = 3
 """A heading of more documents than this, such as "Introduction", asks for nothing in particular."""
 

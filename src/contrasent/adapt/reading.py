@@ -108,8 +108,7 @@ def load_reading(path: Path) -> Reading:
     )
 
 
-SPAN = 12
-"""Words of a span where a text has no sentences."""
+SPAN = 12  # words of a span where a text has no sentences
 
 
 def sentences_of(text: str) -> list[str]:

@@ -24,8 +24,7 @@ from contrasent.model.pretrained import installed_bases, resolve
 from contrasent.search.languages import choose_base
 from contrasent.text.sources import missing
 
-SAMPLED = 64
-"""Documents that are read to choose a base by their language."""
+SAMPLED = 64  # documents that are read to choose a base by their language
 FEWEST_PASSAGES = 20
 FEWEST_DOCUMENTS = 10
 SHORTEST_BUDGET = 10.0

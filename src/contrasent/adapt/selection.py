@@ -26,16 +26,11 @@ from contrasent.search.ranking import Ranker
 from contrasent.search.words import Bm25
 from contrasent.types import Vectors
 
-NEIGHBOURS_OF = 800
-"""Passages whose neighbours are compared with the base's."""
-UNTRAINED = ("base", "whitened")
-"""Models that learnt nothing from queries."""
-SHARES = (0.25, 0.5, 0.75, 1.0)
-"""Shares of the linear map in its mixtures with the identity."""
-MAPPING = 0.4
-"""Of the time that is left, for encoding the pairs that the map learns from."""
-A_PAIR = 1.3
-"""Times as long as encoding a passage is encoding a pair: its text and its short query."""
+NEIGHBOURS_OF = 800  # passages whose neighbours are compared with the base's
+UNTRAINED = ("base", "whitened")  # models that learnt nothing from queries
+SHARES = (0.25, 0.5, 0.75, 1.0)  # shares of the linear map in its mixtures with the identity
+MAPPING = 0.4  # of the time that is left, for encoding the pairs that the map learns from
+A_PAIR = 1.3  # times as long as encoding a passage is encoding a pair: its text and its short query
 MOST_MAPPED = 2000
 MIN_PAIRS = 256
 

@@ -7,12 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 TRAIN, SELECT, SEALED = 0, 1, 2
-SHARE = 0.2
-"""Of the documents, for choosing, and as many for judging."""
-ENOUGH = 20
-"""Documents of either that few documents still give, a third of them at most."""
-MOST = 1000
-"""Documents of either at most; more would say little more."""
+SHARE = 0.2  # of the documents, for choosing, and as many for judging
+ENOUGH = 20  # documents of either that few documents still give, a third of them at most
+MOST = 1000  # documents of either at most; more would say little more
 
 
 def parts_of(documents: Sequence[str], *, seed: int) -> NDArray[np.int8]:

@@ -26,18 +26,14 @@ from contrasent.search.ranking import Ranker
 from contrasent.search.words import Bm25
 from contrasent.types import Vectors
 
-WIDE = 20_000
-"""Passages that candidates are measured on; the sealed part is searched among all."""
+WIDE = 20_000  # passages that candidates are measured on; the sealed part is searched among all
 QUERIES = 0.07
 """Share of the budget for encoding the answers of a part's queries: each stands in the collection
 without what the query was taken from. Queries decide how small a gain can be proven."""
 FEWEST_ROWS = 400
-MOST_ROWS = 2000
-"""Queries of a part at most."""
-MOST_SEALED = 3000
-"""Sealed queries at most, where time is left."""
-RESERVE = 0.1
-"""Share of the budget for ranking by the sealed queries, the index and the report."""
+MOST_ROWS = 2000  # queries of a part at most
+MOST_SEALED = 3000  # sealed queries at most, where time is left
+RESERVE = 0.1  # share of the budget for ranking by the sealed queries, the index and the report
 
 
 class Stages:

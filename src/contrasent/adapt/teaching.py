@@ -36,21 +36,16 @@ from contrasent.types import Vectors
 
 MIN_QUERIES = 40
 FOLDS = 5
-AGAIN, NEW = "asked again", "new documents"
-"""Kinds of folds: of queries, and of whole documents."""
+AGAIN, NEW = "asked again", "new documents"  # kinds of folds: of queries, and of whole documents
 WEIGHTS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8)
 """Shares of words that are tried; the two defaults of an index are among them."""
-SHARES = (0.5, 1.0)
-"""Of the map; the rest is the identity."""
+SHARES = (0.5, 1.0)  # of the map; the rest is the identity
 WAYS = [(share, weight) for share in (0.0, *SHARES) for weight in WEIGHTS]
 
-EPOCHS, SHORTEST, LONGEST = 12, 20, 200
-"""Passes over the queries; fewest and most steps."""
+EPOCHS, SHORTEST, LONGEST = 12, 20, 200  # passes over the queries; fewest and most steps
 BATCH, LR, TEMPERATURE = 64, 1e-3, 0.05
-HARD = 30
-"""The best rows of the default search that do not answer a query, its hard negatives."""
-RANDOM = 1000
-"""Rows drawn for a step as further negatives."""
+HARD = 30  # the best rows of the default search that do not answer a query, its hard negatives
+RANDOM = 1000  # rows drawn for a step as further negatives
 
 
 def too_few(queries: UserQueries) -> str:

@@ -16,11 +16,9 @@ from contrasent.text.datasets import sts_pairs
 from contrasent.text.official import data_folder
 from contrasent.types import EncodeFn
 
-FEWEST = 20
-"""Documents below which no verdict is given."""
+FEWEST = 20  # documents below which no verdict is given
 PROOF = f"{3 * FEWEST} documents are needed, or {2 * FEWEST} user queries about {FEWEST}"
-MARGIN = 0.02
-"""How much a score of general quality may fall: two hundredths of a correlation."""
+MARGIN = 0.02  # how much a score of general quality may fall: two hundredths of a correlation
 PROBE = files("contrasent.adapt") / "probe.txt"
 """Our own: a sentence, one that says the same, one that shares its words and says another thing."""
 FORGOTTEN = 0.03

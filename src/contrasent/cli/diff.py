@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from contrasent.search.index import Index
     from contrasent.types import Vectors
 
-CHANGED = 3
-"""Exit code of --fail-over, as of --require-improvement."""
+CHANGED = 3  # exit code of --fail-over, as of --require-improvement
 SIDES = ("old", "new")
 ASIDE = ("run", "onnx", "onnx-int8", "openvino", "openvino-int8", "golden", "index")
 """Folders that may lie in a model's folder and are not the model."""

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from contrasent.search.answers import Answer
     from contrasent.search.index import Hit, Index
 
-Line = list[tuple[str, str]]
-"""Parts of a line, each with its style; the first is in the margin."""
+Line = list[tuple[str, str]]  # parts of a line, each with its style; the first is in the margin
 
 INDENT = " " * 5
 _BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")

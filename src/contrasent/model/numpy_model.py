@@ -25,10 +25,8 @@ from contrasent.types import Tokens, Vectors
 
 log = logging.getLogger(__name__)
 
-POOLED = ("cls", "mean", "max", *AVERAGED, "idf")
-"""Poolers that are computed here."""
-FEW = 8
-"""Up to so many texts are computed in one call, more by a call for each core."""
+POOLED = ("cls", "mean", "max", *AVERAGED, "idf")  # poolers that are computed here
+FEW = 8  # up to so many texts are computed in one call, more by a call for each core
 _HEADS = {
     "torch.nn.modules.activation.Tanh": np.tanh,
     "torch.nn.modules.activation.ReLU": lambda x: np.maximum(x, 0),

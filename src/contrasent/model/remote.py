@@ -17,8 +17,7 @@ import numpy as np
 from contrasent.errors import ModelError, OptionError
 from contrasent.types import EncodeFn, Task, Vectors
 
-KEY = "CONTRASENT_API_KEY"
-"""Variable of the environment that holds the key."""
+KEY = "CONTRASENT_API_KEY"  # variable of the environment that holds the key
 LARGEST = 256 * 1024 * 1024
 TIMEOUT = 120.0
 ATTEMPTS = 4

@@ -15,20 +15,17 @@ from contrasent.search.index import Hit, Index, document_of
 from contrasent.search.words import WORD, Analyzer
 from contrasent.types import EncodeFn, Vectors, for_task
 
-LONGEST = 300
-"""Characters of an answer."""
+LONGEST = 300  # characters of an answer
 HEADING, WORD_OR_TWO = 40, 20
 """Characters below which a sentence without a full stop, or any, says too little: it is a heading,
 and the next sentence belongs to the answer, as it does to a question."""
 FIRST, LEAST, ENCODED = 8, 2, 32
 """Sentences that are encoded of the first hit, of each hit, and in one search. The others of a
 text, chosen by their words, are not compared by vectors: encoding takes most of a search's time."""
-SHARED = 0.3
-"""The gain of a sentence with all of the query's words, as a cosine."""
+SHARED = 0.3  # the gain of a sentence with all of the query's words, as a cosine
 BEFORE = 80
 """Characters that are shown before the first word of the query in a sentence that is too long."""
-WRAPPED = range(60, 91)
-"""Lengths of a line that is taken for one that was wrapped."""
+WRAPPED = range(60, 91)  # lengths of a line that is taken for one that was wrapped
 
 Span = tuple[int, int]
 

@@ -24,8 +24,7 @@ from contrasent.search.store import Facts
 from contrasent.types import Vectors
 
 WORD, BLOCK = 64, 16_384
-CANDIDATES, A_HIT = 2000, 200
-"""Candidates of a query at least, and for each row wanted."""
+CANDIDATES, A_HIT = 2000, 200  # candidates of a query at least, and for each row wanted
 NEVER = np.iinfo(np.uint16).max
 
 

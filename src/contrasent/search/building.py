@@ -30,13 +30,11 @@ from contrasent.search.store import ROWS_AT_ONCE, Facts
 from contrasent.search.writer import Writer
 from contrasent.types import EncodeFn, Vectors, batched, for_task
 
-IndexRows = Iterable[IndexRow] | EncodedRecords
-"""Rows to encode, or rows with their vectors."""
+IndexRows = Iterable[IndexRow] | EncodedRecords  # rows to encode, or rows with their vectors
 Added = tuple[Vectors | EncodeFn, list[str], list[str], list[Any]]
 """Vectors of some rows, or what makes them; their texts, ids and metadata."""
 AT_ONCE = 256  # texts that are encoded, and kept, together
-OF_MODEL = ("pooler", "max_tokens")
-"""Settings of an index that are another's with another model."""
+OF_MODEL = ("pooler", "max_tokens")  # settings of an index that are another's with another model
 
 
 class KeptVectors:

@@ -13,8 +13,7 @@ from contrasent.search.folder import is_index
 from contrasent.search.store import Store
 from contrasent.types import Finding
 
-NAMED = 5
-"""Damaged rows that are named."""
+NAMED = 5  # damaged rows that are named
 
 
 def examine(folder: Path) -> list[Finding]:

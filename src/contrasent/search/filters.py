@@ -38,8 +38,7 @@ _WANTED: dict[str, tuple[Any, str]] = {
 OPERATORS = ("$eq", "$ne", "$contains", *_WANTED)
 _JOINS = ("$and", "$or", "$not")
 _DEPTH = 32
-FEW, SHORT = 20, 60
-"""Distinct values of a facet, and the characters of each."""
+FEW, SHORT = 20, 60  # distinct values of a facet, and the characters of each
 _SHORT = re.compile(r"\s*([^<>=!~\s]+)\s*(<=|>=|!=|=|<|>|~)\s*(.*?)\s*")
 _SIGNS = {"=": "$eq", "!=": "$ne", "~": "$contains", **{s: name for name, s in _ORDER.items()}}
 _MISSING = {"$nin": "$in", "$ne": "$eq"}

@@ -19,8 +19,7 @@ from contrasent.search.filters import canonical
 
 DATABASE, CHECKSUM, LOCK, HOLDER = "index.db", "index.sum", ".lock", ".writer"
 FILES = (CHECKSUM, "vectors-*.f32", "codes-*.u64")
-MILVUS = "milvus.json"
-"""The file of an index in Milvus."""
+MILVUS = "milvus.json"  # the file of an index in Milvus
 BUSY = 10.0  # seconds that SQLite waits for another process's transaction
 VERIFIED = 192 << 20
 """Bytes up to which a file is verified whole when an index is opened; larger ones by doctor."""

@@ -11,8 +11,7 @@ from contrasent.search.index import Index
 from contrasent.search.store import Facts
 from contrasent.search.writer import Writer
 
-INSIDE = "index"
-"""The index in a folder that ``adapt`` left."""
+INSIDE = "index"  # the index in a folder that ``adapt`` left
 
 
 def index_folder(folder: str | Path) -> Path:

@@ -21,10 +21,8 @@ from numpy.typing import NDArray
 
 from contrasent.errors import OptionError
 
-K1, B = 1.2, 0.75
-"""Lucene's values: how soon repetitions stop counting, and how much length does."""
-SAMPLE = 2000
-"""Texts that the language is found by."""
+K1, B = 1.2, 0.75  # Lucene's values: how soon repetitions stop counting, and how much length does
+SAMPLE = 2000  # texts that the language is found by
 SURE = 0.1
 """Share of words that must be stop words of a language before it is taken for that language."""
 

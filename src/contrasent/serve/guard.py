@@ -27,11 +27,9 @@ log = logging.getLogger("contrasent.serve")
 OPEN = frozenset({"/", "/health", "/docs", "/openapi.json", "/page.js", "/page.css", "/docs.js"})
 """Routes that need no key: they show nothing of the model or the index."""
 
-PROBES = frozenset({"/health", "/metrics"})
-"""Routes that answer however busy the server is."""
+PROBES = frozenset({"/health", "/metrics"})  # routes that answer however busy the server is
 
-DRAINED = 4
-"""Bodies up to so many times the limit are read to their end before they are rejected."""
+DRAINED = 4  # bodies up to so many times the limit are read to their end before they are rejected
 
 HEADERS = {
     "x-content-type-options": "nosniff",

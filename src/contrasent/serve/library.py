@@ -20,8 +20,7 @@ from contrasent.types import EncodeFn, Vectors, for_task
 
 log = logging.getLogger("contrasent.serve")
 
-OpenModel = Callable[[Index], EncodeFn]
-"""Loads the model that an index names."""
+OpenModel = Callable[[Index], EncodeFn]  # loads the model that an index names
 
 LOOK_EVERY = 1.0
 PATIENCE = 2.0  # seconds that an answer waits for a newer snapshot
