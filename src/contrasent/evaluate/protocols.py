@@ -14,13 +14,8 @@ from numpy.typing import NDArray
 
 from contrasent import metrics, progress
 from contrasent.errors import OptionError, check_choice
+from contrasent.evaluate import vectors
 from contrasent.evaluate.sts import AGGREGATES, correlations, sts
-from contrasent.evaluate.vectors import (
-    ReportBuilder,
-    encode_distinct,
-    pair_features,
-    senteval_order,
-)
 from contrasent.report import Items, Report, Row
 from contrasent.stats.bootstrap import RESAMPLES, item_keys
 from contrasent.text.datasets import SPLITS, ScoredPairs, sts_pairs
@@ -135,11 +130,11 @@ def relatedness(
         for task in tasks
     }
     texts = [t for parts in data.values() for p in parts.values() for t in (p.first, p.second)]
-    encoded = encode_distinct(encode, texts)
-    builder = ReportBuilder()
+    encoded = vectors.encode_distinct(encode, texts)
+    builder = vectors.ReportBuilder()
     for task, parts in data.items():
         features = {
-            s: with_bias(pair_features(encoded(p.first), encoded(p.second)))
+            s: with_bias(vectors.pair_features(encoded(p.first), encoded(p.second)))
             for s, p in parts.items()
         }
         gold = {s: p.scores for s, p in parts.items()}
@@ -158,7 +153,7 @@ def relatedness(
 
 def in_order(pairs: ScoredPairs) -> ScoredPairs:
     """Pairs by length and score, as SentEval sorts them."""
-    order = senteval_order(pairs.first, pairs.second, pairs.scores)
+    order = vectors.senteval_order(pairs.first, pairs.second, pairs.scores)
     return ScoredPairs(
         pairs.name,
         tuple(pairs.first[i] for i in order),

@@ -12,14 +12,8 @@ from numpy.typing import NDArray
 
 from contrasent import progress
 from contrasent.errors import DataError, OptionError, check_choice
+from contrasent.evaluate import vectors
 from contrasent.evaluate.classifier import Logistic, Outcome, Problem, classify
-from contrasent.evaluate.vectors import (
-    Encoded,
-    ReportBuilder,
-    encode_distinct,
-    pair_features,
-    senteval_order,
-)
 from contrasent.report import Items, Report
 from contrasent.stats.bootstrap import RESAMPLES, Keys, draw_counts, item_keys, mean_draws
 from contrasent.text.labelled import Labelled, transfer_set
@@ -59,8 +53,8 @@ def transfer(
         raise OptionError("seeds" if not seeds else "tasks", "", "name at least one")
     data = {task: transfer_set(task, folder=folder) for task in tasks}
     texts = [t for found in data.values() for part in found.values() for t in _texts(part)]
-    encoded = encode_distinct(encode, texts)
-    builder, values = ReportBuilder(), []
+    encoded = vectors.encode_distinct(encode, texts)
+    builder, values = vectors.ReportBuilder(), []
     for task, found in data.items():
         problem = make_problem(task, found, encoded)
         with progress.task(task, problem.fits * len(seeds), "fits") as advance:
@@ -81,7 +75,7 @@ def transfer(
     )
 
 
-def make_problem(task: str, parts: dict[str, Labelled], encoded: Encoded) -> Problem:
+def make_problem(task: str, parts: dict[str, Labelled], encoded: vectors.Encoded) -> Problem:
     """Features of a task, its examples in SentEval's order (by length, then class)."""
     found = [(part, _order(part)) for part in _in_order(parts)]
     features = [_features(part, order, encoded) for part, order in found]
@@ -106,20 +100,22 @@ def _in_order(parts: dict[str, Labelled]) -> list[Labelled]:
 
 
 def _order(part: Labelled) -> Integers:
-    return senteval_order(part.first, part.second or [""] * len(part), part.labels)
+    return vectors.senteval_order(part.first, part.second or [""] * len(part), part.labels)
 
 
 def _texts(part: Labelled) -> list[Sequence[str]]:
     return [part.first] if part.second is None else [part.first, part.second]
 
 
-def _features(part: Labelled, order: NDArray[np.int64], encoded: Encoded) -> NDArray[np.float32]:
+def _features(
+    part: Labelled, order: NDArray[np.int64], encoded: vectors.Encoded
+) -> NDArray[np.float32]:
     u = encoded(part.first)[order]
-    return u if part.second is None else pair_features(u, encoded(part.second)[order])
+    return u if part.second is None else vectors.pair_features(u, encoded(part.second)[order])
 
 
 def add_outcomes(
-    builder: ReportBuilder,
+    builder: vectors.ReportBuilder,
     task: str,
     labels: NDArray[np.int64],
     keys: Keys,
@@ -162,7 +158,7 @@ def f1(guesses: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
     return 2 * hits / total if total else 0.0
 
 
-def _add_spread(builder: ReportBuilder, task: str, values: Floats) -> None:
+def _add_spread(builder: vectors.ReportBuilder, task: str, values: Floats) -> None:
     if len(values) > 1:
         spread = float(values.std(ddof=1))
         builder.add(task, "test", "accuracy_seed_sd", spread, len(values))
@@ -185,7 +181,7 @@ def few_shot(
     examples come from one half, the other is tested.
     """
     data = sets or {task: transfer_set(task, folder=folder) for task in FEW_SHOT_TASKS}
-    builder = ReportBuilder()
+    builder = vectors.ReportBuilder()
     for task, (keys, guessed) in guess_items(encode, data, shots, draws, seed).items():
         for k, right in guessed.items():
             items = Items("mean", keys, right.mean(axis=0)[None])
@@ -214,7 +210,7 @@ def guess_items(
     texts: list[Sequence[str]] = []
     for task, (pool, test) in parted.items():
         texts += [test.first, [pool.first[i] for rows in chosen[task] for i in rows.ravel()]]
-    encoded = encode_distinct(encode, texts)
+    encoded = vectors.encode_distinct(encode, texts)
     guessed = {}
     for task, (pool, test) in parted.items():
         rows = np.stack(chosen[task])  # (draws, classes, most shots)

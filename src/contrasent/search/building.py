@@ -12,15 +12,8 @@ from typing import Any, Self
 import numpy as np
 from filelock import FileLock, Timeout
 
-from contrasent import progress
+from contrasent import files, progress
 from contrasent.errors import OutputError, UserError
-from contrasent.files import (
-    atomic_folder,
-    check_writable,
-    recover_folder,
-    remove_temporaries,
-    writing,
-)
 from contrasent.search.checks import check_target, check_vectors
 from contrasent.search.encoded import EncodedRecords
 from contrasent.search.folder import LOCK, is_any_index
@@ -59,7 +52,7 @@ class KeptVectors:
         self._lock = FileLock(self.folder.with_name(f"{self.folder.name}.lock"), timeout=0)
 
     def __enter__(self) -> Self:
-        with writing(self.folder):
+        with files.writing(self.folder):
             self.folder.parent.mkdir(parents=True, exist_ok=True)
             try:
                 self._lock.acquire()
@@ -68,8 +61,8 @@ class KeptVectors:
                 raise OutputError(f"{self.index}: {problem}") from error
             self.folder.mkdir(exist_ok=True)
         # Nobody else makes this index now, so what lies around is of a run that was killed.
-        recover_folder(self.index)
-        remove_temporaries(self.index.parent, self.index.name)
+        files.recover_folder(self.index)
+        files.remove_temporaries(self.index.parent, self.index.name)
         about, path = self.folder / "about.json", self.folder / "vectors"
         try:
             dimension = json.loads(about.read_text("utf-8"))[self._stated]
@@ -120,7 +113,7 @@ class KeptVectors:
         records["key"] = np.frombuffer(b"".join(keys), "V16")
         records["vector"] = vectors
         records["sum"] = [zlib.crc32(row.tobytes()) for row in records["vector"]]
-        with writing(self.folder):
+        with files.writing(self.folder):
             if not self._stream.tell():
                 about = json.dumps({self._stated: vectors.shape[1]})
                 (self.folder / "about.json").write_text(about, "utf-8")
@@ -157,7 +150,7 @@ def create(
         if stated is not None:
             kept = KeptVectors(target, encode, stated, advance=advance)
             encode = stack.enter_context(kept)
-        temporary = stack.enter_context(atomic_folder(target))
+        temporary = stack.enter_context(files.atomic_folder(target))
         with Writer(temporary, new=facts) as writer:
             for vectors, texts, ids, metadata in _blocks(rows, encode, batch):
                 writer.add(texts, vectors, ids=ids, metadata=metadata)
@@ -198,7 +191,7 @@ def reembed(
     """
     with Writer(folder) as writer:
         size = for_task(encode, "document")(["a text"]).nbytes
-        check_writable(Path(folder), 2 * size * len(writer))
+        files.check_writable(Path(folder), 2 * size * len(writer))
         with KeptVectors(Path(folder), encode, f"{model} {writer.facts.identity}") as kept:
             writer.rewrite(kept)
             stays = {k: v for k, v in writer.facts.settings.items() if k not in OF_MODEL}
