@@ -18,18 +18,9 @@ OVERHEAD = 192  # what one more group costs, in tokens: launching a forward pass
 
 
 def by_length(lengths: NDArray[np.int64], *, overhead: int = OVERHEAD) -> list[NDArray[np.int64]]:
-    """Partition rows so that padded tokens plus ``overhead`` a group are fewest.
-
-    Groups are runs of rows sorted by length; the best cuts are found by dynamic programming over
-    the distinct lengths.
-
-    Args:
-        lengths: (n,) tokens of each row.
-        overhead: cost of one group in tokens.
-
-    Returns:
-        Row numbers of each group, shortest group first; together every row once.
-    """
+    """Partition rows (n,) so that padded tokens plus ``overhead`` a group are fewest."""
+    # Groups are runs of rows sorted by length, the shortest first; the best cuts are found by
+    # dynamic programming over the distinct lengths.
     if len(lengths) == 0:
         return []
     order = np.argsort(lengths, kind="stable")

@@ -31,11 +31,8 @@ def near_duplicates(index: Index, threshold: float) -> tuple[NDArray[np.int64], 
     """Go through the rows in order and drop each that is close to one kept before it.
 
     A row is a near-duplicate if its score with a kept row is at least ``threshold``. No row is
-    dropped for being close to a dropped one only.
-
-    Returns:
-        The rows that are kept (k,), each far from every other; for each other row, in order, the
-        kept one that it is nearest to.
+    dropped for being close to a dropped one only. Returned are the rows that are kept (k,), and for
+    each other row, in order, the kept one that it is nearest to.
     """
     if not np.isfinite(threshold) or (index.metric == "cosine" and not -1 <= threshold <= 1):
         raise OptionError("threshold", threshold, "must lie in -1 to 1")

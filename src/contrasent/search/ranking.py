@@ -55,13 +55,9 @@ class Spread(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ranker:
-    """How a query finds rows; kept in the index.
+    """How a query finds rows; kept in the index."""
 
-    Attributes:
-        word_weight: share of words in [0, 1]: 0 searches by vectors alone.
-    """
-
-    word_weight: float = KNOWN_WEIGHT
+    word_weight: float = KNOWN_WEIGHT  # share of words in [0, 1]: 0 searches by vectors alone
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.word_weight <= 1.0:
@@ -73,14 +69,7 @@ class Ranker:
         return self.word_weight > 0.0
 
     def fuse(self, cosines: Floats, words: Floats, dense: Spread, sparse: Spread) -> Floats:
-        """One score (n,) of some rows, from their cosines and BM25 scores and the spread of each.
-
-        Args:
-            cosines: (n,) inner products with the query.
-            words: (n,) BM25 scores; 0 for rows that share no term with the query.
-            dense: of the cosines of all rows.
-            sparse: of the BM25 scores of all rows.
-        """
+        """One score (n,) of some rows, from cosines and BM25 scores, and the spreads of all."""
         weight = np.float32(self.word_weight)
         return (1 - weight) * dense.scaled(cosines) + weight * sparse.scaled(words)
 
@@ -90,11 +79,7 @@ class Ranker:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Ranker":
-        """Read a record that an index stored.
-
-        Raises:
-            DataError: this version does not know it.
-        """
+        """Read a record that an index stored; a ``DataError`` if this version does not know it."""
         known = {field.name for field in fields(cls)}
         if not set(data) <= known:
             raise DataError(

@@ -105,18 +105,12 @@ class Analyzer:
 
 @dataclass(frozen=True)
 class Bm25:
-    """BM25 scores of all rows for a query.
-
-    Attributes:
-        lookup: the posting of a term, of dead rows too.
-        lengths: (rows,) terms of each row.
-        alive: (rows,) bool, or None where all rows count.
-    """
+    """BM25 scores of all rows for a query."""
 
     analyzer: Analyzer
     lookup: Lookup
     lengths: Floats
-    alive: NDArray[np.bool_] | None = None
+    alive: NDArray[np.bool_] | None = None  # None where all rows count
 
     @classmethod
     def of(cls, texts: Sequence[str], language: str = "auto") -> "Bm25":

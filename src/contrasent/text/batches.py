@@ -23,13 +23,7 @@ Rows = NDArray[np.int64] | range
 
 
 def random_for(seed: int, purpose: int, *key: int) -> np.random.Generator:
-    """A generator of its own for every (seed, purpose, key of up to two numbers).
-
-    Args:
-        seed: of the run.
-        purpose: what it is for; other purposes draw other numbers.
-        *key: up to two numbers, such as row and epoch.
-    """
+    """A generator of its own for every seed of a run, purpose, and up to two numbers as a key."""
     high = [0, *key, *([0] * (2 - len(key))), purpose]
     return np.random.Generator(np.random.Philox(key=seed, counter=high))
 
