@@ -18,7 +18,12 @@ OVERHEAD = 192  # what one more group costs, in tokens: launching a forward pass
 
 
 def by_length(lengths: NDArray[np.int64], *, overhead: int = OVERHEAD) -> list[NDArray[np.int64]]:
-    """Partition rows (n,) so that padded tokens plus ``overhead`` a group are fewest."""
+    """Partition rows, the shortest group first, so that padded tokens and overheads are fewest.
+
+    Args:
+        lengths: (n,) tokens of each row.
+        overhead: cost of one group in tokens.
+    """
     # Groups are runs of rows sorted by length, the shortest first; the best cuts are found by
     # dynamic programming over the distinct lengths.
     if len(lengths) == 0:
