@@ -127,7 +127,7 @@ def test_a_killed_one_goes_on_and_does_nothing_twice(tmp_path, model, documents,
     (tmp_path / "m" / ".index.abcd_123").mkdir()  # what a kill leaves of a folder half written
     (tmp_path / "m" / "work" / ".base.npy.abcd_123").write_text("half")
     monkeypatch.setattr("contrasent.adapt.run.read_source", None)
-    monkeypatch.setattr("contrasent.adapt.selection.measure_candidate", None)
+    monkeypatch.setattr("contrasent.adapt.candidates.measure_candidate", None)
     again = []
     done = adapt(documents, tmp_path / "m", **options, resume=True, say=again.append)
     assert chosen in again
