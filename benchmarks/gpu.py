@@ -35,7 +35,7 @@ def write_model(folder: Path, *, tiny: bool) -> None:
     from transformers import BertConfig, BertModel
 
     from benchmarks.worker import minilm
-    from contrasent.model.folder import describe
+    from contrasent.model.description import describe
     from contrasent.text.tokens import Tokenizer
 
     sizes = {"hidden_size": 64, "num_hidden_layers": 2, "intermediate_size": 96}
@@ -52,7 +52,6 @@ def ours(options: dict[str, Any]) -> dict[str, float]:
     from contrasent.model.encoder import Encoder
     from contrasent.objectives.simcse import SimCSE
     from contrasent.train.fit import fit
-    from contrasent.train.run import Clock
     from contrasent.train.settings import Settings
     from contrasent.train.step import StepRunner
 
@@ -91,7 +90,6 @@ def ours(options: dict[str, Any]) -> dict[str, float]:
             texts,
             settings,
             folder=Path(folder) / "m",
-            clock=Clock() if options.get("profile") else None,
         )
         whole = time.perf_counter() - began
     timed = options["steps"] - 1

@@ -124,7 +124,7 @@ def cut_to_four_layers(target: Path) -> str:
     from transformers import AutoModel
 
     from benchmarks.worker import minilm
-    from contrasent.model.folder import describe
+    from contrasent.model.description import describe
     from contrasent.text.tokens import Tokenizer
 
     source = describe(Path(minilm())).transformer
