@@ -1,11 +1,12 @@
 """A linear map over the base, learnt in seconds from pairs: a candidate of the adaptation."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.nn.functional import normalize
 
 from contrasent.adapt.pairs import Pair
@@ -29,28 +30,35 @@ def mixture(pairs: Iterable[Pair], count: int, seed: int) -> list[Pair]:
 def fit_map(queries: Vectors, texts: Vectors, documents: Sequence[int], *, seed: int) -> Vectors:
     """(d, d) M that brings q M of queries near t M of their texts, by InfoNCE from the identity."""
     # Seconds: vectors are encoded once. Texts of a query's own document are no negatives.
-    size = queries.shape[1]
     random = np.random.default_rng(seed)
     anchors, positives = (
         normalize(torch.from_numpy(np.array(vectors, dtype=np.float32)), dim=1)
         for vectors in (queries, texts)
     )
     where = np.asarray(documents)
-    matrix = torch.eye(size, requires_grad=True)
-    optimizer = torch.optim.Adam([matrix], lr=LR)
     batch = min(BATCH, len(where))
-    steps = max(1, EPOCHS * len(where) // batch)
-    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, steps)
-    for _ in range(steps):
+
+    def loss_of(matrix: Tensor) -> Tensor:
         chosen = random.permutation(len(where))[:batch]
         other = torch.from_numpy(where[chosen][:, None] != where[chosen])
-        loss = info_nce(
+        return info_nce(
             anchors[chosen] @ matrix,
             positives[chosen] @ matrix,
             temperature=TEMPERATURE,
             symmetric=True,
             weights=other,
         )
+
+    return descend(queries.shape[1], loss_of, lr=LR, steps=max(1, EPOCHS * len(where) // batch))
+
+
+def descend(size: int, loss_of: Callable[[Tensor], Tensor], *, lr: float, steps: int) -> Vectors:
+    """(size, size) matrix that lowers a loss from the identity on; the rate falls to zero."""
+    matrix = torch.eye(size, requires_grad=True)
+    optimizer = torch.optim.Adam([matrix], lr=lr)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, max(1, steps))
+    for _ in range(steps):
+        loss = loss_of(matrix)
         optimizer.zero_grad()
         torch.autograd.backward(loss)
         optimizer.step()

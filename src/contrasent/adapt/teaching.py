@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from contrasent.adapt.candidates import Candidate, Encoded
 from contrasent.adapt.evidence import Evidence, Floats, main_answers
 from contrasent.adapt.judging import Sealed, found_by, largest_changes
-from contrasent.adapt.mapping import toward_identity
+from contrasent.adapt.mapping import descend, toward_identity
 from contrasent.adapt.measuring import measure, rankings
 from contrasent.adapt.reading import UserQueries
 from contrasent.adapt.selection import Selection
@@ -103,14 +103,13 @@ class Lessons:
         able = np.array([at for at, rows in positives.items() if rows], dtype=np.int64)
         both = (self.encoded.queries, self.encoded.rows)
         vectors, rows = (torch.from_numpy(np.array(part)) for part in both)
-        matrix = torch.eye(rows.shape[1], requires_grad=True)
         random = np.random.default_rng(seed)
         batch = min(BATCH, len(able))
         steps = min(LONGEST, max(SHORTEST, EPOCHS * len(able) // max(1, batch)))
-        optimizer = torch.optim.Adam([matrix], lr=LR)
-        schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, steps)
         order: NDArray[np.int64] = able[:0]
-        for _ in range(steps if len(able) else 0):
+
+        def loss_of(matrix: torch.Tensor) -> torch.Tensor:
+            nonlocal order
             if len(order) < batch:
                 order = random.permutation(able)
             chosen, order = order[:batch], order[batch:]
@@ -119,19 +118,15 @@ class Lessons:
             wrong = np.setdiff1d(np.concatenate(others), right)
             units = self.evidence.units[np.concatenate([right, wrong])]
             counts = np.stack([~np.isin(units, [*queries[at].relevant, *absent]) for at in chosen])
-            loss = info_nce(
+            return info_nce(
                 vectors[chosen] @ matrix,
                 rows[right] @ matrix,
                 extra_negatives=rows[wrong] @ matrix,
                 temperature=TEMPERATURE,
                 weights=torch.from_numpy(counts),
             )
-            optimizer.zero_grad()
-            torch.autograd.backward(loss)
-            optimizer.step()
-            schedule.step()
-        learnt: Vectors = matrix.detach().numpy()
-        return learnt
+
+        return descend(rows.shape[1], loss_of, lr=LR, steps=steps if len(able) else 0)
 
 
 def folds_of(evidence: Evidence, kind: str, seed: int) -> NDArray[np.int64]:
