@@ -183,7 +183,13 @@ COMMAND = [sys.executable, "-m", "contrasent", "index"]
 
 def started(*arguments):
     command = [*COMMAND, *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipe = subprocess.PIPE
+    # Where the tests run in the background SIGINT is ignored, and a child inherits that.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_watching(folder, tmp_path):
