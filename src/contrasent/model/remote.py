@@ -115,44 +115,56 @@ class RemoteModel:
         for attempt in range(ATTEMPTS):
             try:
                 return self._send(f"{self.base}/{path}", body)
-            except _Busy as error:
+            except Busy as error:
                 if not self._answered or attempt == ATTEMPTS - 1:
                     raise ModelError(str(error)) from error
                 time.sleep(min(max(error.wait, 0.5 * 2**attempt), LONGEST_WAIT))
         raise AssertionError  # the last attempt returns or raises
 
     def _send(self, url: str, body: Any) -> dict[str, Any]:
-        headers = {"Accept": "application/json"}
-        if key := os.environ.get(KEY, "").strip():
-            headers["Authorization"] = f"Bearer {key}"
-        data = None
-        if body is not None:
-            data = json.dumps(body).encode()
-            headers["Content-Type"] = "application/json"
         self.requests += 1
-        try:
-            opener = build_opener(_NoRedirect)
-            with opener.open(Request(url, data, headers), timeout=TIMEOUT) as answer:
-                found = json.loads(answer.read(LARGEST))
-        except HTTPError as error:
-            with error:
-                words = " ".join(error.read(500).decode("utf-8", "replace").split())
-            problem = f"{url}: answered {error.code}: {words}"
-            if error.code not in BUSY:
-                raise ModelError(problem) from error
-            after = error.headers.get("Retry-After") or ""
-            raise _Busy(problem, float(after) if after.isdecimal() else 0.0) from error
-        except (URLError, OSError, HTTPException) as error:
-            raise _Busy(f"{url}: does not answer ({getattr(error, 'reason', error)})") from error
-        except ValueError as error:
-            raise ModelError(f"{url}: did not answer with JSON") from error
-        if not isinstance(found, dict):
-            raise ModelError(f"{url}: did not answer with a JSON object")
+        found = exchange(url, body, key=os.environ.get(KEY, ""))
         self._answered = True
         return found
 
 
-class _Busy(Exception):
+def exchange(url: str, body: Any, *, key: str = "", timeout: float = TIMEOUT) -> dict[str, Any]:
+    """The JSON object that a server answers with, within ``timeout`` seconds all in all."""
+    headers, data, until = {"Accept": "application/json"}, None, time.monotonic() + timeout
+    if key := key.strip():
+        headers["Authorization"] = f"Bearer {key}"
+    if body is not None:
+        data = json.dumps(body).encode()
+        headers["Content-Type"] = "application/json"
+    content = bytearray()
+    try:
+        opener = build_opener(_NoRedirect)
+        with opener.open(Request(url, data, headers), timeout=timeout) as answer:
+            while part := answer.read1(1 << 20):
+                content += part
+                if len(content) > LARGEST or time.monotonic() > until:
+                    raise TimeoutError(f"no whole answer in {timeout:.0f} s")
+        found = json.loads(content)
+    except HTTPError as error:
+        words = ""
+        with error, suppress(OSError, HTTPException):
+            words = " ".join(error.read(500).decode("utf-8", "replace").split())
+        problem = f"{url}: answered {error.code}: {words}"
+        if error.code not in BUSY:
+            raise ModelError(problem) from error
+        after = error.headers.get("Retry-After") or ""
+        raise Busy(problem, float(after) if after.isdecimal() else 0.0) from error
+    except (URLError, OSError, HTTPException) as error:
+        reason = getattr(error, "reason", error)
+        raise Busy(f"{url}: does not answer ({reason})") from error
+    except ValueError as error:
+        raise ModelError(f"{url}: did not answer with JSON") from error
+    if not isinstance(found, dict):
+        raise ModelError(f"{url}: did not answer with a JSON object")
+    return found
+
+
+class Busy(Exception):
     """A failure that may pass, and after how many seconds to try again."""
 
     def __init__(self, problem: str, wait: float = 0.0) -> None:

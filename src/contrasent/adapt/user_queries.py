@@ -1,0 +1,201 @@
+"""User queries with the documents that answer them, from files, judged collections and clicks.
+
+Whatever cannot be used is counted in one line of its kind, and the rest goes on.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from contrasent.errors import DataError, InputError
+from contrasent.search.words import words
+from contrasent.text.labelled import places_of, read_qrels
+from contrasent.text.sources import find
+from contrasent.text.tables import ABSENT, as_number, brief, open_table
+
+Log = Callable[[str], None]
+Files = str | Path | Sequence[str | Path] | None
+UserQueries = list[tuple[str, dict[int, float]]]
+"""Queries, each with the gains of the documents that answer it, by their numbers."""
+
+MIN_QUERIES, MIN_DOCUMENTS = 40, 20  # fewer can neither teach nor judge
+MOST_GAIN, HALF = 4.0, 3  # the limit of a clicked document's gain, and the clicks of half of it
+COMMON = 0.5  # share of all queries beyond which a document that answers them says nothing
+SAMPLE, LONGEST = 2000, 1000  # texts whose words are known words, and characters of each
+KNOWN_WORDS = 0.25  # share of a query's words below which it is not in the language of the text
+
+_Row = tuple[str, Any, Any, Any]  # its place for messages, then query, document and gain
+
+
+def read_user_queries(
+    queries: Files,
+    collection: Files,
+    clicks: Files,
+    documents: Sequence[str],
+    log: Log,
+    *,
+    alone: bool = True,
+) -> UserQueries:
+    """Queries of files, of folders in BEIR's layout and of click logs, put together.
+
+    They are none where they are too few to teach and to judge, unless others are going to be added
+    (not ``alone``); see :func:`enough`.
+    """
+    places, found, useless = places_of(documents), dict[str, tuple[str, dict[int, float]]](), []
+    files = [(path, _rows(path, "gain"), False) for path in _paths(queries)]
+    files += [(path, _judged(path, log), False) for path in _paths(collection)]
+    files += [(path, _rows(path, "count"), True) for path in _paths(clicks)]
+    for path, rows, clicked in files:
+        gains, problem = _gather(path, rows, places, log, clicked)
+        for (query, number), gain in gains.items():
+            known = found.setdefault(folded(query), (query, {}))[1]
+            known[number] = max(known.get(number, 0.0), gain)
+        if not gains:
+            useless.append(InputError(path, f"{problem}; documents are such as {documents[0]!r}"))
+    if useless and not found:
+        raise useless[0]
+    usable = _without_common(list(found.values()), documents, log)
+    return enough(usable, log) if alone and found else usable
+
+
+def folded(query: str) -> str:
+    """A query as it is compared with others: without case and superfluous spaces."""
+    return " ".join(query.split()).casefold()
+
+
+def _gather(
+    path: Path, rows: Iterable[_Row], places: Mapping[str, int], log: Log, clicked: bool
+) -> tuple[dict[tuple[str, int], float], str]:
+    """The gains of a file's usable rows, and why there are none; the other rows are logged."""
+    gains, first, left_out = dict[tuple[str, int], float](), dict[str, str](), Counter[str]()
+    texts, repeated, count = dict[str, str](), 0, 0
+    for place, query, document, amount in rows:
+        count += 1
+        text, name = _text(query), _text(document)
+        gain = 1.0 if amount is ABSENT or not _text(amount) else as_number(amount)
+        if not text or not name:
+            problem, value = f"there is no {'document' if text else 'query'}", ""
+        elif gain is None or not math.isfinite(gain):
+            problem, value = f"the {'count' if clicked else 'gain'} is no number", brief(amount)
+        elif name not in places:
+            problem, value = "no such document was read", repr(name)
+        else:
+            if gain > 0:
+                key = texts.setdefault(folded(text), text), places[name]
+                repeated += key in gains
+                before = gains.get(key, 0.0)
+                gains[key] = before + gain if clicked else max(before, gain)
+            continue
+        left_out[problem] += 1
+        first.setdefault(problem, f"{place}{value and ': '}{value}")
+    lines = [
+        f"{number} of {count} rows are left out: {problem} ({first[problem]})"
+        for problem, number in left_out.items()
+    ]
+    if repeated and not clicked:
+        lines.append(f"{repeated} rows repeat a query and its document: the greatest gain counts")
+    for line in lines:
+        log(f"{path}: {line}")
+    # Counts mostly say what stood on top and how often a query was asked: the hundredth click adds
+    # little to the tenth, and with counts as gains a query's other answers would be worth nothing.
+    scale = (lambda n: MOST_GAIN * n / (n + HALF)) if clicked else float
+    return {key: scale(gain) for key, gain in gains.items()}, "; ".join(lines) or "holds no answers"
+
+
+def enough(queries: UserQueries, log: Log) -> UserQueries:
+    """These queries, or none of them where they can neither teach nor judge."""
+    about = len({max(gains, key=lambda number: gains[number]) for _, gains in queries})
+    if len(queries) >= MIN_QUERIES and about >= MIN_DOCUMENTS:
+        return queries
+    log(
+        f"{len(queries)} queries about {about} documents are too few to teach and to judge, and "
+        f"are left out: {MIN_QUERIES} about {MIN_DOCUMENTS} are needed"
+    )
+    return []
+
+
+def _without_common(queries: UserQueries, documents: Sequence[str], log: Log) -> UserQueries:
+    """Queries without an answer that most of them share, such as a home page."""
+    # It would teach that everything leads there, and queries about it would call that a gain.
+    counts = Counter(number for _, gains in queries for number in gains)
+    common = {n for n, count in counts.items() if count > max(1, COMMON * len(queries))}
+    left = [(text, {n: g for n, g in gains.items() if n not in common}) for text, gains in queries]
+    kept = [(text, gains) for text, gains in left if gains]
+    for number in sorted(common):
+        log(
+            f"{documents[number]} answers {counts[number]} of {len(queries)} queries, so that it "
+            f"teaches nothing: it does not count as an answer, and {len(queries) - len(kept)} "
+            "queries without another one are left out"
+        )
+    return kept
+
+
+def known_words(texts: Iterable[str]) -> frozenset[str]:
+    """The words of the first texts."""
+    return frozenset(chain.from_iterable(words(text[:LONGEST]) for text in islice(texts, SAMPLE)))
+
+
+def is_foreign(query: str, known: frozenset[str]) -> bool:
+    """Whether hardly a word of a query stands in the texts, as in one of another language."""
+    terms = words(query)
+    return bool(terms) and sum(term in known for term in terms) < KNOWN_WORDS * len(terms)
+
+
+def log_foreign(queries: UserQueries, texts: Iterable[str], log: Log) -> int:
+    """Log how many queries seem to be in another language than the text, and return it."""
+    # They stay: users ask them, and what they teach is judged like everything else.
+    known = known_words(texts)
+    foreign = [query for query, _ in queries if is_foreign(query, known)]
+    if foreign:
+        log(
+            f"{len(foreign)} of {len(queries)} queries have hardly a word in common with the text, "
+            f"as in another language (such as {brief(foreign[0])}): words cannot find their answers"
+        )
+    return len(foreign)
+
+
+def _paths(given: Files) -> list[Path]:
+    several = () if given is None else [given] if isinstance(given, str | Path) else given
+    return [Path(one) for one in several]
+
+
+def _text(cell: Any) -> str:
+    return "" if cell is None or cell is ABSENT else str(cell).strip()
+
+
+def _rows(path: Path, amount: str) -> Iterator[_Row]:
+    """The rows of csv, tsv, jsonl or parquet; one that cannot be read is one without a query."""
+    for file in find(path):
+        mark = "\t" if file.form == ".tsv" else ","
+        table = open_table(file, header=True, delimiter=mark, lenient=True)
+        names = [name.strip().lower() for name in table.names or ()]
+        if not {"query", "document"} <= set(names):
+            problem = f"needs the columns query and document, and has {', '.join(names) or 'none'}"
+            raise InputError(file.shown, f"{problem}; name them in its first line", line=1)
+        for line, cells in table.stream():
+            named = {} if cells is None else dict(zip(names, cells, strict=True))
+            yield f"line {line}", named.get("query"), named.get("document"), named.get(amount)
+
+
+def _judged(folder: Path, log: Log) -> Iterator[_Row]:
+    """The judged queries of a folder in BEIR's layout, whose corpus is not read."""
+    path = folder / "queries.jsonl"
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; expected lines of {{_id, text}}, as BEIR has them")
+    table = open_table(find(path)[0], header=True, lenient=True)
+    columns = [table.position(name, f"{path}: column") for name in ("_id", "text")]
+    texts = {_text(cells[0]): cells[1] for _, cells in table.rows(columns) if cells is not None}
+    # What is learnt from the test split could not be evaluated by it.
+    splits = {split: folder / "qrels" / f"{split}.tsv" for split in ("train", "dev")}
+    found = {split: read_qrels(qrels) for split, qrels in splits.items() if qrels.is_file()}
+    if any(query in texts for judged in found.values() for query in judged):
+        log(f"{folder}: judgements of {' and '.join(found)} are used, and test is left to judge by")
+    else:
+        found = {"test": read_qrels(folder / "qrels" / "test.tsv")}
+    for split, judged in found.items():
+        for query, gains in judged.items():
+            for document, gain in gains.items():
+                yield f"{split}.tsv, query {query}", texts.get(query), document, gain

@@ -1,0 +1,183 @@
+"""Queries that users asked: formats, what is left out and counted, and what goes on."""
+
+import json
+
+import pytest
+
+from contrasent.adapt.user_queries import enough, log_foreign, read_user_queries
+from contrasent.errors import DataError, InputError
+
+DOCUMENTS = [f"notes/page{n}.md" for n in range(50)]
+MANY = [(f"how to mend pump {n}", f"page{n}") for n in range(45)]
+
+
+def read(queries=None, collection=None, clicks=None, documents=DOCUMENTS, **options):
+    said = []
+    return read_user_queries(queries, collection, clicks, documents, said.append, **options), said
+
+
+def written(path, rows, columns=("query", "document", "gain")):
+    """A table of rows, shorter ones without the last columns, in the format of the suffix."""
+    if path.suffix == ".jsonl":
+        lines = [json.dumps(dict(zip(columns, row, strict=False))) for row in rows]
+    else:
+        width = max(len(row) for row in rows)
+        mark = "," if path.suffix == ".csv" else "\t"
+        cells = [columns[:width], *((*row, *[""] * (width - len(row))) for row in rows)]
+        lines = [mark.join(map(str, row)) for row in cells]
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    return path
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "jsonl"])
+def test_formats_and_names_of_documents(tmp_path, form):
+    rows = [*MANY, ("two answers", "page1.md", 3), ("two answers", "notes/page2.md", 1)]
+    found, said = read(written(tmp_path / f"asked.{form}", rows))
+    assert found == [
+        *((query, {n: 1.0}) for n, (query, _) in enumerate(MANY)),
+        ("two answers", {1: 3.0, 2: 1.0}),
+    ]
+    assert said == []
+
+
+def test_several_files_are_put_together(tmp_path):
+    one = written(tmp_path / "one.csv", MANY)
+    two = written(tmp_path / "two.tsv", [("How to mend  PUMP 3", "page7"), ("oil", "page8")])
+    found, said = read([one, two])
+    assert dict(found)["how to mend pump 3"] == {3: 1.0, 7: 1.0}
+    assert len(found) == 46 and said == []
+
+
+def test_clicks_become_gains_that_saturate(tmp_path):
+    rows = [*MANY, ("often", "page1", 9), ("often", "page2", 1), ("often", "page2", 2)]
+    rows += [("always", "page3", 1_000_000)]
+    log = written(tmp_path / "log.csv", rows, ("query", "document", "count"))
+    asked = written(tmp_path / "asked.csv", [("often", "page2", 5)])
+    found, said = read(clicks=log)
+    gains = dict(found)
+    assert gains["how to mend pump 0"] == {0: 1.0}
+    assert gains["often"] == {1: 3.0, 2: 2.0}  # of nine clicks, and of one and two
+    assert 3.9 < gains["always"][3] < 4.0
+    assert said == []
+    both, _ = read(asked, clicks=log)
+    assert dict(both)["often"] == {1: 3.0, 2: 5.0}
+
+
+def collection(folder, splits):
+    (folder / "qrels").mkdir(parents=True)
+    rows = [{"_id": f"q{n}", "text": query} for n, (query, _) in enumerate(MANY)]
+    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    for split, numbers in splits.items():
+        lines = [f"q{n}\tpage{n}\t{gain}" for n, gain in numbers]
+        head = "query-id\tcorpus-id\tscore"
+        (folder / "qrels" / f"{split}.tsv").write_text("\n".join([head, *lines]))
+    return folder
+
+
+def test_judged_collections(tmp_path):
+    every = [(n, 1 + n % 2) for n in range(45)]
+    found, said = read(collection=collection(tmp_path / "a", {"test": every}))
+    assert found == [(query, {n: 1.0 + n % 2}) for n, (query, _) in enumerate(MANY)]
+    assert said == []
+    folder = collection(tmp_path / "b", {"train": every[:42], "test": every[42:]})
+    found, said = read(collection=folder)
+    assert len(found) == 42
+    assert said == [f"{folder}: judgements of train are used, and test is left to judge by"]
+    with pytest.raises(DataError, match=r"queries\.jsonl: no such file"):
+        read(collection=tmp_path)
+
+
+def test_rows_that_cannot_be_used_are_counted(tmp_path):
+    path = tmp_path / "asked.jsonl"
+    bad = [
+        ("what is gone", "gone.md"),
+        ("and this", "lost.md"),
+        ("   ", "page1"),
+        ("no answer", None),
+        ("weighed", "page1", "nan"),
+        ("heavy", "page1", "much"),
+        ("judged wrong", "page1", 0),
+        ("HOW to mend pump 1", "page1", 2),
+    ]
+    written(path, [*MANY, *bad])
+    with path.open("a") as stream:
+        stream.write("{broken\n")
+    found, said = read(path)
+    assert len(found) == 45
+    assert dict(found)["how to mend pump 1"] == {1: 2.0}
+    assert said == [
+        f"{path}: 2 of 54 rows are left out: no such document was read (line 46: 'gone.md')",
+        f"{path}: 2 of 54 rows are left out: there is no query (line 48)",
+        f"{path}: 1 of 54 rows are left out: there is no document (line 49)",
+        f"{path}: 2 of 54 rows are left out: the gain is no number (line 50: 'nan')",
+        f"{path}: 1 rows repeat a query and its document: the greatest gain counts",
+    ]
+
+
+def test_a_csv_with_unquoted_commas_goes_on(tmp_path):
+    path = written(tmp_path / "asked.csv", [*MANY, ("first, second", "page1")])
+    found, said = read(path)
+    assert len(found) == 45
+    assert said == [f"{path}: 1 of 46 rows are left out: there is no query (line 47)"]
+
+
+@pytest.mark.parametrize(
+    ("queries", "documents"), [(39, 39), (50, 19), (3, 3)], ids=["queries", "documents", "both"]
+)
+def test_too_few(tmp_path, queries, documents):
+    rows = [(f"query {n}", f"page{n % documents}") for n in range(queries)]
+    path = written(tmp_path / "asked.csv", rows)
+    line = f"{queries} queries about {documents} documents are too few to teach and to judge, and "
+    assert read(path) == ([], [f"{line}are left out: 40 about 20 are needed"])
+    found, said = read(path, alone=False)
+    assert len(found) == queries and said == []
+    assert enough([*found, *((f"more {n}", {n: 1.0}) for n in range(50))], said.append)
+
+
+def test_a_document_that_answers_everything(tmp_path):
+    log = written(tmp_path / "log.csv", [*MANY, *((query, "page49") for query, _ in MANY)])
+    found, said = read(clicks=log)
+    assert found == [(query, {n: 1.0}) for n, (query, _) in enumerate(MANY)]
+    (line,) = said
+    assert line.startswith("notes/page49.md answers 45 of 45 queries") and " 0 queries" in line
+    found, said = read(written(tmp_path / "same.csv", [(query, "page49") for query, _ in MANY]))
+    assert found == []
+    assert [" 45 queries" in said[0], "0 queries about 0" in said[1]] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("asked.csv", "question,page\na,b\n", r":1: needs the columns query and document, and has"),
+        ("asked.csv", "query,document\na,gone.md\n", r"left out: no such document .*'gone\.md'"),
+        ("asked.csv", "query,document\na,gone.md\n", r"documents are such as 'notes/page0\.md'"),
+        ("asked.jsonl", "", ":1: needs the columns"),
+        ("asked.tsv", "query\tdocument\n", "holds no answers"),
+        ("asked.txt", "how to mend a pump\n", "needs the columns"),
+        ("asked.xls", "", "unknown format"),
+    ],
+)
+def test_nothing_usable_is_an_error(tmp_path, name, content, said):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=said) as error:
+        read(tmp_path / name)
+    assert str(tmp_path / name) in str(error.value)
+
+
+def test_a_log_of_unknown_documents_does_not_stop_good_queries(tmp_path):
+    good = written(tmp_path / "asked.csv", MANY)
+    log = written(tmp_path / "log.csv", [("a", "gone"), ("b", "gone")])
+    found, said = read(good, clicks=log)
+    assert len(found) == 45
+    assert said == [f"{log}: 2 of 2 rows are left out: no such document was read (line 2: 'gone')"]
+
+
+def test_queries_in_another_language(tmp_path):
+    texts = ["The old pump needs oil before winter.", "How to mend the pump: first stop it."] * 30
+    said = []
+    own = [("how to mend the pump", {0: 1.0}), ("pump oil", {1: 1.0})]
+    assert log_foreign(own, texts, said.append) == 0 and said == []
+    others = [("Wie repariere ich meine Pumpe", {0: 1.0}), ("как починить насос", {1: 1.0})]
+    assert log_foreign([*own, *others], texts, said.append) == 2
+    (line,) = said
+    assert line.startswith("2 of 4 queries have hardly a word in common with the text")
