@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from contrasent.documents.duplicates import ALIKE, near_copies
 from contrasent.documents.folder import Document, Section
-from contrasent.documents.passages import passages
+from contrasent.documents.passages import cut, passages
 from contrasent.documents.sentences import split
 from contrasent.errors import OptionError
 
@@ -66,6 +66,22 @@ def test_a_document_that_fits_is_one_passage_with_its_headings():
     assert passage.text == "They flow.\nBanks\nTwo.\nLeft\nOne.\nDelta\nEnds."
     assert passage.indexed == f"Rivers\n{passage.text}"
     assert (passage.id, passage.headings, passage.order) == ("a#1", (), 0)
+    text, _, about = passage.row
+    found = [(text[at:].split("\n")[0], names) for at, names, _ in about["sections"]]
+    assert found == [
+        ("They flow.", []), ("Banks", ["Banks"]), ("Left", ["Banks", "Left"]), ("Delta", ["Delta"]),
+    ]  # fmt: skip
+
+
+def test_passages_know_the_pages_of_their_sections():
+    pages = [
+        Section((), (f"{n} " + "word " * length,), n) for n, length in ((1, 2), (2, 3), (4, 30))
+    ]
+    found = [one.row for one in cut([Document("a", "", tuple(pages))], words, 24)]
+    assert [about["page"] for _, _, about in found] == [1, 4, 4]
+    assert [
+        [text[at], page] for text, _, about in found for at, _, page in about.get("sections", ())
+    ] == [["1", 1], ["2", 2]]
 
 
 def test_sections_are_not_mixed_unless_small():

@@ -9,8 +9,8 @@ from contrasent.search.answers import (
     Candidates,
     answers,
     grouped,
-    headings_of,
     path_of,
+    place_of,
 )
 from contrasent.search.index import Hit
 from contrasent.search.words import Analyzer
@@ -77,7 +77,7 @@ def test_where_a_sentence_ends(query, sentence, rest):
 def test_a_long_sentence_is_cut_around_its_words(at):
     text = "word " * at + "the needle is here " + "hay " * 900
     ((answer,),) = Candidates(["needle"], [[hit(text)]], ENGLISH).best(None, None)
-    shown = answer.to_json(text)
+    shown = answer.to_json(hit(text))
     assert len(shown["text"]) <= LONGEST and "the needle is here" in shown["text"]
     assert shown["cut"] == [at > 0, True]
     assert text[slice(*shown["marks"][0])] == "needle"
@@ -131,5 +131,17 @@ def test_a_path_never_leaves_the_folder(tmp_path):
     assert path_of(hit("a", "c#.md"), str(tmp_path)) == tmp_path / "c#.md"
     assert path_of(hit("a", "faq.csv#7"), str(tmp_path)) == tmp_path / "faq.csv"
     assert path_of(hit("a"), "") is None
-    assert headings_of(hit("a", headings=["One", 2])) == ["One", "2"]
-    assert headings_of(hit("a", headings="One")) == []
+    assert place_of(hit("a", headings=["One", 2], page=3), 0) == (["One", "2"], 3)
+    assert place_of(hit("a", headings="One", page="x"), 0) == ([], None)
+
+
+def test_an_answer_names_the_heading_and_page_of_its_own_section():
+    sections = [[0, [], 1], [7, ["Roof"], 2], [17, ["Roof", "Tiles"], 0]]
+    one = hit("Start. Tar it. Tiles Red.", headings=[], page=1, sections=sections)
+    places = [place_of(one, at) for at in (0, 6, 7, 20)]
+    assert places == [([], 1), ([], 1), (["Roof"], 2), (["Roof", "Tiles"], None)]
+    ((answer,),) = Candidates(["tar"], [[one]], ENGLISH).best(None, None)
+    shown = answer.to_json(one)
+    assert (shown["start"], shown["headings"], shown["page"]) == (7, ["Roof"], 2)
+    for strange in ("ab", [1], [["a", [], 1]], {"a": 1}, None):
+        assert place_of(hit("a", headings=["One"], sections=strange), 0) == (["One"], None)

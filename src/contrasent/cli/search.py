@@ -105,7 +105,7 @@ def search(
                 **asdict(hit),
                 "entry": of[at],
                 "path": path and str(path),
-                "answer": answer.to_json(hit.text),
+                "answer": answer.to_json(hit),
             }
             for at, (hit, answer, path) in enumerate(zip(hits, some, paths, strict=True))
         ]
@@ -128,10 +128,10 @@ def search(
 
 def _entry(rank: int, hits: Sequence["Hit"], answer: "Answer", root: str) -> list[Line]:
     """The lines of a hit with others of its document: the answer, and where it stands."""
-    from contrasent.search.answers import facts_of, headings_of, path_of
+    from contrasent.search.answers import path_of, place_of
     from contrasent.search.index import document_of
 
-    hit, facts, path = hits[0], facts_of(hits[0]), path_of(hits[0], root)
+    hit, path = hits[0], path_of(hits[0], root)
     start, (before, behind) = answer.start, answer.cut
     own: Line = [(f"{rank:>3}  ", "bold"), ("… " * before, "")]
     for a, b in answer.marks:
@@ -139,8 +139,8 @@ def _entry(rank: int, hits: Sequence["Hit"], answer: "Answer", root: str) -> lis
         start = b
     own += [(hit.text[start : answer.end], ""), (" …" * behind, "")]
     name = str(path or document_of(hit.id, hit.metadata))
-    place = "".join(f" › {heading}" for heading in headings_of(hit))
-    page, more = facts.get("page"), len(hits) - 1
+    (headings, page), more = place_of(hit, answer.start), len(hits) - 1
+    place = "".join(f" › {heading}" for heading in headings)
     place += f" · page {page}" if page else ""
     place += f" · {hit.score:.4f}"
     place += f" · {more} more passage{'s' * (more > 1)}" if more else ""

@@ -17,7 +17,8 @@ from contrasent.errors import OptionError
 from contrasent.types import batched
 
 CountTokens = Callable[[Sequence[str]], Sequence[int]]
-_Piece = tuple[str, int]  # some text and its tokens
+Place = tuple[tuple[str, ...], int]  # headings, outermost first, and page; 0 where there are none
+_Piece = tuple[str, int, Place]  # some text, its tokens, and where it stands
 
 FEWEST = 16  # tokens that a passage must be able to hold
 PREFIX = 0.25  # share of a passage's tokens that its title and headings may take
@@ -37,7 +38,7 @@ class Passage:
     text: str  # headings within it are lines of it
     prefix: str  # of title and headings what fits before the text
     docstring: bool = False  # whether its document is or holds docstrings
-    page: int = 0  # that it begins on; 0 where there are none
+    places: tuple[tuple[int, Place], ...] = ()  # of its sections, and where in ``text`` they begin
 
     @property
     def indexed(self) -> str:
@@ -47,13 +48,19 @@ class Passage:
     @property
     def row(self) -> tuple[str, str, dict[str, Any]]:
         """Text, id and metadata of its row in an index."""
-        about = {
+        body = len(self.prefix) + 1 if self.prefix else 0  # where the own text begins
+        about: dict[str, Any] = {
             "document": self.id.rpartition("#")[0],
             "title": self.title,
             "headings": list(self.headings),
-            "body": len(self.prefix) + 1 if self.prefix else 0,  # where the own text begins
+            "body": body,
         }
-        return self.indexed, self.id, about | ({"page": self.page} if self.page else {})
+        if self.places and self.places[0][1][1]:
+            about["page"] = self.places[0][1][1]
+        if len(self.places) > 1:
+            found = [[body + at, list(names), page] for at, (names, page) in self.places]
+            about["sections"] = found
+        return self.indexed, self.id, about
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +94,10 @@ class _Part:
     headings: tuple[str, ...]
     heads: list[_Piece]  # the headings as lines
     pieces: list[_Piece]
-    page: int
 
     @property
     def size(self) -> int:
-        return sum(tokens for _, tokens in self.pieces)
+        return sum(tokens for _, tokens, _ in self.pieces)
 
 
 def passages(
@@ -142,9 +148,9 @@ class _Cutter:
     def __init__(self, count_tokens: CountTokens, max_tokens: int) -> None:
         self._count, self._most = count_tokens, max_tokens
         self._special = count_tokens([""])[0]
-        self._prefixes: dict[tuple[str, tuple[str, ...]], _Piece] = {}
+        self._prefixes: dict[tuple[str, tuple[str, ...]], tuple[str, int]] = {}
 
-    def _counted(self, texts: Sequence[str]) -> Iterator[_Piece]:
+    def _counted(self, texts: Sequence[str]) -> Iterator[tuple[str, int]]:
         """Texts with their tokens, the special ones aside."""
         return (
             (text, n - self._special) for text, n in zip(texts, self._count(texts), strict=True)
@@ -159,9 +165,9 @@ class _Cutter:
             for number, document in batch:
                 parts = []
                 for section in document.sections:
-                    pieces, depth = list(islice(counted, next(lengths))), len(section.headings)
-                    part = _Part(section.headings, pieces[:depth], pieces[depth:], section.page)
-                    parts.append(part)
+                    place, depth = (section.headings, section.page), len(section.headings)
+                    pieces = [(*one, place) for one in islice(counted, next(lengths))]
+                    parts.append(_Part(section.headings, pieces[:depth], pieces[depth:]))
                 made += [(number, document, part) for part in self._grouped(document, parts)]
             yield from self._fitted(made)
 
@@ -186,8 +192,8 @@ class _Cutter:
         """Cut a part at its pieces, each of them within the room, into parts of about one size."""
         room = max(room, 1)
         pieces = list(self._within(part.pieces, room))
-        left, taken, start = sum(size for _, size in pieces), 0, 0
-        for i, (_, size) in enumerate(pieces):
+        left, taken, start = sum(size for _, size, _ in pieces), 0, 0
+        for i, (_, size, _) in enumerate(pieces):
             count = -(-(left + taken) // room)  # parts that the rest takes at least
             if taken and (taken + size > room or taken >= (left + taken) / count):
                 yield replace(part, pieces=pieces[start:i])
@@ -198,23 +204,23 @@ class _Cutter:
 
     def _within(self, pieces: Iterable[_Piece], room: int) -> Iterator[_Piece]:
         """Pieces longer than the room cut at sentences, else words, else letters."""
-        for text, size in pieces:
+        for text, size, place in pieces:
             if size > room and len(text) > 1:
-                finer = _finer(text, -(-size // room) + 1)
-                yield from self._within(self._counted(finer), room)
+                finer = self._counted(_finer(text, -(-size // room) + 1))
+                yield from self._within(((*one, place) for one in finer), room)
             else:
-                yield text, size
+                yield text, size, place
 
     def _fitted(self, made: list[tuple[int, Document, _Part]]) -> Iterator[Passage]:
         """Passages; those that are longer together than their pieces were are cut again."""
         while True:
             found, orders = list[Passage](), Counter[int]()
             for number, document, part in made:
-                text = "".join(text for text, _ in part.pieces).strip("\n ")
+                text, places = _text_and_places(part.pieces)
                 prefix = self._prefix(document.title, part.headings)[0]
                 name = f"{document.id}#{orders[number] + 1}"
                 where = (name, number, document.title, part.headings, orders[number])
-                found.append(Passage(*where, text, prefix, document.docstring, part.page))
+                found.append(Passage(*where, text, prefix, document.docstring, places))
                 orders[number] += bool(text)
             counts = self._count([passage.indexed for passage in found])
             if max(counts, default=0) <= self._most:
@@ -231,7 +237,7 @@ class _Cutter:
     def _room(self, document: Document, part: _Part) -> int:
         return self._most - self._special - self._prefix(document.title, part.headings)[1]
 
-    def _prefix(self, title: str, headings: tuple[str, ...]) -> _Piece:
+    def _prefix(self, title: str, headings: tuple[str, ...]) -> tuple[str, int]:
         """Of title and headings what fits, and its tokens: all, the ends, or words of the last."""
         key = (title, headings)
         if key not in self._prefixes:
@@ -260,12 +266,24 @@ def _texts(section: Section) -> list[str]:
     return texts
 
 
+def _text_and_places(pieces: Sequence[_Piece]) -> tuple[str, tuple[tuple[int, Place], ...]]:
+    """The text of pieces, and where in it each stretch of one place begins."""
+    text = "".join(text for text, *_ in pieces)
+    blank, at = len(text) - len(text.lstrip("\n ")), 0
+    places: list[tuple[int, Place]] = []
+    for piece, _, place in pieces:
+        if not places or places[-1][1] != place:
+            places.append((max(0, at - blank), place))
+        at += len(piece)
+    return text.strip("\n "), tuple(places)
+
+
 def _joined(parts: Sequence[_Part]) -> _Part:
     """Parts as one below the headings that all share; other headings become lines of the text."""
     above = parts[0].headings
     for part in parts:
         above = above[: _shared(above, part.headings)]
-    whole = _Part(above, parts[0].heads[: len(above)], [], parts[0].page)
+    whole = _Part(above, parts[0].heads[: len(above)], [])
     for part in parts:
         whole.pieces.extend(part.heads[_shared(above, part.headings) :] + part.pieces)
         above = part.headings

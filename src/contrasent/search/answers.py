@@ -40,10 +40,12 @@ class Answer:
     # whether the sentence goes on before the answer, and behind it
     cut: tuple[bool, bool] = (False, False)
 
-    def to_json(self, text: str) -> dict[str, Any]:
-        """The answer with its text; offsets are those of the hit's text."""
+    def to_json(self, hit: Hit) -> dict[str, Any]:
+        """The answer with its text and where it stands; offsets are those of the hit's text."""
         facts = {"start": self.start, "end": self.end, "marks": [list(m) for m in self.marks]}
-        return {"text": text[self.start : self.end], **facts, "cut": list(self.cut)}
+        headings, page = place_of(hit, self.start)
+        facts |= {"cut": list(self.cut), "headings": headings, "page": page}
+        return {"text": hit.text[self.start : self.end], **facts}
 
 
 class Candidates:
@@ -193,10 +195,17 @@ def path_of(hit: Hit, root: str) -> Path | None:
     return None if ".." in inside.parts or inside.is_absolute() else Path(root) / inside
 
 
-def headings_of(hit: Hit) -> list[str]:
-    """The headings above a passage, outermost first."""
-    headings = facts_of(hit).get("headings")
-    return [str(name) for name in headings] if isinstance(headings, list) else []
+def place_of(hit: Hit, at: int) -> tuple[list[str], int | None]:
+    """The headings above a place in a hit's text, outermost first, and its page."""
+    facts = facts_of(hit)
+    headings, page = facts.get("headings"), facts.get("page")
+    try:
+        within = [(names, number) for start, names, number in facts["sections"] if start <= at]
+    except (KeyError, TypeError, ValueError):  # the metadata of a table may hold anything
+        within = []
+    headings, page = within[-1] if within else (headings, page)
+    names = [str(name) for name in headings] if isinstance(headings, list) else []
+    return names, page if isinstance(page, int) and page else None
 
 
 def _sentences(hit: Hit) -> list[Span]:

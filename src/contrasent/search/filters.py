@@ -225,7 +225,7 @@ def facets(metadata: Iterable[Any]) -> dict[str, list[Any]]:
         values = found.setdefault(field, {})
         if len(values) <= FEW:
             values[canonical(value)] = value
-    for name in ("title", "body", "page") if "document" in found else ():
+    for name in ("title", "body", "page", "sections") if "document" in found else ():
         found.pop(name, None)  # these say where a passage stands
     return {
         field: sorted(values.values(), key=lambda v: (isinstance(v, str), v))

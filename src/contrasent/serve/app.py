@@ -176,8 +176,8 @@ class Routes:
                 sentences, more, _ = await self.embedder.texts(candidates.texts, client, prompt)
                 tokens += more
             best = chain(*candidates.best(vectors, sentences))
-            for row, answer in zip(chain(*rows), best, strict=True):
-                row["answer"] = answer.to_json(row["text"])
+            for row, hit, answer in zip(chain(*rows), chain(*found), best, strict=True):
+                row["answer"] = answer.to_json(hit)
         self._log(request, len(queries), tokens, cut)
         results = [{"query": q, "hits": hits} for q, hits in zip(queries, rows, strict=True)]
         seconds = time.perf_counter() - began

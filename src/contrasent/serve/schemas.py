@@ -155,6 +155,8 @@ class Answer(BaseModel):
     end: int
     marks: list[tuple[int, int]] = Field(description="Start and end of each word of the query.")
     cut: tuple[bool, bool] = Field(description="Whether the sentence goes on before and behind.")
+    headings: list[str] = Field(description="Headings above it in its document, outermost first.")
+    page: int | None = Field(description="Its page in its document.")
 
 
 class FoundHit(BaseModel):

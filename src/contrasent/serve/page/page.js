@@ -120,7 +120,7 @@ document.addEventListener("keydown", (event) => {
 
 const FIRST_MENUS = 4; // menus that are shown before "More options" is opened
 const LONGEST = 300; // characters of a text that has no answer
-const PLACES = ["document", "title", "headings", "body", "page"]; // shown as where a text stands
+const PLACES = ["document", "title", "headings", "body", "page", "sections"]; // shown as where a text stands
 const CONTROL = /[\x00-\x1f\x7f-\x9f]/g;
 let facets = [];
 
@@ -149,7 +149,7 @@ function factsOf(hit) {
   return data !== null && typeof data === "object" && !Array.isArray(data) ? data : {};
 }
 
-// File, headings and page of a passage, or else the row's id; a link where there is an address.
+// File, headings and page of an answer or its passage, or else the row's id; a link where there is an address.
 function placeOf(hit) {
   const facts = factsOf(hit);
   const made = element("p", "place");
@@ -158,10 +158,9 @@ function placeOf(hit) {
   const shown = element(address ? "a" : "span", "name", name);
   if (address) Object.assign(shown, { href: address, target: "_blank", rel: "noopener noreferrer" });
   made.append(shown);
-  for (const heading of Array.isArray(facts.headings) ? facts.headings : []) {
-    made.append(` › ${heading}`);
-  }
-  if (facts.page) made.append(` · page ${facts.page}`);
+  const { headings, page } = hit.answer || facts;
+  for (const heading of Array.isArray(headings) ? headings : []) made.append(` › ${heading}`);
+  if (page) made.append(` · page ${page}`);
   return made;
 }
 
