@@ -174,7 +174,7 @@ def test_any_text_and_json_survive(tmp_path_factory, rows):
 
 
 def test_many_rows_in_bounded_memory(tmp_path):
-    """Building holds one batch of 4,096 at a time."""
+    """Building encodes some texts at a time."""
     rng = np.random.default_rng(0)
     largest_batch = 0
 
@@ -185,7 +185,7 @@ def test_many_rows_in_bounded_memory(tmp_path):
 
     rows = ((f"text {n}", None, None) for n in range(20_000))
     index = create(tmp_path / "index", fast, rows, Facts())
-    assert largest_batch == 4096
+    assert largest_batch == 256
     (hits,) = index.search(index.vectors[12_345], k=2)
     assert hits[0].id == "12345"
     assert hits[0].text == "text 12345"

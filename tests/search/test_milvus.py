@@ -46,6 +46,10 @@ METADATA = [
 ALL = list(zip(TEXTS, IDS, METADATA, strict=True))
 
 
+def build(folder, encode, rows, **about):
+    return MilvusIndex.build(folder, encode, rows, Facts(**about))
+
+
 @pytest.fixture(scope="module", autouse=True)
 def quiet():
     logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
@@ -54,7 +58,7 @@ def quiet():
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
     folder = tmp_path_factory.mktemp("milvus") / "index"
-    MilvusIndex.build(folder, encode, ALL, model="m", source="here").close()
+    build(folder, encode, ALL, model="m", source="here").close()
     opened = MilvusIndex.open(folder)
     yield opened, Index.build(encode, TEXTS, ids=IDS, metadata=METADATA, model="m")
     opened.close()
@@ -105,9 +109,10 @@ def test_few_proposals_and_a_sample_come_near(both, monkeypatch):
 
 
 def test_a_local_file_is_opened_by_another_process(tmp_path):
-    lines = "from contrasent.search.milvus import MilvusIndex; import sys, numpy as np"
-    lines += "\nrows = [(f't{n}', f'r{n}', None, np.eye(4, dtype='f')[n]) for n in range(4)]"
-    lines += "\nMilvusIndex.build(sys.argv[1], None, rows, model='m').close()"
+    lines = "from contrasent.search.milvus import Facts, MilvusIndex; import sys, numpy as np"
+    lines += "\nrows = [(str(n), f'r{n}', None) for n in range(4)]"
+    lines += "\nencode = lambda texts: np.eye(4, dtype='f')[[*map(int, texts)]]"
+    lines += "\nMilvusIndex.build(sys.argv[1], encode, rows, Facts()).close()"
     subprocess.run([sys.executable, "-c", lines, tmp_path / "index"], check=True)
     opened = MilvusIndex.open(tmp_path / "index")
     (found,) = opened.search(np.eye(4, dtype=np.float32)[2], k=1)
@@ -139,7 +144,7 @@ def test_changes_are_those_of_a_writer(tmp_path, kind):
     folder = tmp_path / "index"
     texts, extra = [f"t{n}" for n in range(20)], [{"n": n} if n % 2 else None for n in range(20)]
     if kind == "milvus":
-        writer = MilvusIndex.build(
+        writer = build(
             folder, encode, [(t, None, m) for t, m in zip(texts, extra, strict=True)], model="m"
         )
     else:
@@ -189,33 +194,22 @@ def test_blocks_are_the_rows_of_the_index_in_memory(both):
         assert vector == pytest.approx(vectors[name][2], abs=1e-6)
 
 
-def test_vectors_of_rows_are_taken_as_they_are(tmp_path):
-    def never(texts):
-        raise AssertionError
-
-    rows = [(f"lamp {n}", f"key {n}", None, encode([f"lamp {n}"])[0]) for n in range(30)]
-    index = MilvusIndex.build(tmp_path / "a", never, rows)
-    (hit,) = index.search(encode(["lamp 7"]), k=1)[0]
-    assert (hit.id, hit.cosine) == ("key 7", pytest.approx(1, abs=1e-5))
-    index.close()
-
-
 def test_errors_in_a_line(tmp_path):
     with pytest.raises(InputError, match="missing or damaged"):
         MilvusIndex.open(tmp_path)
     with pytest.raises(UserError, match="no texts"):
-        MilvusIndex.build(tmp_path / "a", encode, [])
+        build(tmp_path / "a", encode, [])
     assert not [*tmp_path.iterdir()]
     with pytest.raises(OptionError, match=r"'1'.*is there twice"):
-        MilvusIndex.build(tmp_path / "c", encode, [("x", "1", None), ("y", "1", None)])
+        build(tmp_path / "c", encode, [("x", "1", None), ("y", "1", None)])
     with pytest.raises(UserError, match="lone surrogate"):
-        MilvusIndex.build(tmp_path / "d", encode, [("x\ud800", "1", None, [1.0])])
+        build(tmp_path / "d", lambda _: np.ones((1, 4)), [("x\ud800", "1", None)])
     taken = tmp_path / "here.db"
-    MilvusIndex.build(tmp_path / "e", encode, [("x", "1", None)], uri=str(taken)).close()
+    build(tmp_path / "e", encode, [("x", "1", None)], settings={"uri": str(taken)}).close()
     with pytest.raises(InputError, match="has a collection of that name already"):
-        MilvusIndex.build(tmp_path / "f", encode, [("y", "1", None)], uri=str(taken))
+        build(tmp_path / "f", encode, [("y", "1", None)], settings={"uri": str(taken)})
     with pytest.raises(OutputError, match="exists"):
-        MilvusIndex.build(tmp_path / "e", encode, [("y", "1", None)], uri=str(taken))
+        build(tmp_path / "e", encode, [("y", "1", None)], settings={"uri": str(taken)})
     index = MilvusIndex.open(tmp_path / "e")
     assert [row.text for row in index.every()] == ["x"]
     index._do("drop_collection")
@@ -234,12 +228,12 @@ def test_a_load_that_failed_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(milvus, "BATCH", 20)
     rows = [(f"text {n}", f"{n}", None) for n in range(50)]
     with pytest.raises(UserError, match="65,535 bytes"):
-        MilvusIndex.build(tmp_path / "a", encode, [*rows, ("x" * 70_000, "long", None)])
+        build(tmp_path / "a", encode, [*rows, ("x" * 70_000, "long", None)])
     with pytest.raises(InputError, match="holds 50 of 51 rows: ids are there twice"):
-        MilvusIndex.build(tmp_path / "a", encode, [*rows, ("again", "0", None)])
+        build(tmp_path / "a", encode, [*rows, ("again", "0", None)])
     with pytest.raises(InputError, match="was not loaded whole"):
         MilvusIndex.open(tmp_path / "a")
-    index = MilvusIndex.build(tmp_path / "a", encode, [*rows, ("short", "long", None)])
+    index = build(tmp_path / "a", encode, [*rows, ("short", "long", None)])
     assert {(row.text, row.id) for row in index.every()} == {
         *((text, name) for text, name, _ in rows),
         ("short", "long"),
@@ -250,6 +244,7 @@ LOADER = """
 import os, signal, sys
 import numpy as np
 from contrasent.search import milvus
+from contrasent.search.store import Facts
 
 at, folder, count = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 milvus.BATCH, calls, do = 20, 0, milvus.MilvusIndex._do
@@ -274,7 +269,7 @@ def encode(texts):
 
 milvus.MilvusIndex._do = killed
 rows = [(f"text {n}", None, None) for n in range(count)]
-milvus.MilvusIndex.build(folder, encode, rows, model="m").close()
+milvus.MilvusIndex.build(folder, encode, rows, Facts(model="m")).close()
 """
 
 
@@ -292,7 +287,7 @@ def test_a_killed_load_goes_on_and_every_row_is_there_once(tmp_path, kills, monk
         killed(at, folder)
     with pytest.raises(InputError, match="was not loaded whole"):
         MilvusIndex.open(folder)
-    made = MilvusIndex.build(
+    made = build(
         folder,
         lambda some: (texts.extend(some), encode(some))[1],
         [(f"text {n}", None, None) for n in range(150)],
@@ -314,13 +309,13 @@ def test_a_killed_load_is_not_mixed_with_another(tmp_path, monkeypatch):
     killed(9, folder)
     rows = [(f"text {n}", None, None) for n in range(150)]
     with pytest.raises(OutputError, match="was begun with other settings"):
-        MilvusIndex.build(folder, encode, rows, model="other")
+        build(folder, encode, rows, model="other")
     with pytest.raises(InputError, match=r"holds 150 of 30 rows|holds \d+ of 30 rows: ids are"):
-        MilvusIndex.build(folder, encode, rows[:30], model="m")
+        build(folder, encode, rows[:30], model="m")
     with pytest.raises(InputError, match="was not loaded whole"):
         MilvusIndex.open(folder)
     other = [(f"ship {n}", None, {"n": n}) for n in range(150)]
-    made = MilvusIndex.build(folder, encode, other, model="m")
+    made = build(folder, encode, other, model="m")
     assert {row.text for row in made.every()} == {text for text, _, _ in other}
     made.close()
     assert json.loads((folder / "milvus.json").read_text())["generation"] == 1

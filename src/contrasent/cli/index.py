@@ -4,11 +4,12 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.util import find_spec
+from itertools import islice
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,15 +20,9 @@ from contrasent.errors import MissingExtraError, OptionError, UserError, check_c
 
 if TYPE_CHECKING:
     from contrasent.cli.loading import Counting
-    from contrasent.documents.folder import DocumentSource
     from contrasent.documents.sections import Document
     from contrasent.model.prompts import Model
-    from contrasent.search.encoded import EncodedRecords
-    from contrasent.search.index import Index
-    from contrasent.search.records import IndexRow, Records
-    from contrasent.search.store import Facts
-
-    Rows = Records | EncodedRecords | list[IndexRow]
+    from contrasent.search.records import EncodedRecords, IndexRow
 
 
 @options.command
@@ -105,156 +100,79 @@ def index(
         others["--word-weight"] = weight is not None
         index_changes.check_change(others, add=add, update=update, id_column=id_column)
         return index_changes.change_rows(source, output, model, loading, table, update=update)
-    place = _Place(output, uri, collection, overwrite)
-    return _Build(place, model, loading, table, metric, weight).run(source, max_file_text)
+    from contrasent.documents.folder import is_table, open_documents
+    from contrasent.search.building import create
+    from contrasent.search.checks import METRICS
+    from contrasent.search.languages import SAMPLE
+    from contrasent.search.ranking import Ranker
+    from contrasent.search.records import Records
+    from contrasent.search.store import Facts
+    from contrasent.search.sync import document_rows
+
+    check_choice("metric", metric, METRICS)
+    _check_output(output, uri, overwrite)
+    began = time.monotonic()
+    rows: Records | EncodedRecords | list[IndexRow]
+    if table.given or is_table(source):
+        rows, documents = table.rows(source), None
+        texts = [text for text, *_ in islice(rows, SAMPLE)] if isinstance(rows, Records) else []
+    else:
+        documents = open_documents(source, most=max_file_text)
+        read = list(documents)
+        texts = list(islice(_first_paragraphs(read), SAMPLE))
+    name, encode, weight, remarks = _open(model, loading, texts, weight)
+    if documents:
+        counter, most = index_changes.token_counter(encode), encode.encoder.max_tokens
+        rows = document_rows(read, documents.files, counter, most)
+        remarks += documents.report.skipped_lines()
+    facts = Facts(
+        model=encode.encoder.identity,
+        source=lasting_name(name),
+        metric=metric,
+        ranker=Ranker(weight).to_json(),
+        settings={"pooler": loading.pooler, "max_tokens": loading.max_tokens}
+        | ({"uri": uri, "collection": collection} if uri else {}),
+        origin=documents.origin if documents else {},
+    )
+    with options.resumable("the same command goes on with what is encoded"):
+        files = documents.files if documents else None
+        made = create(output, encode, rows, facts, overwrite=overwrite, documents=files)
+    report = asdict(documents.report) if documents else None
+    return index_changes.outcome(output, made, name, encode, rows, began, report, remarks)
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where an index is made."""
+def _check_output(output: Path, uri: str, overwrite: bool) -> None:
+    """Reject, before any work, a target that cannot be written."""
+    from contrasent.search.checks import check_target
+    from contrasent.search.folder import in_milvus, is_any_index
 
-    output: Path
-    uri: str
-    collection: str
-    overwrite: bool
-
-    def check(self) -> None:
-        """Reject, before any work, a target that cannot be written."""
-        from contrasent.search.checks import check_target
-        from contrasent.search.folder import in_milvus, is_any_index
-
-        # A load into Milvus that was killed goes on.
-        if self.overwrite or not (self.uri and in_milvus(self.output)):
-            check_target(self.output, self.overwrite, is_index=is_any_index(self.output))
-        if self.uri and find_spec("pymilvus") is None:
-            raise MissingExtraError("pymilvus", "milvus", "--uri")
+    # A load into Milvus that was killed goes on.
+    if overwrite or not (uri and in_milvus(output)):
+        check_target(output, overwrite, is_index=is_any_index(output))
+    if uri and find_spec("pymilvus") is None:
+        raise MissingExtraError("pymilvus", "milvus", "--uri")
 
 
-@dataclass(frozen=True, slots=True)
-class _Build:
-    """A new index."""
+def _open(
+    model: str | None, loading: options.Loading, texts: Sequence[str], weight: float | None
+) -> "tuple[str, Counting[Model], float, list[str]]":
+    """The model of that name, or the installed base for some texts; the weight of words."""
+    from contrasent.model.pretrained import installed_bases
+    from contrasent.search.languages import choose_base, fit
 
-    place: _Place
-    model: str | None
-    loading: options.Loading
-    table: index_changes.TableOptions
-    metric: str
-    weight: float | None
-
-    def run(self, source: str, max_file_text: int) -> options.Output:
-        """Read, encode and write."""
-        from contrasent.documents.folder import is_table, open_documents
-        from contrasent.search.checks import METRICS
-
-        check_choice("metric", self.metric, METRICS)
-        self.place.check()
-        if self.table.given or is_table(source):
-            return self._of_table(self.table.rows(source))
-        return self._of_documents(open_documents(source, most=max_file_text))
-
-    def _of_table(self, rows: "Records | EncodedRecords") -> options.Output:
-        from contrasent.search.records import Records
-
-        began = time.monotonic()
-        texts = (text for text, *_ in rows) if isinstance(rows, Records) else None
-        name, encode, weight, remarks = self._open(texts)
-        rows.check(encode.encoder.identity, name)
-        made = self._make(rows, name, encode, weight)
-        outcome = self._outcome(made, "texts", name, encode, rows.skipped, None, began)
-        remarks += [*options.blank_lines(rows.skipped), *encode.notes]
-        return outcome._replace(notes=remarks)
-
-    def _of_documents(self, source: "DocumentSource") -> options.Output:
-        from contrasent.search.sync import document_rows
-
-        began = time.monotonic()
-        documents = list(source)
-        name, encode, weight, remarks = self._open(_first_paragraphs(documents))
-        limit = encode.encoder.max_tokens
-        rows = document_rows(documents, source.files, index_changes.token_counter(encode), limit)
-        made = self._make(rows, name, encode, weight, source)
-        what = f"passages of {source.report.documents:,} documents"
-        outcome = self._outcome(made, what, name, encode, 0, asdict(source.report), began)
-        remarks += [*source.report.skipped_lines(), *encode.notes]
-        return outcome._replace(notes=remarks)
-
-    def _open(
-        self, texts: "Iterable[str] | None"
-    ) -> "tuple[str, Counting[Model], float, list[str]]":
-        """The model that was named, or the installed base for the texts; the weight of words."""
-        from contrasent.model.pretrained import installed_bases
-        from contrasent.search.languages import choose_base, fit
-        from contrasent.search.ranking import KNOWN_WEIGHT
-
-        name, weight, remarks = self.model, self.weight, list[str]()
-        if name is None and texts is not None:
-            chosen = choose_base(texts, installed_bases())
-            name, weight = chosen.name, chosen.fit.word_weight if weight is None else weight
-            options.note(f"base: {name}; {chosen.reason}")
-        name = name or DEFAULT_BASE
-        encode = open_model(find_model(name), self.loading, light=True)
-        if weight is None and texts is not None:
-            found = fit(texts, encode.encoder.tokenizer)
-            weight = found.word_weight
-            if not found.known:
-                remarks.append(
-                    "the model's vocabulary is of another language than the texts "
-                    f"({found.pieces:.1f} tokens a word): words count for {weight:g} of a score "
-                    "(--word-weight)"
-                )
-        return name, encode, KNOWN_WEIGHT if weight is None else weight, remarks
-
-    def _make(
-        self,
-        rows: "Rows",
-        name: str,
-        encode: "Counting[Model]",
-        weight: float,
-        documents: "DocumentSource | None" = None,
-    ) -> "Index":
-        from contrasent.search.building import create
-        from contrasent.search.ranking import Ranker
-        from contrasent.search.store import Facts
-
-        place, loading = self.place, self.loading
-        facts = Facts(
-            model=encode.encoder.identity,
-            source=lasting_name(name),
-            metric=self.metric,
-            ranker=Ranker(weight).to_json(),
-            settings={"pooler": loading.pooler, "max_tokens": loading.max_tokens},
-            origin=documents.origin if documents else {},
+    name, remarks, chosen = model or DEFAULT_BASE, list[str](), None
+    if model is None and texts:
+        chosen = choose_base(texts, installed_bases())
+        name = chosen.name
+        options.note(f"base: {name}; {chosen.reason}")
+    encode = open_model(find_model(name), loading, light=True)
+    found = chosen.fit if chosen else fit(texts, encode.encoder.tokenizer)
+    if weight is None and chosen is None and not found.known:
+        remarks.append(
+            f"the model's vocabulary is of another language than the texts ({found.pieces:.1f} "
+            f"tokens a word): words count for {found.word_weight:g} of a score (--word-weight)"
         )
-        if place.uri:
-            return _in_milvus(place, encode, rows, facts)
-        with options.resumable("the same command goes on with what is encoded"):
-            return create(
-                place.output,
-                encode,
-                rows,
-                facts,
-                overwrite=place.overwrite,
-                total=len(rows) if isinstance(rows, list) else None,
-                stated=None if self.table.encoded else encode.stated,
-                documents=documents.files if documents else None,
-            )
-
-    def _outcome(
-        self,
-        made: "Index",
-        what: str,
-        name: str,
-        encode: "Counting[Model]",
-        skipped: int,
-        documents: dict[str, Any] | None,
-        began: float,
-    ) -> options.Output:
-        output, seconds = self.place.output, time.monotonic() - began
-        return options.Output(
-            index_changes.built_facts(output, made, name, encode, skipped, documents, seconds),
-            f"{output}: {len(made):,} {what}, {made.dimension} dimensions, {seconds:.1f} s\n"
-            f'search it: contrasent search {output} "..."',
-        )
+    return name, encode, found.word_weight if weight is None else weight, remarks
 
 
 def _first_paragraphs(documents: "Sequence[Document]") -> Iterable[str]:
@@ -269,33 +187,3 @@ def _first_paragraphs(documents: "Sequence[Document]") -> Iterable[str]:
     for _, document in sorted(numbered, key=itemgetter(0)):
         for section in document.sections[:2]:
             yield from section.paragraphs[:2]
-
-
-def _in_milvus(place: _Place, encode: "Counting[Model]", rows: "Rows", facts: "Facts") -> "Index":
-    """Load rows into a collection of Milvus."""
-    from contrasent.search.encoded import EncodedRecords
-    from contrasent.search.opening import milvus_index
-    from contrasent.search.ranking import Ranker
-
-    given: Iterable[tuple[Any, ...]] = (
-        (
-            (text, name, extra, vector)
-            for block in rows.blocks(1024)
-            for vector, text, name, extra in zip(*block, strict=True)
-        )
-        if isinstance(rows, EncodedRecords)
-        else rows
-    )
-    made: Index = milvus_index().build(
-        place.output,
-        encode,
-        given,
-        uri=place.uri,
-        collection=place.collection,
-        ranker=Ranker.from_json(facts.ranker),
-        model=facts.model,
-        source=facts.source,
-        metric=facts.metric,
-        settings=facts.settings,
-    )
-    return made

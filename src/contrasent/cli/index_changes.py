@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,9 +19,8 @@ from contrasent.errors import MissingExtraError, OptionError, OutputError, UserE
 if TYPE_CHECKING:
     from contrasent.documents.passages import CountTokens
     from contrasent.model.prompts import Model
-    from contrasent.search.encoded import EncodedRecords
     from contrasent.search.index import Index
-    from contrasent.search.records import Records
+    from contrasent.search.records import EncodedRecords, Records
 
 
 def change_model(
@@ -118,27 +118,19 @@ class _Following:
         from contrasent.search.sync import Outcome, compare, find_source, synchronise
 
         began = time.monotonic()
-        index = Index.open(self.folder)
-        try:
+        with closing(Index.open(self.folder)) as index:
             source = find_source(index.facts.origin, self.folder, self.source)
             changes = compare(index.files(), source)
             outcome = Outcome(0, 0, 0, changes.unchanged, len(index))
             busy = not changes.none or index.facts.origin != source.origin
             if busy and self.encode is None:
                 self.encode = model_of(index, None, self.loading)
-        finally:
-            index.close()
-        encode = self.encode if busy else None
-        if encode is not None:
+        if busy and (encode := self.encode) is not None:
+            most, model = encode.encoder.max_tokens, encode.encoder.identity
+            counter = token_counter(encode)
             with options.resumable("the same command goes on with what is encoded"):
                 outcome = synchronise(
-                    self.folder,
-                    source,
-                    encode,
-                    token_counter(encode),
-                    max_tokens=encode.encoder.max_tokens,
-                    model=encode.encoder.identity,
-                    stated=encode.stated,
+                    self.folder, source, encode, counter, max_tokens=most, model=model
                 )
         facts = outcome._asdict() | {
             "index": str(self.folder),
@@ -157,9 +149,8 @@ class _Following:
             raise MissingExtraError("watchfiles", "documents", "--watch")
         from watchfiles import watch
 
-        index = Index.open(self.folder)
-        path = find_source(index.facts.origin, self.folder, self.source).source.resolve()
-        index.close()
+        with closing(Index.open(self.folder)) as index:
+            path = find_source(index.facts.origin, self.folder, self.source).source.resolve()
         own = self.folder.resolve()
 
         def counts(_: object, changed: str) -> bool:
@@ -194,22 +185,19 @@ class TableOptions(NamedTuple):
     @property
     def given(self) -> bool:
         """Whether any of them is given: then a folder's tables are read, not its documents."""
-        return self.encoded or not (self.column is self.identity is self.metadata is None)
+        return self != TableOptions(None, None, None, False)
 
     def rows(self, source: str) -> "Records | EncodedRecords":
         """The rows of any table, or of parquet with their vectors."""
-        from contrasent.search.encoded import EncodedRecords
-        from contrasent.search.records import Records
+        from contrasent.search.records import EncodedRecords, Records
         from contrasent.text.tables import column
 
         names = [name.strip() for name in self.metadata.split(",")] if self.metadata else []
         if self.encoded:
             return EncodedRecords(source, text=self.column, identity=self.identity, metadata=names)
+        text, identity = column(self.column), column(self.identity)
         return Records(
-            source,
-            text=column(self.column),
-            identity=column(self.identity),
-            metadata=[column(name) for name in names],
+            source, text=text, identity=identity, metadata=[column(one) for one in names]
         )
 
 
@@ -248,36 +236,41 @@ def change_rows(
     *,
     update: bool,
 ) -> options.Output:
-    """Add the rows of a table to an index, or replace those of the same ids."""
-    from contrasent.search.opening import index_folder, open_index
-    from contrasent.search.records import Records
+    """Add the rows of a table, or replace those of the same ids; in one commit, but for Milvus."""
+    from contrasent.search.opening import index_folder, open_index, open_writer
+    from contrasent.search.records import blocks
+    from contrasent.search.store import ROWS_AT_ONCE
 
     output = index_folder(output)
-    name = model or open_index(output).facts.source
-    rows = table.rows(source)
-    assert isinstance(rows, Records)
+    before = open_index(output)
+    name, rows = model or before.facts.source, table.rows(source)
     encode = open_model(find_model(name), loading, light=True)
     began = time.monotonic()
-    made = change(output, encode, rows, update=update)
-    seconds = time.monotonic() - began
-    return options.Output(
-        built_facts(output, made, name, encode, rows.skipped, None, seconds),
-        f"{output}: {len(made):,} texts, {made.dimension} dimensions, {seconds:.1f} s",
-        [*options.blank_lines(rows.skipped), *encode.notes],
-    )
+    before.check_model(encode.encoder.identity, "the model")
+    with open_writer(output) as writer, progress.task("index", unit="texts") as advance:
+        for texts, ids, metadata, _ in blocks(rows, ROWS_AT_ONCE):
+            if update:
+                writer.update(texts, encode, ids=ids, metadata=metadata)
+            else:
+                numbered = table.identity is None
+                writer.add(texts, encode, ids=None if numbered else ids, metadata=metadata)
+            advance(len(texts))
+    return outcome(output, open_index(output), name, encode, rows, began)
 
 
-def built_facts(
+def outcome(
     output: Path,
     made: "Index",
     model: str,
     encode: "Counting[Model]",
-    skipped: int,
-    documents: dict[str, Any] | None,
-    seconds: float,
-) -> dict[str, Any]:
-    """Facts of an index that was made or has grown."""
-    return {
+    rows: Any,
+    began: float,
+    documents: dict[str, Any] | None = None,
+    notes: Sequence[str] = (),
+) -> options.Output:
+    """The output of a command that made an index of rows, or has added some."""
+    blank, seconds = getattr(rows, "skipped", 0), time.monotonic() - began
+    facts = {
         "index": str(output),
         "texts": len(made),
         "dimension": made.dimension,
@@ -285,29 +278,12 @@ def built_facts(
         "model": model,
         "identity": made.model,
         "word_weight": made.ranker.word_weight,
-        "blank_lines": skipped,
+        "blank_lines": blank,
         "truncated": encode.truncated,
         "documents": documents,
         "seconds": round(seconds, 3),
     }
-
-
-def change(output: Path, encode: "Counting[Model]", rows: "Records", *, update: bool) -> "Index":
-    """Add rows to an index, or replace those of the same ids; in one commit, but for Milvus."""
-    from contrasent.search.opening import open_index, open_writer
-    from contrasent.search.store import ROWS_AT_ONCE
-    from contrasent.types import batched
-
-    identity = encode.encoder.identity
-    open_index(output).check_model(identity, "the model")
-    with open_writer(output) as writer, progress.task("index", unit="texts") as advance:
-        for block in batched(rows, ROWS_AT_ONCE):
-            texts = [text for text, _, _ in block]
-            given = [name for _, name, _ in block if name is not None]
-            metadata = [value for _, _, value in block]
-            if update:
-                writer.update(texts, encode, ids=given, metadata=metadata)
-            else:
-                writer.add(texts, encode, ids=given or None, metadata=metadata)
-            advance(len(block))
-    return open_index(output)
+    what = f"passages of {documents['documents']:,} documents" if documents else "texts"
+    line = f"{output}: {len(made):,} {what}, {made.dimension} dimensions, {seconds:.1f} s"
+    line += f'\nsearch it: contrasent search {output} "..."'
+    return options.Output(facts, line, [*notes, *options.blank_lines(blank), *encode.notes])

@@ -24,6 +24,7 @@ from contrasent.search.filters import Where, check_where, ids_in, milvus_express
 from contrasent.search.folder import MILVUS, in_milvus
 from contrasent.search.index import PROPOSED, Found, Index
 from contrasent.search.ranking import Ranker, Spread, best_rows
+from contrasent.search.records import EncodedRecords, IndexRow, blocks
 from contrasent.search.store import Facts, Row, make_tables
 from contrasent.search.words import K1, B, language_of
 from contrasent.types import EncodeFn, Vectors, batched, for_task
@@ -62,38 +63,37 @@ class MilvusIndex(Index):
 
     @classmethod
     def build(  # type: ignore[override]
-        cls, folder: str | Path, encode: EncodeFn, rows: Iterable[tuple[Any, ...]], **about: Any
+        cls,
+        folder: str | Path,
+        encode: EncodeFn,
+        rows: Iterable[IndexRow] | EncodedRecords,
+        facts: Facts,
     ) -> "MilvusIndex":
-        """Load rows, (text, id or None, metadata or None) and perhaps a vector, into a collection.
+        """Load rows into a collection: the settings' ``uri`` ("": a file in the folder).
 
         A load that was killed or failed goes on with the same rows, each in the end there once.
-        ``about``: uri ("": file in the folder), collection, model, source, metric, ranker, settings
         """
         place, done, index = Path(folder), 0, None
-        where = {"uri": about.pop("uri", ""), "collection": about.pop("collection", COLLECTION)}
-        about["settings"] = about.get("settings", {}) | where
-        facts = Facts(**about | {"ranker": about.get("ranker", Ranker()).to_json()}, generation=0)
+        settings = {"uri": "", "collection": COLLECTION} | facts.settings
+        facts = replace(facts, settings=settings, generation=0)
         if not in_milvus(place) or _read(place).generation:
             check_target(place, False, is_index=False)
         with progress.task("index", unit="texts") as advance:
-            for part in batched(rows, BATCH):
+            for texts, names, extra, given in blocks(rows, BATCH):
                 if index is None:
-                    first = part[0][3:] or for_task(encode, "document")([part[0][0]])
-                    size = check_vectors(np.array(first), 1, None, facts.metric).shape[1]
-                    language = language_of(row[0] for row in part)
+                    first = for_task(encode, "document")(texts[:1]) if given is None else given[:1]
+                    size = check_vectors(first, 1, None, facts.metric).shape[1]
                     with writing(place):
                         place.mkdir(parents=True, exist_ok=True)
-                    index = cls(place, replace(facts, dimension=size, language=language))
+                    facts = replace(facts, dimension=size, language=language_of(texts))
+                    index = cls(place, facts)
                     index._begin()
-                ids = [str(done + n) if row[1] is None else row[1] for n, row in enumerate(part)]
-                there = index._stored(row_ids(ids, len(part), 0), "text")
-                at = {(name, row["text"]) for name, row in there.items()}
-                new = [(n, *row) for n, row in zip(ids, part, strict=True) if (n, row[0]) not in at]
-                vectors = [row[4] for row in new if row[4:]] or encode
-                ids, texts, extra = ([row[column] for row in new] for column in (0, 1, 3))
-                index._put(texts, vectors, ids, extra)
-                done += len(part)
-                advance(len(part))
+                there = index._stored(row_ids(names, len(texts), 0), "text")
+                new = [n for n, t in enumerate(texts) if there.get(names[n], {}).get("text") != t]
+                done += len(names)
+                advance(len(names))
+                texts, names, extra = ([column[n] for n in new] for column in (texts, names, extra))
+                index._put(texts, encode if given is None else given[new], names, extra)
         if index is None:
             raise UserError("there are no texts to index")
         if len(index) != done:

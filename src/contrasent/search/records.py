@@ -1,24 +1,54 @@
-"""Reading a corpus to index: the text of each row, its id, and any JSON as its metadata."""
+"""Rows to index: of tables, texts to be encoded; or of parquet, with the vectors of ``encode``."""
 
 import json
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
-from contrasent.errors import InputError
-from contrasent.text.sources import find
-from contrasent.text.tables import ABSENT, Table, by_name, id_cell, open_table, text_cell
+import numpy as np
+
+from contrasent.encoding.table import KEY
+from contrasent.errors import InputError, ModelError, OptionError
+from contrasent.text.sources import Source, find
+from contrasent.text.tables import (
+    ABSENT,
+    Table,
+    by_name,
+    id_cell,
+    open_table,
+    parquet_file,
+    text_cell,
+)
+from contrasent.types import Vectors, batched
 
 ALL = "*"
+VECTOR, TEXT, ID, SCALE = "vector", "text", "id", "scale"
 IndexRow = tuple[str, str | None, Any]
 """A text, its id (None: the number of the row), its metadata (None: none)."""
 
 
-class Records:
-    """Rows of files, each read anew with every iteration.
+class Block(NamedTuple):
+    """Some rows; vectors (n, d) or None where the texts are to be encoded."""
 
-    Attributes:
-        skipped: blank lines that the last whole iteration passed over.
-    """
+    texts: list[str]
+    ids: list[str]
+    metadata: list[Any]
+    vectors: Vectors | None = None
+
+
+def blocks(rows: "Iterable[IndexRow] | EncodedRecords", size: int) -> Iterator[Block]:
+    """Rows some at a time; those without an id have their number."""
+    if isinstance(rows, EncodedRecords):
+        yield from rows.blocks(size)
+        return
+    for at, part in enumerate(batched(rows, size)):
+        texts, ids, metadata = map(list, zip(*part, strict=True))
+        numbered = enumerate(ids, at * size)
+        yield Block(texts, [str(n) if name is None else name for n, name in numbered], metadata)
+
+
+class Records:
+    """Rows of files, read anew with every iteration; the last one counted blank lines."""
 
     def __init__(
         self,
@@ -36,9 +66,6 @@ class Records:
         ]
         if not self.tables:
             raise InputError(source, "holds no text")
-
-    def check(self, identity: str, model: str) -> None:
-        """Reject rows that cannot make the index; these, which are encoded, can."""
 
     def __iter__(self) -> Iterator[IndexRow]:
         skipped = 0
@@ -65,9 +92,13 @@ def _rows(
         own = text_cell(cells[0], text_name, table.source, number)
         name = None if identity is None else id_cell(cells[1], table.source, number)
         values = zip(names, cells[len(cells) - len(names) :], strict=True)
-        # Values that JSON does not know, such as dates in parquet, become strings.
         extra = {name: value for name, value in values if value is not ABSENT}
-        yield own, name, json.loads(json.dumps(extra, default=str)) if names else None
+        yield own, name, _plain(extra) if names else None
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON keeps it; what JSON does not know, such as dates, becomes a string."""
+    return json.loads(json.dumps(value, default=str))
 
 
 def _columns(
@@ -80,3 +111,112 @@ def _columns(
     else:
         others = [table.position(one, "--metadata") for one in metadata]
     return table, place, name, others
+
+
+class EncodedRecords:
+    """Rows of parquet files in the order of their names; ``vector`` holds lists of one length.
+
+    Files without texts make an index that finds ids; without ids the rows are numbered.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        text: str | None = None,
+        identity: str | None = None,
+        metadata: Sequence[str] = (),
+    ) -> None:
+        self.source, self.skipped, self.files = source, 0, find(source)
+        models, names = set(), list[str]()
+        chosen = [] if list(metadata) == [ALL] else [("--metadata", name) for name in metadata]
+        for file in self.files:
+            with _opened(file) as opened:
+                schema = opened.schema_arrow
+            names = schema.names
+            if VECTOR not in names:
+                raise InputError(file.shown, f"has no column {VECTOR!r}, but {', '.join(names)}")
+            for option, name in [("--column", text), ("--id", identity), *chosen]:
+                if name not in (None, *names):
+                    problem = f"no such column in {file.shown}"
+                    raise OptionError(option, name, problem, choices=names)
+            models.add(_model_of(schema.metadata or {}))
+        if len(models) > 1:
+            listed = " and ".join(sorted(map(repr, models)))
+            raise InputError(source, f"holds vectors of several models, {listed}")
+        self.model = models.pop()  # its identity; None where the files name none
+        self.text = text or (TEXT if TEXT in names else None)
+        self.identity = identity or (ID if ID in names else None)
+        self.scale = SCALE if SCALE in names and SCALE not in metadata else None
+        own = (VECTOR, self.text, self.identity, self.scale)
+        others = [name for name in names if name not in own]
+        self.metadata = others if list(metadata) == [ALL] else list(metadata)
+
+    def check(self, identity: str, model: str) -> None:
+        """Reject vectors of another model."""
+        if self.model not in (None, identity):
+            raise ModelError(
+                f"{self.source} holds vectors of model {self.model!r} and {model} is {identity!r}: "
+                "their vectors cannot be compared; use the first, or encode the texts again"
+            )
+
+    def blocks(self, size: int) -> Iterator[Block]:
+        """The rows with their vectors."""
+        first = 0
+        wanted = {VECTOR, self.text, self.identity, self.scale, *self.metadata} - {None}
+        for file in self.files:
+            with _opened(file) as opened:
+                for part in opened.iter_batches(size, columns=sorted(map(str, wanted))):
+                    where = f"{file.shown}, rows up to {first + len(part):,}"
+                    texts, ids = [""] * len(part), [str(first + at) for at in range(len(part))]
+                    extra: list[Any] = [None] * len(part)
+                    if self.text is not None:
+                        texts = _strings(part[self.text], "text", where)
+                    if self.identity is not None:
+                        ids = _strings(part[self.identity], "id", where)
+                    if self.metadata:
+                        extra = [_plain(row) for row in part.select(self.metadata).to_pylist()]
+                    yield Block(texts, ids, extra, _vectors(part, where))
+                    first += len(part)
+
+
+@contextmanager
+def _opened(file: Source) -> Iterator[Any]:
+    if file.form != ".parquet":
+        problem = "vectors are read from parquet, as contrasent encode writes it"
+        raise InputError(file.shown, problem)
+    with parquet_file(file) as opened:
+        yield opened
+
+
+def _model_of(metadata: dict[bytes, bytes]) -> str | None:
+    try:
+        return str(json.loads(metadata[KEY.encode()])["model"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _vectors(part: Any, where: str) -> Vectors:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = part[VECTOR]
+    kind = column.type
+    lists = pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind)
+    if not lists or not (pa.types.is_floating(kind.value_type) or kind.value_type == pa.int8()):
+        raise InputError(where, f"column {VECTOR!r} holds {kind}, no lists of float or int8")
+    flat = column.flatten().to_numpy(zero_copy_only=False)
+    if column.null_count or len(pc.unique(pc.list_value_length(column))) > 1:
+        raise InputError(where, "a row has no vector, or one of another length")
+    vectors: Vectors = flat.reshape(len(part), -1).astype(np.float32)
+    if kind.value_type == pa.int8() and SCALE in part.schema.names:
+        vectors *= part[SCALE].to_numpy().astype(np.float32)[:, None]
+    return vectors
+
+
+def _strings(column: Any, what: str, where: str) -> list[str]:
+    kinds = (str, int) if what == "id" else (str,)
+    for value in (found := column.to_pylist()):
+        if not isinstance(value, kinds):
+            raise InputError(where, f"{what} {value!r} is no text")
+    return list(map(str, found))

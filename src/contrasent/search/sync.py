@@ -129,7 +129,6 @@ def synchronise(
     *,
     max_tokens: int,
     model: str,
-    stated: str,
 ) -> Outcome:
     """Read and encode what was added or changed, remove what was deleted, in one transaction."""
     with Writer(folder) as writer:
@@ -147,7 +146,7 @@ def synchronise(
             for row in writer.rows_of(name)
             if file_of(row.metadata["document"], known) == name
         }
-        _replace(writer, folder, old, rows, encode, stated)
+        _replace(writer, folder, old, rows, encode)
         writer.put_files(fresh)
         writer.set(origin=source.origin)
         with_text = [name for name, facts in source.files.items() if facts["rows"]]
@@ -163,28 +162,25 @@ def synchronise(
 
 
 def _replace(
-    writer: Writer,
-    folder: Path,
-    old: dict[str, Row],
-    rows: list[IndexRow],
-    encode: EncodeFn,
-    stated: str,
+    writer: Writer, folder: Path, old: dict[str, Row], rows: list[IndexRow], encode: EncodeFn
 ) -> None:
     """Put rows in the place of others; texts that were there keep their vectors."""
-    known = {row.text: np.array(writer.vectors[row.row]) for row in old.values()}
     same = set()
     for text, name, about in rows:
         row = old.get(str(name))
         if row is not None and (row.text, row.metadata) == (text, about):
             same.add(name)
-    writer.delete_rows(np.array([r.row for r in old.values() if r.id not in same], np.int64))
     new = [row for row in rows if row[1] not in same]
+    gone = np.array([row.row for row in old.values() if row.id not in same], np.int64)
     if not new:
+        writer.delete_rows(gone)
         return
     with (
         progress.task("Encoding", len(new), "texts") as advance,
-        KeptVectors(folder, encode, stated, known, advance) as kept,
+        KeptVectors(folder, encode, writer.facts, advance) as kept,
     ):
+        kept.put((one.text for one in old.values()), (writer.vectors[r.row] for r in old.values()))
+        writer.delete_rows(gone)
         for part in batched(new, ROWS_AT_ONCE):
             texts, names, metadata = zip(*part, strict=True)
             writer.add(list(texts), kept(texts), ids=list(map(str, names)), metadata=list(metadata))
