@@ -22,7 +22,7 @@ from contrasent import progress
 from contrasent.evaluate.geometry import geometry
 from contrasent.evaluate.sts import sts
 from contrasent.files import write_json
-from contrasent.model.calls import dropout_view
+from contrasent.model.base import dropout_view
 from contrasent.model.encoder import Encoder
 from contrasent.postprocess import dimension_wise, flow, whitening
 from contrasent.report import Report

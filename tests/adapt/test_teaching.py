@@ -15,7 +15,7 @@ from contrasent.adapt.teaching import AGAIN, FOLDS, NEW, WAYS, Lessons, best_way
 from contrasent.adapt.verdict import General
 from contrasent.adapt.work import Work
 from contrasent.metrics import normalize
-from contrasent.model.prompts import Prompts
+from contrasent.model.base import Prompts
 from contrasent.search.ranking import Ranker
 from contrasent.search.words import Bm25
 

@@ -53,8 +53,8 @@ def test_the_vectors_are_the_models(tmp_path, bert, source, sentences):
 
 
 def test_rows_are_documents_unless_a_prompt_is_named(tmp_path, bert, source, sentences):
+    from contrasent.model.base import Prompts
     from contrasent.model.encoder import Encoder
-    from contrasent.model.prompts import Prompts
 
     texts = {"query": "find: ", "document": "say: ", "other": "rhyme: "}
     encoder = Encoder.load(bert, pooler="mean")

@@ -76,12 +76,12 @@ def workshop(tiny, tiny_base, sentences, tmp_path_factory):
 @pytest.fixture
 def page_folder(workshop, tiny_base, tmp_path, monkeypatch, graphs_written_once):
     """A copy of the workshop, as the working folder; all-MiniLM-L6-v2 is the tiny encoder."""
-    from contrasent.model import multilingual, pretrained
+    from contrasent.model import pretrained
 
     folder = tmp_path / "here"
     shutil.copytree(workshop, folder)
     monkeypatch.chdir(folder)
     monkeypatch.delenv("CONTRASENT_DATA", raising=False)
     monkeypatch.setattr(pretrained, "_packaged_minilm", lambda: tiny_base)
-    monkeypatch.setattr(multilingual, "installed", lambda: False)
+    monkeypatch.setattr(pretrained, "has_e5", lambda: False)
     return folder

@@ -10,7 +10,7 @@ from contrasent.cli import loading
 from contrasent.cli.evaluate import _load
 from contrasent.cli.options import Loading
 from contrasent.errors import DataError, ModelError, OptionError, OutputError, UserError
-from contrasent.model.calls import dropout_view
+from contrasent.model.base import dropout_view
 from contrasent.model.encoder import Encoder
 from contrasent.text import official
 from contrasent.text.datasets import score_digest

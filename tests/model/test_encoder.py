@@ -98,7 +98,7 @@ def test_truncation_is_counted_and_logged(bert, caplog):
     encoder = Encoder.load(bert, pooler="mean", max_tokens=12)
     long = "violin " * 30
     # The command line quietens this logger, which other tests of this process call.
-    with caplog.at_level(logging.WARNING, logger="contrasent.model.encoder"):
+    with caplog.at_level(logging.WARNING, logger="contrasent.model.base"):
         encoder.encode([long, "a map", long, long + "lamps"])
     assert encoder.truncated == 3
     assert "3 of 4 sentences were cut at 12 tokens" in caplog.text

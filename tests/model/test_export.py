@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from contrasent.errors import ModelError, OptionError, OutputError
-from contrasent.model import runtime
+from contrasent.model import base, runtime
 from contrasent.model.card import add_export
 from contrasent.model.encoder import Encoder
 from contrasent.model.export import export
@@ -120,7 +120,7 @@ def test_openvino_in_int8_meets_few_shapes(models, tmp_path, sentences, monkeypa
         return call
 
     monkeypatch.setattr(runtime, "open_session", told)
-    monkeypatch.setattr(runtime, "BUDGET", 256)  # so that there are many calls
+    monkeypatch.setattr(base, "BUDGET", 256)  # so that there are many calls
     exported = Exported.load(tmp_path / "q")
     words = " ".join(sentences).split()
     random = np.random.default_rng(0)

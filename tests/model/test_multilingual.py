@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from contrasent.errors import MissingExtraError, ModelError
-from contrasent.model import multilingual
+from contrasent.model import pretrained
 from contrasent.model.numpy_model import NumpyModel
 from contrasent.model.pretrained import resolve
 
@@ -64,8 +64,8 @@ def test_spaces_and_control_characters_are_those_of_the_vocabulary(model):
 def test_another_file_is_rejected_and_a_missing_package_is_named(tmp_path, monkeypatch):
     (tmp_path / "file.bin").write_bytes(b"E5S1" + bytes(100))
     with pytest.raises(ModelError, match="is not the published file's"):
-        multilingual.decode(tmp_path / "file.bin", tmp_path)
-    monkeypatch.setattr(multilingual, "packaged", lambda: None)
+        pretrained.decode(tmp_path / "file.bin", tmp_path)
+    monkeypatch.setattr(pretrained, "_packaged", lambda *_: None)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(MissingExtraError, match=r"contrasent\[multilingual\]"):
         resolve("multilingual-e5-small")
@@ -83,7 +83,7 @@ def test_blocks_of_four_bits_are_scale_times_nibbles_less_eight():
     head += struct.pack("<H", sizes[1]) + b"l0.q.b"
     head += struct.pack("<BIQQ", 0, 2, start + len(block), len(floats))
     data = head + block + floats
-    found = dict(multilingual._tensors(multilingual._Reader(data, 0), data))
+    found = dict(pretrained._tensors(pretrained._Reader(data, 0), data))
     expected = [(n - 8) * 0.5 for n in (*low, *high)]
     assert found["l0.q.w"].tolist() == expected
     assert found["l0.q.b"].tolist() == [1.5, -2.0]

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from contrasent.model.calls import dropout_view
+from contrasent.model.base import dropout_view
 from contrasent.model.encoder import Encoder
 
 

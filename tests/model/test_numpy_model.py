@@ -10,10 +10,10 @@ import pytest
 
 from contrasent.errors import ModelError, OptionError
 from contrasent.files import read_object, write_object
+from contrasent.model.base import Prompts
 from contrasent.model.encoder import Encoder
 from contrasent.model.numpy_layers import KINDS, gelu
 from contrasent.model.numpy_model import POOLED, NumpyModel, supports
-from contrasent.model.prompts import Prompts
 
 TINY = ("bert", "roberta", "distilbert", "mpnet", "electra")
 

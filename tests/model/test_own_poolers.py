@@ -8,12 +8,12 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from contrasent.errors import ModelError, OptionError
+from contrasent.model.base import Prompts
 from contrasent.model.card import CardMetadata, card
 from contrasent.model.doctor import examine_folder
 from contrasent.model.encoder import Encoder
 from contrasent.model.export import export
 from contrasent.model.golden import WEIGHTS, read_golden
-from contrasent.model.prompts import Prompts
 from contrasent.model.runtime import Exported
 from contrasent.text.tokens import Tokenizer
 from contrasent.train.fit import fit

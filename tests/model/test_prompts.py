@@ -15,8 +15,8 @@ from contrasent.evaluate.retrieval import rank_documents
 from contrasent.evaluate.validation import RetrievalValidation
 from contrasent.evaluate.vectors import Cached
 from contrasent.metrics import cosine
+from contrasent.model.base import PROMPTS, Prompts, TaskEncoder
 from contrasent.model.encoder import Encoder
-from contrasent.model.prompts import NAME, Prompts, TaskEncoder
 from contrasent.text.datasets import ScoredPairs
 from contrasent.text.labelled import Captions
 from contrasent.types import for_task
@@ -46,7 +46,7 @@ def prefixed(plain, first, texts=TEXTS):
 
 
 def test_the_folder_is_that_of_sentence_transformers(saved, plain):
-    config = json.loads((saved / NAME).read_text("utf-8"))
+    config = json.loads((saved / PROMPTS).read_text("utf-8"))
     assert (config["prompts"], config["default_prompt_name"]) == (E5, None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -79,11 +79,11 @@ def test_a_default_prompt_is_used_where_none_is_named(bert, plain, tmp_path):
 def test_a_model_without_prompts_is_what_it_was(plain, tmp_path):
     identity = plain.identity
     plain.save(tmp_path / "m")
-    config = json.loads((tmp_path / "m" / NAME).read_text())
+    config = json.loads((tmp_path / "m" / PROMPTS).read_text())
     assert (config["prompts"], config["default_prompt_name"]) == ({}, None)
     # As sentence-transformers writes it today: names without texts.
     config["prompts"] = {"query": "", "document": ""}
-    (tmp_path / "m" / NAME).write_text(json.dumps(config))
+    (tmp_path / "m" / PROMPTS).write_text(json.dumps(config))
     model = Encoder.load(tmp_path / "m")
     assert model.prompts == Prompts() and model.identity == identity
     assert model.prompts.of_task("query") == model.prompts.text() == ""
@@ -99,8 +99,8 @@ def test_a_model_without_prompts_is_what_it_was(plain, tmp_path):
     ({"prompts": {"query": 1}}, "prompts must map names to texts"),
 ])  # fmt: skip
 def test_damaged_prompts_are_refused(saved, tmp_path, change, message):
-    path = tmp_path / NAME
-    path.write_text(json.dumps(json.loads((saved / NAME).read_text("utf-8")) | change))
+    path = tmp_path / PROMPTS
+    path.write_text(json.dumps(json.loads((saved / PROMPTS).read_text("utf-8")) | change))
     with pytest.raises(ModelError, match=message):
         Prompts.read(tmp_path)
     shutil.copytree(saved, tmp_path / "m")

@@ -9,7 +9,7 @@ import torch
 
 from contrasent.errors import ModelError
 from contrasent.model.backbone import MOST, workers
-from contrasent.model.calls import by_budget, distinct, encode_batch_invariant, in_calls
+from contrasent.model.base import by_budget, distinct, encode_batch_invariant, in_calls
 from contrasent.model.encoder import Encoder
 from contrasent.model.runtime import read_export
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from contrasent.errors import ModelError
-from contrasent.model import multilingual, pretrained
+from contrasent.model import pretrained
 from contrasent.model.pretrained import MINILM, installed_bases, resolve
 from contrasent.search.languages import EXTRA, choose_base, fit
 from contrasent.search.ranking import KNOWN_WEIGHT, OTHER_WEIGHT
@@ -47,10 +47,10 @@ def test_an_english_vocabulary_knows_english_alone(english):
 
 
 def test_the_base_is_chosen_by_the_language(english, shared):
-    bases = {MINILM: lambda: english, multilingual.NAME: lambda: shared}
+    bases = {MINILM: lambda: english, pretrained.E5: lambda: shared}
     for name, text in TEXTS.items():
         chosen = choose_base([text], bases)
-        assert chosen.name == (MINILM if name in ENGLISH else multilingual.NAME), name
+        assert chosen.name == (MINILM if name in ENGLISH else pretrained.E5), name
         assert chosen.fit.known and chosen.fit.word_weight == KNOWN_WEIGHT
         assert EXTRA not in chosen.reason
 
@@ -93,9 +93,9 @@ def test_installed_bases(monkeypatch):
         raise missing
 
     monkeypatch.setattr(pretrained, "resolve", resolve)
-    monkeypatch.setattr(multilingual, "installed", lambda: True)
-    assert [*installed_bases()] == [multilingual.NAME]
-    monkeypatch.setattr(multilingual, "installed", lambda: False)
+    monkeypatch.setattr(pretrained, "has_e5", lambda: True)
+    assert [*installed_bases()] == [pretrained.E5]
+    monkeypatch.setattr(pretrained, "has_e5", lambda: False)
     with pytest.raises(ModelError, match="not here"):
         installed_bases()
 
@@ -104,7 +104,7 @@ def test_installed_bases(monkeypatch):
     ("language", "weight"), [("English", KNOWN_WEIGHT), ("German", OTHER_WEIGHT)]
 )
 def test_an_index_weighs_words_by_it(language, weight, run, tmp_path, monkeypatch, english):
-    monkeypatch.setattr(multilingual, "installed", lambda: False)
+    monkeypatch.setattr(pretrained, "has_e5", lambda: False)
     (tmp_path / "t.txt").write_text(TEXTS[language].replace(". ", ".\n"), "utf-8")
     out, err = run("index", "t.txt", "-o", "index", "--json")
     assert json.loads(out)["word_weight"] == weight

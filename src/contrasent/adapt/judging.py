@@ -12,7 +12,7 @@ from contrasent.adapt.measuring import WordScores, rankings
 from contrasent.adapt.selection import Selection
 from contrasent.adapt.verdict import Verdict, check_general, decide
 from contrasent.metrics import normalize
-from contrasent.model.prompts import TaskEncoder
+from contrasent.model.base import TaskEncoder
 from contrasent.search.ranking import Ranker
 from contrasent.search.words import Bm25
 

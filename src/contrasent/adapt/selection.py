@@ -19,8 +19,8 @@ from contrasent.adapt.pairs import Pair
 from contrasent.adapt.reading import Say
 from contrasent.adapt.work import Work
 from contrasent.metrics import neighbour_overlap, normalize
+from contrasent.model.base import TaskEncoder
 from contrasent.model.encoder import Encoder
-from contrasent.model.prompts import TaskEncoder
 from contrasent.postprocess import whitening
 from contrasent.search.ranking import Ranker
 from contrasent.search.words import Bm25

@@ -19,8 +19,8 @@ from contrasent.adapt.teaching import teach
 from contrasent.adapt.update import Previous, old_vectors, updated_parts
 from contrasent.adapt.work import Work
 from contrasent.metrics import normalize
+from contrasent.model.base import TaskEncoder
 from contrasent.model.encoder import Encoder
-from contrasent.model.prompts import TaskEncoder
 from contrasent.search.languages import fit
 from contrasent.search.ranking import Ranker
 from contrasent.search.words import Bm25

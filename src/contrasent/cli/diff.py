@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from contrasent.evaluate.diff import Diff
-    from contrasent.model.prompts import Model
+    from contrasent.model.base import Model
     from contrasent.model.remote import RemoteModel
     from contrasent.search.index import Index
     from contrasent.types import Vectors

@@ -92,7 +92,7 @@ def doctor(
     if index is not None:
         stored = {key: index.facts.settings.get(key) for key in ("pooler", "max_tokens")}
         loading = replace(loading, **{key: value for key, value in stored.items() if value})
-    logging.getLogger("contrasent.model.encoder").setLevel(logging.ERROR)  # a probe is too long
+    logging.getLogger("contrasent.model.base").setLevel(logging.ERROR)  # a probe is too long
     from contrasent.model import golden as golden_
 
     if url is not None:

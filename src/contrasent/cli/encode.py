@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from contrasent.encoding.engines import Local, OnRay
     from contrasent.encoding.job import Done
     from contrasent.encoding.shards import Manifest
-    from contrasent.model.prompts import Model
+    from contrasent.model.base import Model
     from contrasent.text.corpus import Corpus
 
 FORMATS = (".npy", ".parquet")

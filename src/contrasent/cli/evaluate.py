@@ -14,7 +14,7 @@ from contrasent.errors import OptionError, UserError, check_choice
 
 if TYPE_CHECKING:
     from contrasent.evaluate.suite import Options
-    from contrasent.model.prompts import Model
+    from contrasent.model.base import Model
     from contrasent.report import Report
     from contrasent.types import EncodeFn
 

@@ -21,7 +21,7 @@ from contrasent.errors import MissingExtraError, OptionError, UserError, check_c
 if TYPE_CHECKING:
     from contrasent.cli.loading import Counting
     from contrasent.documents.sections import Document
-    from contrasent.model.prompts import Model
+    from contrasent.model.base import Model
     from contrasent.search.records import EncodedRecords, IndexRow
 
 

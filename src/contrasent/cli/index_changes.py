@@ -18,7 +18,7 @@ from contrasent.errors import MissingExtraError, OptionError, OutputError, UserE
 
 if TYPE_CHECKING:
     from contrasent.documents.passages import CountTokens
-    from contrasent.model.prompts import Model
+    from contrasent.model.base import Model
     from contrasent.search.index import Index
     from contrasent.search.records import EncodedRecords, Records
 

@@ -14,8 +14,8 @@ from contrasent.errors import ModelError, OptionError, check_choice
 
 if TYPE_CHECKING:
     from contrasent.encoding.job import Opened
+    from contrasent.model.base import Model
     from contrasent.model.encoder import Encoder
-    from contrasent.model.prompts import Model
     from contrasent.types import EncodeFn, Task, Vectors
 
 
@@ -52,7 +52,7 @@ class Counting(Generic[M_co]):
 
     def _encode(self, texts: Sequence[str], prompt: str | None) -> "Vectors":
         if self.loading.batch_invariant:
-            from contrasent.model.calls import encode_batch_invariant
+            from contrasent.model.base import encode_batch_invariant
 
             chosen = self.encoder.prompts.text() if prompt is None else prompt
             tokens, cut = self.encoder.tokenise(texts, chosen)
@@ -94,7 +94,7 @@ def load_model(folder: Path, loading: Loading) -> "Counting[Encoder]":
     from contrasent.model.encoder import Encoder
 
     # The count of cut texts is the command's to report, in one line.
-    logging.getLogger("contrasent.model.encoder").setLevel(logging.ERROR)
+    logging.getLogger("contrasent.model.base").setLevel(logging.ERROR)
     encoder = Encoder.load(folder, pooler=loading.pooler, max_tokens=loading.max_tokens)
     return Counting(encoder, loading)
 
@@ -114,13 +114,14 @@ def open_model(
     runtime = loading.runtime
     if runtime is not None:
         check_choice("--runtime", runtime, RUNTIMES)
-    logging.getLogger("contrasent.model.runtime").setLevel(logging.ERROR)
+    logging.getLogger("contrasent.model.base").setLevel(logging.ERROR)
     if is_flow(folder):
         if runtime not in (None, "torch"):
             problem = f"{folder} holds a flow, which torch alone computes"
             raise OptionError("--runtime", runtime, problem)
         below, flow = read_flow(folder)
-        return Counting(Flowed(load_model(below, loading).encoder, flow), loading)
+        flowed: Any = Flowed(load_model(below, loading).encoder, flow)
+        return Counting(flowed, loading)
     if (folder / "export.json").is_file():
         own = read_export(folder).name
         if runtime not in (None, own):
@@ -129,7 +130,6 @@ def open_model(
     elif runtime == "numpy" or (runtime is None and _by_numpy(folder, loading, light)):
         from contrasent.model.numpy_model import NumpyModel
 
-        logging.getLogger("contrasent.model.numpy_model").setLevel(logging.ERROR)
         model = NumpyModel(folder, pooler=loading.pooler, max_tokens=loading.max_tokens)
         return Counting(model, loading, "numpy")
     elif runtime in (None, "torch"):

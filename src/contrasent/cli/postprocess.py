@@ -110,7 +110,7 @@ def _dimension_wise(
     encoder: "Encoder", texts: Sequence[str], batch: int, settings: Any
 ) -> tuple[str, str]:
     """Add a layer learnt by dimension-wise contrast; texts for the card and for the terminal."""
-    from contrasent.model.calls import dropout_view
+    from contrasent.model.base import dropout_view
     from contrasent.postprocess.dimension_wise import fit
 
     first, second = (

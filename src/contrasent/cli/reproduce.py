@@ -66,7 +66,7 @@ def reproduce(
         json_file: Write all numbers as JSON.
         own: Folder of items, instead of the package's own.
     """
-    logging.getLogger("contrasent.model.encoder").setLevel(logging.ERROR)
+    logging.getLogger("contrasent.model.base").setLevel(logging.ERROR)
     from contrasent.reproduce.reading import ItemFolder
     from contrasent.reproduce.tables import HERE
 

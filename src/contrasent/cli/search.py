@@ -16,7 +16,7 @@ from contrasent.cli.loading import Counting, find_model, open_model
 from contrasent.errors import InputError, ModelError, OptionError
 
 if TYPE_CHECKING:
-    from contrasent.model.prompts import Model
+    from contrasent.model.base import Model
     from contrasent.search.answers import Answer
     from contrasent.search.index import Hit, Index
 

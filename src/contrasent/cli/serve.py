@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from contrasent.model.prompts import Model
+    from contrasent.model.base import Model
     from contrasent.serve.batching import Served
     from contrasent.types import Tokens
 

@@ -1,7 +1,7 @@
 """Any ``EncodeFn`` as a model that ``mteb.evaluate`` accepts (mteb 2's encoder protocol)."""
 
 # mteb.evaluate(MtebModel(encoder.encode, name=...), tasks); for prompts of queries and documents
-# give `contrasent.model.prompts.TaskEncoder(encoder)`.
+# give `contrasent.model.base.TaskEncoder(encoder)`.
 
 from collections.abc import Iterable, Mapping
 from typing import Any, get_args

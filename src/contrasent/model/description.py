@@ -7,10 +7,9 @@ from typing import Any
 
 from contrasent.errors import ModelError, OptionError
 from contrasent.files import read_json, read_object
-from contrasent.model.poolers import POOLERS, check_pooler
-from contrasent.model.poolers.names import MODES, OWN, averaging
-from contrasent.model.prompts import Prompts
-from contrasent.model.storage import read_arrays
+from contrasent.model.base import Prompts
+from contrasent.model.golden import read_arrays
+from contrasent.model.poolers import MODES, OWN, POOLERS, averaging, check_pooler
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """The encoder: backbone, pooler and head, from sentences to vectors."""
 
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,8 @@ from torch import Tensor, nn
 
 from contrasent import parallel
 from contrasent.errors import OutputError
-from contrasent.files import atomic_folder
+from contrasent.files import atomic_folder, write_object
 from contrasent.losses.similarity import full
-from contrasent.model import folder as folder_
 from contrasent.model.backbone import (
     PooledBackbone,
     check_vocabulary,
@@ -22,7 +20,7 @@ from contrasent.model.backbone import (
     longest_input,
     workers,
 )
-from contrasent.model.calls import BUDGET, by_budget, distinct_tokens, in_calls
+from contrasent.model.base import BUDGET, PROMPTS, Model, Prompts, by_budget, in_calls
 from contrasent.model.description import describe
 from contrasent.model.golden import (
     PROBES,
@@ -30,19 +28,19 @@ from contrasent.model.golden import (
     Golden,
     check_weights,
     model_identity,
+    save_tensors,
     write_golden,
 )
-from contrasent.model.heads import as_dense, check_head, make_head, with_layer
-from contrasent.model.poolers import POOLERS
+from contrasent.model.heads import as_dense, check_head, make_head, read_head, with_layer
+from contrasent.model.poolers import MODULES, POOLERS
 from contrasent.model.pretrained import resolve
-from contrasent.model.prompts import Prompts
-from contrasent.text.tokens import Tokenizer, lowered
+from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens, Vectors
 
-log = logging.getLogger(__name__)
+WRITTEN_FOR = "5.3.0"  # the version of sentence-transformers that a folder states
 
 
-class Encoder(PooledBackbone):
+class Encoder(PooledBackbone, Model):
     """Sentences in, vectors out.
 
     A head inside the encoder belongs to the model and is saved with it. (A head that training
@@ -55,9 +53,6 @@ class Encoder(PooledBackbone):
         lower_case: whether texts are lower-cased before the tokenizer.
         source: the transformers folder that the weights came from, or None.
         prompts: texts that ``encode`` puts before others, by name.
-
-    Attributes:
-        truncated: how many of the sentences of the last ``encode`` were cut at ``max_tokens``.
     """
 
     def __init__(
@@ -78,7 +73,6 @@ class Encoder(PooledBackbone):
         self.lower_case = lower_case
         self.source = source
         self.prompts = prompts or Prompts()
-        self.truncated = 0
 
     @classmethod
     def load(
@@ -129,7 +123,7 @@ class Encoder(PooledBackbone):
             backbone,
             Tokenizer.load(stored.transformer, max_tokens=cut),
             pooling=pooling,
-            head=folder_.read_head(stored) if head is None else make_head(head, size),
+            head=read_head(stored.head) if head is None else make_head(head, size),
             normalise=stored.normalise if normalise is None else normalise,
             lower_case=stored.lower_case,
             source=stored.transformer,
@@ -166,11 +160,6 @@ class Encoder(PooledBackbone):
             del self._config.matryoshka_dimensions
 
     @property
-    def max_tokens(self) -> int:
-        """Sentences are cut at this many tokens, special tokens included."""
-        return self.tokenizer.max_tokens
-
-    @property
     def identity(self) -> str:
         """A hash of all that decides the vectors: weights, tokenizer, settings, prompts."""
         arrays = {key: value.detach().cpu().numpy() for key, value in self.state_dict().items()}
@@ -187,19 +176,6 @@ class Encoder(PooledBackbone):
         tokens, _ = self.tokenise(PROBES, self.prompts.text())
         rows = [self.embed(tokens.select(np.array([row]))) for row in range(len(PROBES))]
         return Golden(PROBES, tokens, np.concatenate(rows), self.config)
-
-    def tokenise(
-        self, sentences: Sequence[str], prompt: str = ""
-    ) -> tuple[Tokens, NDArray[np.bool_]]:
-        """Token ids of sentences after (or in) a prompt, and which were cut at ``max_tokens``.
-
-        Args:
-            sentences: n texts.
-            prompt: put before each, or a template around it.
-        """
-        if self.lower_case:
-            sentences, prompt = lowered(sentences, prompt)
-        return self.tokenizer(sentences, prompt)
 
     def forward_at(self, tokens: Tokens, places: Tensor) -> Tensor:
         """Vectors like those of ``forward``, of tokens at other places.
@@ -222,26 +198,11 @@ class Encoder(PooledBackbone):
         return pooled if self.head is None else full(self.head(pooled))
 
     @torch.inference_mode()
-    def encode(
-        self, sentences: Sequence[str], *, batch: int = 64, prompt: str | None = None
-    ) -> Vectors:
-        """Vectors of sentences, float32, in the order given.
-
-        Inside, equal sentences are computed once and the longest come first. How many sentences
-        were cut is logged as a warning and kept in ``truncated``.
-
-        Args:
-            sentences: any number of strings, empty ones included.
-            batch: sentences a forward pass at most. On CPU 2,048 tokens are enough for one too,
-                and several are made at once.
-            prompt: text to put before each, such as ``prompts.of_task("query")``, or a template;
-                if None, the model's default prompt, if it has one.
-        """
-        tokens, where = distinct_tokens(self, sentences, prompt, log)
+    def _encode(self, tokens: Tokens, batch: int) -> Vectors:
         budget = BUDGET if self.device.type == "cpu" else None
         calls = by_budget(tokens.lengths, batch, budget=budget)
         with self.dropout_off(), workers(self.device, len(calls)) as pool:
-            return in_calls(self.embed, tokens, self.dimension, calls, pool)[where]
+            return in_calls(self.embed, tokens, self.dimension, calls, pool)
 
     @torch.inference_mode()
     def embed(self, tokens: Tokens) -> Vectors:
@@ -286,15 +247,42 @@ class Encoder(PooledBackbone):
             (target / "README.md").write_text(card, "utf-8")
 
     def write(self, folder: Path) -> None:
-        """Write the model's files into a folder that exists."""
-        folder_.write(
-            folder,
-            backbone=self.backbone,
-            pooler=self.pooler,
-            head=as_dense(self.head) if self.head is not None else [],
-            normalise=self.normalise,
-            max_tokens=self.max_tokens,
-            lower_case=self.lower_case,
-            prompts=self.prompts,
-        )
+        """Write the model's files into a folder that exists, but for the card."""
+        # The older schema of sentence-transformers, which today's and last year's, and the common
+        # inference servers, all read.
+        config = self._config.to_dict()
+        for private in ("_attn_implementation", "_name_or_path"):
+            config.pop(private, None)
+        config["architectures"] = [type(self.backbone).__name__]
+        if len(self.pooler.layers) > 1:
+            config["output_hidden_states"] = True
+        write_object(folder / "config.json", config)
+        save_tensors(folder / "model.safetensors", dict(self.backbone.state_dict()))
+        modules = [(f"{MODULES}.Transformer", ""), *self.pooler.save(folder)]
+        layers = as_dense(self.head) if self.head is not None else []
+        above = [("Dense", layer.describe(), dict(layer.state_dict())) for layer in layers]
+        for kind, its, tensors in [*above, *([("Normalize", {}, {})] if self.normalise else [])]:
+            path = folder / f"{len(modules)}_{kind}"
+            path.mkdir()
+            modules.append((f"{MODULES}.{kind}", path.name))
+            # A folder must hold a file to survive version control and the hub.
+            write_object(path / "config.json", its)
+            if tensors:
+                save_tensors(path / "model.safetensors", tensors)
+        listed = [
+            {"idx": i, "name": str(i), "path": path, "type": kind}
+            for i, (kind, path) in enumerate(modules)
+        ]
+        write_object(folder / "modules.json", listed)
+        bert = {"max_seq_length": self.max_tokens, "do_lower_case": self.lower_case}
+        write_object(folder / "sentence_bert_config.json", bert)
+        versions = {"sentence_transformers": WRITTEN_FOR, "pytorch": torch.__version__}
+        versions["transformers"] = str(self._config.transformers_version or "")
+        described = {
+            "__version__": versions,
+            "prompts": dict(self.prompts.texts),
+            "default_prompt_name": self.prompts.default,
+            "similarity_fn_name": "cosine",
+        }
+        write_object(folder / PROMPTS, described)
         self.tokenizer.save(folder)

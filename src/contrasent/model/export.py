@@ -24,11 +24,10 @@ from torch import Tensor, nn
 from contrasent.errors import ModelError, OptionError
 from contrasent.files import atomic_folder
 from contrasent.model import runtime
-from contrasent.model.calls import by_budget
+from contrasent.model.base import PROMPTS, by_budget
 from contrasent.model.dropout import attend_plainly
 from contrasent.model.encoder import Encoder
 from contrasent.model.golden import PROBES, digest
-from contrasent.model.prompts import NAME as PROMPTS
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Vectors
 
@@ -236,7 +235,7 @@ def export(
             f"{model}: pooled by {encoder.pooling!r}, which a graph cannot do; use it with torch"
         )
     texts = [*PROBES, "", *(calibration or ())[:64]]
-    logging.getLogger("contrasent.model.encoder").setLevel(logging.ERROR)  # a probe is too long
+    logging.getLogger("contrasent.model.base").setLevel(logging.ERROR)  # a probe is too long
     wanted = encoder.encode(texts, batch=8)
     packages = ["torch", "transformers", "onnx", "onnxruntime"]
     packages += ["openvino"] if engine == "openvino" else []

@@ -1,21 +1,27 @@
-"""Golden vectors: the vectors of a set of probe texts, stored when a model is saved."""
+"""Weights in safetensors, nothing unpickled, and the golden vectors stored with a model."""
 
-# In golden/, since some servers read every *.safetensors next to config.json as weights;
-# golden/weights.json has the sha256 of each file of weights, which loading compares.
+# Golden vectors are those of probe texts, in golden/, since some servers read every *.safetensors
+# next to config.json as weights; golden/weights.json has the sha256 of each file of weights, which
+# loading compares.
 
 import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
 
 from contrasent.errors import ModelError
 from contrasent.files import atomic_file, read_object, write_json
 from contrasent.types import Tokens, Vectors
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 NAME = "golden/vectors.safetensors"
 FORMAT = "contrasent-golden-1"
@@ -134,8 +140,6 @@ def check_weights(folder: Path) -> None:
 
 def read_golden(folder: Path) -> Golden:
     """Read a model's golden vectors."""
-    from safetensors import SafetensorError, safe_open
-
     path = folder / NAME
     if not path.is_file():
         raise ModelError(
@@ -156,3 +160,31 @@ def read_golden(folder: Path) -> Golden:
     if vectors.shape != (len(texts), config.dimension) or len(arrays["offsets"]) != len(texts) + 1:
         raise ModelError(f"{path}: is damaged (its shapes disagree); save the golden vectors again")
     return Golden(texts, Tokens(arrays["ids"], arrays["offsets"]), vectors, config)
+
+
+def save_tensors(path: Path, tensors: "dict[str, Tensor]") -> None:
+    """Write tensors as safetensors, each with storage of its own."""
+    from safetensors.torch import save_file
+
+    ready = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
+    try:
+        save_file(ready, path, metadata={"format": "pt"})
+    except SafetensorError as error:
+        raise OSError(str(error)) from error
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Read a safetensors file without torch."""
+    return _read(path, "numpy")
+
+
+def read_tensors(path: Path) -> "dict[str, Tensor]":
+    """Read a safetensors file."""
+    return _read(path, "torch")
+
+
+def _read(path: Path, framework: str) -> dict[str, Any]:
+    try:
+        return dict(import_module(f"safetensors.{framework}").load_file(path))
+    except (OSError, SafetensorError, ValueError) as error:
+        raise ModelError(f"{path}: missing or not readable as safetensors ({error})") from error

@@ -2,14 +2,18 @@
 
 # A head inside the encoder is kept at inference; one inside an objective is dropped after training.
 
-from typing import cast
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from contrasent.errors import check_choice
+from contrasent.errors import ModelError, check_choice
+from contrasent.files import read_object
+from contrasent.model.golden import read_tensors
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "torch.nn.modules.activation.Tanh": nn.Tanh,
@@ -35,6 +39,16 @@ class Dense(nn.Module):
     def forward(self, vectors: Tensor) -> Tensor:
         """(n, d_in) to (n, d_out)."""
         return cast(Tensor, self.activation(self.linear(vectors)))
+
+    def describe(self) -> dict[str, Any]:
+        """Its config.json in a model folder."""
+        names = {kind: name for name, kind in ACTIVATIONS.items()}
+        return {
+            "in_features": self.linear.in_features,
+            "out_features": self.linear.out_features,
+            "bias": self.linear.bias is not None,
+            "activation_function": names[type(self.activation)],
+        }
 
 
 class BatchNormProjector(nn.Sequential):
@@ -111,3 +125,30 @@ def with_layer(
         layer.linear.bias.copy_(torch.from_numpy(bias.copy()))
     below = as_dense(head) if head is not None else []
     return nn.Sequential(*below, layer) if below else layer
+
+
+def _read_dense(path: Path) -> Dense:
+    """Read a dense layer of a model folder."""
+    config = read_object(path / "config.json", needed=True)
+    name = config.get("activation_function", "torch.nn.modules.activation.Tanh")
+    if not isinstance(name, str) or name not in ACTIVATIONS:
+        raise ModelError(
+            f"{path / 'config.json'}: activation {name!r} is not one of {', '.join(ACTIVATIONS)}"
+        )
+    weights = read_tensors(path / "model.safetensors")
+    bias = bool(config.get("bias", True))
+    sizes = (config.get("out_features"), config.get("in_features"))
+    shapes = {"linear.weight": sizes, **({"linear.bias": sizes[:1]} if bias else {})}
+    # Before anything is made of that size.
+    if {key: tuple(tensor.shape) for key, tensor in weights.items()} != shapes:
+        raise ModelError(f"{path}: the weights do not fit its config.json")
+    size_out, size_in = weights["linear.weight"].shape
+    layer = Dense(size_in, size_out, ACTIVATIONS[name](), bias=bias)
+    layer.load_state_dict(weights)
+    return layer
+
+
+def read_head(paths: Sequence[Path]) -> nn.Module | None:
+    """The dense layers of a model folder as one module; None if it has none."""
+    layers = [_read_dense(path) for path in paths]
+    return nn.Sequential(*layers) if len(layers) > 1 else layers[0] if layers else None

@@ -1,8 +1,6 @@
 """A model that encodes without torch: a BERT-like encoder in numpy, its pooler and its head."""
 
-import logging
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +11,15 @@ from threadpoolctl import threadpool_limits
 from contrasent.errors import ModelError
 from contrasent.files import read_object
 from contrasent.metrics import normalize
-from contrasent.model.calls import BUDGET, by_budget, distinct_tokens, in_calls
+from contrasent.model.base import Model, cores_for
 from contrasent.model.description import describe
-from contrasent.model.golden import check_weights, model_identity
+from contrasent.model.golden import check_weights, model_identity, read_arrays
 from contrasent.model.numpy_layers import NumpyEncoder, check_known, gelu
-from contrasent.model.poolers.names import AVERAGED
-from contrasent.model.storage import read_arrays
-from contrasent.processes import threads
-from contrasent.text.tokens import Tokenizer, lowered
+from contrasent.model.poolers import AVERAGED
+from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens, Vectors
 
-log = logging.getLogger(__name__)
-
 POOLED = ("cls", "mean", "max", *AVERAGED, "idf")  # poolers that are computed here
-FEW = 8  # up to so many texts are computed in one call, more by a call for each core
 _HEADS = {
     "torch.nn.modules.activation.Tanh": np.tanh,
     "torch.nn.modules.activation.ReLU": lambda x: np.maximum(x, 0),
@@ -47,12 +40,8 @@ def supports(folder: Path, pooler: str | None = None) -> bool:
     ).is_file()
 
 
-class NumpyModel:
-    """Sentences in, vectors out, as of ``Encoder``; they equal its vectors to 1e-5.
-
-    Attributes:
-        truncated: how many of the sentences of the last ``encode`` were cut.
-    """
+class NumpyModel(Model):
+    """A model computed by numpy; its vectors equal those of ``Encoder`` to 1e-5."""
 
     def __init__(
         self, folder: Path, *, pooler: str | None = None, max_tokens: int | None = None
@@ -77,7 +66,6 @@ class NumpyModel:
         self.head = [_dense(path) for path in stored.head]
         self._rarity = self._read_rarity()
         self.nested = tuple(int(size) for size in config.get("matryoshka_dimensions") or ())
-        self.truncated = 0
 
     def _read_rarity(self) -> Vectors | None:
         """Weights of tokens by their inverse document frequency."""
@@ -120,19 +108,6 @@ class NumpyModel:
         """Size of the vectors."""
         return int(self.head[-1][0].shape[0]) if self.head else self.backbone.size
 
-    @property
-    def max_tokens(self) -> int:
-        """Sentences are cut at this many tokens, special tokens included."""
-        return self.tokenizer.max_tokens
-
-    def tokenise(
-        self, sentences: Sequence[str], prompt: str = ""
-    ) -> tuple[Tokens, NDArray[np.bool_]]:
-        """Token ids of sentences after (or in) a prompt, and which were cut at ``max_tokens``."""
-        if self.lower_case:
-            sentences, prompt = lowered(sentences, prompt)
-        return self.tokenizer(sentences, prompt)
-
     def embed(self, tokens: Tokens) -> Vectors:
         """Vectors of tokenised sentences in one call; equal lengths side by side are fastest."""
         layers = AVERAGED.get(self.pooling, (-1,))
@@ -161,22 +136,11 @@ class NumpyModel:
             weights = tokens.lengths.astype(np.float32)
         return np.asarray(np.add.reduceat(hidden, starts, axis=0) / weights[:, None], np.float32)
 
-    def encode(
-        self, sentences: Sequence[str], *, batch: int = 64, prompt: str | None = None
-    ) -> Vectors:
-        """Vectors of sentences, float32, in the order given.
-
-        Equal sentences are computed once; the longest come first, a call for each core at once.
-        """
-        tokens, where = distinct_tokens(self, sentences, prompt, log)
-        cores = threads() if len(tokens) > FEW else 1
-        most = max(1, min(batch, -(-len(tokens) // cores)))
-        calls = by_budget(tokens.lengths, most, budget=BUDGET)
-        if cores == 1:
-            return in_calls(self.embed, tokens, self.dimension, calls)[where]
+    def _encode(self, tokens: Tokens, batch: int) -> Vectors:
+        cores = cores_for(tokens)
         # A call a core: the library for matrix products is not to share each of them as well.
-        with threadpool_limits(1, "blas"), ThreadPoolExecutor(cores, "contrasent-encode") as pool:
-            return in_calls(self.embed, tokens, self.dimension, calls, pool)[where]
+        with threadpool_limits(1, "blas") if cores > 1 else nullcontext():
+            return self._by_cores(self.embed, tokens, batch, tokens.lengths, cores)
 
 
 def _dense(path: Path) -> tuple[Vectors, Vectors | None, Any]:

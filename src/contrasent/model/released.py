@@ -13,8 +13,8 @@ from typing import Any
 from contrasent.errors import ModelError, OptionError
 from contrasent.files import read_json
 from contrasent.model.encoder import Encoder
+from contrasent.model.golden import read_tensors, save_tensors
 from contrasent.model.heads import Dense
-from contrasent.model.storage import read_tensors, save_tensors
 
 METHODS = ("unsup-simcse", "sup-simcse", "esimcse", "diffcse", "simcse++")
 WEIGHTS = "model.safetensors"

@@ -5,11 +5,10 @@
 
 import importlib.util
 import json
-import logging
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +17,11 @@ from numpy.typing import NDArray
 
 from contrasent.errors import MissingExtraError, ModelError, OptionError, OutputError, check_choice
 from contrasent.files import write_json
-from contrasent.model.calls import BUDGET, by_budget, distinct_tokens, in_calls
+from contrasent.model.base import Model, Prompts, cores_for
 from contrasent.model.golden import EncoderConfig, digest
-from contrasent.model.prompts import Prompts
 from contrasent.processes import limit_onednn_cache, threads
-from contrasent.text.tokens import Tokenizer, lowered
+from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens, Vectors
-
-log = logging.getLogger(__name__)
 
 NAME = "export.json"
 FORMAT = "contrasent-export-1"
@@ -33,7 +29,6 @@ EXPORTS = ("onnx", "onnx-int8", "openvino", "openvino-int8")
 DECIDING = ("config.json", "modules.json", "tokenizer.json", "sentence_bert_config.json")
 RUNTIMES = ("torch", "numpy", *EXPORTS)
 GRAPHS = {"onnx": "encoder.onnx", "openvino": "encoder.xml"}
-FEW = 8  # up to so many texts are computed in one call by all cores, more by a call for each core
 
 Run = Callable[[NDArray[np.int64], NDArray[np.int64]], Vectors]
 """Ids (n, t) and mask (n, t), 1 on real tokens, to vectors (n, d)."""
@@ -108,10 +103,8 @@ def source_files(model: Path) -> dict[str, str]:
     return found
 
 
-class Exported:
-    """An exported model; sentences in, vectors out, as of ``Encoder``."""
-
-    # `truncated`: how many of the sentences of the last `encode` were cut.
+class Exported(Model):
+    """An exported model."""
 
     def __init__(
         self, export: Export, tokenizer: Tokenizer, graph: Path, prompts: Prompts | None = None
@@ -120,7 +113,7 @@ class Exported:
         self.prompts = prompts or Prompts()
         self._sessions: dict[int, Run] = {}
         self._opening = threading.Lock()
-        self.truncated = 0
+        self.lower_case = export.facts.lower_case
 
     @classmethod
     def load(cls, folder: str | Path, *, model: Path | None = None) -> "Exported":
@@ -153,11 +146,6 @@ class Exported:
         """Size of the vectors."""
         return self.export.facts.dimension
 
-    @property
-    def max_tokens(self) -> int:
-        """Sentences are cut at this many tokens, special tokens included."""
-        return self.export.facts.max_tokens
-
     def check(self, *, pooler: str | None, max_tokens: int | None) -> None:
         """Reject settings that the graph, in which they are fixed, does not have."""
         fixed = self.export.facts
@@ -170,37 +158,16 @@ class Exported:
                     option, wanted, f"the export has {had!r} inside; export the model again with it"
                 )
 
-    def tokenise(
-        self, sentences: Sequence[str], prompt: str = ""
-    ) -> tuple[Tokens, NDArray[np.bool_]]:
-        """Token ids of sentences after (or in) a prompt, and which were cut at ``max_tokens``."""
-        if self.export.facts.lower_case:
-            sentences, prompt = lowered(sentences, prompt)
-        return self.tokenizer(sentences, prompt)
-
     def embed(self, tokens: Tokens) -> Vectors:
         """Vectors of tokenised sentences in one call, padded to the longest or a little more."""
-        return self._call(tokens, self._session(1))
+        return self._call(self._session(1), tokens)
 
-    def encode(
-        self, sentences: Sequence[str], *, batch: int = 64, prompt: str | None = None
-    ) -> Vectors:
-        """Vectors of sentences, float32, in the order given."""
-        tokens, where = distinct_tokens(self, sentences, prompt, log)
-        cores = threads() if len(tokens) > FEW else 1
-        most = min(batch, -(-len(tokens) // cores))
+    def _encode(self, tokens: Tokens, batch: int) -> Vectors:
         # By padded widths: as many rows in every call of a width, and so few shapes.
         widths = np.array([self._width(length) for length in tokens.lengths.tolist()], np.int64)
-        calls = by_budget(widths, max(1, most), budget=BUDGET)
+        cores = cores_for(tokens)
         run = self._session(cores)
-
-        def embed(part: Tokens) -> Vectors:
-            return self._call(part, run)
-
-        if cores == 1:
-            return in_calls(embed, tokens, self.dimension, calls)[where]
-        with ThreadPoolExecutor(cores, "contrasent-encode") as pool:
-            return in_calls(embed, tokens, self.dimension, calls, pool)[where]
+        return self._by_cores(partial(self._call, run), tokens, batch, widths, cores)
 
     def _session(self, streams: int) -> Run:
         """The graph, opened for a number of calls at once; kept, as opening takes a while."""
@@ -212,7 +179,7 @@ class Exported:
                 )
             return self._sessions[streams]
 
-    def _call(self, tokens: Tokens, run: Run) -> Vectors:
+    def _call(self, run: Run, tokens: Tokens) -> Vectors:
         pad = self.tokenizer.specials.pad
         ids, mask = tokens.pad(pad)
         width = ids.shape[1]

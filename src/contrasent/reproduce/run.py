@@ -159,7 +159,7 @@ def _work(queue: _Queue, jobs: list[Job], shown: str) -> None:
     os.setpgrp()  # Ctrl-C in a terminal is the first process's to pass on, once
     processes.end_with_parent()
     progress.show(shown)
-    logging.getLogger("contrasent.model.encoder").setLevel(logging.ERROR)
+    logging.getLogger("contrasent.model.base").setLevel(logging.ERROR)
     try:
         queue.work(jobs)
     except KeyboardInterrupt:

@@ -12,9 +12,8 @@ import numpy as np
 from contrasent import metrics, parallel
 from contrasent.engine.objective import Objective
 from contrasent.errors import TrainingError
-from contrasent.model.calls import BUDGET, by_budget, in_calls
+from contrasent.model.base import BUDGET, TaskEncoder, by_budget, in_calls
 from contrasent.model.encoder import Encoder
-from contrasent.model.prompts import TaskEncoder
 from contrasent.report import Report
 from contrasent.text.batches import Collator
 from contrasent.train.run import Gain, Keep, RunFolder
