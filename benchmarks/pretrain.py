@@ -23,7 +23,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from torch import Tensor
 
 from contrasent import progress
-from contrasent.engine import edits
+from contrasent.engine import encodings
 from contrasent.engine.encodings import Terms
 from contrasent.engine.masked_models import LanguageHead, at_labels
 from contrasent.engine.objective import Objective
@@ -36,8 +36,7 @@ from contrasent.model.packing import Packing
 from contrasent.text.corpus import Corpus, open_corpus
 from contrasent.text.tokens import Tokenizer
 from contrasent.text.views import Identity
-from contrasent.train import checkpoint
-from contrasent.train.fit import fit
+from contrasent.train.fit import fit, read_checkpoint
 from contrasent.train.settings import Settings, assignments, choose
 from contrasent.types import Batch, Tokens
 
@@ -70,12 +69,12 @@ class MaskedPretraining(Objective):
     def forward(self, batch: Batch) -> Terms:
         """The loss of one batch."""
         (column,) = batch.columns
-        randoms = edits.generators(batch, 0)
-        edited = edits.mask(column, MASK_RATIO, self.encoder.tokenizer, randoms)
+        randoms = encodings.generators(batch, 0)
+        edited = encodings.mask_tokens(column, MASK_RATIO, self.encoder.tokenizer, randoms)
         vectors, targets = self._at_labels(edited)
         return {"masked_lm": masked_lm(self.head(vectors), targets)}
 
-    def _at_labels(self, edited: edits.Edited) -> tuple[Tensor, Tensor]:
+    def _at_labels(self, edited: encodings.Edited) -> tuple[Tensor, Tensor]:
         """(k, d) vectors and (k,) ids of the chosen tokens, without padding where possible."""
         encoder, tokens = self.encoder, edited.tokens
         if not (encoder.packed and packed.supports_batch(encoder.backbone, tokens)):
@@ -219,7 +218,7 @@ def pretrain(
     resume = training.is_dir() and any(training.iterdir())
     run = fit(objective, corpus, settings, folder=training, keep="last", resume=resume)
     # After a kill between the last step and here, only the checkpoint has the weights.
-    tensors, _ = checkpoint.read(training / "run" / "checkpoint.safetensors")
+    tensors, _ = read_checkpoint(training / "run" / "checkpoint.safetensors")
     objective.load_state_dict(
         {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
     )

@@ -12,7 +12,7 @@ from contrasent import files
 from contrasent.errors import OutputError
 from contrasent.files import atomic_file, atomic_folder, check_writable, recover_folder, write_json
 from contrasent.model.encoder import Encoder
-from contrasent.train import checkpoint
+from contrasent.train.fit import write_checkpoint
 
 
 def names(folder):
@@ -172,7 +172,7 @@ def test_a_full_disk_while_tensors_are_written(full, bert):
         encoder.save(full / "m")
     optimizer = torch.optim.AdamW(encoder.parameters())
     with pytest.raises(OutputError, match=r"c.safetensors: cannot write \(.*[Nn]o space left"):
-        checkpoint.save(full / "c.safetensors", encoder, optimizer, {"step": 1})
+        write_checkpoint(full / "c.safetensors", encoder, optimizer, {"step": 1})
     assert set(names(full)) <= {"a"}
 
 

@@ -171,7 +171,7 @@ def imports():
 def test_no_module_leans_on_itself():
     """Imports go in no ring, inside rooms too: modules can be put in an order."""
     found = imports()
-    assert len(found) >= 200
+    assert len(found) >= 150
     assert sum(map(len, found.values())) >= 1000
     sorter = TopologicalSorter(found)
     sorter.prepare()  # a CycleError names the ring

@@ -105,7 +105,7 @@ STEPS = (
     ("a line of text", "notes.txt:12", "text/tables.py"),
     ("token ids, once", "[101, 2019, 2214, 102]", "text/cache.py"),
     ("a row of the step", "seed, step: which rows", "text/batches.py"),
-    ("views", "crop, repeat, dropout alone", "text/views/"),
+    ("views", "crop, repeat, dropout alone", "text/views.py"),
     ("packed layers", "no padding computed", "model/packed.py"),
     ("pooled, projected", "(rows, d)", "model/backbone.py"),
     ("cosines / temperature", "(rows, candidates)", "engine/contrast.py"),

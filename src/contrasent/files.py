@@ -1,4 +1,4 @@
-"""Writing files so that nothing is ever half there."""
+"""Writing files so that nothing is ever half there, and HTML pages from templates."""
 
 import errno
 import json
@@ -7,10 +7,14 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from contrasent.errors import ModelError, OutputError, UserError
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 @contextmanager
@@ -151,3 +155,34 @@ def check_writable(folder: Path, needed: int = 0) -> None:
             f"{folder}: {needed / 1e6:.0f} MB are needed and {free / 1e6:.0f} MB are free; "
             "free some space or choose another target"
         )
+
+
+@cache
+def _templates() -> "Environment":
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    made = Environment(
+        loader=PackageLoader("contrasent"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(minus=minus, short=short)
+    return made
+
+
+def minus(text: str) -> str:
+    """Numbers with a minus sign instead of a hyphen; a lone hyphen stays."""
+    return text if text == "-" else text.replace("-", "\N{MINUS SIGN}")
+
+
+def short(text: str, most: int = 160) -> str:
+    """A text on one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def render(template: str, **facts: Any) -> str:
+    """A page's text."""
+    return _templates().get_template(template).render(**facts)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from contrasent.errors import DataError
-from contrasent.evaluate import bias as module
-from contrasent.evaluate.bias import length_bias, repeated_overlaps, repetition_bias
+from contrasent.evaluate import geometry as module
+from contrasent.evaluate.geometry import length_bias, repeated_overlaps, repetition_bias
 from contrasent.text.datasets import ScoredPairs
 
 WORDS = [f"w{i}" for i in range(60)]

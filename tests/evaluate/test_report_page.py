@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from contrasent.evaluate import pictures
-from contrasent.evaluate.page import page, titles
+from contrasent.evaluate.pictures import page, titles
 from contrasent.report import Report, Row
 from contrasent.text.official import STS_TASKS
 

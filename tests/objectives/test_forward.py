@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from contrasent.engine import edits
+from contrasent.engine import encodings
 from contrasent.engine.encodings import BatchEncodings
 from contrasent.engine.registry import find
 from contrasent.errors import OptionError
@@ -307,7 +307,9 @@ def test_masked_lm_beside_the_contrast(load, batches, masked):
     head = objective.terms["masked_lm"].head
     total, count = 0.0, 0
     for c, column in enumerate(batch.columns):
-        edited = edits.mask(column, 0.5, objective.encoder.tokenizer, edits.generators(batch, c))
+        edited = encodings.mask_tokens(
+            column, 0.5, objective.encoder.tokenizer, encodings.generators(batch, c)
+        )
         for i in range(len(column)):
             row = slice(int(column.offsets[i]), int(column.offsets[i + 1]))
             labels = edited.labels[row]

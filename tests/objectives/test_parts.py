@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from contrasent.engine import edits, registry
+from contrasent.engine import difference, encodings, masked_models, registry
 from contrasent.engine.contrast import Contrast, merge
 from contrasent.engine.masked_models import LanguageHead
 from contrasent.engine.objective import Combination
@@ -155,7 +155,7 @@ def test_masking_follows_80_10_10_and_spares_special_tokens(load, kind):
     tokens, _ = tokenizer(TEXTS * 20)
     before = tokens.ids.copy()
     batch = Batch((tokens,), np.arange(len(tokens)), 3)
-    edited = edits.mask(tokens, 0.3, tokenizer, edits.generators(batch, 0))
+    edited = encodings.mask_tokens(tokens, 0.3, tokenizer, encodings.generators(batch, 0))
     assert np.array_equal(tokens.ids, before), "the input was changed"
     special = np.isin(before, sorted(tokenizer.specials.all))
     chosen = edited.labels >= 0
@@ -175,7 +175,9 @@ def test_masks_depend_on_row_step_and_column_not_on_the_process(load):
 
     def masked(rows, step, column):
         batch = Batch((tokens.select(rows),), rows, step)
-        return edits.mask(batch.columns[0], 0.4, tokenizer, edits.generators(batch, column))
+        return encodings.mask_tokens(
+            batch.columns[0], 0.4, tokenizer, encodings.generators(batch, column)
+        )
 
     rows = np.arange(120)
     whole = masked(rows, 7, 0)
@@ -189,21 +191,22 @@ def test_every_row_has_masks_of_its_own(load):
     tokenizer = load().tokenizer
     tokens, _ = tokenizer([TEXTS[2]] * 40)
     batch = Batch((tokens,), np.arange(40), 7)
-    edited = edits.mask(tokens, 0.4, tokenizer, edits.generators(batch, 0))
+    edited = encodings.mask_tokens(tokens, 0.4, tokenizer, encodings.generators(batch, 0))
     labels = Tokens(edited.labels, edited.tokens.offsets)
     assert len({tuple(labels[i].tolist()) for i in range(40)}) > 20
 
 
 def test_two_terms_that_mask_do_not_mask_the_same(load, masked, batches, monkeypatch):
     chosen = {}
-    mask = edits.mask
+    mask = encodings.mask_tokens
 
     def spied(tokens, ratio, *rest):
         edited = mask(tokens, ratio, *rest)
         chosen.setdefault(ratio, []).append(edited.labels >= 0)
         return edited
 
-    monkeypatch.setattr(edits, "mask", spied)
+    for module in (masked_models, difference):
+        monkeypatch.setattr(module, "mask_tokens", spied)
     model = str(masked["bert"])
 
     def masks(name):
@@ -233,7 +236,7 @@ def test_inserted_masks_are_marked_and_stand_inside(load):
     tokenizer = load().tokenizer
     tokens, _ = tokenizer(TEXTS)
     batch = Batch((tokens,), np.arange(len(tokens)), 0)
-    edited = edits.insert_masks(tokens, 0.15, tokenizer, edits.generators(batch, 0))
+    edited = encodings.insert_masks(tokens, 0.15, tokenizer, encodings.generators(batch, 0))
     marks = Tokens(edited.labels, edited.tokens.offsets)
     for i in range(len(tokens)):
         new, where = edited.tokens[i], marks[i].astype(bool)
@@ -257,7 +260,7 @@ def test_a_token_is_marked_if_the_one_before_it_was_deleted(load):
     tokenizer = load().tokenizer
     tokens, _ = tokenizer(TEXTS)
     batch = Batch((tokens,), np.arange(len(tokens)), 0)
-    edited = edits.delete(tokens, 0.4, tokenizer, edits.generators(batch, 0))
+    edited = encodings.delete_tokens(tokens, 0.4, tokenizer, encodings.generators(batch, 0))
     marks = Tokens(edited.labels, edited.tokens.offsets)
     for i in range(len(tokens)):
         ids, new, label = tokens[i].tolist(), edited.tokens[i].tolist(), marks[i].tolist()

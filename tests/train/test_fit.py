@@ -462,9 +462,9 @@ def test_a_signal_finishes_the_step_and_writes_a_checkpoint(start, tmp_path, num
     with pytest.raises(KeyboardInterrupt):
         start(steps=9, evaluate_every=1, evaluate=interrupt_after(4, number))
     assert signal.getsignal(number) is before
-    from contrasent.train import checkpoint
+    from contrasent.train.fit import read_checkpoint
 
-    _, told = checkpoint.read(tmp_path / "m" / "run" / "checkpoint.safetensors")
+    _, told = read_checkpoint(tmp_path / "m" / "run" / "checkpoint.safetensors")
     assert told["step"] == 3
     evaluate = scores([1 / 5, 1 / 6, 1 / 7, 1 / 8, 1 / 9, 1 / 10])[0]
     _, run = start(steps=9, evaluate_every=1, evaluate=evaluate, resume=True)

@@ -8,7 +8,7 @@ from benchmarks.pretrain import MaskedPretraining, load_start, main, word_pieces
 from transformers import AutoModelForMaskedLM
 
 from commands import run
-from contrasent.engine import edits
+from contrasent.engine import encodings
 from contrasent.errors import TrainingError
 from contrasent.model import packed
 from contrasent.model.encoder import Encoder
@@ -63,7 +63,9 @@ def test_the_loss_is_that_of_a_plain_loop(start, sentences, packing):
     made = objective(start)
     made.encoder.packed = packing
     given = batch(made.encoder, sentences[:12])
-    edited = edits.mask(given.columns[0], 0.15, made.encoder.tokenizer, edits.generators(given, 0))
+    edited = encodings.mask_tokens(
+        given.columns[0], 0.15, made.encoder.tokenizer, encodings.generators(given, 0)
+    )
     whole = AutoModelForMaskedLM.from_pretrained(start).eval()
     total, count = torch.zeros(()), 0
     for i in range(12):

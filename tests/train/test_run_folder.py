@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from contrasent.errors import ModelError, OutputError
-from contrasent.train import checkpoint
+from contrasent.train.fit import read_checkpoint
 from contrasent.train.run import Run, RunFolder
 
 TOLD = {"settings": {"lr": 1e-3, "batch": 8}, "corpus": {"sha256": "ab"}, "processes": 1}
@@ -170,6 +170,6 @@ def test_a_damaged_checkpoint(tmp_path, content):
     path = tmp_path / "c.safetensors"
     path.write_bytes(content)
     with pytest.raises(ModelError, match=r"c.safetensors: not a readable checkpoint"):
-        checkpoint.read(path)
+        read_checkpoint(path)
     with pytest.raises(ModelError, match="not a readable checkpoint"):
-        checkpoint.read(Path(tmp_path / "absent"))
+        read_checkpoint(Path(tmp_path / "absent"))

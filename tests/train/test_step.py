@@ -9,9 +9,8 @@ import torch
 
 from contrasent import processes
 from contrasent.errors import TrainingError
-from contrasent.train import checkpoint
 from contrasent.train import fit as module
-from contrasent.train.fit import fit
+from contrasent.train.fit import fit, read_checkpoint
 from contrasent.train.prepare import prepare
 from contrasent.train.settings import Settings
 from contrasent.train.step import StepRunner, without_onednn
@@ -112,7 +111,7 @@ def test_weights_stay_numbers_when_a_gradient_does_not(bert, sentences, tmp_path
     assert len(count) == 8  # looked at before the checkpoint of step 8
     assert all(v.isfinite().all() for v in learner.state_dict().values())
     assert not all(torch.equal(before[k], v) for k, v in learner.state_dict().items())
-    tensors, told = checkpoint.read(tmp_path / "m" / "run" / "checkpoint.safetensors")
+    tensors, told = read_checkpoint(tmp_path / "m" / "run" / "checkpoint.safetensors")
     assert told["step"] == 4
     assert all(tensor.isfinite().all() for tensor in tensors.values())
 

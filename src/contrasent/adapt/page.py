@@ -6,7 +6,7 @@ from typing import Any
 
 from contrasent.adapt.evidence import WRITTEN
 from contrasent.adapt.teaching import AGAIN, NEW
-from contrasent.pages import render
+from contrasent.files import render
 
 
 def page(facts: dict[str, Any], folder: Path) -> str:

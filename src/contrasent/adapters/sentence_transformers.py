@@ -19,7 +19,8 @@ from contrasent.model.encoder import Encoder
 from contrasent.model.heads import Dense
 from contrasent.text.batches import VIEW, random_for
 from contrasent.text.tokens import Tokenizer
-from contrasent.text.views import Identity, View
+from contrasent.text.views import Identity
+from contrasent.text.word_views import View
 from contrasent.types import Batch, Tokens
 
 if TYPE_CHECKING:

@@ -124,7 +124,7 @@ def evaluate(
 
         write_reports(json_file, found)
     if report_file is not None:
-        from contrasent.evaluate.page import page
+        from contrasent.evaluate.pictures import page
         from contrasent.files import write_text
 
         write_text(report_file, page(found))

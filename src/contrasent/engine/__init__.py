@@ -5,20 +5,33 @@ from typing import TYPE_CHECKING
 from contrasent.errors import exports
 
 if TYPE_CHECKING:
-    from contrasent.engine.contrast import Contrast as Contrast, Duplicates as Duplicates
+    from contrasent.engine.contrast import (
+        Barlow as Barlow,
+        Contrast as Contrast,
+        DimensionWise as DimensionWise,
+        Duplicates as Duplicates,
+        GradedPairs as GradedPairs,
+        MomentumQueue as MomentumQueue,
+        copy_encoder as copy_encoder,
+    )
     from contrasent.engine.encodings import (
         BatchEncodings as BatchEncodings,
         Source as Source,
         Term as Term,
         Terms as Terms,
     )
-    from contrasent.engine.masked_models import Guide as Guide
     from contrasent.engine.masked_models import (
+        Guide as Guide,
         LanguageHead as LanguageHead,
         MaskedLanguageModelling as MaskedLanguageModelling,
         MaskedModel as MaskedModel,
     )
-    from contrasent.engine.objective import Objective as Objective
+    from contrasent.engine.objective import (
+        Objective as Objective,
+        Which as Which,
+        check_view as check_view,
+        make_views as make_views,
+    )
     from contrasent.engine.parameters import (
         Count as Count,
         GuideFolder as GuideFolder,
@@ -32,23 +45,13 @@ if TYPE_CHECKING:
         Size as Size,
         Weight as Weight,
     )
-    from contrasent.engine.queue import MomentumQueue as MomentumQueue, copy_encoder as copy_encoder
-    from contrasent.engine.contrast import (
-        Barlow as Barlow,
-        DimensionWise as DimensionWise,
-        GradedPairs as GradedPairs,
-    )
-    from contrasent.engine.objective import (
-        Which as Which,
-        check_view as check_view,
-        make_views as make_views,
-    )
+    from contrasent.model.base import Prompts as Prompts
     from contrasent.model.encoder import Encoder as Encoder
     from contrasent.model.packing import by_length as by_length
-    from contrasent.model.base import Prompts as Prompts
     from contrasent.parallel import average as average, first_row as first_row, gather as gather
     from contrasent.text.batches import random_for as random_for
-    from contrasent.text.views import Identity as Identity, InTemplate as InTemplate, View as View
+    from contrasent.text.views import Identity as Identity, InTemplate as InTemplate
+    from contrasent.text.word_views import View as View
     from contrasent.types import Tokens as Tokens
 
 __all__, __getattr__ = exports(__file__)

@@ -9,10 +9,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from contrasent import parallel
-from contrasent.engine import edits
-from contrasent.engine.encodings import BatchEncodings, Term
+from contrasent.engine.contrast import copy_encoder
+from contrasent.engine.encodings import (
+    BatchEncodings,
+    Term,
+    delete_tokens,
+    insert_masks,
+    mask_tokens,
+)
 from contrasent.engine.masked_models import LanguageHead, MaskedModel
-from contrasent.engine.queue import copy_encoder
 from contrasent.errors import ModelError
 from contrasent.losses import Normalisation, corrective_lm, masked_lm, token_detection
 from contrasent.model.encoder import Encoder
@@ -107,13 +112,13 @@ class DifferencePrediction(Term):
         tokenizer = encodings.networks.encoder.tokenizer
         settings = self.settings
         if kind == "delete":
-            gone = edits.delete(tokens, settings.edit_ratio, tokenizer, randoms)
+            gone = delete_tokens(tokens, settings.edit_ratio, tokenizer, randoms)
             return Edit(gone.tokens, gone.labels, gone.labels)
         if kind == "insert":
-            longer = edits.insert_masks(tokens, settings.edit_ratio, tokenizer, randoms)
+            longer = insert_masks(tokens, settings.edit_ratio, tokenizer, randoms)
             new = self._generate(longer.tokens, longer.labels > 0, randoms)
             return Edit(new, longer.labels, longer.labels)
-        masked = edits.mask(tokens, settings.mask_ratio, tokenizer, randoms)
+        masked = mask_tokens(tokens, settings.mask_ratio, tokenizer, randoms)
         if settings.task == "masked_lm":
             return Edit(masked.tokens, masked.labels, _ids(tokens))
         where = masked.labels >= 0

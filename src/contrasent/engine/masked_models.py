@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from contrasent import parallel
-from contrasent.engine import edits
-from contrasent.engine.encodings import BatchEncodings, Term, Terms
+from contrasent.engine.encodings import BatchEncodings, Term, Terms, mask_tokens
 from contrasent.errors import ModelError, OptionError
 from contrasent.losses import masked_lm
 from contrasent.model.backbone import brief, quiet
@@ -192,7 +191,7 @@ class MaskedLanguageModelling(Term):
         """The term of a batch."""
         encoder = encodings.networks.encoder
         parts = [
-            edits.mask(column, self.mask_ratio, encoder.tokenizer, encodings.generators(self, c))
+            mask_tokens(column, self.mask_ratio, encoder.tokenizer, encodings.generators(self, c))
             for c, column in enumerate(encodings.batch.columns)
         ]
         tokens = Tokens.concatenate([part.tokens for part in parts])

@@ -16,7 +16,7 @@ from contrasent import metrics, progress
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import rankings
 from contrasent.evaluate.vectors import check_vectors
-from contrasent.pages import render
+from contrasent.files import render
 from contrasent.stats.bootstrap import MIN_ITEMS, Counts, draw_counts, interval
 from contrasent.types import EncodeFn, Task, Vectors, for_task
 

@@ -14,14 +14,20 @@ from typing import Any
 import numpy as np
 
 from contrasent.errors import OptionError, UserError, check_choice
-from contrasent.evaluate.bias import Length, length_bias, repetition_bias, words
 from contrasent.evaluate.decisions import (
     CLUSTERED,
     clustering,
     pair_classification,
     triplet_accuracy,
 )
-from contrasent.evaluate.geometry import WHOLE, geometry
+from contrasent.evaluate.geometry import (
+    WHOLE,
+    Length,
+    geometry,
+    length_bias,
+    repetition_bias,
+    words,
+)
 from contrasent.evaluate.protocols import OTHER_LANGUAGES, PROTOCOLS, every_protocol
 from contrasent.evaluate.retrieval import caption_retrieval, stsb_retrieval
 from contrasent.evaluate.sts import sts

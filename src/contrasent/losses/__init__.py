@@ -4,16 +4,20 @@
 # loss is near 5e-4, which half precision loses.
 
 from contrasent.errors import exports
+from contrasent.losses.auxiliary import BarlowNorm as BarlowNorm
+from contrasent.losses.auxiliary import Norm as Norm
+from contrasent.losses.auxiliary import Normalisation as Normalisation
+from contrasent.losses.auxiliary import Reduction as Reduction
+from contrasent.losses.auxiliary import Variance as Variance
+from contrasent.losses.auxiliary import barlow_twins as barlow_twins
+from contrasent.losses.auxiliary import corrective_lm as corrective_lm
+from contrasent.losses.auxiliary import dimension_wise_contrast as dimension_wise_contrast
+from contrasent.losses.auxiliary import masked_lm as masked_lm
+from contrasent.losses.auxiliary import token_detection as token_detection
 from contrasent.losses.contrastive import FactorForm as FactorForm
 from contrasent.losses.contrastive import Weights as Weights
 from contrasent.losses.contrastive import info_nce as info_nce
 from contrasent.losses.contrastive import two_source_info_nce as two_source_info_nce
-from contrasent.losses.dimensions import BarlowNorm as BarlowNorm
-from contrasent.losses.dimensions import Norm as Norm
-from contrasent.losses.dimensions import Reduction as Reduction
-from contrasent.losses.dimensions import Variance as Variance
-from contrasent.losses.dimensions import barlow_twins as barlow_twins
-from contrasent.losses.dimensions import dimension_wise_contrast as dimension_wise_contrast
 from contrasent.losses.graded import complex_cosines as complex_cosines
 from contrasent.losses.graded import cosent as cosent
 from contrasent.losses.graded import cosine_regression as cosine_regression
@@ -23,9 +27,5 @@ from contrasent.losses.similarity import Similarity as Similarity
 from contrasent.losses.similarity import mean_cosines as mean_cosines
 from contrasent.losses.similarity import pair_cosines as pair_cosines
 from contrasent.losses.similarity import similarities as similarities
-from contrasent.losses.tokens import Normalisation as Normalisation
-from contrasent.losses.tokens import corrective_lm as corrective_lm
-from contrasent.losses.tokens import masked_lm as masked_lm
-from contrasent.losses.tokens import token_detection as token_detection
 
 __all__ = exports(__file__)[0]

@@ -20,6 +20,7 @@ from contrasent.model import dropout as dropout_
 from contrasent.model import packed as packed_
 from contrasent.model.packing import Packing, by_length, cut, replayed
 from contrasent.model.poolers import pooler_class
+from contrasent.model.poolers.base import Pooler
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens
 
@@ -176,7 +177,7 @@ class PooledBackbone(nn.Module):
 
     def use_pooler(self, pooling: str) -> None:
         """Pool by another pooler from now on."""
-        self.pooler = pooler_class(pooling)(self._config, self.tokenizer).to(self.device)
+        self.pooler: Pooler = pooler_class(pooling)(self._config, self.tokenizer).to(self.device)
 
     @property
     def pooling(self) -> str:

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contrasent.files import write_text
+from contrasent.files import render, write_text
 from contrasent.model.heads import as_dense
-from contrasent.pages import render
 from contrasent.report import Report, Row
 
 if TYPE_CHECKING:

@@ -3,9 +3,9 @@
 from typing import Annotated, Any, ClassVar
 
 from contrasent import engine
-from contrasent.engine.queue import Column, Init, Start
+from contrasent.engine.contrast import Column, Init, Start
 from contrasent.losses import Similarity
-from contrasent.text.views import Rule
+from contrasent.text.word_views import Rule
 
 
 class ESimCSE(engine.Objective):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from contrasent import progress
 from contrasent.errors import DataError
-from contrasent.losses.dimensions import dimension_wise_contrast
+from contrasent.losses.auxiliary import dimension_wise_contrast
 from contrasent.types import Vectors
 
 SMALLEST = 1e-6

@@ -11,8 +11,7 @@ from typing import Any, Literal, get_args
 
 from contrasent.engine.parameters import Size
 from contrasent.errors import DataError
-from contrasent.evaluate.bias import length_bias, repetition_bias
-from contrasent.evaluate.geometry import by_rating, geometry
+from contrasent.evaluate.geometry import by_rating, geometry, length_bias, repetition_bias
 from contrasent.evaluate.retrieval import caption_retrieval, side_by_side, stsb_retrieval
 from contrasent.evaluate.sts import sts
 from contrasent.evaluate.transfer import transfer

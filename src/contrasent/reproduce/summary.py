@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from contrasent.evaluate import pictures
-from contrasent.files import write_text
-from contrasent.pages import minus, render
+from contrasent.files import minus, render, write_text
 from contrasent.reproduce import console
 from contrasent.reproduce.console import LAB_NOTE, Book, between, number, p_value
 from contrasent.reproduce.figures import draw

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from contrasent.errors import OptionError, TrainingError
 from contrasent.text.cache import TokenCache
 from contrasent.text.tokens import Tokenizer, lowered
-from contrasent.text.views import Identity, View
+from contrasent.text.views import Identity
+from contrasent.text.word_views import View
 from contrasent.types import Batch, Tokens
 
 ORDER, HELDOUT, VIEW = 1, 3, 16

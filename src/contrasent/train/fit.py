@@ -1,5 +1,6 @@
 """The training loop, in plain torch."""
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -10,14 +11,17 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
 
 from contrasent import parallel, processes, progress
 from contrasent.engine.objective import Objective
-from contrasent.errors import UserError
+from contrasent.errors import ModelError, UserError
+from contrasent.files import atomic_file
 from contrasent.model.card import CardMetadata, card
 from contrasent.report import Report
 from contrasent.text.corpus import Corpus, open_corpus
-from contrasent.train import checkpoint
 from contrasent.train.monitor import Drift, Evaluate, ModelSelector, Monitor
 from contrasent.train.prepare import collator, configure, fit_poolers, total_steps
 from contrasent.train.run import Keep, Run, RunFolder, run_config
@@ -25,6 +29,7 @@ from contrasent.train.settings import Defaults, Settings
 from contrasent.train.step import WINDOW, StepMetrics, StepRunner, interruptible
 
 LOG_EVERY = 10
+MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # of AdamW, in a checkpoint
 
 
 def fit(
@@ -185,7 +190,7 @@ def _train(  # noqa: C901 - one flat loop, to be read from top to bottom
             **selector.state(),
         }
         if parallel.is_main():
-            checkpoint.save(place.checkpoint, objective, optimizer, state)
+            write_checkpoint(place.checkpoint, objective, optimizer, state)
         parallel.barrier()
 
     def look(step: int) -> None:
@@ -279,13 +284,48 @@ def _check_same(config: dict[str, Any]) -> None:
 
 def _restore(place: RunFolder, objective: Objective, optimizer: torch.optim.Optimizer) -> Any:
     """Take weights and moments from the checkpoint; the rest of its state."""
-    tensors: dict[str, torch.Tensor] = {}
+    tensors: dict[str, Tensor] = {}
 
     def read() -> Any:
-        found, state = checkpoint.read(place.checkpoint)
+        found, state = read_checkpoint(place.checkpoint)
         tensors.update(found)
         return state
 
     state = parallel.by_main(read)
-    checkpoint.restore(parallel.tensors_from_main(tensors), objective, optimizer)
+    tensors = parallel.tensors_from_main(tensors)
+    prefix = "model."
+    objective.load_state_dict(
+        {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+    )
+    for name, parameter in objective.named_parameters():
+        own = {key: tensors.get(f"optimizer.{key}.{name}") for key in MOMENTS}
+        if moments := {k: v.to(parameter.device) for k, v in own.items() if v is not None}:
+            optimizer.state[parameter] = moments
     return state
+
+
+def write_checkpoint(
+    path: Path, module: nn.Module, optimizer: torch.optim.Optimizer, state: Any
+) -> None:
+    """Write a checkpoint: a module with all buffers, AdamW's moments, and a state as JSON."""
+    tensors = {f"model.{k}": v for k, v in module.state_dict().items()}
+    for name, parameter in module.named_parameters():
+        for key, value in optimizer.state.get(parameter, {}).items():
+            tensors[f"optimizer.{key}.{name}"] = value
+    ready = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
+    with atomic_file(path, "wb") as stream:
+        try:
+            # Written in place of the temporary file's content: safetensors wants a name.
+            save_file(ready, stream.name, metadata={"contrasent": json.dumps(state)})
+        except SafetensorError as error:
+            raise OSError(str(error)) from error
+
+
+def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], Any]:
+    """Tensors and state of a checkpoint."""
+    try:
+        with safe_open(path, framework="pt") as stream:
+            state = json.loads((stream.metadata() or {})["contrasent"])
+            return {k: stream.get_tensor(k) for k in stream.keys()}, state  # noqa: SIM118
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise ModelError(f"{path}: not a readable checkpoint ({error})") from error

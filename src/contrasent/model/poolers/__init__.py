@@ -5,12 +5,9 @@ in ``POOLERS``.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import Any
 
 from contrasent.errors import check_choice
-
-if TYPE_CHECKING:
-    from contrasent.model.poolers.base import Pooler
 
 POOLERS = {
     "cls": "base:First",
@@ -38,12 +35,11 @@ def check_pooler(name: str) -> None:
     check_choice("pooler", name, POOLERS)
 
 
-def pooler_class(name: str) -> "type[Pooler]":
-    """The class of the pooler of that name."""
+def pooler_class(name: str) -> Any:
+    """The class of the pooler of that name, a :class:`contrasent.model.poolers.base.Pooler`."""
     check_pooler(name)
     module, _, kind = POOLERS[name].partition(":")
-    found: type[Pooler] = getattr(import_module(f"{__name__}.{module}"), kind)
-    return found
+    return getattr(import_module(f"{__name__}.{module}"), kind)
 
 
 def layer_weights(read: tuple[int, ...], depth: int) -> list[float] | None:
