@@ -25,8 +25,6 @@ def one(name: str, options: list[str]) -> None:
     sys.path.insert(0, str(TESTS))
     warnings.simplefilter("ignore")
     with atheris.instrument_imports(include=["contrasent"]):
-        import contrasent.model.folder
-
         import contrasent.model.encoder
         import contrasent.model.golden
         import contrasent.search.milvus

@@ -177,14 +177,11 @@ def _model_files():
 
 
 def _use_model(folder):
-    from contrasent.model.folder import read_dense
-
     from contrasent.model.description import describe
     from contrasent.model.golden import read_golden
+    from contrasent.model.heads import read_head
 
-    said = describe(folder)
-    for path in said.head:
-        read_dense(path)
+    read_head(describe(folder).head)
     read_golden(folder)
 
 
