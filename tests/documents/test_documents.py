@@ -5,12 +5,15 @@ import json
 import shutil
 import zipfile
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
+from contrasent.documents.archives import Reason
 from contrasent.documents.folder import Document, Section, open_documents
 from contrasent.errors import InputError, OptionError
 
+ROOT = Path(__file__).parents[2]
 PROSE = "Rivers carry sand to the sea. The sea grinds it finer."
 
 
@@ -176,11 +179,13 @@ BROKEN = ("docx", "epub", "parquet", "pdf", "pptx")
 
 
 def test_what_cannot_be_read_is_counted_by_its_reason(tmp_path):
-    prose = PROSE.encode()
+    prose, noise = PROSE.encode(), bytes(range(256)) * 99
     files = {
         "a.md": prose, "b.md": b"x" * 1001, "c.md.gz": gzip.compress(b"x" * 5000),
         "d.md.gz": gzip.compress(prose)[:-20], "e.zip": b"PK\3\4 nothing", "f.ipynb": b"[1",
         "g.txt": b"\0\1\2\3", "h.md": b"\n", "i.md": b"", "j.xyz": prose, "k.json": b"{}",
+        "p.md": b"<p>a</p>" * 20_000, "q": noise, "r.xyz": noise,
+        "README.notes.gz": gzip.compress(prose), "LICENSE": prose, "my_changelog.old": prose, "unread.me": prose,
         "o.csv": b"a,b\n1,2\n3,4\n", **{f"n.{kind}": b"nothing of the kind" for kind in BROKEN},
     }  # fmt: skip
     for name, content in files.items():
@@ -189,15 +194,17 @@ def test_what_cannot_be_read_is_counted_by_its_reason(tmp_path):
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "m").symlink_to(tmp_path)
     source = open_documents(tmp_path, most=1000)
-    assert [d.id for d in source] == ["a.md"]
+    assert [d.id for d in source] == ["LICENSE", "README.notes.gz", "a.md", "my_changelog.old"]
     examples = {reason: skipped.names for reason, skipped in source.report.skipped.items()}
     assert source.report.skipped["broken"].count == 7
     assert examples == {
-        "more than 1,000 characters (--max-file-text)": ["b.md", "c.md.gz"],
+        "more text than --max-file-text": ["b.md", "c.md.gz"],
         "broken": ["d.md.gz", "f.ipynb", *(f"n.{kind}" for kind in BROKEN)],
-        "broken archive": ["e.zip"], "no text but binary": ["g.txt"], "empty": ["h.md", "i.md"],
-        "unknown type": ["j.xyz"], "JSON that is no list of rows": ["k.json"],
-        "link to nothing": ["l.md", "loop"], "link to a folder": ["m/"],
+        "broken archive": ["e.zip"], "binary": ["g.txt", "q", "r.xyz"], "empty": ["h.md", "i.md"],
+        "text of an unknown type": ["j.xyz", "unread.me"],
+        "JSON that is no list of rows": ["k.json"],
+        "link to nothing": ["l.md", "loop"], "nothing but repetition": ["p.md"],
+        "link to a folder": ["m/"],
         "table without a column of text": ["o.csv"],
     }  # fmt: skip
     assert any(line == "skipped 1, broken archive: e.zip" for line in source.report.lines())
@@ -238,21 +245,26 @@ def test_an_archive_is_read_in_place_and_cannot_lead_outside(tmp_path):
     source = open_documents(path)
     assert [d.id for d in source] == ["a.zip/a.jsonl#d7", "a.zip/docs/b.md"]
     counts = {reason: skipped.count for reason, skipped in source.report.skipped.items()}
-    once = ("secret", "hidden", "archive within an archive")
-    once = (*once, "archived file that unpacks to too much")
+    once = ("secret", "hidden", "archive within an archive", "nothing but repetition")
     assert counts == {"unsafe name in an archive": 3, **dict.fromkeys(once, 1)}
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.zip"]
+
+
+def test_every_reason_is_explained():
+    page = (ROOT / "docs" / "howto" / "documents.md").read_text()
+    for reason in Reason:
+        assert f"| {reason} |" in page or f"{reason}, " in page or f", {reason} |" in page, reason
 
 
 def test_nothing_to_read_is_one_line_with_a_remedy(tmp_path):
     with pytest.raises(InputError, match="folder is empty; put documents there"):
         list(open_documents(tmp_path))
     (tmp_path / "a.xyz").write_text(PROSE)
-    with pytest.raises(InputError, match=r"1 unknown type.*read are .*\.md"):
+    with pytest.raises(InputError, match=r"1 text of an unknown type; add \.txt .*read are .*\.md"):
         list(open_documents(tmp_path))
     (tmp_path / "a.zip").write_bytes(b"PK\3\4 nothing")
     (tmp_path / "b.epub").write_bytes(b"no zip")
-    found = r"1 broken archive, 1 unknown type, 1 broken; .*save it anew; pack or download .* again"
+    found = r"1 broken archive, 1 text of an unknown type, 1 broken; .*it anew; pack .* again"
     with pytest.raises(InputError, match=found):
         list(open_documents(tmp_path))
     (tmp_path / "notes.md").write_text(PROSE)
@@ -263,8 +275,8 @@ def test_nothing_to_read_is_one_line_with_a_remedy(tmp_path):
 @pytest.mark.parametrize(("name", "start", "reason", "remedy"), [
     ("dump.txt", b"", "too large", "split files"), ("dump.html", b"", "too large", "split files"),
     ("dump.pdf", b"%PDF-1.7\n", "too large", "split files"),
-    ("rows.csv", b"title,text\n", "no text but binary", "read are"),
-    ("rows.jsonl", b'{"text": "a"}\n', "no text but binary", "read are"),
+    ("rows.csv", b"title,text\n", "binary", "read are"),
+    ("rows.jsonl", b'{"text": "a"}\n', "binary", "read are"),
 ])  # fmt: skip
 def test_a_file_of_ten_gigabytes_is_passed_over_at_once(tmp_path, name, start, reason, remedy):
     with (tmp_path / name).open("wb") as stream:

@@ -101,5 +101,5 @@ def test_without_its_library_a_format_is_skipped_with_the_remedy(
     (tmp_path / name).write_bytes(b"anything")
     code = f"import sys; sys.modules[{library!r}] = None; from contrasent.documents import worker"
     monkeypatch.setattr(worker, "COMMAND", [sys.executable, "-c", f"{code}; worker.serve()"])
-    with pytest.raises(InputError, match=rf"1 unread: pip install 'contrasent\[{extra}\]'"):
+    with pytest.raises(InputError, match=rf"1 needs pip install 'contrasent\[{extra}\]'"):
         list(open_documents(tmp_path))

@@ -11,14 +11,53 @@ import re
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
-Skip = Callable[[str, str], None]  # skip(reason, name)
 
-LARGEST_ARCHIVE = 1 << 34  # bytes that all files of an archive may take when they are unpacked
-LARGEST_RATIO = 250  # a file that unpacks to so many times its size was made to fill memory
+class Reason(StrEnum):
+    """Why a file, or a row of a table, was passed over."""
+
+    HIDDEN = "hidden"
+    SECRET = "secret"  # by its name, or because nothing is left without its keys
+    TOOLS = "tool's folder"
+    LINK_TO_FOLDER = "link to a folder"
+    LINK_TO_NOTHING = "link to nothing"
+    LINK_OUTSIDE = "link that leaves the source"
+    NO_FILE = "no regular file"
+    UNREADABLE = "unreadable"
+    BROKEN = "broken"
+    BROKEN_ARCHIVE = "broken archive"
+    NESTED = "archive within an archive"
+    UNSAFE_NAME = "unsafe name in an archive"
+    ENCRYPTED = "encrypted"
+    EMPTY = "empty"
+    SCAN = "no text (a scan?)"
+    BINARY = "binary"
+    UNKNOWN = "text of an unknown type"
+    TOO_LARGE = "too large"
+    TOO_MUCH_TEXT = "more text than --max-file-text"
+    ALL_TEXT = "beyond the text of one index"
+    REPETITION = "nothing but repetition"
+    UNPACKS = "unpacks to too much"
+    TIMED_OUT = "timed out"
+    MEMORY = "needs too much memory"
+    ENDED = "ended its reader (too much memory?)"
+    NEEDS_DOCUMENTS = "needs pip install 'contrasent[documents]'"
+    NEEDS_PARQUET = "needs pip install 'contrasent[parquet]'"
+    NO_LIST = "JSON that is no list of rows"
+    NO_COLUMN = "table without a column of text"
+    NOT_CHOSEN = "table without the chosen columns"
+    ROW = "row without text"
+
+
+class Skip(Exception):
+    """A file is passed over; ``args`` are the reason."""
+
+
+Report = Callable[[Reason, str], None]  # why, and the name
 
 _SECRETS = (
     ".env", ".env.*", "*.env", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx",
@@ -30,6 +69,7 @@ _SECRETS = (
     "wallet.dat",
 )  # fmt: skip
 _TOOLS = frozenset(["node_modules", "__pycache__", "site-packages", "venv", "virtualenv"])
+_MADE = ("pyvenv.cfg", "modules.json", "index.db", "index.json")  # by tools, in their folders
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +110,14 @@ def _archive_at(path: str) -> zipfile.ZipFile:
 _SECRET = re.compile("|".join(map(fnmatch.translate, _SECRETS)))
 
 
-def reason_to_skip(name: str) -> str | None:
+def reason_to_skip(name: str) -> Reason | None:
     """Why a file or folder of that name is not read, or None."""
-    lower = name.lower()
-    if _SECRET.match(lower):
-        return "secret"
-    return "hidden" if lower.startswith(".") else None
+    if _SECRET.match(name.lower()):
+        return Reason.SECRET
+    return Reason.HIDDEN if name.startswith(".") else None
 
 
-def entries(source: Path, skip: Skip) -> Iterator[Entry]:
+def entries(source: Path, skip: Report) -> Iterator[Entry]:
     """All files of a source in the order of their paths."""
     if source.is_dir():
         yield from _folder(source, source, "", skip)
@@ -88,46 +127,42 @@ def entries(source: Path, skip: Skip) -> Iterator[Entry]:
         yield from _file(source, source.name, skip)
 
 
-def _folder(root: Path, folder: Path, above: str, skip: Skip) -> Iterator[Entry]:
+def _folder(root: Path, folder: Path, above: str, skip: Report) -> Iterator[Entry]:
     try:
         with os.scandir(folder) as found:
             inside = sorted(found, key=lambda one: one.name)
     except OSError:
-        skip("unreadable", above or "./")
+        skip(Reason.UNREADABLE, above or "./")
         return
     for one in inside:
         path, name = Path(one.path), above + _shown(one.name)
         try:
-            reason = reason_to_skip(one.name)
-            within = path.is_dir() if one.is_symlink() else one.is_dir()
+            reason, within = reason_to_skip(one.name), path.is_dir()
             if one.is_symlink():
                 reason = reason or _reason_of_link(root, path)
-                if within:  # it may lead back, or anywhere
-                    reason = reason or "link to a folder"
-            if within:
-                if one.name in _TOOLS:
-                    reason = reason or "tool's folder"
-                # A virtual environment, a model or an index is no folder of documents.
-                made = ("pyvenv.cfg", "modules.json", "index.db", "index.json")
-                if reason or any((path / name).is_file() for name in made):
-                    skip(reason or "tool's folder", name + "/")
-                else:
-                    yield from _folder(root, path, f"{name}/", skip)
-            elif reason or not one.is_file():
-                skip(reason or "no regular file", name)
+            elif one.name in _TOOLS or any((path / made).is_file() for made in _MADE):
+                reason = reason or Reason.TOOLS
+            if not (reason or within or path.is_file()):
+                reason = Reason.NO_FILE
+            if reason:
+                skip(reason, name + "/" * within)
+            elif within:
+                yield from _folder(root, path, f"{name}/", skip)
             else:
                 yield from _file(path, name, skip)
         except OSError:
-            skip("unreadable", name)
+            skip(Reason.UNREADABLE, name)
 
 
-def _reason_of_link(root: Path, path: Path) -> str | None:
+def _reason_of_link(root: Path, path: Path) -> Reason | None:
     """Why a link is passed over: a harmless name may lead to a secret."""
     if not path.exists():  # of a link to itself, resolve() raises RuntimeError in Python 3.11
-        return "link to nothing"
+        return Reason.LINK_TO_NOTHING
     target, home = path.resolve(), root.resolve()
     if not target.is_relative_to(home):
-        return "link that leaves the source"
+        return Reason.LINK_OUTSIDE
+    if path.is_dir():  # it may lead back
+        return Reason.LINK_TO_FOLDER
     return next(filter(None, map(reason_to_skip, target.relative_to(home).parts)), None)
 
 
@@ -136,7 +171,7 @@ def _shown(name: str) -> str:
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _file(path: Path, name: str, skip: Skip) -> Iterator[Entry]:
+def _file(path: Path, name: str, skip: Report) -> Iterator[Entry]:
     suffix = path.suffix.lower()
     if suffix == ".zip":
         yield from _archive(path, name, skip)
@@ -147,43 +182,32 @@ def _file(path: Path, name: str, skip: Skip) -> Iterator[Entry]:
         yield Entry(name, suffix, about.st_size, packed, str(path), about.st_mtime_ns)
 
 
-def _archive(path: Path, name: str, skip: Skip) -> Iterator[Entry]:
+def _archive(path: Path, name: str, skip: Report) -> Iterator[Entry]:
     try:
-        archive = zipfile.ZipFile(path)
+        with zipfile.ZipFile(path) as archive:
+            # Of two files of one name, the last is the one that can be read.
+            infos = {info.filename: info for info in archive.infolist() if not info.is_dir()}
     except Exception:  # zipfile has many, by what is broken
-        skip("broken archive", name)
+        skip(Reason.BROKEN_ARCHIVE, name)
         return
-    with archive:
-        modified = path.stat().st_mtime_ns
-        infos = sorted(archive.infolist(), key=lambda info: info.filename)
-        if sum(info.file_size for info in infos) > LARGEST_ARCHIVE:
-            skip("archive that unpacks to too much", name)
-            return
-        seen = set[str]()
-        for info in infos:
-            whole = f"{name}/{_shown(info.filename)}"
-            suffix = PurePosixPath(info.filename).suffix.lower()
-            if info.is_dir():
-                continue
-            if reason := _reason_in_archive(info, seen):
-                skip(reason, whole)
-            elif suffix in (".gz", ".zip"):
-                skip("archive within an archive", whole)
-            else:
-                place = (str(path), modified, info.filename, info.CRC)
-                yield Entry(whole, suffix, info.file_size, False, *place)
-            seen.add(info.filename)
+    modified = path.stat().st_mtime_ns
+    for _, info in sorted(infos.items()):
+        whole = f"{name}/{_shown(info.filename)}"
+        suffix = PurePosixPath(info.filename).suffix.lower()
+        if reason := _reason_in_archive(info, suffix):
+            skip(reason, whole)
+        else:
+            place = (str(path), modified, info.filename, info.CRC)
+            yield Entry(whole, suffix, info.file_size, False, *place)
 
 
-def _reason_in_archive(info: zipfile.ZipInfo, seen: set[str]) -> str | None:
+def _reason_in_archive(info: zipfile.ZipInfo, suffix: str) -> Reason | None:
     parts = PurePosixPath(info.filename.replace("\\", "/")).parts
     if info.filename.startswith("/") or ".." in parts:
-        return "unsafe name in an archive"
+        return Reason.UNSAFE_NAME
     for part in parts:
         if (reason := reason_to_skip(part)) or part in _TOOLS:
-            return reason or "tool's folder"
+            return reason or Reason.TOOLS
     if info.flag_bits & 1:
-        return "encrypted"
-    if info.file_size > LARGEST_RATIO * max(info.compress_size, 1 << 12):
-        return "archived file that unpacks to too much"
-    return "name twice in an archive" if info.filename in seen else None
+        return Reason.ENCRYPTED
+    return Reason.NESTED if suffix in (".gz", ".zip") else None

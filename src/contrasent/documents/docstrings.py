@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from contrasent import progress
+from contrasent.documents.archives import Reason
 from contrasent.documents.duplicates import hash_of
 from contrasent.documents.folder import ReadReport, Skipped
 from contrasent.documents.prose import summary_and_explanation
@@ -236,7 +237,7 @@ class InstalledDocumentation:
         found = read_documentation(depth=DEPTH)
         report = self.report = ReadReport(files=found.files)
         if found.skipped:
-            report.skipped["no Python that can be parsed"] = Skipped(found.skipped)
+            report.skipped[Reason.BROKEN] = Skipped(found.skipped)
         public = [one for one in found.documented if "._" not in f".{one.name}"]
         public.sort(key=lambda one: (one.name.count("."), hash_of(one.name)))
         texts, openings = set[str](), Counter[str]()

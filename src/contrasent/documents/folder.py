@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from contrasent import progress
-from contrasent.documents.archives import Entry, entries
-from contrasent.documents.parsers import FORMATS, LARGEST, TEXT_LIMIT, UNREAD, Skip, size_of
+from contrasent.documents.archives import Entry, Reason, Skip, entries
+from contrasent.documents.parsers import FORMATS, LARGEST, TEXT_LIMIT, size_of
 from contrasent.documents.sections import Document as Document
 from contrasent.documents.sections import Section as Section
 from contrasent.documents.table import NoSuchColumn
@@ -19,14 +19,18 @@ from contrasent.text.sources import find, form_of, missing
 
 SHOWN = 5  # names of files that were passed over for one reason
 CHARACTERS = 1_000_000_000  # of all documents together; they are held in memory later
-PASSING = (UNREAD, "unreadable", "took")  # reasons that may pass
+PASSING = {  # reasons that may pass
+    Reason.NEEDS_DOCUMENTS, Reason.NEEDS_PARQUET, Reason.UNREADABLE, Reason.TIMED_OUT,
+}  # fmt: skip
 _REMEDIES = {
-    "no text (a scan?)": "run scans through OCR first",
-    "too large": f"split files of more than {LARGEST // 10**6} MB, or write a csv or jsonl with a "
-    "row a document",
-    "broken": "see whether its own program opens what is broken, and save it anew",
-    "broken archive": "pack or download the archive again",
-    "secret": "rename what is no secret",
+    Reason.SCAN: "run scans through OCR first",
+    Reason.TOO_LARGE: f"split files of more than {LARGEST // 10**6} MB, or write a csv or jsonl "
+    "with a row a document",
+    Reason.BROKEN: "see whether its own program opens what is broken, and save it anew",
+    Reason.BROKEN_ARCHIVE: "pack or download the archive again",
+    Reason.SECRET: "rename what is no secret",
+    Reason.UNKNOWN: "add .txt to the names of texts",
+    Reason.ENCRYPTED: "take the passwords off",
 }
 
 
@@ -45,12 +49,12 @@ class ReadReport:
     files: int = 0  # that gave at least one document
     documents: int = 0
     characters: int = 0  # of their text, titles and headings aside
-    skipped: dict[str, Skipped] = field(default_factory=dict)
+    skipped: dict[Reason, Skipped] = field(default_factory=dict)
     encodings: dict[str, int] = field(default_factory=dict)
     columns: dict[str, str] = field(default_factory=dict)  # of each table, what was read as what
     keys: int = 0
 
-    def skip(self, reason: str, name: str) -> None:
+    def skip(self, reason: Reason, name: str) -> None:
         """Count a file, or a row of a table, that was passed over."""
         found = self.skipped.setdefault(reason, Skipped())
         found.count += 1
@@ -66,7 +70,7 @@ class ReadReport:
         if columns := facts.get("columns"):
             self.columns[name] = columns
         for _ in range(facts.get("skipped", 0)):
-            self.skip("row without text", name)
+            self.skip(Reason.ROW, name)
         self.keys += facts.get("keys", 0)
         return found
 
@@ -156,17 +160,16 @@ class DocumentSource:
             FileReader(self.columns, self._most) as reader,
         ):
             for entry in chosen:
-                before, limit = report.documents, f"beyond {self._characters:,} characters"
+                before, reason = report.documents, None
                 if report.characters > self._characters:
-                    report.skip(f"{limit}; choose a smaller source", entry.name)
+                    report.skip(Reason.ALL_TEXT, entry.name)
                     continue
-                reason = ""
                 try:
                     self.files[entry.name] = facts_of(entry)
                     parts = (report.noted(entry.name, *part) for part in reader.read(entry))
                     for document in chain.from_iterable(parts):
                         if report.characters > self._characters:
-                            raise Skip(f"the rest, {limit}")
+                            raise Skip(Reason.ALL_TEXT)
                         if document.id in seen:  # two names of bytes that are no text read alike
                             document = replace(document, id=f"{document.id}~{report.documents + 1}")
                         seen.add(document.id)
@@ -174,17 +177,18 @@ class DocumentSource:
                         report.characters += size_of(document.sections)
                         yield document
                 except OSError:
-                    reason = "unreadable"
+                    reason = Reason.UNREADABLE
                 except NoSuchColumn as error:
                     self._lacking.append((entry.name, error.args))
-                    reason = "table without the chosen columns"
+                    reason = Reason.NOT_CHOSEN
                 except Skip as skip:
                     reason = skip.args[0]
                 if reason:
-                    report.skip(reason, entry.name)
+                    rest = " (the rest)" * (report.documents > before)
+                    report.skip(reason, entry.name + rest)
                     self.files.setdefault(entry.name, {})["skipped"] = reason
                 report.files += report.documents > before
-                if report.documents == before and reason.startswith(PASSING):
+                if report.documents == before and reason in PASSING:
                     del self.files[entry.name]  # it may be read another time
                 advance(documents=report.documents)
 
@@ -208,7 +212,7 @@ def _nothing(report: ReadReport) -> str:
         return f"the folder is empty; put documents there, such as {', '.join(FORMATS[:6])}"
     reasons = ", ".join(f"{found.count:,} {reason}" for reason, found in report.skipped.items())
     remedies = [remedy for reason, remedy in _REMEDIES.items() if reason in report.skipped]
-    if not remedies or "unknown type" in report.skipped:
+    if not remedies or not {Reason.UNKNOWN, Reason.BINARY}.isdisjoint(report.skipped):
         remedies.append(f"read are {', '.join(FORMATS)}")
     return f"no text to read; skipped: {reasons}; {'; '.join(remedies)}"
 

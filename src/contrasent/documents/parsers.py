@@ -9,9 +9,9 @@ from io import BytesIO
 from itertools import pairwise
 from typing import Any
 
-from contrasent.documents.archives import LARGEST_RATIO, Entry
+from contrasent.documents.archives import Entry, Reason, Skip
 from contrasent.documents.markdown import read_markdown, read_notebook
-from contrasent.documents.plain import decode, read_python, read_text, sniff
+from contrasent.documents.plain import SAMPLE, decode, encoding_of, read_python, read_text
 from contrasent.documents.secrets import without_keys
 from contrasent.documents.sections import Document, Section
 from contrasent.documents.table import read_table
@@ -40,46 +40,40 @@ TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
 FORMATS = (*(suffix for suffix in TEXT if suffix), *CONVERTED, *TABLES)  # also as gzip, in a zip
 LARGEST = 200_000_000  # bytes of a file that is one document; a larger one is a dump
 TEXT_LIMIT = 5_000_000  # characters of a file that is one document (--max-file-text)
-UNREAD = "unread"
-REPEATED = 100_000  # characters beyond which a text may not be one line again and again
+REPEATED, DENSE = 100_000, 50  # characters from which on a text may not pack to so small a part
 AT_ONCE = 200  # rows of a table that are handed over together
 MUCH = 1_000_000  # characters of rows that are handed over, however few they are
+LARGEST_RATIO = 250  # a table that unpacks to so many times its size was made to fill memory
 
 # Of HTML, kreuzberg writes what the head says before the text.
 _HEAD = re.compile(r"\A---\n(?>[\w.:-]+:[^\n]*\n)*(?:---\n|\n*## title:[^\n]*\n|\n)")
 _HEADING = re.compile(r"^#{1,6} ", re.MULTILINE)
 _GRID = re.compile(r"(?:^\|[^\n]*\n)+", re.MULTILINE)  # a table
+_PROSE = re.compile(  # in names of files that are read whatever their suffix
+    r"(?<![a-z])(?:readme|licen[cs]e|copying|notice|news|change(?:s|log)|authors|todo|faq)(?![a-z])",
+    re.IGNORECASE,
+)
 _HYPHEN = re.compile(r"(?<=[^\W\d_])-\n(?=[a-zß-ÿ])")
 _ROLE = re.compile(r":[a-zA-Z][\w:+-]{0,30}:`([^`<]{1,200}?)\s*(?:<[^`]{0,200})?`")
-
-
-class Skip(Exception):
-    """A file is passed over; ``args`` are the reason."""
 
 
 def documents(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[Part]:
     """The documents of a file, some at a time; ``most``: characters of one."""
     if entry.size == 0:
-        raise Skip("empty")
+        raise Skip(Reason.EMPTY)
     if entry.suffix in TABLES:
         yield from _table(entry, columns, most)
         return
     facts: dict[str, Any] = {}
-    if entry.suffix in TEXT:
-        title, sections = _text(entry, facts, most)
-    elif entry.suffix in CONVERTED:
-        title, sections = _converted(entry, most)
-    else:
-        raise Skip("unknown type")
+    read = _converted if entry.suffix in CONVERTED else _text
+    title, sections = read(entry, facts, most)
     if not sections:
-        raise Skip("no text (a scan?)" if entry.suffix == ".pdf" else "empty")
+        raise Skip(Reason.SCAN if entry.suffix == ".pdf" else Reason.EMPTY)
     sections, facts["keys"] = without_keys(sections)
     if not sections:
-        raise Skip("secret")
-    if (size := size_of(sections)) > most:
-        raise _too_much(most)
-    if size > REPEATED and _packed(sections) * LARGEST_RATIO // 5 < size:
-        raise Skip("nothing but repetition")
+        raise Skip(Reason.SECRET)
+    if size_of(sections) > most:
+        raise Skip(Reason.TOO_MUCH_TEXT)
     yield [Document(entry.name, title, sections, docstring=entry.suffix == ".py")], facts
 
 
@@ -88,13 +82,15 @@ def size_of(sections: Sequence[Section]) -> int:
     return sum(len(text) for section in sections for text in section.paragraphs)
 
 
-def _packed(sections: Sequence[Section]) -> int:
-    text = "\n".join(text for section in sections for text in section.paragraphs)
-    return len(zlib.compress(text.encode("utf-8", "replace"), 1))
-
-
-def _too_much(most: int) -> Skip:
-    return Skip(f"more than {most:,} characters (--max-file-text)")
+def _check(text: str, most: int) -> str:
+    """The text, unless it is too much to parse, or one thing again and again."""
+    if len(text) > REPEATED:
+        packed = zlib.compress(text.encode("utf-8", "replace"), 1)
+        if len(packed) * DENSE < len(text):
+            raise Skip(Reason.REPETITION)
+    if len(text) > 4 * most:  # parsing takes out mark-up, but not so much
+        raise Skip(Reason.TOO_MUCH_TEXT)
+    return text
 
 
 def _content(entry: Entry) -> bytes:
@@ -103,31 +99,39 @@ def _content(entry: Entry) -> bytes:
         with entry.open() as stream:
             data = stream.read(LARGEST + 1)
     if max(entry.size, len(data)) > LARGEST:
-        raise Skip("too large")
+        raise Skip(Reason.TOO_LARGE)
     return data
 
 
-def _text(entry: Entry, facts: dict[str, Any], most: int) -> Parsed:
+def _decoded(entry: Entry, facts: dict[str, Any], most: int) -> str:
     try:
         text, facts["encoding"] = decode(_content(entry))
     except ValueError:
-        raise Skip("unknown type" if not entry.suffix else "no text but binary") from None
-    if len(text) > 4 * most:  # parsing takes out mark-up, but not so much
-        raise _too_much(most)
-    return TEXT[entry.suffix](text)
+        raise Skip(Reason.BINARY) from None
+    return _check(text, most)
 
 
-def _converted(entry: Entry, most: int) -> Parsed:
+def _text(entry: Entry, facts: dict[str, Any], most: int) -> Parsed:
+    if (parse := TEXT.get(entry.suffix)) is None:
+        _sniff(entry)
+        if not _PROSE.search(entry.name.rpartition("/")[2]):
+            raise Skip(Reason.UNKNOWN)
+        parse = read_text
+    return parse(_decoded(entry, facts, most))
+
+
+def _converted(entry: Entry, facts: dict[str, Any], most: int) -> Parsed:
     """Title and sections by kreuzberg's Markdown; of a PDF without headings by its pages."""
     try:
         import kreuzberg
     except ImportError:
-        raise Skip(f"{UNREAD}: pip install 'contrasent[documents]'") from None
+        raise Skip(Reason.NEEDS_DOCUMENTS) from None
 
-    data = _content(entry)
     if CONVERTED[entry.suffix].startswith("text/"):
-        text = decode(data)[0]
+        text = _decoded(entry, facts, most)
         data = (_ROLE.sub(r"\1", text) if entry.suffix == ".rst" else text).encode()
+    else:
+        data = _content(entry)
     # As a dict: the library's own types lag behind its options.
     options: dict[str, Any] = {
         "use_cache": False,
@@ -143,11 +147,9 @@ def _converted(entry: Entry, most: int) -> Parsed:
         found = kreuzberg.extract_bytes_sync(data, CONVERTED[entry.suffix], config)
     except Exception as error:
         encrypted = re.search("password|encrypt", str(error), re.IGNORECASE)
-        raise Skip("encrypted" if encrypted else "broken") from error
-    content = found.content
+        raise Skip(Reason.ENCRYPTED if encrypted else Reason.BROKEN) from error
+    content = _check(found.content, most)
     pages = found.pages if entry.suffix == ".pdf" else ()  # those of a docx are guesses
-    if len(content) > 4 * most:
-        raise _too_much(most)
     title = str(found.metadata.get("title") or "")
     if pages:
         if not _HEADING.search(content):
@@ -206,7 +208,7 @@ def _table(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[P
     facts: dict[str, Any] = {}
     chosen, found = read_table(_source(entry, facts), columns)
     if not chosen:
-        raise Skip("table without a column of text")
+        raise Skip(Reason.NO_COLUMN)
     counts = {"columns": chosen, "keys": 0, "skipped": 0}
     facts, made = {**facts, **counts}, list[Document]()
     much, room = 0, max(most, LARGEST_RATIO * entry.size)
@@ -219,29 +221,37 @@ def _table(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[P
         made.append(Document(f"{entry.name}#{identity}", title, kept))
         much, room = much + size, room - size
         if len(made) == AT_ONCE or much > MUCH or room < 0:
+            texts = (text for one in made for part in one.sections for text in part.paragraphs)
+            _check("\n".join(texts), much)
             yield made, facts
             made, much, facts = [], 0, dict(counts)
         if room < 0:
-            raise Skip("the rest, a table that unpacks to too much")
+            raise Skip(Reason.UNPACKS)
     yield made, facts
 
 
 def _source(entry: Entry, facts: dict[str, Any]) -> Source:
     if entry.suffix == ".parquet":
         if find_spec("pyarrow") is None:
-            raise Skip(f"{UNREAD}: pip install 'contrasent[parquet]'")
+            raise Skip(Reason.NEEDS_PARQUET)
         return Source(entry.open, ".parquet", entry.name)
     if entry.suffix == ".json":
         values = json.loads(decode(_content(entry))[0])
         if not isinstance(values, list):
-            raise Skip("JSON that is no list of rows")
+            raise Skip(Reason.NO_LIST)
         lines = "\n".join(map(json.dumps, values)).encode()
         return Source(lambda: BytesIO(lines), ".jsonl", entry.name)
-    try:
-        with entry.open() as stream:
-            encoding = sniff(stream)
-    except ValueError:
-        raise Skip("no text but binary") from None
+    encoding = _sniff(entry)
     facts["encoding"] = encoding.replace("_", "-").removesuffix("-sig")
     form = {".ndjson": ".jsonl"}.get(entry.suffix, entry.suffix)
     return Source(entry.open, form, entry.name, encoding=encoding)
+
+
+def _sniff(entry: Entry) -> str:
+    """The encoding of a text by its start."""
+    with entry.open() as stream:
+        sample = stream.read(SAMPLE)
+    try:
+        return encoding_of(sample, whole=len(sample) < SAMPLE)
+    except ValueError:
+        raise Skip(Reason.BINARY) from None

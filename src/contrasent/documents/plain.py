@@ -5,7 +5,6 @@ import codecs
 import re
 import warnings
 from collections.abc import Iterator
-from typing import IO
 
 from contrasent.documents.prose import without_markup
 from contrasent.documents.sections import Section, SectionBuilder
@@ -59,12 +58,6 @@ def decode(data: bytes) -> tuple[str, str]:
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     return text.replace("\0", ""), encoding.replace("_", "-").removesuffix("-sig")
-
-
-def sniff(stream: IO[bytes]) -> str:
-    """The encoding of a stream by its start."""
-    sample = stream.read(SAMPLE)
-    return encoding_of(sample, whole=len(sample) < SAMPLE)
 
 
 def read_text(text: str) -> tuple[str, tuple[Section, ...]]:

@@ -15,8 +15,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from contrasent.documents.archives import Entry
-from contrasent.documents.parsers import Part, Skip, documents
+from contrasent.documents.archives import Entry, Reason, Skip
+from contrasent.documents.parsers import Part, documents
 from contrasent.documents.sections import Document, Section
 from contrasent.documents.table import NoSuchColumn
 
@@ -26,7 +26,6 @@ COMMAND = [sys.executable, "-P", "-m", "contrasent.documents.worker"]
 # Each thread, and each arena of its allocations, counts towards the address space.
 _FEW = dict.fromkeys(("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 ENVIRONMENT = {"PYTHONWARNINGS": "ignore", "MALLOC_ARENA_MAX": "2", **_FEW}
-ENDED = "ended its reader (too much memory?)"
 
 
 class FileReader:
@@ -56,7 +55,7 @@ class FileReader:
                 answer = self._answer()
                 ready = "documents" not in answer
                 if "skip" in answer:
-                    raise Skip(answer["skip"])
+                    raise Skip(Reason(answer["skip"]))
                 if "lacking" in answer:
                     raise NoSuchColumn(*answer["lacking"])
                 if ready and answer["done"]:
@@ -64,7 +63,7 @@ class FileReader:
                 yield [_document(one) for one in answer["documents"]], answer["facts"]
         except (KeyError, TypeError, ValueError, AttributeError):  # no answer of ours
             ready = False
-            raise Skip(ENDED) from None
+            raise Skip(Reason.ENDED) from None
         finally:
             if not ready:
                 self._end()
@@ -89,9 +88,9 @@ class FileReader:
         stream, parts = self._process.stdout.fileno(), [self._rest]
         while b"\n" not in parts[-1]:
             if not select.select([stream], [], [], SECONDS)[0]:
-                raise Skip(f"took more than {SECONDS:g} s")
+                raise Skip(Reason.TIMED_OUT)
             if not (some := os.read(stream, 1 << 20)):
-                raise Skip(ENDED)
+                raise Skip(Reason.ENDED)
             parts.append(some)
         line, _, self._rest = b"".join(parts).partition(b"\n")
         found: dict[str, Any] = json.loads(line)
@@ -127,11 +126,11 @@ def _answers(order: dict[str, Any]) -> Iterator[dict[str, Any]]:
     except NoSuchColumn as error:
         yield {"lacking": [error.args[0], list(error.args[1])]}
     except PermissionError:
-        yield {"skip": "unreadable"}
+        yield {"skip": Reason.UNREADABLE}
     except (MemoryError, RecursionError):
-        yield {"skip": "needs too much memory"}
+        yield {"skip": Reason.MEMORY}
     except Exception:  # whatever a parser raises of a broken file
-        yield {"skip": "broken"}
+        yield {"skip": Reason.BROKEN}
 
 
 def serve() -> None:

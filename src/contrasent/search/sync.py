@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contrasent import progress
-from contrasent.documents.archives import Entry
+from contrasent.documents.archives import Entry, Reason
 from contrasent.documents.folder import DocumentSource, facts_of, file_of, open_documents
 from contrasent.documents.passages import CountTokens, cut
 from contrasent.documents.sections import Document
@@ -86,7 +86,7 @@ def compare(known: dict[str, FileFacts], source: DocumentSource) -> Changes:
                 found.unchanged += bool(facts["rows"])
             else:
                 found.changed.append(entry)
-    hidden = source.report.skipped.get("unreadable")
+    hidden = source.report.skipped.get(Reason.UNREADABLE)
     away = tuple(hidden.names) if hidden else ()  # folders that cannot be read now keep their rows
     found.deleted = [one for one in known if one not in seen and not one.startswith(away)]
     gone = {*found.deleted, *(entry.name for entry in found.changed)}
