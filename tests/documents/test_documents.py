@@ -185,7 +185,8 @@ def test_what_cannot_be_read_is_counted_by_its_reason(tmp_path):
         "d.md.gz": gzip.compress(prose)[:-20], "e.zip": b"PK\3\4 nothing", "f.ipynb": b"[1",
         "g.txt": b"\0\1\2\3", "h.md": b"\n", "i.md": b"", "j.xyz": prose, "k.json": b"{}",
         "p.md": b"<p>a</p>" * 20_000, "q": noise, "r.xyz": noise,
-        "README.notes.gz": gzip.compress(prose), "LICENSE": prose, "my_changelog.old": prose, "unread.me": prose,
+        "README.notes.gz": gzip.compress(prose), "LICENSE": prose, "my_changelog.old": prose,
+        "unread.me": prose,
         "o.csv": b"a,b\n1,2\n3,4\n", **{f"n.{kind}": b"nothing of the kind" for kind in BROKEN},
     }  # fmt: skip
     for name, content in files.items():
