@@ -151,6 +151,9 @@ def test_doctor_reads_everything(made, tmp_path):
         "DELETE FROM blocks WHERE first = 0",
         "UPDATE facts SET json = replace(json, 'cosine', 'dot')",
         "UPDATE documents SET facts = 'x'",
+        "DELETE FROM learned WHERE name = 'matrix'",
+        "UPDATE learned SET shape = '[300, 4]' WHERE name = 'neighbours'",
+        "UPDATE learned SET data = replace(data, 'boats', 'goats') WHERE name = 'documents'",
     ]
     for number, change in enumerate(changes):
         folder = copied(made / "whole", tmp_path / str(number))

@@ -74,8 +74,8 @@ class Case:
         with Writer(folder, new=Facts(model="one") if found is None else None) as writer:
             encode = MODELS[found[0] if found else "one"]
             writer.add(["the next writer was here"], encode, ids=["next"])
-        model, rows = found or ("one", {})
-        assert content(folder) == (model, {**rows, "next": "the next writer was here"})
+        model, rows, near = found or ("one", {}, 0)
+        assert content(folder) == (model, {**rows, "next": "the next writer was here"}, near)
         index = Index.open(folder)
         assert {path.name for path in folder.iterdir()} <= FILES | {index.facts.vectors}
         index.close()

@@ -11,6 +11,7 @@ import pytest
 from contrasent.errors import ModelError, OutputError
 from contrasent.search.building import reembed
 from contrasent.search.index import Index
+from contrasent.search.learned import Learned
 from contrasent.search.ranking import Ranker
 from contrasent.search.writer import Writer
 
@@ -41,7 +42,8 @@ def folder(tmp_path):
     with Writer(tmp_path / "index") as writer:
         writer.add(TEXTS[40:], old, metadata=[{"n": n} for n in range(40, 50)])
         writer.delete(["3", "44"])
-        writer.set(settings={"note": {"value": 0.5}, "pooler": "cls"}, ranker=Ranker(0.3))
+        writer.set(settings={"note": {"value": 0.5}, "pooler": "cls"})
+        writer.set(ranker=Ranker(0.3, map_share=0.5), learned=Learned(np.eye(6, dtype=np.float32)))
     return tmp_path / "index"
 
 

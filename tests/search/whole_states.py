@@ -21,13 +21,15 @@ import numpy as np
 from contrasent.documents.folder import open_documents
 from contrasent.errors import UserError
 from contrasent.search.index import Index
+from contrasent.search.learned import Learned, Neighbours, Taught
+from contrasent.search.ranking import Ranker
 from contrasent.search.store import Facts
 from contrasent.search.sync import synchronise
 from contrasent.search.writer import Writer
 
 WATCHED = (
-    "search/sync.py", "search/store.py", "search/writer.py", "search/folder.py",
-    "contrasent/files.py", "search/checks.py",
+    "search/sync.py", "search/store.py", "search/learned.py", "search/writer.py",
+    "search/folder.py", "contrasent/files.py", "search/checks.py",
 )  # fmt: skip
 QUERIES = ("row 17", "anew", "entry of the ledger", "added", "nowhere")
 
@@ -59,8 +61,19 @@ def make(folder):
         writer.add([text(n) for n in range(200)], MODELS["one"], ids=ids[:200])
     with Writer(folder) as writer:
         writer.add([text(n) for n in range(200, 300)], MODELS["one"], ids=ids[200:])
+    learn(folder, 3)
     with Writer(folder) as writer:
         writer.delete(ids[40:60])
+
+
+def learn(folder, k=4):
+    """A map, neighbours and taught queries."""
+    with Writer(folder) as writer:
+        matrix = np.random.default_rng(k).normal(size=(8, 8)).astype(np.float32)
+        taught = Taught(MODELS["one"](["row 17"]), ((f"r{k}", "boats.md"),))
+        ranker = Ranker(map_share=0.5, smoothing=0.5, taught=1.0, taught_from=0.5)
+        learned = Learned(matrix, Neighbours.of(writer.vectors, k), taught)
+        writer.set(ranker=ranker, learned=learned)
 
 
 OLD_NOTES = {"boats.md": "The boats are tarred in May.", "nets.md": "Nets are mended in winter."}
@@ -123,7 +136,7 @@ def replace(folder):
     """Another model's vectors."""
     with Writer(folder) as writer:
         writer.rewrite(MODELS["two"])
-        writer.set(model="two")
+        writer.set(model="two", ranker=Ranker(), learned=Learned())
 
 
 def build(folder):
@@ -133,12 +146,12 @@ def build(folder):
 
 CHANGES = {
     "add": add, "update": update, "delete": delete, "compact": compact, "replace": replace,
-    "build": build, "sync": sync,
+    "build": build, "sync": sync, "learn": learn,
 }  # fmt: skip
 
 
 def content(folder):
-    """Model and rows of an index, {id: text}, in the order of the rows.
+    """Model and rows of an index, {id: text}, in the order of the rows, and how many neighbours.
 
     All of it is checked: vectors against their texts, words against an index made of these texts.
     None where there is no index yet.
@@ -167,7 +180,22 @@ def whole(index):
     for found, right in zip(scores_of(index, len(rows)), scores, strict=True):
         assert found.keys() == right.keys()
         np.testing.assert_allclose([found[name] for name in right], [*right.values()], atol=1e-4)
-    return index.model, dict(rows)
+    return index.model, dict(rows), check_learned(index)
+
+
+def check_learned(index):
+    """Neighbours are there and have the vectors that they had; how many a row has."""
+    learned, needed = index.learned, index.ranker.uses_learned
+    assert [part is not None for part in (learned.matrix, learned.neighbours)] == [needed] * 2
+    if not needed:
+        return 0
+    near = learned.neighbours
+    smooth = np.flatnonzero((near.rows >= 0).all(axis=1) & index.alive[: len(near.rows)])
+    assert index.alive[near.rows[smooth]].all() and len(smooth) > 30
+    means = index.vectors[near.rows[smooth]].mean(axis=1)
+    products = (index.vectors[smooth] * means).sum(axis=1)
+    np.testing.assert_allclose(near.products[smooth, 0], products, atol=1e-5)
+    return near.rows.shape[1]
 
 
 @lru_cache(maxsize=8)
@@ -179,7 +207,7 @@ def expected(model, rows):
 
 
 def scores_of(index, k):
-    found = index.search(QUERIES, encode=MODELS[index.model], k=k)
+    found = index.search(QUERIES, encode=MODELS[index.model], k=k, ranker=Ranker())
     return [{hit.id: hit.score for hit in hits} for hits in found]
 
 
@@ -266,7 +294,7 @@ def _write(folder, writer, seconds):
 
 def check_versions(index):
     """Each writer's rows are all there, all of one version; the versions."""
-    _, rows = whole(index)
+    _, rows, _ = whole(index)
     found = {}
     for name, text in rows.items():
         writer, row = name.split("-")

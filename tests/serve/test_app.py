@@ -18,7 +18,6 @@ from serving import LINES, MINILM, running
 
 from contrasent.errors import ModelError
 from contrasent.search.index import Index
-from contrasent.search.ranking import Ranker
 from contrasent.serve.app import create_app
 from contrasent.serve.batching import Served, Settings
 from contrasent.types import Tokens
@@ -186,7 +185,7 @@ def test_search(http, encoder, index):
 @pytest.mark.parametrize(("options", "query", "new"), [
     ({}, "a pet", LINES[4]),
     # Words are counted anew of rows that come later.
-    ({"ranker": Ranker(1.0)}, "kettle", "Kettle, kettle."),
+    ({"word_weight": 1.0}, "kettle", "Kettle, kettle."),
 ], ids=["dense", "hybrid"])  # fmt: skip
 def test_search_sees_what_a_writer_commits(
     model, encoder, tmp_path, monkeypatch, options, query, new

@@ -234,12 +234,11 @@ def _search(
     from contrasent.evaluate.searching import search_retrieval
     from contrasent.search.index import document_of
     from contrasent.search.opening import open_index
-    from contrasent.search.ranking import Ranker
     from contrasent.text.labelled import read_judged
 
     judged = read_judged(collection)
     index = open_index(name)
-    ranker = index.ranker if weight is None else Ranker(weight)
+    ranker = index.ranker.with_words(weight)
     encode = model_of(index, None, loading)
     documents = dict.fromkeys(document_of(row.id, row.metadata) for row in index.every())
     report = search_retrieval(

@@ -60,7 +60,6 @@ def search(
     from contrasent.search.filters import parse_where
     from contrasent.search.index import check_k
     from contrasent.search.opening import open_index
-    from contrasent.search.ranking import Ranker
     from contrasent.search.words import Analyzer
 
     check_k(k)
@@ -72,7 +71,7 @@ def search(
         raise OptionError("QUERY", "", "name at least one query, or --queries FILE")
     weight = options.chosen_weight(word_weight, vectors_only)
     opened = open_index(index)
-    ranker = opened.ranker if weight is None else Ranker(weight)
+    ranker = opened.ranker.with_words(weight)
     encode = model_of(opened, model, loading)
     began = time.monotonic()
     vectors = opened.query_vectors(wanted, encode)

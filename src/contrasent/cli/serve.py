@@ -89,7 +89,6 @@ def serve(
     from contrasent.cli.search import model_folder, model_of
     from contrasent.search.folder import is_any_index
     from contrasent.search.opening import index_folder, open_index
-    from contrasent.search.ranking import Ranker
 
     if index is None and is_any_index(index_folder(model)):
         index = Path(model)
@@ -131,7 +130,7 @@ def serve(
         compare=second,
         open_model=lambda of: model_of(of, None, options.Loading()),
         settings=settings,
-        ranker=None if weight is None else Ranker(weight),
+        word_weight=weight,
     )
     address = f"http://{host}:{listener.getsockname()[1]}"
     typer.echo(f"{shown} at {address} (page), {address}/v1 (OpenAI's interface), {address}/docs")

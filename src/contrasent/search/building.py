@@ -16,7 +16,9 @@ from contrasent.errors import OutputError, UserError
 from contrasent.search.checks import check_target, check_vectors, checksum
 from contrasent.search.folder import LOCK, is_any_index, translated
 from contrasent.search.index import Index
+from contrasent.search.learned import Learned
 from contrasent.search.opening import milvus_index
+from contrasent.search.ranking import Ranker
 from contrasent.search.records import EncodedRecords, IndexRow, blocks
 from contrasent.search.store import ROWS_AT_ONCE, Facts
 from contrasent.search.writer import Writer
@@ -177,6 +179,8 @@ def reembed(
         about["settings"] = stays | (settings or {})
         with KeptVectors(Path(folder), encode, replace(writer.facts, **about)) as kept:
             writer.rewrite(kept)
-            writer.set(**about)
+            # What was learned is of the vectors of the model before.
+            weight = Ranker.from_json(writer.facts.ranker).word_weight
+            writer.set(**about, learned=Learned(), ranker=Ranker(weight))
             writer.commit()
     return Index.open(folder)

@@ -112,6 +112,11 @@ def _codes(store: Store) -> Iterator[str]:
     return iter(())
 
 
+def _learned(store: Store) -> Iterator[str]:
+    store.stored_learned()
+    return iter(())
+
+
 _CHECKS: dict[str, Callable[[Store], Iterator[str]]] = {
     "database": _database,
     "deleted rows": _deleted,
@@ -119,4 +124,5 @@ _CHECKS: dict[str, Callable[[Store], Iterator[str]]] = {
     "words": _words,
     "documents": _documents,
     "codes": _codes,
+    "learned": _learned,
 }

@@ -21,7 +21,8 @@ from contrasent.search.checks import check_target, check_vectors
 from contrasent.search.exact import Best, scan
 from contrasent.search.filters import Where
 from contrasent.search.folder import LOCK, is_any_index
-from contrasent.search.ranking import Ranker, Spread, best_rows
+from contrasent.search.learned import Learned, bonus, mapped, smooth_vectors, smoothed
+from contrasent.search.ranking import Floats, Ranker, Spread, best_rows
 from contrasent.search.store import ROWS_AT_ONCE, Facts, Store
 from contrasent.search.words import Analyzer, Bm25
 from contrasent.search.writer import Writer
@@ -40,7 +41,7 @@ class Hit:
 
     Attributes:
         score: what the hits are ordered by; see :mod:`contrasent.search.ranking`.
-        cosine: inner product of its vector and the query's.
+        cosine: inner product of its vector and the query's, as the model gave both.
         words: its BM25 score; 0 where it shares no term with the query, or words do not count.
     """
 
@@ -135,12 +136,32 @@ class Index(Store):
                     texts, ids = [row.text for row in rows], [row.id for row in rows]
                     vectors = self.vectors[[row.row for row in rows]]
                     copy.append(vectors, texts, ids, [row.metadata for row in rows])
+                copy.set(learned=self.stored_learned().renumbered(self.numbers(), len(self.alive)))
             (temporary / LOCK).unlink(missing_ok=True)
 
     @cached_property
     def ranker(self) -> Ranker:
         """How a query finds rows, unless a search says otherwise."""
         return Ranker.from_json(self.facts.ranker)
+
+    @cached_property
+    def learned(self) -> Learned:
+        """What was learned from its texts or from queries."""
+        stored = self.stored_learned()
+        return stored.among(self.alive) if self.facts.dead else stored
+
+    @cached_property
+    def _taught_rows(self) -> dict[str, NDArray[np.int64]]:
+        """Rows of the documents that taught queries were answered by."""
+        taught = self.learned.taught
+        found = dict.fromkeys((n for some in taught.documents for n in some) if taught else ())
+        rows: dict[str, list[int]] = {name: [] for name in found}
+        text = "json_type(metadata, '$.document') = 'text'"
+        named = f"CASE WHEN {text} THEN json_extract(metadata, '$.document') ELSE id END"
+        for row, name in self.ask(f"SELECT row, {named} FROM rows ORDER BY row"):
+            if name in rows:
+                rows[name].append(row)
+        return {name: np.array(some, np.int64) for name, some in rows.items()}
 
     @cached_property
     def bm25(self) -> Bm25:
@@ -262,41 +283,85 @@ class Index(Store):
         count = len(self) if allowed is None else int(allowed.sum())
         k = min(k, count)
         coded = k if not exact and self.facts.codes and count > FEW else 0
-        if ranker.uses_words and k:
-            queries = zip(texts, vectors, strict=True)
-            return [self._by_both(*query, k, ranker, allowed, coded) for query in queries]
+        if (ranker.uses_words or ranker.uses_learned) and k:
+            given = vectors
+            if ranker.map_share:
+                given = mapped(ranker, self.learned, vectors)
+            queries = zip(texts, vectors, given, strict=True)
+            return [self._rank(*query, k, ranker, allowed, coded) for query in queries]
         found = self._nearest(vectors, k, allowed, coded)
         return [Found(rows, scores, scores, np.zeros_like(scores)) for scores, rows in found]
 
-    def _by_both(
-        self, text: str, vector: Vectors, k: int, ranker: Ranker, allowed: Any, coded: int
+    def _rank(
+        self,
+        text: str,
+        own: Vectors,
+        vector: Vectors,
+        k: int,
+        ranker: Ranker,
+        allowed: NDArray[np.bool_] | None,
+        coded: int,
     ) -> Found:
-        """Words and vectors of all rows, or of those that codes or words propose."""
-        words = self.bm25.scores(text)
+        """The best of all rows, or of those that codes, words or taught queries propose.
+
+        ``own``: the query's vector as the model gave it; ``vector``: as the map did.
+        """
+        learned = self.learned if ranker.uses_learned else Learned()
+        words = self.bm25.scores(text) if ranker.uses_words else np.zeros(self.facts.rows, "f4")
+        taught, gains = self._bonus(own, ranker, allowed)
         if coded:
             proposed = max(PROPOSED, 10 * k)
             ((_, near),) = self._nearest(vector[None], proposed, allowed, coded)
             shared = np.flatnonzero(words if allowed is None else words * allowed)
-            rows = np.union1d(near, shared[best_rows(words[shared], proposed)])
-            cosines, dense = np.asarray(self.vectors[rows]) @ vector, self._sample @ vector
+            shared = shared[best_rows(words[shared], proposed)]
+            rows = np.unique(np.concatenate([near, shared, taught]))
+            cosines = smooth_vectors(ranker, learned, self.vectors, rows) @ vector
+            dense = self._sample(ranker.smoothing) @ vector
         else:
             rows = np.arange(len(words)) if allowed is None else np.flatnonzero(allowed)
-            cosines = self.vectors @ vector
+            cosines = smoothed(ranker, learned, self.vectors @ vector)
             dense = cosines[self.alive] if self.facts.dead else cosines
             cosines = cosines if allowed is None else cosines[rows]
-        own = words if len(rows) == len(words) else words[rows]
-        sparse = Spread.of_sparse(words, len(self))
-        scores = ranker.fuse(cosines, own, Spread.of(dense), sparse)
+        found = words if len(rows) == len(words) else words[rows]
+        scores = cosines
+        if len(taught):
+            scores = cosines.copy()
+            scores[np.searchsorted(rows, taught)] += gains
+        if ranker.uses_words:
+            spreads = Spread.of(dense), Spread.of_sparse(words, len(self))
+            scores = ranker.fuse(scores, found, *spreads)
         order = best_rows(scores, k)
-        return Found(rows[order], scores[order], cosines[order], own[order])
+        cosines = cosines[order]
+        if ranker.uses_learned:
+            cosines = np.asarray(self.vectors[rows[order]]) @ own
+        return Found(rows[order], scores[order], cosines, found[order])
+
+    def _bonus(
+        self, query: Vectors, ranker: Ranker, allowed: NDArray[np.bool_] | None
+    ) -> tuple[NDArray[np.int64], Floats]:
+        """Rows of documents that queries like this one were answered by, and what each gains."""
+        gains: dict[int, float] = {}
+        for document, gain in bonus(ranker, self.learned, query) if ranker.taught else ():
+            gains |= dict.fromkeys(self._taught_rows[document].tolist(), gain)
+        rows = np.array(sorted(gains), np.int64)
+        if allowed is not None:
+            rows = rows[allowed[rows]]
+        return rows, np.array([gains[row] for row in rows.tolist()], np.float32)
+
+    def _sample(self, smoothing: float = 0.0) -> Vectors:
+        """Some rows, smoothed, the same ones whenever the index is opened."""
+        if smoothing not in self._samples:
+            rows = self.numbers()
+            if len(rows) > SAMPLED:
+                rows = np.sort(np.random.default_rng(0).choice(rows, SAMPLED, replace=False))
+            ranker = Ranker(smoothing=smoothing)
+            learned = self.learned if smoothing else Learned()
+            self._samples[smoothing] = smooth_vectors(ranker, learned, self.vectors, rows)
+        return self._samples[smoothing]
 
     @cached_property
-    def _sample(self) -> Vectors:
-        """Some rows, the same ones whenever the index is opened."""
-        rows = self.numbers()
-        if len(rows) > SAMPLED:
-            rows = np.sort(np.random.default_rng(0).choice(rows, SAMPLED, replace=False))
-        return np.asarray(self.vectors[rows])
+    def _samples(self) -> dict[float, Vectors]:
+        return {}
 
     def _nearest(
         self, queries: Vectors, k: int, allowed: NDArray[np.bool_] | None, coded: int

@@ -7,7 +7,7 @@ this does not depend on how many rows are looked at.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,15 +58,33 @@ class Ranker:
     """How a query finds rows; kept in the index."""
 
     word_weight: float = KNOWN_WEIGHT  # share of words in [0, 1]: 0 searches by vectors alone
+    # What was learned, see :mod:`contrasent.search.learned`; nothing by default.
+    map_share: float = 0.0  # share of the map in a query's vector, the rest is the query's own
+    smoothing: float = 0.0  # weight of the mean of a row's neighbours
+    taught: float = 0.0  # weight of the bonus of documents that queries like this were answered by
+    taught_from: float = 0.8  # cosine of two queries from which that counts
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.word_weight <= 1.0:
             raise OptionError("--word-weight", self.word_weight, "must be from 0 to 1")
+        if not (0.0 <= self.map_share <= 1.0 and self.smoothing >= 0.0 and self.taught >= 0.0):
+            raise OptionError("ranker", self, "has a share or weight out of range")
 
     @property
     def uses_words(self) -> bool:
         """Whether words count."""
         return self.word_weight > 0.0
+
+    @property
+    def uses_learned(self) -> bool:
+        """Whether anything that was learned counts."""
+        return bool(self.map_share or self.smoothing or self.taught)
+
+    def with_words(self, weight: float | None) -> "Ranker":
+        """With another share of words, None for the same; 0 is vectors alone, as they are."""
+        if weight is None:
+            return self
+        return replace(self, word_weight=weight) if weight else Ranker(0.0)
 
     def fuse(self, cosines: Floats, words: Floats, dense: Spread, sparse: Spread) -> Floats:
         """One score (n,) of some rows, from cosines and BM25 scores, and the spreads of all."""
@@ -74,8 +92,13 @@ class Ranker:
         return (1 - weight) * dense.scaled(cosines) + weight * sparse.scaled(words)
 
     def to_json(self) -> dict[str, Any]:
-        """The record that the index stores."""
-        return asdict(self)
+        """The record that the index stores: the share of words and what is not the default."""
+        plain = asdict(Ranker())
+        return {
+            name: value
+            for name, value in asdict(self).items()
+            if name == "word_weight" or value != plain[name]
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Ranker":

@@ -36,6 +36,8 @@ from contrasent.search.folder import (
     reading,
     translated,
 )
+from contrasent.search.learned import Learned, read_learned
+from contrasent.search.ranking import Ranker
 from contrasent.search.words import Posting
 from contrasent.types import Vectors
 
@@ -325,6 +327,17 @@ class Store:
         if checksum(first, term, held, counts) != sum_:
             raise damaged(self.folder, f"the rows of the word {str(term)[:60]!r}")
         return np.frombuffer(held, "<i4"), np.frombuffer(counts, "<u2")
+
+    def stored_learned(self) -> Learned:
+        """What was learned, with the numbers of rows as they were written; verified."""
+        try:
+            found = read_learned(self.ask)
+        except (ValueError, TypeError, LookupError) as error:
+            raise damaged(self.folder, f"what it learned: {error}") from error
+        lacking = found.lacks(Ranker.from_json(self.facts.ranker)) if found else "checksum"
+        if found is None or lacking:
+            raise damaged(self.folder, f"what it learned: its {lacking}")
+        return found
 
     def files(self) -> dict[str, dict[str, Any]]:
         """Facts of the files that the rows came from, by name."""

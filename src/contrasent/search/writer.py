@@ -17,7 +17,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.errors import OptionError, OutputError, UserError
+from contrasent.errors import OptionError, OutputError, UserError, check_choice
 from contrasent.files import remove_temporaries, writing
 from contrasent.search.binary import make_codes
 from contrasent.search.checks import check_metadata, check_vectors, checksum, row_ids, vector_sum
@@ -34,6 +34,7 @@ from contrasent.search.folder import (
     remove_files,
     translated,
 )
+from contrasent.search.learned import write_learned
 from contrasent.search.ranking import Ranker
 from contrasent.search.store import ROWS_AT_ONCE, Facts, Store, make_tables
 from contrasent.search.words import Analyzer, language_of, postings
@@ -213,8 +214,7 @@ class Writer(Store):
 
     def delete(self, ids: Sequence[str], *, missing: str = "reject") -> int:
         """Delete the rows of these ids; ids that are not there are an error, or "ignore"d."""
-        if missing not in ("reject", "ignore"):
-            raise OptionError("missing", missing, "is unknown", choices=("reject", "ignore"))
+        check_choice("missing", missing, ("reject", "ignore"))
         rows = self.numbers_of(ids)
         if missing == "reject" and (rows < 0).any():
             raise OptionError("ids", ids[int(np.argmax(rows < 0))], "is not in the index")
@@ -239,8 +239,9 @@ class Writer(Store):
         self._map()
         if self._stream is not None:
             self._stream.close()
-        self._stream, self._parts = None, []
-        old, before = self.vectors, self.facts
+        self._stream, self._parts, old, before = None, [], self.vectors, self.facts
+        kept = np.array(self.ask("SELECT row FROM rows ORDER BY row"), np.int64).ravel()
+        self.set(learned=self.stored_learned().renumbered(kept, before.rows))
         self.ask("CREATE TEMP TABLE old AS SELECT row, id, text, metadata FROM rows ORDER BY row")
         for table in ("rows", "dead", "blocks", "postings"):
             self.ask(f"DELETE FROM {table}")
@@ -267,12 +268,13 @@ class Writer(Store):
         self._put("INSERT INTO documents VALUES (?, ?)", kept)
 
     def set(self, **changes: Any) -> None:
-        """Change what the index is: its model, source, ranker or settings."""
+        """Change what the index is: its model, source, ranker, settings, or what it learned."""
+        if (learned := changes.pop("learned", None)) is not None:
+            write_learned(self.ask, learned, self.facts.dimension, self.metric)
+            self._touched = True
         if isinstance(changes.get("ranker"), Ranker):
             changes["ranker"] = changes["ranker"].to_json()
         self.facts = replace(self.facts, **changes)
-
-    # ------------------------------------------------------------------ rows
 
     def _add(
         self,
@@ -379,14 +381,12 @@ class Writer(Store):
         with translated(self.folder):
             self.connection.executemany(sql, values)
 
-    # ------------------------------------------------------------------ files
-
     def _tidy(self) -> None:
         """Write rows anew where most are deleted, and keep binary codes."""
         if self.facts.dead * 2 > self.facts.rows:
             self.rewrite()
-        facts, covered = self.facts, int(self.facts.codes.get("rows", 0))
-        stale = not covered or covered < facts.rows - CODED // 2
+        facts = self.facts
+        stale = facts.codes.get("rows", 0) < max(1, facts.rows - CODED // 2)
         if self.folder is not None and facts.metric == "cosine" and facts.rows >= CODED and stale:
             self._map()
             self.set(codes=make_codes(self.folder, self.vectors))

@@ -23,7 +23,6 @@ from contrasent.errors import InputError, UserError
 from contrasent.metrics import normalize, rank_biased_overlap
 from contrasent.search.answers import Candidates
 from contrasent.search.index import Hit, Index
-from contrasent.search.ranking import Ranker
 from contrasent.search.words import Analyzer
 from contrasent.serve import schemas
 from contrasent.serve.batching import Batcher, Embedder, Served
@@ -256,7 +255,7 @@ def create_app(
     compare: Index | None = None,
     open_model: OpenModel | None = None,
     settings: Settings | None = None,
-    ranker: Ranker | None = None,
+    word_weight: float | None = None,
 ) -> FastAPI:
     """The server as an ASGI application."""
     if index is not None:
@@ -292,8 +291,8 @@ def create_app(
         dependencies=key,
     )
     opened = partial(Library, identity=model.identity, open_model=open_model)
-    library = None if index is None else opened(index, ranker=ranker)
-    second = None if compare is None else opened(compare, ranker=ranker)
+    library = None if index is None else opened(index, word_weight=word_weight)
+    second = None if compare is None else opened(compare, word_weight=word_weight)
     embedder = Embedder(model, batcher, limits)
     _add_routes(app, Routes(model, embedder, library, second, metrics, limits))
     _add_pages(app)

@@ -15,7 +15,6 @@ from contrasent.errors import InputError, UserError
 from contrasent.search.filters import facets
 from contrasent.search.index import Hit, Index
 from contrasent.search.opening import numbered_rows
-from contrasent.search.ranking import Ranker
 from contrasent.types import EncodeFn, Vectors, for_task
 
 log = logging.getLogger("contrasent.serve")
@@ -52,9 +51,9 @@ class Library:
         identity: str,
         *,
         open_model: OpenModel | None = None,
-        ranker: Ranker | None = None,
+        word_weight: float | None = None,
     ) -> None:
-        self.identity, self._open_model, self._ranker = identity, open_model, ranker
+        self.identity, self._open_model, self._weight = identity, open_model, word_weight
         self._snapshot = self._take(index)
         self._looked = time.monotonic()
         self._lock = threading.Lock()
@@ -121,8 +120,9 @@ class Library:
                 raise UserError("the queries have no vectors")
             with self._encoding:
                 vectors = snapshot.encode(queries)
+        ranker = snapshot.index.ranker.with_words(self._weight)
         return snapshot.index.search(
-            queries, vectors=vectors, k=k, threshold=threshold, where=where, ranker=self._ranker
+            queries, vectors=vectors, k=k, threshold=threshold, where=where, ranker=ranker
         )
 
     def facets(self) -> dict[str, list[Any]]:

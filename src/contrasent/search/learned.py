@@ -1,0 +1,217 @@
+"""What changes how queries find rows, learned from an index's texts or from user queries.
+
+A map of the query's vector, rows smoothed by their neighbours, and documents that queries like this
+one were answered by. Rows keep the base model's vectors, so nothing is encoded again; a
+:class:`~contrasent.search.ranking.Ranker` says how much each counts. Kept in the index's database.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.errors import OptionError
+from contrasent.metrics import normalize
+from contrasent.search.checks import checksum
+from contrasent.search.ranking import Floats, Ranker
+from contrasent.types import Vectors
+
+TABLE = """CREATE TABLE IF NOT EXISTS learned
+    (name TEXT PRIMARY KEY, shape TEXT NOT NULL, data BLOB NOT NULL, sum INTEGER NOT NULL)"""
+THERE = "SELECT 1 FROM sqlite_master WHERE name = 'learned'"
+_TYPES = {"matrix": "<f4", "neighbours": "<i4", "products": "<f4", "taught": "<f4"}
+_DOCUMENTS = "documents"  # of the taught queries, as JSON
+ROWS_AT_ONCE = 1024
+Ask = Callable[..., list[tuple[Any, ...]]]
+"""An SQL statement and its values in, rows out."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Neighbours:
+    """The nearest rows of each row; a row that has lost one of them, or is newer, has none."""
+
+    rows: NDArray[np.int32]  # (n, k), -1 for none
+    products: Floats  # (n, 2): of the row with the mean of its neighbours, and of that with itself
+
+    @classmethod
+    def of(cls, vectors: Vectors, k: int) -> "Neighbours":
+        """The k nearest rows of each, by (n, d) unit vectors; n is greater than k."""
+        rows = np.empty((len(vectors), k), dtype=np.int32)
+        products = np.empty((len(vectors), 2), dtype=np.float32)
+        for start in range(0, len(vectors), ROWS_AT_ONCE):
+            part = np.asarray(vectors[start : start + ROWS_AT_ONCE])
+            cosines = part @ vectors.T
+            cosines[np.arange(len(part)), start + np.arange(len(part))] = -np.inf
+            found = np.sort(np.argpartition(-cosines, k - 1, axis=1)[:, :k], axis=1)
+            mean = np.asarray(vectors[found]).mean(axis=1)
+            here = slice(start, start + len(part))
+            rows[here] = found
+            products[here] = np.stack([(part * mean).sum(1), np.square(mean).sum(1)], axis=1)
+        return cls(rows, products)
+
+    def moved(self, place: NDArray[np.int64]) -> "Neighbours":
+        """With the numbers that rows have now, by those they had; -1 where they are gone."""
+        rows = np.append(place, -1).astype(np.int32)[self.rows]
+        products, lost = self.products.copy(), np.any(rows < 0, axis=1)
+        rows[lost], products[lost] = -1, 0
+        return Neighbours(rows, products)
+
+    def lengths(self, smoothing: float) -> Floats:
+        """(n,) lengths of row + smoothing x mean of its neighbours; 1 for a row without them."""
+        once, twice = self.products.T
+        found: Floats = np.sqrt(1 + np.float32(2 * smoothing) * once + smoothing**2 * twice)
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Taught:
+    """Queries whose answers are known."""
+
+    vectors: Vectors  # (t, d) by the base model
+    documents: tuple[tuple[str, ...], ...]  # that answer each, as ``document_of`` names them
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Learned:
+    """All that was learned; what is None was not."""
+
+    matrix: Vectors | None = None  # (d, d) of the map of queries
+    neighbours: Neighbours | None = None
+    taught: Taught | None = None
+
+    def renumbered(self, numbers: NDArray[np.int64], rows: int) -> "Learned":
+        """For an index that keeps some of so many rows, in this order."""
+        if self.neighbours is None:
+            return self
+        place = np.full(rows, -1)
+        place[numbers] = np.arange(len(numbers))
+        first = numbers[numbers < len(self.neighbours.rows)]
+        own = Neighbours(self.neighbours.rows[first], self.neighbours.products[first])
+        return Learned(self.matrix, own.moved(place), self.taught)
+
+    def among(self, alive: NDArray[np.bool_]) -> "Learned":
+        """With the neighbours that are not deleted."""
+        if self.neighbours is None:
+            return self
+        place = np.where(alive, np.arange(len(alive)), -1)
+        return Learned(self.matrix, self.neighbours.moved(place), self.taught)
+
+    def lacks(self, ranker: Ranker) -> str:
+        """A part that a ranker needs and that is not there, or ""."""
+        needed = {
+            "map": bool(ranker.map_share) and self.matrix is None,
+            "neighbours": bool(ranker.smoothing) and self.neighbours is None,
+            "taught queries": bool(ranker.taught) and self.taught is None,
+        }
+        return next((name for name, missing in needed.items() if missing), "")
+
+
+def read_learned(ask: Ask) -> Learned | None:
+    """What a database keeps; None if it is damaged."""
+    if not ask(THERE):
+        return Learned()
+    arrays, documents = dict[str, NDArray[Any]](), None
+    for name, shape, data, sum_ in ask("SELECT name, shape, data, sum FROM learned"):
+        if checksum(name, shape, data) != sum_:
+            return None
+        if name == _DOCUMENTS:
+            documents = tuple(map(tuple, json.loads(data)))
+        else:
+            arrays[name] = np.frombuffer(data, _TYPES[name]).reshape(json.loads(shape))
+    near, taught = arrays.get("neighbours"), arrays.get("taught")
+    return Learned(
+        arrays.get("matrix"),
+        None if near is None else Neighbours(near, arrays["products"]),
+        None if taught is None or documents is None else Taught(taught, documents),
+    )
+
+
+def write_learned(ask: Ask, learned: Learned, dimension: int, metric: str) -> None:
+    """Put it in the place of what a database keeps, in its transaction."""
+    arrays: dict[str, NDArray[Any]] = {}
+    if learned.matrix is not None:
+        arrays["matrix"] = learned.matrix
+    if learned.neighbours is not None:
+        arrays["neighbours"] = learned.neighbours.rows
+        arrays["products"] = learned.neighbours.products
+    if learned.taught is not None:
+        arrays["taught"] = learned.taught.vectors
+    if arrays and metric != "cosine":
+        raise OptionError("metric", metric, "learns nothing; build the index with cosine")
+    stored: list[tuple[str, str, bytes]] = []
+    for name, array in arrays.items():
+        if name in ("matrix", "taught") and array.shape[1:] != (dimension,):
+            raise OptionError("learned", name, f"has not {dimension} dimensions")
+        data = np.ascontiguousarray(array, _TYPES[name]).tobytes()
+        stored.append((name, json.dumps(array.shape), data))
+    if learned.taught is not None:
+        stored.append((_DOCUMENTS, "", json.dumps(learned.taught.documents).encode()))
+    if stored or ask(THERE):
+        ask(TABLE)
+        ask("DELETE FROM learned")
+    for values in stored:
+        ask("INSERT INTO learned VALUES (?, ?, ?, ?)", (*values, checksum(*values)))
+
+
+# ---------------------------------------------------------------------- searching
+
+
+def mapped(ranker: Ranker, learned: Learned, queries: Vectors) -> Vectors:
+    """(q, d) unit vectors of queries: some share of what the map makes of them."""
+    if not ranker.map_share or learned.matrix is None:
+        return queries
+    share = np.float32(ranker.map_share)
+    found: Vectors = normalize((1 - share) * queries + share * normalize(queries @ learned.matrix))
+    return found
+
+
+def smoothed(ranker: Ranker, learned: Learned, cosines: Floats) -> Floats:
+    """(rows,) cosines of a query with rows smoothed by their neighbours, from those of all rows.
+
+    A row d whose neighbours have the mean m counts as the direction of d + smoothing x m.
+    """
+    near = learned.neighbours
+    if not ranker.smoothing or near is None:
+        return cosines
+    weight, rows = np.float32(ranker.smoothing), near.rows
+    sums = np.append(cosines, np.float32(0))[rows].sum(axis=1)
+    found = cosines.copy()
+    found[: len(rows)] += weight / np.float32(max(1, rows.shape[1])) * sums
+    found[: len(rows)] /= near.lengths(ranker.smoothing)
+    return found
+
+
+def smooth_vectors(
+    ranker: Ranker, learned: Learned, vectors: Vectors, numbers: NDArray[np.int64]
+) -> Vectors:
+    """(n, d) vectors of some rows, smoothed, from those of all rows."""
+    own = np.asarray(vectors[numbers])
+    near = learned.neighbours
+    if not ranker.smoothing or near is None:
+        return own
+    having = np.flatnonzero(numbers < len(near.rows))
+    having = having[(near.rows[numbers[having]] >= 0).all(axis=1)]
+    rows = numbers[having]
+    mean = np.asarray(vectors[near.rows[rows]]).mean(axis=1)
+    own[having] += np.float32(ranker.smoothing) * mean
+    own[having] /= near.lengths(ranker.smoothing)[rows, None]
+    return own
+
+
+def bonus(ranker: Ranker, learned: Learned, query: Vectors) -> list[tuple[str, float]]:
+    """Documents that queries like this one were answered by, and what their rows' cosines gain.
+
+    ``query``: (d,) by the base model, not mapped. The spread of cosines is taken before.
+    """
+    if not ranker.taught or learned.taught is None:
+        return []
+    cosines = learned.taught.vectors @ query
+    found: dict[str, float] = {}
+    for at in np.flatnonzero(cosines > ranker.taught_from):
+        gain = ranker.taught * (float(cosines[at]) - ranker.taught_from)
+        for document in learned.taught.documents[at]:
+            found[document] = max(gain, found.get(document, 0.0))
+    return list(found.items())
