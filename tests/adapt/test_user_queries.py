@@ -127,8 +127,8 @@ def test_a_csv_with_unquoted_commas_goes_on(tmp_path):
 def test_too_few(tmp_path, queries, documents):
     rows = [(f"query {n}", f"page{n % documents}") for n in range(queries)]
     path = written(tmp_path / "asked.csv", rows)
-    line = f"{queries} queries about {documents} documents are too few to teach and to judge, and "
-    assert read(path) == ([], [f"{line}are left out: 40 about 20 are needed"])
+    line = f"{queries} queries about {documents} documents cannot teach and judge: they are left "
+    assert read(path) == ([], [f"{line}out, since 40 about 20 are needed"])
     found, said = read(path, alone=False)
     assert len(found) == queries and said == []
     assert enough([*found, *((f"more {n}", {n: 1.0}) for n in range(50))], said.append)
@@ -180,4 +180,4 @@ def test_queries_in_another_language(tmp_path):
     others = [("Wie repariere ich meine Pumpe", {0: 1.0}), ("как починить насос", {1: 1.0})]
     assert log_foreign([*own, *others], texts, said.append) == 2
     (line,) = said
-    assert line.startswith("2 of 4 queries have hardly a word in common with the text")
+    assert line.startswith("2 of 4 queries (such as 'Wie repariere")

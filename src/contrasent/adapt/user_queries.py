@@ -1,7 +1,4 @@
-"""User queries with the documents that answer them, from files, judged collections and clicks.
-
-Whatever cannot be used is counted in one line of its kind, and the rest goes on.
-"""
+"""User queries with the documents that answer them, from files, judged collections and clicks."""
 
 import math
 from collections import Counter
@@ -10,9 +7,9 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from contrasent.errors import DataError, InputError
+from contrasent.errors import InputError
 from contrasent.search.words import words
-from contrasent.text.labelled import places_of, read_qrels
+from contrasent.text.labelled import places_of, read_qrels, read_texts
 from contrasent.text.sources import find
 from contrasent.text.tables import ABSENT, as_number, brief, open_table
 
@@ -36,13 +33,11 @@ def read_user_queries(
     clicks: Files,
     documents: Sequence[str],
     log: Log,
-    *,
     alone: bool = True,
 ) -> UserQueries:
     """Queries of files, of folders in BEIR's layout and of click logs, put together.
 
-    They are none where they are too few to teach and to judge, unless others are going to be added
-    (not ``alone``); see :func:`enough`.
+    None where they are too few, unless others are going to join them (not ``alone``).
     """
     places, found, useless = places_of(documents), dict[str, tuple[str, dict[int, float]]](), []
     files = [(path, _rows(path, "gain"), False) for path in _paths(queries)]
@@ -91,10 +86,8 @@ def _gather(
             continue
         left_out[problem] += 1
         first.setdefault(problem, f"{place}{value and ': '}{value}")
-    lines = [
-        f"{number} of {count} rows are left out: {problem} ({first[problem]})"
-        for problem, number in left_out.items()
-    ]
+    of = f"of {count} rows are left out"
+    lines = [f"{number} {of}: {why} ({first[why]})" for why, number in left_out.items()]
     if repeated and not clicked:
         lines.append(f"{repeated} rows repeat a query and its document: the greatest gain counts")
     for line in lines:
@@ -110,10 +103,8 @@ def enough(queries: UserQueries, log: Log) -> UserQueries:
     about = len({max(gains, key=lambda number: gains[number]) for _, gains in queries})
     if len(queries) >= MIN_QUERIES and about >= MIN_DOCUMENTS:
         return queries
-    log(
-        f"{len(queries)} queries about {about} documents are too few to teach and to judge, and "
-        f"are left out: {MIN_QUERIES} about {MIN_DOCUMENTS} are needed"
-    )
+    needed = f"they are left out, since {MIN_QUERIES} about {MIN_DOCUMENTS} are needed"
+    log(f"{len(queries)} queries about {about} documents cannot teach and judge: {needed}")
     return []
 
 
@@ -150,10 +141,8 @@ def log_foreign(queries: UserQueries, texts: Iterable[str], log: Log) -> int:
     known = known_words(texts)
     foreign = [query for query, _ in queries if is_foreign(query, known)]
     if foreign:
-        log(
-            f"{len(foreign)} of {len(queries)} queries have hardly a word in common with the text, "
-            f"as in another language (such as {brief(foreign[0])}): words cannot find their answers"
-        )
+        shown = f"{len(foreign)} of {len(queries)} queries (such as {brief(foreign[0])})"
+        log(f"{shown} have hardly a word in common with the text, as if in another language")
     return len(foreign)
 
 
@@ -182,12 +171,7 @@ def _rows(path: Path, amount: str) -> Iterator[_Row]:
 
 def _judged(folder: Path, log: Log) -> Iterator[_Row]:
     """The judged queries of a folder in BEIR's layout, whose corpus is not read."""
-    path = folder / "queries.jsonl"
-    if not path.is_file():
-        raise DataError(f"{path}: no such file; expected lines of {{_id, text}}, as BEIR has them")
-    table = open_table(find(path)[0], header=True, lenient=True)
-    columns = [table.position(name, f"{path}: column") for name in ("_id", "text")]
-    texts = {_text(cells[0]): cells[1] for _, cells in table.rows(columns) if cells is not None}
+    texts = read_texts(folder / "queries.jsonl")
     # What is learnt from the test split could not be evaluated by it.
     splits = {split: folder / "qrels" / f"{split}.tsv" for split in ("train", "dev")}
     found = {split: read_qrels(qrels) for split, qrels in splits.items() if qrels.is_file()}
@@ -196,6 +180,5 @@ def _judged(folder: Path, log: Log) -> Iterator[_Row]:
     else:
         found = {"test": read_qrels(folder / "qrels" / "test.tsv")}
     for split, judged in found.items():
-        for query, gains in judged.items():
-            for document, gain in gains.items():
-                yield f"{split}.tsv, query {query}", texts.get(query), document, gain
+        for name, document, gain in ((q, d, g) for q in judged for d, g in judged[q].items()):
+            yield f"{split}.tsv, query {name}", texts.get(name), document, gain

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -112,27 +113,42 @@ class RemoteModel:
 
     def _talk(self, path: str, body: Any) -> dict[str, Any]:
         """One answer; once a server has answered, some failures are waited out."""
-        for attempt in range(ATTEMPTS):
-            try:
-                return self._send(f"{self.base}/{path}", body)
-            except Busy as error:
-                if not self._answered or attempt == ATTEMPTS - 1:
-                    raise ModelError(str(error)) from error
-                time.sleep(min(max(error.wait, 0.5 * 2**attempt), LONGEST_WAIT))
-        raise AssertionError  # the last attempt returns or raises
-
-    def _send(self, url: str, body: Any) -> dict[str, Any]:
         self.requests += 1
-        found = exchange(url, body, key=os.environ.get(KEY, ""))
+        attempts = ATTEMPTS if self._answered else 1
+        found = exchange(f"{self.base}/{path}", body, KEY, attempts=attempts)
         self._answered = True
         return found
 
 
-def exchange(url: str, body: Any, *, key: str = "", timeout: float = TIMEOUT) -> dict[str, Any]:
-    """The JSON object that a server answers with, within ``timeout`` seconds all in all."""
+def exchange(
+    url: str,
+    body: Any,
+    key: str,
+    *,
+    timeout: float = TIMEOUT,
+    attempts: int = ATTEMPTS,
+    until: float = math.inf,
+) -> dict[str, Any]:
+    """The JSON object that a server answers with; failures that may pass are waited out.
+
+    ``key`` is the variable that holds the key, ``until`` the time (monotonic) not to wait beyond.
+    """
+    secret = os.environ.get(key, "").strip()
+    for attempt in range(attempts):
+        try:
+            return _send(url, body, secret, max(0.1, min(timeout, until - time.monotonic())))
+        except _Busy as error:
+            wait = min(max(error.wait, 0.5 * 2**attempt), LONGEST_WAIT)
+            if attempt == attempts - 1 or time.monotonic() + wait >= until:
+                raise
+            time.sleep(wait)
+    raise AssertionError  # the last attempt returns or raises
+
+
+def _send(url: str, body: Any, secret: str, timeout: float) -> dict[str, Any]:
     headers, data, until = {"Accept": "application/json"}, None, time.monotonic() + timeout
-    if key := key.strip():
-        headers["Authorization"] = f"Bearer {key}"
+    if secret:
+        headers["Authorization"] = f"Bearer {secret}"
     if body is not None:
         data = json.dumps(body).encode()
         headers["Content-Type"] = "application/json"
@@ -149,14 +165,15 @@ def exchange(url: str, body: Any, *, key: str = "", timeout: float = TIMEOUT) ->
         words = ""
         with error, suppress(OSError, HTTPException):
             words = " ".join(error.read(500).decode("utf-8", "replace").split())
+        words = words.replace(secret, "...") if secret else words  # some servers repeat the key
         problem = f"{url}: answered {error.code}: {words}"
         if error.code not in BUSY:
             raise ModelError(problem) from error
         after = error.headers.get("Retry-After") or ""
-        raise Busy(problem, float(after) if after.isdecimal() else 0.0) from error
+        raise _Busy(problem, float(after) if after.isdecimal() else 0.0) from error
     except (URLError, OSError, HTTPException) as error:
         reason = getattr(error, "reason", error)
-        raise Busy(f"{url}: does not answer ({reason})") from error
+        raise _Busy(f"{url}: does not answer ({reason})") from error
     except ValueError as error:
         raise ModelError(f"{url}: did not answer with JSON") from error
     if not isinstance(found, dict):
@@ -164,7 +181,7 @@ def exchange(url: str, body: Any, *, key: str = "", timeout: float = TIMEOUT) ->
     return found
 
 
-class Busy(Exception):
+class _Busy(ModelError):
     """A failure that may pass, and after how many seconds to try again."""
 
     def __init__(self, problem: str, wait: float = 0.0) -> None:

@@ -210,7 +210,7 @@ def read_collection(folder: Path, *, split: str = "test") -> Collection:
 
     Queries without a relevant document in the split are left out.
     """
-    documents = _texts(folder / "corpus.jsonl")
+    documents = read_texts(folder / "corpus.jsonl")
     place = {name: i for i, name in enumerate(documents)}
     texts, relevant, own = [], [], []
     for query, (text, gains) in read_judged(folder, split=split).items():
@@ -228,7 +228,7 @@ def read_collection(folder: Path, *, split: str = "test") -> Collection:
 
 def read_judged(folder: Path, *, split: str = "test") -> Judged:
     """Read the queries and judgements of a folder in BEIR's layout, its corpus aside."""
-    queries = _texts(folder / "queries.jsonl")
+    queries = read_texts(folder / "queries.jsonl")
     path = folder / "qrels" / f"{split}.tsv"
     judged = read_qrels(path)
     if unknown := [query for query in judged if query not in queries]:
@@ -271,7 +271,8 @@ def read_qrels(path: Path) -> dict[str, dict[str, float]]:
     return judged
 
 
-def _texts(path: Path) -> dict[str, str]:
+def read_texts(path: Path) -> dict[str, str]:
+    """The texts of a corpus or of queries in BEIR's layout, by their ids."""
     if not path.is_file():
         raise DataError(f"{path}: no such file; expected lines of {{_id, text}}, as BEIR has them")
     found = {}

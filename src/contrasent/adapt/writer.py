@@ -1,0 +1,196 @@
+"""Queries that a language model writes about passages, served with OpenAI's chat interface.
+
+A query counts if the search that is there finds its passage's document by it (a round trip).
+"""
+
+import hashlib
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urldefrag, urlsplit
+
+from contrasent import progress
+from contrasent.adapt.user_queries import Log, UserQueries, folded, is_foreign, known_words
+from contrasent.errors import InputError, ModelError, OptionError
+from contrasent.files import writing
+from contrasent.model.remote import check_address, exchange
+from contrasent.search.words import words
+
+PROMPT = """\
+Write what people might type into a search box who need what the passage below says and have not
+read it: questions or short queries in the passage's language, but in other words than its own. Each
+must make sense without the passage and have at most 15 words. Number of queries: {count}. Write one
+a line, and nothing else.
+
+{passage}
+"""
+OPTION, KEY = "--writer", "OPENAI_API_KEY"  # the variable of the environment with the key
+WANTED, EACH = 400, 3  # queries in all, and at most about one passage
+DEPTH, TIMED = 20, 3  # rows among which a query must find its document; answers that tell the cost
+LONGEST, MAX_TOKENS = 4000, 1500  # characters of a passage; tokens of an answer, thoughts included
+TIMEOUT, ATTEMPTS = 60.0, 3
+MISSES, FAILURE = 9, 5  # useless answers in a row where it gives up; how many a failure counts
+ASKING = 0.9  # share of the time; the rest is for looking whether the queries find their passages
+SHORTEST, MOST_WORDS = 2, 40  # words of a query
+COPIED = 6  # words from which a query that stands in the passage is copied from it
+
+_THOUGHT = re.compile(r"<(think\w*|reason\w*)>.*?(?:</\1>|\Z)|\A.*</(?:think|reason)\w*>", re.S)
+_MARKS = re.compile(r"^[\W_]*(?:(?:\d{1,3}[.):]+|(?:question|query|q) *\d*[:.])\W+)?(?=\w)", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """A served language model and its prompt."""
+
+    url: str  # of the interface, such as http://localhost:8080/v1
+    model: str
+    prompt: str = PROMPT
+
+    @classmethod
+    def of(cls, address: str, prompt: str | Path | None = None) -> "Writer":
+        """The writer at URL#MODEL, with the prompt of a file if there is one."""
+        bare, model = urldefrag(address)
+        if "@" in urlsplit(bare).netloc:
+            raise OptionError(OPTION, "...@...", f"put the key into the variable {KEY}")
+        check_address(bare, OPTION)
+        if not model:
+            raise OptionError(OPTION, address, "names no model: write http://HOST:PORT/v1#MODEL")
+        try:
+            text = PROMPT if prompt is None else Path(prompt).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(str(prompt), f"cannot be read ({error})") from error
+        if "{passage}" not in text:
+            raise InputError(str(prompt), "must hold {passage} where the passage is to stand")
+        url = bare.rstrip("/")
+        return cls(url if urlsplit(url).path else f"{url}/v1", model, text)
+
+    def check(self) -> None:
+        """Make sure, before any work, that the server is there and takes the key."""
+        try:
+            exchange(f"{self.url}/models", None, KEY, timeout=10.0, attempts=1)
+        except ModelError as error:
+            code = getattr(error.__cause__, "code", None)
+            if code is None or code in (401, 403):  # not every server has this list
+                remedy = f"start it, or put its key into the variable {KEY}"
+                raise OptionError(OPTION, self.url, f"{error}; {remedy}") from error
+
+    def answer(self, prompt: str, until: float) -> tuple[str, int]:
+        """An answer without thoughts, and its tokens."""
+        url, message = f"{self.url}/chat/completions", {"role": "user", "content": prompt}
+        body = {"model": self.model, "messages": [message], "max_tokens": MAX_TOKENS}
+        found = exchange(url, body, KEY, timeout=TIMEOUT, attempts=ATTEMPTS, until=until)
+        try:
+            content = found["choices"][0]["message"]["content"] or ""
+            tokens = int((found.get("usage") or {}).get("total_tokens") or 0)
+            return _THOUGHT.sub("", content).strip()[:LONGEST], tokens
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            raise ModelError(f"{url}: did not answer with a message") from error
+
+
+def write_queries(
+    passages: Sequence[tuple[str, int]],
+    writer: Writer,
+    *,
+    kept: Path,
+    finds: Callable[[list[str]], list[list[int]]],
+    limit: float,
+    log: Log,
+) -> tuple[UserQueries, dict[str, Any]]:
+    """Queries about passages, each with its document's number, in ``limit`` seconds; and facts.
+
+    ``finds`` gives the documents of the best rows for each query. Answers are kept in a file, and
+    none that is there is asked for again.
+    """
+    order = _sample(passages)
+    each = max(1, min(EACH, WANTED // max(1, len(order))))
+    filled = writer.prompt.replace("{count}", str(each))
+    prompts = [filled.replace("{passage}", passages[at][0][:LONGEST]) for at in order]
+    log(f"{writer.model} writes {each} queries about each of {len(order)} passages: {writer.url}")
+    answers = _ask(prompts, writer, kept, time.monotonic() + ASKING * limit, log)
+    known, lost = known_words(passages[at][0] for at in order), Counter[str]()
+    written: list[tuple[str, int]] = []
+    for number, answer in answers.items():
+        passage, document = passages[order[number]]
+        for query in _lines(answer, lost)[:each]:
+            if is_foreign(query, known):
+                lost["in another language"] += 1
+            elif len(words(query)) >= COPIED and folded(query) in folded(passage):
+                lost["copied from their passage"] += 1
+            else:
+                written.append((query, document))
+    found: dict[str, tuple[str, dict[int, float]]] = {}
+    places = finds([query for query, _ in written]) if written else []
+    for (query, document), first in zip(written, places, strict=True):
+        if document in first[:DEPTH]:
+            found.setdefault(folded(query), (query, {}))[1][document] = 1.0
+        else:
+            lost["that do not find their passage"] += 1
+    counts = ", ".join(f"{count} {why}" for why, count in lost.items())
+    log(f"{len(found)} queries of {len(answers)} answers; left out: {counts or 'none'}")
+    facts = {"passages": len(order), "answers": len(answers), "left_out": dict(lost)}
+    return list(found.values()), {"model": writer.model, "url": writer.url, **facts}
+
+
+def _sample(passages: Sequence[tuple[str, int]]) -> list[int]:
+    """Passages to be asked about, one of each document before a second of any."""
+    earlier, ranks = Counter[int](), list[tuple[int, int, int]]()
+    # By hashes, so that much the same passages, whose answers are kept, are chosen of a later text.
+    hashes = [hashlib.sha256(text.encode()).digest() for text, _ in passages]
+    for at in sorted(range(len(passages)), key=hashes.__getitem__):
+        document = passages[at][1]
+        ranks.append((earlier[document], len(ranks), at))
+        earlier[document] += 1
+    return [at for _, _, at in sorted(ranks)[:WANTED]]
+
+
+def _lines(answer: str, lost: Counter[str]) -> list[str]:
+    """The lines of an answer that look like queries, without numbers and marks."""
+    lines = [_MARKS.sub("", line).strip(" \t\"'`*_”“»«,;]}") for line in answer.splitlines()]
+    found = [line for line in lines if len(words(line)) >= SHORTEST and line[-1] not in ":："]
+    short = [line for line in found if len(words(line)) <= MOST_WORDS]
+    if len(short) < len(found):
+        lost["too long"] += len(found) - len(short)
+    elif not found:
+        lost["answers without a query"] += 1
+    return short
+
+
+def _ask(prompts: list[str], writer: Writer, kept: Path, until: float, log: Log) -> dict[int, str]:
+    """The answers to prompts by their numbers, as far as there is time and the server gives any."""
+    stored: dict[str, str] = {}
+    for line in kept.read_text("utf-8", "replace").split("\n") if kept.exists() else ():
+        with suppress(ValueError, TypeError):  # a line may be torn
+            stored.update(json.loads(line or "{}"))
+    hashes = [hashlib.sha256(f"{writer.model}\n{one}".encode()).hexdigest() for one in prompts]
+    found = {number: stored[key] for number, key in enumerate(hashes) if key in stored}
+    new = [number for number in range(len(prompts)) if number not in found]
+    given = tokens = misses = 0
+    began = time.monotonic()
+    with progress.task("written queries", len(prompts), "answers", len(found)) as advance:
+        for number in new:
+            if (now := time.monotonic()) >= until or misses >= MISSES:
+                why = "the time is over" if now >= until else f"{writer.model} gives nothing of use"
+                log(f"{given} of {len(new)} answers: {why}")
+                break
+            try:
+                found[number], spent = writer.answer(prompts[number], until)
+            except ModelError as error:
+                misses += FAILURE
+                log(f"no answer: {error}")
+                continue
+            with writing(kept), kept.open("a", encoding="utf-8") as stream:
+                stream.write(f"\n{json.dumps({hashes[number]: found[number]})}")
+            misses = 0 if _lines(found[number], Counter()) else misses + 1
+            given, tokens = given + 1, tokens + spent
+            advance()
+            if given == TIMED:
+                now, more = time.monotonic(), len(new) / given
+                cost = f"{(now - began) * more:.0f} s and {tokens * more:,.0f} tokens"
+                log(f"{len(new)} answers cost about {cost}; {until - now:.0f} s are left")
+    return found
