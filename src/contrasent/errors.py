@@ -88,6 +88,12 @@ def exports(file: str) -> tuple[list[str], Callable[[str], Any]]:
     return sorted(home), load
 
 
+def brief(error: BaseException) -> str:
+    """The first two lines of another library's message, as one."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return " ".join(lines[:2])[:300] if lines else type(error).__name__
+
+
 def check_choice(option: str, value: object, choices: Iterable[str]) -> None:
     """Reject a value that is none of the choices."""
     known = list(choices)

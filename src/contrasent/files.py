@@ -144,7 +144,6 @@ def write_object(path: Path, data: Any) -> None:
 
 def check_writable(folder: Path, needed: int = 0) -> None:
     """Make sure, before any work, that a folder can be written and has room."""
-    # `needed`: bytes that the work is going to write.
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=folder):

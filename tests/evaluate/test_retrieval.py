@@ -73,7 +73,7 @@ def test_a_perfect_model_scores_one_and_rows_are_named():
     assert report.notes["documents"] == 80
 
 
-def test_several_relevant_documents_with_gains_and_listings_side_by_side():
+def test_several_relevant_documents_with_gains_and_listings():
     ranking = rank_documents(one_hot, ["x1"], ["y1", "y2", "y3"], [{0: 2.0, 2: 1.0}])
     # y2 and y3 tie at cosine 0: the irrelevant one stands first.
     assert ranking.ranks[0].tolist() == [1, 3]
@@ -81,10 +81,8 @@ def test_several_relevant_documents_with_gains_and_listings_side_by_side():
     assert ranking.reciprocal(1).tolist() == [1.0]
     best = 2 / np.log2(2) + 1 / np.log2(3)
     assert ranking.ndcg(3)[0] == pytest.approx((2 / np.log2(2) + 1 / np.log2(4)) / best)
-    models = {"a": letters, "b": letters}
-    found = module.side_by_side(models, ["aab"], ["aab", "aba", "aaa", "cd"], k=2)
-    assert found["aab"]["a"] == found["aab"]["b"]
-    assert [text for _, text in found["aab"]["a"]] == ["aba", "aaa"]
+    ((query, found),) = module.nearest_documents(letters, ["aab"], ["aab", "aba", "aaa", "cd"], k=2)
+    assert (query, [text for _, text in found]) == ("aab", ["aba", "aaa"])
 
 
 @pytest.mark.parametrize(("queries", "relevant", "message"), [

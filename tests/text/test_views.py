@@ -391,9 +391,6 @@ def test_views_by_name_take_their_options():
 
 @pytest.mark.parametrize(("name", "options", "message"), [
     ("crops", {}, "did you mean 'crop'"), ("crop", {"percnt": 10}, "did you mean 'percent'"),
-    ("crop", {"percent": 100}, "percent 100"), ("repeat_words", {"rate": 1.5}, "rate 1.5"),
-    ("insert_stop_words", {"stop_words": []}, "at least one"),
-    ("next_sentence", {"reach": 0}, "reach 0"),
 ])  # fmt: skip
 def test_bad_options_are_named(name, options, message):
     with pytest.raises(OptionError, match=message):

@@ -337,14 +337,14 @@ def _add_listing(
     found: dict[str, "Report"], model: str, encode: "EncodeFn", chosen: "Options"
 ) -> None:
     """Note the model's nearest captions to a few captions, for the page's listing."""
-    from contrasent.evaluate.retrieval import side_by_side
+    from contrasent.evaluate.retrieval import nearest_documents
     from contrasent.text.labelled import flickr30k
 
     captions = flickr30k(folder=chosen.folder).last(chosen.captions).texts
     queries = captions[:: max(1, len(captions) // 5)][:5]
-    listing = side_by_side({model: encode}, queries, captions, k=3)
     report = found[model]
-    notes = {**report.notes, "listing": [[q, listing[q][model]] for q in queries]}
+    listing = [list(pair) for pair in nearest_documents(encode, queries, captions)]
+    notes = {**report.notes, "listing": listing}
     found[model] = replace(report, notes=notes)
 
 

@@ -272,8 +272,6 @@ class Discriminator(nn.Module):
         self, tokens: Tokens, condition: Tensor, *, width: int | None = None
     ) -> tuple[Tensor, Tensor]:
         """Token vectors (n, t, d) of one block, padded to its longest row, and its mask (n, t)."""
-        # `condition`: (n, d) sentence vectors. Returns token vectors (n, t, d) and the mask (n, t),
-        # true on real tokens.
         rows, longest = len(tokens), int(tokens.lengths.max())
         width = longest if width is None else width
         if width > longest:

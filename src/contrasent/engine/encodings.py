@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 import torch
@@ -29,13 +29,6 @@ Source = Literal["noisy", "gaussian", "mean", "off_dropout"]
 several encodings with dropout, or without dropout."""
 
 
-class Queue(Protocol):
-    """Negatives from earlier batches, see :class:`contrasent.engine.contrast.MomentumQueue`."""
-
-    def negatives(self) -> Tensor | None:
-        """(q, d) rows, or None while there are none."""
-
-
 class Networks(Protocol):
     """The networks that encode a batch, see :class:`contrasent.engine.objective.Objective`."""
 
@@ -48,9 +41,7 @@ class Networks(Protocol):
     labelled: bool
     baseline: Baseline | None
 
-    @property
-    def queue(self) -> Queue | None:
-        """Negatives from earlier batches, or None."""
+    queue: Any  # :class:`contrasent.engine.contrast.MomentumQueue`, or None
 
 
 class Term(nn.Module):
@@ -189,7 +180,7 @@ class BatchEncodings:
     def queued(self) -> Tensor | None:
         """Negatives from earlier batches, (q, d), or None."""
         queue = self.networks.queue
-        return queue.negatives() if queue is not None else None
+        return None if queue is None else cast("Tensor | None", queue.negatives())
 
     def _encode(self, columns: Sequence[Tokens]) -> list[Tensor]:
         """Pooled vectors of columns: one pass of the encoder, or of each where there are two."""

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from contrasent import parallel
 from contrasent.engine.encodings import BatchEncodings, Term, Terms, mask_tokens
-from contrasent.errors import ModelError, OptionError
+from contrasent.errors import ModelError, OptionError, brief
 from contrasent.losses import masked_lm
-from contrasent.model.backbone import brief, quiet
+from contrasent.model.backbone import quiet
 from contrasent.model.description import describe
 from contrasent.model.encoder import Encoder
 from contrasent.model.packing import by_length
@@ -203,7 +203,6 @@ class MaskedLanguageModelling(Term):
 
 def at_labels(encoder: Encoder, tokens: Tokens, labels: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
     """Token vectors and labels where a label is not -1."""
-    # `tokens`: (total,) ids in rows. `labels`: (total,). Returns (k, d) vectors and (k,) labels.
     vectors, targets = [], []
     for rows in by_length(tokens.lengths):
         hidden, _ = encoder.hidden(tokens.select(rows))

@@ -226,7 +226,6 @@ def shift(
     threshold: float, old: ArrayLike, new: ArrayLike, *, resamples: int = 300, seed: int = 0
 ) -> Shift:
     """The threshold above which as many hits are as above the old one; queries are resampled."""
-    # `old`: (q, k) scores of what the old model finds. `new`: (q, k) those of the new model.
     a, b = np.asarray(old, dtype=np.float64), np.asarray(new, dtype=np.float64)
     above = (a >= threshold).sum(axis=1)
     share = float(above.mean() / a.shape[1])

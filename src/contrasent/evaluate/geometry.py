@@ -133,7 +133,6 @@ def isoscore(vectors: Vectors) -> float:
 def cosine_by_rating(similarity: Floats, scores: Floats) -> dict[str, list[int]]:
     """Histograms of cosine over [-1, 1] for ratings 0-1, 1-2, ... 4-5 (SimCSE, Figure G.1)."""
     # A rating on a border belongs to the upper bin, 5 to the last.
-    # `similarity`: (n,) cosines. `scores`: (n,) ratings.
     bins = _ratings(scores)
     edges = np.linspace(-1, 1, BINS + 1)
     return {

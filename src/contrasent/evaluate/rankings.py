@@ -62,7 +62,6 @@ def nearest(
 
 def agreement(old: Rows, new: Rows) -> dict[str, Floats]:
     """By measure (q,) values of each query: overlap@1, @10, @100 as far as k goes, and RBO."""
-    # `old`: (q, k) what one model finds, best first. `new`: (q, k) what the other finds.
     shared = metrics.shared_by_depth(old, new)
     values = {f"overlap@{k}": shared[:, k - 1] / k for k in AT if k <= shared.shape[1]}
     return {**values, BIASED: metrics.rank_biased_overlap(old, new, PERSISTENCE)}
@@ -138,8 +137,6 @@ def score_quantiles(
     random: np.random.Generator,
 ) -> dict[str, dict[str, list[float]]]:
     """Quantiles of scores at ranks 1 and 10, and of queries with documents taken at random."""
-    # `queries`: (q, d) vectors by model. `documents`: (n, d) vectors by model. `own`: (q,) each
-    # query's own document, or None.
     count, total = len(queries["old"]), len(documents["old"])
     left = np.tile(np.arange(count), 10)
     right = random.integers(0, total, len(left))
@@ -194,7 +191,6 @@ def compare_groups(
     change: Floats, labels: Mapping[str, Sequence[str]], random: np.random.Generator
 ) -> tuple[Group, ...]:
     """Groups of enough queries, tested against all others by one set of permutations."""
-    # `change`: (q,) of each query. `labels`: (q,) of each kind.
     members = []
     for kind, names in labels.items():
         for name in dict.fromkeys(names):

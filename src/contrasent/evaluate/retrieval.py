@@ -32,8 +32,6 @@ DIRECTIONS = ("first", "both")
 CUTS = (1, 5, 10)
 
 Floats = NDArray[np.float64]
-Listing = dict[str, dict[str, list[tuple[float, str]]]]
-"""Of each query, what each model found: (cosine, document), best first."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -356,19 +354,18 @@ def folder_retrieval(
     return report
 
 
-def side_by_side(
-    models: Mapping[str, EncodeFn], queries: Sequence[str], documents: Sequence[str], *, k: int = 3
-) -> Listing:
-    """The k nearest documents of each query by model; a query is not its own answer."""
+def nearest_documents(
+    encode: EncodeFn, queries: Sequence[str], documents: Sequence[str], *, k: int = 3
+) -> list[tuple[str, list[tuple[float, str]]]]:
+    """Each query with its k nearest documents, (cosine, text); a query is not its own answer."""
     texts = list(dict.fromkeys(documents))
-    listing: Listing = {query: {} for query in queries}
-    for name, encode in models.items():
-        queried, read = encode_search(encode, [queries], [texts])
-        right = metrics.normalize(read(texts)).astype(np.float32)
-        for query in queries:
-            own = metrics.normalize(queried([query])).astype(np.float32)
-            scores = (right @ own[0]).astype(np.float64)
-            scores[[i for i, text in enumerate(texts) if text == query]] = -np.inf
-            best = np.argsort(-scores, kind="stable")[:k]
-            listing[query][name] = [(float(scores[i]), texts[i]) for i in best]
+    queried, read = encode_search(encode, [queries], [texts])
+    right = metrics.normalize(read(texts)).astype(np.float32)
+    listing = []
+    for query in queries:
+        own = metrics.normalize(queried([query])).astype(np.float32)
+        scores = (right @ own[0]).astype(np.float64)
+        scores[[i for i, text in enumerate(texts) if text == query]] = -np.inf
+        best = np.argsort(-scores, kind="stable")[:k]
+        listing.append((query, [(float(scores[i]), texts[i]) for i in best]))
     return listing

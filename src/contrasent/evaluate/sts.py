@@ -142,8 +142,6 @@ def correlations(
     seed: int,
 ) -> tuple[dict[str, Floats], dict[str, Floats]]:
     """Spearman's and Pearson's correlations of pairs of columns, also over resamples of items."""
-    # `keys`: (n,) of the items, or None. Returns by metric, the values (k,) and those of the
-    # resamples (r, k).
     ranked = [bootstrap.RankedPairs(*pair) for pair in columns]
 
     def spearman_of(counts: bootstrap.Counts) -> Floats:

@@ -123,7 +123,6 @@ def add_outcomes(
     resamples: int,
 ) -> Floats:
     """Add the rows of a task: means over the seeds."""
-    # `labels`: (n,) classes. `keys`: (n,) of the examples.
     tested = np.sort(np.concatenate(outcomes[0].parts))
     # Folds count alike, whatever their size.
     values = np.array(

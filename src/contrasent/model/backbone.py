@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from contrasent.errors import ModelError
+from contrasent.errors import ModelError, brief
 from contrasent.losses.similarity import full
 from contrasent.model import dropout as dropout_
 from contrasent.model import packed as packed_
@@ -126,12 +126,6 @@ def _check_left_over(folder: Path, info: dict[str, Any], known: set[str]) -> Non
             f"{folder}: {len(extra)} weights have no place in the model that config.json describes "
             f"({extra[0]})"
         )
-
-
-def brief(error: BaseException) -> str:
-    """The first two lines of a message, as one."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return " ".join(lines[:2]) if lines else type(error).__name__
 
 
 @contextmanager

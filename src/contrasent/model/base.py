@@ -219,7 +219,6 @@ def by_budget(
     lengths: NDArray[np.int64], most: int, *, budget: int | None = None
 ) -> list[NDArray[np.int64]]:
     """Partition rows into calls, longest rows first, with little padding and bounded memory."""
-    # `lengths`: (n,) tokens of each row.
     order = np.argsort(-lengths, kind="stable")
     calls, start = [], 0
     while start < len(order):

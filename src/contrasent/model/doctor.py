@@ -1,7 +1,6 @@
 """Compare a model's vectors with its golden vectors, and find the cause of a difference."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,25 +21,18 @@ def _wrong(check: str, message: str) -> Finding:
     return Finding(check, False, message)
 
 
-@dataclass(frozen=True, slots=True)
 class Comparison:
-    """Vectors against golden ones."""
+    """Vectors (n, d) against golden ones."""
 
-    error: NDArray[np.float64]  # (n,) length of the difference, relative to the golden vector
-    cosine: NDArray[np.float64]  # (n,) cosines
-    scale: float
-
-
-def compare(vectors: Vectors, golden: Vectors) -> Comparison:
-    """Measure the difference of two sets of vectors, (n, d) each."""
-    a, b = vectors.astype(np.float64), golden.astype(np.float64)
-    long_a = np.maximum(np.linalg.norm(a, axis=1), 1e-30)
-    long_b = np.maximum(np.linalg.norm(b, axis=1), 1e-30)
-    return Comparison(
-        np.linalg.norm(a - b, axis=1) / long_b,
-        (a * b).sum(axis=1) / (long_a * long_b),
-        float(np.median(long_a / long_b)),
-    )
+    def __init__(self, vectors: Vectors, golden: Vectors) -> None:
+        a, b = vectors.astype(np.float64), golden.astype(np.float64)
+        long_a, long_b = (np.maximum(np.linalg.norm(v, axis=1), 1e-30) for v in (a, b))
+        error = np.linalg.norm(a - b, axis=1) / long_b
+        self.cosines = (a * b).sum(axis=1) / (long_a * long_b)
+        self.scale = float(np.median(long_a / long_b))
+        self.same, self.cosine = bool(error.max() <= SAME), float(self.cosines.min())
+        error_text = f"largest relative error {error.max():.1e}"
+        self.summary = f"{error_text}, smallest cosine {self.cosine:.6f}"
 
 
 def examine_folder(encoder: Encoder, golden: Golden) -> list[Finding]:
@@ -49,19 +41,17 @@ def examine_folder(encoder: Encoder, golden: Golden) -> list[Finding]:
     findings = [*_settings(now, then), *_tokens(encoder, golden)]
     if now.dimension != then.dimension:
         return [*findings, _dimension(now.dimension, then.dimension)]
-    measured = compare(encoder.encode(golden.texts, batch=1), golden.vectors)
-    worst, cosine = float(measured.error.max()), float(measured.cosine.min())
-    summary = f"largest relative error {worst:.1e}, smallest cosine {cosine:.6f}"
-    if worst <= SAME:
-        return [*findings, Finding("vectors", True, summary)]
+    found = Comparison(encoder.encode(golden.texts, batch=1), golden.vectors)
+    if found.same:
+        return [*findings, Finding("vectors", True, found.summary)]
     if all(finding.good for finding in findings):
         same = now.identity == then.identity
-        if cosine >= NEAR and not same:
-            findings.append(_wrong("precision", f"weights have fewer bits: {summary}"))
+        if found.cosine >= NEAR and not same:
+            findings.append(_wrong("precision", f"weights have fewer bits: {found.summary}"))
         else:
             cause = "the same weights compute differently here" if same else "weights differ"
             findings.append(_wrong("weights", f"{cause} from those that were saved"))
-    return [*findings, _wrong("vectors", summary)]
+    return [*findings, _wrong("vectors", found.summary)]
 
 
 def _settings(now: EncoderConfig, then: EncoderConfig) -> list[Finding]:
@@ -112,35 +102,29 @@ def _dimension(have: int, want: int) -> Finding:
 
 def examine_vectors(vectors: Vectors, golden: Golden, folder: Path) -> list[Finding]:
     """Check vectors that another program gave for the probes; the model's folder explains them."""
-    # `vectors`: (n, d), of `golden.texts`.
     if vectors.shape[1] != golden.vectors.shape[1]:
         return [_dimension(vectors.shape[1], golden.vectors.shape[1])]
-    measured = compare(vectors, golden.vectors)
-    worst, cosine = float(measured.error.max()), float(measured.cosine.min())
-    summary = f"largest relative error {worst:.1e}, smallest cosine {cosine:.6f}"
-    if worst <= SAME:
-        return [Finding("vectors", True, summary)]
-    if cosine >= ALIKE and abs(measured.scale - 1) > 0.01:
+    found = Comparison(vectors, golden.vectors)
+    last = _wrong("vectors", found.summary)
+    if found.same:
+        return [Finding("vectors", True, found.summary)]
+    if found.cosine >= ALIKE and abs(found.scale - 1) > 0.01:
         before = "scaled to length one" if golden.config.normalise else "not scaled"
-        return [
-            _wrong(
-                "normalisation", f"the directions match, the lengths do not: vectors were {before}"
-            ),
-            _wrong("vectors", summary),
-        ]
-    finding = _partly(measured, golden) or _explain(vectors, golden, folder)
-    if finding is None and cosine >= NEAR:
-        finding = _wrong("precision", f"the same model with fewer bits: {summary}")
+        problem = f"the directions match, the lengths do not: vectors were {before}"
+        return [_wrong("normalisation", problem), last]
+    finding = _partly(found, golden) or _explain(vectors, golden, folder)
+    if finding is None and found.cosine >= NEAR:
+        finding = _wrong("precision", f"the same model with fewer bits: {found.summary}")
     if finding is None:
         finding = _wrong("weights", "no variation of this model gives such vectors")
     if finding.check == "truncation":
         finding = _where_cut(vectors, golden, folder) or finding
-    return [finding, _wrong("vectors", summary)]
+    return [finding, last]
 
 
 def _partly(measured: Comparison, golden: Golden) -> Finding | None:
     """The property that the wrong texts share, where others are right."""
-    wrong = measured.cosine < ALIKE
+    wrong = measured.cosines < ALIKE
     if not wrong.any() or wrong.mean() > 0.8:
         return None
     lengths = golden.tokens.lengths
@@ -183,8 +167,7 @@ def _explain(vectors: Vectors, golden: Golden, folder: Path) -> Finding | None:
 def _alike(
     encoder: Encoder, texts: Sequence[str], vectors: Vectors, rows: NDArray[np.bool_]
 ) -> bool:
-    found = compare(encoder.encode(texts), vectors)
-    return bool((found.cosine[rows] >= ALIKE).all())
+    return bool((Comparison(encoder.encode(texts), vectors).cosines[rows] >= ALIKE).all())
 
 
 def _where_cut(vectors: Vectors, golden: Golden, folder: Path) -> Finding | None:
@@ -193,10 +176,8 @@ def _where_cut(vectors: Vectors, golden: Golden, folder: Path) -> Finding | None
     for length in LENGTHS:
         if length >= golden.config.max_tokens:
             break
-        found = compare(
-            Encoder.load(folder, max_tokens=length, check=False).encode(text), vectors[[longest]]
-        )
-        if found.cosine[0] >= ALIKE:
+        shorter = Encoder.load(folder, max_tokens=length, check=False)
+        if Comparison(shorter.encode(text), vectors[[longest]]).cosine >= ALIKE:
             return _wrong(
                 "truncation",
                 f"texts are cut at {length} tokens and not at {golden.config.max_tokens}",

@@ -25,11 +25,11 @@ from contrasent.errors import ModelError, OptionError
 from contrasent.files import atomic_folder
 from contrasent.model import runtime
 from contrasent.model.base import PROMPTS, by_budget
+from contrasent.model.doctor import Comparison
 from contrasent.model.dropout import attend_plainly
 from contrasent.model.encoder import Encoder
 from contrasent.model.golden import PROBES, digest
 from contrasent.text.tokens import Tokenizer
-from contrasent.types import Vectors
 
 STRENGTH = 0.7
 """How much of the unevenness moves from activations to weights: alpha of SmoothQuant.
@@ -167,7 +167,6 @@ class Graph(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """(n, t) ids and mask to (n, d) vectors."""
-        # `input_ids`: (n, t) int64. `attention_mask`: (n, t) int64, 1 on real tokens.
         output = self.backbone(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -264,23 +263,16 @@ def export(
         written = replace(written, graph={path.name: digest(path) for path in files})
         runtime.write_export(folder, written)
         found = runtime.Exported.load(folder).encode(texts, batch=8)
-        difference, cosine = _difference(found, wanted)
+        a, b = found.astype(np.float64), wanted.astype(np.float64)
+        difference = float(np.abs(a - b).max() / max(1.0, np.abs(b).max()))
         if calibration is None and difference > LIMIT:
             raise ModelError(
                 f"{model}: the graph's vectors differ from torch's by {difference:.1e}, more than "
                 f"{LIMIT:.0e}; this kind of model cannot be exported to {engine}"
             )
-        written = replace(written, difference=difference, cosine=cosine)
+        written = replace(written, difference=difference, cosine=Comparison(found, wanted).cosine)
         runtime.write_export(folder, written)
     return written
-
-
-def _difference(found: Vectors, wanted: Vectors) -> tuple[float, float]:
-    """Largest difference of a component, relative to the largest one above 1; smallest cosine."""
-    a, b = found.astype(np.float64), wanted.astype(np.float64)
-    lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    cosines = (a * b).sum(axis=1) / np.maximum(lengths, 1e-30)
-    return float(np.abs(a - b).max() / max(1.0, np.abs(b).max())), float(cosines.min())
 
 
 def write_onnx(encoder: Encoder, path: Path) -> None:

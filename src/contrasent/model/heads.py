@@ -118,7 +118,6 @@ def with_layer(
     head: nn.Module | None, matrix: NDArray[np.float64], bias: NDArray[np.float64]
 ) -> nn.Module:
     """A head, and a linear layer x @ matrix + bias on top of it."""
-    # `matrix`: (d, k). `bias`: (k,).
     layer = Dense(matrix.shape[0], matrix.shape[1], nn.Identity())
     with torch.no_grad():
         layer.linear.weight.copy_(torch.from_numpy(matrix.T.copy()))

@@ -19,7 +19,6 @@ Groups = tuple[Group, ...]
 
 def attend(qkv: Tensor, groups: Groups, heads: int, p: float) -> Tensor:
     """Attention of every row to its own tokens: softmax(q k' / sqrt(d / h)) v, head by head."""
-    # Returns (T, d).
     result: Tensor = _Attend.apply(qkv, groups, heads, p)  # type: ignore[no-untyped-call]
     return result
 
@@ -43,7 +42,6 @@ def linear(x: Tensor, *parts: nn.Linear) -> tuple[Tensor, Tensor]:
 
 def gelu_linear(x: Tensor, dense: nn.Linear) -> tuple[Tensor, Tensor]:
     """GELU(x W' + b), exact, and x once more, as in ``linear``."""
-    # `x`: (T, d). `dense`: with W (f, d) and b.
     y, same = _GeluLinear.apply(x, dense.weight, dense.bias)  # type: ignore[no-untyped-call]
     return y, same
 

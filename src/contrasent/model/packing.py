@@ -48,7 +48,7 @@ def by_length(lengths: NDArray[np.int64], *, overhead: int = OVERHEAD) -> list[N
 def cut(lengths: NDArray[np.int64], rows: int) -> list[NDArray[np.int64]]:
     """Cut rows, sorted by length, into chunks that need about the same memory."""
     # There are as many chunks as `rows` rows each would make; each has about the same number of
-    # tokens, so that a chunk of long rows has fewer of them. `lengths`: (n,) tokens of each row.
+    # tokens, so that a chunk of long rows has fewer of them.
     order = np.argsort(lengths, kind="stable")
     count = -(-len(lengths) // rows)
     ends = np.cumsum(lengths[order])

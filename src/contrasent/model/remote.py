@@ -16,6 +16,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 import numpy as np
 
 from contrasent.errors import ModelError, OptionError
+from contrasent.model.base import TASKS
 from contrasent.types import EncodeFn, Task, Vectors
 
 KEY = "CONTRASENT_API_KEY"  # variable of the environment that holds the key
@@ -23,7 +24,6 @@ LARGEST = 256 * 1024 * 1024
 TIMEOUT = 120.0
 ATTEMPTS = 4
 LONGEST_WAIT = 30.0
-PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 BUSY = (429, 500, 502, 503, 504)
 
 
@@ -81,7 +81,7 @@ class RemoteModel:
 
     def for_task(self, task: Task) -> EncodeFn:
         """Encode queries or documents; see ``types.for_task``."""
-        named = next((n for n in PROMPT_NAMES[task] if n in self._prompts), None)
+        named = next((n for n in TASKS[task] if n in self._prompts), None)
         return self if named is None else lambda texts: self._encode(texts, named)
 
     def __call__(self, texts: Sequence[str]) -> Vectors:

@@ -15,7 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.errors import MissingExtraError, ModelError, OptionError, OutputError, check_choice
+from contrasent.errors import (
+    MissingExtraError,
+    ModelError,
+    OptionError,
+    OutputError,
+    brief,
+    check_choice,
+)  # fmt: skip
 from contrasent.files import write_json
 from contrasent.model.base import Model, Prompts, cores_for
 from contrasent.model.golden import EncoderConfig, digest
@@ -252,7 +259,7 @@ def _onnx(path: Path, streams: int) -> Run:
             str(path), options, providers=["CPUExecutionProvider"]
         )
     except Exception as error:  # onnxruntime has a kind of its own for each complaint
-        raise ModelError(f"{path}: ONNX Runtime cannot open it ({_brief(error)})") from error
+        raise ModelError(f"{path}: ONNX Runtime cannot open it ({brief(error)})") from error
 
     def run(ids: NDArray[np.int64], mask: NDArray[np.int64]) -> Vectors:
         (vectors,) = session.run([OUTPUT], dict(zip(INPUTS, (ids, mask), strict=True)))
@@ -277,7 +284,7 @@ def _openvino(path: Path, precision: str, streams: int) -> Run:
     try:
         compiled = core.compile_model(str(path), "CPU", options)
     except Exception as error:  # a RuntimeError, or whatever a plugin raises
-        raise ModelError(f"{path}: OpenVINO cannot open it ({_brief(error)})") from error
+        raise ModelError(f"{path}: OpenVINO cannot open it ({brief(error)})") from error
     idle: list[Any] = []  # a request is for one call at a time
 
     def run(ids: NDArray[np.int64], mask: NDArray[np.int64]) -> Vectors:
@@ -294,9 +301,5 @@ def _openvino(path: Path, precision: str, streams: int) -> Run:
         with _ALONE:
             run(np.zeros((1, 2), np.int64), np.ones((1, 2), np.int64))
     except RuntimeError as error:
-        raise ModelError(f"{path}: OpenVINO cannot run it ({_brief(error)})") from error
+        raise ModelError(f"{path}: OpenVINO cannot run it ({brief(error)})") from error
     return run
-
-
-def _brief(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200]

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from contrasent.engine.parameters import Size
 from contrasent.errors import DataError
 from contrasent.evaluate.geometry import by_rating, geometry, length_bias, repetition_bias
-from contrasent.evaluate.retrieval import caption_retrieval, side_by_side, stsb_retrieval
+from contrasent.evaluate.retrieval import caption_retrieval, nearest_documents, stsb_retrieval
 from contrasent.evaluate.sts import sts
 from contrasent.evaluate.transfer import transfer
 from contrasent.metrics import cosine
@@ -192,8 +192,7 @@ def _listing(encode: EncodeFn, folder: Path | None, *, queries: Names, k: int, *
         parts = scored_pairs(folder)
         texts = [*(s for p in parts for s in p.first), *(s for p in parts for s in p.second)]
     wanted = queries or texts[:: max(1, len(texts) // 3)][:3]
-    found = side_by_side({"": encode}, wanted, texts, k=k)
-    hits = [(query, found[query][""]) for query in wanted]
+    hits = nearest_documents(encode, wanted, texts, k=k)
     best = sum(own[0][0] for _, own in hits) / len(hits)
     row = Row(of["documents"], "", "best_cosine", "", float(best), len(hits))
     return Report((row,), {"listing": hits})

@@ -37,8 +37,7 @@ POISSON = np.searchsorted(
 
 def item_keys(*columns: Sequence[str]) -> Keys:
     """A key for each item: equal for equal texts (of a pair: in either order), whatever the set."""
-    # White space does not count: "it 's" and "it's" are one sentence of SST2 and of MR. Returns
-    # (n,) the first 64 bits of a hash.
+    # White space does not count: "it 's" and "it's" are one sentence of SST2 and of MR.
     bare = [["".join(text.split()) for text in column] for column in columns]
     rows = ("\0".join(sorted(texts)) for texts in zip(*bare, strict=True))
     joined = b"".join(
@@ -59,13 +58,12 @@ def draw_counts(
     sizes: Sequence[int], number: int, seed: int | Sequence[int], keys: Keys | None = None
 ) -> Iterator[Counts]:
     """Draw bootstrap resamples as counts."""
-    # `keys`: (n,) of `item_keys`; equal items have equal counts in every set. Yields (b, n)
-    # float32.
+    # `keys`: (n,) of `item_keys`; equal items have equal counts in every set.
     total = sum(sizes)
     rows = max(4, BLOCK // max(total, 1) // 4 * 4)
     if keys is not None:
         stream = np.random.SeedSequence(seed).generate_state(1, np.uint64)
-        base = _mix(keys ^ stream)
+        base = mixed(keys ^ stream)
         starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
         for start in range(0, number, rows):
             counts = _keyed(base, start, min(rows, number - start))
@@ -87,13 +85,13 @@ def draw_counts(
 def _keyed(base: Keys, first: int, block: int) -> Counts:
     """Poisson counts of the resamples ``first`` (a multiple of 4) and on, four from 64 bits."""
     numbers = np.arange(first // 4, (first + block + 3) // 4, dtype=np.uint64)
-    bits = _mix(base + numbers[:, None] * np.uint64(0x9E3779B97F4A7C15))
+    bits = mixed(base + numbers[:, None] * np.uint64(0x9E3779B97F4A7C15))
     lanes = bits.view(np.uint16).reshape(len(numbers), len(base), 4).transpose(0, 2, 1)
     counts: Counts = POISSON[lanes.reshape(-1, len(base))[:block]]
     return counts
 
 
-def _mix(x: Keys) -> Keys:
+def mixed(x: Keys) -> Keys:
     """The finaliser of splitmix64 (Steele et al. 2014): every bit depends on every other."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -109,8 +107,6 @@ def _draw(random: np.random.Generator, block: int, size: int) -> NDArray[np.int6
 
 class RankedPairs:
     """Two columns, prepared so that Spearman's correlation of a resample needs no sorting."""
-
-    # `x`: (n,) numbers. `y`: (n,) numbers.
 
     def __init__(self, x: ArrayLike, y: ArrayLike) -> None:
         a, b = np.asarray(x), np.asarray(y)
@@ -150,7 +146,6 @@ class RankedPairs:
 
 def weighted_pearson(x: ArrayLike, y: ArrayLike, counts: Counts) -> NDArray[np.float64]:
     """(b,) Pearson correlation of each resample; NaN where a column is constant in it."""
-    # `x`: (n,) numbers. `y`: (n,) numbers. `counts`: (b, n) how often each item counts.
     a = np.asarray(x, dtype=np.float64)
     b = np.asarray(y, dtype=np.float64)
     # Standardised first, so that the differences of moments keep their digits in float32.
@@ -169,8 +164,7 @@ def mean_interval(
     keys: Keys | None = None,
 ) -> Bounds:
     """95 % percentile interval of a mean over items."""
-    # `values`: (n,) of the items. `keys`: (n,) of the items, if they have any; see `draw_counts`.
-    # Returns both ends; (None, None) for fewer than 20 items or no resamples.
+    # (None, None) for fewer than 20 items or no resamples.
     if len(np.asarray(values)) < MIN_ITEMS or not number:
         return None, None
     return interval(mean_draws(values, number, seed, keys))
@@ -183,7 +177,6 @@ def mean_draws(
     keys: Keys | None = None,
 ) -> NDArray[np.float64]:
     """(number,) the mean over items in each resample of them; of equal ``keys`` together."""
-    # `values`: (n,) of the items. `keys`: (n,) of the items, or None; see `draw_counts`.
     v = np.asarray(values, dtype=np.float64)
     return resampled({"": lambda counts: counts @ v / len(v)}, [len(v)], number, seed, keys)[""]
 
@@ -196,8 +189,7 @@ def resampled(
     keys: Keys | None = None,
 ) -> dict[str, NDArray[np.float64]]:
     """Several statistics over the same resamples."""
-    # `statistics`: by name, from counts (b, n) to the statistic of each resample, (b,) or (b, m).
-    # `keys`: (n,) of the items. Returns by name, (number,) or (number, m).
+    # `statistics`: from counts (b, n) to the statistic of each resample, (b,) or (b, m).
     blocks: dict[str, list[NDArray[np.float64]]] = {name: [] for name in statistics}
     for counts in draw_counts(sizes, number, seed, keys):
         for name, statistic in statistics.items():

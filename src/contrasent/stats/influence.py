@@ -18,7 +18,6 @@ Floats = NDArray[np.float64]
 
 def measure(items: Items) -> tuple[float, Floats]:
     """The number that items give, and how far each of them moves it."""
-    # Returns the number, and (n,) influences, which sum to zero in every subset.
     if items.statistic not in STATISTICS:
         raise DataError(f"items of an unknown statistic, {items.statistic!r}")
     compute = STATISTICS[items.statistic]
@@ -167,14 +166,12 @@ def shared_draws(report: Report, number: int) -> dict[RowKey, Floats]:
     """How far each row moves in resamples of its items, to first order."""
     # Equal items count equally often whatever report they are in, so that the differences of two
     # reports' draws vary as the reports' difference does over items, without the items themselves.
-    # Returns (number,) of each row.
     found = {key: row_draws(report, key, number) for key in report.items}
     return {key: draws for key, draws in found.items() if len(draws)}
 
 
 def row_draws(report: Report, key: RowKey, number: int) -> Floats:
     """How far one row moves in the resamples of :func:`shared_draws`."""
-    # Returns (number,), or none where the row's items are not known.
     known = _resolved(report, key) or []
     if not known:
         return np.empty(0)
@@ -230,7 +227,6 @@ def _check(
 
 def item_error(moved: Floats | None, first: int) -> tuple[float, float, list[float]]:
     """Of an influence matrix: what is known of the difference over items."""
-    # `moved`: (runs, items), or None.
     if moved is None:
         return 0.0, math.inf, [0.0, 0.0]
     count = moved.shape[1]

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import OptionError, TrainingError
+from contrasent.stats.bootstrap import mixed
 from contrasent.text.cache import TokenCache
 from contrasent.text.tokens import Tokenizer, lowered
 from contrasent.text.views import Identity
@@ -89,17 +90,10 @@ def shuffled(places: NDArray[np.int64], count: int, seed: int, epoch: int) -> ND
     while outside.any():
         left, right = found[outside] >> np.uint64(half), found[outside] & mask
         for key in keys:
-            left, right = right, left ^ (_mixed(right + key) & mask)
+            left, right = right, left ^ (mixed(right + key) & mask)
         found[outside] = left << np.uint64(half) | right
         outside = found >= np.uint64(count)
     return found.astype(np.int64)
-
-
-def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of SplitMix64 (Steele, Lea and Flood, 2014)."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
 
 
 @lru_cache(maxsize=2)

@@ -40,9 +40,6 @@ _HANDED_OVER: "WeakValueDictionary[Path, Tokenizer]" = WeakValueDictionary()
 class Tokenizer:
     """A ``tokenizers.Tokenizer``, the length it cuts at, and the ids of its special tokens."""
 
-    # `max_tokens`: rows are cut to this many ids, special tokens included. `specials`: ids of
-    # padding, mask and unknown token, and of all special tokens.
-
     def __init__(
         self,
         backend: tokenizers.Tokenizer,

@@ -6,7 +6,7 @@
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -166,10 +166,6 @@ class ReplaceMasked(PercentView, FilledMasks):
     # every sub-word is a word
     continues: NDArray[np.bool_] | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("draw", self.draw, get_args(Draw))
-
     def _masked(self, sentence: Ids, random: np.random.Generator) -> tuple[Ids, NDArray[np.int64]]:
         words = _words(sentence, self.continues)
         count = portion(len(words), self.percent)
@@ -190,10 +186,6 @@ class NextSentence(View):
 
     level: ClassVar[Level] = "row"
     reach: int = 1
-
-    def __post_init__(self) -> None:
-        if self.reach < 1:
-            raise OptionError("reach", self.reach, "must be 1 (the next sentence) or more")
 
     def __call__(self, sentence: int, random: np.random.Generator) -> int:
         """An offset from 1 to ``reach``, uniform among those inside the document."""

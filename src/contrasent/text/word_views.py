@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.errors import DataError, MissingExtraError, OptionError, check_choice, import_extra
+from contrasent.errors import DataError, MissingExtraError, import_extra
 
 Ids = NDArray[np.int32]
 Level = Literal["word", "token", "row"]
@@ -76,25 +76,15 @@ def chosen(count: int, size: int, random: np.random.Generator) -> NDArray[np.int
 class PercentView(View):
     """A view that changes a share of the words."""
 
-    percent: float = 10.0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.percent < 100:
-            problem = "must be from 0 up to, not including, 100"
-            raise OptionError("percent", self.percent, problem)
+    percent: float = 10.0  # from 0 up to, not including, 100
 
 
 @dataclass(frozen=True, kw_only=True)
 class RateView(View):
     """A view that repeats words or tokens, or inserts after them; see ``repeats``."""
 
-    rate: float = 0.32
+    rate: float = 0.32  # from 0 to 1
     rule: Rule = "code"
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.rate <= 1:
-            raise OptionError("rate", self.rate, "must be from 0 to 1, such as 0.32")
-        check_choice("rule", self.rule, get_args(Rule))
 
 
 FILES = ("data.noun", "data.verb", "data.adj", "data.adv")
@@ -263,11 +253,6 @@ class InsertStopWords(RepeatWords):
 
     stop_words: Sequence[str] = STOP_WORDS
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.stop_words:
-            raise OptionError("stop_words", [], "at least one is needed")
-
     def _rewritten(self, words: list[str], random: np.random.Generator) -> list[str] | None:
         positions = self._selected(words, random)
         for position in positions[::-1]:
@@ -284,10 +269,6 @@ class ReplaceSynonym(WordView):
 
     synonyms: Callable[[str], Sequence[str]]
     count: int = 1
-
-    def __post_init__(self) -> None:
-        if self.count < 1:
-            raise OptionError("count", self.count, "must be 1 or more")
 
     def _rewritten(self, words: list[str], random: np.random.Generator) -> list[str] | None:
         cores = [word.strip("\"'`.,;:!?()[]{}") for word in words]

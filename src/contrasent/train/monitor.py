@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, cast
 
 import numpy as np
 
@@ -159,20 +159,10 @@ class Drift:
 
 
 Evaluate = Callable[[EncodeFn], Report]
-
-
-@runtime_checkable
-class Paired(Protocol):
-    """An evaluation that also compares with its own report of the base (`evaluate.validation`)."""
-
-    # With an attribute `floor` it measures how much of the base is left, not what was gained: the
-    # last model is given if its score is at least that, else the base.
-
-    def __call__(self, encode: EncodeFn) -> Report:
-        """Of the base."""
-
-    def against(self, encode: EncodeFn, base: Report) -> Report:
-        """Of a later model; a row "gain_..." is the paired difference, with its interval."""
+"""An evaluation. One with a method ``against(encode, base)`` also compares with its own report of
+the base: a row "gain_..." is the paired difference, with its interval. One with an attribute
+``floor`` measures how much of the base is left: the last model is given if its score is at least
+that, else the base (:mod:`contrasent.evaluate.validation`)."""
 
 
 class ModelSelector:
@@ -231,9 +221,10 @@ class ModelSelector:
         self.history.append((step, float(parallel.from_main(score))))
 
     def _measured(self) -> Report:
-        if self.base is not None and isinstance(self.evaluator, Paired):
-            return self.evaluator.against(TaskEncoder(self.encoder), self.base)
-        return cast(Evaluate, self.evaluator)(TaskEncoder(self.encoder))
+        evaluator: Any = self.evaluator
+        if self.base is not None and hasattr(evaluator, "against"):
+            return cast(Report, evaluator.against(TaskEncoder(self.encoder), self.base))
+        return cast(Report, evaluator(TaskEncoder(self.encoder)))
 
     def measure(self, step: int) -> None:
         """Write the geometry of the encoder's space to the log."""

@@ -105,7 +105,6 @@ class RunFolder:
 
     def open(self, config: dict[str, Any], *, resume: bool, overwrite: bool, needed: int) -> bool:
         """Make sure that the folder may be written; say whether a checkpoint is there."""
-        # `needed`: bytes that the run will write.
         check_writable(self.model, needed)
         for model in (self.base, self.best, self.last):
             recover_folder(model)
