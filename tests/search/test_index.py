@@ -16,10 +16,10 @@ from whole_states import encoder
 from contrasent.errors import InputError, ModelError, OptionError, OutputError, UserError
 from contrasent.metrics import normalize
 from contrasent.search.building import create
-from contrasent.search.checks import checksum
-from contrasent.search.exact import Best, largest, scan
+from contrasent.search.folder import checksum
 from contrasent.search.index import Index
-from contrasent.search.ranking import Ranker
+from contrasent.search.ranking import Ranker, largest
+from contrasent.search.scan import Best, scan
 from contrasent.search.store import Facts
 
 TEXTS = [f"line {n} about {'rivers' if n % 2 else 'roads'}" for n in range(40)]
@@ -115,7 +115,7 @@ def test_largest_takes_the_first_of_equals(values, data):
 def test_small_blocks_of_scores_change_nothing(index, monkeypatch):
     queries = encode(["x", "y", "z"])
     whole = index.search(queries, k=7)
-    monkeypatch.setattr("contrasent.search.exact.SCORES_AT_ONCE", 15)
+    monkeypatch.setattr("contrasent.search.scan.SCORES_AT_ONCE", 15)
     monkeypatch.setattr("contrasent.search.index.QUERIES_AT_ONCE", 2)
     again = index.search(queries, k=7)
     assert [[hit.id for hit in hits] for hits in again] == [[h.id for h in hits] for hits in whole]

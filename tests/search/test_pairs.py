@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from commands import run
 from contrasent.errors import OptionError, OutputError
-from contrasent.search import pairs as pairs_
+from contrasent.search import scan as pairs_
 from contrasent.search.index import Index
-from contrasent.search.pairs import near_duplicates
+from contrasent.search.scan import near_duplicates
 from contrasent.search.writer import Writer
 
 
@@ -46,8 +46,8 @@ def test_near_duplicates(degrees, away, rows, columns):
         else:
             kept.append(at)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pairs_, "ROWS", rows)
-        patch.setattr(pairs_, "COLUMNS", columns)
+        patch.setattr(pairs_, "PAIRED_ROWS", rows)
+        patch.setattr(pairs_, "PAIRED_COLUMNS", columns)
         found, pairs = near_duplicates(build(vectors), threshold)
     assert found.tolist() == kept
     assert {p.second: p.score for p in pairs} == pytest.approx(partner, abs=1e-5)

@@ -10,9 +10,9 @@ from whole_states import encoder
 
 from contrasent.errors import DataError, OptionError
 from contrasent.search import index as index_
-from contrasent.search.binary import BinaryCodes
 from contrasent.search.index import Index
 from contrasent.search.ranking import Ranker, Spread, best_rows
+from contrasent.search.scan import BinaryCodes
 from contrasent.search.store import Facts
 from contrasent.search.words import Analyzer, Bm25, language_of, words
 from contrasent.search.writer import Writer
@@ -194,8 +194,8 @@ def test_hamming_distance_is_of_signs(coded):
 
 
 def test_candidates_are_the_nearest_codes_and_all_that_tie(coded, monkeypatch):
-    monkeypatch.setattr("contrasent.search.binary.CANDIDATES", 30)
-    monkeypatch.setattr("contrasent.search.binary.A_HIT", 1)
+    monkeypatch.setattr("contrasent.search.scan.CANDIDATES", 30)
+    monkeypatch.setattr("contrasent.search.scan.A_HIT", 1)
     (query,) = encode(["alpha"])
     distance = coded.codes.hamming(query)
     (found,) = coded.codes.candidates(query[None], 5, None)

@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from whole_states import encoder
 
 from contrasent.errors import InputError, ModelError, OptionError
-from contrasent.search.binary import BinaryCodes
 from contrasent.search.index import Index
+from contrasent.search.scan import BinaryCodes
 from contrasent.search.store import Facts
 from contrasent.search.words import Bm25
 from contrasent.search.writer import Writer

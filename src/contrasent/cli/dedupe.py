@@ -37,7 +37,7 @@ def dedupe(
         options.check_new(output, overwrite)
     from contrasent.files import atomic_file
     from contrasent.search.opening import numbered_rows, open_index, open_writer
-    from contrasent.search.pairs import near_duplicates
+    from contrasent.search.scan import near_duplicates
 
     opened = numbered_rows(open_index(index))
     kept, found = near_duplicates(opened, threshold)

@@ -102,7 +102,7 @@ def index(
         return index_changes.change_rows(source, output, model, loading, table, update=update)
     from contrasent.documents.folder import is_table, open_documents
     from contrasent.search.building import create
-    from contrasent.search.checks import METRICS
+    from contrasent.search.folder import METRICS
     from contrasent.search.languages import SAMPLE
     from contrasent.search.ranking import Ranker
     from contrasent.search.records import Records
@@ -143,8 +143,7 @@ def index(
 
 def _check_output(output: Path, uri: str, overwrite: bool) -> None:
     """Reject, before any work, a target that cannot be written."""
-    from contrasent.search.checks import check_target
-    from contrasent.search.folder import in_milvus, is_any_index
+    from contrasent.search.folder import check_target, in_milvus, is_any_index
 
     # A load into Milvus that was killed goes on.
     if overwrite or not (uri and in_milvus(output)):

@@ -22,7 +22,7 @@ def similarity(
         second: The other text.
     """
     encode = open_model(find_model(model), loading, light=True)
-    from contrasent.search.checks import check_vectors
+    from contrasent.search.folder import check_vectors
 
     one, two = check_vectors(encode([first, second]), 2, None, "cosine")
     found = {"model": model, "a": first, "b": second, "similarity": float(one @ two)}

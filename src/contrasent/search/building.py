@@ -13,8 +13,14 @@ import numpy as np
 
 from contrasent import files, progress
 from contrasent.errors import OutputError, UserError
-from contrasent.search.checks import check_target, check_vectors, checksum
-from contrasent.search.folder import LOCK, is_any_index, translated
+from contrasent.search.folder import (
+    LOCK,
+    check_target,
+    check_vectors,
+    checksum,
+    is_any_index,
+    translated,
+)
 from contrasent.search.index import Index
 from contrasent.search.learned import Learned
 from contrasent.search.opening import milvus_index

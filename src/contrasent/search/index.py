@@ -16,13 +16,11 @@ from numpy.typing import NDArray
 
 from contrasent.errors import OptionError, UserError
 from contrasent.files import atomic_folder
-from contrasent.search.binary import BinaryCodes
-from contrasent.search.checks import check_target, check_vectors
-from contrasent.search.exact import Best, scan
 from contrasent.search.filters import Where
-from contrasent.search.folder import LOCK, is_any_index
+from contrasent.search.folder import LOCK, check_target, check_vectors, is_any_index
 from contrasent.search.learned import Learned, bonus, mapped, smooth_vectors, smoothed
 from contrasent.search.ranking import Floats, Ranker, Spread, best_rows
+from contrasent.search.scan import Best, BinaryCodes, scan
 from contrasent.search.store import ROWS_AT_ONCE, Facts, Store
 from contrasent.search.words import Analyzer, Bm25
 from contrasent.search.writer import Writer

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from contrasent.errors import OptionError
 from contrasent.metrics import normalize
-from contrasent.search.checks import checksum
+from contrasent.search.folder import checksum
 from contrasent.search.ranking import Floats, Ranker
 from contrasent.types import Vectors
 

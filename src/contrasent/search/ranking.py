@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import DataError, OptionError
-from contrasent.search.exact import largest
 
 KNOWN_WEIGHT, OTHER_WEIGHT = 0.2, 0.6
 """Share of words where the model knows the language of the texts, and where it does not; both
@@ -117,3 +116,11 @@ def best_rows(scores: Floats, k: int) -> NDArray[np.int64]:
     few = largest(scores, k) if len(scores) > k else np.arange(len(scores))
     order: NDArray[np.int64] = few[np.argsort(-scores[few], kind="stable")]
     return order
+
+
+def largest(values: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+    """Positions of the k largest of more than k values, rising; of equals the first are taken."""
+    cut = np.partition(values, len(values) - k)[len(values) - k]
+    above = np.flatnonzero(values > cut)
+    equal = np.flatnonzero(values == cut)[: k - len(above)]
+    return np.sort(np.concatenate([above, equal]))

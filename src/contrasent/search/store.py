@@ -23,11 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import InputError, ModelError, check_choice
-from contrasent.search.checks import METRICS, checksum, vector_sum
 from contrasent.search.filters import Where, canonical, check_where, sql_condition
 from contrasent.search.folder import (
     DATABASE,
+    METRICS,
     VERIFIED,
+    checksum,
     damaged,
     database_sum,
     is_index,
@@ -35,6 +36,7 @@ from contrasent.search.folder import (
     not_an_index,
     reading,
     translated,
+    vector_sum,
 )
 from contrasent.search.learned import Learned, read_learned
 from contrasent.search.ranking import Ranker

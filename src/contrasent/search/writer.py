@@ -19,23 +19,27 @@ from numpy.typing import NDArray
 
 from contrasent.errors import OptionError, OutputError, UserError, check_choice
 from contrasent.files import remove_temporaries, writing
-from contrasent.search.binary import make_codes
-from contrasent.search.checks import check_metadata, check_vectors, checksum, row_ids, vector_sum
 from contrasent.search.filters import Where, canonical, check_where, sql_condition
 from contrasent.search.folder import (
     BUSY,
     CHECKSUM,
     DATABASE,
     FILES,
+    check_metadata,
+    check_vectors,
+    checksum,
     file_number,
     is_index,
     leave_checksum,
     only_writer,
     remove_files,
+    row_ids,
     translated,
+    vector_sum,
 )
 from contrasent.search.learned import write_learned
 from contrasent.search.ranking import Ranker
+from contrasent.search.scan import make_codes
 from contrasent.search.store import ROWS_AT_ONCE, Facts, Store, make_tables
 from contrasent.search.words import Analyzer, language_of, postings
 from contrasent.types import EncodeFn, Vectors, for_task
