@@ -156,7 +156,7 @@ def test_changes_are_those_of_a_writer(tmp_path, kind):
     assert writer.add(["x"], encode, ids=["20"]) == 1
     assert writer.add(["y", "z"], encode, model="m") == 2  # numbers that are free
     assert (writer.add([], encode), writer.update([], encode, ids=[])) == (0, (0, 0))
-    assert writer.delete(["5", "nowhere"], missing="ignore") == 1
+    assert writer.delete(["5"]) == 1
     assert writer.delete_where({"n": {"$gte": 17}}) == 2
     with pytest.raises(OptionError, match="'new': is in the index already"):
         writer.add(["w"], encode, ids=["new"])

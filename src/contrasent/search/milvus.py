@@ -257,10 +257,10 @@ class MilvusIndex(Index):
         self._put(texts, vectors, ids, **about)
         return there, len(texts) - there
 
-    def delete(self, ids: Sequence[str], *, missing: str = "reject") -> int:
-        """Delete the rows of these ids; ids that are not there are an error, or "ignore"d."""
+    def delete(self, ids: Sequence[str]) -> int:
+        """Delete the rows of these ids; one that is not there is an error."""
         there = self._stored(ids)
-        if missing == "reject" and (unknown := [name for name in ids if name not in there]):
+        if unknown := [name for name in ids if name not in there]:
             raise OptionError("ids", unknown[0], "is not in the index")
         return self.delete_where(ids_in(list(there)))
 

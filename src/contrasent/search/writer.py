@@ -17,7 +17,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.errors import OptionError, OutputError, UserError, check_choice
+from contrasent.errors import OptionError, OutputError, UserError
 from contrasent.files import remove_temporaries, writing
 from contrasent.search.filters import Where, canonical, check_where, sql_condition
 from contrasent.search.folder import (
@@ -135,8 +135,7 @@ class Writer(Store):
         stored = canonical(asdict(self.facts))
         self.ask("REPLACE INTO facts VALUES (1, ?, ?)", (stored, checksum(stored)))
         if file_number(self.folder) != self._file:
-            problem = "was replaced or removed meanwhile; nothing was written to it"
-            raise OutputError(f"{self.folder}: {problem}")
+            raise OutputError(f"{self.folder}: was replaced or removed; nothing was written to it")
         self.ask("COMMIT")
         self.committed, self.before = True, None
         if self.folder is None:
@@ -170,8 +169,6 @@ class Writer(Store):
         if self._stream is not None:
             self._stream.close()
         super().close()
-
-    # ------------------------------------------------------------------ changes
 
     def add(
         self,
@@ -216,13 +213,12 @@ class Writer(Store):
         self._add(texts, vectors, names, metadata, model)
         return replaced, len(texts) - replaced
 
-    def delete(self, ids: Sequence[str], *, missing: str = "reject") -> int:
-        """Delete the rows of these ids; ids that are not there are an error, or "ignore"d."""
-        check_choice("missing", missing, ("reject", "ignore"))
+    def delete(self, ids: Sequence[str]) -> int:
+        """Delete the rows of these ids; one that is not there is an error."""
         rows = self.numbers_of(ids)
-        if missing == "reject" and (rows < 0).any():
+        if (rows < 0).any():
             raise OptionError("ids", ids[int(np.argmax(rows < 0))], "is not in the index")
-        return self.delete_rows(np.unique(rows[rows >= 0]))
+        return self.delete_rows(np.unique(rows))
 
     def delete_where(self, where: Where) -> int:
         """Delete the rows whose metadata matches a filter."""
@@ -337,8 +333,8 @@ class Writer(Store):
         try:
             self._put("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?)", stored)
         except UnicodeEncodeError as error:
-            start = f"{error.object[:60]!r} holds a lone surrogate"
-            raise UserError(f"{start}, which is no character; remove it") from error
+            problem = "holds a lone surrogate, which is no character; remove it"
+            raise UserError(f"{error.object[:60]!r} {problem}") from error
         self.set(rows=self.facts.rows + len(texts))
 
     def _write(self, data: Vectors) -> None:
