@@ -133,7 +133,7 @@ def settings_page() -> str:
         "# Settings",
         "",
         "One name everywhere: `--set name=value`, the table `[settings]` of a "
-        "[recipe](../recipes.md), `Settings(name=value)` and keyword arguments of a method in "
+        "[recipe](../howto/train.md), `Settings(name=value)` and keyword arguments of a method in "
         "Python. What is not given is chosen by one rule ([Methods](../methods.md)).",
         "",
         "## Of a run",

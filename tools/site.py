@@ -1,4 +1,5 @@
-"""Build the documentation: the pages of docs/, the reference made from the code, and the figures.
+"""Build the documentation: the pages of docs/ with the output of their commands, the reference
+made from the code, and the figures.
 
     python -m tools.site
 
@@ -13,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tools import figures, reference
+from tools import examples, figures, reference
 
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build"
@@ -31,6 +32,7 @@ def prepare(target: Path) -> None:
     (target / "changelog.md").write_text(changes, "utf-8")
     reference.write(target / "reference", target / "schemas")
     figures.write(target / "assets")
+    examples.refresh(sorted(target.rglob("*.md")))
 
 
 def main() -> None:

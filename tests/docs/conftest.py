@@ -6,6 +6,8 @@ import shutil
 
 import pytest
 
+from doc_pages import ROOT
+
 
 def table(path, header, rows):
     with path.open("w", newline="", encoding="utf-8") as stream:
@@ -29,6 +31,7 @@ def workshop(tiny, tiny_base, sentences, tmp_path_factory):
     from contrasent.search.index import Index
 
     home = tmp_path_factory.mktemp("workshop")
+    shutil.copytree(ROOT / "examples", home / "examples")
     for name in ("my-model", "better-model", "MODEL", "my-search"):
         shutil.copytree(tiny_base, home / name)
     Encoder.load(tiny["bert"], pooler="cls", normalise=True).save(home / "other-model")

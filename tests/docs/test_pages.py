@@ -12,7 +12,7 @@ from contrasent.cli.app import app
 from doc_pages import PAGES, ROOT, blocks, forget
 
 LANGUAGES = {"sh", "python", "toml", "text", "json", "bibtex"}
-NOTES = {"", "not run", "parse only", "small", "exits", "file"}
+NOTES = {"", "not run", "parse only", "small", "exits", "file", "printed"}
 
 
 def options_of(words):
@@ -48,7 +48,20 @@ def smaller(words, changes):
 
 WAITS = {"serve"}
 """Commands that run until they are stopped."""
-EXTERNAL = {"git", "cd", "python3", ".", "curl", "torchrun", "open", "docker", "ollama", "hf"}
+EXTERNAL = {
+    "git",
+    "cd",
+    "python3",
+    ".",
+    "curl",
+    "torchrun",
+    "open",
+    "docker",
+    "ollama",
+    "hf",
+    "rm",
+    "echo",
+}
 
 
 def other(words):
