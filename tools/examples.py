@@ -16,6 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 MARK = "<!-- printed -->"
+SKIPPED = ("<!-- not run", "<!-- parse only", "<!-- small")
 BLOCK = re.compile(
     r"(?P<note><!-- [^\n]* -->\n)?```(?P<language>\w+)\n(?P<text>.*?)^```$", re.M | re.S
 )
@@ -52,7 +53,7 @@ def with_output(text: str) -> str:
         for block, after in zip(blocks, [*blocks[1:], None], strict=True):
             note = (block["note"] or "").strip()
             shown = after is not None and (after["note"] or "").strip() == MARK
-            skipped = note.startswith(("<!-- not run", "<!-- parse only"))
+            skipped = note.startswith(SKIPPED) or "contrasent serve" in block["text"]
             if block["language"] == "sh" and (shown or not skipped):
                 printed = run(block["text"], folder)
             if note == MARK:
