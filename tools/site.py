@@ -1,5 +1,4 @@
-"""Build the documentation: the pages of docs/ with the output of their commands, the reference
-made from the code, and the figures.
+"""Build the documentation: docs/ with what its commands print, a reference and figures.
 
     python -m tools.site
 
