@@ -42,6 +42,7 @@ class Judged:
         from contrasent.adapt.candidates import Encoded
         from contrasent.adapt.evidence import judged_evidence
         from contrasent.adapt.reading import load_reading, read_judged
+
         from contrasent.metrics import normalize
         from contrasent.model.encoder import Encoder
         from contrasent.model.pretrained import resolve
@@ -71,6 +72,7 @@ class Judged:
     def encoded(self, encode: Any) -> Any:
         """Unit vectors of queries and passages."""
         from contrasent.adapt.candidates import encode_evidence
+
         from contrasent.metrics import normalize
 
         passages = encode(self.evidence.texts[: self.evidence.passages])
@@ -101,6 +103,7 @@ class Judged:
 def adapted(judged: Judged, output: Path, done: Any) -> dict[str, Any]:
     """What the candidates of a complete adaptation find for people's queries."""
     from contrasent.adapt.mapping import toward_identity
+
     from contrasent.metrics import normalize
 
     trials = done.trials

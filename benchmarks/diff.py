@@ -46,6 +46,7 @@ class Collection:
     def __init__(self, folder: Path, work: Path) -> None:
         from contrasent.adapt.evidence import judged_evidence
         from contrasent.adapt.reading import load_reading, read_judged, read_source, write_reading
+
         from contrasent.documents.folder import open_documents
         from contrasent.model.encoder import Encoder
         from contrasent.model.pretrained import resolve

@@ -19,7 +19,8 @@ import griffe
 PYTHON = {
     "Start": (
         "contrasent.Encoder contrasent.Index contrasent.fit contrasent.Settings "
-        "contrasent.open_corpus contrasent.adapt.run.adapt contrasent.adapt.shipping.Adaptation"
+        "contrasent.open_corpus contrasent.adapt.run.adapt contrasent.adapt.run.update "
+        "contrasent.adapt.run.Adaptation"
     ),
     "Measure": (
         "contrasent.sts contrasent.evaluate.suite contrasent.evaluate.compare "

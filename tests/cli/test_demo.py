@@ -6,8 +6,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from contrasent.adapt import selection
-from contrasent.cli.demo import QUESTIONS, demo
+from contrasent.cli.demo import PARTS, QUESTIONS, demo
 from contrasent.documents import docstrings
 
 app = typer.Typer()
@@ -27,32 +26,34 @@ def packages(tmp_path_factory, sentences):
     return folder
 
 
-def test_it_learns_proves_saves_and_answers(tmp_path, bert, packages, monkeypatch):
+def test_it_searches_learns_and_answers(tmp_path, bert, packages, monkeypatch):
     from contrasent.model.encoder import Encoder
+    from contrasent.search.index import Index
 
     Encoder.load(bert, pooler="mean", normalise=True).save(tmp_path / "base")
-    monkeypatch.delenv("CONTRASENT_DATA", raising=False)
     monkeypatch.setattr(
         docstrings, "installed_sources", lambda: docstrings.sources_below([packages])
     )
-    monkeypatch.setattr(selection, "MIN_PAIRS", 64)
-    arguments = ["--base", tmp_path / "base", "-o", tmp_path / "m"]
+    arguments = ["--base", tmp_path / "base", "-o", tmp_path / "s"]
     result = CliRunner().invoke(app, [*map(str, arguments), "--json"], catch_exceptions=False)
     facts = json.loads(result.stdout)
-    documents = facts["reading"]["documents"]
-    assert documents > 120
-    kinds = facts["verdict"]["kinds"]
-    assert 20 <= kinds["docstring"]["queries"] <= documents * 4 // 5  # the first fifth chose
-    assert kinds["docstring"].keys() == {"before", "after", "queries", "difference"}
-    assert any(one["candidate"]["name"] == "mapped, 1" for one in facts["trials"])
+    assert facts["documents"] > 120
+    assert facts["queries"]["users"] == (facts["documents"] + 1) // 2
+    held_out = facts["held_out"]
+    assert held_out["queries"] == facts["documents"] // 2
+    words, learning, together = (held_out[name]["value"] for name in PARTS)
+    assert words + learning == pytest.approx(together)
     assert [one["question"] for one in facts["answers"]] == list(QUESTIONS)
     assert all(len(one["found"]) == 3 for one in facts["answers"])
     assert all(name.startswith("m") for name, _, _ in facts["answers"][0]["found"])
-    assert Encoder.load(tmp_path / "m").encode(["a text"]).shape[0] == 1
+    # No summary is in what is searched: it would find itself.
+    texts = [row.text for row in Index.open(tmp_path / "s" / "index").every()]
+    asked = json.loads((tmp_path / "s" / "queries.jsonl").read_text().splitlines()[0])
+    assert not any(asked["query"] in text for text in texts)
 
     again = CliRunner().invoke(app, [*map(str, arguments), "--resume"], catch_exceptions=False)
     lines = again.stdout.splitlines()
     assert lines[0] == QUESTIONS[0]
-    assert lines[-1].startswith(f"{tmp_path / 'm'}: ")
+    assert lines[-1] == f"see it in a browser: contrasent serve {tmp_path / 's'}"
     refused = CliRunner().invoke(app, [*map(str, arguments)])
     assert "--overwrite" in str(refused.exception)

@@ -1,33 +1,69 @@
-"""Documents in, a better search out, or a plain no: one adaptation from beginning to end."""
+"""Documents or an index in, a better search out: one adaptation from beginning to end."""
 
+import json
+import shutil
 from collections.abc import Sequence
-from contextlib import suppress
-from itertools import islice
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from contrasent.adapt import shipping
-from contrasent.adapt.queries import read_clicks, read_user_queries
-from contrasent.adapt.reading import Reading, Say, load_reading, read_source, write_reading
-from contrasent.adapt.shipping import Adaptation
-from contrasent.adapt.stages import Stages
-from contrasent.adapt.update import (
-    Previous,
-    open_previous,
-    with_previous,
+import numpy as np
+
+from contrasent.adapt.bench import Bench, document_names, queries_of
+from contrasent.adapt.indexing import Log, make_index, open_base, spelled
+from contrasent.adapt.report import (
+    PAGE,
+    REPORT,
+    facts_of,
+    harm_of_words,
+    largest_changes,
+    write_report,
+)
+from contrasent.adapt.steps import learn_from_text
+from contrasent.adapt.teaching import teach
+from contrasent.adapt.user_queries import (
+    Files,
+    UserQueries,
+    enough,
+    log_foreign,
+    read_user_queries,
 )
 from contrasent.adapt.work import Work
+from contrasent.adapt.writer import DEPTH, Writer, write_queries
 from contrasent.documents.folder import Documents, open_documents
 from contrasent.documents.parsers import TEXT_LIMIT
-from contrasent.errors import InputError, OptionError, OutputError, UserError
-from contrasent.model.encoder import Encoder
-from contrasent.model.pretrained import installed_bases, resolve
-from contrasent.search.languages import choose_base
+from contrasent.errors import InputError, OptionError, OutputError
+from contrasent.files import check_writable, remove_temporaries, write_text
+from contrasent.model.base import TaskEncoder
+from contrasent.search.folder import in_milvus, is_index
+from contrasent.search.index import Index
+from contrasent.search.learned import Learned
+from contrasent.search.opening import INSIDE, index_folder
+from contrasent.search.ranking import Ranker
+from contrasent.search.writer import Writer as IndexWriter
+from contrasent.stats.bootstrap import digest
 from contrasent.text.sources import missing
 
-SAMPLED = 64  # documents that are read to choose a base by their language
-FEWEST_PASSAGES = 20
-FEWEST_DOCUMENTS = 10
+WORK, QUERIES, WRITTEN = "work", "queries.jsonl", "written.jsonl"
 SHORTEST_BUDGET = 10.0
+WRITING = 0.5  # share of the time left that a language model may write for
+
+
+@dataclass(frozen=True, slots=True)
+class Adaptation:
+    """The outcome of an adaptation.
+
+    Attributes:
+        folder: holds the index, and the report as a page and for programs.
+        improved: whether something learned is kept, beyond the default search.
+        reason: why, in one line.
+        facts: as in report.json.
+    """
+
+    folder: Path
+    improved: bool
+    reason: str
+    facts: dict[str, Any]
 
 
 def adapt(
@@ -35,140 +71,314 @@ def adapt(
     output: str | Path,
     *,
     base: str | None = None,
-    update: str | Path | None = None,
     budget: float = 1800.0,
     queries: str | Path | None = None,
     collection: str | Path | None = None,
     clicks: str | Path | None = None,
+    writer: str | None = None,
+    prompt: str | Path | None = None,
     columns: Sequence[str] | None = None,
     max_file_text: int = TEXT_LIMIT,
     seed: int = 0,
     resume: bool = False,
     overwrite: bool = False,
-    keep_candidates: bool = False,
-    say: Say = lambda text: None,
+    log: Log = lambda line: None,
 ) -> Adaptation:
-    """Try to improve search in documents over the base, and keep what is proven better.
+    """Make documents searchable, and learn from them and from queries to search them better.
 
-    Documents are divided into those to learn from, those to choose by, and sealed ones. Candidates
-    (the base with BM25, whitened, or with a linear map learnt from pairs) are compared by queries
-    about the second part. The chosen one takes the base's place only if it is better on the sealed
-    part, by the 95 % interval of the paired difference, and general quality has not fallen.
+    The index that ``contrasent index`` would make is the default. What is learned is kept in it
+    and changes how queries find rows: from the text alone (:mod:`contrasent.adapt.steps`), and from
+    40 user queries on from these (:mod:`contrasent.adapt.teaching`), each measured by what it did
+    not teach.
+
+    Args:
+        source: a folder, a file, an archive, or an index, which is copied.
+        output: a folder for the index and the report.
+        base: model folder or name; the installed base for the language by default.
+        budget: seconds to spend at most.
+        queries: a table of user queries: query, document and perhaps gain.
+        collection: the same as a folder in BEIR's layout.
+        clicks: a table of opened documents: query, document and perhaps count.
+        writer: ``http://HOST:PORT/v1#MODEL``, a language model that writes queries.
+        prompt: a file with another prompt for it.
+        columns: of tables, those to read, the title first.
+        max_file_text: characters of the longest file that is read.
+        seed: of everything random.
+        resume: continue a run that was killed.
+        overwrite: replace an earlier output.
+        log: takes a line about each step.
+
+    Raises:
+        UserError: an input, an option or the output cannot be used.
     """
     if budget < SHORTEST_BUDGET:
         raise OptionError("budget", budget, f"must be at least {SHORTEST_BUDGET:g} seconds")
-    _check_people(queries, collection, clicks, update)
-    target = Path(output)
-    base, place, previous = _begin(base, update, target)
-    if isinstance(source, str | Path):
-        source = open_documents(Path(source).absolute(), columns=columns, most=max_file_text)
-        if source.source.resolve().is_relative_to(target.resolve()):
-            raise OutputError(f"{target}: holds the documents themselves; choose another folder")
-    if resume and (done := shipping.finished(target)) is not None:
-        return shipping.tidied(done, keep_candidates)
-    shipping.check_target(target, resume=resume, overwrite=overwrite)
-    work = Work(
-        target / shipping.WORK,
-        {
-            "source": str(source),
-            "base": base,
-            "update": previous and previous.stamp,
-            "budget": budget,
-            "queries": None if queries is None else str(queries),
-            "collection": None if collection is None else str(collection),
-            "clicks": None if clicks is None else str(clicks),
-            "columns": None if columns is None else list(columns),
-            "max_file_text": max_file_text,
-            "seed": seed,
-        },
-        resume=resume,
-    )
-    if base is None or place is None:
-        base, place = _base(source, say)
-    encoder = Encoder.load(place, normalise=False)
-    kept = work.folder / "passages.jsonl"
-    try:
-        if previous is not None:
-            previous.check_model(encoder)
-        if not kept.is_file():
-            write_reading(kept, _read(source, encoder, previous))
-        reading = load_reading(kept)
-        user_queries = read_user_queries(queries, collection, reading, say)
-        log = read_clicks(clicks, reading, user_queries, say)
-    except OutputError:
-        raise
-    except UserError:
-        work.discard()  # a corrected run is another run
-        with suppress(OSError):  # it may have held something before
-            target.rmdir()
-        raise
-    for line in reading.lines:
-        say(line)
-    run = Stages(
-        work, reading, encoder, place, base, previous, user_queries, log, budget, seed, say
-    )
-    done = run.finish(target)
-    return shipping.tidied(done, keep_candidates)
-
-
-def _begin(
-    base: str | None, update: str | Path | None, target: Path
-) -> tuple[str | None, Path | None, Previous | None]:
-    """Name and folder of the model to begin from, if one is given, and what is updated."""
-    if update is None:
-        return base, None if base is None else resolve(base), None
-    if base is not None:
-        raise OptionError("base", base, "an update begins from the model that is updated")
-    place = resolve(str(update))
-    return str(update), place, open_previous(place, target)
-
-
-def _base(source: Documents, say: Say) -> tuple[str, Path]:
-    """The installed base for the language of the first documents."""
-    some = islice(source, SAMPLED)
-    texts = ("\n".join(part.paragraphs) for document in some for part in document.sections)
-    chosen = choose_base(texts, installed_bases())
-    say(f"base: {chosen.name}; {chosen.reason}")
-    return chosen.name, resolve(chosen.name)
-
-
-def _check_people(
-    queries: str | Path | None,
-    collection: str | Path | None,
-    clicks: str | Path | None,
-    update: str | Path | None,
-) -> None:
-    """Reject user queries that cannot be used."""
     if queries is not None and collection is not None:
         raise OptionError("queries", str(queries), "give queries or a collection, not both")
-    for given in (queries, collection, clicks):
+    model = None if writer is None else Writer.of(writer, prompt)
+    target = Path(output)
+    if resume and (done := finished(target)) is not None:
+        return done
+    for given in (queries, collection, clicks, prompt):
         if given is not None and not Path(given).exists():
             raise InputError(given, missing(Path(given)))
-        if given is not None and update is not None:
-            problem = "an update is judged by queries made of old and new text alone; leave it out"
-            raise OptionError("update", str(given), problem)
+    config = {
+        "source": str(source),
+        "base": base,
+        "columns": None if columns is None else list(columns),
+        "max_file_text": max_file_text,
+        "seed": seed,
+    }
+    documents = _source(source, target, base, columns, max_file_text)
+    _check_target(target, resume=resume, overwrite=overwrite)
+    if model is not None:
+        model.check()
+    work = Work(target / WORK, config, resume=resume)
+    run = _Run(target, work, budget, seed, log)
+    run.start(documents, base)
+    run.read(queries, collection, clicks, alone=model is None)
+    run.write(model)
+    return run.finish()
 
 
-def _read(source: Documents, encoder: Encoder, previous: Previous | None) -> Reading:
-    def count(texts: Sequence[str]) -> list[int]:
-        found = encoder.tokenizer.backend.encode_batch_fast(list(texts))
-        return [len(one.ids) for one in found]
+def update(
+    folder: str | Path,
+    *,
+    queries: str | Path | None = None,
+    collection: str | Path | None = None,
+    clicks: str | Path | None = None,
+    budget: float = 1800.0,
+    seed: int = 0,
+    log: Log = lambda line: None,
+) -> Adaptation:
+    """Learn again, in place, after the documents or the queries have changed.
 
-    reading = read_source(source, count_tokens=count, max_tokens=encoder.max_tokens)
-    if previous is not None:
-        return with_previous(previous, reading)
-    if len(reading.documents) < FEWEST_DOCUMENTS:
-        raise InputError(
-            str(source),
-            f"holds {len(reading.documents)} documents; at least {FEWEST_DOCUMENTS} are needed, to "
-            "learn from some and prove it on others; give more, or search these with "
-            "'contrasent index'",
+    The index follows its documents first, where it knows them; earlier user queries teach as well.
+    """
+    target = Path(folder)
+    if finished(target) is None:
+        raise InputError(target, "was not made by 'contrasent adapt'; adapt it with -o OUT first")
+    work = Work(target / WORK, {"update": True, "seed": seed}, resume=(target / WORK).is_dir())
+    run = _Run(target, work, budget, seed, log)
+    run.synchronise()
+    asked = [
+        path for path in (queries, target / QUERIES) if path is not None and Path(path).exists()
+    ]
+    run.read(asked or None, collection, clicks)
+    return run.finish()
+
+
+def finished(target: Path) -> Adaptation | None:
+    """The outcome of a complete adaptation; None if there is none."""
+    path = target / REPORT
+    if not path.is_file() or (target / WORK).is_dir():
+        return None
+    facts = json.loads(path.read_text("utf-8"))
+    return Adaptation(target, facts["improved"], facts["reason"], facts)
+
+
+def _source(
+    source: str | Path | Documents,
+    target: Path,
+    base: str | None,
+    columns: Sequence[str] | None,
+    most: int,
+) -> Documents | Index:
+    """Documents, or an index to be copied."""
+    if not isinstance(source, str | Path):
+        return source
+    place = index_folder(source)
+    if in_milvus(place):
+        raise InputError(place, "is in Milvus; adapt needs the rows in an index of its own")
+    if is_index(place):
+        if base is not None:
+            raise OptionError("base", base, "an index has its model; leave it out")
+        return Index.open(place)
+    found = open_documents(Path(source).absolute(), columns=columns, most=most)
+    if found.source.resolve().is_relative_to(target.resolve()):
+        raise OutputError(f"{target}: holds the documents themselves; choose another folder")
+    return found
+
+
+def _check_target(target: Path, *, resume: bool, overwrite: bool) -> None:
+    """Reject, before any work, an output that exists or cannot be written."""
+    there = target.exists() and (not target.is_dir() or any(target.iterdir()))
+    if there and overwrite and not resume:
+        if not (target / REPORT).is_file() and not (target / WORK).is_dir():
+            raise OutputError(f"{target}: was not made by contrasent adapt; choose another folder")
+        shutil.rmtree(target)
+    elif there and not (target / WORK).is_dir():
+        raise OutputError(f"{target}: exists already; choose another name or add --overwrite")
+    check_writable(target)
+    for name in (INSIDE, REPORT, PAGE):
+        remove_temporaries(target, name)
+    remove_temporaries(target / WORK)
+
+
+class _Run:
+    """One adaptation in progress."""
+
+    def __init__(self, target: Path, work: Work, budget: float, seed: int, log: Log) -> None:
+        self.target, self.work, self.budget, self.seed, self.log = target, work, budget, seed, log
+        self.place = target / INSIDE
+        self.lines: list[str] = []
+        self.users: UserQueries = []
+        self.written: UserQueries = []
+        self.writing: dict[str, Any] | None = None
+
+    def left(self) -> float:
+        """Seconds of the budget that are left."""
+        return self.budget - self.work.seconds()
+
+    def note(self, line: str) -> None:
+        """Log a line that the report has as well."""
+        self.log(line)
+        self.lines.append(line)
+
+    # ------------------------------------------------------------------ the index
+
+    def start(self, source: Documents | Index, base: str | None) -> None:
+        """Make the index, or copy it, unless that was done before a kill."""
+        if not is_index(self.place):
+            if isinstance(source, Index):
+                self.log(f"copying {source.folder}")
+                source.save(self.place)
+            else:
+                _, lines = make_index(source, self.place, base, self.left(), self.log)
+                self.work.stage("read", lambda: lines)
+            self.log(f'from now on: contrasent search {self.place} "..."')
+        if (self.work.folder / "read.stage.json").is_file():
+            self.lines += self.work.stage("read", list)
+        self._open()
+
+    def synchronise(self) -> None:
+        """Let the index follow its documents, where it knows them."""
+        from contrasent.search.sync import find_source, synchronise
+
+        index = Index.open(self.place)
+        origin, model = index.facts.origin, open_base(index.facts.source)
+        index.close()
+        if origin.get("kind") == "documents":
+            prompt = model.prompts.of_task("document")
+
+            def count(texts: Sequence[str]) -> list[int]:
+                tokens, cut = model.tokenise(texts, prompt)
+                found: list[int] = (tokens.lengths + cut).tolist()
+                return found
+
+            outcome = synchronise(
+                self.place,
+                find_source(origin, self.place, None),
+                TaskEncoder(model),
+                count,
+                max_tokens=model.max_tokens,
+                model=model.identity,
+            )
+            self.note(str(outcome))
+        self._open()
+
+    def _open(self) -> None:
+        self.index = Index.open(self.place)
+        self.model = open_base(self.index.facts.source)
+        self.index.check_model(self.model.identity, f"the model {self.index.facts.source}")
+        self.encode = TaskEncoder(self.model)
+        self.documents, self.units = document_names(self.index)
+        self.prior = Ranker(self.index.ranker.word_weight)
+
+    # ------------------------------------------------------------------ queries
+
+    def read(self, queries: Files, collection: Files, clicks: Files, *, alone: bool = True) -> None:
+        """Read the queries of users; ``alone``: no others are going to be written."""
+        if any(one is not None for one in (queries, collection, clicks)):
+            self.users = read_user_queries(
+                queries, collection, clicks, self.documents, self.note, alone=alone
+            )
+            log_foreign(self.users, (row.text for row in self.index.every()), self.note)
+
+    def write(self, writer: Writer | None) -> None:
+        """Let a language model write queries about some passages."""
+        if writer is None:
+            return
+        rows = [(row.text, int(self.units[row.row])) for row in self.index.every()]
+        places = {name: at for at, name in enumerate(self.documents)}
+
+        def finds(texts: list[str]) -> list[list[int]]:
+            found = self.index.documents(texts, self.encode, DEPTH, self.prior)
+            return [[places[name] for name in names] for names in found]
+
+        self.written, self.writing = write_queries(
+            rows,
+            writer,
+            kept=self.target / WRITTEN,
+            finds=finds,
+            limit=WRITING * self.left(),
+            log=self.note,
         )
-    if len(reading.passages) < FEWEST_PASSAGES:
-        raise InputError(
-            str(source),
-            f"holds {len(reading.passages)} passages of text, and at least {FEWEST_PASSAGES} are "
-            "needed to adapt anything; give more documents, or search these with "
-            "'contrasent index'",
+
+    # ------------------------------------------------------------------ learning
+
+    def _bench(self, learned: Learned) -> Bench | None:
+        """The queries on the index; None where there are too few."""
+        asked = [*self.users, *self.written]
+        queries = queries_of(enough(asked, self.note) if self.written else asked)
+        if not queries:
+            return None
+        texts = [query.text for query in queries]
+        stated = digest([*texts, *self.documents])
+        if self.work.stage("queries", lambda: stated) != stated:  # corrected since a kill
+            self.work.forget("queries", "taught")
+            self.work.stage("queries", lambda: stated)
+        made = self.work.vectors("queries", lambda: self.index.query_vectors(texts, self.encode))
+        vectors = np.array(made)
+        return Bench(self.index, queries, vectors, self.documents, self.units, learned)
+
+    def finish(self) -> Adaptation:
+        """Learn from the text and from queries, keep what is better, and write the report."""
+        self.log("learning from the text")
+        steps = learn_from_text(
+            self.index, self.encode, self.prior, seed=self.seed, log=self.note, until=self.left
         )
-    return reading
+        ranker, learned, lesson, words = steps.ranker, steps.learned, None, None
+        changes: list[dict[str, Any]] = []
+        if bench := self._bench(learned):
+            self.log(f"learning from {len(bench.queries):,} queries")
+            lesson = teach(
+                bench, ranker, seed=self.seed, log=self.log, work=self.work, until=self.left
+            )
+            words = harm_of_words(bench, self.prior, seed=self.seed)
+            changes = largest_changes(bench, lesson, ranker, self.encode)
+            if lesson.improved:
+                ranker, learned = lesson.ranker, lesson.learned
+            elif words is not None and words.high < 0:
+                ranker = replace(ranker, word_weight=0.0)
+        with IndexWriter(self.place) as writer:
+            writer.set(ranker=ranker, learned=learned)
+        self.index.close()
+        if self.users:
+            rows = (
+                {"query": text, "document": self.documents[at], "gain": gain}
+                for text, gains in self.users
+                for at, gain in gains.items()
+            )
+            lines = (json.dumps(row, ensure_ascii=False) for row in rows)
+            write_text(self.target / QUERIES, "\n".join(lines) + "\n")
+        facts = facts_of(
+            self.index,
+            default=self.prior,
+            kept=ranker,
+            words=words,
+            steps=steps,
+            lesson=lesson,
+            changes=changes,
+            counts={"users": len(self.users), "written": len(self.written), "writer": self.writing},
+            documents=len(self.documents),
+            lines=self.lines,
+            seconds=self.work.seconds(),
+        )
+        self.log(f"done in {spelled(self.work.seconds())}")
+        write_report(self.target, facts)
+        self.work.discard()
+        done = finished(self.target)
+        if done is None:
+            raise OutputError(f"{self.target / REPORT}: was deleted while it was being written")
+        return done

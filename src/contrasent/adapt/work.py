@@ -7,17 +7,15 @@ again. The configuration of the run is stored with them, and a run with another 
 import json
 import shutil
 import time
-from collections.abc import Callable, Sequence
-from itertools import count
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from contrasent.adapt.candidates import encode_all
 from contrasent.errors import OutputError
 from contrasent.files import atomic_file, write_json
-from contrasent.types import EncodeFn, Vectors
+from contrasent.types import Vectors
 
 
 class Work:
@@ -25,41 +23,30 @@ class Work:
 
     def __init__(self, folder: Path, config: dict[str, Any], *, resume: bool) -> None:
         self.folder = folder
-        self.earlier = 0.0
-        self._began = time.monotonic()
-        self._config = folder / "config.json"
-        if self._config.is_file():
-            if not resume:
-                raise OutputError(
-                    f"{folder.parent}: holds an adaptation that was not finished; --resume goes on "
-                    "with it, --overwrite begins anew"
-                )
-            before = json.loads(self._config.read_text("utf-8"))
-            config = json.loads(json.dumps(config))
-            changed = sorted(
-                k for k in {*before, *config} if k != "seconds" and before.get(k) != config.get(k)
+        self._began, self._earlier = time.monotonic(), 0.0
+        path = folder / "config.json"
+        if not path.is_file():
+            write_json(path, config)
+            return
+        if not resume:
+            raise OutputError(
+                f"{folder.parent}: holds an adaptation that was not finished; --resume continues "
+                "it, --overwrite starts again"
             )
-            if changed:
-                name = changed[0]
-                raise OutputError(
-                    f"{folder.parent}: was begun with {name} {before.get(name)!r}, not "
-                    f"{config.get(name)!r}; give the same, or --overwrite begins anew"
-                )
-            self.earlier = float(self.stage_seconds())
-        else:
-            write_json(self._config, config)
+        before, config = json.loads(path.read_text("utf-8")), json.loads(json.dumps(config))
+        changed = sorted(k for k in {*before, *config} if before.get(k) != config.get(k))
+        if changed:
+            name = changed[0]
+            raise OutputError(
+                f"{folder.parent}: was started with {name} {before.get(name)!r}, not "
+                f"{config.get(name)!r}; give the same, or --overwrite starts again"
+            )
+        clocks = (json.loads(one.read_text("utf-8")) for one in folder.glob("*.stage.json"))
+        self._earlier = max((float(one["seconds"]) for one in clocks), default=0.0)
 
     def seconds(self) -> float:
-        """Seconds of computing so far, earlier parts of the run included."""
-        return self.earlier + time.monotonic() - self._began
-
-    def stage_seconds(self) -> float:
-        """When the last complete stage ended, in seconds of computing."""
-        clocks = [
-            float(json.loads(path.read_text("utf-8"))["seconds"])
-            for path in self.folder.glob("*.stage.json")
-        ]
-        return max(clocks, default=0.0)
+        """Seconds of computing so far, earlier parts of the run up to their last stage included."""
+        return self._earlier + time.monotonic() - self._began
 
     def stage(self, name: str, make: Callable[[], Any]) -> Any:
         """The JSON result of a stage, made now if it is not there."""
@@ -71,7 +58,7 @@ class Work:
         return json.loads(json.dumps(result))
 
     def vectors(self, name: str, make: Callable[[], Vectors]) -> Vectors:
-        """(n, d) vectors of a stage, made now if they are not there."""
+        """The array of a stage, made now if it is not there."""
         path = self.folder / f"{name}.npy"
         if not path.is_file():
             made = make()
@@ -80,37 +67,15 @@ class Work:
         loaded: Vectors = np.load(path, mmap_mode="r", allow_pickle=False)
         return loaded
 
-    def encode(self, name: str, encode: EncodeFn, texts: Sequence[str]) -> Vectors:
-        """(n, d) vectors of texts, kept block by block with progress: a kill loses the last one."""
-        numbers = count()
-
-        def kept(block: Sequence[str]) -> Vectors:
-            return self._block(f"{name}.block{next(numbers)}", encode, block)
-
-        vectors = self.vectors(name, lambda: encode_all(kept, texts))
-        for path in self.folder.glob(f"{name}.block*.npy"):
-            path.unlink()
-        return vectors
-
-    def _block(self, name: str, encode: EncodeFn, texts: Sequence[str]) -> Vectors:
-        began = self.seconds()
-        vectors = self.vectors(name, lambda: encode(texts))
-        self.stage(name, lambda: self.seconds() - began)
-        return vectors
-
-    def encoding_seconds(self, name: str) -> float:
-        """Seconds that :meth:`encode` took, those of a killed run included."""
-        paths = self.folder.glob(f"{name}.block*.stage.json")
-        return sum(float(json.loads(path.read_text("utf-8"))["result"]) for path in paths)
+    def forget(self, *prefixes: str) -> None:
+        """Delete the results of the stages whose names begin so."""
+        for path in self.folder.iterdir():
+            if path.name.startswith(prefixes):
+                path.unlink()
 
     def discard(self) -> None:
-        """Delete the folder: the run is complete, or was never begun."""
-        discard(self.folder)
-
-
-def discard(folder: Path) -> None:
-    """Delete a folder of work; renamed first, so that a kill leaves all of it or no run."""
-    aside = folder.with_name(f".{folder.name}.old")
-    shutil.rmtree(aside, ignore_errors=True)
-    folder.rename(aside)
-    shutil.rmtree(aside, ignore_errors=True)
+        """Delete the folder; renamed first, so that a kill leaves all of it or no run."""
+        aside = self.folder.with_name(f".{self.folder.name}.old")
+        shutil.rmtree(aside, ignore_errors=True)
+        self.folder.rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)

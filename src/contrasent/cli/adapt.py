@@ -1,4 +1,4 @@
-"""``contrasent adapt SOURCE -o MODEL``."""
+"""``contrasent adapt SOURCE|INDEX -o OUT``, and with --update an OUT learns again."""
 
 import time
 from pathlib import Path
@@ -7,29 +7,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from contrasent.cli import options
+from contrasent.errors import OptionError, UserError
 
 if TYPE_CHECKING:
-    from contrasent.adapt.shipping import Adaptation
+    from contrasent.adapt.run import Adaptation
     from contrasent.documents.folder import Documents
 
 DEFAULT_BASE = "all-MiniLM-L6-v2"
 NOT_IMPROVED = 3
-AdaptedModel = Annotated[
-    Path, typer.Option("--output", "-o", help="Folder for the model, its index and its report.")
-]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with a killed run.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue a killed run.")]
 
 
 @options.command
 def adapt(
-    source: Path,
-    output: AdaptedModel,
+    source: Annotated[str, typer.Argument(metavar="SOURCE|INDEX")],
+    output: Annotated[Path | None, typer.Option("--output", "-o")] = None,
     base: str | None = None,
-    update: Path | None = None,
-    budget: str = "30m",
     queries: Path | None = None,
     collection: Path | None = None,
     clicks: Path | None = None,
+    writer: Annotated[str | None, typer.Option(metavar="URL#MODEL")] = None,
+    writer_prompt: Path | None = None,
+    budget: str = "30m",
+    update: bool = False,
     columns: str | None = None,
     max_file_text: Annotated[int, typer.Option(min=1, metavar="CHARACTERS")] = 5_000_000,
     seed: Annotated[int, typer.Option(min=0)] = 0,
@@ -38,44 +38,52 @@ def adapt(
     resume: Resume = False,
     overwrite: options.Overwrite = False,
 ) -> options.Output:
-    """Try to improve search in your documents, and keep what is proven better.
+    """Make documents searchable, and learn from them and from user queries to search them better.
 
-    No labels are needed: queries are made of the documents. Tried are words (BM25) with the base's
-    vectors, the base whitened, and the base with a linear map learnt from the documents. The best
-    is kept only if it beats the base on documents that nothing has used until then. With --queries
-    or --collection, from 40 queries on, these teach instead, and each is judged by a map that it
-    did not teach.
+    The search of 'contrasent index' is the default. What is learned changes how a query finds rows
+    of the index and is kept there: from the text alone, and from 40 user queries on from these.
+    Each query is measured by what it did not teach.
 
     Options:
-        source: Documents: a folder, a zip archive or a file. See the docs.
-        base: Model to begin from (left out: the installed base for the language).
-        update: Begin from the folder of an earlier adapt instead. SOURCE is new text; little
-            is forgotten.
-        budget: Time to spend at most, about: 90s, 30m, 2h.
+        source: Folder, zip archive, file or index; with --update a folder that adapt made.
+        output: Folder for the index and the report.
+        base: Model to encode with (left out: the installed base for the language).
         queries: User queries, which teach: csv, tsv or jsonl, query, document and perhaps gain.
         collection: The same as a folder in BEIR's layout.
         clicks: Documents that people opened: csv, tsv or jsonl, query, document and count.
+        writer: Language model that writes queries, on any OpenAI-compatible server:
+            http://HOST:PORT/v1#MODEL.
+        writer_prompt: File with another prompt for it.
+        budget: Time to spend at most: 90s, 30m, 2h.
+        update: Follow the documents, and learn again in place, from earlier queries too.
         columns: Columns of tables to read, with commas; title first.
         max_file_text: Leave out files with more text than so many characters.
         seed: Seed of everything random.
-        report: Copy the report's page there (MODEL/report.html).
-        require_improvement: Exit with 3 if the base is kept.
+        report: Copy the report's page there (OUT/report.html).
+        require_improvement: Exit with 3 if nothing learned is kept.
     """
-    done = carry_out(
-        source,
-        output,
-        base=base,
-        update=update,
-        budget=options.parse_budget(budget),
-        queries=queries,
-        collection=collection,
-        clicks=clicks,
-        columns=[part.strip() for part in columns.split(",")] if columns else None,
-        max_file_text=max_file_text,
-        seed=seed,
-        resume=resume,
-        overwrite=overwrite,
-    )
+    people: dict[str, Any] = {"queries": queries, "collection": collection, "clicks": clicks}
+    people |= {"budget": options.parse_budget(budget), "seed": seed}
+    if update:
+        for option, value in (("-o", output), ("--base", base), ("--writer", writer)):
+            if value is not None:
+                raise OptionError(option, str(value), "--update changes SOURCE in place")
+        done = carry_out(Path(source), None, **people)
+    elif output is None:
+        raise UserError("--output/-o (folder for the index and the report) is missing")
+    else:
+        done = carry_out(
+            source,
+            output,
+            base=base,
+            writer=writer,
+            prompt=writer_prompt,
+            columns=[part.strip() for part in columns.split(",")] if columns else None,
+            max_file_text=max_file_text,
+            resume=resume,
+            overwrite=overwrite,
+            **people,
+        )
     if report is not None:
         from contrasent.files import write_text
 
@@ -84,41 +92,30 @@ def adapt(
     return options.Output({**done.facts, "folder": str(done.folder)}, summary(done), status=status)
 
 
-def carry_out(source: "Path | Documents", output: Path, **given: Any) -> "Adaptation":
+def carry_out(source: "str | Path | Documents", output: Path | None, **given: Any) -> "Adaptation":
     """Adapt, with a line for each step and its time on standard error."""
     from contrasent.adapt.run import adapt as run
+    from contrasent.adapt.run import update
 
     began = time.monotonic()
 
-    def say(line: str) -> None:
+    def log(line: str) -> None:
         options.note(f"[{time.monotonic() - began:4.0f} s] {line}")
 
+    if output is None:
+        return update(source, log=log, **given)  # type: ignore[arg-type]
     with options.resumable(f"--resume goes on with {output}"):
-        return run(source, output, say=say, **given)
+        return run(source, output, log=log, **given)
 
 
 def summary(done: "Adaptation") -> str:
-    """The outcome: numbers, what to type next, and the verdict in the last line."""
-    verdict, lines = done.verdict, []
-    for kind, one in verdict.kinds.items():
-        line = f"{kind:32s} {one.before:.3f} -> {one.after:.3f}"
-        if (gain := one.difference) is not None:
-            line += f"  {gain.value:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]"
-        lines.append(f"{line}  ({one.queries} queries)")
-    if (general := verdict.general) is not None:
-        lines.append(f"{general.task:32s} {general.before:.3f} -> {general.after:.3f}")
-    base = "base" if verdict.old is None else "earlier model"
-    what = f"{done.shipped.name} is shipped"
-    if not done.improved:
-        words = done.shipped.fusion
-        how = "unchanged" if words is None else f"with BM25 {words.word_weight:g}"
-        what = f"the {base} is shipped, {how}"
+    """What is default, shown and kept; what to type next; the verdict in the last line."""
+    lines = [f"{name:30s} {text}" for name, text in done.facts["statements"]]
     return "\n".join(
         [
             *lines,
-            *(f"note: {line}" for line in done.facts["advice"]),
-            f'search it: contrasent search {done.folder}/index "..."',
+            f'search it: contrasent search {done.folder} "..."',
             f"report: {done.folder}/report.html",
-            f"{done.folder}: {what}: {verdict.reason}",
+            f"{done.folder}: {done.reason}",
         ]
     )

@@ -1,13 +1,10 @@
 """``contrasent index SOURCE -o INDEX``, and with --sync, --model or --remove an INDEX changed."""
 
-import random
 import time
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
 from itertools import islice
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +17,6 @@ from contrasent.errors import MissingExtraError, OptionError, UserError, check_c
 
 if TYPE_CHECKING:
     from contrasent.cli.loading import Counting
-    from contrasent.documents.sections import Document
     from contrasent.model.base import Model
     from contrasent.search.records import EncodedRecords, IndexRow
 
@@ -107,7 +103,7 @@ def index(
     from contrasent.search.ranking import Ranker
     from contrasent.search.records import Records
     from contrasent.search.store import Facts
-    from contrasent.search.sync import document_rows
+    from contrasent.search.sync import document_rows, first_paragraphs
 
     check_choice("metric", metric, METRICS)
     _check_output(output, uri, overwrite)
@@ -119,7 +115,7 @@ def index(
     else:
         documents = open_documents(source, most=max_file_text)
         read = list(documents)
-        texts = list(islice(_first_paragraphs(read), SAMPLE))
+        texts = list(islice(first_paragraphs(read), SAMPLE))
     name, encode, weight, remarks = _open(model, loading, texts, weight)
     if documents:
         counter, most = index_changes.token_counter(encode), encode.encoder.max_tokens
@@ -172,17 +168,3 @@ def _open(
             f"tokens a word): words count for {found.word_weight:g} of a score (--word-weight)"
         )
     return name, encode, found.word_weight if weight is None else weight, remarks
-
-
-def _first_paragraphs(documents: "Sequence[Document]") -> Iterable[str]:
-    """Some text of each document, by which its language is known, first of one in each file."""
-    seen = Counter[str]()
-    numbered: list[tuple[int, Document]] = []
-    for document in documents:
-        file = document.id.partition("#")[0]
-        numbered.append((seen[file], document))
-        seen[file] += 1
-    random.Random(0).shuffle(numbered)  # a folder in another language is not all there is
-    for _, document in sorted(numbered, key=itemgetter(0)):
-        for section in document.sections[:2]:
-            yield from section.paragraphs[:2]

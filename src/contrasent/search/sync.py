@@ -1,7 +1,10 @@
 """The rows of documents, and an index that follows its documents: only what changed is encoded."""
 
-from collections.abc import Iterable
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +33,20 @@ def document_rows(
     rows: list[IndexRow] = [one.row for one in cut(documents, count, max_tokens)]
     count_rows(files, rows)
     return rows
+
+
+def first_paragraphs(documents: Sequence[Document]) -> Iterator[str]:
+    """Some text of each document, by which its language is known, first of one in each file."""
+    seen = Counter[str]()
+    numbered: list[tuple[int, Document]] = []
+    for document in documents:
+        file = document.id.partition("#")[0]
+        numbered.append((seen[file], document))
+        seen[file] += 1
+    random.Random(0).shuffle(numbered)  # a folder in another language is not all there is
+    for _, document in sorted(numbered, key=itemgetter(0)):
+        for section in document.sections[:2]:
+            yield from section.paragraphs[:2]
 
 
 def count_rows(files: dict[str, FileFacts], rows: Iterable[IndexRow]) -> None:

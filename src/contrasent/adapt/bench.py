@@ -1,0 +1,185 @@
+"""Queries with known answers, measured on an index: nDCG@10 of each by any ranker."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.metrics import ndcg_at_k
+from contrasent.search.index import PROPOSED, Index, document_of
+from contrasent.search.learned import Learned, bonus, mapped, smoothed
+from contrasent.search.ranking import Ranker, Spread, best_rows
+from contrasent.stats.bootstrap import clustered_mean
+from contrasent.types import Vectors
+
+Floats = NDArray[np.float64]
+Numbers = NDArray[np.int64]
+
+CUT = 10  # nDCG is cut at this rank
+MIN_DOCUMENTS = 20  # that queries must be about for an interval
+AT_ONCE = 64  # queries whose cosines are computed together
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query and the documents that answer it, by their numbers, with gains."""
+
+    text: str
+    relevant: Mapping[int, float]
+    document: int  # its main answer: queries about one document are no independent evidence
+    written: bool = False  # by a language model
+    hidden: tuple[int, ...] = ()  # rows that it cannot find
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A paired difference, after minus before, with its 95 % interval and two-sided p."""
+
+    value: float
+    low: float
+    high: float
+    p: float
+
+    def __str__(self) -> str:
+        return f"{self.value:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
+
+
+def difference(queries: Sequence[Query], values: Floats, *, seed: int = 0) -> Difference:
+    """Mean of (q,) differences; its interval is over the documents that queries are about."""
+    documents, where = np.unique([query.document for query in queries], return_inverse=True)
+    sums, counts = np.zeros((2, len(documents), 1))
+    np.add.at(sums[:, 0], where, values)
+    np.add.at(counts[:, 0], where, 1.0)
+    found = clustered_mean(sums, counts, seed=seed)
+    return Difference(found.mean, found.low, found.high, found.p)
+
+
+def queries_of(user_queries: Sequence[tuple[str, Mapping[int, float]]]) -> list[Query]:
+    """User queries; the main answer is the one that a query shares with most others."""
+    shared = Counter(document for _, gains in user_queries for document in gains)
+    return [
+        Query(text, gains, max(gains, key=lambda at: (shared[at], -at)))
+        for text, gains in user_queries
+    ]
+
+
+def document_names(index: Index) -> tuple[list[str], Numbers]:
+    """Names of an index's documents, and (rows,) the document of each; -1 of deleted rows."""
+    places: dict[str, int] = {}
+    units = np.full(index.facts.rows, -1, dtype=np.int64)
+    for row in index.every():
+        name = document_of(row.id, row.metadata)
+        units[row.row] = places.setdefault(name, len(places))
+    return list(places), units
+
+
+class Bench:
+    """Queries on an index, ranked as :meth:`Index.search` ranks without filters or codes.
+
+    Attributes:
+        vectors: (q, d) of the queries, by the base.
+        documents: their names, by number.
+        units: (rows,) document of each row of the index; -1 of deleted ones.
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        queries: Sequence[Query],
+        vectors: Vectors,
+        documents: Sequence[str],
+        units: Numbers,
+        learned: Learned | None = None,
+    ) -> None:
+        self.index, self.queries, self.vectors = index, list(queries), vectors
+        self.documents, self.units = documents, units
+        self.learned = learned or Learned()
+        self._places = {name: at for at, name in enumerate(documents)}
+        self._words: dict[str, tuple[Numbers, NDArray[np.float32]]] = {}
+
+    def values(
+        self,
+        rankers: Sequence[Ranker],
+        numbers: Numbers | None = None,
+        learned: Learned | None = None,
+    ) -> Floats:
+        """(rankers, numbers) nDCG@10 over documents, a document by its best row."""
+        chosen = np.arange(len(self.queries)) if numbers is None else numbers
+        found = np.empty((len(rankers), len(chosen)))
+        for start in range(0, len(chosen), AT_ONCE):
+            part = chosen[start : start + AT_ONCE]
+            for at, best in enumerate(self._ranked(part, rankers, learned or self.learned)):
+                relevant = self.queries[part[at]].relevant
+                found[:, start + at] = [_ndcg(self.units[rows], relevant) for rows in best]
+        return found
+
+    def best_rows(
+        self, number: int, ranker: Ranker, learned: Learned | None = None
+    ) -> NDArray[np.int64]:
+        """Numbers of the best rows for a query, best first."""
+        ((rows,),) = self._ranked(np.array([number]), [ranker], learned or self.learned)
+        return rows
+
+    def _ranked(
+        self, numbers: Numbers, rankers: Sequence[Ranker], learned: Learned
+    ) -> list[list[Numbers]]:
+        """Of each query the best rows by each ranker."""
+        # Rankers that differ in the share of words alone have one set of cosines.
+        dense: dict[tuple[float, ...], NDArray[np.float32]] = {}
+        given = self.vectors[numbers]
+        for ranker in rankers:
+            if (key := _dense_key(ranker)) not in dense:
+                vectors = mapped(ranker, learned, given)
+                dense[key] = np.asarray(self.index.vectors @ vectors.T).T
+        found = []
+        for at, number in enumerate(numbers):
+            query = self.queries[number]
+            shown = self.units >= 0
+            shown[list(query.hidden)] = False
+            rows = np.flatnonzero(shown)
+            words = self._bm25(query.text)[rows]
+            sparse = Spread.of(words)
+            scores: dict[tuple[float, ...], tuple[NDArray[np.float32], Spread]] = {}
+            best = []
+            for ranker in rankers:
+                key = _dense_key(ranker)
+                if key not in scores:
+                    cosines = smoothed(ranker, learned, dense[key][at])
+                    spread = Spread.of(cosines[rows])
+                    for name, more in bonus(ranker, learned, given[at]):
+                        cosines = cosines + np.float32(more) * (self.units == self._place(name))
+                    scores[key] = cosines[rows], spread
+                cosines, spread = scores[key]
+                fused = ranker.fuse(cosines, words, spread, sparse)
+                best.append(rows[best_rows(fused, PROPOSED)])
+            found.append(best)
+        return found
+
+    def _place(self, name: str) -> int:
+        return self._places.get(name, len(self._places))
+
+    def _bm25(self, text: str) -> NDArray[np.float32]:
+        """(rows,) BM25 scores, computed once a query."""
+        if text not in self._words:
+            scores = self.index.bm25.scores(text)
+            held = np.flatnonzero(scores)
+            self._words[text] = held, scores[held]
+        found = np.zeros(self.index.facts.rows, dtype=np.float32)
+        held, scores = self._words[text]
+        found[held] = scores
+        return found
+
+
+def _dense_key(ranker: Ranker) -> tuple[float, ...]:
+    return (ranker.map_share, ranker.smoothing, ranker.taught, ranker.taught_from)
+
+
+def _ndcg(ranked: Numbers, relevant: Mapping[int, float]) -> float:
+    """nDCG@10 of documents in the order of their best rows."""
+    found = list(dict.fromkeys(ranked.tolist()))
+    ranks = {unit: rank for rank, unit in enumerate(found, 1)}
+    beyond = len(found) + CUT + 1  # what was not found has no rank that counts
+    places = sorted((ranks.get(unit, beyond), gain) for unit, gain in relevant.items())
+    return float(ndcg_at_k(np.array([g for _, g in places]), np.array([r for r, _ in places]), CUT))

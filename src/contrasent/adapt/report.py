@@ -1,0 +1,192 @@
+"""The report of an adaptation, as facts for programs and as one page for people."""
+
+import shlex
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from contrasent.adapt.bench import MIN_DOCUMENTS, Bench, Difference, difference
+from contrasent.adapt.steps import Steps
+from contrasent.adapt.teaching import Lesson
+from contrasent.files import render, write_json, write_text
+from contrasent.search.answers import answers
+from contrasent.search.index import Hit, Index
+from contrasent.search.ranking import Ranker
+from contrasent.types import EncodeFn
+
+REPORT, PAGE = "report.json", "report.html"
+FORMAT = 2
+SHOWN = 5  # queries that gained most, and that lost most
+
+
+def described(ranker: Ranker) -> str:
+    """How a ranker searches, in a few words."""
+    parts = [f"words {ranker.word_weight:g}" if ranker.uses_words else "vectors alone"]
+    if ranker.map_share:
+        parts.append(f"map {ranker.map_share:g}")
+    if ranker.smoothing:
+        parts.append(f"neighbours {ranker.smoothing:g}")
+    if ranker.taught:
+        parts.append(f"known queries {ranker.taught:g}")
+    return ", ".join(parts)
+
+
+def harm_of_words(bench: Bench, prior: Ranker, *, seed: int) -> Difference | None:
+    """The default search minus vectors alone on user queries; None if they are too few to tell."""
+    if len({query.document for query in bench.queries}) < MIN_DOCUMENTS or not prior.uses_words:
+        return None
+    vectors, both = bench.values([replace(prior, word_weight=0.0), prior])
+    return difference(bench.queries, both - vectors, seed=seed)
+
+
+def facts_of(
+    index: Index,
+    *,
+    default: Ranker,
+    kept: Ranker,
+    words: Difference | None,
+    steps: Steps,
+    lesson: Lesson | None,
+    changes: list[dict[str, Any]],
+    counts: dict[str, Any],
+    documents: int,
+    lines: list[str],
+    seconds: float,
+) -> dict[str, Any]:
+    """The facts of report.json."""
+    improved = kept not in (default, replace(default, word_weight=0.0))
+    return {
+        "format": FORMAT,
+        "base": index.facts.source,
+        "documents": documents,
+        "passages": len(index),
+        "improved": improved,
+        "reason": _reason(default, kept, words, steps, lesson),
+        "default": default.to_json(),
+        "kept": kept.to_json(),
+        "words": _facts(words),
+        "text": {
+            "kept": steps.ranker != default,
+            "ranker": steps.ranker.to_json(),
+            "evidence": _facts(steps.evidence),
+            "notes": list(steps.notes),
+        },
+        "queries": counts,
+        "taught": None if lesson is None else _taught(lesson),
+        "statements": _statements(default, kept, words, steps, lesson),
+        "changes": changes,
+        "read": lines,
+        "seconds": round(seconds, 1),
+    }
+
+
+def _facts(gap: Difference | None) -> dict[str, float] | None:
+    return None if gap is None else asdict(gap)
+
+
+def _taught(lesson: Lesson) -> dict[str, Any]:
+    return {
+        "kept": lesson.improved,
+        "ranker": lesson.ranker.to_json(),
+        "before": lesson.before,
+        "after": lesson.after,
+        "asked again": _facts(lesson.again),
+        "new documents": _facts(lesson.new),
+        "reason": lesson.reason,
+        "curve": [{"queries": count, **asdict(gain)} for count, gain in lesson.curve],
+    }
+
+
+def _reason(
+    default: Ranker, kept: Ranker, words: Difference | None, steps: Steps, lesson: Lesson | None
+) -> str:
+    """The verdict, in one line."""
+    if lesson is not None and lesson.improved:
+        return lesson.reason
+    if words is not None and words.high < 0:
+        return f"words lose on these queries ({words} nDCG@10): vectors alone search from now on"
+    about = "" if lesson is None else f"; queries taught nothing that is kept: {lesson.reason}"
+    if kept != default:
+        gain = f", {steps.evidence} nDCG@10 on sentences held out" if steps.evidence else ""
+        return f"learned from the text alone: {described(kept)}{gain}{about}"
+    return f"the default search is kept: {described(default)}{about}"
+
+
+def _statements(
+    default: Ranker, kept: Ranker, words: Difference | None, steps: Steps, lesson: Lesson | None
+) -> list[tuple[str, str]]:
+    """Which parts of the search are defaults, which were shown on this text, and which were not."""
+    found = [("default", f"{described(default)}, as 'contrasent index' searches")]
+    if words is not None:
+        found.append(("shown", f"words with vectors instead of vectors alone: {words}"))
+    else:
+        found.append(("not shown", "that words help here: that needs user queries (--queries)"))
+    if steps.ranker != default:
+        shown = f": {steps.evidence} on sentences held out" if steps.evidence else ""
+        found.append(("from the text", f"{described(steps.ranker)}{shown}"))
+    if lesson is not None:
+        found.append(("queries asked again", str(lesson.again)))
+        found.append(("queries about new documents", str(lesson.new)))
+    found.append(("kept", described(kept)))
+    return found
+
+
+def largest_changes(
+    bench: Bench, lesson: Lesson, default: Ranker, encode: EncodeFn
+) -> list[dict[str, Any]]:
+    """The queries that gained and lost most, with the first answer before and after."""
+    moved = lesson.values_after - lesson.values_before
+    order = np.argsort(moved, kind="stable")
+    chosen = [n for n in (*order[::-1][:SHOWN], *order[:SHOWN]) if moved[n]]
+    numbers = list(dict.fromkeys(map(int, chosen)))
+    before = [bench.best_rows(n, default)[0] for n in numbers]
+    after = [bench.best_rows(n, lesson.ranker, lesson.learned)[0] for n in numbers]
+    shown = [
+        _answers(bench, numbers, np.array(rows, dtype=np.int64), encode) for rows in (before, after)
+    ]
+    return [
+        {
+            "query": bench.queries[n].text,
+            "before": float(lesson.values_before[n]),
+            "after": float(lesson.values_after[n]),
+            "answer_before": shown[0][at],
+            "answer_after": shown[1][at],
+        }
+        for at, n in enumerate(numbers)
+    ]
+
+
+def _answers(bench: Bench, numbers: list[int], rows: Any, encode: EncodeFn) -> list[dict[str, Any]]:
+    """The sentence of a row that answers each query, its document, and whether that is right."""
+    held = bench.index.rows(rows)
+    hits = [[Hit(row.id, row.text, 0.0, row.metadata)] for row in held]
+    queries = [bench.queries[n] for n in numbers]
+    analyzer = bench.index.bm25.analyzer
+    found = answers([q.text for q in queries], bench.vectors[numbers], hits, encode, analyzer)
+    units: list[int] = [int(bench.units[row.row]) for row in held]
+    return [
+        {
+            "document": bench.documents[unit],
+            "text": row.text[answer.start : answer.end],
+            "right": unit in query.relevant,
+        }
+        for row, (answer,), unit, query in zip(held, found, units, queries, strict=True)
+    ]
+
+
+def write_report(target: Path, facts: dict[str, Any]) -> None:
+    """Write the page, and then the facts, which say that a run is complete."""
+    changes = facts["changes"]
+    text = render(
+        "adaptation.html",
+        **facts,
+        window=": Adaptation",
+        heading=f"Adaptation of {Path(facts['base']).name}",
+        folder=shlex.quote(str(target)),
+        gained=[one for one in changes if one["after"] > one["before"]],
+        lost=[one for one in changes if one["after"] < one["before"]],
+    )
+    write_text(target / PAGE, text)
+    write_json(target / REPORT, facts)
