@@ -96,6 +96,13 @@ def test_a_document_is_found_by_its_best_passage():
     assert names == ["long", "other50", "other51"]
     (every,) = index.documents(["?"], encode, 100, Ranker(0.0))
     assert len(every) == 11
+    vector = vectors["p0"][None]
+    (hits,) = index.search_documents(
+        ["?"], vector, 3, ranker=Ranker(0.0), where={"document": "long"}
+    )
+    assert [hit.text for hit in hits] == ["p0", "p1", "p2", "p3", "p4"]
+    (hits,) = index.search_documents(["?"], vector, 2, ranker=Ranker(0.0))
+    assert [hit.text for hit in hits] == ["p0", "p1", "p2", "p3", "p4", "p50"]
 
 
 @pytest.fixture

@@ -8,11 +8,10 @@ from contrasent.search.answers import (
     LONGEST,
     Candidates,
     answers,
-    grouped,
     path_of,
     place_of,
 )
-from contrasent.search.index import Hit
+from contrasent.search.index import Hit, grouped
 from contrasent.search.words import Analyzer
 
 ENGLISH = Analyzer("english")

@@ -127,7 +127,9 @@ def test_answers_of_documents(browser, passages, width, scheme):
     page.press("#query", "Enter")
     entries = page.locator("#results > li")
     expect(entries).to_have_count(4)
-    expect(page.locator("#search-note")).to_have_text(re.compile(r"^5 of 5 texts in [\d,]+ ms$"))
+    expect(page.locator("#search-note")).to_have_text(
+        re.compile(r"^the best 4 among 5 texts, [\d,]+ ms$")
+    )
     first = entries.first
     expect(first.locator("> div > .text")).to_have_text("Two carpenters mend the roof in May.")
     assert first.locator("> div > .text mark").all_inner_texts() == ["mend", "roof"]

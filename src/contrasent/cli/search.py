@@ -48,7 +48,7 @@ def search(
     Options:
         index: Index folder, made by 'contrasent index'.
         query: What to find.
-        k: Results for each query.
+        k: Documents for each query, or rows with --flat.
         threshold: Leave out results whose cosine with the query is smaller.
         where: Only rows whose metadata matches: year>=2000, or a JSON filter.
         exact: Look at every row, even of a large index.
@@ -56,9 +56,9 @@ def search(
         queries: File with one query a line, besides those named.
         model: Where the index's model is now, if it has moved.
     """
-    from contrasent.search.answers import answers, grouped, path_of, root_of
+    from contrasent.search.answers import answers, path_of, root_of
     from contrasent.search.filters import parse_where
-    from contrasent.search.index import check_k
+    from contrasent.search.index import check_k, grouped
     from contrasent.search.opening import open_index
     from contrasent.search.words import Analyzer
 
@@ -76,15 +76,9 @@ def search(
     began = time.monotonic()
     vectors = opened.query_vectors(wanted, encode)
     truncated = encode.truncated
-    found = opened.search(
-        wanted,
-        vectors=vectors,
-        k=k,
-        threshold=threshold,
-        where=condition,
-        ranker=ranker,
-        exact=exact,
-    )
+    how: dict[str, Any] = {"where": condition, "ranker": ranker, "exact": exact}
+    by = opened.search if flat else opened.search_documents
+    found = by(wanted, vectors=vectors, k=k, threshold=threshold, **how)
     analyzer = Analyzer(opened.facts.language or "none")
     with progress.hidden():
         best = answers(wanted, vectors, found, encode, analyzer)

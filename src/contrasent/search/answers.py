@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from contrasent.documents import sentences
 from contrasent.metrics import normalize
-from contrasent.search.index import Hit, Index, document_of
+from contrasent.search.index import Hit, Index, grouped
 from contrasent.search.words import WORD, Analyzer
 from contrasent.types import EncodeFn, Vectors, for_task
 
@@ -163,14 +163,6 @@ def answers(
     candidates = Candidates(queries, results, analyzer)
     texts = candidates.texts
     return candidates.best(vectors, for_task(encode, "document")(texts) if texts else None)
-
-
-def grouped(hits: Sequence[Hit]) -> list[list[int]]:
-    """The places of hits, those of one document together, the best first."""
-    groups: dict[str, list[int]] = {}
-    for at, hit in enumerate(hits):
-        groups.setdefault(document_of(hit.id, hit.metadata), []).append(at)
-    return list(groups.values())
 
 
 def facts_of(hit: Hit) -> dict[str, Any]:

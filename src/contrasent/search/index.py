@@ -19,7 +19,7 @@ from contrasent.files import atomic_folder
 from contrasent.search.filters import Where
 from contrasent.search.folder import LOCK, check_target, check_vectors, is_any_index
 from contrasent.search.learned import Learned, bonus, mapped, smooth_vectors, smoothed
-from contrasent.search.ranking import Floats, Ranker, Spread, best_rows
+from contrasent.search.ranking import Floats, Ranker, Spread, best_rows, just_below
 from contrasent.search.scan import Best, BinaryCodes, scan
 from contrasent.search.store import ROWS_AT_ONCE, Facts, Store
 from contrasent.search.words import Analyzer, Bm25
@@ -31,6 +31,7 @@ FEW = 10_000  # rows up to which an exact search is preferred to binary codes
 # Where not all rows are looked at: rows that the spread of cosines is of, and those that words and
 # codes each propose.
 SAMPLED, PROPOSED = 10_000, 200
+DEEPEST, PASSAGES = 16_384, 5  # rows that documents are looked for among, and of one document
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,14 @@ def document_of(name: str, metadata: Any) -> str:
     return document if isinstance(document, str) else name
 
 
+def grouped(hits: Sequence[Hit]) -> list[list[int]]:
+    """The places of hits, those of one document together, the best first."""
+    groups: dict[str, list[int]] = {}
+    for at, hit in enumerate(hits):
+        groups.setdefault(document_of(hit.id, hit.metadata), []).append(at)
+    return list(groups.values())
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """Rows found for one query, best first, (k,) each."""
@@ -68,11 +77,7 @@ class Found:
 
 
 class Index(Store):
-    """A snapshot of an index; searching it is safe from many threads.
-
-    Make one with :meth:`build` (in memory) or with
-    :class:`contrasent.search.writer.Writer` (in a folder), and read one with :meth:`open`.
-    """
+    """A snapshot of an index, safe to search from many threads; see :meth:`build`, :meth:`open`."""
 
     # ------------------------------------------------------------------ making and reading
 
@@ -177,12 +182,7 @@ class Index(Store):
     def query_vectors(
         self, queries: str | Sequence[str] | Vectors, encode: EncodeFn | None = None
     ) -> Vectors:
-        """Queries as (q, d) vectors, checked and scaled as those of the index.
-
-        Args:
-            queries: (q, d) or (d,) vectors, or texts together with ``encode``.
-            encode: texts in, vectors out.
-        """
+        """Texts with ``encode``, or (q, d) or (d,) vectors, as vectors like those of the index."""
         if isinstance(queries, np.ndarray):
             given = np.atleast_2d(queries)
         else:
@@ -238,22 +238,34 @@ class Index(Store):
         found = self.find(texts, given, int(k), ranker, allowed=allowed, exact=exact)
         return [self._hits(one, threshold) for one in found]
 
+    def search_documents(
+        self, queries: Sequence[str], vectors: Vectors, k: int, **how: Any
+    ) -> list[list[Hit]]:
+        """Some of the best rows of the best k documents, each as good as its best row.
+
+        ``vectors``: (q, d) of the queries. ``how``: as :meth:`search` takes it.
+        """
+        found: list[list[Hit]] = [[] for _ in queries]
+        wanted, depth = list(range(len(queries))), k
+        while wanted and depth <= DEEPEST:
+            texts = [queries[at] for at in wanted]
+            every = self.search(texts, vectors=vectors[wanted], k=depth, **how)
+            for at, hits in zip(wanted.copy(), every, strict=True):
+                groups = grouped(hits)
+                if len(groups) >= k or len(hits) < depth:
+                    wanted.remove(at)
+                places = sorted(n for group in groups[:k] for n in group[:PASSAGES])
+                found[at] = [hits[n] for n in places]
+            depth *= 4
+        return found
+
     def documents(
         self, queries: Sequence[str], encode: EncodeFn, k: int, ranker: Ranker | None = None
     ) -> list[list[str]]:
-        """The best k documents for each query, one of several passages by its best."""
+        """The best k documents for each query, by name."""
         vectors = self.query_vectors(queries, encode)
-        found: list[list[str]] = [[] for _ in queries]
-        wanted, depth = list(range(len(queries))), k
-        while wanted:
-            texts = [queries[at] for at in wanted]
-            hits = self.search(texts, vectors=vectors[wanted], k=depth, ranker=ranker)
-            for at, some in zip(wanted, hits, strict=True):
-                found[at] = list(dict.fromkeys(document_of(h.id, h.metadata) for h in some))[:k]
-            full = zip(wanted, hits, strict=True)
-            wanted = [at for at, some in full if len(found[at]) < k and len(some) == depth]
-            depth *= 4
-        return found
+        found = self.search_documents(queries, vectors, k, ranker=ranker)
+        return [[*dict.fromkeys(document_of(h.id, h.metadata) for h in hits)] for hits in found]
 
     def _hits(self, found: Found, threshold: float | None) -> list[Hit]:
         chosen = np.flatnonzero(found.cosines > just_below(threshold))
@@ -384,14 +396,3 @@ def check_k(k: int) -> None:
     """Reject a k that is not a positive whole number."""
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k <= 0:
         raise OptionError("k", k, "must be a whole number of at least 1")
-
-
-def just_below(threshold: float | None) -> np.float32:
-    """The float32 that exactly the scores of at least the threshold are greater than."""
-    most = float(np.finfo(np.float32).max)
-    if threshold is None or threshold <= -most:
-        return np.float32(-np.inf)
-    if threshold > most:
-        return np.float32(np.inf)
-    near = np.float32(threshold)
-    return np.nextafter(near, np.float32(-np.inf)) if float(near) >= threshold else near

@@ -163,7 +163,8 @@ class Routes:
         snapshot = await asyncio.to_thread(library.newest)
         vectors, tokens, cut = await self._vectors(snapshot, queries, request)
         found = await asyncio.to_thread(
-            library.search, snapshot, queries, vectors, body.k, body.threshold, body.where
+            partial(library.search, snapshot, queries, vectors, documents=body.documents),
+            *(body.k, body.threshold, body.where),
         )
         rows = [[asdict(hit) for hit in hits] for hits in found]
         if body.answers:

@@ -113,6 +113,7 @@ class Library:
         k: int,
         threshold: float | None = None,
         where: dict[str, Any] | None = None,
+        documents: bool = False,
     ) -> list[list[Hit]]:
         """The hits of each query; ``vectors`` (q, d) unless the snapshot's own model encodes."""
         if vectors is None:
@@ -121,9 +122,9 @@ class Library:
             with self._encoding:
                 vectors = snapshot.encode(queries)
         ranker = snapshot.index.ranker.with_words(self._weight)
-        return snapshot.index.search(
-            queries, vectors=vectors, k=k, threshold=threshold, where=where, ranker=ranker
-        )
+        search = snapshot.index.search_documents if documents else snapshot.index.search
+        how: dict[str, Any] = {"threshold": threshold, "where": where, "ranker": ranker}
+        return search(queries, vectors=vectors, k=k, **how)
 
     def facets(self) -> dict[str, list[Any]]:
         """The facts that texts can be filtered by."""

@@ -145,6 +145,9 @@ class SearchRequest(RequestBody):
     threshold: Annotated[float, Field(strict=True, allow_inf_nan=False)] | None = None
     where: Where = None
     answers: bool = Field(False, description="Whether each hit has the sentence that answers.")
+    documents: bool = Field(
+        False, description="Whether k counts documents, each with some of its texts, not texts."
+    )
 
 
 class Answer(BaseModel):

@@ -318,12 +318,13 @@ async function search(text) {
     return;
   }
   const began = performance.now();
-  const data = await ask("search", { ...body, answers: true });
+  const data = await ask("search", { ...body, answers: true, documents: true });
   const hits = data.results[0].hits;
   list("results", hits, true);
+  const shown = $("results").children.length;
   const time = Math.round(performance.now() - began).toLocaleString();
   say("search-note", hits.length
-    ? `${hits.length} of ${data.texts.toLocaleString()} texts in ${time} ms`
+    ? `the best ${shown} among ${data.texts.toLocaleString()} texts, ${time} ms`
     : `nothing among ${data.texts.toLocaleString()} texts`);
 }
 onSubmit("search-form", "search-note", async () => {
