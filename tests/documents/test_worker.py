@@ -39,7 +39,7 @@ def test_a_file_that_ends_or_hangs_its_reader_is_skipped_and_the_next_is_read(
         (tmp_path / f"{number}.log").write_text(code)
         (tmp_path / f"{number}.md").write_text(f"{PROSE} {number}")
     monkeypatch.setattr(worker, "COMMAND", [sys.executable, "-c", WORKER])
-    monkeypatch.setattr(worker, "SECONDS", 8)
+    monkeypatch.setattr(worker, "SECONDS", 2)
     source = open_documents(tmp_path)
     assert [d.id for d in source] == [f"{number}.md" for number in range(len(CODE))]
     skipped = {n: why for why, found in source.report.skipped.items() for n in found.names}

@@ -10,17 +10,11 @@ from itertools import pairwise
 from typing import Any
 
 from contrasent.documents.archives import Entry, Reason, Skip
-from contrasent.documents.sections import Document, Section, without_keys
+from contrasent.documents.markdown import read_markdown, read_notebook
+from contrasent.documents.plain import SAMPLE, decode, encoding_of, read_python, read_text
+from contrasent.documents.secrets import without_keys
+from contrasent.documents.sections import Document, Section
 from contrasent.documents.table import read_table
-from contrasent.documents.text_formats import (
-    SAMPLE,
-    decode,
-    encoding_of,
-    read_markdown,
-    read_notebook,
-    read_python,
-    read_text,
-)
 from contrasent.text.sources import Source
 
 Parsed = tuple[str, tuple[Section, ...]]
