@@ -109,13 +109,13 @@ class Collection:
 
 def variants(at: Collection, pair: str) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
     """Vectors of queries and passages by the old model and by the new one."""
-    from contrasent.postprocess import whitening
+    from contrasent.postprocess import linear
 
     if pair == "lab trained":
         return lab_pair(at)
     old = at.raw
     if pair == "whitened":
-        fitted = whitening.fit(old[1])
+        fitted = linear.whiten(old[1])
         return old, (fitted(old[0]), fitted(old[1]))
     if pair.startswith("mapped"):
         from contrasent.adapt.mapping import toward_identity

@@ -119,7 +119,7 @@ class Others:
 
     def prepare(self) -> None:
         """Let them export the model, and write down the texts."""
-        from contrasent.cli.export import calibration
+        from contrasent.cli.models import calibration
 
         self.folder.mkdir()
         for kind in TEXTS:

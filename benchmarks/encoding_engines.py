@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from contrasent.cli.loading import Form, OpenModel
+from contrasent.cli.loading import OpenModel
 from contrasent.cli.options import Loading
 from contrasent.encoding.engines import Local, OnRay
 from contrasent.encoding.inputs import plan
@@ -48,7 +48,7 @@ def timed(
     model: str, source: Path, shard_rows: int, engine: Local | OnRay
 ) -> tuple[float, list[Done]]:
     """Seconds from the first shard's beginning to the last one's end, and what became of each."""
-    opener = OpenModel(model, Loading(), Form(), threads=engine.threads)
+    opener = OpenModel(model, Loading(), threads=engine.threads)
     here = opened(opener)
     with tempfile.TemporaryDirectory() as home:
         rows = plan(str(source), shard_rows=shard_rows)

@@ -24,7 +24,7 @@ from contrasent.evaluate.sts import sts
 from contrasent.files import write_json
 from contrasent.model.base import dropout_view
 from contrasent.model.encoder import Encoder
-from contrasent.postprocess import dimension_wise, flow, whitening
+from contrasent.postprocess import flow, linear
 from contrasent.report import Report
 from contrasent.text.datasets import sts_pairs
 from contrasent.text.official import STS_TASKS
@@ -57,15 +57,15 @@ def arms(
     texts: list[str], vectors: Vectors, views: Callable[[int], tuple[Vectors, Vectors]]
 ) -> Iterator[tuple[str, Transform]]:
     """Every method, fitted on one corpus; its name with the seed."""
-    yield "whitening", whitening.fit(vectors)
-    yield "whitening, 256 dimensions", whitening.fit(vectors, dimensions=256)
+    yield "whitening", linear.whiten(vectors)
+    yield "whitening, 256 dimensions", linear.whiten(vectors, dimensions=256)
     for seed in SEEDS:
         settings = flow.FlowSettings(seed=seed)
         yield f"flow/{seed}", flow.fit(vectors, settings).transform
     first, second = views(0)
     for seed in SEEDS:
-        own = dimension_wise.LayerSettings(seed=seed)
-        yield f"dimension-wise/{seed}", dimension_wise.fit(first, second, own)
+        own = linear.LayerSettings(seed=seed)
+        yield f"dimension-wise/{seed}", linear.contrast(first, second, own)
 
 
 def main() -> None:

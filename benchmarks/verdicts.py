@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from contrasent.reproduce.items import Item
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.table_verdicts import (
     ABSENT,
@@ -32,7 +31,7 @@ from contrasent.reproduce.table_verdicts import (
     Verdict,
     decide,
 )
-from contrasent.reproduce.tables import BETTER, EQUAL, MARGIN
+from contrasent.reproduce.tables import BETTER, EQUAL, MARGIN, Item
 
 Draw = Callable[[int], float]
 """What a row differs by from 70 points, or its standard deviation, or its seeds; by its place."""

@@ -103,7 +103,7 @@ def test_rows_that_share_answers_are_trained(run, bert, tmp_path, table, held, c
 
 
 def test_what_is_better_and_not_proven_keeps_the_base():
-    from contrasent.cli.validating import outcome
+    from contrasent.cli.train import outcome
     from contrasent.train.run import Gain, Run
 
     numbers = {"steps": 9, "seconds": 1.0, "sentences_per_second": 1.0, "score": 0.44}

@@ -11,7 +11,7 @@ import pytest
 from openers import Numbers, StandIn, made, run, vectors
 
 from contrasent.encoding import job as jobs
-from contrasent.encoding import table
+from contrasent.encoding import shards
 from contrasent.encoding.engines import Local
 from contrasent.encoding.job import begin, chosen_shards, gather
 from contrasent.encoding.shards import read_manifest
@@ -49,7 +49,7 @@ def test_rows_are_exact_and_the_folder_says_what_it_is(tmp_path, source):
     assert manifest == read_manifest(tmp_path / "v")
     assert [shard.rows for shard in manifest.shards] == [20] * 12 + [10]
     with (tmp_path / "v" / "shard-000012.parquet").open("rb") as stream:
-        footer, count = table.read_facts(stream, "shard 12")
+        footer, count = shards.read_facts(stream, "shard 12")
     assert (footer["model"], footer["shard"], footer["of"], count) == ("numbers", 12, 13, 10)
     assert sorted(path.name for path in (tmp_path / "v").iterdir()) == sorted(
         ["manifest.json", *(shard.name for shard in manifest.shards)]

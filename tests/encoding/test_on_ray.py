@@ -83,11 +83,11 @@ def test_the_shards_are_those_of_the_local_engine(cluster, tmp_path, source, wan
 
 
 def test_an_encoder_gives_the_same_bits(cluster, tmp_path, bert, sentences):
-    from contrasent.cli.loading import Form, OpenModel
+    from contrasent.cli.loading import OpenModel
     from contrasent.cli.options import Loading
 
     (tmp_path / "texts.txt").write_text("\n".join(sentences[:60]) + "\n")
-    opener = OpenModel(str(bert), Loading(pooler="mean"), Form(), threads=1)
+    opener = OpenModel(str(bert), Loading(pooler="mean"), threads=1)
     here = opener()
     planned = plan(str(tmp_path / "texts.txt"), shard_rows=20)
     for name, engine in (("local", Local()), ("ray", OnRay(2, patience=240))):
@@ -124,7 +124,7 @@ def test_nobody_waits_for_ever(cluster, tmp_path, source):
             list(engine.run(job, [0, 1], lambda rows: None))
         return str(caught.value)
 
-    said = refused(OnRay(2, cpus=64, patience=3))
+    said = refused(OnRay(2, threads=64, patience=3))
     assert "2 shards wait for 64 CPUs and 0 GPUs each; the largest of 2 nodes has 1 and 0" in said
     assert "--worker-cpus" in said
     hold = ray.remote(num_cpus=1)(lambda: time.sleep(1000))

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from commands import invoke, run
-from contrasent.cli import loading
 from contrasent.cli.evaluate import _load
 from contrasent.cli.options import Loading
 from contrasent.errors import DataError, ModelError, OptionError, OutputError, UserError
@@ -91,7 +90,7 @@ def test_several_models_on_pairs_without_a_header(bert, data, tmp_path):
 
 
 def test_ones_own_data_are_checked_before_a_model_is_loaded(bert, tmp_path, monkeypatch):
-    monkeypatch.setattr(loading, "load_model", pytest.fail)
+    monkeypatch.setattr(Encoder, "load", pytest.fail)
     alike, good = tmp_path / "alike.tsv", tmp_path / "good.tsv"
     alike.write_text("a\tb\ts\n" + "x\ty\t1\n" * 5)
     good.write_text("a\tb\ts\nx\ty\t1\nx\tz\t2\ny\tz\t3\n")
@@ -120,7 +119,7 @@ def test_mistakes_are_named_before_a_model_is_loaded(
         raise DataError("the hub is out of reach; put the file at ...")
 
     monkeypatch.setattr(official, "fetch_pairs", unreachable)
-    monkeypatch.setattr(loading, "load_model", pytest.fail)
+    monkeypatch.setattr(Encoder, "load", pytest.fail)
     with pytest.raises(kind, match=message):
         run("evaluate", bert, "--data", data, *arguments)
 

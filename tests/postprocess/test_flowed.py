@@ -9,8 +9,7 @@ from contrasent.cli.options import Loading
 from contrasent.cli.serve import served
 from contrasent.errors import OptionError
 from contrasent.model.encoder import Encoder
-from contrasent.postprocess.flow import FlowSettings, fit
-from contrasent.postprocess.folder import Flowed, write_flow
+from contrasent.postprocess.flow import Flowed, FlowSettings, fit, write_flow
 from contrasent.serve.app import create_app
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from torch.optim import AdamW
 
 from contrasent.report import Report, Row
-from contrasent.reproduce import measures, work
+from contrasent.reproduce import measures, store
 from contrasent.reproduce.plan import Place, Planner
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.results import book
@@ -127,7 +127,7 @@ def main():
     ):
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text(text)
-    assert work.environment()["versions"]
+    assert store.environment()["versions"]
 
     table = partial(reproduce, base, home, items=["simcse:table1"], seeds=2)
     told = {"whole": [], "killed": [], "shared": [], "later": []}

@@ -7,9 +7,9 @@ from typing import get_args
 import pytest
 
 from contrasent.errors import InputError, OptionError
-from contrasent.reproduce.items import resolve_row
 from contrasent.reproduce.measures import MEASURES
 from contrasent.reproduce.reading import ItemFolder
+from contrasent.reproduce.resources import resolve_row
 from contrasent.reproduce.tables import COSTS, SCALES, Figure, Kind
 
 OWN = ItemFolder()

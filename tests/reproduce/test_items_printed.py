@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from contrasent.reproduce.items import Item, TableRow, resolve_row
 from contrasent.reproduce.reading import ItemFolder
-from contrasent.reproduce.tables import BASE
+from contrasent.reproduce.resources import resolve_row
+from contrasent.reproduce.tables import BASE, Item, TableRow
 
 STS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
 TRANSFER = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")

@@ -5,6 +5,7 @@ import gzip
 import os
 import re
 from inspect import signature
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,13 +14,14 @@ from contrasent import metrics
 from contrasent.errors import DataError
 from contrasent.evaluate.geometry import by_rating
 from contrasent.report import Items, Report, Row
-from contrasent.reproduce import corpora, measures, work
-from contrasent.reproduce.corpora import read_corpora
-from contrasent.reproduce.figures import draw, drawn_from
+from contrasent.reproduce import measures, resources, run
 from contrasent.reproduce.measures import MEASURES
 from contrasent.reproduce.plan import Job, Model, Unit
 from contrasent.reproduce.reading import ItemFolder
+from contrasent.reproduce.resources import read_corpora
+from contrasent.reproduce.results import figure_data
 from contrasent.reproduce.store import Store
+from contrasent.reproduce.summary import draw
 from contrasent.reproduce.table_verdicts import SeedScores
 from contrasent.text.corpus import open_corpus
 from contrasent.text.datasets import ScoredPairs
@@ -67,7 +69,7 @@ EXPECTED = {
 
 def test_every_corpus(folder, tmp_path):
     for name, (count, width) in EXPECTED.items():
-        built = corpora.build(CORPORA[name], None, folder, tmp_path / "built")
+        built = resources.build(CORPORA[name], None, folder, tmp_path / "built")
         rows = list(open_corpus(built.path, documents=built.documents))
         assert (len(rows), len(rows[0])) == (count, width), name
         assert built.count == count
@@ -75,33 +77,33 @@ def test_every_corpus(folder, tmp_path):
     assert missing == {"paranmt", "anli"}
     for name in missing:
         with pytest.raises(DataError, match=name) as error:
-            corpora.build(CORPORA[name], None, folder, tmp_path / "built")
+            resources.build(CORPORA[name], None, folder, tmp_path / "built")
         assert str(folder) not in str(error.value)  # it is stored with the results
 
 
 def test_a_sample_is_the_same_each_time_and_keeps_the_order(folder, tmp_path, sentences):
-    one = corpora.build(CORPORA["wiki"], 20, folder, tmp_path / "one")
-    two = corpora.build(CORPORA["wiki"], 20, folder, tmp_path / "two")
+    one = resources.build(CORPORA["wiki"], 20, folder, tmp_path / "one")
+    two = resources.build(CORPORA["wiki"], 20, folder, tmp_path / "two")
     assert one.digest == two.digest
     rows = [row[0] for row in open_corpus(one.path)]
     places = [sentences.index(text) for text in rows]
     assert (len(places), places) == (20, sorted(places))
     assert places != list(range(20))
     # Written once: a second call finds it.
-    before = corpora.Path(one.path).stat().st_mtime_ns
-    assert corpora.build(CORPORA["wiki"], 20, folder, tmp_path / "one") == one
-    assert corpora.Path(one.path).stat().st_mtime_ns == before
+    before = Path(one.path).stat().st_mtime_ns
+    assert resources.build(CORPORA["wiki"], 20, folder, tmp_path / "one") == one
+    assert Path(one.path).stat().st_mtime_ns == before
 
 
 def test_data_copied_anew_give_a_corpus_of_the_same_name(folder, tmp_path):
-    one = corpora.build(CORPORA["wiki"], 20, folder, tmp_path / "built")
+    one = resources.build(CORPORA["wiki"], 20, folder, tmp_path / "built")
     os.utime(CORPORA["wiki"].path(folder), (1, 1))
-    assert corpora.build(CORPORA["wiki"], 20, folder, tmp_path / "built") == one
-    assert corpora.build(CORPORA["wiki"], 21, folder, tmp_path / "built").path != one.path
+    assert resources.build(CORPORA["wiki"], 20, folder, tmp_path / "built") == one
+    assert resources.build(CORPORA["wiki"], 21, folder, tmp_path / "built").path != one.path
 
 
 def test_documents_are_sampled_whole(folder, tmp_path, sentences):
-    built = corpora.build(CORPORA["wiki_documents"], 12, folder, tmp_path / "built")
+    built = resources.build(CORPORA["wiki_documents"], 12, folder, tmp_path / "built")
     corpus = open_corpus(built.path, documents=True)
     rows = [row[0] for row in corpus]
     # Of documents of five sentences, three make twelve.
@@ -154,7 +156,7 @@ def test_the_mean_of_seven_sets_that_were_measured_apart():
             items[rows[-1].key] = Items(metric, place.astype(np.uint64), columns)
     report = Report((*rows, Row("length", "", "cosine", "", 0.5, 1)), {"form": "raw"}, items)
     options = {"tasks": STS_TASKS, "split": "test", "aggregate": ("all",)}
-    found = work.with_sts7_mean(report, options)
+    found = run.with_sts7_mean(report, options)
     assert (found.rows[:15], found.notes) == (report.rows, report.notes)
     spearman, pearson = found.rows[15:]
     assert (spearman.task, spearman.metric, pearson.metric) == ("STS7", "spearman", "pearson")
@@ -171,7 +173,7 @@ def test_the_mean_of_seven_sets_that_were_measured_apart():
     assert pearson.high - pearson.low == pytest.approx(high - low, rel=0.1)
     assert pearson.low == pytest.approx(low, abs=0.15 * (high - low))
     # Six sets have no mean of seven.
-    assert work.with_sts7_mean(report, {**options, "tasks": STS_TASKS[:6]}) == report
+    assert run.with_sts7_mean(report, {**options, "tasks": STS_TASKS[:6]}) == report
 
 
 def test_mean_cosine_by_rating():
@@ -259,13 +261,13 @@ def test_a_sweep_shows_the_rows_of_its_own_scale():
     column = next(iter(recipe.columns))
     for scale, count in (("lab", 3), ("paper", 3)):
         arms = {column: {r.name: SeedScores((70.0, 71.0), seeded=True) for r in recipe.rows}}
-        (panel,) = drawn_from(recipe, scale, {}, arms)["panels"]
+        (panel,) = figure_data(recipe, scale, {}, arms)["panels"]
         own = [r for r in recipe.rows if recipe.sweep in r.point and scale in r.scales]
         assert len(panel["points"]) == len(own) == 12
         lines = {point["line"] for point in panel["points"]}
         drawn = draw({"kind": "sweep", "panels": [panel]})
         assert len(lines) == len(re.findall(">ours lr", drawn)) == count
-    assert drawn_from(recipe, "lab", {}, {}) == {}
+    assert figure_data(recipe, "lab", {}, {}) == {}
 
 
 def test_what_one_measurement_lacks_another_does_not_need(tmp_path, bert):
@@ -279,6 +281,6 @@ def test_what_one_measurement_lacks_another_does_not_need(tmp_path, bert):
     store = Store(tmp_path / "results")
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="flickr30k"):
-        work.do(job, store, tmp_path / "empty")
+        run.do(job, store, tmp_path / "empty")
     assert store.has("pair")
     assert not store.has("captions")

@@ -299,7 +299,7 @@ def test_quality_is_followed_through_a_run(call, home, bert, sentences, monkeypa
         rows = [Row("STSB", split, m, "all", value, 12) for m in ("pearson", "spearman")]
         return Report(tuple(rows))
 
-    monkeypatch.setattr("contrasent.reproduce.work.sts", made)
+    monkeypatch.setattr("contrasent.reproduce.run.sts", made)
     run = ["own:length", "--recipes", "recipes", "--scale", "lab", "--seeds", 2, "-q"]
     told = ["--json", "book.json", "--figures", "drawn", "--base", bert]
     call(*run, *told)

@@ -9,7 +9,7 @@ from contrasent import cli
 from contrasent.engine.registry import find, names, published
 from contrasent.errors import OptionError
 from contrasent.model.encoder import Encoder
-from contrasent.reproduce import items as scales
+from contrasent.reproduce import resources as scales
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.train.run import RunFolder
 from contrasent.train.settings import (

@@ -18,7 +18,13 @@ PANELS = {
     "Use": ("encode", "similarity", "dedupe", "export"),
     "Research": ("reproduce", "postprocess", "import"),
 }
-"""The commands by panel, as --help shows them. Each is the function of a module of its name."""
+"""The commands by panel, as --help shows them."""
+MODULES = {
+    "similarity": "encode",
+    "diff": "compare",
+    **dict.fromkeys(("export", "postprocess", "import"), "models"),
+}
+"""The modules of commands that have none of their own name."""
 
 
 # Typer exports one of the errors of its parser; its base class is the base of all of them.
@@ -129,8 +135,8 @@ def _every_command(
 
 for panel, names in PANELS.items():
     for name in names:
+        found = import_module(f"contrasent.cli.{MODULES.get(name, name)}")
+        kind = found.Command if name == "train" else None
         # A command whose name is a keyword of Python has an underscore behind it in the code.
-        module = "import_" if name == "import" else name.replace("-", "_")
-        found = import_module(f"contrasent.cli.{module}")
-        kind = getattr(found, "Command", None)
-        app.command(name, cls=kind, rich_help_panel=panel)(getattr(found, module))
+        function = getattr(found, "import_" if name == "import" else name)
+        app.command(name, cls=kind, rich_help_panel=panel)(function)

@@ -1,17 +1,25 @@
-"""``contrasent compare A B``."""
+"""``contrasent compare A B`` and ``contrasent diff OLD NEW --on INDEX|CORPUS``."""
 
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from contrasent.cli import options
-from contrasent.cli.loading import find_model, load_model
+from contrasent.cli.loading import Counting, find_model, lasting_name, open_model
 from contrasent.errors import InputError, OptionError
 
 if TYPE_CHECKING:
-    from contrasent.evaluate.compare import Comparison
+    from contrasent.model.base import Model
+    from contrasent.model.remote import RemoteModel
     from contrasent.report import Report
+    from contrasent.search.index import Index
+    from contrasent.types import Vectors
+
+CHANGED = 3  # exit code of --fail-over, as of --require-improvement
+ASIDE = ("run", "onnx", "onnx-int8", "openvino", "openvino-int8", "golden", "index")
+"""Folders that may lie in a model's folder and are not the model."""
 
 
 @options.command
@@ -40,7 +48,7 @@ def compare(
             other arm's, or 1.2 where that has one run too; 0 for a model no seed would change.
     """
     arms = [_names(option, value) for option, value in (("A", before), ("B", after))]
-    from contrasent.evaluate.compare import SEED_SD, SPREAD, compare_reports
+    from contrasent.evaluate.compare import compare_reports, comparison_table
     from contrasent.evaluate.suite import (
         Options,
         digest,
@@ -52,11 +60,11 @@ def compare(
     from contrasent.text.official import STS_TASKS
 
     suites = suite_names(suite or ["sts"])
-    tasks = tuple(task) if task else STS_TASKS
+    tasks = tuple(task or STS_TASKS)
     chosen = Options(form=form, tasks=tasks, split=split, resamples=0, folder=data)
 
     def measure(folder: Path, data: str) -> "Report":
-        model = load_model(folder, loading)
+        model = open_model(folder, loading)
         found, kept = kept_or_measured(
             model.stated, suites, chosen, data, lambda: evaluate(model, suites, chosen)
         )
@@ -70,47 +78,9 @@ def compare(
     saved |= {name: measure(folder, known) for name, folder in folders.items()}
     loaded = [[saved[name] for name in arm] for arm in arms]
     found = compare_reports(*loaded, names=[*arms[0], *arms[1]], seed_sd=seed_sd)
-    width = max(len(c.name) for c in found)
-    lines = [
-        f"A: {', '.join(arms[0])}\nB: {', '.join(arms[1])}",
-        f"{'':<{width}} {'A':>7} {'B':>7} {'B - A':>7}  [95 % interval]",
-        *(one.line(width) for one in found),
-        _claim(len(arms[0]), len(arms[1]), seed_sd, SEED_SD, found),
-    ]
-    if missing := _missing([report for arm in loaded for report in arm], found, SPREAD):
-        lines.append(
-            f"left out: {', '.join(missing)}: one run an arm shows no spread over seeds, and none "
-            "is known of them: give several runs, or --seed-sd 0 if no seed changes either model"
-        )
     facts = {"a": arms[0], "b": arms[1], "rows": [one.to_json() for one in found]}
-    return options.Output(facts, "\n".join(lines))
-
-
-def _missing(reports: "list[Report]", found: "list[Comparison]", spread: str) -> list[str]:
-    """The metrics that all reports have and no comparison is of, other than spreads of seeds."""
-    shared = set.intersection(*({row.metric for row in report} for report in reports))
-    return sorted(m for m in shared - {c.metric for c in found} if not m.endswith(spread))
-
-
-def _claim(
-    before: int, after: int, seed_sd: float | None, default: float, found: "list[Comparison]"
-) -> str:
-    """The meaning of the intervals, in one line."""
-    where = "on other items like these" if any(c.item_p is not None for c in found) else ""
-    some = any(c.item_p is None for c in found)
-    only = " (rows without items: on these items only)" if some and where else ""
-    where = where or "on these items only: the reports hold none"
-    if min(before, after) > 1:
-        return f"the methods, with other seeds, {where}{only}"
-    if seed_sd == 0:
-        what = "these two models" if max(before, after) == 1 else "an arm that no seed changes"
-        return f"{what}, {where}{only}"
-    if max(before, after) > 1 and seed_sd is None:
-        return f"the methods, {where}{only}; one run's spread is taken to be the other arm's"
-    return (
-        f"the methods, {where}{only}; of an arm with one run a standard deviation over seeds of "
-        f"{default if seed_sd is None else seed_sd:g} points is assumed (--seed-sd): give several "
-        "runs to measure it"
+    return options.Output(
+        facts, comparison_table(arms[0], arms[1], list(saved.values()), found, seed_sd)
     )
 
 
@@ -128,3 +98,164 @@ def _saved(name: str) -> "Report":
     if len(models) != 1:
         raise InputError(Path(name), f"reports of {len(models)} models; name files with one")
     return next(iter(models.values()))
+
+
+@options.command
+def diff(
+    old: str,
+    new: str,
+    loading: Annotated[options.Loading, "batch"],
+    on: str = "",
+    queries: Path | None = None,
+    sample: int = 1000,
+    documents: Annotated[int, typer.Option(min=200)] = 20000,
+    threshold: float | None = None,
+    column: options.Column = None,
+    report: Path | None = None,
+    fail_over: Annotated[float | None, typer.Option(min=0, max=1)] = None,
+    seed: int = 0,
+) -> options.Output:
+    """Will a search still find what it found with another model, version or runtime?
+
+    Both models rank the same documents for the same queries; no relevance judgements are
+    needed. Changes are shown with 95 % intervals. The stored vectors of an index are used where
+    OLD made them. A key for a server is read from CONTRASENT_API_KEY.
+
+    Options:
+        old: The model in use: folder, name, export, or a server's http://HOST:PORT/v1#MODEL.
+        new: The model that is to replace it, given in the same way.
+        on: Index folder, or a corpus: a file or folder.
+        queries: File with one query a line; if not given, documents are the queries.
+        sample: Queries at most, drawn at random; at least 20.
+        documents: Documents at most, drawn at random.
+        threshold: Score of OLD to carry over to NEW.
+        report: Write all of it as a page: FILE.html.
+        fail_over: Exit with 3 if the share of the ten nearest that changed may be above this
+            (upper end of its interval).
+        seed: Seed of the samples.
+    """
+    if not on:
+        raise OptionError("--on", on, "name the index, or the texts, that both models search")
+    from contrasent.cli.search import read_queries
+    from contrasent.evaluate.diff import diff_models
+    from contrasent.files import check_writable
+    from contrasent.search.words import language_of
+
+    if report is not None:
+        check_writable(report.absolute().parent)
+    wanted = None if queries is None else read_queries(queries)
+    if wanted == []:
+        raise InputError(queries or "", "holds no query")
+    searched = open_searched(on, documents, column, seed)
+    names = {"old": old, "new": new}
+    models = {side: _open_side(name, side, loading, searched) for side, name in names.items()}
+    known = searched.vectors_by(models["old"])
+    found = diff_models(
+        models["old"],
+        models["new"],
+        searched.texts,
+        wanted,
+        sample=sample,
+        of=searched.of,
+        old_vectors=known,
+        metric="cosine" if searched.index is None else searched.index.metric,
+        threshold=threshold,
+        labels={"language": [language_of([text]) for text in wanted or searched.texts]},
+        seed=seed,
+    )
+    about = {side: _described(name, models[side]) for side, name in names.items()}
+    passed = fail_over is None or found.change["high"] <= fail_over
+    facts = {**about, "on": on, "stored_vectors": known is not None, **found.to_json()}
+    facts |= {"change": found.change, "fail_over": fail_over, "passed": passed, "seed": seed}
+    if report is not None:
+        from contrasent.evaluate.diff import diff_page
+        from contrasent.files import write_text
+
+        write_text(report, diff_page(found, about, on))
+    lines = found.lines(about)
+    if fail_over is not None:
+        lines.append(f"{'within' if passed else 'over'} --fail-over {fail_over:g}")
+    return options.Output(facts, "\n".join(lines), status=0 if passed else CHANGED)
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """The documents, and the index that they are from, with its vectors of them."""
+
+    texts: list[str]
+    of: int
+    index: "Index | None" = None
+    vectors: "Vectors | None" = None
+
+    def vectors_by(self, model: "Counting[Model] | RemoteModel") -> "Vectors | None":
+        """The stored vectors, if this model made them; a quantised copy has its own."""
+        index = self.index
+        if index is None:
+            return None
+        if not isinstance(model, Counting):
+            return self.vectors if model.identity == index.model != "" else None
+        from contrasent.model.runtime import NAME, read_export
+
+        source = Path(index.facts.source)
+        maker = read_export(source).name if (source / NAME).is_file() else "torch"
+        exact = ("int8" in model.runtime) == ("int8" in maker)
+        return self.vectors if model.encoder.identity == index.model and exact else None
+
+
+def open_searched(on: str, most: int, column: str | None, seed: int) -> Searched:
+    """Read the documents of an index or a corpus."""
+    import numpy as np
+
+    from contrasent.search.folder import is_any_index
+    from contrasent.search.opening import index_folder, numbered_rows, open_index
+    from contrasent.search.records import Records
+    from contrasent.text.tables import column as position
+
+    random = np.random.default_rng(seed)
+    place = index_folder(on)
+    if not is_any_index(place):
+        texts = [text for text, _, _ in Records(on, text=position(column))]
+        if len(texts) <= most:
+            return Searched(texts, len(texts))
+        chosen = np.sort(random.choice(len(texts), most, replace=False)).tolist()
+        return Searched([texts[at] for at in chosen], len(texts))
+    if column is not None:
+        raise OptionError("--column", column, f"{on} is an index, which has one text a row")
+    opened = open_index(place)
+    held = numbered_rows(opened, most)
+    numbers = held.numbers()
+    if len(numbers) > most:
+        numbers = np.sort(random.choice(numbers, most, replace=False))
+    texts = [row.text for row in held.rows(numbers)]
+    return Searched(texts, len(opened), opened, np.asarray(held.vectors[numbers]))
+
+
+def _open_side(
+    name: str, side: str, loading: options.Loading, searched: "Searched"
+) -> "Counting[Model] | RemoteModel":
+    """A model, an export or a server; the index's own model as the index was made."""
+    from contrasent.model.remote import RemoteModel, is_address
+
+    if is_address(name):
+        return RemoteModel(name, batch=loading.batch, option=side.upper())
+    facts = None if searched.index is None else searched.index.facts
+    own = facts.settings if facts is not None and facts.source == lasting_name(name) else {}
+    pooler, max_tokens = own.get("pooler"), own.get("max_tokens")
+    return open_model(find_model(name), replace(loading, pooler=pooler, max_tokens=max_tokens))
+
+
+def _described(name: str, model: "Counting[Model] | RemoteModel") -> dict[str, Any]:
+    """Name, runtime and size of a model; None for what a server does not say."""
+    if not isinstance(model, Counting):
+        size = {"dimension": model.dimension, "parameters": None, "bytes": None}
+        return {"name": name, "runtime": "server", **size}
+    folder = find_model(name)
+    inside = (path for path in folder.rglob("*") if path.relative_to(folder).parts[0] not in ASIDE)
+    weights = getattr(model.encoder, "parameters", None)
+    return {
+        "name": name,
+        "runtime": model.runtime,
+        "dimension": model.encoder.dimension,
+        "parameters": None if weights is None else sum(one.numel() for one in weights()),
+        "bytes": sum(path.stat().st_size for path in inside if path.is_file()),
+    }

@@ -35,7 +35,7 @@ def dedupe(
         if output.suffix != ".jsonl":
             raise OptionError("-o", str(output), "must end in .jsonl")
         options.check_new(output, overwrite)
-    from contrasent.files import atomic_file
+    from contrasent.files import atomic_file, short
     from contrasent.search.opening import numbered_rows, open_index, open_writer
     from contrasent.search.scan import near_duplicates
 
@@ -63,8 +63,8 @@ def dedupe(
         with open_writer(index) as writer:
             writer.delete([pair["repeat"]["id"] for pair in pairs])
     lines = [
-        f"{pair['score']:.4f}  {options.shortened(pair['repeat']['text'])}\n"
-        f"        {options.shortened(pair['kept']['text'])}"
+        f"{pair['score']:.4f}  {short(pair['repeat']['text'], 90)}\n"
+        f"        {short(pair['kept']['text'], 90)}"
         for pair in pairs[:SHOWN]
     ]
     if len(pairs) > SHOWN:

@@ -18,8 +18,6 @@ from contrasent.errors import OptionError
 from contrasent.processes import threads
 
 if TYPE_CHECKING:
-    from contrasent.model.encoder import Encoder
-    from contrasent.search.index import Index
     from contrasent.types import Finding
 
 EXTRAS = {
@@ -73,18 +71,16 @@ def doctor(
     if url is not None and write:
         problem = "golden vectors are made from a folder, not from a --url"
         raise OptionError("--write", True, problem)
+    from contrasent.model import golden as golden_
     from contrasent.model.remote import RemoteModel, check_address
+    from contrasent.search.doctor import examine
     from contrasent.search.folder import is_any_index, is_index
     from contrasent.search.opening import index_folder, open_index
 
     if url is not None:
         check_address(url, "--url")
     place = index_folder(Path(model))
-    content: list[Finding] = []
-    if is_index(place):
-        from contrasent.search.doctor import examine
-
-        content = examine(place)
+    content = examine(place) if is_index(place) else []
     if not all(finding.good for finding in content):
         return _findings(model, url, content, "the index is damaged")
     index = open_index(Path(model)) if is_any_index(Path(model)) else None
@@ -93,8 +89,6 @@ def doctor(
         stored = {key: index.facts.settings.get(key) for key in ("pooler", "max_tokens")}
         loading = replace(loading, **{key: value for key, value in stored.items() if value})
     logging.getLogger("contrasent.model.base").setLevel(logging.ERROR)  # a probe is too long
-    from contrasent.model import golden as golden_
-
     if url is not None:
         golden = golden_.read_golden(folder)
         # Before torch is loaded.
@@ -103,55 +97,38 @@ def doctor(
 
         content += examine_vectors(vectors, golden, folder)
         return _findings(model, url, content, "not the model that was saved")
+    # Without golden vectors only the model of an index can be checked.
+    known = not write and (index is None or (folder / golden_.NAME).is_file())
+    saved = golden_.read_golden(folder) if known else None
+    from contrasent.model.doctor import examine_folder
+    from contrasent.model.encoder import Encoder
+    from contrasent.types import Finding
+
+    encoder = Encoder.load(
+        folder, pooler=loading.pooler, max_tokens=loading.max_tokens, check=False
+    )
     if write:
-        encoder = _load(folder, loading)
         golden_.write_golden(folder, encoder.golden())
         written = str(folder / golden_.NAME)
         line = f"{written}: {len(golden_.PROBES)} golden vectors"
         return options.Output({"model": model, "written": written}, line)
-    content += _examine_model(folder, loading, index)
-    return _findings(model, url, content, "not the model that was saved")
-
-
-def _load(folder: Path, loading: options.Loading) -> "Encoder":
-    from contrasent.model.encoder import Encoder
-
-    pooler, most = loading.pooler, loading.max_tokens
-    return Encoder.load(folder, pooler=pooler, max_tokens=most, check=False)
-
-
-def _examine_model(
-    folder: Path, loading: options.Loading, index: "Index | None"
-) -> "list[Finding]":
-    from contrasent.model.golden import NAME, changed_weights, read_golden
-
-    # Without golden vectors only the model of an index can be checked.
-    golden = read_golden(folder) if index is None or (folder / NAME).is_file() else None
-    from contrasent.model.doctor import examine_folder
-    from contrasent.types import Finding
-
-    encoder = _load(folder, loading)
-    found = [] if golden is None else examine_folder(encoder, golden)
-    for path in changed_weights(folder):
-        found.append(Finding("files", False, f"{path} is not as it was saved"))
+    content += [] if saved is None else examine_folder(encoder, saved)
+    for path in golden_.changed_weights(folder):
+        content.append(Finding("files", False, f"{path} is not as it was saved"))
     if index is not None:
         same = encoder.identity == index.model
         rows = f"{len(index):,} rows of " + ("this model" if same else f"another than {folder}")
-        found.append(Finding("index", same, rows))
-    return found
+        content.append(Finding("index", same, rows))
+    return _findings(model, url, content, "not the model that was saved")
 
 
 def _findings(model: str, url: str | None, findings: "list[Finding]", wrong: str) -> options.Output:
     good = all(finding.good for finding in findings)
-    lines = [
-        f"{'ok   ' if finding.good else 'WRONG'}  {finding.check}: {finding.message}"
-        for finding in findings
-    ]
-    lines.append("all is well" if good else wrong)
+    lines = [f"{'ok   ' if one.good else 'WRONG'}  {one.check}: {one.message}" for one in findings]
     checks = [asdict(finding) for finding in findings]
     return options.Output(
         {"model": model, "url": url, "good": good, "findings": checks},
-        "\n".join(lines),
+        "\n".join([*lines, "all is well" if good else wrong]),
         status=0 if good else 1,
     )
 
@@ -167,38 +144,29 @@ def look_around() -> dict[str, Any]:
     for name in ("contrasent", "torch", "transformers", "tokenizers", "numpy"):
         with suppress(PackageNotFoundError):
             versions[name] = version(name)
-    base = None
+    base = gpu = None
+    flags = set[str]()  # none where they cannot be read
     with suppress(ModelError):
         base = str(resolve(MINILM))
+    with suppress(ImportError):
+        import torch
+
+        gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else None
+    with suppress(OSError):
+        text = Path("/proc/cpuinfo").read_text("utf-8")
+        flags.update(" ".join(re.findall(r"^(?:flags|Features)\s*:(.*)$", text, re.M)).split())
     data = os.environ.get("CONTRASENT_DATA")
     home = os.environ.get("HF_HOME", str(Path.home() / ".cache" / "huggingface"))
     return {
         "versions": versions,
         "threads": threads(),
-        "instructions": _instructions(),  # empty where they cannot be read
-        "gpu": _gpu(),
+        "instructions": [name for name in INSTRUCTIONS if name in flags],
+        "gpu": gpu,
         "missing": [name for name, (module, _) in EXTRAS.items() if find_spec(module) is None],
         "data": None if data is None else [data, Path(data).is_dir()],
         "base": base,
         "cache": os.environ.get("HF_HUB_CACHE", str(Path(home) / "hub")),
     }
-
-
-def _gpu() -> str | None:
-    try:
-        import torch
-    except ImportError:
-        return None
-    return torch.cuda.get_device_name(0) if torch.cuda.is_available() else None
-
-
-def _instructions() -> list[str]:
-    try:
-        text = Path("/proc/cpuinfo").read_text("utf-8")
-    except OSError:
-        return []
-    flags = set(re.findall(r"\w+", "".join(re.findall(r"^(?:flags|Features)\s*:.*$", text, re.M))))
-    return [name for name in INSTRUCTIONS if name in flags]
 
 
 def environment_lines(found: dict[str, Any]) -> list[str]:

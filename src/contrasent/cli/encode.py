@@ -1,16 +1,17 @@
-"""``contrasent encode MODEL INPUT -o OUTPUT``."""
+"""``contrasent encode MODEL INPUT -o OUTPUT`` and ``contrasent similarity MODEL "a" "b"``."""
 
 import shutil
 import time
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from contrasent import progress
 from contrasent.cli import options
-from contrasent.cli.loading import Counting, Form, OpenModel, find_model, open_model
+from contrasent.cli.loading import OpenModel, find_model, open_model
 from contrasent.errors import (
     InputError,
     MissingExtraError,
@@ -19,19 +20,14 @@ from contrasent.errors import (
     UserError,
     check_choice,
 )
-from contrasent.files import atomic_file, check_writable
+from contrasent.files import check_writable
 
 if TYPE_CHECKING:
     from contrasent.encoding.engines import Local, OnRay
-    from contrasent.encoding.job import Done
-    from contrasent.encoding.shards import Manifest
-    from contrasent.model.base import Model
     from contrasent.text.corpus import Corpus
 
 FORMATS = (".npy", ".parquet")
 SHARD = 16_384  # texts a shard of a stream: what a kill costs at most, and what memory holds
-SHARD_ROWS = 250_000  # of --engine
-
 
 Batched = Annotated[options.Loading, "runtime", "batch_invariant", "pooler", "max_tokens", "batch"]
 
@@ -95,15 +91,16 @@ def encode(
     from contrasent.encoding.engines import make_engine
     from contrasent.encoding.inputs import is_url
 
-    form = Form(unit, dimensions, prompt)
+    began = time.monotonic()
+    opener = OpenModel(model, loading, unit, dimensions, prompt)
     if engine or shard or is_url(output) or is_url(input_) or "*" in input_:
         return _in_shards(
-            *(model, input_, output, loading, form),
+            *(opener, input_, output, began),
             make_engine(engine or "local", workers, worker_cpus, worker_gpus, timeout),
             columns=(column, id_column),
             keep_text=keep_text,
             dtype=dtype,
-            shard_rows=shard_rows or SHARD_ROWS,
+            shard_rows=shard_rows or 250_000,
             share=shard,
             overwrite=overwrite,
         )
@@ -113,41 +110,55 @@ def encode(
     for option, value in wrong.items():
         if value:
             raise OptionError(f"--{option}", value, "goes with --engine")
-    return _as_stream(model, input_, Path(output), loading, form, column, overwrite)
+    return _as_stream(opener, input_, Path(output), began, column, overwrite)
 
 
 def _as_stream(
-    model: str,
-    input_: str,
-    output: Path,
-    loading: options.Loading,
-    form: Form,
-    column: str | None,
-    overwrite: bool,
+    opener: OpenModel, source: str, output: Path, began: float, column: str | None, overwrite: bool
 ) -> options.Output:
     """One process, one text after the other; each is computed once."""
+    from contrasent.encoding.shards import encode_shards, join_shards, read_manifest
+
     _check_output(output, overwrite)
-    corpus = open_texts(input_, column)
-    function = open_model(find_model(model), loading, light=True)
-    settings = form.apply(function)
-    began = time.monotonic()
-    manifest = _write(output, corpus, function, form, settings, overwrite=overwrite)
+    corpus = open_texts(source, column)
+    name = opener.folder
+    opener = replace(opener, folder=str(find_model(name)), stream=True)
+    model, settings = opener.open()
+    whole = output.suffix in FORMATS
+    place = output.with_name(f".{output.name}.parts") if whole else output
+    begun = read_manifest(place) if overwrite else None
+    if begun is not None:
+        same = all(begun.facts.get(key) == value for key, value in settings.items())
+        if not same or (begun.complete and not whole):
+            shutil.rmtree(place)
+    manifest = encode_shards(
+        place,
+        lambda texts: opener.formed(model(texts)),
+        (row[0] for row in corpus),
+        facts=settings,
+        dimension=opener.dimensions or model.encoder.dimension,
+        rows=SHARD,
+        keep_texts=output.suffix == ".parquet",
+    )
+    if whole:
+        join_shards(output, place, manifest)
+        shutil.rmtree(place)
     seconds = time.monotonic() - began
     facts = {
         "output": str(output),
-        "model": model,
-        "identity": function.encoder.identity,
-        "runtime": function.runtime,
+        "model": name,
+        "identity": model.encoder.identity,
+        "runtime": model.runtime,
         "texts": manifest.rows,
-        "computed": function.texts,
+        "computed": model.texts,
         "dimension": manifest.dimension,
-        "unit": form.unit,
+        "unit": opener.unit,
         "blank_lines": corpus.skipped,
-        "truncated": function.truncated,
+        "truncated": model.truncated,
         "seconds": round(seconds, 3),
     }
     made = f"{manifest.rows:,} vectors of {manifest.dimension} dimensions, {seconds:.1f} s"
-    notes = [*options.blank_lines(corpus.skipped), *form.notes(function.encoder), *function.notes]
+    notes = [*options.blank_lines(corpus.skipped), *opener.notes(model.encoder), *model.notes]
     return options.Output(facts, f"{output}: {made}", notes)
 
 
@@ -159,8 +170,8 @@ def _check_output(output: Path, overwrite: bool) -> None:
         if output.is_dir():
             raise OutputError(f"{output}: is a folder; name a file")
         options.check_new(output, overwrite)
-        if output.suffix == ".parquet" and find_spec("pyarrow") is None:
-            raise MissingExtraError("pyarrow", "parquet", f"writing {output}")
+        if output.suffix == ".parquet":
+            _check_pyarrow(f"writing {output}")
         return
     if output.suffix or output.is_file():
         problem = "must end in .npy or .parquet, or be a folder without a suffix"
@@ -171,6 +182,11 @@ def _check_output(output: Path, overwrite: bool) -> None:
             raise OutputError(f"{output}: exists and holds no vectors; choose another folder")
         options.check_new(output, overwrite or not begun.complete, "folder")
     check_writable(output.parent)
+
+
+def _check_pyarrow(purpose: str) -> None:
+    if find_spec("pyarrow") is None:
+        raise MissingExtraError("pyarrow", "parquet", purpose)
 
 
 def open_texts(source: str, column: str | None) -> "Corpus":
@@ -186,62 +202,11 @@ def open_texts(source: str, column: str | None) -> "Corpus":
     return corpus
 
 
-def _write(
-    output: Path,
-    corpus: "Corpus",
-    function: "Counting[Model]",
-    form: Form,
-    settings: dict[str, Any],
-    *,
-    overwrite: bool,
-) -> "Manifest":
-    """Encode into shards, and put them together if a file is wanted."""
-    from contrasent.encoding.shards import encode_shards, read_manifest
-
-    whole = output.suffix in FORMATS
-    place = output.with_name(f".{output.name}.parts") if whole else output
-    begun = read_manifest(place)
-    if begun is not None and overwrite:
-        same = all(begun.facts.get(key) == value for key, value in settings.items())
-        if not same or (begun.complete and not whole):
-            shutil.rmtree(place)
-    manifest = encode_shards(
-        place,
-        lambda texts: form.of(function(texts)),
-        (row[0] for row in corpus),
-        facts=settings,
-        dimension=form.dimensions or function.encoder.dimension,
-        rows=SHARD,
-        keep_texts=output.suffix == ".parquet",
-    )
-    if whole:
-        _join(output, place, manifest)
-        shutil.rmtree(place)
-    return manifest
-
-
-def _join(output: Path, place: Path, manifest: "Manifest") -> None:
-    """Write shards as one file, with memory for one of them."""
-    from contrasent.encoding.shards import read_shards
-    from contrasent.encoding.table import TableWriter, write_npy
-
-    blocks, dimension = read_shards(place, manifest), manifest.dimension
-    with atomic_file(output, "wb") as stream:
-        if output.suffix == ".npy":
-            write_npy(stream, (manifest.rows, dimension), (vectors for vectors, _ in blocks))
-            return
-        with TableWriter(stream, dimension, ids=False, texts=True) as writer:
-            for vectors, texts in blocks:
-                writer.append(vectors, texts=texts or ())
-            writer.finish({"dimension": dimension})
-
-
 def _in_shards(
-    model: str,
+    opener: OpenModel,
     source: str,
     output: str,
-    loading: options.Loading,
-    form: Form,
+    began: float,
     engine: "Local | OnRay",
     *,
     columns: tuple[str | None, str | None],
@@ -254,11 +219,10 @@ def _in_shards(
     """Independent shards of parquet, by ``--engine`` and ``--shard``."""
     from contrasent.encoding import job as jobs
     from contrasent.encoding.inputs import Folder, plan
-    from contrasent.encoding.table import TYPES
+    from contrasent.encoding.shards import TYPES
     from contrasent.text.tables import column as position
 
-    if find_spec("pyarrow") is None:
-        raise MissingExtraError("pyarrow", "parquet", "encoding in shards")
+    _check_pyarrow("encoding in shards")
     check_choice("--dtype", dtype, TYPES)
     jobs.chosen_shards(share, [])
     if share and overwrite:
@@ -272,12 +236,13 @@ def _in_shards(
         begun = None
     text, identity = map(position, columns)
     rows = plan(source, shard_rows=shard_rows, text=text, identity=identity)
-    opener = OpenModel(str(find_model(model).absolute()), loading, form, engine.threads)
+    model = opener.folder
+    found = str(find_model(model).absolute())
+    opener = replace(opener, folder=found, threads=engine.threads)
     here = jobs.opened(opener)
     job = jobs.Job(folder.name, rows, opener, here.dimension, dtype, keep_text, here.settings)
-    began = time.monotonic()
     missing = jobs.chosen_shards(share, jobs.begin(job, begun))
-    ended: list[Done] = []
+    ended = list[jobs.Done]()
     with progress.task("encode", sum(map(rows.size, missing)), "sentences") as advance:
         for one in engine.run(job, missing, advance):
             if one.problem:
@@ -286,8 +251,7 @@ def _in_shards(
     left = len(job.missing()) if share else 0
     if not left:
         jobs.gather(job.output)
-    seconds = time.monotonic() - began
-    done = jobs.total(ended)
+    seconds, done = time.monotonic() - began, jobs.total(ended)
     each = (done.seconds - done.opening) / max(1, done.shard)
     overhead = each - done.encoding / max(1, done.shard)
     facts = {
@@ -321,3 +285,26 @@ def _in_shards(
     if done.truncated:
         notes.append(f"{done.truncated:,} of {done.rows:,} texts were cut (--max-tokens)")
     return options.Output(facts, "\n".join(lines), notes)
+
+
+@options.command
+def similarity(
+    model: options.ModelName,
+    first: Annotated[str, typer.Argument(metavar='"A"')],
+    second: Annotated[str, typer.Argument(metavar='"B"')],
+    loading: options.Reading,
+) -> options.Output:
+    """Print how similar two texts are: the cosine of their vectors, from -1 to 1.
+
+    Options:
+        first: One text.
+        second: The other text.
+    """
+    encode = open_model(find_model(model), loading, light=True)
+    from contrasent.search.folder import check_vectors
+
+    one, two = check_vectors(encode([first, second]), 2, None, "cosine")
+    found = {"model": model, "a": first, "b": second, "similarity": float(one @ two)}
+    return options.Output(
+        {**found, "truncated": encode.truncated}, f"{found['similarity']:.4f}", encode.notes
+    )

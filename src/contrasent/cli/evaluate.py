@@ -1,10 +1,10 @@
 """``contrasent evaluate MODEL...`` and ``contrasent evaluate --list``."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,7 +14,6 @@ from contrasent.errors import OptionError, UserError, check_choice
 
 if TYPE_CHECKING:
     from contrasent.evaluate.suite import Options
-    from contrasent.model.base import Model
     from contrasent.report import Report
     from contrasent.types import EncodeFn
 
@@ -70,6 +69,8 @@ def evaluate(
     """
     from contrasent.evaluate.protocols import PROTOCOLS
     from contrasent.evaluate.suite import Options, digest, kept_or_measured, suite_names
+    from contrasent.evaluate.suite import evaluate as measured
+    from contrasent.report import Report, write_reports
     from contrasent.text.official import STS_TASKS
 
     if list_:
@@ -83,7 +84,7 @@ def evaluate(
     suites = suite_names(suite or ["sts"]) if suite or not (pairs or collection) else ()
     chosen = Options(
         form=form,
-        tasks=tuple(task) if task else STS_TASKS,
+        tasks=tuple(task or STS_TASKS),
         aggregate=tuple(aggregate or ["all"]),
         split=split,
         protocols=tuple(protocol or PROTOCOLS),
@@ -96,32 +97,33 @@ def evaluate(
     weight = options.chosen_weight(word_weight, vectors_only)
     indexes = _check_indexes(models, weight, collection, bool(suites or pairs))
     others = [model for model in models if model not in indexes]
-    own = _read_own(pairs or [], columns, collection if others else None, own_ids, indexes)
+    if own_ids and collection is None:
+        raise OptionError("--own-ids", "", "belongs to --collection, and there is none")
+    own = [*_read_pairs(pairs or [], columns), *_read_collection(collection, own_ids, others)]
     data_digest = digest(_check_before(models, others, suites, chosen, report_file, json_file))
     found: dict[str, Report] = {}
     for model in models:
+        notes, more = list[str](), dict[str, Any]()
         if model in indexes and collection is not None:
-            found[model] = _search(model, collection, loading, weight, own_ids, resamples)
-            typer.echo(f"{model}\n{found[model].table()}\n")
-            continue
-        encode, tokens = _load(model, loading, stop_words)
-        found[model] = _measure(encode, suites, replace(chosen, tokens=tokens), own)
-        if isinstance(encode, Counting) and suites and not own:
-            # compare then need not encode again.
-            kept_or_measured(
-                encode.stated, suites, chosen, data_digest, partial(found.__getitem__, model)
-            )
+            found[model], notes = _search(model, collection, loading, weight, own_ids, resamples)
+        else:
+            encode, tokens = _load(model, loading, stop_words)
+            reports = [measured(encode, suites, replace(chosen, tokens=tokens))] if suites else []
+            reports += [measure(encode, resamples) for measure in own]
+            found[model] = Report.join(reports)
+            if isinstance(encode, Counting):
+                notes = encode.notes
+                if suites and not own:  # compare then need not encode again
+                    kept_or_measured(
+                        encode.stated, suites, chosen, data_digest, partial(Report.join, reports)
+                    )
+            if report_file is not None:
+                more = _for_page(model, encode, suites, chosen)
         typer.echo(f"{model}\n{found[model].table()}\n")
-        if isinstance(encode, Counting):
-            for line in encode.notes:
-                options.note(line)
-        if report_file is not None and "retrieval" in suites:
-            _add_listing(found, model, encode, chosen)
-        if report_file is not None and "geometry" in suites:
-            _add_trajectory(found, model)
+        for line in notes:
+            options.note(line)
+        found[model] = replace(found[model], notes={**found[model].notes, **more})
     if json_file is not None:
-        from contrasent.report import write_reports
-
         write_reports(json_file, found)
     if report_file is not None:
         from contrasent.evaluate.pictures import page
@@ -141,7 +143,7 @@ def _show_data(folder: Path | None, form: str, json_file: Path | None) -> None:
     found = [(one, one.locate(folder)) for one in data_sets()]
     missing = missing_data(folder, form)
     if json_file is not None:
-        facts = [
+        data = [
             {"name": o.name, "kind": o.kind, "rows": o.rows, "hub": o.hub, "places": places}
             for o, places in found
         ]
@@ -149,17 +151,15 @@ def _show_data(folder: Path | None, form: str, json_file: Path | None) -> None:
             {"name": name, "data": SUITE_DATA[name], "missing": lacking}
             for name, lacking in missing.items()
         ]
-        write_json(json_file, {"data": facts, "form": form, "suites": suites})
+        write_json(json_file, {"data": data, "form": form, "suites": suites})
         options.note(f"wrote {json_file}")
         return
     for one, places in found:
         rows = ", ".join(f"{split} {count:,}" for split, count in one.rows.items())
         typer.echo(f"{one.name:10}  {one.kind:10}  {rows}".rstrip())
-        for its_form, place in places.items():
-            where = (
-                place or f"missing; put it at {one.places[its_form][0]} in CONTRASENT_DATA's folder"
-            )
-            typer.echo(f"{'':12}{its_form + ': ' if its_form else ''}{where}")
+        for its, place in places.items():
+            absent = f"missing; put it at {one.places[its][0]} in CONTRASENT_DATA's folder"
+            typer.echo(f"{'':12}{its + ': ' if its else ''}{place or absent}")
     for name, lacking in missing.items():
         typer.echo(f"--suite {name}: {'missing ' + ', '.join(lacking) if lacking else 'ready'}")
 
@@ -228,7 +228,7 @@ def _search(
     weight: float | None,
     own_ids: bool,
     resamples: int,
-) -> "Report":
+) -> "tuple[Report, list[str]]":
     """Measure an index as it is searched, by the judged queries of a collection."""
     from contrasent.cli.search import model_of
     from contrasent.evaluate.searching import search_retrieval
@@ -251,9 +251,7 @@ def _search(
         resamples=resamples,
     )
     notes = {**report.notes, "word weight": ranker.word_weight, "rows": len(index)}
-    for line in encode.notes:
-        options.note(line)
-    return replace(report, notes=notes)
+    return replace(report, notes=notes), encode.notes
 
 
 def _load(
@@ -264,95 +262,65 @@ def _load(
         from contrasent.postprocess.glove import Glove
 
         return Glove.load(Path(model), stop_words=stop_words), None
-    counting = open_model(find_model(model), loading)
-    return counting, _token_count(counting)
-
-
-def _token_count(model: "Counting[Model]") -> Callable[[str], int]:
-    """Tokens of a sentence in a model's own vocabulary, the marks at both ends not counted."""
-    from functools import cache
-
-    before, after = model.encoder.tokenizer.frame
-    marks = len(before) + len(after)
+    opened = open_model(find_model(model), loading)
+    marks = sum(map(len, opened.encoder.tokenizer.frame))  # at both ends, which are not counted
 
     @cache
     def count(sentence: str) -> int:
-        return int(model.encoder.tokenise([sentence])[0].lengths[0]) - marks
+        return int(opened.encoder.tokenise([sentence])[0].lengths[0]) - marks
 
-    return count
+    return opened, count
 
 
 Own = Callable[["EncodeFn", int], "Report"]
-"""A user's own data, read and checked: what measures a model on them with so many resamples."""
+"""A user's own data, read and checked: measures a model on them with so many resamples."""
 
 
-def _read_own(
-    files: list[Path],
-    columns: str | None,
-    collection: Path | None,
-    own_ids: bool,
-    indexes: list[str],
-) -> list[Own]:
+def _read_pairs(files: list[Path], columns: str | None) -> Iterator[Own]:
     if columns is not None and not files:
         raise OptionError("--columns", columns, "chooses columns of --pairs, and there are none")
-    if own_ids and collection is None and not indexes:
-        raise OptionError("--own-ids", "", "belongs to --collection, and there is none")
-    found: list[Own] = []
-    if files:
-        from contrasent.evaluate.sts import check_pairs, several_pairs
-        from contrasent.text.corpus import read_labelled_pairs
+    if len({path.stem for path in files}) < len(files):
+        names = " ".join(map(str, files))
+        raise OptionError("--pairs", names, "a file's name without its ending must be distinct")
+    if not files:
+        return
+    from contrasent.evaluate.sts import check_pairs, several_pairs
+    from contrasent.text.corpus import read_labelled_pairs
 
-        if len({path.stem for path in files}) < len(files):
-            names = " ".join(map(str, files))
-            raise OptionError("--pairs", names, "a file's name without its ending must be distinct")
-        labelled = {}
-        for path in files:
-            read = read_labelled_pairs(path, columns=options.column_list(columns))
-            labelled[path.stem] = check_pairs(read.first, read.second, read.scores, path.stem)
-        found.append(lambda encode, number: several_pairs(encode, labelled, resamples=number))
-    if collection is not None:
-        from contrasent.evaluate.retrieval import folder_retrieval
-        from contrasent.text.labelled import read_collection
-
-        folder, judged = collection, read_collection(collection)
-        found.append(
-            lambda encode, number: folder_retrieval(
-                encode, folder, own_ids=own_ids, found=judged, resamples=number
-            )
-        )
-    return found
+    labelled = {}
+    for path in files:
+        read = read_labelled_pairs(path, columns=options.column_list(columns))
+        labelled[path.stem] = check_pairs(read.first, read.second, read.scores, path.stem)
+    yield lambda encode, number: several_pairs(encode, labelled, resamples=number)
 
 
-def _measure(
-    encode: "EncodeFn", suites: tuple[str, ...], chosen: "Options", own: list[Own]
-) -> "Report":
-    from contrasent.evaluate import suite
-    from contrasent.report import Report
+def _read_collection(folder: Path | None, own_ids: bool, models: list[str]) -> Iterator[Own]:
+    if folder is None or not models:
+        return
+    from contrasent.evaluate.retrieval import folder_retrieval
+    from contrasent.text.labelled import read_collection
 
-    reports = [suite.evaluate(encode, suites, chosen)] if suites else []
-    return Report.join([*reports, *(measure(encode, chosen.resamples) for measure in own)])
-
-
-def _add_listing(
-    found: dict[str, "Report"], model: str, encode: "EncodeFn", chosen: "Options"
-) -> None:
-    """Note the model's nearest captions to a few captions, for the page's listing."""
-    from contrasent.evaluate.retrieval import nearest_documents
-    from contrasent.text.labelled import flickr30k
-
-    captions = flickr30k(folder=chosen.folder).last(chosen.captions).texts
-    queries = captions[:: max(1, len(captions) // 5)][:5]
-    report = found[model]
-    listing = [list(pair) for pair in nearest_documents(encode, queries, captions)]
-    notes = {**report.notes, "listing": listing}
-    found[model] = replace(report, notes=notes)
+    judged = read_collection(folder)
+    yield lambda encode, number: folder_retrieval(
+        encode, folder, own_ids=own_ids, found=judged, resamples=number
+    )
 
 
-def _add_trajectory(found: dict[str, "Report"], model: str) -> None:
-    """Note the geometry that the model's own training logged, for the page's picture."""
-    from contrasent.train.run import trajectory
+def _for_page(
+    model: str, encode: "EncodeFn", suites: tuple[str, ...], chosen: "Options"
+) -> dict[str, Any]:
+    """Notes for the page alone: nearest captions to a few, and the geometry during training."""
+    notes: dict[str, Any] = {}
+    if "retrieval" in suites:
+        from contrasent.evaluate.retrieval import nearest_documents
+        from contrasent.text.labelled import flickr30k
 
-    path = trajectory(Path(model))
-    if path:
-        report = found[model]
-        found[model] = replace(report, notes={**report.notes, "trajectory": path})
+        captions = flickr30k(folder=chosen.folder).last(chosen.captions).texts
+        queries = captions[:: max(1, len(captions) // 5)][:5]
+        notes["listing"] = [list(pair) for pair in nearest_documents(encode, queries, captions)]
+    if "geometry" in suites:
+        from contrasent.train.run import trajectory
+
+        if path := trajectory(Path(model)):
+            notes["trajectory"] = path
+    return notes

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from contrasent.cli.options import Loading
 from contrasent.errors import ModelError, OptionError, check_choice
@@ -15,9 +15,11 @@ from contrasent.errors import ModelError, OptionError, check_choice
 if TYPE_CHECKING:
     from contrasent.encoding.job import Opened
     from contrasent.model.base import Model
-    from contrasent.model.encoder import Encoder
     from contrasent.types import EncodeFn, Task, Vectors
 
+FLOW = "contrasent_flow.json"  # of a folder with a flow in it
+KNOWN = ("modules.json", "config.json", "export.json", FLOW)
+SETTINGS = ("pooler", "max_tokens")
 
 M_co = TypeVar("M_co", bound="Model", covariant=True)
 
@@ -76,27 +78,13 @@ class Counting(Generic[M_co]):
 def find_model(name: str) -> Path:
     """The model's folder, before anything heavy is imported."""
     from contrasent.model.pretrained import resolve
-    from contrasent.postprocess.folder import is_flow
 
     folder = resolve(name)
-    known = ("modules.json", "config.json", "export.json")
-    if not is_flow(folder) and not any((folder / file).is_file() for file in known):
+    if not any((folder / file).is_file() for file in KNOWN):
         raise ModelError(
             f"{folder}: not a model folder (neither modules.json nor config.json in it)"
         )
     return folder
-
-
-def load_model(folder: Path, loading: Loading) -> "Counting[Encoder]":
-    """Load an encoder."""
-    if (folder / "export.json").is_file():
-        raise ModelError(f"{folder}: is an exported model; this command needs the model itself")
-    from contrasent.model.encoder import Encoder
-
-    # The count of cut texts is the command's to report, in one line.
-    logging.getLogger("contrasent.model.base").setLevel(logging.ERROR)
-    encoder = Encoder.load(folder, pooler=loading.pooler, max_tokens=loading.max_tokens)
-    return Counting(encoder, loading)
 
 
 def open_model(
@@ -108,40 +96,45 @@ def open_model(
     accelerator: starting torch takes longer than encoding some thousand texts.
     """
     from contrasent.model.runtime import RUNTIMES, Exported, read_export
-    from contrasent.postprocess.folder import Flowed, is_flow, read_flow
 
     loading = loading or Loading()
-    runtime = loading.runtime
+    runtime, given = loading.runtime, {key: getattr(loading, key) for key in SETTINGS}
     if runtime is not None:
         check_choice("--runtime", runtime, RUNTIMES)
+    # The count of cut texts is the command's to report, in one line.
     logging.getLogger("contrasent.model.base").setLevel(logging.ERROR)
-    if is_flow(folder):
-        if runtime not in (None, "torch"):
-            problem = f"{folder} holds a flow, which torch alone computes"
-            raise OptionError("--runtime", runtime, problem)
-        below, flow = read_flow(folder)
-        flowed: Any = Flowed(load_model(below, loading).encoder, flow)
-        return Counting(flowed, loading)
+    is_flow = (folder / FLOW).is_file()
+    if is_flow and runtime not in (None, "torch"):
+        raise OptionError(
+            "--runtime", runtime, f"{folder} holds a flow, which torch alone computes"
+        )
     if (folder / "export.json").is_file():
         own = read_export(folder).name
         if runtime not in (None, own):
             raise OptionError("--runtime", runtime, f"{folder} is exported to {own}")
         exported = Exported.load(folder)
-    elif runtime == "numpy" or (runtime is None and _by_numpy(folder, loading, light)):
+    elif runtime not in (None, "torch", "numpy"):
+        own = runtime
+        if not (folder / own / "export.json").is_file():
+            to, _, int8 = own.partition("-")
+            how = f"contrasent export {folder} --to {to}{' --int8' if int8 else ''}"
+            raise ModelError(f"{folder}: is not exported to {own}; do that with '{how}'")
+        exported = Exported.load(folder / own, model=folder)
+    elif runtime == "numpy" or (not (is_flow or runtime) and _by_numpy(folder, loading, light)):
         from contrasent.model.numpy_model import NumpyModel
 
-        model = NumpyModel(folder, pooler=loading.pooler, max_tokens=loading.max_tokens)
-        return Counting(model, loading, "numpy")
-    elif runtime in (None, "torch"):
-        return Counting(load_model(folder, loading).encoder, loading)
+        return Counting(NumpyModel(folder, **given), loading, "numpy")
     else:
-        if not (folder / runtime / "export.json").is_file():
-            to, _, int8 = runtime.partition("-")
-            how = f"contrasent export {folder} --to {to}{' --int8' if int8 else ''}"
-            raise ModelError(f"{folder}: is not exported to {runtime}; do that with '{how}'")
-        own = runtime
-        exported = Exported.load(folder / runtime, model=folder)
-    exported.check(pooler=loading.pooler, max_tokens=loading.max_tokens)
+        from contrasent.model.encoder import Encoder
+
+        if not is_flow:
+            return Counting(Encoder.load(folder, **given), loading)
+        from contrasent.postprocess.flow import Flowed, read_flow
+
+        below, flow = read_flow(folder)
+        flowed: Any = Flowed(Encoder.load(below, **given), flow)
+        return Counting(flowed, loading)
+    exported.check(**given)
     return Counting(exported, loading, own)
 
 
@@ -160,38 +153,66 @@ def lasting_name(name: str) -> str:
     return str(path.resolve()) if path.is_dir() else name
 
 
-class Form(NamedTuple):
-    """How vectors are made of texts."""
+@dataclass(frozen=True, slots=True)
+class OpenModel:
+    """Opens a model, here or in a worker, with the form that its vectors are to have."""
 
-    unit: bool = False  # whether they are scaled to length one
+    folder: str
+    loading: Loading
+    unit: bool = False  # whether vectors are scaled to length one
     dimensions: int | None = None  # how many are kept, scaled to length one; all if None
-    prompt: str | None = None  # name of a prompt; the default if None
+    prompt: str | None = None  # name of a prompt
+    threads: int | None = None  # to compute with; as the process has them if None
+    stream: bool = False  # of one process: by numpy where that is sooner, with the default prompt
 
-    def of(self, vectors: "Vectors") -> "Vectors":
-        """The model's vectors, so made."""
+    def __call__(self) -> "Opened":
+        """The same with its settings, as a worker needs it."""
+        from contrasent.encoding.job import Opened
+
+        model, settings = self.open()
+        return Opened(
+            lambda texts: self.formed(model(texts)),
+            self.dimensions or model.encoder.dimension,
+            lambda: model.truncated,
+            settings,
+            self.notes(model.encoder),
+        )
+
+    def open(self) -> "tuple[Counting[Model], dict[str, Any]]":
+        """The model, and the settings that decide its vectors."""
+        if self.threads is not None:
+            os.environ["OMP_NUM_THREADS"] = str(self.threads)  # for what is not torch
+        model = open_model(Path(self.folder), self.loading, light=self.stream)
+        encoder = model.encoder
+        if self.threads is not None and model.runtime == "torch":
+            import torch
+
+            torch.set_num_threads(self.threads)
+        document = encoder.prompts.of_task("document")
+        if self.prompt is not None:
+            model.prompt = encoder.prompts.text(self.prompt)
+        elif not self.stream and document != encoder.prompts.text():
+            model.prompt = document  # as `index` encodes rows
+        if self.dimensions is not None and self.dimensions > encoder.dimension:
+            problem = f"the model has {encoder.dimension}"
+            raise OptionError("--dimensions", self.dimensions, problem)
+        settings = {
+            "model": encoder.identity,
+            "runtime": model.runtime,
+            "invariant": self.loading.batch_invariant,
+            "unit": self.unit,
+            "dimensions": self.dimensions,
+            "prompt": model.prompt,
+        }
+        return model, {key: value for key, value in settings.items() if value is not None}
+
+    def formed(self, vectors: "Vectors") -> "Vectors":
+        """Vectors of the model in this form."""
         if not self.unit and self.dimensions is None:
             return vectors
         from contrasent.metrics import normalize
 
         return normalize(vectors[:, : self.dimensions])
-
-    def apply(self, function: "Counting[Model]") -> dict[str, Any]:
-        """Choose the prompt of a model; the settings that decide the vectors."""
-        encoder = function.encoder
-        if self.prompt is not None:
-            function.prompt = encoder.prompts.text(self.prompt)
-        if self.dimensions is not None and self.dimensions > encoder.dimension:
-            problem = f"the model has {encoder.dimension}"
-            raise OptionError("--dimensions", self.dimensions, problem)
-        facts = {
-            "model": encoder.identity,
-            "runtime": function.runtime,
-            "invariant": function.loading.batch_invariant,
-            "unit": self.unit,
-            "dimensions": self.dimensions,
-            "prompt": function.prompt,
-        }
-        return {key: value for key, value in facts.items() if value is not None}
 
     def notes(self, encoder: "Model") -> list[str]:
         """A line if the model was not trained to be cut at these dimensions."""
@@ -200,37 +221,3 @@ class Form(NamedTuple):
             return []
         known = f"for {', '.join(map(str, nested[1:]))}" if nested else "for no fewer dimensions"
         return [f"--dimensions {self.dimensions}: the model was trained {known}"]
-
-
-@dataclass(frozen=True, slots=True)
-class OpenModel:
-    """Opens a model in a worker; equal ones open equal models."""
-
-    folder: str
-    loading: Loading
-    form: Form
-    threads: int | None = None  # to compute with; as the process has them if None
-
-    def __call__(self) -> "Opened":
-        """Open it."""
-        from contrasent.encoding.job import Opened
-
-        if self.threads is not None:
-            os.environ["OMP_NUM_THREADS"] = str(self.threads)  # for what is not torch
-        function = open_model(Path(self.folder), self.loading)
-        if self.threads is not None and function.runtime == "torch":
-            import torch
-
-            torch.set_num_threads(self.threads)
-        form, encoder = self.form, function.encoder
-        document = encoder.prompts.of_task("document")
-        if document != encoder.prompts.text():
-            function.prompt = document  # as `index` encodes rows; a prompt that is named goes first
-        settings = form.apply(function)
-        return Opened(
-            lambda texts: form.of(function(texts)),
-            form.dimensions or encoder.dimension,
-            lambda: function.truncated,
-            settings,
-            form.notes(encoder),
-        )

@@ -181,12 +181,6 @@ def parse_budget(text: str) -> float:
     return sum(float(number) * units[unit or "s"] for number, unit in parts)
 
 
-def shortened(text: str, width: int = 90) -> str:
-    """A text on one line."""
-    line = " ".join(text.split())
-    return line if len(line) <= width else line[: width - 1] + "…"
-
-
 def check_new(output: Path, replace: bool, what: str = "file") -> None:
     """Reject, before any work, a target that must not be replaced or cannot be written."""
     if output.exists() and not replace:

@@ -11,10 +11,9 @@ from contrasent.errors import OptionError
 
 if TYPE_CHECKING:
     from contrasent.reproduce.console import Book
-    from contrasent.reproduce.items import Item
     from contrasent.reproduce.plan import Planner
     from contrasent.reproduce.reading import ItemFolder
-    from contrasent.reproduce.tables import ScaleName
+    from contrasent.reproduce.tables import Item, ScaleName
 
 RESULTS = Path("reproduction")
 FOLDER: Any = {"exists": True, "file_okay": False}
@@ -183,7 +182,7 @@ def _write(
         book_file = report.name if report is not None and report.parent == holds.parent else ""
         written += write(holds, found, book_file)
     if figures is not None:
-        from contrasent.reproduce.figures import write_figures
+        from contrasent.reproduce.summary import write_figures
 
         written += write_figures(figures, found)
     for path in written:

@@ -1,7 +1,7 @@
 """``contrasent train CORPUS -o MODEL``."""
 
-import ast
 import os
+import re
 import tomllib
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,7 +14,6 @@ import contrasent
 from contrasent import progress
 from contrasent.cli import options
 from contrasent.cli.adapt import DEFAULT_BASE, Resume
-from contrasent.cli.validating import BETTER, BLIND, evaluation, outcome
 from contrasent.errors import InputError, OptionError, check_choice, suggestion
 
 if TYPE_CHECKING:
@@ -50,28 +49,15 @@ class Command(TyperCommand):
 def listing() -> str:
     """Methods and settings with their defaults, in Markdown, read without importing torch."""
     home = Path(contrasent.__file__).parent
-
-    def parsed(path: Path) -> ast.Module:
-        return ast.parse(path.read_text("utf-8"))
-
     lines = ['Methods (`--objective`), whose own settings the page "Settings" has:', ""]
     for path in sorted((home / "objectives").glob("[!_]*.py")):
-        about = (ast.get_docstring(parsed(path)) or "").partition("\n")[0]
+        about = path.read_text("utf-8").partition("\n")[0].strip('"')
         lines.append(f"- {path.stem}: {about}")
-    lines += [
-        "",
-        "Settings (`--set`) and their defaults, where base and method have no others:",
-        "",
-    ]
-    body = parsed(home / "train" / "settings.py").body
-    (settings,) = (one for one in body if isinstance(one, ast.ClassDef) and one.name == "Settings")
-    fields = [
-        f"{ast.unparse(field.target)}={ast.unparse(field.value)}"
-        for field in settings.body
-        if isinstance(field, ast.AnnAssign) and field.value is not None
-        if "InitVar" not in ast.unparse(field.annotation)
-    ]
-    return "\n".join([*lines, ", ".join(fields)])
+    lines += ["", "Settings (`--set`) and their defaults, where base and method have no others:"]
+    text = (home / "train" / "settings.py").read_text("utf-8")
+    text = text.partition("class Settings:")[2].partition("    def ")[0]
+    fields = re.findall(r"^    (\w+): .+ = (.+)$", text, re.M)
+    return "\n".join([*lines, "", ", ".join(map("=".join, fields))])
 
 
 @options.command
@@ -129,6 +115,7 @@ def train(
     if not leads:  # of several processes one speaks
         progress.show("silent")
     stated = (_recipe(recipe) if recipe else {}) | own
+    from contrasent.evaluate.validation import choose_validation
     from contrasent.model.pretrained import resolve
     from contrasent.text.corpus import open_corpus
     from contrasent.train.run import Keep, RunFolder
@@ -157,7 +144,9 @@ def train(
     base = stated.get("base", DEFAULT_BASE)
     stored = RunFolder(output).defaults() if resume else None
     resolved = resolve_settings(resolve(base), name, given, corpus=source, stored=stored)
-    evaluator, judge, rows, note = evaluation(evaluate, source, resolved.settings)
+    evaluator, judge, rows, note = choose_validation(
+        evaluate, source, resolved.settings.heldout, resolved.settings.seed
+    )
     _check_visible(require_improvement, evaluator)
     line = resolved.defaults.line(name) if resolved.defaults is not None and not as_json else ""
     notes = "\n".join(filter(None, (note, line)))
@@ -252,10 +241,11 @@ def _check(
 
 
 def _check_visible(required: bool, evaluator: str | None) -> None:
+    from contrasent.evaluate.validation import BETTER
+
     if required and evaluator in ("none", "neighbours"):
-        raise OptionError(
-            "--require-improvement", evaluator, f"an improvement cannot be seen; {BETTER}"
-        )
+        problem = f"an improvement cannot be seen; {BETTER}"
+        raise OptionError("--require-improvement", evaluator, problem)
 
 
 def _score_column(stated: str | int | None, objective: str | None) -> str | int | None:
@@ -306,6 +296,8 @@ def _geometry(settings: "Settings") -> "Evaluate | None":
 
 def _summary(run: "Run", evaluator: str, defaults: "Defaults | None") -> options.Output:
     """The outcome of a run, for programs and for people."""
+    from contrasent.evaluate.validation import BETTER, BLIND
+
     facts = {**asdict(run), "folder": str(run.folder), "evaluate": evaluator}
     if evaluator in BLIND:
         facts |= {"cannot_see": BLIND[evaluator], "better_evidence": BETTER}
@@ -321,3 +313,27 @@ def _summary(run: "Run", evaluator: str, defaults: "Defaults | None") -> options
     else:
         lines.append(outcome(run, evaluator))
     return options.Output(facts, "\n".join(lines), notes)
+
+
+def outcome(run: "Run", evaluator: str) -> str:
+    """The last line of a run that was evaluated: whether it improved, and the model it left."""
+    kept, base, gain = run.kept or 0, run.base_score, run.gain
+    place = {0: "the base", run.steps: "the last step"}.get(kept, f"step {kept}")
+    model = f"the model is {place}"
+    if run.improved is False and kept == 0:
+        model += f" (--keep trained leaves step {run.best_step})"
+    if evaluator == "neighbours":
+        left = f"{run.score:.4f} of the base's neighbours are left"
+        if run.improved is False:
+            return f"too much is lost: {left}; {model}"
+        return f"sentences alone show no gain, {left}; {model}"
+    found = f"step {run.best_step}, {evaluator} {run.metric} {run.score:.4f}"
+    if base is not None:
+        found += f", before training {base:.4f}"
+    if gain is not None and gain.low is not None:
+        interval = f"95 % interval {gain.low:+.4f} to {gain.high:+.4f}"
+        found += f"; on {gain.count} others {gain.value:+.4f}, {interval}"
+    if run.improved is False:
+        ahead = run.score is not None and base is not None and run.score > base
+        return f"{'not proven better' if ahead else 'no improvement'}: {found}; {model}"
+    return f"best model: {found}" + ("" if kept == run.best_step else f"; {model}")

@@ -116,14 +116,9 @@ class OnRay:
     """A Ray cluster: the one that RAY_ADDRESS names or that runs here, else one of this machine."""
 
     workers: int | None = None  # shards at once; None for as many as the cluster has room for
-    cpus: int = 1
+    threads: int = 1  # of a worker, which has as many CPUs
     gpus: float = 0.0  # that a worker computes with; 0.5 lets two share one
     patience: float = 600.0  # seconds without a report from any worker after which the run ends
-
-    @property
-    def threads(self) -> int:
-        """Threads of each worker."""
-        return self.cpus
 
     def run(self, job: Job, shards: Sequence[int], advance: Advance) -> Iterator[Done]:
         """Make shards, in any order."""
@@ -133,10 +128,10 @@ class OnRay:
             yield from self.drive(job, shards, advance)
             return
         context = multiprocessing.get_context("spawn")
-        heard, told = context.Pipe(duplex=False)
-        driver = context.Process(target=_drive, args=(self, job, shards, told))
+        heard, sent = context.Pipe(duplex=False)
+        driver = context.Process(target=_drive, args=(self, job, shards, sent))
         driver.start()
-        told.close()
+        sent.close()
         ended = False
         try:
             while not ended:
@@ -186,7 +181,7 @@ class OnRay:
         near = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(here, soft=False)
         board = ray.remote(num_cpus=0)(Board).options(scheduling_strategy=near).remote()
         # By default Ray ends a worker with a GPU after one task, and the model with it.
-        needs = {"num_cpus": self.cpus, "num_gpus": self.gpus}
+        needs = {"num_cpus": self.threads, "num_gpus": self.gpus}
         make = ray.remote(**needs, max_retries=RETRIES, max_calls=0)(_task)
         shared = ray.put(job)
         left = list(reversed(shards))
@@ -215,24 +210,24 @@ class OnRay:
 
     def _room(self, ray: Any) -> int:
         """Tasks to have at once: one more than there is room for, so that none is waited for."""
-        found, needs = ray.cluster_resources(), {"CPU": self.cpus, "GPU": self.gpus}
+        found, needs = ray.cluster_resources(), {"CPU": self.threads, "GPU": self.gpus}
         rooms = (found.get(kind, 0) // need for kind, need in needs.items() if need)
         return self.workers or int(min(rooms)) + 1
 
 
-def _drive(engine: OnRay, job: Job, shards: Sequence[int], told: Connection) -> None:
+def _drive(engine: OnRay, job: Job, shards: Sequence[int], to: Connection) -> None:
     """Use Ray in this process for the one that started it."""
     processes.end_with_parent()
     try:
-        for done in engine.drive(job, shards, lambda rows: told.send(("rows", rows))):
-            told.send(("done", done))
-        told.send(("end", None))
+        for done in engine.drive(job, shards, lambda rows: to.send(("rows", rows))):
+            to.send(("done", done))
+        to.send(("end", None))
     except UserError as error:
-        told.send(("problem", str(error)))
+        to.send(("problem", str(error)))
     except KeyboardInterrupt:
         return  # the process that started this one has it too
     except Exception:
-        told.send(("fault", traceback.format_exc()))
+        to.send(("fault", traceback.format_exc()))
 
 
 def _died(how: str) -> UserError:
@@ -286,10 +281,10 @@ class Watch:
         most = max(((node.get("CPU", 0), node.get("GPU", 0)) for node in nodes), default=(0, 0))
         free = self.ray.available_resources()
         return (
-            f"{len(waiting)} shards wait for {self.engine.cpus} CPUs and {self.engine.gpus:g} GPUs "
-            f"each; the largest of {len(nodes)} nodes has {most[0]:g} and {most[1]:g}, and "
-            f"{free.get('CPU', 0):g} and {free.get('GPU', 0):g} are free: change --worker-cpus or "
-            "--worker-gpus, add a node, or wait for other jobs"
+            f"{len(waiting)} shards wait for {self.engine.threads} CPUs and "
+            f"{self.engine.gpus:g} GPUs each; the largest of {len(nodes)} nodes has {most[0]:g} "
+            f"and {most[1]:g}, and {free.get('CPU', 0):g} and {free.get('GPU', 0):g} are free: "
+            "change --worker-cpus or --worker-gpus, add a node, or wait for other jobs"
         )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from contrasent.errors import InputError, MissingExtraError, OptionError, OutputError, import_extra
-from contrasent.files import atomic_file, check_writable
+from contrasent.files import atomic_file
 from contrasent.text.sources import Source, find, form_of
 from contrasent.text.tables import Table, by_name, id_cell, open_table, text_cell
 
@@ -76,11 +76,6 @@ class Folder:
         except OSError as error:
             raise InputError(self.name, f"cannot be listed ({error})") from error
         return {str(path).rstrip("/").rpartition("/")[2] for path in listed}
-
-    def check(self) -> None:
-        """Make sure, before any work, that it can be written."""
-        if self._local:
-            check_writable(Path(self.name))
 
     def read(self, name: str) -> bytes | None:
         """All of a file; None if it is not there."""
@@ -148,7 +143,7 @@ class Plan:
 
     @property
     def shards(self) -> int:
-        """How many there are."""
+        """The number of shards."""
         return -(-self.rows // self.shard_rows)
 
     def size(self, shard: int) -> int:
@@ -163,22 +158,17 @@ class Plan:
             ends = begins + part.rows
             if begins <= number < min(last, ends):
                 until = min(last, ends)
-                for text, name in self._rows(part, number - begins, until - number):
-                    yield text, str(number) if name is None else name
+                table, text, identity = _opened(part, self)
+                name = table.columns[text] if table.names else ""
+                chosen = (text,) if identity is None else (text, identity)
+                for line, cells in table.part(chosen, number - begins, until - number):
+                    assert cells is not None  # blank lines are no rows
+                    own = str(number) if identity is None else id_cell(cells[1], part.name, line)
+                    yield text_cell(cells[0], name, part.name, line), own
                     number += 1
                 if number != until:
                     raise InputError(part.name, "has fewer rows than when the run began")
             begins = ends
-
-    def _rows(self, part: Part, first: int, count: int) -> Iterator[tuple[str, str | None]]:
-        """Some rows of a file: text, and id where there is a column of ids."""
-        table, text, identity = _opened(part, self)
-        name = table.columns[text] if table.names else ""
-        chosen = (text,) if identity is None else (text, identity)
-        for line, cells in table.part(chosen, first, count):
-            assert cells is not None  # blank lines are no rows
-            own = None if identity is None else id_cell(cells[1], part.name, line)
-            yield text_cell(cells[0], name, part.name, line), own
 
 
 def list_parts(source: str) -> list[Part]:
@@ -208,13 +198,7 @@ def list_parts(source: str) -> list[Part]:
     return parts
 
 
-def plan(
-    source: str,
-    *,
-    shard_rows: int,
-    text: str | int | None = None,
-    identity: str | int | None = None,
-) -> Plan:
+def plan(source: str, *, shard_rows: int, text: Column = None, identity: Column = None) -> Plan:
     """Count the rows of an input, and divide them."""
     chosen = Plan((), shard_rows, text, identity)
     counted = (replace(one, rows=_opened(one, chosen)[0].count()) for one in list_parts(source))

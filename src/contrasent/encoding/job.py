@@ -16,15 +16,17 @@ import numpy as np
 
 from contrasent.encoding.inputs import Folder, Part, Plan, open_binary
 from contrasent.encoding.shards import (
+    GROUP,
     NAME,
     Manifest,
     Shard,
+    TableWriter,
     check_same,
     hashes,
     parse_manifest,
+    read_facts,
     to_json,
 )
-from contrasent.encoding.table import GROUP, TableWriter, read_facts
 from contrasent.errors import InputError, ModelError, OptionError, OutputError, UserError
 from contrasent.types import EncodeFn, batched
 
@@ -75,7 +77,7 @@ class Job:
     plan: Plan
     opener: Opener
     dimension: int
-    dtype: str  # of what is stored, one of `encoding.table.TYPES`
+    dtype: str  # of what is stored, one of `encoding.shards.TYPES`
     keep_texts: bool
     settings: dict[str, Any]  # JSON that decides the vectors, with the model's identity as "model"
 
@@ -162,7 +164,6 @@ def read_begun(folder: Folder) -> Manifest | None:
 def begin(job: Job, manifest: Manifest | None) -> list[int]:
     """Write the manifest, or compare it; the shards that are missing."""
     folder = Folder(job.output)
-    folder.check()
     facts = json.loads(json.dumps(job.facts))
     if manifest is not None:
         check_same(facts, manifest, folder.name)
@@ -200,9 +201,8 @@ def gather(name: str) -> Manifest:
     if manifest is None or "inputs" not in manifest.facts:
         raise InputError(name, "is no folder of 'contrasent encode --engine' (no manifest of one)")
     try:
-        given = manifest.facts["inputs"]
-        parts = tuple(Part(str(n), int(s), str(t), int(r)) for n, s, t, r in given)
-        plan = Plan(parts, int(manifest.facts["rows_a_shard"]))
+        parts = tuple(Part(*given) for given in manifest.facts["inputs"])
+        plan = Plan(parts, manifest.facts["rows_a_shard"])
         if plan.shard_rows < 1 or any(part.rows < 0 for part in parts):
             raise ValueError("no counts of rows")
     except (KeyError, TypeError, ValueError) as error:

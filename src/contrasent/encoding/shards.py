@@ -1,21 +1,22 @@
-"""Vectors of a stream of texts, in shards on disk: bounded memory, and a kill costs one shard."""
+"""Vectors in shards on disk, of a stream of texts, and in tables of parquet."""
 
-# A shard is written under another name, flushed, renamed, and only then named by the manifest. A
-# text that came before is copied, known by 128 bits of a hash (the first four million texts).
+# Of a stream memory is bounded, and a kill costs one shard. A shard is written under another name,
+# flushed, renamed, and only then named by the manifest. A text that came before is copied, known by
+# 128 bits of a hash (the first four million texts).
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from contrasent import progress
-from contrasent.errors import InputError, OutputError
+from contrasent.errors import InputError, OutputError, import_extra
 from contrasent.files import atomic_file, check_writable, encoded, write_json, write_text
 from contrasent.text.sources import reading
 from contrasent.types import EncodeFn, Vectors, batched
@@ -195,12 +196,24 @@ def _texts_path(folder: Path, shard: Shard) -> Path:
     return (folder / shard.name).with_suffix(".json")
 
 
-def read_shards(folder: Path, manifest: Manifest) -> Iterator[tuple[Vectors, list[str] | None]]:
-    """Vectors of each shard, mapped, and its texts if they are kept."""
-    for shard in manifest.shards:
-        texts = _texts_path(folder, shard)
-        stored = json.loads(texts.read_text("utf-8")) if texts.is_file() else None
-        yield np.load(folder / shard.name, mmap_mode="r", allow_pickle=False), stored
+def join_shards(target: Path, folder: Path, manifest: Manifest) -> None:
+    """Write the shards of a folder as one .npy or .parquet file, with memory for one of them."""
+    parts = [folder / shard.name for shard in manifest.shards]
+    blocks = (np.load(part, mmap_mode="r", allow_pickle=False) for part in parts)
+    with atomic_file(target, "wb") as stream:
+        if target.suffix == ".npy":
+            shape = (manifest.rows, manifest.dimension)
+            facts = {"descr": "<f4", "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(stream, facts)
+            for block in blocks:
+                stream.write(np.ascontiguousarray(block, dtype="<f4").tobytes())
+            return
+        with TableWriter(stream, manifest.dimension, ids=False, texts=True) as writer:
+            for shard, block in zip(manifest.shards, blocks, strict=True):
+                writer.append(
+                    block, texts=json.loads(_texts_path(folder, shard).read_text("utf-8"))
+                )
+            writer.finish({"dimension": manifest.dimension})
 
 
 def hashes(texts: Sequence[str]) -> NDArray[np.uint64]:
@@ -237,3 +250,111 @@ class Seen:
             same = (self.high[places] == keys[:, 0]) & (self.low[places] == keys[:, 1])
             found[same] = self.rows[places[same]]
         return found
+
+
+# Columns of a table: id, text (on request), vector (float32, float16, int8, or uint8 with the signs
+# as bits, the first dimension highest) and, of int8, scale. The footer has JSON under `contrasent`.
+
+GROUP = 25_000  # rows a row group: some 40 MB of 384 dimensions, what a reader holds at least
+KEY = "contrasent"
+
+
+Pack = Callable[[Vectors], tuple[NDArray[Any], Vectors | None]]
+"""From vectors (n, d) to the numbers (n, width) that are stored and, of some, scales (n,)."""
+
+
+def to_int8(vectors: Vectors) -> tuple[NDArray[np.int8], Vectors]:
+    """The nearest multiples of a row's largest magnitude / 127, and that number of each row."""
+    # `vectors`: (n, d). Returns (n, d) from -127 to 127, and scales (n,); a row of zeros has the
+    # scale 0.
+    scales = np.abs(vectors).max(axis=1) / np.float32(127)
+    safe = np.where(scales > 0, scales, np.float32(1))
+    # The smallest floats are so coarse that a scale of theirs may be far too small.
+    steps = np.clip(np.rint(vectors / safe[:, None]), -127, 127)
+    return steps.astype(np.int8), scales.astype(np.float32)
+
+
+TYPES: dict[str, tuple[str, Pack]] = {
+    "float32": ("float", lambda v: (v, None)),
+    "float16": ("halffloat", lambda v: (v.astype(np.float16), None)),
+    "int8": ("int8", to_int8),
+    "binary": ("uint8", lambda v: (np.packbits(v > 0, axis=1), None)),
+}
+"""By the name that ``--dtype`` takes: the numbers' type in Arrow, and how they are made."""
+
+
+class TableWriter:
+    """Writes one such file, a row group at a time; a context, which lets go of the stream."""
+
+    def __init__(
+        self,
+        stream: IO[bytes],
+        dimension: int,
+        dtype: str = "float32",
+        *,
+        ids: bool = True,
+        texts: bool = False,
+    ) -> None:
+        pa = import_extra("pyarrow", "parquet", "writing parquet")
+        import pyarrow.parquet as pq
+
+        kind, self._pack = TYPES[dtype]
+        width = -(-dimension // 8) if dtype == "binary" else dimension
+        vector = pa.list_(pa.type_for_alias(kind), width)
+        columns = [("id", pa.string())] * ids + [("text", pa.string())] * texts
+        columns += [("vector", vector)] + [("scale", pa.float32())] * (dtype == "int8")
+        self._schema = pa.schema(columns)
+        strings = [name for name, kind in columns if kind == pa.string()]
+        self._writer = pq.ParquetWriter(
+            stream,
+            self._schema,
+            write_page_index=True,
+            use_dictionary=False,
+            # Numbers that a network made cannot be made shorter.
+            compression={name: "zstd" for name in strings} | {"vector.list.element": "none"},
+        )
+
+    def __enter__(self) -> "TableWriter":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._writer.close()
+
+    def append(
+        self, vectors: Vectors, *, ids: Sequence[str] = (), texts: Sequence[str] = ()
+    ) -> None:
+        """Write rows, as one row group if they are no more than fit."""
+        import pyarrow as pa
+
+        numbers, scales = self._pack(vectors)
+        kind = self._schema.field("vector").type
+        flat = pa.array(np.ascontiguousarray(numbers).reshape(-1), kind.value_type)
+        given = {"id": ids, "text": texts, "scale": scales}
+        arrays = [
+            pa.FixedSizeListArray.from_arrays(flat, type=kind)
+            if field.name == "vector"
+            else pa.array(given[field.name], field.type)
+            for field in self._schema
+        ]
+        table = pa.Table.from_arrays(arrays, schema=self._schema)
+        self._writer.write_table(table, row_group_size=GROUP)
+
+    def finish(self, facts: dict[str, Any]) -> None:
+        """End the file."""
+        self._writer.add_key_value_metadata({KEY: json.dumps(facts, ensure_ascii=False)})
+        self._writer.close()
+
+
+def read_facts(stream: IO[bytes], source: str) -> tuple[dict[str, Any], int]:
+    """The object in a file's footer, and its number of rows."""
+    pa = import_extra("pyarrow", "parquet", f"reading {source}")
+    import pyarrow.parquet as pq
+
+    try:
+        footer = pq.read_metadata(stream)
+        facts = json.loads((footer.metadata or {})[KEY.encode()])
+        if not isinstance(facts, dict):
+            raise ValueError("its footer holds no object")
+    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+        raise InputError(source, f"is no whole file of vectors ({error})") from error
+    return facts, int(footer.num_rows)

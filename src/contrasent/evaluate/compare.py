@@ -213,3 +213,52 @@ def _plan(
     rest = math.sqrt(max(whole.items**2 - whole.shared**2, 0.0))
     least = min(arm.df for arm in arms if arm.df)
     return whole.detectable(least), seeds.runs_needed(difference, deviation, rest, part)
+
+
+def comparison_table(
+    before: Sequence[str],
+    after: Sequence[str],
+    reports: Sequence[Report],
+    found: Sequence[Comparison],
+    seed_sd: float | None,
+) -> str:
+    """The comparison of the named runs for a terminal, and what its intervals mean."""
+    width = max(len(one.name) for one in found)
+    lines = [
+        f"A: {', '.join(before)}\nB: {', '.join(after)}",
+        f"{'':<{width}} {'A':>7} {'B':>7} {'B - A':>7}  [95 % interval]",
+        *(one.line(width) for one in found),
+        _meaning(len(before), len(after), seed_sd, found),
+    ]
+    every = [{row.metric for row in report} for report in reports]
+    left = set.intersection(*every) - {one.metric for one in found}
+    left = {metric for metric in left if not metric.endswith(SPREAD)}
+    if left:
+        lines.append(
+            f"left out: {', '.join(sorted(left))}: one run an arm shows no spread over seeds, and "
+            "none is known of them: give several runs, or --seed-sd 0 if no seed changes either "
+            "model"
+        )
+    return "\n".join(lines)
+
+
+def _meaning(before: int, after: int, seed_sd: float | None, found: Sequence[Comparison]) -> str:
+    """The meaning of the intervals, in one line."""
+    known = [one.item_p is not None for one in found]
+    where = "on other items like these"
+    if not any(known):
+        where = "on these items only: the reports hold none"
+    elif not all(known):
+        where += " (rows without items: on these items only)"
+    if min(before, after) > 1:
+        return f"the methods, with other seeds, {where}"
+    if seed_sd == 0:
+        what = "these two models" if max(before, after) == 1 else "an arm that no seed changes"
+        return f"{what}, {where}"
+    if max(before, after) > 1 and seed_sd is None:
+        return f"the methods, {where}; one run's spread is taken to be the other arm's"
+    return (
+        f"the methods, {where}; of an arm with one run a standard deviation over seeds of "
+        f"{SEED_SD if seed_sd is None else seed_sd:g} points is assumed (--seed-sd): give several "
+        "runs to measure it"
+    )

@@ -16,7 +16,7 @@ from contrasent import metrics, progress
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import rankings
 from contrasent.evaluate.vectors import check_vectors
-from contrasent.files import render
+from contrasent.files import render, short
 from contrasent.stats.bootstrap import MIN_ITEMS, Counts, draw_counts, interval
 from contrasent.types import EncodeFn, Task, Vectors, for_task
 
@@ -92,9 +92,57 @@ class Diff:
     def __getitem__(self, name: str) -> rankings.Measure:
         return next(measure for measure in self.measures if measure.name == name)
 
+    @property
+    def change(self) -> dict[str, float]:
+        """The share of the ten nearest that changed, with its 95 % interval."""
+        same = self["overlap@10"]
+        return {"value": 1 - same.value, "low": 1 - same.high, "high": 1 - same.low}
+
     def to_json(self) -> dict[str, Any]:
         """All of it, for ``json.dump``."""
         return asdict(self)
+
+    def lines(self, about: Mapping[str, Mapping[str, Any]]) -> list[str]:
+        """The changes, for a terminal; ``about`` as in :func:`diff_page`, which has more."""
+        lines = []
+        for side in SIDES:
+            model = about[side]
+            parts = [f"{self.speed[side]:,.0f} texts a second", f"{model['dimension']} dimensions"]
+            if model["parameters"] is not None:
+                parts.append(f"{model['parameters'] / 1e6:.1f} million parameters")
+            if model["bytes"] is not None:
+                parts.append(f"{model['bytes'] / 1e6:.1f} MB")
+            lines.append(f"{side.upper()}: {model['name']}, {', '.join(parts)}, {model['runtime']}")
+        kind = "documents as queries, each without itself," if self.own else "queries"
+        lines.append(f"{self.queries:,} {kind} among {self.documents:,} documents")
+        if self.of > self.documents:
+            lines[-1] += (
+                f", a sample of {self.of:,} (its error is in the intervals): the ten nearest of it "
+                f"are about the {10 * self.of // self.documents:,} nearest of all"
+            )
+        lines.append(f"{'':<20} {'value':>7}  [95 % interval]")
+        for one in self.measures:
+            lines.append(f"{one.name:<20} {one.value:7.3f}  [{one.low:.3f}, {one.high:.3f}]")
+        if (shift := self.threshold) is not None:
+            new = ": no hit of OLD reaches it, so it cannot be carried over"
+            if shift.new is not None:
+                new = f" -> {shift.new:.4f} [{shift.low:.4f}, {shift.high:.4f}]: as many of the "
+                new += f"hits above it ({shift.at:.1%})"
+            lines.append(f"threshold {shift.old:.4f}{new}")
+        lines += [
+            f"changed more than others: {group.kind} {group.name} ({group.queries} queries): "
+            f"{group.change:.3f} against {group.others:.3f}, p {group.p:.2g}"
+            for group in self.groups
+            if group.p <= 0.05
+        ]
+        for query in self.changed[:3]:
+            lines.append(f"{query.overlap:.1f} of ten in common: {short(query.query, 70)}")
+            for side in SIDES:
+                first: Found = getattr(query, side)[0]
+                lines.append(f"    {side.upper()} {first.score:.3f} {short(first.text, 70)}")
+        change = self.change
+        interval = f"[{change['low']:.1%}, {change['high']:.1%}]"
+        return [*lines, f"{change['value']:.1%} of the ten nearest changed {interval}"]
 
 
 def diff_models(
@@ -226,6 +274,7 @@ def shift(
     threshold: float, old: ArrayLike, new: ArrayLike, *, resamples: int = 300, seed: int = 0
 ) -> Shift:
     """The threshold above which as many hits are as above the old one; queries are resampled."""
+    # `old`: (q, k) scores of what the old model finds. `new`: (q, k) those of the new model.
     a, b = np.asarray(old, dtype=np.float64), np.asarray(new, dtype=np.float64)
     above = (a >= threshold).sum(axis=1)
     share = float(above.mean() / a.shape[1])

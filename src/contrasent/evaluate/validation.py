@@ -3,20 +3,24 @@
 # The best of many evaluations on the same items looks better than it is: every second item ("dev")
 # chooses the step, the others ("test") say whether it beats the base (row "gain_...").
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from contrasent import metrics
-from contrasent.errors import DataError
+from contrasent.errors import DataError, OptionError, TrainingError
 from contrasent.evaluate.retrieval import check_relevant, rank_vectors
-from contrasent.evaluate.sts import pairs
+from contrasent.evaluate.sts import pairs, sts
 from contrasent.evaluate.vectors import encode_distinct, encode_search
 from contrasent.report import Report, Row
 from contrasent.stats import bootstrap
+from contrasent.text import heldout
+from contrasent.text.corpus import Corpus, read_labelled_pairs
+from contrasent.text.datasets import sts_pairs
 from contrasent.types import EncodeFn
 
 NEIGHBOURS = 10
@@ -27,6 +31,16 @@ CUT = 10
 DRAWS = 10_000
 
 Floats = NDArray[np.float64]
+Evaluate = Callable[[EncodeFn], Report]
+
+BLIND = {
+    "documents": "it sees whether sentences find the rest of their own held-out documents, and not "
+    "whether people's questions find them",
+    "neighbours": "it sees how much of the base is left on held-out sentences, and not whether "
+    "what changed is better",
+}
+"""The limits of evaluations without labels."""
+BETTER = "pairs (two columns) or --evaluate FILE with labelled pairs show more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,3 +185,64 @@ def confirming(items: NDArray[Any]) -> NDArray[Any]:
 def _mean(task: str, split: str, metric: str, items: Floats) -> Row:
     bounds = bootstrap.mean_interval(items, bootstrap.RESAMPLES)
     return Row(task, split, metric, "", float(items.mean()), len(items), *bounds)
+
+
+def choose_validation(
+    wanted: str | None, source: Corpus, count: int, seed: int
+) -> tuple[str, Evaluate | None, NDArray[np.int64] | None, str]:
+    """The evaluation that decides which model is kept: its name, itself, training rows, a note."""
+    if wanted is not None or source.width > 1:
+        name = wanted or "heldout"
+        judge, rows, note = _named(name, source, count, seed)
+        return name, judge, rows, note or _blind(name)
+    problem = ""
+    for name in ("documents", "neighbours")[not source.documents :]:
+        try:
+            judge, rows, _ = _named(name, source, count, seed)
+        except TrainingError as error:
+            problem = str(error)
+        else:
+            why = f"not --evaluate documents, the default: {problem}\n" if problem else ""
+            return name, judge, rows, why + _blind(name)
+    return "none", None, None, f"nothing is evaluated: {problem}"
+
+
+def _blind(name: str) -> str:
+    return f"--evaluate {name}: {BLIND[name]}; {BETTER}" if name in BLIND else ""
+
+
+def _named(
+    name: str, source: Corpus, count: int, seed: int
+) -> tuple[Evaluate | None, NDArray[np.int64] | None, str]:
+    """An evaluation, the rows to train on, and a note on what was held out."""
+    if name == "none":
+        return None, None, ""
+    if name == "stsb":
+        sts_pairs("STSB", split="dev")  # missing data are an error before any training
+        return lambda encode: sts(encode, tasks=("STSB",), split="dev"), None, ""
+    needs = {
+        "heldout": (source.width > 1, "a corpus of pairs; this one has single sentences"),
+        "documents": (source.width == 1 and source.documents, "sentences, and --documents"),
+        "neighbours": (source.width == 1, "a corpus of sentences; this one has pairs"),
+    }
+    fits, what = needs.get(name, (True, ""))
+    if not fits:
+        raise OptionError("--evaluate", name, f"needs {what}")
+    if name == "heldout":
+        split = heldout.hold_out(source, count, seed=seed)
+        if source.scored:
+            judge = LabelledValidation(split.queries, split.documents, split.scores)
+            return judge, split.train, split.note
+        pools = {"pairs": (split.queries, split.pool)}
+        return RetrievalValidation(name, pools, split.relevant), split.train, split.note
+    if name == "documents":
+        rows, documents = heldout.hold_out_documents(source, count, seed=seed)
+        return RetrievalValidation(name, heldout.passages(documents)), rows, ""
+    if name == "neighbours":
+        rows, texts = heldout.hold_out_sentences(source, count, seed=seed)
+        return NeighbourValidation(texts), rows, ""
+    if not Path(name).is_file():
+        problem = "neither a file of labelled pairs nor one of the names"
+        raise OptionError("--evaluate", name, problem, choices=(*needs, "none", "stsb"))
+    labels = read_labelled_pairs(name)
+    return LabelledValidation(labels.first, labels.second, labels.scores), None, ""

@@ -3,9 +3,12 @@
 # The small Glow of the released code, by maximum likelihood on vectors of a frozen encoder without
 # dropout.
 
+import hashlib
+import json
 import math
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -13,9 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from contrasent import progress
-from contrasent.errors import DataError, OptionError
-from contrasent.types import Vectors
+from contrasent.errors import DataError, ModelError, OptionError
+from contrasent.files import atomic_folder, write_json
+from contrasent.types import Tokens, Vectors
 
+CONFIG = "contrasent_flow.json"
+WEIGHTS = "flow.safetensors"
+ENCODER = "encoder"
 BLOCK = 8192
 LOG_SCALE = 3.0
 """Actnorm's scale is exp(3 s): the released code's factor, which makes s learn faster."""
@@ -149,10 +156,6 @@ class Flow(nn.Module):
             codes.append(self(torch.from_numpy(block))[0].numpy())
         return np.concatenate(codes).astype(np.float32) if codes else np.empty_like(vectors)
 
-    def describe(self) -> dict[str, Any]:
-        """The settings that build the flow again, with its weights."""
-        return {"dimension": self.dimension, **asdict(self.settings)}
-
 
 def fit(
     vectors: Vectors,
@@ -191,3 +194,62 @@ def fit(
                 advance(1, loss=value)
                 step += 1
     return flow.eval()
+
+
+class Flowed:
+    """An encoder whose vectors a flow takes on to its own space."""
+
+    def __init__(self, encoder: Any, flow: Flow) -> None:
+        self.encoder, self.flow, self.tokenizer = encoder, flow, encoder.tokenizer
+        self.prompts, self.tokenise = encoder.prompts, encoder.tokenise
+        self.dimension: int = encoder.dimension
+        self.max_tokens: int = encoder.max_tokens
+        self.truncated = 0  # how many sentences of the last `encode` were cut
+
+    @property
+    def identity(self) -> str:
+        """A hash of all that decides the vectors: the encoder and the flow."""
+        digest = hashlib.sha256(str(self.encoder.identity).encode())
+        for key, value in sorted(self.flow.state_dict().items()):
+            digest.update(key.encode())
+            digest.update(np.ascontiguousarray(value.detach().cpu().numpy()).data)
+        return digest.hexdigest()
+
+    def embed(self, tokens: Tokens) -> Vectors:
+        """Vectors of tokenised sentences."""
+        return self.flow.transform(self.encoder.embed(tokens))
+
+    def encode(
+        self, sentences: Sequence[str], *, batch: int = 64, prompt: str | None = None
+    ) -> Vectors:
+        """Vectors of sentences, float32, in the order given; ``prompt`` as the encoder's."""
+        vectors = self.encoder.encode(sentences, batch=batch, prompt=prompt)
+        self.truncated = self.encoder.truncated
+        return self.flow.transform(vectors)
+
+
+def write_flow(target: Path, flow: Flow, save_encoder: Callable[[Path], Any]) -> None:
+    """Write flow and model, atomically."""
+    from safetensors.torch import save_file
+
+    settings = {"dimension": flow.dimension, **asdict(flow.settings)}
+    with atomic_folder(target) as folder:
+        save_encoder(folder / ENCODER)
+        save_file({k: v.contiguous() for k, v in flow.state_dict().items()}, folder / WEIGHTS)
+        write_json(folder / CONFIG, {"format": 1, "model": ENCODER, **settings})
+
+
+def read_flow(folder: Path) -> tuple[Path, Flow]:
+    """The model's folder, and the flow."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        stored = json.loads((folder / CONFIG).read_text("utf-8"))
+        known = {f.name for f in fields(FlowSettings)}
+        flow = Flow(int(stored["dimension"]), FlowSettings(**{k: stored[k] for k in known}))
+        flow.load_state_dict(load_file(folder / WEIGHTS))
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+        reason = str(error).split("\n")[0]
+        raise ModelError(f"{folder}: the flow cannot be read ({reason})") from error
+    return folder / ENCODER, flow.eval()

@@ -17,7 +17,7 @@ from contrasent.evaluate.sts import sts
 from contrasent.evaluate.transfer import transfer
 from contrasent.metrics import cosine
 from contrasent.report import Report, Row
-from contrasent.reproduce.corpora import read_corpora, sample
+from contrasent.reproduce.resources import read_corpora, sample
 from contrasent.reproduce.store import Json, departing
 from contrasent.reproduce.tables import Names, Value
 from contrasent.text.datasets import ScoredPairs, sts_pairs

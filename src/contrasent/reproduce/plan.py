@@ -17,11 +17,18 @@ from contrasent.engine import registry
 from contrasent.errors import DataError, OptionError, UserError
 from contrasent.model.pretrained import resolve
 from contrasent.reproduce import measures
-from contrasent.reproduce.corpora import Built, Corpus, build
-from contrasent.reproduce.items import Item, Resolved, Scale, TableRow, models_of, resolve_row
 from contrasent.reproduce.measures import MEASURES, Options
+from contrasent.reproduce.resources import (
+    Built,
+    Corpus,
+    Resolved,
+    Scale,
+    build,
+    models_of,
+    resolve_row,
+)
 from contrasent.reproduce.store import Json, Store, departing, digest_of, folder_digest
-from contrasent.reproduce.tables import BASE, GLOVE, TARGET, Fit
+from contrasent.reproduce.tables import BASE, GLOVE, TARGET, Fit, Item, TableRow
 
 NUMBERS = {"train": 1, "measure": 1, "geometry": 2}
 """Versions of the code, raised whenever the same work gives other numbers than before, so that

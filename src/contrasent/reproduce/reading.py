@@ -11,16 +11,9 @@ from pydantic import create_model
 from contrasent.errors import InputError, OptionError, UserError, suggestion
 from contrasent.report import in_hundredths
 from contrasent.reproduce import tables
-from contrasent.reproduce.corpora import Corpus, read_corpora
-from contrasent.reproduce.items import (
-    Evaluation,
-    Item,
-    Scale,
-    TableRow,
-    read_scales,
-    resolve_row,
-)
 from contrasent.reproduce.measures import LOWER, MEASURES
+from contrasent.reproduce.resources import Corpus, Scale, read_corpora, read_scales, resolve_row
+from contrasent.reproduce.tables import Evaluation, Item, TableRow
 
 Table = TypeVar("Table", bound=tables.Strict)
 

@@ -8,14 +8,13 @@ from pathlib import Path
 from contrasent.errors import DataError
 from contrasent.report import Report, key_text
 from contrasent.reproduce.console import Book, between, forms, number, p_value
-from contrasent.reproduce.figures import drawn_from
-from contrasent.reproduce.items import Item, TableRow
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.store import Json, Store, times
 from contrasent.reproduce.table_verdicts import (
     VALUE,
     Comparison,
     Part,
+    Scores,
     SeedScores,
     TableVerdicts,
     Verdict,
@@ -25,11 +24,23 @@ from contrasent.reproduce.table_verdicts import (
     from_published,
     published_difference,
 )
-from contrasent.reproduce.tables import BETTER, EQUAL, NO_BETTER, NO_WORSE, Claim, Column, ScaleName
+from contrasent.reproduce.tables import (
+    BETTER,
+    EQUAL,
+    NO_BETTER,
+    NO_WORSE,
+    Claim,
+    Column,
+    Item,
+    ScaleName,
+    TableRow,
+)
 from contrasent.stats.seeds import EffectEstimate
 
 ORDER = ("batch", "accumulate", "buckets", "steps", "epochs")
 """Settings that rows must share to see their sentences in the same order."""
+
+Reports = Mapping[tuple[str, str], Mapping[str, Report]]
 
 _PATH = r"(?:/[\w.@+-]+)+/([\w.@+-]+)"  # of a path on this machine only the last part is shown
 
@@ -209,7 +220,7 @@ def _entry(found: ItemResults, decided: TableVerdicts, folder: ItemFolder) -> Js
         ],
         "rows": [_row(found, row, decided) for row in item.rows],
         "claims": [_claim(found, claim, decided.claims[claim.name]) for claim in item.claims],
-        "figure": drawn_from(item, found.scale, found.reports, found.scores),
+        "figure": figure_data(item, found.scale, found.reports, found.scores),
         "listings": _listings(found),
         "run": {"seeds": manifest.get("seeds", 0), **times(found.records)},
     }
@@ -328,3 +339,55 @@ def _listings(found: ItemResults) -> Json:
     every = (((row, r) for r in own.values()) for (row, _), own in found.reports.items())
     first = (next((o for o in own if "listing" in o[1].notes), None) for own in every)
     return {one[0]: one[1].notes["listing"] for one in first if one is not None}
+
+
+def figure_data(item: Item, scale: str, reports: Reports, scores: Scores) -> Json:
+    """The data of an item's figure, plain; empty without a figure or results."""
+    if item.figure == "sweep":
+        return _sweep(item, scale, scores)
+    found: Json = {}
+    for row in item.rows if item.figure else ():
+        for name in item.evaluations:
+            some = list(reports.get((row.name, name), {}).values())
+            if item.figure == "curves":
+                own = [r.notes["curves"] for r in some if "curves" in r.notes]
+                if own:
+                    found[row.name] = [next(iter(curves.values())) for curves in own]
+            elif item.figure == "trace":
+                paths = [r.notes["path"] for r in some if "path" in r.notes]
+                if paths:
+                    found[row.name] = _mean_path(paths)
+            elif some:
+                found.setdefault(row.name, some[0].to_json())
+    return {"kind": item.figure, "rows": found} if found else {}
+
+
+def _mean_path(paths: Sequence[Sequence[Sequence[float]]]) -> list[list[float]]:
+    """[step, uniformity, alignment] at each stop, averaged over seeds."""
+    stops = zip(*paths, strict=False)
+    return [
+        [at[0][0], *(round(sum(point[k] for point in at) / len(at), 5) for k in (1, 2))]
+        for at in stops
+    ]
+
+
+def _sweep(item: Item, scale: str, scores: Scores) -> Json:
+    """A panel for each axis and column: our values with intervals, and the published ones."""
+    panels: list[Json] = []
+    for axis in item.sweep.split(","):
+        for name, column in item.columns.items():
+            points: list[Json] = []
+            for row in item.rows:
+                if axis not in row.point or scale not in row.scales:
+                    continue
+                line = ", ".join(f"{k} {v}" for k, v in row.point.items() if k != axis)
+                points.append({"x": row.point[axis], "line": line})
+                own = scores.get(name, {}).get(row.name)
+                if own is not None:
+                    low, high = (own.interval() if own.seeded else None) or (None, None)
+                    points[-1] |= {"ours": own.mean, "low": low, "high": high}
+                if name in row.expected:
+                    points[-1]["paper"] = row.expected[name].value
+            if any("ours" in point or "paper" in point for point in points):
+                panels.append({"axis": axis, "column": column.title, "points": points})
+    return {"kind": "sweep", "apart": scale == "lab", "panels": panels} if panels else {}

@@ -1,26 +1,36 @@
-"""The queue: what is missing is computed, the most informative first, by one process or several.
+"""The queue of jobs: make each model, measure it and store the numbers, in one process or several.
 
-The queue is the folder of results itself: a job is done when its files are there. It can be
-stopped at any time and started again, with more items or seeds, and nothing is computed twice; a
-training run that was under way goes on from its checkpoint. Several processes, also ones that were
-started by hand, share the work by locks.
+The queue is the folder of results itself: a job is done when its files are there. It can be stopped
+at any time and started again, also with more items or seeds, and nothing is computed twice; a
+training run that was under way goes on from its checkpoint. Processes share the work by locks.
 """
 
+import json
 import logging
 import multiprocessing
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from contrasent import processes, progress
-from contrasent.errors import UserError
-from contrasent.report import shown
-from contrasent.reproduce.plan import Job, Plan
-from contrasent.reproduce.store import Store
+from contrasent.errors import OutputError, TrainingError, UserError
+from contrasent.evaluate.geometry import geometry
+from contrasent.evaluate.sts import AVERAGE, METRICS, sts
+from contrasent.evaluate.vectors import Cached
+from contrasent.report import Report, Row, key_text, shown
+from contrasent.reproduce.measures import MEASURES, STS, measure, scored_pairs
+from contrasent.reproduce.plan import Job, Plan, Training, Unit
+from contrasent.reproduce.store import Json, Store, environment
+from contrasent.reproduce.tables import TARGET
+from contrasent.stats.bootstrap import RESAMPLES, interval
+from contrasent.stats.influence import row_draws, shared_draws
+from contrasent.text.corpus import open_corpus
+from contrasent.types import EncodeFn, Vectors
 
 POLL = 1.0  # seconds between two looks at a job that another process has in hand
 Log = Callable[[str], object]
@@ -89,14 +99,13 @@ class _Queue:
                 busy: list[Job] = []
                 for job in waiting:
                     done = total - len(missing(waiting, self.store)) + 1
-                    if self.store.skipped(job.model.key) or not missing([job], self.store):
-                        advance(1)
-                    elif self.budget is not None and time.monotonic() - began > self.budget:
-                        return
-                    elif self._try(job, f"[{done}/{total}] {job.label}"):
-                        advance(1)
-                    else:
-                        busy.append(job)
+                    if self.left([job]):
+                        if self.budget is not None and time.monotonic() - began > self.budget:
+                            return
+                        if not self._try(job, f"[{done}/{total}] {job.label}"):
+                            busy.append(job)
+                            continue
+                    advance(1)
                 waiting = busy
                 if waiting:
                     # All that is left is in other processes' hands; if one dies, its job is ours.
@@ -104,8 +113,6 @@ class _Queue:
 
     def _try(self, job: Job, name: str) -> bool:
         """Do a job, unless another process has it in hand."""
-        from contrasent.reproduce.work import do
-
         with self.store.locked(job.model.key) as ours:
             if not ours or not missing([job], self.store):
                 return ours
@@ -164,3 +171,220 @@ def _work(queue: _Queue, jobs: list[Job], shown: str) -> None:
         queue.work(jobs)
     except KeyboardInterrupt:
         raise SystemExit(130) from None
+
+
+DRAWS = 400  # resamples of test items whose effect on an encoder without seeds is stored
+
+
+def do(job: Job, store: Store, folder: Path | None) -> dict[str, Report]:
+    """Make a job's model, unless it is there, and its missing measurements; then drop it."""
+    about, key = job.describe(), job.model.key
+    loaded = _Loaded(job, store, folder)
+    found: dict[str, Report] = {}
+    failed: UserError | None = None
+    for unit in [unit for unit in job.units.values() if not store.has(unit.key)]:
+        began = time.monotonic()
+        try:
+            report = loaded.measure(unit)
+        except TrainingError as error:
+            store.write_unit(f"train-{key}", {**about, "failed": str(error)})
+            raise
+        except OutputError:
+            raise
+        except UserError as error:
+            # What one measurement lacks, another may not need.
+            failed = failed or error
+            continue
+        # The run's record counts the seconds of training.
+        seconds = round(time.monotonic() - began - loaded.training_seconds, 1)
+        loaded.training_seconds = 0.0
+        stored = {**about, "report": report.to_json(), "model": key, "measured_in": seconds}
+        if job.model.kind != "train":
+            # How far each row moves in resamples of the test items that all reports share.
+            stored["draws"] = {
+                key_text(row): " ".join(f"{v:.3g}" for v in values)
+                for row, values in shared_draws(report, DRAWS).items()
+            }
+        store.write_unit(unit.key, stored)
+        found[unit.key] = report
+    if failed is not None:
+        raise failed
+    if job.model.kind == "train":
+        store.drop_model(key)
+    return found
+
+
+class _Loaded:
+    """A model that is made when a measurement first needs it."""
+
+    def __init__(self, job: Job, store: Store, folder: Path | None) -> None:
+        self.job, self.model, self.store, self.folder = job, job.model, store, folder
+        self.training_seconds = 0.0
+        self._plain: EncodeFn | None = None
+        self._record: Json | None = None
+
+    def measure(self, unit: Unit) -> Report:
+        entry = MEASURES[unit.kind]
+        if entry.of_training:
+            return entry.run(self._trained(), **unit.options)
+        if unit.fit is not None and unit.fit.corpus == TARGET:
+            return self._on_targets(unit)
+        if unit.fit is not None:
+            texts = dict.fromkeys(text for row in open_corpus(unit.text) for text in row)
+            return measure(self._fitted(unit, list(texts)), unit.kind, unit.options, self.folder)
+        if self._plain is None:
+            # Each sentence is encoded once for all measurements.
+            self._plain = Cached(self._load(normalise=None))
+        return measure(self._plain, unit.kind, unit.options, self.folder)
+
+    def _on_targets(self, unit: Unit) -> Report:
+        """A transform for each task, fitted to all of its own sentences."""
+        found: list[Report] = []
+        options: Json = dict(unit.options)
+        for task in options["tasks"]:
+            parts = scored_pairs(self.folder, tasks=(task,), split="all", form=options["form"])
+            texts = [s for p in parts for side in (p.first, p.second) for s in side]
+            encode = self._fitted(unit, list(dict.fromkeys(texts)))
+            found.append(measure(encode, unit.kind, {**options, "tasks": (task,)}, self.folder))
+        joined = with_sts7_mean(Report.join(found), options)
+        return Report(joined.rows, {"fitted": "to each task"}, joined.items)
+
+    def _load(self, *, normalise: bool | None) -> EncodeFn:
+        if self.model.kind == "glove":
+            from contrasent.postprocess.glove import Glove
+
+            return Glove.load(Path(self.model.base))
+        from contrasent.model.encoder import Encoder
+
+        if self.model.kind == "train":
+            self._trained(again=True)
+            return Encoder.load(self.store.model(self.model.key), normalise=normalise).encode
+        pooler = self.model.pooler or None
+        return Encoder.load(Path(self.model.base), pooler=pooler, normalise=normalise).encode
+
+    def _fitted(self, unit: Unit, texts: list[str]) -> EncodeFn:
+        from contrasent.postprocess import flow, linear
+
+        encode = self._load(normalise=False)
+        vectors = encode(texts)
+        assert unit.fit is not None
+        transform: Callable[[Vectors], Vectors]
+        if unit.fit.kind == "whitening":
+            transform = linear.whiten(vectors, dimensions=unit.fit.dimensions)
+        else:
+            settings = flow.FlowSettings(epochs=unit.fit.epochs or 1, seed=unit.seed)
+            transform = flow.fit(vectors, settings).transform
+        return lambda sentences: transform(encode(sentences))
+
+    def _trained(self, *, again: bool = False) -> Json:
+        """The record of the training, after doing it if it is not done."""
+        key = self.model.key
+        record = self._record or self.store.unit(f"train-{key}")
+        target = self.store.model(key)
+        if record is not None and "failed" in record:
+            raise TrainingError(record["failed"])
+        if record is None or (again and not (target / "modules.json").is_file()):
+            assert self.model.training is not None
+            began = time.monotonic()
+            tokens = self.store.home / "tokens"
+            record = train(self.model.training, Path(self.model.base), target, self.folder, tokens)
+            self.training_seconds += time.monotonic() - began
+            self.store.write_unit(f"train-{key}", {**self.job.describe(), **record})
+            shutil.rmtree(target / "run", ignore_errors=True)
+        self._record = record
+        return record
+
+
+def train(training: Training, base: Path, target: Path, folder: Path | None, tokens: Path) -> Json:
+    """Train a model into a folder, going on with a run that was stopped; the run's record."""
+    from contrasent.model.card import CardMetadata
+    from contrasent.train.fit import fit
+    from contrasent.train.prepare import prepare
+    from contrasent.train.run import RunFolder
+    from contrasent.train.settings import Settings
+
+    resolved, trace = training.resolved, training.trace
+    values: dict[str, Any] = dict(resolved.settings)
+    if trace is not None:
+        values["evaluate_every"] = trace["every"]
+    settings = Settings(**values)
+    learner = prepare(base, resolved.objective, dict(resolved.given), settings)
+    corpus = open_corpus(training.corpus.path, documents=training.corpus.documents)
+    resume = _same_settings(RunFolder(target).settings, settings)
+    began = time.monotonic()
+    run = fit(
+        learner,
+        corpus,
+        settings,
+        folder=target,
+        evaluate=_evaluator(training, folder),
+        keep="trained",  # the papers choose among trained steps
+        resume=resume,
+        overwrite=not resume,
+        facts=CardMetadata(base=base.name),
+        tokens=tokens,
+    )
+    return {
+        "steps": run.steps,
+        "batch": settings.batch,
+        "precision": settings.precision,
+        "seconds": round(time.monotonic() - began, 1),
+        "sentences_per_second": run.sentences_per_second,
+        "best_step": run.best_step,
+        "history": run.history,
+        "trace": _trace(RunFolder(target).log) if trace is not None else [],
+        **environment(),
+    }
+
+
+def _same_settings(stored: Path, settings: Any) -> bool:
+    """Whether a run whose settings may be stored already can be gone on with."""
+    try:
+        before = json.loads(stored.read_text("utf-8"))["settings"]
+    except (OSError, ValueError, KeyError):
+        return True
+    return bool(before == json.loads(json.dumps(asdict(settings))))
+
+
+def _evaluator(training: Training, folder: Path | None) -> Callable[[EncodeFn], Report] | None:
+    """The evaluation of a run: its trace, the score that selects, or nothing."""
+    if training.trace is None:
+        options = MEASURES["sts"].complete({"tasks": ("STSB",), "split": "dev"})
+        if training.resolved.select != "stsb":
+            return None
+        return lambda encode: measure(encode, "sts", options, folder)
+    given: Json = {k: v or None for k, v in training.trace.items() if k != "every"}
+    # The first row is always the same, so that no checkpoint counts as better than another.
+    same = Row("trace", given["split"], "followed", "", 0.0, 0)
+
+    def evaluate(encode: EncodeFn) -> Report:
+        run: Any = sts if "tasks" in given else geometry
+        found = run(encode, **given, resamples=0, folder=folder)
+        wanted = ("alignment", "uniformity", "spearman")
+        return Report((same, *(r for r in found if r.metric in wanted)), {})
+
+    return evaluate
+
+
+def _trace(log: Path) -> list[tuple[int, Json]]:
+    """The reports in a run's log, by step."""
+    found = {}
+    for line in map(json.loads, log.read_text("utf-8").splitlines()):
+        if "evaluation" in line:
+            found[int(line["step"])] = {"rows": line["evaluation"], "notes": {}}
+    return sorted(found.items())
+
+
+def with_sts7_mean(report: Report, options: Json) -> Report:
+    """A report, and the plain mean over the seven STS sets, each measured with its own vectors."""
+    found = report
+    for metric in METRICS if set(STS) <= set(options["tasks"]) else ():
+        for name in options["aggregate"]:
+            own = [report.one(task=t, metric=metric, aggregate=name) for t in STS]
+            value, count = sum(r.value for r in own) / len(own), sum(r.count for r in own)
+            row = Row(AVERAGE, options["split"], metric, name, value, count)
+            items = {**found.items, row.key: tuple(r.key for r in own)}
+            moves = row_draws(Report((), {}, items), row.key, RESAMPLES)
+            low, high = interval(value + moves)
+            found = Report((*found.rows, replace(row, low=low, high=high)), report.notes, items)
+    return found

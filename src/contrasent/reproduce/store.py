@@ -18,6 +18,8 @@ a lock cannot be stale. The file stays, and says who had it last.
 import hashlib
 import json
 import os
+import platform
+import re
 import shutil
 import socket
 from collections.abc import Iterator, Mapping
@@ -33,6 +35,9 @@ from contrasent.files import write_json, writing
 
 Json = dict[str, Any]  # an object of a report or of a stored file
 HASHED = ("*.safetensors", "*.json", "vocab.txt", "merges.txt", "*.model")
+
+CODE = ("losses", "engine", "objectives", "model", "train", "text")
+"""Folders of the package that the numbers of a training run depend on."""
 
 FIRST = Path(__file__).parent / "first_defaults.json"
 
@@ -188,4 +193,32 @@ def times(records: Mapping[str, Json]) -> Json:
         "precisions": sorted(set(distinct("precision"))),
         "codes": sorted(set(distinct("code"))),
         "versions": sorted(set(versions)),
+    }
+
+
+def environment() -> Json:
+    """Machine and versions, for the record."""
+    import torch
+
+    from contrasent import __version__
+
+    name = platform.machine()
+    if torch.cuda.is_available():
+        name = torch.cuda.get_device_name()
+    elif (cpuinfo := Path("/proc/cpuinfo")).is_file():
+        found = re.search(r"^model name[^:\n]*:(.*)$", cpuinfo.read_text("utf-8"), re.M)
+        name = found.group(1).strip() if found else name
+    # The source text that a training run's numbers depend on.
+    code = hashlib.sha256()
+    for folder in CODE:
+        for path in sorted((Path(__file__).parents[1] / folder).rglob("*.py")):
+            code.update(path.read_bytes())
+    return {
+        "machine": f"{name}, {os.cpu_count()} cores, {torch.get_num_threads()} threads",
+        "versions": {
+            "contrasent": __version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+        },
+        "code": code.hexdigest()[:12],
     }

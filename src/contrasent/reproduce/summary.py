@@ -1,15 +1,16 @@
-"""A report as a summary (what holds, what does not, what cannot be told) and as an HTML page."""
+"""A report as a summary of its verdicts, as an HTML page, and its figures as SVG."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from contrasent.evaluate import pictures
 from contrasent.files import minus, render, write_text
+from contrasent.report import Report
 from contrasent.reproduce import console
 from contrasent.reproduce.console import LAB_NOTE, Book, between, number, p_value
-from contrasent.reproduce.figures import draw
 from contrasent.reproduce.store import Json
 from contrasent.reproduce.table_verdicts import (
     ABSENT,
@@ -237,3 +238,101 @@ def _item(item: Json) -> Json:
         "tabled": rows,
         "shown": [column for column in item["columns"] if column["name"] in named],
     }
+
+
+def draw(figure: Json, name: str = "figure") -> str | None:
+    """A figure as SVG, or None if there is nothing to draw."""
+    if not figure:
+        return None
+    kind, rows = figure["kind"], figure.get("rows", {})
+    found: str | None
+    if kind in ("sweep", "curves"):
+        found = (sweep if kind == "sweep" else curves)(figure)
+    elif kind == "trace":
+        names = ("step", "uniformity", "alignment")
+        found = pictures.trajectories(
+            {row: [dict(zip(names, p, strict=True)) for p in path] for row, path in rows.items()}
+        )
+    else:
+        drawn = {row: Report.from_json(data) for row, data in rows.items()}
+        found = getattr(pictures, kind)(drawn)
+    # Identifiers of a figure's own: several stand on one page.
+    own = re.sub(r"[^A-Za-z0-9]+", "-", name)
+    return re.sub(r'((?:id|xlink:href)="#?|url\(#)', rf"\g<1>{own}-", found) if found else None
+
+
+def write_figures(folder: Path, found: Book) -> list[Path]:
+    """Write the figures of a book into a folder, one SVG file an item."""
+    written = []
+    for item in found["items"]:
+        drawn = draw(item["figure"], item["name"])
+        if drawn is not None:
+            written.append(folder / f"{item['name'].replace(':', '-')}.svg")
+            write_text(written[-1], drawn)
+    return written
+
+
+def sweep(figure: Json) -> str:
+    """Values along an axis: ours with intervals, the published ones hollow; a panel each."""
+    # Where the values are not comparable, the published ones have an axis of their own, at the
+    # right.
+    panels = figure["panels"]
+    with pictures.canvas(2.9 * len(panels), len(panels)) as (drawing, grid):
+        axes = [grid] if len(panels) == 1 else list(grid)
+        for place, panel in zip(axes, panels, strict=True):
+            other = _sweep_panel(place, panel["points"], apart=figure.get("apart", False))
+            place.set_ylabel(panel["column"])
+            place.set_xlabel(panel["axis"])
+            place.ticklabel_format(axis="y", useOffset=False)
+            if other is not None:
+                other.set_ylabel("published")
+        pictures.add_legend(drawing, axes[0])
+        return pictures.as_svg(drawing, "sweep")
+
+
+def _sweep_panel(axes: Any, points: Sequence[Json], *, apart: bool) -> Any | None:
+    """Draw a panel; the axes of the published values if they have their own."""
+    both = any("ours" in p for p in points) and any("paper" in p for p in points)
+    other = axes.twinx() if apart and both else None
+    if other is not None:
+        other.spines["right"].set_visible(True)
+    places = list(dict.fromkeys(point["x"] for point in points))
+    lines = list(dict.fromkeys(point["line"] for point in points))
+    for i, line in enumerate(lines):
+        colour = pictures.COLOURS[i % len(pictures.COLOURS)]
+        own = [p for p in points if p["line"] == line]
+        ours, published = ([p for p in own if key in p] for key in ("ours", "paper"))
+        x = [places.index(p["x"]) for p in ours]
+        if ours:
+            values = [p["ours"] for p in ours]
+            axes.plot(x, values, "o-", color=colour, label=f"ours {line}".strip())
+        for place, p in zip(x, ours, strict=True):
+            if p.get("low") is not None:
+                axes.plot([place] * 2, [p["low"], p["high"]], color=colour, linewidth=1.4)
+        if published:
+            style = {"color": colour, "markerfacecolor": "none", "alpha": 0.7}
+            label = f"published {line}".strip() + (", right axis" if other is not None else "")
+            x, y = [places.index(p["x"]) for p in published], [p["paper"] for p in published]
+            (other or axes).plot(x, y, "o--", **style)
+            # The legend is that of the panel's own axes.
+            axes.plot([], [], "o--", label=label, **style)
+    axes.set_xticks(range(len(places)), [str(p) for p in places])
+    return other
+
+
+def curves(figure: Json) -> str:
+    """Quality against steps: a thick line a row, the mean of its seeds, and a thin one each."""
+    with pictures.canvas(4.4) as (drawing, axes):
+        for i, (name, seeds) in enumerate(figure["rows"].items()):
+            steps = sorted(set.intersection(*({step for step, _ in seed} for seed in seeds)))
+            values = [[100 * dict(seed)[step] for step in steps] for seed in seeds]
+            colour = pictures.colour(i)
+            for own in values if len(values) > 1 else ():
+                axes.plot(steps, own, color=colour, linewidth=0.5, alpha=0.5)
+            mean = [sum(at) / len(at) for at in zip(*values, strict=True)]
+            axes.plot(steps, mean, color=colour, linewidth=1.8, label=name)
+            axes.plot(steps[-1:], mean[-1:], pictures.mark(i), color=colour, markersize=5)
+        axes.set_xlabel("steps")
+        axes.set_ylabel("Spearman's correlation, points")
+        pictures.add_legend(drawing, axes)
+        return pictures.as_svg(drawing, "curves")

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev
 from typing import Literal, NamedTuple, TypeVar, get_args
 
-from contrasent.reproduce.items import Item, TableRow
-from contrasent.reproduce.tables import BETTER, EQUAL, NO_BETTER, NO_WORSE, Claim
+from contrasent.reproduce.tables import BETTER, EQUAL, NO_BETTER, NO_WORSE, Claim, Item, TableRow
 from contrasent.stats.seeds import (
     ArmSpread,
     EffectEstimate,

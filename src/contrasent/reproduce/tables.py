@@ -1,8 +1,9 @@
-"""The TOML files of items as models: every key is known, and nothing is converted."""
+"""Items, and the TOML files that they are read from: every key is known, nothing is converted."""
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
@@ -309,3 +310,62 @@ class ItemTable(ItemKeys):
     rows: tuple[RowTable, ...] = ()
     claims: tuple[Claim, ...] = ()
     scale: Scales = Scales()
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """A measure of a model, and its options."""
+
+    name: str
+    kind: str
+    options: Mapping[str, Value | tuple[str, ...]]
+
+
+class TableRow(RowKeys):
+    """A row of the table: a method, a baseline, or somebody else's number."""
+
+    name: str
+    kind: RowKind
+    source: str
+    blocked: str  # why the row cannot be made by anybody
+    # by scale, and so ``sentences`` (None for the item's or the scale's own number, 0 for all) and
+    # ``evaluations`` (those that are made of this row)
+    settings: Mapping[ScaleName, Settings]
+    sentences: Mapping[ScaleName, int | None]
+    evaluations: Mapping[ScaleName, Names]
+    fit: Fit | None  # the transform of its vectors
+    expected: Mapping[str, Expected]
+    also: Mapping[str, float]  # a second document's values by column, for the reader
+    facts: Mapping[str, str]
+    point: Settings  # values of the axes that made it
+
+    @property
+    def seeded(self) -> bool:
+        """Whether another seed gives another result."""
+        return self.kind == "train" or (self.fit is not None and self.fit.kind == "flow")
+
+
+class Item(ItemKeys):
+    """One table or figure."""
+
+    file: Path
+    paper: str
+    evaluations: Mapping[str, Evaluation]
+    columns: Mapping[str, Column]
+    rows: tuple[TableRow, ...]
+    claims: tuple[Claim, ...]
+    scale: Mapping[ScaleName, ScaleChanges]
+
+    @property
+    def name(self) -> str:
+        """As it is named on the command line, such as "simcse:table1"."""
+        return f"{self.file.parent.name}:{self.file.stem}"
+
+    @property
+    def folder(self) -> Path:
+        """The folder of items that it belongs to."""
+        return self.file.parents[1]
+
+    def row(self, name: str) -> TableRow:
+        """A row by name."""
+        return next(row for row in self.rows if row.name == name)

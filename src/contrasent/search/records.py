@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from contrasent.encoding.table import KEY
+from contrasent.encoding.shards import KEY
 from contrasent.errors import InputError, ModelError, OptionError
 from contrasent.text.sources import Source, find
 from contrasent.text.tables import (

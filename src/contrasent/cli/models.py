@@ -1,0 +1,240 @@
+"""Models made of models: ``contrasent export``, ``import`` and ``postprocess``."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from contrasent.cli import options
+from contrasent.cli.loading import find_model
+from contrasent.errors import OptionError, check_choice
+from contrasent.files import check_writable
+
+SENTENCES = 500  # texts that int8 is calibrated with, at most
+MIN_SENTENCES = {"whiten": 2, "flow": 64, "dimension-wise": 512}
+"""Sentences that each method needs: more than one, or one batch."""
+
+
+@options.command
+def export(
+    model: options.ModelName,
+    to: Annotated[str, typer.Option()],
+    loading: options.Reading,
+    int8: bool = False,
+    calibrate: str | None = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o")] = None,
+    overwrite: options.Overwrite = False,
+) -> options.Output:
+    """Write a model as one graph that runs without torch, pooling, head and scaling inside.
+
+    The graph's vectors are compared with torch's, and the difference is printed and written into
+    the model's card. Use it with --runtime, or by its own folder.
+
+    Options:
+        to: Runtime: onnx or openvino.
+        int8: Compute matrix products with 8-bit integers.
+        calibrate: File with sentences like yours, for --int8; the documentation of the installed
+            packages if not given.
+        output: Folder to write; MODEL/onnx and so on if not given.
+    """
+    if calibrate is not None and not int8:
+        raise OptionError("--calibrate", calibrate, "is for --int8 alone")
+    folder = find_model(model)
+    if output is None and not Path(model).is_dir():
+        raise OptionError("-o", None, f"{model} is no folder of yours; name a folder to write")
+    target = output or folder / (f"{to}-int8" if int8 else to)
+    from contrasent.files import recover_folder
+    from contrasent.model.runtime import check_engine, check_target
+
+    recover_folder(target)
+    check_writable(target.parent)
+    check_engine(to)
+    check_target(target, overwrite)
+    texts = calibration(calibrate) if int8 else None
+    from contrasent.model.export import export as write
+
+    made = write(
+        folder,
+        target,
+        engine=to,
+        calibration=texts,
+        pooler=loading.pooler,
+        max_tokens=loading.max_tokens,
+        overwrite=overwrite,
+    )
+    from contrasent.model.card import add_export
+
+    notes = (
+        [f"noted in {folder / 'README.md'}"] if made.sources and add_export(folder, made) else []
+    )
+    line = (
+        f"{target}: {made.name}; {made.compared} sentences differ from torch by at most "
+        f"{made.difference:.1e} in a component, smallest cosine {made.cosine:.6f}"
+    )
+    return options.Output({"output": str(target), **asdict(made)}, line, notes)
+
+
+def calibration(source: str | None) -> list[str]:
+    """Sentences to calibrate with."""
+    if source is None:
+        from contrasent.documents.docstrings import read_documentation
+        from contrasent.model.golden import PROBES
+
+        found = [entry.summary for entry in read_documentation(limit_files=600).documented]
+        found = [*PROBES, *dict.fromkeys(found)]
+    else:
+        from contrasent.cli.encode import open_texts
+
+        found = list(dict.fromkeys(row[0] for row in open_texts(source, None)))
+    # Spread over the source, so that its beginning is not all that counts.
+    return found[:: max(1, len(found) // SENTENCES)][:SENTENCES]
+
+
+@options.command
+def import_(
+    checkpoint: str,
+    output: options.NewModel,
+    loading: Annotated[options.Loading, "max_tokens"],
+    method: str | None = None,
+    overwrite: options.Overwrite = False,
+) -> options.Output:
+    """Make a model folder of a checkpoint of SimCSE, ESimCSE, DiffCSE or SimCSE++.
+
+    The folder says how its vectors are pooled and whether the head belongs to them, as the paper
+    evaluates it, so that every reader gives the same vectors. Weights must be safetensors.
+
+    Options:
+        checkpoint: Folder of a released checkpoint, or its name@commit on the hub.
+        method: unsup-simcse, sup-simcse, esimcse, diffcse or simcse++, if unknown.
+    """
+    from contrasent.model.pretrained import resolve
+
+    options.check_new(output, overwrite and (output / "modules.json").is_file(), "target")
+    folder = resolve(checkpoint)
+    from contrasent.model.card import CardMetadata, card
+    from contrasent.model.released import import_checkpoint
+
+    encoder, found = import_checkpoint(folder, method=method, max_tokens=loading.max_tokens)
+    about = CardMetadata(base=checkpoint, objective={"name": found})
+    encoder.save(output, card=card(encoder, about))
+    pooled = "[CLS]" if encoder.head is None else "[CLS] through the tanh head"
+    facts = {
+        "checkpoint": checkpoint,
+        "model": str(output),
+        "method": found,
+        "pooling": encoder.pooling,
+        "head": encoder.head is not None,
+        "dimension": encoder.dimension,
+        "identity": encoder.identity,
+    }
+    return options.Output(facts, f"{output}: {found}, {encoder.dimension} dimensions, {pooled}")
+
+
+@options.command
+def postprocess(
+    method: str,
+    model: options.ModelName,
+    corpus: Path,
+    output: Annotated[Path, typer.Option("--output", "-o")],
+    loading: options.Encoding,
+    dimensions: Annotated[int | None, typer.Option(min=1)] = None,
+    assign: Annotated[list[str] | None, typer.Option("--set")] = None,
+    sentences: Annotated[int, typer.Option(min=2)] = 100000,
+    overwrite: options.Overwrite = False,
+) -> None:
+    """Fit a layer on a fixed model's vectors of your text; save both as a new model.
+
+    whiten (Su et al., 2021) and dimension-wise (the contrast of SimCSE++) add a linear layer: the
+    result is an ordinary model. flow (BERT-flow) is no linear layer, so its folder has a form of
+    its own, which `contrasent evaluate` reads: the model in encoder/, with the flow.
+    To train the encoder itself: `contrasent train --objective dimension_wise`.
+
+    Options:
+        method: whiten, flow or dimension-wise.
+        corpus: Text to fit on: a file or folder.
+        output: Folder of the new model.
+        dimensions: whiten: keep so many dimensions; all by default.
+        assign: flow, dimension-wise: a setting, key=value, such as epochs=2; may be repeated.
+        sentences: Fit on at most so many distinct sentences.
+    """
+    check_choice("METHOD", method, MIN_SENTENCES)
+    if sentences < MIN_SENTENCES[method]:
+        problem = f"{method} needs {MIN_SENTENCES[method]} or more"
+        raise OptionError("--sentences", sentences, problem)
+    if dimensions is not None and method != "whiten":
+        raise OptionError("--dimensions", dimensions, "goes with whiten")
+    settings = _settings(method, assign or [])
+    from contrasent.text.corpus import open_corpus
+
+    distinct: dict[str, None] = {}
+    for row in open_corpus(corpus):
+        distinct.update(dict.fromkeys(row))
+        if len(distinct) >= sentences:
+            break
+    texts = list(distinct)[:sentences]
+    empty = output.is_dir() and not any(output.iterdir())
+    options.check_new(output, overwrite or empty, "folder")
+    folder = find_model(model)
+    from contrasent.model.encoder import Encoder
+    from contrasent.postprocess import linear
+
+    encoder = Encoder.load(
+        folder, pooler=loading.pooler, max_tokens=loading.max_tokens, normalise=False
+    )
+    fitted, losses = f"{len(texts):,} sentences", list[float]()
+
+    def report(step: int, loss: float) -> None:
+        losses.append(loss)
+
+    if method == "flow":
+        from contrasent.postprocess import flow
+
+        found = flow.fit(encoder.encode(texts, batch=loading.batch), settings, report=report)
+        flow.write_flow(output, found, encoder.save)
+        tenth = max(1, len(losses) // 10)
+        first, last = (sum(part) / len(part) for part in (losses[:tenth], losses[-tenth:]))
+        change = f"{len(losses):,} steps, {first:.3f} to {last:.3f} bits a dimension"
+        options.note(f"wrote {output}: {change}, on {fitted}")
+        return
+    if method == "whiten":
+        layer: Any = linear.whiten(
+            encoder.encode(texts, batch=loading.batch), dimensions=dimensions
+        )
+        summary = f"{layer.matrix.shape[1]} dimensions"
+        about = f"whitened (Su et al., 2021) to {summary} on"
+    else:
+        from contrasent.model.base import dropout_view
+
+        one, two = (
+            dropout_view(encoder, texts, seed=2 * settings.seed + view, batch=loading.batch)
+            for view in (0, 1)
+        )
+        layer = linear.contrast(one, two, settings, report=report)
+        summary = f"{len(losses):,} steps, loss {losses[0]:.3f} to {losses[-1]:.3f}"
+        about = (
+            "with one more layer, learnt by dimension-wise contrast (Xu et al., 2023) on two "
+            "dropout views of"
+        )
+    encoder.add_layer(layer.matrix, layer.bias)
+    encoder.save(output, card=f"# {output.name}\n\n{model}, {about} {fitted} of {corpus.name}.\n")
+    options.note(f"wrote {output}: {summary}, fitted on {fitted}")
+
+
+def _settings(method: str, given: list[str]) -> Any:
+    """The settings of a method, validated."""
+    from contrasent.engine.parameters import parameters_of
+    from contrasent.postprocess.flow import FlowSettings
+    from contrasent.postprocess.linear import LayerSettings
+    from contrasent.train.settings import assignments
+
+    kind = {"flow": FlowSettings, "dimension-wise": LayerSettings}.get(method)
+    known = parameters_of(kind) if kind else {}
+    values = {}
+    for name, value in assignments(given).items():
+        if name not in known:
+            raise OptionError("--set", name, f"no such setting of {method}", choices=known)
+        values[name] = known[name].read(value)
+        if isinstance(values[name], int) and values[name] < (name != "seed"):
+            raise OptionError("--set", f"{name}={value}", "is too small")
+    return kind(**values) if kind else None
