@@ -10,7 +10,6 @@ from contrasent.cli import options
 from contrasent.errors import OptionError
 
 if TYPE_CHECKING:
-    from contrasent.reproduce.console import Book
     from contrasent.reproduce.plan import Planner
     from contrasent.reproduce.reading import ItemFolder
     from contrasent.reproduce.tables import Item, ScaleName
@@ -67,7 +66,7 @@ def reproduce(
     """
     logging.getLogger("contrasent.model.base").setLevel(logging.ERROR)
     from contrasent.reproduce.reading import ItemFolder
-    from contrasent.reproduce.tables import HERE
+    from contrasent.reproduce.tables import HERE, SCALES
 
     folder = ItemFolder(own or HERE)
     if listing or check:
@@ -76,8 +75,7 @@ def reproduce(
     if not items:
         raise OptionError("ITEM", "", "name a table or figure, a paper, or all (--list shows them)")
     wanted = folder.find(items)
-    from contrasent.files import check_writable
-    from contrasent.reproduce.tables import SCALES
+    from contrasent.files import check_writable, write_json, write_text
 
     if scale is not None and scale not in SCALES:
         raise OptionError("--scale", scale, "unknown", choices=SCALES)
@@ -90,7 +88,9 @@ def reproduce(
         check_matplotlib()
     chosen: ScaleName | None = scale
     if stored is None:
-        chosen = scale or _default_scale()
+        import torch
+
+        chosen = chosen or ("paper" if torch.cuda.is_available() else "lab")
         from contrasent.reproduce.plan import Place, Planner
         from contrasent.text.official import data_folder
         from contrasent.train.settings import assignments
@@ -100,19 +100,30 @@ def reproduce(
         size = folder.scales[chosen].changed(assignments(assign or []), sentences)
         planner = Planner(where, size, folder.corpora)
         _compute(wanted, planner, seeds, jobs=jobs, budget=most)
+    from contrasent.reproduce import summary
     from contrasent.reproduce.console import text
     from contrasent.reproduce.results import book
 
     found = book(wanted, stored or results, chosen)
     typer.echo(text(found))
-    _write(found, report, figures, json_file, holds)
+    written = [path for path in (json_file, report) if path is not None]
+    if json_file is not None:
+        write_json(json_file, found)
+    if report is not None:
+        write_text(report, summary.page(found))
+    if holds is not None:
+        book_file = report.name if report is not None and report.parent == holds.parent else ""
+        written += summary.write(holds, found, book_file)
+    if figures is not None:
+        written += summary.write_figures(figures, found)
+    for path in written:
+        options.note(f"wrote {path}")
 
 
 def _listed(folder: "ItemFolder") -> str:
     from contrasent.reproduce.tables import COSTS
 
-    lines = []
-    paper = ""
+    lines, paper = list[str](), ""
     # Without the settings of rows, which would import every objective and torch.
     items = folder.all(settings=False)
     for item in items:
@@ -120,10 +131,8 @@ def _listed(folder: "ItemFolder") -> str:
             paper = item.paper
             lines += ["", paper]
         runs = sum(row.kind == "train" for row in item.rows)
-        lines.append(
-            f"  {item.name:<26} {item.cost:<7} {len(item.rows):>3} rows {runs:>3} trained  "
-            f"{item.title}"
-        )
+        size = f"{len(item.rows):>3} rows {runs:>3} trained"
+        lines.append(f"  {item.name:<26} {item.cost:<7} {size}  {item.title}")
     costs = "; ".join(f"{name}: {text}" for name, text in COSTS.items())
     return "\n".join([*lines[1:], "", f"{len(items)} items. Cost {costs}."])
 
@@ -136,12 +145,6 @@ def _checked(folder: "ItemFolder") -> str:
         f"checked {len(found):,} items, {len(rows):,} rows, {values:,} published values, "
         f"{claims:,} claims"
     )
-
-
-def _default_scale() -> "ScaleName":
-    import torch
-
-    return "paper" if torch.cuda.is_available() else "lab"
 
 
 def _compute(items: "list[Item]", planner: "Planner", seeds: int | None, **choices: Any) -> None:
@@ -158,32 +161,3 @@ def _compute(items: "list[Item]", planner: "Planner", seeds: int | None, **choic
         outcome = run(plan, store, planner.place.data, log=options.note, **choices)
     left = f"; {outcome.left} jobs left for another time" if outcome.left else ""
     options.note(f"{outcome.made} measurements in {duration(outcome.seconds)}{left}")
-
-
-def _write(
-    found: "Book",
-    report: Path | None,
-    figures: Path | None,
-    json_file: Path | None,
-    holds: Path | None,
-) -> None:
-    from contrasent.files import write_json, write_text
-
-    written = [path for path in (json_file, report) if path is not None]
-    if json_file is not None:
-        write_json(json_file, found)
-    if report is not None:
-        from contrasent.reproduce.summary import page
-
-        write_text(report, page(found))
-    if holds is not None:
-        from contrasent.reproduce.summary import write
-
-        book_file = report.name if report is not None and report.parent == holds.parent else ""
-        written += write(holds, found, book_file)
-    if figures is not None:
-        from contrasent.reproduce.summary import write_figures
-
-        written += write_figures(figures, found)
-    for path in written:
-        options.note(f"wrote {path}")

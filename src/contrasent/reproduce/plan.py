@@ -7,7 +7,7 @@ therefore share it, and what is stored is not made again.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -182,10 +182,11 @@ class Planner:
             return planned
         try:
             for seed in range(known if row.seeded else 1):
-                for model, unit in self._seed(item, row, seed, planned):
-                    if seed < seeds:
-                        label, own = f"{item.name} {row.name!r} seed {seed}", (rank[0], seed)
-                        self._add(model, unit, label, (*own, *rank[1:]))
+                for name in row.evaluations[self.scale.name]:
+                    found = self._measurement(item, row, name, seed, planned)
+                    if found is not None and seed < seeds:
+                        label = f"{item.name} {row.name!r} seed {seed}"
+                        self._add(*found, label, (rank[0], seed, *rank[1:]))
         except UserError as error:
             planned["skipped"] = str(error)
         return planned
@@ -196,22 +197,21 @@ class Planner:
         if rank < job.rank:
             job.rank, job.label = rank, label
 
-    def _seed(
-        self, item: Item, row: TableRow, seed: int, planned: Json
-    ) -> Iterator[tuple[Model, Unit]]:
-        for name in row.evaluations[self.scale.name]:
-            evaluation = item.evaluations[name]
-            options = MEASURES[evaluation.kind].complete(evaluation.options)
-            model = self._model(item, row, seed, evaluation.kind, options)
-            about = planned["measured"].setdefault(name, {"units": {}})
-            try:
-                unit = self._unit(model, row, evaluation.kind, options, seed)
-            except DataError as error:
-                about["skipped"] = str(error)
-                continue
-            about["units"][str(seed)] = unit.key
-            planned["models"].setdefault(name, {})[str(seed)] = model.key
-            yield model, unit
+    def _measurement(
+        self, item: Item, row: TableRow, name: str, seed: int, planned: Json
+    ) -> tuple[Model, Unit] | None:
+        evaluation = item.evaluations[name]
+        options = MEASURES[evaluation.kind].complete(evaluation.options)
+        model = self._model(item, row, seed, evaluation.kind, options)
+        about = planned["measured"].setdefault(name, {"units": {}})
+        try:
+            unit = self._unit(model, row, evaluation.kind, options, seed)
+        except DataError as error:
+            about["skipped"] = str(error)
+            return None
+        about["units"][str(seed)] = unit.key
+        planned["models"].setdefault(name, {})[str(seed)] = model.key
+        return model, unit
 
     def _model(self, item: Item, row: TableRow, seed: int, kind: str, options: Options) -> Model:
         if row.kind == "encoder":
@@ -299,8 +299,7 @@ class Planner:
         return resolve(wanted)
 
     def _corpus(self, name: str, sentences: int | None) -> Built:
-        found: Built = self._built(name, sentences or None)
-        return found
+        return self._built(name, sentences or None)
 
     def _text_digest(self, kind: str, options: Options) -> str:
         key = json.dumps([kind, dict(options)], sort_keys=True)
