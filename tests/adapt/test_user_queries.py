@@ -176,8 +176,9 @@ def test_queries_in_another_language(tmp_path):
     texts = ["The old pump needs oil before winter.", "How to mend the pump: first stop it."] * 30
     said = []
     own = [("how to mend the pump", {0: 1.0}), ("pump oil", {1: 1.0})]
-    assert log_foreign(own, texts, said.append) == 0 and said == []
+    log_foreign(own, texts, said.append)
+    assert said == []
     others = [("Wie repariere ich meine Pumpe", {0: 1.0}), ("как починить насос", {1: 1.0})]
-    assert log_foreign([*own, *others], texts, said.append) == 2
+    log_foreign([*own, *others], texts, said.append)
     (line,) = said
     assert line.startswith("2 of 4 queries (such as 'Wie repariere")

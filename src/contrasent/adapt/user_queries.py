@@ -135,15 +135,14 @@ def is_foreign(query: str, known: frozenset[str]) -> bool:
     return bool(terms) and sum(term in known for term in terms) < KNOWN_WORDS * len(terms)
 
 
-def log_foreign(queries: UserQueries, texts: Iterable[str], log: Log) -> int:
-    """Log how many queries seem to be in another language than the text, and return it."""
+def log_foreign(queries: UserQueries, texts: Iterable[str], log: Log) -> None:
+    """Log how many queries seem to be in another language than the text."""
     # They stay: users ask them, and what they teach is judged like everything else.
     known = known_words(texts)
     foreign = [query for query, _ in queries if is_foreign(query, known)]
     if foreign:
         shown = f"{len(foreign)} of {len(queries)} queries (such as {brief(foreign[0])})"
         log(f"{shown} have hardly a word in common with the text, as if in another language")
-    return len(foreign)
 
 
 def _paths(given: Files) -> list[Path]:

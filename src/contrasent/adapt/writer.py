@@ -1,14 +1,11 @@
-"""Queries that a language model writes about passages, served with OpenAI's chat interface.
-
-A query counts if the search that is there finds its passage's document by it (a round trip).
-"""
+"""Queries that a language model writes about passages, served with OpenAI's chat interface."""
 
 import hashlib
 import json
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +32,7 @@ WANTED, EACH = 400, 3  # queries in all, and at most about one passage
 DEPTH, TIMED = 20, 3  # rows among which a query must find its document; answers that tell the cost
 LONGEST, MAX_TOKENS = 4000, 1500  # characters of a passage; tokens of an answer, thoughts included
 TIMEOUT, ATTEMPTS = 60.0, 3
-MISSES, FAILURE = 9, 5  # useless answers in a row where it gives up; how many a failure counts
+MISSES, FAILURE = 50, 25  # useless answers in a row where it gives up; how many a failure counts
 ASKING = 0.9  # share of the time; the rest is for looking whether the queries find their passages
 SHORTEST, MOST_WORDS = 2, 40  # words of a query
 COPIED = 6  # words from which a query that stands in the passage is copied from it
@@ -109,11 +106,12 @@ def write_queries(
     """
     order = _sample(passages)
     each = max(1, min(EACH, WANTED // max(1, len(order))))
+    wanted = min(WANTED // each, len(order))
+    log(f"{writer.model} writes {each} queries about each of {wanted} passages: {writer.url}")
     filled = writer.prompt.replace("{count}", str(each))
-    prompts = [filled.replace("{passage}", passages[at][0][:LONGEST]) for at in order]
-    log(f"{writer.model} writes {each} queries about each of {len(order)} passages: {writer.url}")
-    answers = _ask(prompts, writer, kept, time.monotonic() + ASKING * limit, log)
-    known, lost = known_words(passages[at][0] for at in order), Counter[str]()
+    prompts = (filled.replace("{passage}", passages[at][0][:LONGEST]) for at in order)
+    answers = _ask(prompts, wanted, writer, kept, time.monotonic() + ASKING * limit, log)
+    known, lost = known_words(passages[order[number]][0] for number in answers), Counter[str]()
     written: list[tuple[str, int]] = []
     for number, answer in answers.items():
         passage, document = passages[order[number]]
@@ -131,14 +129,15 @@ def write_queries(
             found.setdefault(folded(query), (query, {}))[1][document] = 1.0
         else:
             lost["that do not find their passage"] += 1
-    counts = ", ".join(f"{count} {why}" for why, count in lost.items())
-    log(f"{len(found)} queries of {len(answers)} answers; left out: {counts or 'none'}")
-    facts = {"passages": len(order), "answers": len(answers), "left_out": dict(lost)}
+    counts = {why: count for why, count in lost.items() if count}
+    shown = ", ".join(f"{count} {why}" for why, count in counts.items())
+    log(f"{len(found)} queries of {len(answers)} answers; left out: {shown or 'none'}")
+    facts = {"passages": wanted, "answers": len(answers), "left_out": counts}
     return list(found.values()), {"model": writer.model, "url": writer.url, **facts}
 
 
 def _sample(passages: Sequence[tuple[str, int]]) -> list[int]:
-    """Passages to be asked about, one of each document before a second of any."""
+    """All passages in the order of asking, one of each document before a second of any."""
     earlier, ranks = Counter[int](), list[tuple[int, int, int]]()
     # By hashes, so that much the same passages, whose answers are kept, are chosen of a later text.
     hashes = [hashlib.sha256(text.encode()).digest() for text, _ in passages]
@@ -146,7 +145,7 @@ def _sample(passages: Sequence[tuple[str, int]]) -> list[int]:
         document = passages[at][1]
         ranks.append((earlier[document], len(ranks), at))
         earlier[document] += 1
-    return [at for _, _, at in sorted(ranks)[:WANTED]]
+    return [at for _, _, at in sorted(ranks)]
 
 
 def _lines(answer: str, lost: Counter[str]) -> list[str]:
@@ -154,43 +153,47 @@ def _lines(answer: str, lost: Counter[str]) -> list[str]:
     lines = [_MARKS.sub("", line).strip(" \t\"'`*_”“»«,;]}") for line in answer.splitlines()]
     found = [line for line in lines if len(words(line)) >= SHORTEST and line[-1] not in ":："]
     short = [line for line in found if len(words(line)) <= MOST_WORDS]
-    if len(short) < len(found):
-        lost["too long"] += len(found) - len(short)
-    elif not found:
-        lost["answers without a query"] += 1
+    lost["too long"] += len(found) - len(short)
+    lost["answers without a query"] += not found
     return short
 
 
-def _ask(prompts: list[str], writer: Writer, kept: Path, until: float, log: Log) -> dict[int, str]:
-    """The answers to prompts by their numbers, as far as there is time and the server gives any."""
+def _ask(
+    prompts: Iterable[str], wanted: int, writer: Writer, kept: Path, until: float, log: Log
+) -> dict[int, str]:
+    """Answers by the numbers of their prompts, until so many hold queries, or no more come."""
     stored: dict[str, str] = {}
     for line in kept.read_text("utf-8", "replace").split("\n") if kept.exists() else ():
         with suppress(ValueError, TypeError):  # a line may be torn
             stored.update(json.loads(line or "{}"))
-    hashes = [hashlib.sha256(f"{writer.model}\n{one}".encode()).hexdigest() for one in prompts]
-    found = {number: stored[key] for number, key in enumerate(hashes) if key in stored}
-    new = [number for number in range(len(prompts)) if number not in found]
-    given = tokens = misses = 0
-    began = time.monotonic()
-    with progress.task("written queries", len(prompts), "answers", len(found)) as advance:
-        for number in new:
-            if (now := time.monotonic()) >= until or misses >= MISSES:
-                why = "the time is over" if now >= until else f"{writer.model} gives nothing of use"
-                log(f"{given} of {len(new)} answers: {why}")
+    found: dict[int, str] = {}
+    given = tokens = misses = useful = 0
+    began, over = time.monotonic(), ""
+    with progress.task("written queries", wanted, "answers") as advance:
+        for number, prompt in enumerate(prompts):
+            if not over and (misses >= MISSES or time.monotonic() >= until):
+                over = "gives nothing of use" if misses >= MISSES else "has no time left"
+                log(f"{writer.model} {over}, after {given} answers")
+            key = hashlib.sha256(f"{writer.model}\n{prompt}".encode()).hexdigest()
+            if key not in stored and not over:
+                try:
+                    stored[key], spent = writer.answer(prompt, until)
+                except ModelError as error:
+                    misses += FAILURE
+                    log(f"no answer: {error}")
+                    continue
+                with writing(kept), kept.open("a", encoding="utf-8") as stream:
+                    stream.write(f"\n{json.dumps({key: stored[key]})}")
+                given, tokens = given + 1, tokens + spent
+                misses = 0 if _lines(stored[key], Counter()) else misses + 1
+                if given == TIMED:
+                    now, more = time.monotonic(), (wanted - useful - 1) / given
+                    cost = f"{(now - began) * more:.0f} of {until - now:.0f} s"
+                    log(f"the other answers cost about {cost} and {tokens * more:,.0f} tokens")
+            if key in stored:
+                found[number] = stored[key]
+                useful += bool(_lines(stored[key], Counter()))
+                advance()
+            if useful == wanted:
                 break
-            try:
-                found[number], spent = writer.answer(prompts[number], until)
-            except ModelError as error:
-                misses += FAILURE
-                log(f"no answer: {error}")
-                continue
-            with writing(kept), kept.open("a", encoding="utf-8") as stream:
-                stream.write(f"\n{json.dumps({hashes[number]: found[number]})}")
-            misses = 0 if _lines(found[number], Counter()) else misses + 1
-            given, tokens = given + 1, tokens + spent
-            advance()
-            if given == TIMED:
-                now, more = time.monotonic(), len(new) / given
-                cost = f"{(now - began) * more:.0f} s and {tokens * more:,.0f} tokens"
-                log(f"{len(new)} answers cost about {cost}; {until - now:.0f} s are left")
     return found
