@@ -226,7 +226,6 @@ def test_a_short_budget_searches_some_documents_and_says_so(
 def test_bad_options_and_inputs_end_before_any_work(adapted, tmp_path, model, documents):
     for options, match in (
         ({"budget": 1.0}, "at least 10"),
-        ({"queries": "a.csv", "collection": "b"}, "not both"),
         ({"queries": "nowhere.csv"}, "no such file"),
     ):
         with pytest.raises((OptionError, InputError), match=match):

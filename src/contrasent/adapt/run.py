@@ -26,6 +26,7 @@ from contrasent.adapt.user_queries import (
     UserQueries,
     enough,
     log_foreign,
+    paths,
     read_user_queries,
 )
 from contrasent.adapt.work import Work
@@ -72,9 +73,9 @@ def adapt(
     *,
     base: str | None = None,
     budget: float = 1800.0,
-    queries: str | Path | None = None,
-    collection: str | Path | None = None,
-    clicks: str | Path | None = None,
+    queries: Files = None,
+    collection: Files = None,
+    clicks: Files = None,
     writer: str | None = None,
     prompt: str | Path | None = None,
     columns: Sequence[str] | None = None,
@@ -96,9 +97,9 @@ def adapt(
         output: a folder for the index and the report.
         base: model folder or name; the installed base for the language by default.
         budget: seconds to spend at most.
-        queries: a table of user queries: query, document and perhaps gain.
-        collection: the same as a folder in BEIR's layout.
-        clicks: a table of opened documents: query, document and perhaps count.
+        queries: tables of user queries: query, document and perhaps gain.
+        collection: the same as folders in BEIR's layout.
+        clicks: tables of opened documents: query, document and perhaps count.
         writer: ``http://HOST:PORT/v1#MODEL``, a language model that writes queries.
         prompt: a file with another prompt for it.
         columns: of tables, those to read, the title first.
@@ -113,15 +114,13 @@ def adapt(
     """
     if budget < SHORTEST_BUDGET:
         raise OptionError("budget", budget, f"must be at least {SHORTEST_BUDGET:g} seconds")
-    if queries is not None and collection is not None:
-        raise OptionError("queries", str(queries), "give queries or a collection, not both")
     model = None if writer is None else Writer.of(writer, prompt)
     target = Path(output)
     if resume and (done := finished(target)) is not None:
         return done
-    for given in (queries, collection, clicks, prompt):
-        if given is not None and not Path(given).exists():
-            raise InputError(given, missing(Path(given)))
+    for place in (*paths(queries), *paths(collection), *paths(clicks), *paths(prompt)):
+        if not place.exists():
+            raise InputError(place, missing(place))
     config = {
         "source": str(source),
         "base": base,
@@ -144,9 +143,9 @@ def adapt(
 def update(
     folder: str | Path,
     *,
-    queries: str | Path | None = None,
-    collection: str | Path | None = None,
-    clicks: str | Path | None = None,
+    queries: Files = None,
+    collection: Files = None,
+    clicks: Files = None,
     budget: float = 1800.0,
     seed: int = 0,
     log: Log = lambda line: None,
@@ -161,10 +160,8 @@ def update(
     work = Work(target / WORK, {"update": True, "seed": seed}, resume=(target / WORK).is_dir())
     run = _Run(target, work, budget, seed, log)
     run.synchronise()
-    asked = [
-        path for path in (queries, target / QUERIES) if path is not None and Path(path).exists()
-    ]
-    run.read(asked or None, collection, clicks)
+    earlier = [target / QUERIES] if (target / QUERIES).is_file() else []
+    run.read([*paths(queries), *earlier], collection, clicks)
     return run.finish()
 
 
@@ -289,7 +286,7 @@ class _Run:
 
     def read(self, queries: Files, collection: Files, clicks: Files, *, alone: bool = True) -> None:
         """Read the queries of users; ``alone``: no others are going to be written."""
-        if any(one is not None for one in (queries, collection, clicks)):
+        if queries or collection or clicks:
             self.users = read_user_queries(
                 queries, collection, clicks, self.documents, self.note, alone=alone
             )

@@ -40,9 +40,9 @@ def read_user_queries(
     None where they are too few, unless others are going to join them (not ``alone``).
     """
     places, found, useless = places_of(documents), dict[str, tuple[str, dict[int, float]]](), []
-    files = [(path, _rows(path, "gain"), False) for path in _paths(queries)]
-    files += [(path, _judged(path, log), False) for path in _paths(collection)]
-    files += [(path, _rows(path, "count"), True) for path in _paths(clicks)]
+    files = [(path, _rows(path, "gain"), False) for path in paths(queries)]
+    files += [(path, _judged(path, log), False) for path in paths(collection)]
+    files += [(path, _rows(path, "count"), True) for path in paths(clicks)]
     for path, rows, clicked in files:
         gains, problem = _gather(path, rows, places, log, clicked)
         for (query, number), gain in gains.items():
@@ -145,7 +145,8 @@ def log_foreign(queries: UserQueries, texts: Iterable[str], log: Log) -> None:
         log(f"{shown} have hardly a word in common with the text, as if in another language")
 
 
-def _paths(given: Files) -> list[Path]:
+def paths(given: Files) -> list[Path]:
+    """None, one or several paths as a list."""
     several = () if given is None else [given] if isinstance(given, str | Path) else given
     return [Path(one) for one in several]
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 DEFAULT_BASE = "all-MiniLM-L6-v2"
 NOT_IMPROVED = 3
 Resume = Annotated[bool, typer.Option("--resume", help="Continue a killed run.")]
+Paths = Annotated[list[Path] | None, typer.Option()]
 
 
 @options.command
@@ -23,9 +24,9 @@ def adapt(
     source: Annotated[str, typer.Argument(metavar="SOURCE|INDEX")],
     output: Annotated[Path | None, typer.Option("--output", "-o")] = None,
     base: str | None = None,
-    queries: Path | None = None,
-    collection: Path | None = None,
-    clicks: Path | None = None,
+    queries: Paths = None,
+    collection: Paths = None,
+    clicks: Paths = None,
     writer: Annotated[str | None, typer.Option(metavar="URL#MODEL")] = None,
     writer_prompt: Path | None = None,
     budget: str = "30m",
@@ -48,7 +49,8 @@ def adapt(
         source: Folder, zip archive, file or index; with --update a folder that adapt made.
         output: Folder for the index and the report.
         base: Model to encode with (left out: the installed base for the language).
-        queries: User queries, which teach: csv, tsv or jsonl, query, document and perhaps gain.
+        queries: User queries, which teach: csv, tsv or jsonl, query, document and perhaps gain; can
+            be repeated.
         collection: The same as a folder in BEIR's layout.
         clicks: Documents that people opened: csv, tsv or jsonl, query, document and count.
         writer: Language model that writes queries, on any OpenAI-compatible server:
