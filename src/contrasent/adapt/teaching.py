@@ -1,29 +1,52 @@
-"""User queries teach how to search, and are judged by what they did not teach."""
+"""User queries teach how to search, and every query is judged by what it did not teach.
 
-from collections.abc import Callable
-from dataclasses import dataclass
+Cross-fitting has two kinds of folds: of queries drawn at random, as if the same documents were
+asked for again, and of whole documents, as if they were new.
+"""
 
-from contrasent.adapt.bench import Bench, Difference, Floats, difference
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.adapt.bench import Bench, Difference, Floats, Numbers, difference
+from contrasent.adapt.learner import Learner, Way, ways_of
 from contrasent.adapt.work import Work
 from contrasent.search.learned import Learned
 from contrasent.search.ranking import Ranker
+from contrasent.types import Vectors
+
+AGAIN, NEW = "again", "new"  # kinds of folds: of queries, and of whole documents
+FOLDS, FEW_FOLDS = 5, 3
+NEW_COUNTS = 0.5  # what a gain on new documents counts for, compared with the other, in choosing
+COUNTS = (50, 100, 200, 500)  # queries that teach, in the curve
+OTHERS = 0.2  # share of the queries that must be left to judge those
+PROBED, FOLDS_SHARE = 8, 0.5  # queries that are timed; share of the time left that folds may take
+
+Values = dict[str, Floats]
+"""By kind of folds: nDCG@10, (ways, queries) or (queries,)."""
+Log = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lesson:
-    """What queries taught, and how much better it finds their answers."""
+    """What queries taught, and what that changed for queries that did not teach it."""
 
-    ranker: Ranker
+    ranker: Ranker  # the prior if nothing is improved
     learned: Learned
     improved: bool
     again: Difference  # where documents are asked for again
     new: Difference  # on documents that nothing was taught about
-    before: float
+    before: float  # mean nDCG@10 by the prior, and after, asked again
     after: float
     reason: str
     values_before: Floats  # (q,) nDCG@10
     values_after: Floats
-    curve: list[tuple[int, Difference]]
+    curve: list[tuple[int, Difference]]  # how many queries teach, and what the others gain
 
 
 def teach(
@@ -31,12 +54,177 @@ def teach(
     prior: Ranker,
     *,
     seed: int,
-    log: Callable[[str], None],
+    log: Log,
     work: Work | None,
     until: Callable[[], float],
 ) -> Lesson:
     """Learn from the queries of a bench; ``until`` gives the seconds that are left."""
-    (before,) = bench.values([prior])
-    none = difference(bench.queries, before - before, seed=seed)
-    mean, why = float(before.mean()), "nothing was tried"
-    return Lesson(prior, bench.learned, False, none, none, mean, mean, why, before, before, [])
+    teacher = _Teacher(Learner(bench, prior, seed), work, log)
+    everything, began = np.arange(len(bench.queries)), time.monotonic()
+    few = teacher.kept("few", lambda: teacher.cost() > FOLDS_SHARE * until())
+    ways = teacher.ways(few=few)
+    count = FEW_FOLDS if few else FOLDS
+    folds = {kind: folds_of(bench, everything, kind, count, seed) for kind in (AGAIN, NEW)}
+    values = teacher.values(everything, folds, ways)
+    before, after = values[AGAIN][0], cross_fitted(values, folds)
+    again, new = (difference(bench.queries, after[k] - before, seed=seed) for k in (AGAIN, NEW))
+    way = ways[best_way(values, everything >= 0)]
+    improved = way.ranker != prior and again.low > 0 and new.high >= 0
+    learned = way.needs(teacher.learned(everything, way, "all")) if improved else bench.learned
+    spent, curve = time.monotonic() - began, []
+    for size in teacher.kept("sizes", lambda: sizes(len(everything), spent, until())):
+        found = teacher.kept(f"{size}", partial(teacher.gain_of, size, ways))
+        curve.append((size, Difference(**found)))
+    return Lesson(
+        way.ranker if improved else prior,
+        learned,
+        improved,
+        again,
+        new,
+        float(before.mean()),
+        float(after[AGAIN].mean()),
+        _reason(way, prior, again, new),
+        before,
+        after[AGAIN],
+        [*curve, (len(everything), again)],
+    )
+
+
+def folds_of(bench: Bench, numbers: Numbers, kind: str, count: int, seed: int) -> Numbers:
+    """The fold of each of some queries; those of one main answer share it where documents do."""
+    of = np.arange(len(numbers))
+    if kind == NEW:
+        of = np.unique([bench.queries[at].document for at in numbers], return_inverse=True)[1]
+    found: Numbers = np.random.default_rng(seed).permutation(np.arange(of.max() + 1) % count)[of]
+    return found
+
+
+def best_way(values: Values, among: NDArray[np.bool_]) -> int:
+    """The way that gains most over the first for some queries, and loses on no new documents."""
+    again, new = (
+        (values[kind][:, among] - values[kind][0, among]).mean(axis=1) for kind in (AGAIN, NEW)
+    )
+    scores = np.where(new >= -1e-9, again + NEW_COUNTS * new, -np.inf)
+    best = int(scores.argmax())
+    return best if scores[best] > 1e-9 else 0
+
+
+def cross_fitted(values: Values, folds: Mapping[str, Numbers]) -> Values:
+    """(q,) by kind: of each fold by the way that is best for the other folds."""
+    found = {kind: np.empty(of.shape[1]) for kind, of in values.items()}
+    for kind, numbers in folds.items():
+        for fold in range(numbers.max() + 1):
+            judged = numbers == fold
+            found[kind][judged] = values[kind][best_way(values, ~judged), judged]
+    return found
+
+
+def sizes(total: int, spent: float, left: float) -> list[int]:
+    """How many queries teach in the curve: sizes for which there is time, and others to judge."""
+    found = []
+    for size in COUNTS:
+        left -= 1.5 * spent * size / total
+        if size <= (1 - OTHERS) * total and left > 0:
+            found.append(size)
+    return found
+
+
+class _Teacher:
+    """A learner whose trials are kept."""
+
+    def __init__(self, learner: Learner, work: Work | None, log: Log) -> None:
+        self.learner, self.work, self.log = learner, work, log
+        self.bench, self.prior = learner.bench, learner.prior
+
+    def ways(self, *, few: bool) -> list[Way]:
+        smooth = self.learner.neighbours is not None
+        return ways_of(self.prior, "few" if few else "all", smooth=smooth)
+
+    def kept(self, name: str, make: Callable[[], Any]) -> Any:
+        """The JSON result of a stage."""
+        return make() if self.work is None else self.work.stage(f"taught-{name}", make)
+
+    def cost(self) -> float:
+        """Seconds that measuring all ways on all queries takes, by measuring some on some."""
+        rankers = [way.ranker for way in self.ways(few=False)]
+        few = [one for one in rankers if one.map_share == self.prior.map_share and not one.taught]
+        began, probed = time.monotonic(), np.arange(len(self.bench.queries))[:PROBED]
+        learned = Learned(self.bench.learned.matrix, self.learner.neighbours)
+        self.bench.values(few, probed, learned)
+        parts = len(rankers) / len(few) * len(self.bench.queries) / len(probed)
+        return 2 * parts * (time.monotonic() - began)  # two kinds of folds
+
+    def learned(
+        self, teaching: Numbers, way: Way, name: str, absent: frozenset[int] = frozenset()
+    ) -> Learned:
+        """What some queries teach; the map is kept."""
+
+        def fit() -> Vectors:
+            return self.learner.fit(teaching, set(absent))
+
+        matrix = None
+        if way.maps:
+            matrix = fit() if self.work is None else self.work.vectors(f"taught-{name}", fit)
+        return self.learner.learned(teaching, set(absent), matrix)
+
+    def values(
+        self, numbers: Numbers, folds: Mapping[str, Numbers], ways: Sequence[Way], name: str = ""
+    ) -> Values:
+        """Of some queries by all ways, each fold by what the others taught."""
+        found = {kind: np.empty((len(ways), len(numbers))) for kind in folds}
+        for kind, of in folds.items():
+            for fold in range(of.max() + 1):
+                judged, teaching = numbers[of == fold], numbers[of != fold]
+                held = self.learner.documents_of(judged) if kind == NEW else set[int]()
+                stage = f"{name}{kind}-{fold}"
+                if not name:
+                    label = "asked again" if kind == AGAIN else "new documents"
+                    self.log(f"learning from queries, {label}, fold {fold + 1} of {of.max() + 1}")
+                make = partial(self._fold, judged, teaching, frozenset(held), ways, stage)
+                found[kind][:, of == fold] = self.kept(stage, make)
+        return found
+
+    def _fold(
+        self,
+        judged: Numbers,
+        teaching: Numbers,
+        absent: frozenset[int],
+        ways: Sequence[Way],
+        name: str,
+    ) -> list[list[float]]:
+        found = np.empty((len(ways), len(judged)))
+        for maps in (False, True):
+            at = [number for number, way in enumerate(ways) if way.maps == maps]
+            learned = self.learned(teaching, ways[at[0]], name, absent)
+            found[at] = self.bench.values([ways[number].ranker for number in at], judged, learned)
+        values: list[list[float]] = found.tolist()
+        return values
+
+    def gain_of(self, size: int, ways: Sequence[Way]) -> dict[str, float]:
+        """What so many queries teach, kept or not, for the others."""
+        self.log(f"learning from {size} of the queries")
+        seed = self.learner.seed
+        order = np.random.default_rng(seed).permutation(len(self.bench.queries))
+        some, others = np.sort(order[:size]), np.sort(order[size:])
+        folds = {kind: folds_of(self.bench, some, kind, FEW_FOLDS, seed) for kind in (AGAIN, NEW)}
+        values = self.values(some, folds, ways, f"{size}-")
+        way = ways[best_way(values, np.full(size, True))]
+        learned = self.learned(some, way, f"{size}-all")
+        (after,) = self.bench.values([way.ranker], others, learned)
+        (before,) = self.bench.values([self.prior], others)
+        queries = [self.bench.queries[at] for at in others]
+        return asdict(difference(queries, after - before, seed=seed))
+
+
+def _reason(way: Way, prior: Ranker, again: Difference, new: Difference) -> str:
+    if way.ranker == prior:
+        return "nothing that the queries taught is better than the default search"
+    reason = (
+        f"{way} changes nDCG@10 by {again} where documents are asked for again and by {new} on "
+        "new documents, compared with the default search"
+    )
+    if not again.low > 0:
+        reason += "; the first may be nothing"
+    elif new.high < 0:
+        reason += "; it forgets how to find what nobody has asked for yet"
+    return reason

@@ -1,0 +1,162 @@
+"""Learns from some of a bench's queries how to search: by a map of queries, and by their answers.
+
+Rows that answer a query attract its mapped vector, and rows that do not push it away (InfoNCE). The
+queries themselves are kept, so that documents that a query like them was answered by gain a bonus.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from contrasent.adapt.bench import Bench, Numbers
+from contrasent.adapt.query_map import contrast, descend
+from contrasent.search.learned import Learned, Neighbours, Taught
+from contrasent.search.ranking import Ranker
+from contrasent.types import Vectors
+
+SHARES = (None, 0.5, 1.0)  # of the map that queries teach; None keeps the prior's own
+WEIGHTS, FEW_WEIGHTS = (0.0, 0.025, 0.05, 0.1, 0.2, 0.4), (0.05, 0.2)  # shares of words
+SMOOTHINGS = (0.0, 0.6)
+BONUSES = ((0.0, 0.8), (1.0, 0.8), (1.0, 0.6), (3.0, 0.6))  # weight, and cosine from which it is
+FEW_BONUSES = (BONUSES[0], BONUSES[3])
+NEIGHBOURS, MOST_ROWS = 5, 20_000  # of a row; rows up to which they are looked for
+
+EPOCHS, SHORTEST, LONGEST = 12, 20, 200  # passes over the queries; fewest and most steps
+BATCH, RATE, TEMPERATURE = 64, 1e-3, 0.03
+HARD = 30  # the best rows of the prior that do not answer a query
+RANDOM = 1000  # rows drawn for a step as further negatives
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A ranker, and whether its map is what queries teach."""
+
+    ranker: Ranker
+    maps: bool
+
+    def __str__(self) -> str:
+        ranker = self.ranker
+        parts = [f"map {ranker.map_share:g}"] if ranker.map_share else []
+        parts.append(f"words {ranker.word_weight:g}")
+        if ranker.smoothing:
+            parts.append(f"smoothing {ranker.smoothing:g}")
+        if ranker.taught:
+            parts.append(f"taught queries {ranker.taught:g} from {ranker.taught_from:g}")
+        return ", ".join(parts)
+
+    def needs(self, learned: Learned) -> Learned:
+        """The parts of what was learned that it uses."""
+        return Learned(
+            learned.matrix if self.ranker.map_share else None,
+            learned.neighbours if self.ranker.smoothing else None,
+            learned.taught if self.ranker.taught else None,
+        )
+
+
+def ways_of(prior: Ranker, size: Literal["all", "few"], *, smooth: bool) -> list[Way]:
+    """All that is tried, the prior first; ``smooth``: whether the neighbours of rows are known."""
+    weights = {prior.word_weight, *(WEIGHTS if size == "all" else FEW_WEIGHTS)}
+    smoothings = {prior.smoothing, *(SMOOTHINGS if smooth else ())}
+    found = [Way(prior, False)]
+    for share in SHARES:
+        for weight in sorted(weights):
+            for smoothing in sorted(smoothings):
+                for taught, start in BONUSES if size == "all" else FEW_BONUSES:
+                    ranker = replace(
+                        prior,
+                        word_weight=weight,
+                        map_share=prior.map_share if share is None else share,
+                        smoothing=smoothing,
+                        taught=taught,
+                        taught_from=start,
+                    )
+                    found.append(Way(ranker, share is not None))
+    return list(dict.fromkeys(found))
+
+
+class Learner:
+    """The queries of a bench, the rows that answer them, and rows that only look as if they did."""
+
+    def __init__(self, bench: Bench, prior: Ranker, seed: int) -> None:
+        self.bench, self.prior, self.seed = bench, prior, seed
+        self.neighbours = bench.learned.neighbours
+        alive = bench.units >= 0
+        if self.neighbours is None and NEIGHBOURS < len(alive) <= MOST_ROWS:
+            near = Neighbours.of(np.asarray(bench.index.vectors), NEIGHBOURS)
+            self.neighbours = Learned(neighbours=near).among(alive).neighbours
+        # By query: the best row of each document that answers it, its hard negatives, and rows
+        # that are no negatives.
+        self._answers: list[Numbers] = []
+        self._hard: list[Numbers] = []
+        self._own: list[Numbers] = []
+        rows_of: dict[int, list[int]] = {}
+        for row, unit in enumerate(bench.units.tolist()):
+            rows_of.setdefault(unit, []).append(row)
+        for number, query in enumerate(bench.queries):
+            best = bench.best_rows(number, prior)
+            self._hard.append(best[~np.isin(bench.units[best], list(query.relevant))][:HARD])
+            answers, own = [], list(query.hidden)
+            for unit, gain in query.relevant.items():
+                rows = np.array(rows_of.get(unit, []), dtype=np.int64)
+                own.extend(rows)
+                rows = rows[~np.isin(rows, query.hidden)]
+                if len(rows) and gain > 0:
+                    cosines = np.asarray(bench.index.vectors[rows]) @ bench.vectors[number]
+                    answers.append(rows[cosines.argmax()])
+            self._answers.append(np.array(answers, dtype=np.int64))
+            self._own.append(np.array(own, dtype=np.int64))
+
+    def documents_of(self, numbers: Numbers) -> set[int]:
+        """All documents that answer some queries."""
+        return {unit for at in numbers.tolist() for unit in self.bench.queries[at].relevant}
+
+    def fit(self, teaching: Numbers, absent: set[int]) -> Vectors:
+        """(d, d) map that some queries teach; ``absent`` documents are neither right nor wrong."""
+        bench, random = self.bench, np.random.default_rng(self.seed)
+        matrix = np.eye(bench.vectors.shape[1], dtype=np.float32)
+        if self.prior.map_share and bench.learned.matrix is not None:
+            matrix += np.float32(self.prior.map_share) * (bench.learned.matrix - matrix)
+        present = (bench.units >= 0) & ~np.isin(bench.units, list(absent))
+        alive = np.flatnonzero(present)
+        answers = {at: rows[present[rows]] for at, rows in enumerate(self._answers)}
+        able = np.array([at for at in teaching.tolist() if len(answers[at])], dtype=np.int64)
+        if not len(able):
+            return matrix
+        batch = min(BATCH, len(able))
+        order: Numbers = able[:0]
+
+        def slope_of(matrix: Vectors) -> Vectors:
+            nonlocal order
+            if len(order) < batch:
+                order = random.permutation(able)
+            chosen, order = order[:batch], order[batch:]
+            drawn = [alive[random.integers(len(alive), size=RANDOM)]]
+            drawn += [part[at] for at in chosen for part in (self._hard, answers)]
+            rows = np.unique(np.concatenate(drawn))
+            rows = rows[present[rows]]
+            place = np.full(len(present), -1)
+            place[rows] = np.arange(len(rows))
+            right = np.zeros((batch, len(rows)), dtype=bool)
+            wrong = np.ones_like(right)
+            for at, number in enumerate(chosen):
+                right[at, place[answers[number]]] = True
+                own = place[self._own[number]]
+                wrong[at, own[own >= 0]] = False
+            given = bench.vectors[chosen], np.asarray(bench.index.vectors[rows])
+            return contrast(matrix, *given, right, wrong, TEMPERATURE)[1]
+
+        steps = min(LONGEST, max(SHORTEST, EPOCHS * len(able) // batch))
+        return descend(matrix, slope_of, rate=RATE, steps=steps)
+
+    def learned(self, teaching: Numbers, absent: set[int], matrix: Vectors | None) -> Learned:
+        """What some queries teach, with a map that they taught or the one there was."""
+        if matrix is None:
+            matrix = self.bench.learned.matrix
+        names, queries = self.bench.documents, self.bench.queries
+        answers = [
+            [unit for unit, gain in queries[at].relevant.items() if gain > 0 and unit not in absent]
+            for at in teaching.tolist()
+        ]
+        documents = tuple(tuple(names[unit] for unit in units) for units in answers)
+        return Learned(matrix, self.neighbours, Taught(self.bench.vectors[teaching], documents))

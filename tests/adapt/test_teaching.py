@@ -1,0 +1,298 @@
+"""User queries teach, and every query is judged by what it did not teach."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from contrasent.adapt import learner, teaching
+from contrasent.adapt.bench import Bench, document_names, queries_of
+from contrasent.adapt.learner import Learner, ways_of
+from contrasent.adapt.query_map import contrast, descend
+from contrasent.adapt.teaching import AGAIN, NEW, best_way, cross_fitted, folds_of, teach
+from contrasent.adapt.work import Work
+from contrasent.metrics import normalize
+from contrasent.search.index import Index
+from contrasent.search.learned import Learned
+from contrasent.search.ranking import Ranker
+
+SIZE, PRIOR = 16, Ranker(0.2)
+
+
+def bench_of(seed, *, meaning=True, documents=60, each=2, shared=0.0, about=1.5, rows=1):
+    """Queries that share half of their directions with what answers them; the rest is noise.
+
+    Without meaning a query's vector is noise and what queries of one document have in common:
+    ``shared`` of its variance.
+    """
+    random = np.random.default_rng(seed)
+    made = random.normal(size=(documents, SIZE)).astype(np.float32)
+    of = np.repeat(np.arange(documents), each)
+    noise = random.normal(size=(len(of), SIZE)).astype(np.float32)
+    common = random.normal(size=(documents, SIZE)).astype(np.float32)[of]
+    queries = about * (np.sqrt(1 - shared) * noise + np.sqrt(shared) * common)
+    if meaning:
+        queries[:, : SIZE // 2] = made[of, : SIZE // 2] + queries[:, : SIZE // 2] / 2
+    passages = np.repeat(made, rows, axis=0)
+    passages += 0.1 * random.normal(size=passages.shape).astype(np.float32)
+    index = Index.build(
+        lambda _: passages,
+        [f"the note on matter {n // rows}" for n in range(len(passages))],
+        ids=[f"{n}" for n in range(len(passages))],
+        metadata=[{"document": f"d{n // rows}"} for n in range(len(passages))],
+    )
+    asked = queries_of([(f"question {n}", {int(at): 1.0}) for n, at in enumerate(of)])
+    return Bench(index, asked, normalize(queries), *document_names(index))
+
+
+def taught(bench, *, prior=PRIOR, work=None, until=1e9, seed=0):
+    said: list[str] = []
+    found = teach(bench, prior, seed=seed, log=said.append, work=work, until=lambda: until)
+    return found, said
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    monkeypatch.setattr(learner, "RANDOM", 20)
+    monkeypatch.setattr(learner, "RATE", 0.02)
+    monkeypatch.setattr(learner, "WEIGHTS", (0.0, 0.2))
+    monkeypatch.setattr(learner, "FEW_WEIGHTS", (0.2,))
+    monkeypatch.setattr(learner, "BONUSES", ((0.0, 0.8), (1.0, 0.6)))
+    monkeypatch.setattr(learner, "FEW_BONUSES", ((0.0, 0.8),))
+
+
+# ---------------------------------------------------------------------- the loss
+
+
+@pytest.fixture
+def batch():
+    """Queries, a map, rows, and which of these are right and wrong; one is neither."""
+    random = np.random.default_rng(0)
+    queries, matrix = random.normal(size=(3, 5)), random.normal(size=(5, 5))
+    rows = normalize(random.normal(size=(6, 5)))
+    right = np.zeros((3, 6), dtype=bool)
+    right[[0, 1, 1, 2], [0, 1, 2, 5]] = True
+    wrong = ~right
+    wrong[0, 4] = False
+    return matrix, queries, rows, right, wrong
+
+
+def test_the_loss_is_that_of_plain_loops(batch):
+    matrix, queries, rows, right, wrong = batch
+    losses = []
+    for query, its, others in zip(queries, right, wrong, strict=True):
+        mapped = query @ matrix / np.linalg.norm(query @ matrix)
+        powers = np.exp(rows @ mapped / 0.1)
+        against = powers[others].sum()
+        losses.append(np.mean([-np.log(power / (power + against)) for power in powers[its]]))
+    assert contrast(*batch, 0.1)[0] == pytest.approx(np.mean(losses), rel=1e-6)
+
+
+def test_its_gradient_is_that_of_differences(batch):
+    matrix, *rest = batch
+    _, slope = contrast(matrix, *rest, 0.1)
+    for place in ((0, 0), (2, 3), (4, 1)):
+        step = np.zeros_like(matrix)
+        step[place] = 1e-5
+        up, down = (contrast(matrix + sign * step, *rest, 0.1)[0] for sign in (1, -1))
+        assert slope[place] == pytest.approx((up - down) / 2e-5, rel=1e-3, abs=1e-6)
+
+
+def test_it_descends(batch):
+    start, *rest = batch
+    found = descend(start, lambda matrix: contrast(matrix, *rest, 0.1)[1], rate=0.05, steps=50)
+    before, after = (contrast(matrix, *rest, 0.1)[0] for matrix in (start, found))
+    assert after < before / 2
+    assert descend(start, lambda matrix: matrix, rate=0.05, steps=0) == pytest.approx(start)
+
+
+# ---------------------------------------------------------------------- what teaches
+
+
+def test_what_queries_teach_is_kept_where_it_helps_with_new_documents_too(tmp_path):
+    bench = bench_of(0, each=3, rows=2)
+    (tmp_path / "w").mkdir()
+    found, said = taught(bench, work=Work(tmp_path / "w", {}, resume=False))
+    assert found.improved, found.reason
+    assert found.again.low > 0
+    assert found.new.value > 0
+    assert found.after == pytest.approx(found.before + found.again.value)
+    assert sum(line.startswith("learning from queries") for line in said) == 2 * teaching.FOLDS
+    assert [count for count, _ in found.curve] == [50, 100, 180]
+    gains = [gain.value for _, gain in found.curve]
+    assert gains[0] < gains[-1]
+    # What is kept is what it uses, and the index finds by it what the bench found.
+    assert (found.learned.matrix is None) == (not found.ranker.map_share)
+    assert (found.learned.taught is None) == (not found.ranker.taught)
+    assert not found.learned.lacks(found.ranker)
+    # A killed run does none of it again.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Learner, "fit", None)
+        again, said = taught(bench, work=Work(tmp_path / "w", {}, resume=True))
+    assert again.reason == found.reason
+    assert again.curve == found.curve
+    np.testing.assert_array_equal(again.values_after, found.values_after)
+    assert not said or "fold" in said[0]
+
+
+def test_little_time_tries_few_ways_and_makes_no_curve():
+    found, said = taught(bench_of(0), until=1e-3)
+    assert len(said) == 2 * teaching.FEW_FOLDS
+    assert [count for count, _ in found.curve] == [120]
+
+
+def test_the_prior_is_kept_where_queries_have_nothing_to_do_with_their_answers():
+    bench = bench_of(1, meaning=False)
+    found, _ = taught(bench, until=0.0)
+    assert not found.improved
+    assert found.ranker == PRIOR
+    assert found.learned is bench.learned
+
+
+def test_all_ways_are_about_the_prior_and_what_is_there():
+    prior = Ranker(0.3, map_share=0.25, smoothing=0.5)
+    for smooth in (False, True):
+        ways = ways_of(prior, "all", smooth=smooth)
+        assert ways[0].ranker == prior
+        assert len(set(ways)) == len(ways)
+        own = [way.ranker for way in ways if not way.maps]
+        assert {ranker.map_share for ranker in own} == {0.25}
+        assert {ranker.smoothing for ranker in own} == ({0.0, 0.5, 0.6} if smooth else {0.5})
+        assert {0.0, 0.3} <= {ranker.word_weight for ranker in own}
+    assert len(ways_of(prior, "few", smooth=True)) < len(ways) / 2
+    assert str(ways[0]) == "map 0.25, words 0.3, smoothing 0.5"
+
+
+def test_the_map_of_the_text_is_where_teaching_starts(monkeypatch):
+    bench = bench_of(0)
+    bench.learned = Learned(np.eye(SIZE, dtype=np.float32)[::-1].copy())
+    monkeypatch.setattr(learner, "RATE", 0.0)
+    start = Learner(bench, replace(PRIOR, map_share=0.25), 0).fit(np.arange(50), set())
+    expected = 0.75 * np.eye(SIZE) + 0.25 * np.eye(SIZE)[::-1]
+    np.testing.assert_allclose(start, expected, atol=1e-6)
+    np.testing.assert_array_equal(Learner(bench, PRIOR, 0).fit(np.arange(50), set()), np.eye(SIZE))
+
+
+# ---------------------------------------------------------------------- what judges
+
+
+def test_folds_hold_out_queries_or_whole_documents():
+    bench = bench_of(0)
+    everything = np.arange(120)
+    by_query, by_document = (folds_of(bench, everything, kind, 5, 3) for kind in (AGAIN, NEW))
+    assert np.bincount(by_query).tolist() == np.bincount(by_document).tolist() == [24] * 5
+    same = [(fold[::2] == fold[1::2]).all() for fold in (by_query, by_document)]
+    assert same == [False, True]
+
+
+def test_no_query_is_judged_by_what_it_taught(monkeypatch):
+    """Nor, where documents are new, by what was taught about the documents that answer it."""
+    bench = bench_of(2)
+    seen = []
+    plain = Learner.learned
+
+    def learned(self, teaching, absent, matrix):
+        found = plain(self, teaching, absent, matrix)
+        seen.append((set(teaching.tolist()), absent, found.taught.documents))
+        return found
+
+    values = Bench.values
+
+    def judged(self, rankers, numbers=None, learned=None):
+        if numbers is not None and learned is not None and learned.taught is not None:
+            teaching, absent, documents = seen[-1]
+            assert not teaching & set(numbers.tolist())
+            if absent:
+                assert absent == {self.queries[at].document for at in numbers}
+            names = {self.documents[unit] for unit in absent}
+            assert not any(names & set(some) for some in documents)
+        return values(self, rankers, numbers, learned)
+
+    monkeypatch.setattr(Learner, "learned", learned)
+    monkeypatch.setattr(Bench, "values", judged)
+    taught(bench, until=0.0)
+    assert {bool(absent) for _, absent, _ in seen} == {False, True}
+
+
+def test_held_out_documents_teach_in_no_way(monkeypatch):
+    """Neither as answers of other queries nor as what does not answer them."""
+    monkeypatch.setattr(learner, "RANDOM", 200)
+    bench = bench_of(1)
+    bench.queries[-1] = replace(bench.queries[-1], relevant={0: 1.0, 59: 1.0})
+    teaching, vectors = np.arange(2, 120), np.array(bench.index.vectors)
+
+    def learnt(absent):
+        return Learner(bench, PRIOR, 0).fit(teaching, absent)
+
+    absent, present = learnt({0}), learnt(set())
+    moved = vectors.copy()
+    moved[0] = -moved[0]
+    bench.index.vectors = moved
+    hard = Learner(bench, PRIOR, 0)._hard
+    bench.index.vectors = vectors
+    monkeypatch.setattr(bench, "best_rows", lambda number, prior: hard[number])
+    same, others = learnt({0}), learnt(set())
+    bench.index.vectors = moved
+    np.testing.assert_array_equal(learnt({0}), same)
+    assert not np.array_equal(learnt(set()), others)
+    assert not np.array_equal(absent, present)
+
+
+def test_a_fold_is_judged_by_the_way_that_is_best_for_the_others():
+    values, folds = np.zeros((8, 10)), np.repeat(np.arange(5), 2)
+    values[3, folds != 0] = 0.5
+    values[5, folds == 0] = 1.0
+    found = cross_fitted({AGAIN: values, NEW: values}, {AGAIN: folds, NEW: folds})
+    assert found[AGAIN].tolist() == [0.0] * 2 + [0.5] * 8
+
+
+def test_the_best_way_loses_on_no_new_documents():
+    again, new = np.zeros((4, 10)), np.zeros((4, 10))
+    again[1], new[1] = 0.3, -0.01  # gains most, and forgets
+    again[2], new[2] = 0.2, 0.0
+    again[3], new[3] = 0.15, 0.08
+    whole = np.full(10, True)
+    assert best_way({AGAIN: again[:2], NEW: new[:2]}, whole) == 0
+    assert best_way({AGAIN: again[:3], NEW: new[:3]}, whole) == 2
+    assert best_way({AGAIN: again, NEW: new}, whole) == 2
+    new[3] = 0.12
+    assert best_way({AGAIN: again, NEW: new}, whole) == 3
+    again[1:] = new[1:] = 1e-12  # of equal ones the prior
+    assert best_way({AGAIN: again, NEW: new}, whole) == 0
+
+
+@pytest.mark.parametrize(
+    ("again", "new", "improved", "said"),
+    [(0.1, 0.0, True, ""), (0.0, 0.1, False, "may be nothing"), (0.1, -0.1, False, "forgets")],
+)
+def test_the_verdict_is_about_what_is_asked_again_and_what_is_new(
+    monkeypatch, again, new, improved, said
+):
+    bench, random = bench_of(0), np.random.default_rng(0)
+    noise = random.normal(size=120) * 0.02
+    moved = {AGAIN: again + noise - noise.mean(), NEW: new + noise - noise.mean()}
+    monkeypatch.setattr(
+        teaching,
+        "cross_fitted",
+        lambda values, folds: {kind: values[kind][0] + moved[kind] for kind in values},
+    )
+    found, _ = taught(bench, until=0.0)
+    assert found.improved == improved
+    assert said in found.reason
+    assert said or found.again.value == pytest.approx(again)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("shared", "documents", "each"), [(0.0, 60, 2), (0.3, 25, 4), (0.3, 120, 2)]
+)
+def test_chance_teaches_nothing(shared, documents, each):
+    """At most 2.5 % of 200 runs on queries without meaning keep something, documents shared or not.
+
+    ``benchmarks.chance`` has more runs.
+    """
+    kept = 0
+    for seed in range(200):
+        bench = bench_of(seed, meaning=False, documents=documents, each=each, shared=shared)
+        kept += taught(bench, until=0.0, seed=seed)[0].improved
+    assert kept <= 9  # 97.5 % of chance at 2.5 %
