@@ -216,7 +216,7 @@ UNPARSED = {
     "train -x": "no such option: -x; see 'contrasent train --help'",
     "train": "CORPUS is missing (txt, csv|'contrasent train --help'",
     "encode m": "INPUT is missing (File, ",
-    "adapt x": "--output/-o is missing (Folder for the model, its index and its report); see",
+    "adapt x": "--output/-o (folder for the index and the report) is missing",
     "encode m x -o": "option '-o' requires an argument; see 'contrasent encode --help'",
     "train --resume=3": "option '--resume' does not take a value",
     "train a b -o m": "got unexpected extra argument|(b)|see 'contrasent train --help'",

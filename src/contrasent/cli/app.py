@@ -20,8 +20,8 @@ PANELS = {
 }
 """The commands by panel, as --help shows them."""
 MODULES = {
-    "similarity": "encode",
     "diff": "compare",
+    **dict.fromkeys(("similarity", "dedupe"), "encode"),
     **dict.fromkeys(("export", "postprocess", "import"), "models"),
 }
 """The modules of commands that have none of their own name."""
