@@ -25,40 +25,16 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-WORDS = [
-    "river",
-    "stone",
-    "bread",
-    "window",
-    "letter",
-    "garden",
-    "engine",
-    "music",
-    "winter",
-    "market",
-    "bridge",
-    "doctor",
-    "paper",
-    "glass",
-    "horse",
-    "island",
-    "kitchen",
-    "ladder",
-    "mirror",
-    "needle",
-    "orange",
-    "pocket",
-    "queen",
-    "rabbit",
-    "silver",
-    "table",
-]
+WORDS = (
+    "river stone bread window letter garden engine music winter market bridge doctor paper "
+    "glass horse island kitchen ladder mirror needle orange pocket queen rabbit silver table"
+)
 
 
 def texts(count: int, seed: int, low: int = 4, high: int = 24) -> list[str]:
     """Lines of random words."""
     rng = random.Random(seed)
-    return [" ".join(rng.choices(WORDS, k=rng.randint(low, high))) for _ in range(count)]
+    return [" ".join(rng.choices(WORDS.split(), k=rng.randint(low, high))) for _ in range(count)]
 
 
 def resident(pid: int) -> float:

@@ -263,7 +263,8 @@ def test_outputs_are_never_overwritten_unasked(tmp_path, lines):
         (["search", "{d}/no", "x"], InputError, "no such folder"),
         (["search", "{i}", "x", "-k", "0"], OptionError, "at least 1"),
         (["search", "{i}"], OptionError, "at least one query"),
-        (["search", "{i}", "--queries", "{d}/no"], InputError, "cannot be read"),
+        (["search", "{i}", "--queries", "{d}/no"], InputError, "no such file"),
+        (["search", "{i}", " "], OptionError, "is empty; name at least one query"),
         (["similarity", "{d}/no", "a", "b"], ModelError, "no such"),
         (
             ["index", "{t}", "--model", MINILM, "-o", "{i}", "--add", "--update"],

@@ -82,7 +82,9 @@ def doctor(
     place = index_folder(Path(model))
     content = examine(place) if is_index(place) else []
     if not all(finding.good for finding in content):
-        return _findings(model, url, content, "the index is damaged")
+        return _findings(
+            model, url, content, "the index is damaged: build it again, or restore a copy"
+        )
     index = open_index(Path(model)) if is_any_index(Path(model)) else None
     folder = find_model(model if index is None else index.facts.source)
     if index is not None:

@@ -13,7 +13,7 @@ import typer
 from contrasent import progress
 from contrasent.cli import options
 from contrasent.cli.loading import Counting, find_model, open_model
-from contrasent.errors import InputError, ModelError, OptionError
+from contrasent.errors import ModelError, OptionError
 
 if TYPE_CHECKING:
     from contrasent.model.base import Model
@@ -67,8 +67,8 @@ def search(
     wanted = list(query or [])
     if queries is not None:
         wanted += read_queries(queries)
-    if not wanted:
-        raise OptionError("QUERY", "", "name at least one query, or --queries FILE")
+    if not wanted or not all(map(str.strip, wanted)):
+        raise OptionError("QUERY", "", "is empty; name at least one query, or --queries FILE")
     weight = options.chosen_weight(word_weight, vectors_only)
     opened = open_index(index)
     ranker = opened.ranker.with_words(weight)
@@ -185,10 +185,7 @@ def model_folder(index: "Index") -> Path:
 
 def read_queries(path: Path) -> list[str]:
     """One query a line; blank lines are left out."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise InputError(path, f"cannot be read ({error.strerror})") from error
-    except UnicodeDecodeError as error:
-        raise InputError(path, f"is not UTF-8 at byte {error.start}") from error
-    return [line.strip() for line in lines if line.strip()]
+    from contrasent.text.sources import find
+
+    lines = (line.strip() for file in find(str(path)) for _, line in file.lines())
+    return [line for line in lines if line]

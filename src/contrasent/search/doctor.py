@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from contrasent.errors import UserError
-from contrasent.search.folder import is_index
+from contrasent.search.folder import advice, is_index
 from contrasent.search.scan import BinaryCodes
 from contrasent.search.store import Store
 from contrasent.types import Finding
@@ -23,7 +23,7 @@ def examine(folder: Path) -> list[Finding]:
     except UserError as error:
         if not is_index(folder):
             raise
-        return [Finding("description", False, str(error))]
+        return [Finding("description", False, str(error).removesuffix(advice(folder)))]
     with closing(store):
         found = [Finding(check, False, problem) for check, problem in _problems(store)]
         total, bad = len(store), _damaged_rows(store)
@@ -53,10 +53,10 @@ def _problems(store: Store) -> Iterator[tuple[str, str]]:
     """Damage apart from single rows: the part, and the problem."""
     for check, of in _CHECKS.items():
         try:
-            for problem in of(store):
+            for problem in of(store) or ():
                 yield check, problem
         except UserError as error:
-            yield check, str(error)
+            yield check, str(error).removesuffix(advice(store.folder))
         except (sqlite3.Error, ValueError, TypeError, LookupError, OSError) as error:
             yield check, f"cannot be read ({error})"
 
@@ -106,18 +106,16 @@ def _documents(store: Store) -> Iterator[str]:
     yield from (f"{name!r} is not as it was written" for name in wrong)
 
 
-def _codes(store: Store) -> Iterator[str]:
+def _codes(store: Store) -> None:
     if store.facts.codes:
         BinaryCodes.open(store.folder, store.facts, whole=True)
-    return iter(())
 
 
-def _learned(store: Store) -> Iterator[str]:
+def _learned(store: Store) -> None:
     store.stored_learned()
-    return iter(())
 
 
-_CHECKS: dict[str, Callable[[Store], Iterator[str]]] = {
+_CHECKS: dict[str, Callable[[Store], Iterator[str] | None]] = {
     "database": _database,
     "deleted rows": _deleted,
     "vectors": _vectors,

@@ -89,7 +89,12 @@ def translated(folder: Path | None) -> Iterator[None]:
 def damaged(folder: Path | None, what: object) -> InputError:
     """The error of an index whose files are not what was written."""
     where = folder if folder is not None else "the index"
-    return InputError(where, f"is damaged ({what}); 'contrasent doctor {where}' says what is left")
+    return InputError(where, f"is damaged ({what}){advice(folder)}")
+
+
+def advice(folder: Path | None) -> str:
+    """The end of the message about a damaged index."""
+    return f"; 'contrasent doctor {folder}' says what is left" if folder is not None else ""
 
 
 def database_sum(connection: sqlite3.Connection) -> list[int]:
