@@ -19,18 +19,21 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.fusion import RESAMPLES, Judged
 from benchmarks.lines import append, read
 from contrasent.adapt.indexing import open_base
 from contrasent.adapt.run import adapt
 from contrasent.cli.options import parse_budget
-from contrasent.evaluate.searching import search_retrieval
+from contrasent.evaluate.searching import Search, search_retrieval
+from contrasent.metrics import normalize
 from contrasent.model.base import TaskEncoder
-from contrasent.model.pretrained import MINILM
+from contrasent.model.numpy_model import NumpyModel
+from contrasent.model.pretrained import MINILM, resolve
 from contrasent.search.index import Index, document_of
 from contrasent.search.ranking import Ranker
 from contrasent.stats.bootstrap import from_draws, mean_draws
-from contrasent.text.labelled import read_judged, read_texts
+from contrasent.text.labelled import Judged, read_judged, read_texts
+
+RESAMPLES = 10_000
 
 
 def difference(after: Any, before: Any, seed: int = 0) -> list[float]:
@@ -40,18 +43,32 @@ def difference(after: Any, before: Any, seed: int = 0) -> list[float]:
     return [round(one, 4) for one in (found.mean, found.low, found.high)]
 
 
-def values(index: Index, ranker: Ranker, judged: Any) -> Any:
-    """(q,) nDCG@10 of each query, as a ranker finds documents in an index."""
+def values(search: Search, names: Sequence[str], judged: Judged) -> Any:
+    """(q,) nDCG@10 of each query."""
+    report = search_retrieval(search, names, judged, own_ids=True, resamples=0)
+    return report.items[report.one(metric="ndcg@10").key].columns[0]
+
+
+def by_index(index: Index, ranker: Ranker, judged: Judged) -> Any:
+    """(q,) nDCG@10 as a ranker finds documents in an index."""
     encode = TaskEncoder(open_base(index.facts.source))
     names = list(dict.fromkeys(document_of(row.id, row.metadata) for row in index.every()))
-    report = search_retrieval(
-        lambda texts, k: index.documents(texts, encode, k, ranker),
-        names,
-        judged,
-        own_ids=True,
-        resamples=0,
-    )
-    return report.items[report.one(metric="ndcg@10").key].columns[0]
+    return values(lambda texts, k: index.documents(texts, encode, k, ranker), names, judged)
+
+
+def by_vectors(folder: Path, judged: Judged, path: Path) -> Any:
+    """(q,) nDCG@10 by MiniLM's vectors of whole documents, which are kept in a file."""
+    texts, encode = read_texts(folder / "corpus.jsonl"), NumpyModel(resolve(MINILM)).encode
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.save(path, encode(list(texts.values())))
+    names, rows = list(texts), normalize(np.load(path, allow_pickle=False))
+
+    def search(queries: Sequence[str], k: int) -> list[list[str]]:
+        cosines = normalize(encode(list(queries))) @ rows.T
+        return [[names[at] for at in np.argsort(-one, kind="stable")[:k]] for one in cosines]
+
+    return values(search, names, judged)
 
 
 def run(folder: Path, place: Path, budget: float, seed: int, teach: int) -> dict[str, Any]:
@@ -82,8 +99,9 @@ def run(folder: Path, place: Path, budget: float, seed: int, teach: int) -> dict
     )
     index = Index.open(output / "index")
     default = Ranker.from_json(done.facts["default"])
-    after, before = values(index, index.ranker, judged), values(index, default, judged)
-    alone = Judged(folder, place / "vectors").ndcg(MINILM, Ranker(0.0))
+    after, before = by_index(index, index.ranker, judged), by_index(index, default, judged)
+    vectors = place / "vectors" / f"{folder.name}.{MINILM}.document.npy"
+    alone = by_vectors(folder, judged, vectors)
     after, before, alone = after[~taught], before[~taught], alone[~taught]
     return {
         "collection": folder.name,
