@@ -30,9 +30,9 @@ def sentences(count: int, words: tuple[int, int] | None = None) -> list[str]:
                 if len(found) == count * 8:
                     break
     else:
-        from contrasent.documents.docstrings import read_documentation
+        from contrasent.documents.docstrings import documented, installed_sources
 
-        found = [d.summary for d in read_documentation(limit_files=4000).documented]
+        found = [one.summary for one in documented(installed_sources())]
     if words:
         found = [s for s in found if words[0] <= len(s.split()) <= words[1]]
     if len(found) < count:

@@ -31,9 +31,8 @@ def test_it_searches_learns_and_answers(tmp_path, bert, packages, monkeypatch):
     from contrasent.search.index import Index
 
     Encoder.load(bert, pooler="mean", normalise=True).save(tmp_path / "base")
-    monkeypatch.setattr(
-        docstrings, "installed_sources", lambda: docstrings.sources_below([packages])
-    )
+    sources = [((path.stem,), path) for path in sorted(packages.iterdir())]
+    monkeypatch.setattr(docstrings, "installed_sources", lambda: sources)
     arguments = ["--base", tmp_path / "base", "-o", tmp_path / "s"]
     result = CliRunner().invoke(app, [*map(str, arguments), "--json"], catch_exceptions=False)
     facts = json.loads(result.stdout)

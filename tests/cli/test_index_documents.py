@@ -15,13 +15,12 @@ import numpy as np
 import pytest
 
 from commands import invoke, printed, run
-from contrasent.cli.index import _first_paragraphs
 from contrasent.documents.folder import Document, Section, open_documents
 from contrasent.errors import UserError
 from contrasent.search.building import create
 from contrasent.search.index import Index
 from contrasent.search.store import Facts
-from contrasent.search.sync import document_rows
+from contrasent.search.sync import document_rows, first_paragraphs
 
 NOTES = {
     "trains.md": "# Journeys\n\n## Tickets\n\nA ticket to Berlin costs forty euros.\n\n"
@@ -58,7 +57,7 @@ def rows(index):
 def test_the_language_is_that_of_most_files_not_of_the_rows_of_one(tmp_path):
     rows = [Document(f"a.csv#{n}", "", (Section((), ("aaaa",)),)) for n in range(1000)]
     others = [Document(f"b{n}.md", "", (Section((), ("Prose.",)),)) for n in range(99)]
-    first = list(islice(_first_paragraphs([*rows, *others]), 100))
+    first = list(islice(first_paragraphs([*rows, *others]), 100))
     assert (first.count("Prose."), first.count("aaaa")) == (99, 1)
 
 

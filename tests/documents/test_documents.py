@@ -29,12 +29,15 @@ def one(folder, name, content):
 def test_markdown_has_title_headings_code_and_tables(tmp_path):
     text = (
         "---\nlayout: page\n---\n# The *river*\n\n"
-        "Rivers carry [sand](http://x.y/a_(b)) and\n`mud_x`.\n\n"
+        "Rivers carry [sand](http://x.y/a_(b)) and\n`mud_x`.\n\n**See** [`a`][b], [c] & `[d](e)`.\n"
+        "Write to <a@b.c>, *not `__now__`*.\n\n[b]: x.md\n[c]: y.md\n\n"
         "## Banks\n\n- one bank\n- other **bank**\n\n```python\nif x:\n    flow(x)\n```\n\n"
         "### Left\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n## Delta\n\nIt <b>ends</b>.<!-- x -->\n"
     )
     assert one(tmp_path, "a.md", text) == Document("a.md", "The river", (
-        Section((), ("Rivers carry sand and mud_x.",)),
+        Section((), (
+            "Rivers carry sand and mud_x.", "See a, c & d. Write to a@b.c, not __now__.",
+        )),
         Section(("Banks",), ("one bank", "other bank", "if x:\n    flow(x)")),
         Section(("Banks", "Left"), ("a | b\n1 | 2",)), Section(("Delta",), ("It ends.",)),
     ))  # fmt: skip

@@ -1,19 +1,24 @@
-"""Passages: nothing lost, nothing twice, nothing too long; copies against a plain loop."""
+"""Passages: nothing lost, nothing twice, nothing too long."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contrasent.documents.duplicates import ALIKE, near_copies
 from contrasent.documents.folder import Document, Section
-from contrasent.documents.passages import cut, passages
-from contrasent.documents.sentences import split
+from contrasent.documents.passages import cut
+from contrasent.documents.sections import sentences
 from contrasent.errors import OptionError
 
 
 def words(texts):
     """A word is a token, a long one several; two special ones around each text."""
     return [2 + sum(-(-len(word) // 6) for word in text.split()) for text in texts]
+
+
+def own(row):
+    """The text of a passage without its title and headings."""
+    text, _, about = row
+    return text[about["body"] :]
 
 
 def document(*paragraphs, id="a", title="", headings=()):
@@ -35,16 +40,13 @@ texts = st.lists(st.lists(section, min_size=1, max_size=6).map(tuple), min_size=
 @given(texts, st.sampled_from(["", "A title", "t" * 200]), st.integers(16, 80))
 def test_every_word_is_in_one_passage_in_order_and_none_is_too_long(found, title, most):
     documents = [Document(str(i), title, sections) for i, sections in enumerate(found)]
-    result = passages(documents, count_tokens=words, max_tokens=most)
-    assert result == passages(documents, count_tokens=words, max_tokens=most)
-    assert all(count <= most for count in words([p.indexed for p in result.passages]))
-    if result.exact or result.near:
-        return  # a sentence of a copy is where its original is: tested below
-    for number, one in enumerate(documents):
-        mine = [p for p in result.passages if p.document == number]
-        assert [p.order for p in mine] == list(range(len(mine)))
-        assert result.holding[number] == tuple(map(result.passages.index, mine))
-        rest = "".join("".join(p.text for p in mine).split())
+    rows = list(cut(documents, words, most))
+    assert all(count <= most for count in words([text for text, *_ in rows]))
+    for one in documents:
+        mine = [row for row in rows if row[2]["document"] == one.id]
+        assert [name for _, name, _ in mine] == [f"{one.id}#{n + 1}" for n in range(len(mine))]
+        assert all(about["title"] == one.title for *_, about in mine)
+        rest = "".join("".join(map(own, mine)).split())
         for one_section in one.sections:
             for text in one_section.paragraphs:
                 # Headings may stand before a paragraph, as lines of the text; nothing else may.
@@ -62,11 +64,9 @@ def test_a_document_that_fits_is_one_passage_with_its_headings():
         Section(("Banks", "Left"), ("One.",)),
         Section(("Delta",), ("Ends.",)),
     ))  # fmt: skip
-    (passage,) = passages([one], count_tokens=words, max_tokens=40).passages
-    assert passage.text == "They flow.\nBanks\nTwo.\nLeft\nOne.\nDelta\nEnds."
-    assert passage.indexed == f"Rivers\n{passage.text}"
-    assert (passage.id, passage.headings, passage.order) == ("a#1", (), 0)
-    text, _, about = passage.row
+    ((text, name, about),) = cut([one], words, 40)
+    assert text == "Rivers\nThey flow.\nBanks\nTwo.\nLeft\nOne.\nDelta\nEnds."
+    assert (name, about["headings"]) == ("a#1", [])
     found = [(text[at:].split("\n")[0], names) for at, names, _ in about["sections"]]
     assert found == [
         ("They flow.", []), ("Banks", ["Banks"]), ("Left", ["Banks", "Left"]), ("Delta", ["Delta"]),
@@ -77,7 +77,7 @@ def test_passages_know_the_pages_of_their_sections():
     pages = [
         Section((), (f"{n} " + "word " * length,), n) for n, length in ((1, 2), (2, 3), (4, 30))
     ]
-    found = [one.row for one in cut([Document("a", "", tuple(pages))], words, 24)]
+    found = [*cut([Document("a", "", tuple(pages))], words, 24)]
     assert [about["page"] for _, _, about in found] == [1, 4, 4]
     assert [
         [text[at], page] for text, _, about in found for at, _, page in about.get("sections", ())
@@ -91,82 +91,27 @@ def test_sections_are_not_mixed_unless_small():
         Section(("Second", "Inner"), (long + " x",)),
         Section(("Second", "Small"), ("tiny",)),
     ))  # fmt: skip
-    found = passages([one], count_tokens=words, max_tokens=36).passages
+    found = list(cut([one], words, 36))
     second = f"Inner\n{long} x\nSmall\ntiny"
-    assert [(*p.headings, p.text) for p in found] == [("First", long), ("Second", second)]
-    assert found[1].indexed.startswith("Second\nInner")
+    assert [(*row[2]["headings"], own(row)) for row in found] == [
+        ("First", long), ("Second", second),
+    ]  # fmt: skip
+    assert found[1][0].startswith("Second\nInner")
 
 
 def test_a_long_section_is_cut_at_sentences_into_even_parts():
     sentence = [f"Sentence number {i} has six words." for i in range(10)]
-    found = passages([document(" ".join(sentence))], count_tokens=words, max_tokens=38).passages
+    found = cut([document(" ".join(sentence))], words, 38)
     # 6 tokens and a longer word: 7 or 8 each, 36 in a passage; 70 or so in all: two halves.
-    assert [p.text for p in found] == [" ".join(sentence[:5]), " ".join(sentence[5:])]
+    assert [text for text, *_ in found] == [" ".join(sentence[:5]), " ".join(sentence[5:])]
 
 
 def test_titles_take_a_quarter_at_most():
     one = document("Text.", title="word " * 30, headings=("Outer " * 30, "Inner one"))
-    (passage,) = passages([one], count_tokens=words, max_tokens=24).passages
-    assert passage.indexed == "Inner one\nText."
+    ((text, *_),) = cut([one], words, 24)
+    assert text == "Inner one\nText."
     with pytest.raises(OptionError, match=r"max_tokens 15.*at least 16"):
-        passages([one], count_tokens=words, max_tokens=15)
-
-
-def test_what_many_documents_repeat_is_removed_and_counted_but_never_all():
-    own, common = "Text number {} of all.", "Copyright 200{}. All rights reserved."
-    many = [document(own.format("x" * i), common.format(i), id=str(i)) for i in range(8)]
-    alone = document("Copyright 1999. All rights reserved.", id="alone")
-    result = passages([*many, alone], count_tokens=words, max_tokens=60)
-    assert result.boilerplate == 8
-    texts = [one.sections[0].paragraphs[0] for one in (*many, alone)]
-    assert [p.text for p in result.passages] == texts
-
-
-def test_copies_are_removed_and_stood_for():
-    river = "Rivers carry sand and mud and stones to a big sea where waves grind it all so far " * 2
-    near = river.replace("stones", "pebbles", 1)
-    given = [river, "Other text.", f"  {river.upper()}", near, "Rivers carry other things."]
-    documents = [document(text, id=str(i)) for i, text in enumerate(given)]
-    result = passages(documents, count_tokens=words, max_tokens=100)
-    assert (result.exact, result.near) == (1, 1)
-    assert [p.id for p in result.passages] == ["0#1", "1#1", "4#1"]
-    assert result.holding == ((0,), (1,), (0,), (0,), (2,))
-
-
-def jaccard(one, other):
-    """By sets of runs of three words, case aside."""
-    runs = []
-    for text in (one, other):
-        found = text.casefold().split()
-        runs.append({tuple(found[i : i + 3]) for i in range(max(len(found) - 2, 1))})
-    return len(runs[0] & runs[1]) / len(runs[0] | runs[1])
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.tuples(st.integers(0, 2), st.lists(st.integers(0, 59), max_size=4)), max_size=12)
-)
-def test_near_copies_against_all_pairs(changes):
-    bases = [[f"{chr(97 + (7 * i * i + i) % 26)}{b}{i % 19}" for i in range(60)] for b in range(3)]
-    given = []
-    for base, places in changes:
-        text = bases[base][:]
-        for place in places:
-            text[place] = "changed"
-        given.append(" ".join(text))
-    expected: list[int] = []
-    for i, text in enumerate(given):
-        originals = [j for j in range(i) if expected[j] == j]
-        alike = (j for j in originals if jaccard(text, given[j]) >= ALIKE)
-        same = next((expected[j] for j in range(i) if given[j] == text), None)
-        expected.append(same if same is not None else next(alike, i))
-    assert near_copies(given) == expected
-
-
-def test_near_copies_of_texts_without_spaces():
-    text = "海辺には砂と石と貝がある。川は砂を海へ運びます。"
-    text += "海はそれをさらに細かく砕きます。これは長い話だ。"
-    assert near_copies([text, text.replace("川", "河", 1), text[::-1]]) == [0, 0, 2]
+        list(cut([one], words, 15))
 
 
 SENTENCES = [
@@ -184,12 +129,12 @@ SENTENCES = [
 
 @pytest.mark.parametrize(("text", "count"), SENTENCES)
 def test_sentences_end_where_they_do(text, count):
-    found = split(text)
+    found = sentences(text)
     assert len(found) == count, found
     assert "".join(found) == text
 
 
 @given(st.text(alphabet=st.sampled_from('ab. \n。!?"A1२।'), max_size=60))
 def test_sentences_joined_are_the_text(text):
-    assert "".join(split(text)) == text
-    assert all(split(text)) or not text
+    assert "".join(sentences(text)) == text
+    assert all(sentences(text)) or not text

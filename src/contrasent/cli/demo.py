@@ -2,7 +2,7 @@
 
 import csv
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,8 +13,6 @@ from contrasent.cli.adapt import DEFAULT_BASE, Resume, carry_out, summary
 
 if TYPE_CHECKING:
     from contrasent.adapt.run import Adaptation
-    from contrasent.documents.docstrings import InstalledDocumentation
-    from contrasent.documents.sections import Document
 
 QUESTIONS = (
     "how do I make a temporary directory that is removed afterwards?",
@@ -50,8 +48,7 @@ def demo(
     seconds = options.parse_budget(budget)
     from contrasent.documents.docstrings import InstalledDocumentation
 
-    source = Explanations(InstalledDocumentation(names))
-    source.read()
+    source = InstalledDocumentation(names)
     with tempfile.TemporaryDirectory() as place:
         teaching = Path(place) / "summaries.csv"
         with teaching.open("w", encoding="utf-8", newline="") as stream:
@@ -83,35 +80,6 @@ def demo(
 
 
 PARTS = ("words add", "learning adds", "together")
-
-
-class Explanations:
-    """The explanations of documented names as documents, and their summaries as queries."""
-
-    def __init__(self, source: "InstalledDocumentation") -> None:
-        self.source = source
-        self.summaries: list[tuple[str, str]] = []
-        self._documents: list[Document] = []
-
-    def read(self) -> None:
-        """Read all of them."""
-        from dataclasses import replace
-
-        for document in self.source:
-            (section,) = document.sections
-            summary, *explanation = section.paragraphs
-            self.summaries.append((summary, document.id))
-            own = replace(section, paragraphs=tuple(explanation))
-            self._documents.append(replace(document, sections=(own,)))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.source, name)
-
-    def __str__(self) -> str:
-        return str(self.source)
-
-    def __iter__(self) -> "Iterator[Document]":
-        return iter(self._documents)
 
 
 def _gains(done: "Adaptation", summaries: Sequence[tuple[str, str]], seed: int) -> dict[str, Any]:

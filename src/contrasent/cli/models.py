@@ -78,10 +78,11 @@ def export(
 def calibration(source: str | None) -> list[str]:
     """Sentences to calibrate with."""
     if source is None:
-        from contrasent.documents.docstrings import read_documentation
+        from contrasent.documents.docstrings import documented, installed_sources
         from contrasent.model.golden import PROBES
 
-        found = [entry.summary for entry in read_documentation(limit_files=600).documented]
+        sources = installed_sources()
+        found = [one.summary for one in documented(sources[:: len(sources) // 600 + 1])]
         found = [*PROBES, *dict.fromkeys(found)]
     else:
         from contrasent.cli.encode import open_texts

@@ -10,11 +10,17 @@ from itertools import pairwise
 from typing import Any
 
 from contrasent.documents.archives import Entry, Reason, Skip
-from contrasent.documents.markdown import read_markdown, read_notebook
-from contrasent.documents.plain import SAMPLE, decode, encoding_of, read_python, read_text
-from contrasent.documents.secrets import without_keys
-from contrasent.documents.sections import Document, Section
+from contrasent.documents.sections import Document, Section, without_keys
 from contrasent.documents.table import read_table
+from contrasent.documents.text_formats import (
+    SAMPLE,
+    decode,
+    encoding_of,
+    read_markdown,
+    read_notebook,
+    read_python,
+    read_text,
+)
 from contrasent.text.sources import Source
 
 Parsed = tuple[str, tuple[Section, ...]]
@@ -74,7 +80,7 @@ def documents(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterato
         raise Skip(Reason.SECRET)
     if size_of(sections) > most:
         raise Skip(Reason.TOO_MUCH_TEXT)
-    yield [Document(entry.name, title, sections, docstring=entry.suffix == ".py")], facts
+    yield [Document(entry.name, title, sections)], facts
 
 
 def size_of(sections: Sequence[Section]) -> int:

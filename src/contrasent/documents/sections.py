@@ -1,11 +1,58 @@
-"""The structure of a document: a title, and text below headings, in order."""
+"""The structure of a document: a title, and text below headings, in order, without keys."""
 
 import re
 import unicodedata
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u200b\ufeff\ufffe]")
 _HALF = re.compile("[\ud800-\udfff]")
+
+_KEY = re.compile(
+    r"""
+      -----BEGIN\ [A-Z ]*PRIVATE\ KEY
+    | \b(?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}\b                     # Amazon
+    | \bsk-(?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{20,}                    # OpenAI, Anthropic and others
+    | \b(?:sk|rk|pk)_(?:live|test)_[0-9A-Za-z]{16,}               # Stripe
+    | \bgh[pousr]_[A-Za-z0-9]{36,}\b | \bgithub_pat_[A-Za-z0-9_]{40,}
+    | \bglpat-[A-Za-z0-9_-]{20,}
+    | \bxox[abposr]-[A-Za-z0-9-]{10,}                             # Slack
+    | \bAIza[0-9A-Za-z_-]{35}\b | \bya29\.[0-9A-Za-z_-]{20,}      # Google
+    | \bhf_[A-Za-z]{30,}\b                                        # Hugging Face
+    | \bnpm_[A-Za-z0-9]{36}\b | \bpypi-[A-Za-z0-9_-]{50,}
+    | \bSG\.[A-Za-z0-9_-]{16,64}\.[A-Za-z0-9_-]{16,}              # SendGrid
+    | \beyJ[A-Za-z0-9_-]{10,2000}\.eyJ[A-Za-z0-9_-]{10,}          # JSON Web Token
+    # user:password of an address, unless it stands for one
+    | \b[a-z][a-z0-9+.-]{0,20}://[^\s/:@]{1,99}:(?!pass|secret|[<{$*])[^\s/@]{6,99}@
+    """,
+    re.VERBOSE,
+)
+_HINTS = (  # one of them stands in every key
+    "-----BEGIN", "AKIA", "ASIA", "ABIA", "ACCA", "sk-", "k_live_", "k_test_", "gh", "glpat-",
+    "xox", "AIza", "ya29.", "hf_", "npm_", "pypi-", "SG.", "eyJ", "://",
+)  # fmt: skip
+_KEY_END = "-----END"
+# In the lines of a private key: base 64, or a header.
+_OF_KEY = re.compile(r"[A-Za-z0-9+/=]{30}|^[\w-]+: |^[A-Za-z0-9+/=]*$")
+_CLOSING = "[\"'”’»)\\]」』）】》〉]*"
+_END = re.compile(
+    rf"(?P<spaced>[.!?…]{_CLOSING}\s+)(?=\S)"
+    rf"|[。！？｡．]{_CLOSING}\s*"
+    r"|[।॥؟۔።፧៕။྾།‼⁇⁈⁉]+\s*"
+    # "zurückgewiesen.2. Der", "tragen.Tatbestand": full stops whose space was lost.
+    r"|(?<=[^\W\d_][^\W\d_][^\W\d_]\.)(?=\d{1,3}[. ]*[A-ZÄÖÜ]|[A-ZÄÖÜ][a-zäöüß]{2,}[ ,\d])"
+)
+_ABBREVIATED = re.compile(
+    r"""(?:^|[\s("'„“«/])(?:
+      \w | \d{1,2} | [IVXLC]+ | (?:\w{1,4}\.)+\w{1,4}
+    | mr|mrs|ms|dr|prof|st|sr|jr|inc|ltd|co|corp|vs|etc|al|cf|fig|figs|eq|eqs|sec|ref|refs|no|nos
+    | vol|pp|ed|eds|approx|resp|dept|est|min|max|jan|feb|mar|apr|jun|jul|aug|sep|sept|oct|nov|dec
+    | abs|art|nr|rn|rz|rdnr|az|urt|beschl|bd|bl|buchst|gem|vgl|bzw|ca|ggf|sog|ziff|anm|aufl|hrsg
+    | tz|kap|lit|verf|str|hs|halbs|nrn|ff|alt|evtl|inkl|insb|usw|st|mio|mrd|tel|entsch|bgbl|sen
+    | mme|mlle|art|chap|env|ex|sra|srta|pág|núm|ud|uds|sig|dott
+    )\.$""",
+    re.VERBOSE | re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +71,6 @@ class Document:
     id: str  # path relative to the source, "#" and a table's row; unique
     title: str
     sections: tuple[Section, ...]
-    docstring: bool = False  # whether its text is or holds docstrings
 
 
 class SectionBuilder:
@@ -105,3 +151,59 @@ def clean(text: str) -> str:
     if not unicodedata.is_normalized("NFC", text):
         text = unicodedata.normalize("NFC", text)
     return _HALF.sub("", _CONTROL.sub("", text))
+
+
+def without_keys(sections: Iterable[Section]) -> tuple[tuple[Section, ...], int]:
+    """Sections without the lines, in prose sentences, that hold a key, and how many those were."""
+    kept, found, inside = [], 0, False
+    for section in sections:
+        paragraphs = []
+        for text in section.paragraphs:
+            if inside or any(hint in text for hint in _HINTS):
+                text, count, inside = _clean(text, inside)
+                found += count
+            if text:
+                paragraphs.append(text)
+        if paragraphs:
+            kept.append(replace(section, paragraphs=tuple(paragraphs)))
+    return tuple(kept), found
+
+
+def _clean(text: str, inside: bool) -> tuple[str, int, bool]:
+    """A paragraph without what holds a key; ``inside`` says that a private key goes on."""
+    mark = "\n" if "\n" in text else " "
+    lines, count = [], 0
+    for line in text.split("\n") if mark == "\n" else re.split(r"(?<=[.!?]) ", text):
+        if inside and (_KEY_END in line or _OF_KEY.search(line)):
+            inside = _KEY_END not in line
+            continue
+        inside = False
+        if not _KEY.search(line):
+            lines.append(line)
+            continue
+        count += 1
+        inside = "PRIVATE KEY" in line and _KEY_END not in line
+    return mark.join(lines).strip("\n"), count, inside
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a paragraph with the white space that follows each: joined, the text."""
+    pieces, start = [], 0
+    for match in _END.finditer(text):
+        end = match.end()
+        # " . " ends a sentence in text whose words and marks were set apart, small letters or not.
+        apart = text[match.start() - 1 : match.start()].isspace()
+        if match["spaced"] and not apart and _goes_on(text, start, match):
+            continue
+        if start < end < len(text):
+            pieces.append(text[start:end])
+            start = end
+    pieces.append(text[start:])
+    return pieces
+
+
+def _goes_on(text: str, start: int, match: re.Match[str]) -> bool:
+    """Whether the sentence goes on after the mark: in a small letter, or after an abbreviation."""
+    dot = match.start() + 1
+    abbreviated = text[dot].isspace() and _ABBREVIATED.search(text[max(start, dot - 12) : dot])
+    return text[match.end()].islower() or bool(abbreviated)

@@ -4,7 +4,7 @@ Rows of ids stand one behind another, so that every linear layer is one matrix p
 tokens; attention is computed for the rows of one length at a time. Vectors equal torch's to 1e-5.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -19,6 +19,8 @@ Weights = Mapping[str, NDArray[Any]]
 """Arrays by their names in a checkpoint; may be memory mapped, and of float16."""
 GELU_ROWS = 64
 """Tokens whose activations are computed at a time, so that they stay in the processor's cache."""
+CACHED = 1 << 18
+"""Scores of attention that are computed at a time, for the same reason."""
 KINDS = ("bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "electra")
 
 _ERF = (0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429)
@@ -220,7 +222,7 @@ class NumpyEncoder:
         width = qkv.shape[1] // 3 // heads
         scale = np.float32(1 / np.sqrt(width))
         out = np.empty((total, heads * width), dtype=np.float32)
-        for start, rows, length in runs:
+        for start, rows, length in _blocks(runs, CACHED // heads):
             stop = start + rows * length
             parts = qkv[start:stop].reshape(rows, length, 3, heads, width)
             query, key, value = parts.transpose(2, 0, 3, 1, 4)
@@ -278,6 +280,14 @@ def _runs(lengths: NDArray[np.int64]) -> list[tuple[int, int, int]]:
     bounds = [0, *edges.tolist(), len(lengths)]
     firsts = np.concatenate([[0], np.cumsum(lengths)])
     return [(int(firsts[a]), b - a, int(lengths[a])) for a, b in pairwise(bounds)]
+
+
+def _blocks(runs: list[tuple[int, int, int]], room: int) -> Iterator[tuple[int, int, int]]:
+    """Runs of which each has at most so many scores of a head, or one row."""
+    for start, rows, length in runs:
+        few = max(1, room // length**2)
+        for row in range(0, rows, few):
+            yield start + row * length, min(few, rows - row), length
 
 
 def _prefix(weights: Weights, word: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.documents import sentences
+from contrasent.documents.sections import sentences
 from contrasent.metrics import normalize
 from contrasent.search.index import Hit, Index, grouped
 from contrasent.search.words import WORD, Analyzer
@@ -211,7 +211,7 @@ def _sentences(hit: Hit) -> list[Span]:
     spans = []
     for start, end in _blocks(text, first):
         at = start
-        for piece in sentences.split(text[start:end]):
+        for piece in sentences(text[start:end]):
             span = _stripped(text, at, at + len(piece))
             at += len(piece)
             if any(map(str.isalnum, text[slice(*span)])):

@@ -30,7 +30,7 @@ def document_rows(
     documents: Iterable[Document], files: dict[str, FileFacts], count: CountTokens, max_tokens: int
 ) -> list[IndexRow]:
     """A row a passage; their numbers are put into the facts of the files that were read."""
-    rows: list[IndexRow] = [one.row for one in cut(documents, count, max_tokens)]
+    rows: list[IndexRow] = list(cut(documents, count, max_tokens))
     count_rows(files, rows)
     return rows
 
@@ -65,7 +65,6 @@ class Changes:
 
     added: list[Entry] = field(default_factory=list)
     changed: list[Entry] = field(default_factory=list)
-    shared: list[Entry] = field(default_factory=list)  # unchanged, with a deleted one's passages
     deleted: list[str] = field(default_factory=list)
     unchanged: int = 0
     refreshed: dict[str, FileFacts] = field(default_factory=dict)  # of other time, and same content
@@ -106,10 +105,6 @@ def compare(known: dict[str, FileFacts], source: DocumentSource) -> Changes:
     hidden = source.report.skipped.get(Reason.UNREADABLE)
     away = tuple(hidden.names) if hidden else ()  # folders that cannot be read now keep their rows
     found.deleted = [one for one in known if one not in seen and not one.startswith(away)]
-    gone = {*found.deleted, *(entry.name for entry in found.changed)}
-    for name, facts in known.items():
-        if name in seen and name not in gone and gone.intersection(facts.get("shares", ())):
-            found.shared.append(seen[name])
     if known and len(found.deleted) == len(known) and not found.added:
         problem = "has none of the documents of the index any more; nothing was changed"
         raise InputError(source.source, problem)
@@ -152,7 +147,7 @@ def synchronise(
         writer.check_model(model)
         known = writer.files()
         changes = compare(known, source)
-        chosen = [*changes.added, *changes.changed, *changes.shared]
+        chosen = [*changes.added, *changes.changed]
         rows = document_rows(source.read(chosen), source.files, count, max_tokens)
         fresh: dict[str, FileFacts | None] = {**changes.refreshed, **source.files}
         fresh |= dict.fromkeys(changes.deleted)
@@ -170,7 +165,7 @@ def synchronise(
         before = {name for name, facts in known.items() if facts["rows"]}
         return Outcome(
             sum(name not in before for name in with_text),
-            sum(name in before for name in with_text) - len(changes.shared),
+            sum(name in before for name in with_text),
             len(before.intersection(changes.deleted))
             + sum(name in before and not facts["rows"] for name, facts in source.files.items()),
             changes.unchanged,

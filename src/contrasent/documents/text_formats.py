@@ -1,14 +1,21 @@
-"""Bytes to text, whatever their encoding; plain text and Python sources to sections."""
+"""Bytes to text, and text of every kind to sections: plain, Python, Markdown, notebooks."""
 
 import ast
 import codecs
+import json
 import re
 import warnings
 from collections.abc import Iterator
+from functools import cache
+from html import unescape
+from typing import TYPE_CHECKING, Any
 
-from contrasent.documents.prose import without_markup
 from contrasent.documents.sections import Section, SectionBuilder
 from contrasent.documents.table import is_set_out
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
 
 SAMPLE = 1 << 16  # bytes from which an encoding is guessed
 
@@ -24,6 +31,22 @@ _Leveled = tuple[int, ast.Module | _Definition]
 _SET_OUT = re.compile(r"^\s*(?:>>>|[-*+|]|\.\.|:\w|\w+\s*:|\d+[.)])|\n\s+|::$", re.MULTILINE)
 _DIVIDED = re.compile(r"(?<=[^\W\d_])\u2010\n[ \t]*(?=[^\W\d_])")  # as man divides words
 _RULE = re.compile(r"^\s*([-=~*_#+])\1{2,}\s*$")
+_FRONT = re.compile(r"\A---[ \t]*\n(.*?\n)?(?:---|\.\.\.)[ \t]*\n", re.DOTALL)
+_TITLE = re.compile(r"^title:[ \t]*(.+?)[ \t]*$", re.MULTILINE)
+_UNSEEN = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z)", re.DOTALL | re.I)
+_TAG = re.compile(r"<[^<>]*>")
+_LINK = re.compile(r"\[([^\[\]]+)\]\([^()\s]*\)")  # in code, where kreuzberg leaves them
+_SHOWN = {"softbreak": "\n", "hardbreak": "\n", "html_inline": ""}
+_MARKUP = [
+    (re.compile(r":[\w.:+-]+:`(?:~(?:[\w.]*\.)?|[!.])?([^`<]*?)(?:\s*<[^`]*>)?`"), r"\1"),
+    (re.compile(r"``(.+?)``"), r"\1"),
+    (re.compile(r"\[[^\[\]]+\]_{1,2}"), ""),
+    (re.compile(r"(?<!\w)\[`?[~!]?([\w.*]+)`?\](?!\()|\[([^\]]+)\]\([^)\s]*\)"), r"\1\2"),
+    (re.compile(r"`([^`<]+?)(?:\s*<[^>`]*>)?`_{0,2}"), r"\1"),
+    (re.compile(r"(?<![\w*])\*{1,2}([^*\s](?:[^*]*[^*\s])?)\*{1,2}(?![\w*])"), r"\1"),
+    (re.compile(r"\s+"), " "),
+    (re.compile(r" (?=[.,;:)](?:\s|$))"), ""),
+]
 
 
 def encoding_of(sample: bytes, *, whole: bool) -> str:
@@ -105,3 +128,81 @@ def _definitions(node: ast.Module | _Definition, level: int) -> Iterator[_Levele
         for inner in node.body:
             if isinstance(inner, _Definition):
                 yield from _definitions(inner, level + 1)
+
+
+def without_markup(text: str) -> str:
+    """A line without inline mark-up: roles, literals, links and emphasis by their text."""
+    for pattern, replacement in _MARKUP:
+        text = pattern.sub(replacement, text)
+    return text.strip()
+
+
+@cache
+def _parser() -> "MarkdownIt":
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("commonmark").enable(["table", "strikethrough"])
+
+
+def read_markdown(text: str, title: str = "") -> tuple[str, tuple[Section, ...]]:
+    """Title and sections of a file; ``title:`` in its front matter wins."""
+    if front := _FRONT.match(text):
+        if named := _TITLE.search(front[0]):
+            title = named[1].strip("\"'")
+        text = text[front.end() :]
+    builder = SectionBuilder()
+    _add_markdown(builder, text)
+    return builder.finish(title)
+
+
+def _add_markdown(builder: SectionBuilder, text: str) -> None:
+    """Add the blocks of a piece of Markdown."""
+    level, rows = 0, list[list[str]]()
+    for token in _parser().parse(text):
+        match token.type:
+            case "heading_open":
+                level = int(token.tag[1])
+            case "tr_open":
+                rows.append([])
+            case "table_close":
+                builder.lines("\n".join(" | ".join(row) for row in rows))
+                rows = []
+            case "fence" | "code_block":
+                builder.lines(token.content)
+            case "html_block":
+                builder.lines(unescape(_TAG.sub(" ", _UNSEEN.sub(" ", token.content))))
+            case "inline" if level:
+                builder.heading(level, _plain(token))
+                level = 0
+            case "inline" if rows:
+                rows[-1].append(_plain(token))
+            case "inline":
+                builder.paragraph(_plain(token))
+            case _:
+                pass
+
+
+def _plain(token: "Token") -> str:
+    """Inline Markdown without its mark-up: links by their text, code and emphasis bare."""
+    return "".join(
+        _LINK.sub(r"\1", one.content)
+        if one.type == "code_inline"
+        else _SHOWN.get(one.type, one.content)
+        for one in token.children or ()
+    )
+
+
+def read_notebook(text: str) -> tuple[str, tuple[Section, ...]]:
+    """Title and sections of a Jupyter notebook: its prose and code, not what the code printed."""
+    notebook: Any = json.loads(text)
+    if not isinstance(notebook, dict):
+        raise ValueError("no notebook")
+    builder = SectionBuilder()
+    for cell in notebook["cells"]:
+        source = cell.get("source", "")
+        source = source if isinstance(source, str) else "".join(source)
+        if cell.get("cell_type") == "markdown":
+            _add_markdown(builder, source)
+        elif cell.get("cell_type") == "code":
+            builder.lines(source)
+    return builder.finish()
