@@ -14,6 +14,12 @@ from contrasent.errors import DataError, OptionError, import_extra
 from contrasent.evaluate.vectors import check_vectors
 from contrasent.types import EncodeFn, Task, Vectors, for_task
 
+UNSTATED = (
+    "loader", "release_date", "languages", "n_parameters", "memory_usage_mb", "license",
+    "open_weights", "public_training_code", "public_training_data", "training_datasets",
+)  # fmt: skip
+"""Fields of mteb's description of a model that an ``EncodeFn`` knows nothing of."""
+
 
 class MtebModel:
     """A model for mteb: encodes batches of texts, compares by cosine, and describes itself."""
@@ -63,21 +69,12 @@ class MtebModel:
         """The description that mteb writes with the results."""
         meta = import_extra("mteb.models.model_meta", "mteb", "mteb's evaluation", package="mteb")
         return meta.ModelMeta(
-            loader=None,
             name=self.name,
             revision=self.revision,
-            release_date=None,
-            languages=None,
-            n_parameters=None,
-            memory_usage_mb=None,
             max_tokens=self.max_tokens,
             embed_dim=self.dimension,
-            license=None,
-            open_weights=None,
-            public_training_code=None,
-            public_training_data=None,
             framework=["PyTorch"],
             similarity_fn_name=meta.ScoringFunction.COSINE,
             use_instructions=False,
-            training_datasets=None,
+            **dict.fromkeys(UNSTATED),
         )

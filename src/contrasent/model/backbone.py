@@ -216,7 +216,8 @@ class PooledBackbone(nn.Module):
     def _pool_block(self, tokens: Tokens) -> Tensor:
         if self.packed and packed_.supports_batch(self.backbone, tokens):
             return self._in_order(*self._pool_packed(tokens))
-        return self._in_order(*self._pool_groups(tokens))
+        order = [np.arange(len(tokens))] if self.bucketed else by_length(tokens.lengths)
+        return self._in_order([self._pool_padded(tokens.select(rows)) for rows in order], order)
 
     def _in_order(self, parts: list[Tensor], order: list[NDArray[np.int64]]) -> Tensor:
         """Vectors of parts of a block, in the order of its rows."""
@@ -225,11 +226,6 @@ class PooledBackbone(nn.Module):
         if np.array_equal(place, np.arange(len(place))):
             return vectors  # nothing to move, and nothing for a GPU to wait for
         return vectors[torch.from_numpy(place).to(self.device)]
-
-    def _pool_groups(self, tokens: Tokens) -> tuple[list[Tensor], list[NDArray[np.int64]]]:
-        """Pooled vectors of padded groups, and which rows they are."""
-        order = [np.arange(len(tokens))] if self.bucketed else by_length(tokens.lengths)
-        return [self._pool_padded(tokens.select(rows)) for rows in order], order
 
     def _pool_padded(self, tokens: Tokens, **further: Tensor) -> Tensor:
         """Pooled vectors of one padded block; ``further`` as for ``hidden``."""

@@ -30,6 +30,7 @@ from contrasent.model.golden import (
     model_identity,
     save_tensors,
     write_golden,
+    write_modules,
 )
 from contrasent.model.heads import as_dense, check_head, make_head, read_head, with_layer
 from contrasent.model.poolers import MODULES, POOLERS
@@ -269,11 +270,7 @@ class Encoder(PooledBackbone, Model):
             write_object(path / "config.json", its)
             if tensors:
                 save_tensors(path / "model.safetensors", tensors)
-        listed = [
-            {"idx": i, "name": str(i), "path": path, "type": kind}
-            for i, (kind, path) in enumerate(modules)
-        ]
-        write_object(folder / "modules.json", listed)
+        write_modules(folder, modules)
         bert = {"max_seq_length": self.max_tokens, "do_lower_case": self.lower_case}
         write_object(folder / "sentence_bert_config.json", bert)
         versions = {"sentence_transformers": WRITTEN_FOR, "pytorch": torch.__version__}

@@ -59,10 +59,6 @@ def _gelu_tanh(x: Vectors) -> Vectors:
     return x
 
 
-def _relu(x: Vectors) -> Vectors:
-    return np.maximum(x, 0, out=x)
-
-
 def _silu(x: Vectors) -> Vectors:
     x /= 1 + np.exp(-x)
     return x
@@ -72,7 +68,7 @@ ACTIVATIONS: dict[str, Callable[[Vectors], Vectors]] = {
     "gelu": gelu,
     "gelu_new": _gelu_tanh,
     "gelu_pytorch_tanh": _gelu_tanh,
-    "relu": _relu,
+    "relu": lambda x: np.maximum(x, 0, out=x),
     "silu": _silu,
     "swish": _silu,
 }
@@ -178,7 +174,8 @@ class NumpyEncoder:
                 )
             )
         self.size = int(self._layers[0].output.weight.shape[1])
-        self._project = linear("embeddings_project") if _projects(weights, prefix) else None
+        projects = f"{prefix}embeddings_project.weight" in weights
+        self._project = linear("embeddings_project") if projects else None
         self._relative = None
         if self.kind == "mpnet":
             self._relative = array("encoder.relative_attention_bias.weight")
@@ -293,10 +290,6 @@ def _blocks(runs: list[tuple[int, int, int]], room: int) -> Iterator[tuple[int, 
 def _prefix(weights: Weights, word: str) -> str:
     """The prefix that a checkpoint puts before all names, such as "bert."; none if in doubt."""
     return next((name.removesuffix(word) for name in weights if name.endswith(word)), "")
-
-
-def _projects(weights: Weights, prefix: str) -> bool:
-    return f"{prefix}embeddings_project.weight" in weights
 
 
 _BERT = {

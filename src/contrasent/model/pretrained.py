@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from contrasent.errors import MissingExtraError, ModelError
 from contrasent.files import atomic_folder, write_object
-from contrasent.model.golden import digest
+from contrasent.model.golden import digest, write_modules
+from contrasent.model.poolers import MODULES
 from contrasent.text.official import hub_is_reachable
 from contrasent.text.sources import missing
 from contrasent.text.tokens import Tokenizer
@@ -249,12 +250,8 @@ def _write(folder: Path, config: dict[str, Any], tensors: dict[str, NDArray[Any]
 
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     write_object(folder / "config.json", config)
-    modules = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
-    listed = [
-        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for i, (path, kind) in enumerate(modules)
-    ]
-    write_object(folder / "modules.json", listed)
+    modules = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")]
+    write_modules(folder, [(f"{MODULES}.{kind}", path) for kind, path in modules])
     (folder / "1_Pooling").mkdir()
     pooling = {"word_embedding_dimension": config["hidden_size"], "pooling_mode_mean_tokens": True}
     write_object(folder / "1_Pooling" / "config.json", pooling)

@@ -36,12 +36,9 @@ def import_checkpoint(
     if method is not None and method not in METHODS:
         raise OptionError("--method", method, "is unknown", choices=METHODS)
     config = _config(folder)
-    if not (folder / WEIGHTS).is_file():
-        raise ModelError(_no_weights(folder))
-    weights = read_tensors(folder / WEIGHTS)
+    weights = _weights(folder)
     body = _body(weights, folder)
     found = _method(weights, folder, method)
-    head = _dense(weights, folder, found) if found == "sup-simcse" else None
     with tempfile.TemporaryDirectory() as place:
         bare = Path(place)
         (bare / "config.json").write_text(json.dumps(config), "utf-8")
@@ -53,10 +50,11 @@ def import_checkpoint(
         except ModelError as error:
             raise ModelError(str(error).replace(str(bare), str(folder))) from error
     encoder.source = None
-    if head is not None:
-        size_out, size_in = head[0].shape
+    if found == "sup-simcse":
+        own = _head(weights, folder, found)
+        size_out, size_in = own["weight"].shape
         top = Dense(size_in, size_out, torch.nn.Tanh())
-        top.linear.load_state_dict({"weight": head[0], "bias": head[1]})
+        top.linear.load_state_dict(own)
         encoder.head = top.to(encoder.device).eval()
     return encoder, found
 
@@ -72,13 +70,15 @@ def _config(folder: Path) -> dict[str, Any]:
     return {key: value for key, value in config.items() if key != "architectures"}
 
 
-def _no_weights(folder: Path) -> str:
+def _weights(folder: Path) -> dict[str, Any]:
+    if (folder / WEIGHTS).is_file():
+        return read_tensors(folder / WEIGHTS)
     if (folder / "pytorch_model.bin").is_file():
-        return (
+        raise ModelError(
             f"{folder / 'pytorch_model.bin'}: is pickled, and pickles are never read; if you trust "
             f"it, convert it there with: {CONVERT}"
         )
-    return (
+    raise ModelError(
         f"{folder}: no {WEIGHTS} in it; the hub's converter offers one as a pull request on the "
         "model's page: name that commit"
     )
@@ -114,12 +114,12 @@ def _method(weights: Iterable[str], folder: Path, method: str | None) -> str:
     return str(detected or method)
 
 
-def _dense(weights: dict[str, Any], folder: Path, method: str) -> tuple[Any, Any]:
+def _head(weights: dict[str, Any], folder: Path, method: str) -> dict[str, Any]:
     """Weight and bias of the tanh head."""
     for head in HEADS:
-        names = (f"{head}dense.weight", f"{head}dense.bias")
-        if all(name in weights for name in names):
-            return weights[names[0]].float(), weights[names[1]].float()
+        own = {kind: f"{head}dense.{kind}" for kind in ("weight", "bias")}
+        if weights.keys() >= set(own.values()):
+            return {kind: weights[name].float() for kind, name in own.items()}
     raise OptionError(
         "--method", method, f"{folder / WEIGHTS} has no mlp.dense or pooler.dense, its head"
     )

@@ -109,18 +109,10 @@ def fit(
         if (done := parallel.by_main(place.finished)) is not None:
             return done
         with processes.retain_freed_memory():
-            run = _train(
-                objective,
-                read,
-                settings,
-                selector,
-                facts or CardMetadata(),
-                rows,
-                tokens,
-                on_start,
-                going_on=going_on,
+            known = facts or CardMetadata()
+            return _train(
+                objective, read, settings, selector, known, rows, tokens, on_start, going_on
             )
-    return run
 
 
 def _train(  # noqa: C901 - one flat loop, to be read from top to bottom
@@ -132,7 +124,6 @@ def _train(  # noqa: C901 - one flat loop, to be read from top to bottom
     rows: NDArray[np.int64] | None,
     tokens: Path | None,
     on_start: Callable[[], None] | None,
-    *,
     going_on: bool,
 ) -> Run:
     """A run from its first step, or from its checkpoint, to its last."""
