@@ -1,13 +1,16 @@
-"""What must not change the contrastive losses; test_negatives compares them with plain loops."""
+"""What must not change the contrastive losses; test_contrastive compares them with plain loops."""
+
+import math
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 
 from contrasent.errors import OptionError
 from contrasent.losses import info_nce, mean_cosines, similarities, similarity, two_source_info_nce
-from plain_loops import few, seeds, sim, vectors
+from plain_loops import few, loop, pairs, seeds, sim, vectors
 
 pytestmark = pytest.mark.usefixtures("logits_at_once")
 
@@ -104,3 +107,152 @@ def test_shapes_that_do_not_fit_are_refused():
         info_nce(ones, torch.ones(4, 3), symmetric=True)
     with pytest.raises(ValueError, match="do not fit"):
         two_source_info_nce(ones, ones[:1], negative_anchors=ones, negatives=ones)
+
+
+def drawn(seed: int, rows: int, columns: int) -> Tensor:
+    """Weights of which some are 0."""
+    weights = vectors(seed, rows, columns).exp()
+    return weights * (weights > 0.5)
+
+
+@few
+@given(
+    seed=seeds, n=st.integers(1, 5), before=st.integers(0, 3), after=st.integers(0, 2),
+    d=st.integers(1, 5), h=st.integers(0, 3), q=st.integers(0, 3),
+    tau=st.sampled_from([0.3, 1.0, 2.0]), kind=st.sampled_from(["cosine", "dot"]),
+    alpha=st.sampled_from([0.0, 0.5, 1.0, 2.0]), beta=st.sampled_from([0.0, 0.0, 0.7]),
+    plus=st.sampled_from([0.0, 0.0, 0.1, 0.6]),
+    weighted=st.sampled_from(["no", "matrix", "function"]),
+    factor=st.sampled_from([0.5, 0.9, 1.0, 1.3]),
+    form=st.sampled_from(["positive_logit", "negative_sum"]),
+)  # fmt: skip
+def test_both_losses_are_the_equations(
+    seed, n, before, after, d, h, q, tau, kind, alpha, beta, plus, weighted, factor, form
+):
+    m = before + n + after
+    shapes = [(n, d), (n, d), (n, d), (m, d), (m, h, d), (q, d)]
+    a, p, za, z, hard, extra = (vectors(seed + k, *shape) for k, shape in enumerate(shapes))
+    weights = None if weighted == "no" else drawn(seed + 6, n, m + m * h + q)
+    shared = {
+        "hard_negatives": hard if h else None, "extra_negatives": extra, "temperature": tau,
+        "similarity": kind, "first": before, "alpha": alpha,
+        "weights": (lambda part: weights[part]) if weighted == "function" else weights,
+        "hardness": beta, "debias": plus if kind == "cosine" else 0.0,
+    }  # fmt: skip
+    one = info_nce(a, z, **shared)
+    two = two_source_info_nce(
+        a, p, negative_anchors=za, negatives=z, factor=factor, factor_form=form, **shared
+    )
+    a, p, za, z, hard, extra = (x.tolist() for x in (a, p, za, z, hard, extra))
+    looped = {
+        "hard": hard if h else (), "extra": extra,
+        "weights": None if weights is None else weights.tolist(), "first": before, "alpha": alpha,
+        "tau": tau, "beta": beta, "plus": shared["debias"], "kind": kind,
+    }  # fmt: skip
+    expected = loop(a, z, pairs(a, z[before:], tau, kind), **looped)
+    assert one.item() == pytest.approx(expected, rel=1e-8, abs=1e-12)
+    expected = loop(za, z, pairs(a, p, tau, kind), m=factor, form=form, **looped)
+    assert two.item() == pytest.approx(expected, rel=1e-8, abs=1e-12)
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_weights_of_one_change_no_bit(symmetric):
+    anchors, positives, hard = (
+        vectors(k, *s).float() for k, s in enumerate([(4, 3), (4, 3), (4, 2, 3)])
+    )
+    plain = info_nce(anchors, positives, hard_negatives=hard, alpha=0.5, symmetric=symmetric)
+    ones = torch.ones(4, 12)
+    given_ = info_nce(
+        anchors, positives, hard_negatives=hard, alpha=0.5, symmetric=symmetric, weights=ones
+    )
+    assert torch.equal(plain, given_)
+
+
+def test_both_directions_have_the_weights_of_a_pair():
+    anchors, positives = vectors(0, 5, 4), vectors(1, 5, 4)
+    weights = drawn(2, 5, 5)
+    weights = weights + weights.T
+    both = info_nce(anchors, positives, symmetric=True, weights=weights, hardness=0.3)
+    there = info_nce(anchors, positives, weights=weights, hardness=0.3)
+    back = info_nce(positives, anchors, weights=weights, hardness=0.3)
+    assert both.item() == pytest.approx((there + back).item() / 2, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"hardness": 1.0}, {"debias": 0.2}, {"hardness": 1.0, "debias": 0.2}]
+)
+def test_a_row_without_negatives_costs_nothing(more):
+    anchors, positives = vectors(0, 3, 4).requires_grad_(), vectors(1, 3, 4)
+    weights = torch.ones(3, 3)
+    weights[1] = 0
+    info_nce(anchors, positives, weights=weights, **more).backward()
+    assert anchors.grad.isfinite().all()
+    assert not anchors.grad[1].any() and anchors.grad[0].any()
+
+
+@pytest.mark.parametrize("tau", [0.01, 0.05])
+def test_debiasing_at_low_temperatures_stays_finite(tau):
+    """e^(1/tau) is no number of float32 at 0.01, and a good positive leaves only the floor."""
+    anchors = vectors(0, 6, 8).float().requires_grad_()
+    loss = info_nce(anchors, anchors.detach().clone(), temperature=tau, debias=0.1)
+    loss.backward()
+    assert loss.isfinite() and anchors.grad.isfinite().all()
+    # Positives of cosine 1: N tau^+ e^(1/tau) exceeds the sum, and N e^(-1/tau) is left of it.
+    assert loss.item() == pytest.approx(math.log1p(5 * math.exp(-2 / tau)), abs=1e-7)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"similarity": "dot"}, {"hardness": 0.5}, {"debias": 0.2}, {"hardness": 0.5, "debias": 0.2}],
+)
+def test_gradients_are_finite_differences(more):
+    inputs = [
+        vectors(k, *s).requires_grad_() for k, s in enumerate([(3, 4), (5, 4), (5, 2, 4), (2, 4)])
+    ]
+    weights = drawn(7, 3, 17)
+
+    def loss(anchors: Tensor, positives: Tensor, hard: Tensor, extra: Tensor) -> Tensor:
+        shared = {"hard_negatives": hard, "extra_negatives": extra, "first": 1, "temperature": 0.7}
+        both = {"symmetric": True, "anchors_all": torch.cat([positives[:2], anchors])}
+        one = info_nce(anchors, positives, weights=weights, alpha=0.5, **both, **shared, **more)
+        return one + two_source_info_nce(
+            anchors, anchors.flip(1), negative_anchors=anchors.flip(0), negatives=positives,
+            weights=weights, **shared, **more,
+        )  # fmt: skip
+
+    assert torch.autograd.gradcheck(loss, inputs)
+
+
+def test_no_more_weights_than_a_block_are_made(monkeypatch):
+    monkeypatch.setattr(similarity, "LOGITS", 32)
+    anchors, positives = vectors(0, 16, 4).requires_grad_(), vectors(1, 16, 4)
+    made = []
+
+    def weights(part: slice) -> Tensor:
+        made.append((part.stop - part.start) * 16)
+        return torch.ones(part.stop - part.start, 16)
+
+    info_nce(anchors, positives, weights=weights).backward()
+    assert len(made) == 16 and max(made) == 32  # eight blocks, each made again for its gradient
+
+
+@pytest.mark.parametrize(("more", "message"), [
+    ({"hardness": -1.0}, "hardness -1.0"), ({"debias": 1.0}, "debias 1.0"),
+    ({"debias": math.nan}, "debias nan"),
+    ({"debias": 0.1, "similarity": "dot"}, "debias 0.1.*needs the cosine"),
+    ({"temperature": 0.0}, "temperature 0.0"), ({"temperature": -1.0}, "temperature -1.0"),
+    ({"temperature": math.nan}, "temperature nan"), ({"alpha": -0.5}, "alpha -0.5"),
+    ({"similarity": "cosin"}, "did you mean 'cosine'"),
+])  # fmt: skip
+def test_options_out_of_range_are_named(more, message):
+    ones = torch.ones(2, 3)
+    with pytest.raises(OptionError, match=message):
+        info_nce(ones, ones, **more)
+    with pytest.raises(OptionError, match=message):
+        two_source_info_nce(ones, ones, negative_anchors=ones, negatives=ones, **more)
+
+
+def test_weights_of_another_shape_are_refused():
+    ones = torch.ones(2, 3)
+    with pytest.raises(ValueError, match=r"weights of shape \(2, 3\) for \(2, 2\)"):
+        info_nce(ones, ones, weights=torch.ones(2, 3))

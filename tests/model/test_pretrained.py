@@ -1,13 +1,16 @@
 """Where a name leads, without a network."""
 
 import shutil
+import struct
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from contrasent.errors import ModelError
+from contrasent.errors import MissingExtraError, ModelError
 from contrasent.model import pretrained
+from contrasent.model.numpy_model import NumpyModel
 from contrasent.model.pretrained import resolve
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -96,3 +99,82 @@ def test_a_copy_in_the_cache_is_used(hub, bert):
     assert resolve("someone/tiny") == home / "snapshots" / COMMIT
     assert resolve(f"someone/tiny@{COMMIT}") == home / "snapshots" / COMMIT
     assert resolve("someone/tiny", revision=COMMIT) == home / "snapshots" / COMMIT
+
+
+SAME = {
+    "en": ("The museum opens at nine.", "A dog barked all night."),
+    "de": ("Das Museum öffnet um neun Uhr.", "Ein Hund bellte die ganze Nacht."),
+    "fr": ("Le musée ouvre à neuf heures.", "Un chien a aboyé toute la nuit."),
+    "es": ("El museo abre a las nueve.", "Un perro ladró toda la noche."),
+    "it": ("Il museo apre alle nove.", "Un cane ha abbaiato tutta la notte."),
+    "ru": ("Музей открывается в девять.", "Собака лаяла всю ночь."),
+    "tr": ("Müze saat dokuzda açılıyor.", "Bir köpek bütün gece havladı."),
+    "ar": ("يفتح المتحف في الساعة التاسعة.", "نبح كلب طوال الليل."),
+    "zh": ("博物馆九点开门。", "一只狗叫了一整夜。"),
+    "th": ("พิพิธภัณฑ์เปิดเวลาเก้าโมง", "สุนัขเห่าทั้งคืน"),
+}
+
+
+@pytest.fixture(scope="module")
+def model(multilingual_base):
+    return NumpyModel(multilingual_base)
+
+
+def test_a_translation_is_nearer_than_another_sentence(model):
+    languages = list(SAME)
+    assert len(languages) == 10
+    museum, dog = (
+        model.encode([SAME[name][at] for name in languages], prompt="query: ") for at in (0, 1)
+    )
+    assert (museum @ museum[0] > dog @ museum[0] + 0.02).all()
+    assert (dog @ dog[0] > museum @ dog[0] + 0.02).all()
+
+
+def test_it_is_a_model_as_any_other(model):
+    from contrasent.model.encoder import Encoder
+
+    folder = model._stored.transformer
+    encoder = Encoder.load(folder)
+    texts = [text for pair in SAME.values() for text in pair]
+    assert np.abs(model.encode(texts) - encoder.encode(texts)).max() < 1e-5
+    assert model.identity == encoder.identity
+    assert model.prompts.of_task("query") == "query: "
+    assert model.prompts.of_task("document") == "passage: "
+    assert (model.dimension, model.max_tokens) == (384, 512)
+
+
+def test_spaces_and_control_characters_are_those_of_the_vocabulary(model):
+    def pieces(text):
+        return model.tokenizer.backend.encode(text, add_special_tokens=False).tokens
+
+    assert pieces("a\n  b\u200bc") == pieces("a b c")
+    assert pieces("a\x07b") == pieces("ab")
+    assert pieces("ﬁne") == pieces("fine")
+
+
+def test_another_file_is_rejected_and_a_missing_package_is_named(tmp_path, monkeypatch):
+    (tmp_path / "file.bin").write_bytes(b"E5S1" + bytes(100))
+    with pytest.raises(ModelError, match="is not the published file's"):
+        pretrained.decode(tmp_path / "file.bin", tmp_path)
+    monkeypatch.setattr(pretrained, "_packaged", lambda *_: None)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(MissingExtraError, match=r"contrasent\[multilingual\]"):
+        resolve("multilingual-e5-small")
+
+
+def test_blocks_of_four_bits_are_scale_times_nibbles_less_eight():
+    """Written byte by byte from the format: low halves first, then high ones."""
+    low, high = range(16), range(15, -1, -1)
+    block = struct.pack("<e", 0.5) + bytes(a | b << 4 for a, b in zip(low, high, strict=True))
+    name, floats = b"l0.q.w", struct.pack("<2f", 1.5, -2.0)
+    head = struct.pack("<i", 2)
+    sizes = (len(name), len(b"l0.q.b"))
+    start = len(head) + sum(2 + size + 21 for size in sizes)
+    head += struct.pack("<H", sizes[0]) + name + struct.pack("<BIQQ", 1, 32, start, len(block))
+    head += struct.pack("<H", sizes[1]) + b"l0.q.b"
+    head += struct.pack("<BIQQ", 0, 2, start + len(block), len(floats))
+    data = head + block + floats
+    found = dict(pretrained._tensors(pretrained._Reader(data, 0), data))
+    expected = [(n - 8) * 0.5 for n in (*low, *high)]
+    assert found["l0.q.w"].tolist() == expected
+    assert found["l0.q.b"].tolist() == [1.5, -2.0]
