@@ -276,12 +276,12 @@ def requests(data):
         name = draw.choice([b"content-length", b"authorization", b"host"])
         headers.append((name, draw.rest()[:9]))
     body = odd_json(draw, BODIES[path])
-    told = [{"type": "http.request", "body": body, "more_body": False}]
+    stated = [{"type": "http.request", "body": body, "more_body": False}]
     sent = []
 
     async def receive():
-        if told:
-            return told.pop()
+        if stated:
+            return stated.pop()
         await asyncio.Event().wait()
 
     async def send(message):
@@ -330,7 +330,7 @@ TARGETS = {function.__name__: function for function in TARGETS}
 
 
 def feed(name, data):
-    """Give a target its bytes; what users are told is no fault."""
+    """Give a target its bytes; a message for users is no fault."""
     try:
         TARGETS[name](data)
     except UserError as error:

@@ -24,7 +24,7 @@ def test_there_are_some():
 
 @pytest.fixture(params=VERSIONS, ids=lambda path: path.name)
 def golden(request, tmp_path):
-    """A copy: what reads an index may keep counts of words beside it."""
+    """A copy: what reads an index may keep counts of words next to it."""
     return shutil.copytree(request.param, tmp_path / request.param.name)
 
 

@@ -34,11 +34,11 @@ def test_the_device_is_known_before_the_processes_join(monkeypatch):
 
 @pytest.mark.parametrize("missing", ["RANK", "MASTER_ADDR", "MASTER_PORT"])
 def test_an_environment_that_torchrun_did_not_make(monkeypatch, missing):
-    told = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29511"}
-    for name in told:
+    stated = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29511"}
+    for name in stated:
         monkeypatch.delenv(name, raising=False)
-    for name in told.keys() - {missing}:
-        monkeypatch.setenv(name, told[name])
+    for name in stated.keys() - {missing}:
+        monkeypatch.setenv(name, stated[name])
     with (
         pytest.raises(UserError, match="several processes: start them with torchrun"),
         parallel.processes(),

@@ -1,4 +1,4 @@
-"""Progress: lines when piped, a bar on a terminal, silence when asked or when it is quick."""
+"""Progress: lines when piped, a bar on a terminal, silence on request or when it is quick."""
 
 import io
 import sys

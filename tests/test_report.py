@@ -78,7 +78,7 @@ def report(value=0.5):
     return Report((ROW, MEAN), {"form": "raw"}, {ROW.key: ITEMS, MEAN.key: (ROW.key, ROW.key)})
 
 
-def test_items_are_written_beside_the_json_and_read_again(tmp_path):
+def test_items_are_written_with_the_json_and_read_again(tmp_path):
     write_reports(tmp_path / "a.json", {"m": report(), "n": Report((ROW,))})
     text = (tmp_path / "a.json").read_text()
     assert json.loads(text)["items"] == "a.items.safetensors"
@@ -114,10 +114,10 @@ def test_what_cannot_be_read_is_said(tmp_path):
         with pytest.raises(InputError, match="no report; write one with evaluate --json"):
             read_reports(path)
     write_reports(path, {"m": report()})
-    beside = tmp_path / "a.items.safetensors"
-    beside.write_bytes(beside.read_bytes()[:-9])
+    second = tmp_path / "a.items.safetensors"
+    second.write_bytes(second.read_bytes()[:-9])
     with pytest.raises(InputError, match="no items of a report"):
         read_reports(path)
-    beside.unlink()
+    second.unlink()
     with pytest.raises(InputError, match=r"its items, a\.items\.safetensors, are missing"):
         read_reports(path)

@@ -38,19 +38,19 @@ def call(*arguments):
         return [end.code, out.getvalue(), heavy()]
 
 import contrasent
-told = {{"import": heavy(), "help": call("--help"), "version": call("--version")}}
+stated = {{"import": heavy(), "help": call("--help"), "version": call("--version")}}
 from contrasent.cli.app import app
 names = [command.name for command in app.registered_commands]
-told["commands"] = {{name: call(name, "--help") for name in names}}
+stated["commands"] = {{name: call(name, "--help") for name in names}}
 for name in contrasent.__all__:
     getattr(contrasent, name)
-told["names"] = len(contrasent.__all__)
-print(json.dumps(told))
+stated["names"] = len(contrasent.__all__)
+print(json.dumps(stated))
 """
 
 
 @pytest.fixture(scope="module")
-def told():
+def stated():
     """What a fresh interpreter says."""
     command = [sys.executable, "-W", "error", "-c", SCRIPT]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
@@ -58,17 +58,17 @@ def told():
     return json.loads(done.stdout)
 
 
-def test_the_package_and_help_import_nothing_heavy(told):
-    code, text, heavy = told["help"]
+def test_the_package_and_help_import_nothing_heavy(stated):
+    code, text, heavy = stated["help"]
     assert (code, heavy) == (0, [])
-    for name in told["commands"]:
+    for name in stated["commands"]:
         assert f" {name} " in text
-    code, text, heavy = told["version"]
+    code, text, heavy = stated["version"]
     assert (code, text, heavy) == (0, f"contrasent {contrasent.__version__}\n", [])
-    assert told["import"] == []
+    assert stated["import"] == []
 
 
-def test_every_command_helps(told):
+def test_every_command_helps(stated):
     bodies = [ast.parse(path.read_text("utf-8")).body for path in (HOME / "cli").glob("*.py")]
     functions = [node for body in bodies for node in body if isinstance(node, ast.FunctionDef)]
     # A command whose name is a keyword of Python has an underscore behind it in the code.
@@ -77,15 +77,15 @@ def test_every_command_helps(told):
         for function in functions
         if "options.command" in map(ast.unparse, function.decorator_list)
     }
-    assert written == set(told["commands"])
+    assert written == set(stated["commands"])
     assert len(written) == sum(map(len, PANELS.values())) == 17
-    for name, (code, text, heavy) in told["commands"].items():
+    for name, (code, text, heavy) in stated["commands"].items():
         assert (code, heavy) == (0, []), name
         assert f"contrasent {name}" in text and "--help" in text, name
 
 
-def test_every_public_name_is_there(told):
-    assert told["names"] == len(contrasent.__all__) >= 14
+def test_every_public_name_is_there(stated):
+    assert stated["names"] == len(contrasent.__all__) >= 14
     assert sorted(contrasent.__all__) == sorted(dir(contrasent))
     for name in contrasent.__all__:
         assert getattr(contrasent, name) is not None

@@ -1,4 +1,4 @@
-"""Comparisons of methods: false findings on A/A, power on planted gains, what is refused."""
+"""Comparisons of methods: false findings on A/A, power on planted gains, what is rejected."""
 
 import numpy as np
 import pytest
@@ -174,7 +174,7 @@ def test_an_item_of_two_sets_counts_once_in_their_mean():
     assert (mean.low, mean.high) == pytest.approx((one.low, one.high))
 
 
-def test_items_that_differ_are_refused():
+def test_items_that_differ_are_rejected():
     values = np.linspace(0, 1, 30)
     base = scored(values)
     for other, message in (

@@ -140,15 +140,15 @@ def test_duplicates_count_or_do_not():
 
 
 def test_splits_and_samples_of_the_benchmark(monkeypatch):
-    asked = []
+    requested = []
 
     def pairs(task, *, split, **_):
-        asked.append((task, split))
+        requested.append((task, split))
         return (made(),)
 
     monkeypatch.setattr(module, "sts_pairs", pairs)
     report = geometry(vectors, split="all", sample=50, seed=4)
-    assert asked == [("STSB", "train"), ("STSB", "dev"), ("STSB", "test")]
+    assert requested == [("STSB", "train"), ("STSB", "dev"), ("STSB", "test")]
     assert report.notes["geometry_pairs"] == 50
     assert [key[2] for key in report.items] == ["alignment", "uniformity"]
     assert geometry(vectors, split="dev").rows[0].split == "dev"

@@ -173,8 +173,10 @@ def test_a_folder_of_judgements_is_measured(folder):
 
 def test_a_document_with_the_querys_own_id_is_no_answer(tmp_path):
     # Document 3 is judged relevant for query 3: there the equal ids are chance, and it stays.
-    texts, asked = ("ab", "abb", "cd", "cdd"), [("0", "ab"), ("3", "cdd"), ("new", "cd")]
-    collection(tmp_path, zip("0123", texts, strict=True), asked, "0\t1\t1\n3\t3\t1\nnew\t2\t1\n")
+    texts, requested = ("ab", "abb", "cd", "cdd"), [("0", "ab"), ("3", "cdd"), ("new", "cd")]
+    collection(
+        tmp_path, zip("0123", texts, strict=True), requested, "0\t1\t1\n3\t3\t1\nnew\t2\t1\n"
+    )
     report = folder_retrieval(letters, tmp_path, k=(1,))
     assert report.one(metric="recall@1").value == 1.0
     assert report.notes["document with the query's own id"] == "left out for 1 queries"

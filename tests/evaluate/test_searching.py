@@ -107,7 +107,7 @@ def test_a_document_is_found_by_its_best_passage():
 
 @pytest.fixture
 def judged_index(bert, run, tmp_path):
-    """An index of ten texts, of which words find what is asked, and its collection."""
+    """An index of ten texts, of which words find the answers, and its collection."""
     home = tmp_path / "judged"
     (home / "qrels").mkdir(parents=True)
     texts = [f"the word{n} is here and there" for n in range(10)]

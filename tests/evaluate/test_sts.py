@@ -22,7 +22,7 @@ def made(name, count, seed):
 
 
 class Bag:
-    """Bag of letters; remembers what it was asked."""
+    """Bag of letters; remembers the texts."""
 
     def __init__(self, change=lambda vectors: vectors):
         self.calls, self.change = [], change
@@ -107,7 +107,7 @@ def test_a_pair_of_several_sets_is_resampled_in_all_of_them_together(data, monke
     assert width["STS7"] == pytest.approx(mean, rel=0.1)
 
 
-def test_zero_vectors_are_counted_and_nan_refused(data):
+def test_zero_vectors_are_counted_and_nan_rejected(data):
     def changed(rows, value):
         return lambda v: np.where(np.isin(np.arange(len(v)), rows)[:, None], value, v)
 
@@ -167,7 +167,7 @@ def test_the_average_of_several_files_is_of_their_unrounded_values(items_give_th
     (lambda f, s, g: (f, s, np.ones(40)), "all labels are 1"),
     (lambda f, s, g: (f, f, g), "all 40 cosines are 1.0000"),
 ])  # fmt: skip
-def test_bad_pairs_are_refused(change, message):
+def test_bad_pairs_are_rejected(change, message):
     with pytest.raises(DataError, match=message):
         pairs(Bag(), *change(*drawn(40)))
 

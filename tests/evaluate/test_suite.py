@@ -37,7 +37,7 @@ def test_sentences_that_suites_share_are_encoded_once(monkeypatch):
     def run(name, texts):
         def measured(model, options):
             model(texts)
-            return Report((Row(name, "test", "m", "", 1.0, len(texts)),), {"asked": len(texts)})
+            return Report((Row(name, "test", "m", "", 1.0, len(texts)),), {"requested": len(texts)})
 
         return measured
 
@@ -46,7 +46,7 @@ def test_sentences_that_suites_share_are_encoded_once(monkeypatch):
     report = suite.evaluate(encode, ("sts", "geometry"), Options())
     assert calls == [["a", "b"], ["c"]]
     assert [row.task for row in report] == ["sts", "geometry"]
-    assert report.notes["geometry"] == {"asked": 3}
+    assert report.notes["geometry"] == {"requested": 3}
     assert report.notes["distinct_sentences"] == 3
     assert set(report.notes["seconds"]) == {"encoding", "measuring"}
 
@@ -94,8 +94,8 @@ def test_the_list_says_which_suites_run_and_what_to_put_where(tmp_path):
     assert "--suite triplets: ready" in out
     assert "--suite clustering: missing TREC, SUBJ" in out
     assert "--suite geometry: missing STSB" in out
-    asked = ("evaluate", "--list", "--data", tmp_path, "--form", "raw")
-    out = invoke(*asked, "--json", tmp_path / "list.json").stdout
+    requested = ("evaluate", "--list", "--data", tmp_path, "--form", "raw")
+    out = invoke(*requested, "--json", tmp_path / "list.json").stdout
     found = json.loads((tmp_path / "list.json").read_text())
     assert len(found["data"]) == 20
     missing = {one["name"]: one["missing"] for one in found["suites"]}

@@ -121,7 +121,7 @@ def made(count, classes, seed):
 
 
 class Model:
-    """A direction a class and noise; remembers what it was asked."""
+    """A direction a class and noise; remembers the texts."""
 
     def __init__(self, noise=1.0):
         self.noise, self.seen = noise, []

@@ -13,7 +13,7 @@ def made(texts, seed, width=6):
     """A model that gives each text a random vector of its own."""
     random = np.random.default_rng(seed)
     vectors = {text: random.normal(size=width).astype(np.float32) for text in texts}
-    return lambda asked: np.array([vectors[text] for text in asked])
+    return lambda requested: np.array([vectors[text] for text in requested])
 
 
 def unit(vector):

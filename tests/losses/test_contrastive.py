@@ -1,4 +1,4 @@
-"""What must not change the contrastive losses; test_contrastive compares them with plain loops."""
+"""The contrastive losses: against plain loops, and what must not change them."""
 
 import math
 
@@ -97,7 +97,7 @@ def test_factor_out_of_range_is_named():
         )
 
 
-def test_shapes_that_do_not_fit_are_refused():
+def test_shapes_that_do_not_fit_are_rejected():
     ones = torch.ones(2, 3)
     with pytest.raises(ValueError, match="do not fit"):
         info_nce(ones, ones, first=1)
@@ -252,7 +252,7 @@ def test_options_out_of_range_are_named(more, message):
         two_source_info_nce(ones, ones, negative_anchors=ones, negatives=ones, **more)
 
 
-def test_weights_of_another_shape_are_refused():
+def test_weights_of_another_shape_are_rejected():
     ones = torch.ones(2, 3)
     with pytest.raises(ValueError, match=r"weights of shape \(2, 3\) for \(2, 2\)"):
         info_nce(ones, ones, weights=torch.ones(2, 3))

@@ -149,7 +149,7 @@ def test_gradients_of_guided_losses_are_finite_differences():
     assert torch.autograd.gradcheck(loss, inputs)
 
 
-def test_wrong_options_and_shapes_are_refused():
+def test_wrong_options_and_shapes_are_rejected():
     ones = torch.ones(3, 2)
     with pytest.raises(OptionError, match="temperature 0"):
         cosent(ones[:, 0], ones[:, 0], temperature=0)

@@ -40,7 +40,7 @@ def cut(folder):
     path.write_bytes(path.read_bytes()[:5000])
 
 
-REFUSED = {
+REJECTED = {
     "missing weights": (
         lambda m: weights(m, without("layer.1.output.dense")),
         r"2 weights are missing and would be random \(encoder.layer.1.output.dense.bias, ",
@@ -80,10 +80,10 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_refused(bert, tmp_path, case):
+@pytest.mark.parametrize("case", REJECTED)
+def test_rejected(bert, tmp_path, case):
     folder = shutil.copytree(bert, tmp_path / "m")
-    change, message = REFUSED[case]
+    change, message = REJECTED[case]
     change(folder)
     with pytest.raises(ModelError, match=message) as caught:
         Encoder.load(folder, pooler="mean")
@@ -91,7 +91,7 @@ def test_refused(bert, tmp_path, case):
     assert str(folder) in str(caught.value)
 
 
-def test_a_pickle_beside_the_weights_is_not_opened(bert, tmp_path):
+def test_a_pickle_with_the_weights_is_not_opened(bert, tmp_path):
     folder = shutil.copytree(bert, tmp_path / "m")
     (folder / "pytorch_model.bin").write_bytes(b"cos\nsystem\n(S'false'\ntR.")
     assert np.array_equal(
@@ -111,11 +111,11 @@ def test_a_tokenizer_of_another_vocabulary(tiny, tmp_path):
 def test_an_added_token_beyond_the_embeddings(bert, tmp_path):
     folder = shutil.copytree(bert, tmp_path / "m")
     path = folder / "tokenizer.json"
-    told = json.loads(path.read_text())
-    vocabulary = told["model"]["vocab"]
+    stated = json.loads(path.read_text())
+    vocabulary = stated["model"]["vocab"]
     last = max(vocabulary, key=vocabulary.get)
     vocabulary[last] = 500
-    path.write_text(json.dumps(told))
+    path.write_text(json.dumps(stated))
     with pytest.raises(ModelError, match="the tokenizer has 501 entries and the encoder 78"):
         Encoder.load(folder, pooler="mean")
 
@@ -160,14 +160,14 @@ def test_an_older_tokenizer_is_converted(bert, tmp_path):
 
 
 def test_the_users_logging_is_left_alone(bert):
-    from transformers.utils import logging as told
+    from transformers.utils import logging as stated
 
-    told.set_verbosity(logging.INFO)
-    told.enable_progress_bar()
+    stated.set_verbosity(logging.INFO)
+    stated.enable_progress_bar()
     try:
         Encoder.load(bert, pooler="mean")
-        assert told.get_verbosity() == logging.INFO
-        assert told.is_progress_bar_enabled()
+        assert stated.get_verbosity() == logging.INFO
+        assert stated.is_progress_bar_enabled()
     finally:
-        told.set_verbosity_warning()
-        told.disable_progress_bar()
+        stated.set_verbosity_warning()
+        stated.disable_progress_bar()

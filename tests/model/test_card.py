@@ -28,18 +28,18 @@ def test_everything_is_told(bert):
     trained = {"objective": {"name": "simcse"}, "settings": {"lr": 3e-5, "seed": 4}, "step": 250}
     facts = CardMetadata(base='a "quoted" base', data=data, report=REPORT, **trained)
     text = card(encoder, facts)
-    told = front(text)
-    assert told["library_name"] == "sentence-transformers"
-    assert told["pipeline_tag"] == "sentence-similarity"
-    assert told["base_model"] == 'a "quoted" base'
-    assert "contrasent" in told["tags"]
-    results = told["model-index"][0]["results"]
+    stated = front(text)
+    assert stated["library_name"] == "sentence-transformers"
+    assert stated["pipeline_tag"] == "sentence-similarity"
+    assert stated["base_model"] == 'a "quoted" base'
+    assert "contrasent" in stated["tags"]
+    results = stated["model-index"][0]["results"]
     assert [r["metrics"][0]["value"] for r in results] == [0.81234, 0.5]
     assert [r["metrics"][0]["name"] for r in results] == [
         "spearman, 95 % interval 0.7900 to 0.8300, n = 1500",
         "mrr@10 (all), n = 40",
     ]
-    assert told["tags"][-2:] == ["dataset_size:7", "loss:simcse"]
+    assert stated["tags"][-2:] == ["dataset_size:7", "loss:simcse"]
     for wanted in (
         "32 dimensions (unit length), pooled by `mean` from 2 layers; texts are cut at 20 tokens",
         '| objective | `{"name": "simcse"}` |',

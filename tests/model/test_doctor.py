@@ -182,7 +182,7 @@ def test_a_changed_folder(copy, name, change, check):
 # ------------------------------------------------------------- vectors alone, as a server gives
 
 
-def told(saved, name, vectors):
+def stated(saved, name, vectors):
     golden = read_golden(saved / name)
     return examine_vectors(np.asarray(vectors, dtype=np.float32), golden, saved / name)
 
@@ -190,9 +190,9 @@ def told(saved, name, vectors):
 def test_good_vectors(saved):
     golden = read_golden(saved / "plain").vectors
     rng = np.random.default_rng(0)
-    assert wrong(told(saved, "plain", golden)) == []
+    assert wrong(stated(saved, "plain", golden)) == []
     small = golden + rng.normal(size=golden.shape) * 1e-6
-    assert wrong(told(saved, "plain", small)) == []
+    assert wrong(stated(saved, "plain", small)) == []
 
 
 @pytest.mark.parametrize(("name", "options", "check", "words"), [
@@ -208,7 +208,7 @@ def test_good_vectors(saved):
 ])  # fmt: skip
 def test_vectors_of_a_wrong_server(saved, name, options, check, words):
     vectors = Encoder.load(saved / name, **options).encode(PROBES)
-    findings = told(saved, name, vectors)
+    findings = stated(saved, name, vectors)
     assert wrong(findings) == [check, "vectors"]
     assert words in findings[0].message
 
@@ -219,12 +219,12 @@ def test_other_faults_of_a_server(saved, copy):
     cased = Encoder.load(folder, check=False).encode(PROBES)
     golden = read_golden(saved / "plain").vectors
     rng = np.random.default_rng(0)
-    assert wrong(told(saved, "plain", golden.astype(np.float16)))[:1] == ["precision"]
+    assert wrong(stated(saved, "plain", golden.astype(np.float16)))[:1] == ["precision"]
     noisy = golden + rng.normal(size=golden.shape) * 5e-4
-    assert wrong(told(saved, "plain", noisy))[:1] == ["precision"]
-    assert wrong(told(saved, "plain", rng.normal(size=golden.shape)))[:1] == ["weights"]
-    assert wrong(told(saved, "plain", golden[:, :5])) == ["dimension"]
-    assert wrong(told(saved, "plain", cased))[:1] == ["lower_case"]
+    assert wrong(stated(saved, "plain", noisy))[:1] == ["precision"]
+    assert wrong(stated(saved, "plain", rng.normal(size=golden.shape)))[:1] == ["weights"]
+    assert wrong(stated(saved, "plain", golden[:, :5])) == ["dimension"]
+    assert wrong(stated(saved, "plain", cased))[:1] == ["lower_case"]
 
 
 def test_files_that_are_no_golden(copy):

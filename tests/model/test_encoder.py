@@ -38,10 +38,10 @@ def test_saved_and_loaded_gives_the_same_vectors(tiny, tmp_path, kind, pooler):
     vectors = encoder.encode(MIXED)
     encoder.save(tmp_path / "model")
     again = Encoder.load(tmp_path / "model")
-    told = (again.pooling, again.normalise, again.max_tokens, again.dimension)
+    stated = (again.pooling, again.normalise, again.max_tokens, again.dimension)
     # With two layers these are one and the same.
     expected = "first_last" if pooler == "last_two" else pooler
-    assert told == (expected, True, 20, 32)
+    assert stated == (expected, True, 20, 32)
     assert np.array_equal(again.encode(MIXED), vectors)
     assert (again.identity == encoder.identity) == (expected == pooler)
     # Nothing of ours may be left in a file that others read.
@@ -228,7 +228,7 @@ def test_saved_files_are_readable_by_all(encoder, tmp_path):
     assert "bos_token" not in config  # null in the base
 
 
-def test_a_head_of_another_kind_is_refused(encoder, bert, tmp_path):
+def test_a_head_of_another_kind_is_rejected(encoder, bert, tmp_path):
     other = Encoder.load(bert, pooler="cls")
     other.head = nn.Sequential(nn.Linear(32, 32), nn.Softmax(-1))
     with pytest.raises(TypeError, match="Sequential cannot be written"):

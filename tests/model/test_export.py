@@ -32,7 +32,7 @@ def models(tiny, tmp_path_factory):
     import torch
 
     assert set(WAYS) == set(KINDS)
-    # A graph has no mask pooler: export refuses it.
+    # A graph has no mask pooler: export rejects it.
     assert {way[0] for way in WAYS.values()} == set(POOLERS) - {"mask", "idf"}
     home = tmp_path_factory.mktemp("models")
     for kind, (pooler, head, normalise) in WAYS.items():
@@ -47,7 +47,7 @@ def models(tiny, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def onnx(models, graphs_written_once):
-    """The tiny BERT's export, beside it."""
+    """The tiny BERT's export, next to it."""
     export(models["bert"], models["bert"] / "onnx", engine="onnx")
     return models["bert"] / "onnx"
 
@@ -85,11 +85,11 @@ def test_openvino_is_first_called_by_one_thread(models, tmp_path, monkeypatch):
     export(models["bert"], tmp_path / "out", engine="openvino")
     infer, alone = openvino.InferRequest.infer, []
 
-    def told(self, *arguments, **options):
+    def stated(self, *arguments, **options):
         alone.append(runtime._ALONE.locked())
         return infer(self, *arguments, **options)
 
-    monkeypatch.setattr(openvino.InferRequest, "infer", told)
+    monkeypatch.setattr(openvino.InferRequest, "infer", stated)
     path = next((tmp_path / "out").glob("*.xml"))
     # Whoever opens a graph has called it, alone: later calls may be made at the same time.
     run = runtime.open_session("openvino", path, "fp32", streams=2)
@@ -110,7 +110,7 @@ def test_openvino_in_int8_meets_few_shapes(models, tmp_path, sentences, monkeypa
     export(models["bert"], tmp_path / "q", engine="openvino", calibration=sentences[:50])
     opened, shapes = runtime.open_session, []
 
-    def told(*arguments, **options):
+    def stated(*arguments, **options):
         run = opened(*arguments, **options)
 
         def call(ids, mask):
@@ -119,7 +119,7 @@ def test_openvino_in_int8_meets_few_shapes(models, tmp_path, sentences, monkeypa
 
         return call
 
-    monkeypatch.setattr(runtime, "open_session", told)
+    monkeypatch.setattr(runtime, "open_session", stated)
     monkeypatch.setattr(base, "BUDGET", 256)  # so that there are many calls
     exported = Exported.load(tmp_path / "q")
     words = " ".join(sentences).split()
@@ -148,7 +148,7 @@ def test_int8_is_near_and_says_how_near(engine, models, tmp_path, sentences):
     assert json.loads((tmp_path / "q" / "export.json").read_text())["cosine"] == said.cosine
 
 
-def test_an_export_of_other_weights_is_refused(models, tmp_path, onnx):
+def test_an_export_of_other_weights_is_rejected(models, tmp_path, onnx):
     import shutil
 
     copy = tmp_path / "copy"
@@ -167,7 +167,7 @@ def test_a_graph_that_gives_other_vectors_is_not_kept(models, tmp_path, monkeypa
     assert not (tmp_path / "bad").exists()
 
 
-def test_what_cannot_be_is_refused_before_any_work(models, onnx, tmp_path):
+def test_what_cannot_be_is_rejected_before_any_work(models, onnx, tmp_path):
     with pytest.raises(OptionError, match=r"--to 'onx'.*did you mean 'onnx'"):
         export(models["bert"], tmp_path / "x", engine="onx")
     with pytest.raises(OutputError, match="--overwrite"):

@@ -1,4 +1,4 @@
-"""Model folders: both schemas read, the older one written, everything else refused by name."""
+"""Model folders: both schemas read, the older one written, everything else rejected by name."""
 
 import json
 import shutil
@@ -54,8 +54,13 @@ def dense(folder, activation="torch.nn.modules.activation.Tanh", out=5):
     folder.mkdir()
     weights = {"linear.weight": torch.randn(out, 32), "linear.bias": torch.randn(out)}
     save_file(weights, folder / "model.safetensors")
-    told = {"in_features": 32, "out_features": out, "bias": True, "activation_function": activation}
-    write(folder / "config.json", told)
+    stated = {
+        "in_features": 32,
+        "out_features": out,
+        "bias": True,
+        "activation_function": activation,
+    }
+    write(folder / "config.json", stated)
     return weights
 
 
@@ -75,20 +80,21 @@ def test_both_schemas_are_read(bert, folder, mode, schema):
         keys = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "lasttoken")
         flags = {f"pooling_mode_{k}": k == key for k in keys}
         write(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": 32, **flags})
-        told = {"max_seq_length": 9, "do_lower_case": False}
-        write(folder / "sentence_bert_config.json", told)
+        stated = {"max_seq_length": 9, "do_lower_case": False}
+        write(folder / "sentence_bert_config.json", stated)
     else:
-        told = {"embedding_dimension": 32, "pooling_mode": mode, "include_prompt": True}
-        write(folder / "1_Pooling" / "config.json", told)
+        stated = {"embedding_dimension": 32, "pooling_mode": mode, "include_prompt": True}
+        write(folder / "1_Pooling" / "config.json", stated)
         method = {"method": "forward", "method_output_name": "last_hidden_state"}
-        told = {"transformer_task": "feature-extraction", "modality_config": {"text": method}}
+        stated = {"transformer_task": "feature-extraction", "modality_config": {"text": method}}
         write(
-            folder / "sentence_bert_config.json", told | {"module_output_name": "token_embeddings"}
+            folder / "sentence_bert_config.json",
+            stated | {"module_output_name": "token_embeddings"},
         )
         # The newer schema keeps the length with the tokenizer alone.
         edit(folder / "tokenizer_config.json", model_max_length=9)
-        told = {"model_type": "SentenceTransformer", "truncate_dim": None}
-        write(folder / "config_sentence_transformers.json", told | {"default_prompt_name": None})
+        stated = {"model_type": "SentenceTransformer", "truncate_dim": None}
+        write(folder / "config_sentence_transformers.json", stated | {"default_prompt_name": None})
     encoder = Encoder.load(folder)
     assert (encoder.pooling, encoder.max_tokens, encoder.dimension) == (mode, 9, 5)
     expected = np.tanh(
@@ -107,16 +113,16 @@ def test_the_older_schema_is_written(bert, tmp_path):
     steps = [("", "Transformer")]
     steps += [(f"{i}_{name}", name) for i, name in enumerate(("Pooling", "Dense", "Normalize"), 1)]
     assert kinds == [(path, f"sentence_transformers.models.{name}") for path, name in steps]
-    told = read_json(m / "1_Pooling" / "config.json")
-    assert told["word_embedding_dimension"] == 32
-    on = [key for key, value in told.items() if key.startswith("pooling_mode") and value]
+    stated = read_json(m / "1_Pooling" / "config.json")
+    assert stated["word_embedding_dimension"] == 32
+    on = [key for key, value in stated.items() if key.startswith("pooling_mode") and value]
     assert on == ["pooling_mode_cls_token"]
-    assert sum(key.startswith("pooling_mode_") for key in told) == 6
-    told = read_json(m / "sentence_bert_config.json")
-    assert told == {"max_seq_length": 11, "do_lower_case": True}
+    assert sum(key.startswith("pooling_mode_") for key in stated) == 6
+    stated = read_json(m / "sentence_bert_config.json")
+    assert stated == {"max_seq_length": 11, "do_lower_case": True}
     assert set(load_file(m / "2_Dense" / "model.safetensors")) == {"linear.weight", "linear.bias"}
-    told = read_json(m / "2_Dense" / "config.json")
-    assert told["activation_function"] == "torch.nn.modules.activation.Tanh"
+    stated = read_json(m / "2_Dense" / "config.json")
+    assert stated["activation_function"] == "torch.nn.modules.activation.Tanh"
     assert read_json(m / "config_sentence_transformers.json")["similarity_fn_name"] == "cosine"
     files = {str(p.relative_to(m)) for p in m.rglob("*") if p.is_file()}
     named = "1_Pooling/config.json 2_Dense/config.json 2_Dense/model.safetensors"
@@ -152,7 +158,7 @@ def test_a_bare_encoder_does_not_say_how_to_pool(bert):
         Encoder.load(bert)
 
 
-REFUSED = {
+REJECTED = {
     "module": (
         lambda m: modules(m, ["Transformer", "LSTM"]),
         r"modules.json: module 'sentence_transformers.models.LSTM' is not supported",
@@ -212,12 +218,12 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_refused(folder, case):
+@pytest.mark.parametrize("case", REJECTED)
+def test_rejected(folder, case):
     modules(folder, ["Transformer", "Pooling"])
     write(folder / "1_Pooling" / "config.json", {"pooling_mode": "mean"})
     assert Encoder.load(folder).pooling == "mean"
-    change, message = REFUSED[case]
+    change, message = REJECTED[case]
     change(folder)
     with pytest.raises(ModelError, match=message):
         Encoder.load(folder)

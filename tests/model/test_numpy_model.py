@@ -50,8 +50,10 @@ def test_a_saved_model_with_its_head_prompts_and_length(head, normalise, bert, s
     same(model, Encoder.load(tmp_path / "model"), sentences[:20])
     assert model.truncated
     assert model.prompts.of_task("query") == "the night nurse: "
-    asked = model.encode(sentences[:3], prompt="the night nurse: ")
-    assert np.abs(asked - encoder.encode(sentences[:3], prompt="the night nurse: ")).max() < 1e-5
+    requested = model.encode(sentences[:3], prompt="the night nurse: ")
+    assert (
+        np.abs(requested - encoder.encode(sentences[:3], prompt="the night nurse: ")).max() < 1e-5
+    )
 
 
 def test_weights_of_documents_frequencies(bert, sentences, tmp_path):

@@ -144,7 +144,7 @@ def test_the_vector_at_the_mask_is_that_of_a_plain_loop(tiny, kind):
         assert vector.tolist() == pytest.approx(states[last].tolist(), abs=1e-5), text
 
 
-def test_what_cannot_be_is_refused_in_a_line(bert, tmp_path):
+def test_what_cannot_be_is_rejected_in_a_line(bert, tmp_path):
     encoder = prompted(bert)
     encoder.save(tmp_path / "model")
     with pytest.raises(ModelError, match=r"pooled by 'mask', .* use it with torch$"):

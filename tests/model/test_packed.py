@@ -131,7 +131,7 @@ def looped(encoder, packing, masks, *, firsts=False):
         mask, scale = torch.cat([k.mask.flatten() for k in kept]), kept[0].scale
         mixed, start, used = [], 0, 0
         for group in packing.groups:
-            asked = 1 if last else group.length
+            requested = 1 if last else group.length
             for _ in range(group.count):
                 row = x[start : start + group.length]
                 start += group.length
@@ -139,9 +139,9 @@ def looped(encoder, packing, masks, *, firsts=False):
                 for head in range(heads):
                     part = slice(head * size, (head + 1) * size)
                     q, k, v = (dense(m, row)[:, part] for m in (own.query, own.key, own.value))
-                    share = (q[:asked] @ k.T / math.sqrt(size)).softmax(-1)
-                    square = mask[used : used + asked * group.length].view(asked, -1)
-                    used += asked * group.length
+                    share = (q[:requested] @ k.T / math.sqrt(size)).softmax(-1)
+                    square = mask[used : used + requested * group.length].view(requested, -1)
+                    used += requested * group.length
                     columns.append(share * square * scale @ v)
                 mixed.append(torch.cat(columns, dim=1))
         assert used == len(mask)

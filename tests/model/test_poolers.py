@@ -84,7 +84,7 @@ def test_layer_weights_pick_the_layers():
     assert averaging([0, 0, 0, 1, 1]) == "last_two" and averaging([0, 1, 1, 0, 1]) is None
 
 
-def test_an_unknown_pooler_or_head_is_refused_before_weights_are_read(bert, monkeypatch):
+def test_an_unknown_pooler_or_head_is_rejected_before_weights_are_read(bert, monkeypatch):
     monkeypatch.setattr("contrasent.model.encoder.load_backbone", None)
     with pytest.raises(OptionError, match="did you mean 'last_two'"):
         Encoder.load(bert, pooler="lasttwo")

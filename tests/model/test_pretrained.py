@@ -44,7 +44,7 @@ def test_the_packaged_model(hub):
     assert resolve("sentence-transformers/all-MiniLM-L6-v2") == folder
 
 
-def test_another_file_in_the_package_is_refused(tmp_path, monkeypatch):
+def test_another_file_in_the_package_is_rejected(tmp_path, monkeypatch):
     package = tmp_path / "planted_minilm"
     (package / "model").mkdir(parents=True)
     (package / "__init__.py").write_text("")

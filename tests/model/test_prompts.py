@@ -98,7 +98,7 @@ def test_a_model_without_prompts_is_what_it_was(plain, tmp_path):
     ({"default_prompt_name": "none"}, "default_prompt_name 'none' is none of its prompts"),
     ({"prompts": {"query": 1}}, "prompts must map names to texts"),
 ])  # fmt: skip
-def test_damaged_prompts_are_refused(saved, tmp_path, change, message):
+def test_damaged_prompts_are_rejected(saved, tmp_path, change, message):
     path = tmp_path / PROMPTS
     path.write_text(json.dumps(json.loads((saved / PROMPTS).read_text("utf-8")) | change))
     with pytest.raises(ModelError, match=message):
@@ -157,8 +157,8 @@ def test_the_server_puts_them_before_texts(saved, plain):
             return np.array([item["embedding"] for item in answer.json()["data"]])
 
         assert np.abs(vectors() - plain.encode(TEXTS)).max() < 1e-5
-        asked = vectors(prompt_name="query")
-        assert np.abs(asked - prefixed(plain, "query: ")).max() < 1e-5
+        requested = vectors(prompt_name="query")
+        assert np.abs(requested - prefixed(plain, "query: ")).max() < 1e-5
         found = http.post("/v1/embeddings", json={"input": "a", "prompt_name": "x"})
         assert found.status_code == 404 and "it has query, document, odd" in found.text
         ((same,),) = index.search(TEXTS[1], encode=TaskEncoder(model), k=1)
@@ -172,20 +172,20 @@ def test_the_server_puts_them_before_texts(saved, plain):
 
 def test_evaluations_of_search_use_both(saved, plain):
     queries, documents = ["a violin", "two lamps"], TEXTS
-    asked, read = prefixed(plain, "query: ", queries), prefixed(plain, "passage: ", documents)
-    scores = [cosine([q] * 3, read) for q in asked]
+    requested, read = prefixed(plain, "query: ", queries), prefixed(plain, "passage: ", documents)
+    scores = [cosine([q] * 3, read) for q in requested]
     expected = [1 + int((row > row[k]).sum()) for k, row in enumerate(scores)]
     model = TaskEncoder(Encoder.load(saved))
     for encode in (model, Cached(model)):
         ranking = rank_documents(encode, queries, documents, [0, 1])
         assert [int(r[0]) for r in ranking.ranks] == expected
         # Once more from what is remembered, and texts of no search have no prompt.
-        assert np.array_equal(for_task(encode, "query")(queries), asked)
+        assert np.array_equal(for_task(encode, "query")(queries), requested)
         assert np.abs(encode(documents) - plain.encode(documents)).max() < 1e-6
     pairs = RetrievalValidation("pairs", {"pairs": (queries, documents[:2])})
     place = [
         1 + int((cosine([q] * 2, read[:2]) > cosine([q], [read[k]])).sum())
-        for k, q in enumerate(asked)
+        for k, q in enumerate(requested)
     ]
     assert pairs(model).notes["items"] == pytest.approx([1 / p for p in place])
 

@@ -173,10 +173,12 @@ def test_the_command(checkpoint, tmp_path):
     from contrasent.cli.app import app
 
     folder = checkpoint(TANH)
-    asked = ["import", str(folder), "-o", str(tmp_path / "model"), "--quiet"]
-    said = CliRunner().invoke(app, [*asked, "--method", "sup-simcse"])
+    requested = ["import", str(folder), "-o", str(tmp_path / "model"), "--quiet"]
+    said = CliRunner().invoke(app, [*requested, "--method", "sup-simcse"])
     assert said.exit_code == 0, said.exception
     assert "sup-simcse, 32 dimensions, [CLS] through the tanh head" in said.stdout
     assert '"name": "sup-simcse"' in (tmp_path / "model" / "README.md").read_text()
-    again = CliRunner().invoke(app, [*asked, "--method", "unsup-simcse", "--overwrite", "--json"])
+    again = CliRunner().invoke(
+        app, [*requested, "--method", "unsup-simcse", "--overwrite", "--json"]
+    )
     assert json.loads(again.stdout)["head"] is False

@@ -1,4 +1,4 @@
-"""Calls of bounded size, and vectors that are the same to the bit whatever stands beside them."""
+"""Calls of bounded size, and vectors that are the same to the bit whatever stands next to them."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -102,7 +102,7 @@ def test_every_pass_has_the_shape_that_its_length_decides(encoder, sentences):
     ("text", "said"),
     [(None, "holds no exported"), ("{", "damaged"), ('{"format": "x"}', "no export that")],
 )
-def test_a_folder_that_is_no_export_is_refused(tmp_path, text, said):
+def test_a_folder_that_is_no_export_is_rejected(tmp_path, text, said):
     if text is not None:
         (tmp_path / "export.json").write_text(text)
     with pytest.raises(ModelError, match=said):

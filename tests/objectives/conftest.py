@@ -1,4 +1,4 @@
-"""Masked language models beside the tiny encoders, and every objective with parameters that run."""
+"""Masked language models of the tiny encoders, and every objective with parameters that run."""
 
 import shutil
 import warnings

@@ -36,7 +36,7 @@ def column(objective, view, index, texts, rows):
 def batch(objective, step=0, part=slice(None)):
     """The views of the sentences.
 
-    For a labelled objective two hard negatives stand beside them; a graded one has other positives
+    For a labelled objective two hard negatives stand next to them; a graded one has other positives
     and scores.
     """
     rows = np.arange(len(TEXTS))[part]

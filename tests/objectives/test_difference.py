@@ -215,17 +215,17 @@ def test_sampling_follows_the_generators_distribution(load, masked):
 
 
 def test_generator_is_in_evaluation_mode_unless_asked(load, masked):
-    for asked in (False, True):
-        objective = made(load, masked, dropout=0.1, generator_dropout=asked)
+    for requested in (False, True):
+        objective = made(load, masked, dropout=0.1, generator_dropout=requested)
         objective.eval()
         objective.train()
         generator = objective.terms["difference"].generator
-        assert {m.training for m in generator.modules()} == {asked}
+        assert {m.training for m in generator.modules()} == {requested}
         assert not any(p.requires_grad for p in generator.parameters())
         tokens, _ = objective.encoder.tokenizer(["two blue lamps and an old sailor"] * 8)
         where = np.ones(len(tokens.ids), dtype=bool)
         rows = generator.predict(tokens, where).reshape(8, -1)
-        assert (len({tuple(r) for r in rows.tolist()}) > 1) == asked
+        assert (len({tuple(r) for r in rows.tolist()}) > 1) == requested
 
 
 def test_discriminator_starts_from_the_encoder_and_goes_its_own_way(load, masked, batches):

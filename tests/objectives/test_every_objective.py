@@ -118,7 +118,7 @@ def test_nothing_but_the_encoder_is_saved(name, load, examples, batches, tmp_pat
 def test_every_pair_combines_or_says_why_not(first, load, examples, batches):
     encoder = load("bert")
     parts = {name: build(name, "bert", load, examples, encoder=encoder) for name in NAMES}
-    made = refused = 0
+    made = rejected = 0
     for pair in ((first, second) for second in NAMES if second != first):
         try:
             objective = build("+".join(pair), "bert", load, examples, encoder=encoder)
@@ -126,7 +126,7 @@ def test_every_pair_combines_or_says_why_not(first, load, examples, batches):
             assert "\n" not in str(error)
             reasons = (pair[0], "the combined objectives want", "set projector=none")
             assert any(reason in str(error) for reason in reasons)
-            refused += 1
+            rejected += 1
             continue
         made += 1
         one, two = (parts[name] for name in pair)
@@ -146,7 +146,7 @@ def test_every_pair_combines_or_says_why_not(first, load, examples, batches):
                 terms = objective.train()(batches(objective, 0))
             assert objective.loss(terms).isfinite()
             assert set(objective.weights) <= set(terms)
-    assert made + refused == 16
+    assert made + rejected == 16
     assert made >= 3
 
 
@@ -160,15 +160,15 @@ def test_methods_that_differ_in_one_place_must_be_told(load, examples):
 @pytest.mark.parametrize("name", [*NAMES, *COMBINED])
 def test_an_objective_is_described_without_being_built(name, load, examples):
     objective = build(name, "bert", load, examples)
-    told = objective.describe()
+    stated = objective.describe()
     given = {k: v for part in name.split("+") for k, v in examples("bert")[part].items()}
-    assert described(name, given) == told
-    assert told["name"] == name
-    assert len(told) == 1 + len(parameters(name))
-    assert described(name.replace("+", " + "), given) == told
+    assert described(name, given) == stated
+    assert stated["name"] == name
+    assert len(stated) == 1 + len(parameters(name))
+    assert described(name.replace("+", " + "), given) == stated
 
 
-def test_unknown_and_doubled_names_are_refused():
+def test_unknown_and_doubled_names_are_rejected():
     with pytest.raises(OptionError, match="did you mean 'esimcse'"):
         find("simcse+esimsce")
     with pytest.raises(OptionError, match="names simcse twice"):

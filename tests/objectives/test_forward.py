@@ -298,7 +298,7 @@ def test_copies(load, batches, masked, copies):
     assert step(objective, batches)["contrast"].item() == pytest.approx(expected, rel=1e-4)
 
 
-def test_masked_lm_beside_the_contrast(load, batches, masked):
+def test_masked_lm_with_the_contrast(load, batches, masked):
     objective = made(
         "simcse+masked_lm", load, dropout=0.0, language_head=str(masked["bert"]), mask_ratio=0.5
     )

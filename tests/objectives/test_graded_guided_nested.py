@@ -122,7 +122,7 @@ def test_matryoshka_is_the_sum_over_the_sizes(load, batches, tmp_path):
 
 
 @pytest.mark.parametrize("given", ["", "a", "0,8", "32", "64,8"])
-def test_sizes_that_cannot_be_are_refused(load, given):
+def test_sizes_that_cannot_be_are_rejected(load, given):
     with pytest.raises(OptionError, match="dimensions"):
         find("matryoshka")(load(), dimensions=given)
 

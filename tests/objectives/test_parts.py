@@ -300,7 +300,7 @@ def test_a_new_head_starts_from_the_embeddings(load, kind):
     copy.deepcopy(head)
 
 
-def test_a_checkpoint_without_a_head_is_refused(load, tiny, masked):
+def test_a_checkpoint_without_a_head_is_rejected(load, tiny, masked):
     with pytest.raises(ModelError, match="has no masked-LM head"):
         LanguageHead.load(str(tiny["bert"]), load())
     with pytest.raises(ModelError, match="does not fit"):
@@ -342,7 +342,7 @@ def test_nothing_masked_is_no_loss(load, batches, masked):
     ("simcse+matryoshka", {}, "set projector=none"),
     ("gist", {}, "guide '': needs a sentence encoder"),
 ])  # fmt: skip
-def test_values_are_refused_before_anything_is_loaded(objective, given, message):
+def test_values_are_rejected_before_anything_is_loaded(objective, given, message):
     with pytest.raises(OptionError, match=message) as caught:
         registry.check(objective, given)
     assert "\n" not in str(caught.value)
@@ -365,7 +365,7 @@ def test_constructors_check_too(load, tiny):
         registry.check("ranking_distillation", {"guide": str(tiny["bert"])})
 
 
-def test_a_corpus_that_does_not_fit_is_refused(load):
+def test_a_corpus_that_does_not_fit_is_rejected(load):
     objective = find("simcse")(load(), view="next_sentence", reach=3)
     with pytest.raises(TrainingError, match="document order"):
         objective.check(1)
@@ -398,7 +398,7 @@ class Halved(Contrast):
     pass
 
 
-def test_a_methods_own_contrast_is_kept_in_a_combination_or_refused(load, batches):
+def test_a_methods_own_contrast_is_kept_in_a_combination_or_rejected(load, batches):
     merged = merge([Contrast(alpha=0.5), Doubled(times=3.0), Contrast(factor=0.9)])
     assert merged == Doubled(alpha=0.5, times=3.0, factor=0.9)
     assert merge([Doubled(), Contrast()]) == Doubled()
@@ -415,7 +415,7 @@ def test_a_methods_own_contrast_is_kept_in_a_combination_or_refused(load, batche
 
 
 @pytest.mark.parametrize("own", ["forward", "loss", "after_step"])
-def test_what_a_combination_would_lose_is_refused(load, own):
+def test_what_a_combination_would_lose_is_rejected(load, own):
     kind = type("Own", (type(find("simcse")(load())),), {own: lambda self, *given: None})
     with pytest.raises(OptionError, match=f"has a {own} of its own.*use it alone"):
         Combination(load(), [kind(load()), find("dimension_wise")(load())], {"name": "both"})

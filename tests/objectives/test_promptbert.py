@@ -94,7 +94,7 @@ def test_a_run_saves_what_it_trained(tiny, tmp_path, sentences):
     assert Encoder.load(tmp_path / "more").prompts == model.prompts
 
 
-def test_what_it_cannot_take_is_refused(tiny, load, tmp_path):
+def test_what_it_cannot_take_is_rejected(tiny, load, tmp_path):
     for wrong in ("means [MASK]", "[MASK] [X]", "[X] [X] [MASK]", "[X] [MASK] [MASK]"):
         with pytest.raises(OptionError, match=r"must hold \[X\] once and, after it, \[MASK\] once"):
             check("promptbert", {"positive_template": wrong})

@@ -36,7 +36,7 @@ def test_a_resamples_correlations_are_those_of_its_items(n, seed, ties):
         expected = metrics.spearman(x[items], y[items])
         assert rank_value == pytest.approx(expected, abs=1e-4, nan_ok=True)
         expected = metrics.pearson(x[items], y[items])
-        # Items that hardly differ beside the others lose their digits in float32.
+        # Items that hardly differ next to the others lose their digits in float32.
         if all(part[items].std() > 0.01 * part.std() for part in (x, y)):
             assert value == pytest.approx(expected, abs=1e-3)
 

@@ -101,7 +101,7 @@ CASES = [
             (None, NAMES, TRIPLES),
             (["negative", "anchor"], ("negative", "anchor"), ORDER),
             ("positive", ("positive",), [b for _, b, _ in TRIPLES]),
-            # A position beside a name counts in a file with a header.
+            # A position next to a name counts in a file with a header.
             (["negative", 0], ("negative", "anchor"), ORDER),
         )
     ),
@@ -349,7 +349,7 @@ def test_bad_rows_in_memory():
     fails(reading(TRIPLES, columns=["anchor"]), "no names", kind=OptionError)
 
 
-def test_a_column_of_numbers_can_stand_beside_the_text(put, parquet):
+def test_a_column_of_numbers_can_stand_with_the_text(put, parquet):
     path = put("a.csv", "id,text\n17,One.\n18,Two.\n")
     assert list(open_corpus(path, columns=["text"])) == [("One.",), ("Two.",)]
     fails(reading(parquet("a.parquet", t=["a", None, "b"])), "a.parquet:2: column 't' is missing")
@@ -388,7 +388,7 @@ def test_broken_files(put, parquet):
     fails(reading(put("b.parquet", bytes(data))), "b.parquet: ")
 
 
-def test_a_line_without_end_is_refused(put, monkeypatch):
+def test_a_line_without_end_is_rejected(put, monkeypatch):
     monkeypatch.setattr(sources, "LONGEST", 1000)
     fails(reading(put("a.txt", "one\n" + "x" * 1001)), "a.txt:2: a line of 1,000 characters")
 
@@ -476,7 +476,7 @@ RATED = [
 
 
 @pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "parquet", "memory", "no header"])
-def test_scores_stand_beside_the_texts(put, parquet, kind):
+def test_scores_stand_with_the_texts(put, parquet, kind):
     options = {"score": "rating"}
     lines = [("rating", "one", "two"), *((str(s), a, b) for a, b, s in RATED)]
     if kind == "csv":

@@ -122,12 +122,12 @@ def test_the_hub_is_asked_for_the_pinned_revision(tmp_path, monkeypatch, kind):
         pq.write_table(pa.Table.from_pylist(rows), file)
     else:
         file.write_bytes(gzip.compress(text.encode()) if kind.endswith("gz") else text.encode())
-    asked = stand_in(monkeypatch, ["README.md", "train.jsonl", file.name], file)
+    requested = stand_in(monkeypatch, ["README.md", "train.jsonl", file.name], file)
     monkeypatch.setitem(official.STS_PINS, "STSB", Pin("o/set", "abc123", {"dev": 3}))
     (found,) = sts_pairs("STSB", split="dev", form="raw", folder=tmp_path)
     assert [*zip(found.first, found.second, found.scores, strict=True)] == PAIRS
     assert found.source == "o/set@abc123"
-    assert asked == [("o/set", "abc123"), ("o/set", file.name, "abc123")]
+    assert requested == [("o/set", "abc123"), ("o/set", file.name, "abc123")]
 
 
 def test_the_hubs_answer_is_counted_and_checked(tmp_path, monkeypatch):
@@ -164,24 +164,24 @@ def stand_in(monkeypatch, names, file):
     """A hub that holds one file."""
     import huggingface_hub
 
-    asked = []
+    requested = []
 
     class Api:
         def list_repo_files(self, repo, *, repo_type, revision):
             assert repo_type == "dataset"
             if isinstance(names, Exception):
                 raise names
-            asked.append((repo, revision))
+            requested.append((repo, revision))
             return names
 
     def download(repo, name, *, repo_type, revision):
-        asked.append((repo, name, revision))
+        requested.append((repo, name, revision))
         return str(file)
 
     monkeypatch.setattr("contrasent.text.official.hub_is_reachable", lambda: True)
     monkeypatch.setattr(huggingface_hub, "HfApi", Api)
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
-    return asked
+    return requested
 
 
 def test_split_files_know_the_usual_layouts():

@@ -251,13 +251,13 @@ def test_masked_replacement_takes_whole_words(seed, ids, percent):
     if count == 0:
         assert not seen and np.array_equal(out, ids)
         return
-    masked, asked = seen[0][0], set(seen[0][1].tolist())
+    masked, requested = seen[0][0], set(seen[0][1].tolist())
     words = [set(range(a, b)) for a, b in zip(starts, [*starts[1:], len(ids)], strict=True)]
-    assert sum(word <= asked for word in words) == count
-    assert all(word <= asked or not word & asked for word in words)
+    assert sum(word <= requested for word in words) == count
+    assert all(word <= requested or not word & requested for word in words)
     for i in range(len(ids)):
-        assert masked[i] == (MASK if i in asked else ids[i])
-        assert out[i] == (5 + i if i in asked else ids[i])
+        assert masked[i] == (MASK if i in requested else ids[i])
+        assert out[i] == (5 + i if i in requested else ids[i])
 
 
 def test_sampling_follows_the_softmax():

@@ -58,9 +58,9 @@ def choose(base, folder):
 def rank(number, count, port, base, home):
     """One process of ``count``; writes what it found."""
     if count > 1:
-        told = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": count}
-        told |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        os.environ.update({key: str(value) for key, value in told.items()})
+        stated = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": count}
+        stated |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        os.environ.update({key: str(value) for key, value in stated.items()})
     found = {}
     with parallel.processes():
         assert parallel.world() == count

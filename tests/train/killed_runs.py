@@ -111,8 +111,8 @@ def runs(base, home, kind, kills):
 def main():
     base, home = prepared()
     wanted = {"views": 10, "pairs": 4, "queue": 4}
-    told = {kind: list(runs(base, home, kind, kills)) for kind, kills in wanted.items()}
-    sys.stdout.write(json.dumps(told))
+    stated = {kind: list(runs(base, home, kind, kills)) for kind, kills in wanted.items()}
+    sys.stdout.write(json.dumps(stated))
 
 
 if __name__ == "__main__":

@@ -101,7 +101,7 @@ def test_only_one_chunk_at_a_time_is_kept(bert, sentences, monkeypatch):
     assert sizes[0] < sizes[1] / 10
 
 
-def test_what_works_on_tokens_is_refused(bert):
+def test_what_works_on_tokens_is_rejected(bert):
     settings = Settings(**LEARN, grad_cache_rows=4)
     learner = prepare(bert, "simcse", {}, settings)
     learner.terms["difference"] = torch.nn.Identity()

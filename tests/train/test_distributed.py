@@ -15,7 +15,7 @@ EXACT = ("simcse", "chunked", "dot")
 
 
 @pytest.fixture(scope="module")
-def told(bert, tmp_path_factory):
+def stated(bert, tmp_path_factory):
     """What ``distributed_runs.py`` found."""
     home = tmp_path_factory.mktemp("ranks")
     command = [sys.executable, str(HERE / "distributed_runs.py"), str(bert), str(home)]
@@ -30,8 +30,8 @@ def told(bert, tmp_path_factory):
 
 
 @pytest.mark.parametrize("case", EXACT)
-def test_gradient_and_first_ten_losses(told, case):
-    one, *two = (told[name][case] for name in ("1-0", "2-0", "2-1"))
+def test_gradient_and_first_ten_losses(stated, case):
+    one, *two = (stated[name][case] for name in ("1-0", "2-0", "2-1"))
     assert len(one["losses"]) == 10
     assert len(set(one["losses"])) == 10
     gradient = np.array(one["gradient"])
@@ -41,14 +41,16 @@ def test_gradient_and_first_ten_losses(told, case):
         assert np.array(other["gradient"]) == pytest.approx(gradient, abs=1e-10)
 
 
-def test_processes_agree_on_what_came_of_a_run(told):
-    assert [told[name]["chosen"] for name in ("1-0", "2-0", "2-1")] == [[False, 0, 0.9, 0.3, 4]] * 3
+def test_processes_agree_on_what_came_of_a_run(stated):
+    assert [stated[name]["chosen"] for name in ("1-0", "2-0", "2-1")] == [
+        [False, 0, 0.9, 0.3, 4]
+    ] * 3
 
 
-def test_accumulated_parts_have_negatives_of_their_own(told):
+def test_accumulated_parts_have_negatives_of_their_own(stated):
     """Four parts of four rows: two in each of two processes, or four in one, are not the same."""
-    whole, one = told["1-0"]["simcse"]["losses"][0], told["1-0"]["accumulated"]["losses"][0]
+    whole, one = stated["1-0"]["simcse"]["losses"][0], stated["1-0"]["accumulated"]["losses"][0]
     assert one < whole - 0.1  # fewer candidates are easier
     # Two processes gather the candidates of both in each of their parts.
-    two = told["2-0"]["accumulated"]["losses"][0]
-    assert two == pytest.approx(told["2-1"]["accumulated"]["losses"][0], rel=1e-12)
+    two = stated["2-0"]["accumulated"]["losses"][0]
+    assert two == pytest.approx(stated["2-1"]["accumulated"]["losses"][0], rel=1e-12)

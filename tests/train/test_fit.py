@@ -1,4 +1,4 @@
-"""The training loop: what it writes, what it refuses, when it stops, what it leaves alone."""
+"""The training loop: what it writes, what it rejects, when it stops, what it leaves alone."""
 
 import json
 import math
@@ -36,14 +36,14 @@ def start(bert, sentences, tmp_path):
     """Train a fresh objective on our sentences; returns it and the run."""
 
     def start(folder="m", rows=None, objective="simcse", parameters=None, **options):
-        told = {
+        stated = {
             k: options.pop(k)
             for k in ("evaluate", "geometry", "keep", "resume", "overwrite", "tokens", "facts")
             if k in options
         }
         settings = Settings(**(FEW | options))
         learner = prepare(bert, objective, parameters or {}, settings)
-        run = fit(learner, rows or sentences[:80], settings, folder=tmp_path / folder, **told)
+        run = fit(learner, rows or sentences[:80], settings, folder=tmp_path / folder, **stated)
         return learner, run
 
     return start
@@ -173,8 +173,8 @@ def test_the_best_is_kept_and_the_last(start, tmp_path):
     lines = [line for line in log(folder) if "evaluation" in line]
     assert [line["step"] for line in lines] == [0, 2, 4, 6, 8]
     assert lines[2]["evaluation"][0]["value"] == 0.9
-    told = json.loads((folder / "run" / "result.json").read_text())
-    assert (told["best_step"], told["steps"]) == (4, 8)
+    stated = json.loads((folder / "run" / "result.json").read_text())
+    assert (stated["best_step"], stated["steps"]) == (4, 8)
 
 
 def test_a_run_that_only_harms_gives_the_base(start, tmp_path):
@@ -302,7 +302,7 @@ def test_evaluation_does_not_change_training(start, tmp_path):
 def test_accumulated_parts_are_the_mean_of_their_losses(start, tmp_path, bert, sentences, parts):
     learner, _ = start(steps=1, accumulate=parts, dropout=0.0, clip=1e9, batch=16)
     found = {name: p.grad.clone() for name, p in learner.named_parameters()}
-    told = log(tmp_path / "m")[0]
+    stated = log(tmp_path / "m")[0]
     # By hand: each part is a batch of its own, the gradient the mean of theirs.
     settings = Settings(**(FEW | {"batch": 16, "dropout": 0.0}))
     fresh = prepare(bert, "simcse", {}, settings)
@@ -314,7 +314,7 @@ def test_accumulated_parts_are_the_mean_of_their_losses(start, tmp_path, bert, s
         losses.append(fresh(Batch((tokens, tokens), rows, 0))["contrast"])
     mean = sum(losses) / parts
     mean.backward()
-    assert told["loss"] == pytest.approx(mean.item(), rel=1e-6)
+    assert stated["loss"] == pytest.approx(mean.item(), rel=1e-6)
     for name, parameter in fresh.named_parameters():
         assert found[name].numpy() == pytest.approx(parameter.grad.numpy(), abs=1e-6)
 
@@ -330,8 +330,8 @@ def test_clipping(start, tmp_path, monkeypatch):
 
     monkeypatch.setattr(torch.optim.AdamW, "step", spy)
     start(steps=3, clip=0.05)
-    told = [line["norm"] for line in log(tmp_path / "m")]
-    assert min(told) > 0.05  # before clipping
+    stated = [line["norm"] for line in log(tmp_path / "m")]
+    assert min(stated) > 0.05  # before clipping
     assert norms == pytest.approx([0.05] * 3, rel=1e-3)
 
 
@@ -464,8 +464,8 @@ def test_a_signal_finishes_the_step_and_writes_a_checkpoint(start, tmp_path, num
     assert signal.getsignal(number) is before
     from contrasent.train.fit import read_checkpoint
 
-    _, told = read_checkpoint(tmp_path / "m" / "run" / "checkpoint.safetensors")
-    assert told["step"] == 3
+    _, stated = read_checkpoint(tmp_path / "m" / "run" / "checkpoint.safetensors")
+    assert stated["step"] == 3
     evaluate = scores([1 / 5, 1 / 6, 1 / 7, 1 / 8, 1 / 9, 1 / 10])[0]
     _, run = start(steps=9, evaluate_every=1, evaluate=evaluate, resume=True)
     whole = scores([1 / n for n in range(1, 11)])[0]

@@ -59,8 +59,8 @@ def test_a_file_of_ones_own_trains_resumes_and_combines(run, own, bert, sentence
     run(*first)
     stored = json.loads((tmp_path / "m" / "run" / "settings.json").read_text())
     digest = hashlib.sha256(own.read_bytes()).hexdigest()
-    told = {"name": "away.py", "source_sha256": digest, "temperature": 0.05}
-    assert stored["objective"] == {**told, "rate": 3.0, "away_weight": 0.1}
+    stated = {"name": "away.py", "source_sha256": digest, "temperature": 0.05}
+    assert stored["objective"] == {**stated, "rate": 3.0, "away_weight": 0.1}
     assert "away.py" in (tmp_path / "m" / "README.md").read_text()
     log = (tmp_path / "m" / "run" / "log.jsonl").read_text().splitlines()
     assert json.loads(log[-1])["away"] > 0
@@ -213,7 +213,7 @@ def test_a_subclass_has_the_parameters_of_its_base_and_is_kept_in_a_combination(
     (None, "nomodule:Away", "there is no module 'nomodule'"),
     (None, "contrasent.objectives.simcse:SimCS", "has no Objective 'SimCS'; name"),
 ])  # fmt: skip
-def test_a_file_that_cannot_be_is_refused_in_one_line(tmp_path, monkeypatch, text, name, message):
+def test_a_file_that_cannot_be_is_rejected_in_one_line(tmp_path, monkeypatch, text, name, message):
     monkeypatch.chdir(tmp_path)
     if text is not None:
         Path("a.py").write_text(text)

@@ -12,7 +12,7 @@ HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="module")
-def told(bert, tmp_path_factory):
+def stated(bert, tmp_path_factory):
     """What ``killed_runs.py`` found."""
     home = tmp_path_factory.mktemp("killed")
     return script(HERE / "killed_runs.py", bert, home, timeout=900)
@@ -21,8 +21,8 @@ def told(bert, tmp_path_factory):
 @pytest.mark.parametrize(
     ("kind", "kills"), [("views", 10), ("pairs", 4), ("queue", 4)], ids=["views", "pairs", "queue"]
 )
-def test_the_same_bits(told, kind, kills):
-    whole, *killed = told[kind]
+def test_the_same_bits(stated, kind, kills):
+    whole, *killed = stated[kind]
     assert whole["status"] == [0]
     assert len(killed) == kills
     assert {len(run["kills"]) for run in killed} == {1, 2}
@@ -32,17 +32,17 @@ def test_the_same_bits(told, kind, kills):
         assert run["files"] == whole["files"], run["kills"]
 
 
-def test_what_is_compared(told):
-    files = told["views"][0]["files"]
+def test_what_is_compared(stated):
+    files = stated["views"][0]["files"]
     wanted = {"README.md", "model.safetensors", "run/log.jsonl", "run/settings.json"}
     kept = {f"run/{name}/model.safetensors" for name in ("base", "best", "last")}
     assert wanted | kept | {"run/checkpoint.safetensors"} <= files.keys()
     # The best is not the last, or there would be nothing to see.
     assert files["run/best/model.safetensors"] != files["run/last/model.safetensors"]
     assert files["model.safetensors"] == files["run/best/model.safetensors"]
-    assert "run/best/model.safetensors" not in told["pairs"][0]["files"]
+    assert "run/best/model.safetensors" not in stated["pairs"][0]["files"]
     # There are many instants to choose from, and they are spread over the run.
-    assert told["views"][0]["count"] > 120
-    points = [run["kills"][0] for run in told["views"][1:]]
+    assert stated["views"][0]["count"] > 120
+    points = [run["kills"][0] for run in stated["views"][1:]]
     assert min(points) < 25
     assert max(points) > 90

@@ -1,4 +1,4 @@
-"""A run's folder: what it refuses to touch, its log, and what a kill leaves behind."""
+"""A run's folder: what it rejects to touch, its log, and what a kill leaves behind."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ from contrasent.errors import ModelError, OutputError
 from contrasent.train.fit import read_checkpoint
 from contrasent.train.run import Run, RunFolder
 
-TOLD = {"settings": {"lr": 1e-3, "batch": 8}, "corpus": {"sha256": "ab"}, "processes": 1}
+STATED = {"settings": {"lr": 1e-3, "batch": 8}, "corpus": {"sha256": "ab"}, "processes": 1}
 ASK = {"resume": False, "overwrite": False, "needed": 0}
 
 
@@ -17,15 +17,15 @@ def names(folder):
     return sorted(p.name for p in folder.iterdir())
 
 
-def opened(folder, told=TOLD, **options):
-    return RunFolder(folder).open(told, **(ASK | options))
+def opened(folder, stated=STATED, **options):
+    return RunFolder(folder).open(stated, **(ASK | options))
 
 
 def test_an_empty_or_new_folder_is_taken(tmp_path):
     assert opened(tmp_path / "a" / "new") is False
     (tmp_path / "b").mkdir()
     assert opened(tmp_path / "b") is False
-    assert json.loads((tmp_path / "b" / "run" / "settings.json").read_text()) == TOLD
+    assert json.loads((tmp_path / "b" / "run" / "settings.json").read_text()) == STATED
 
 
 @pytest.mark.parametrize("options", [{}, {"resume": True}])
@@ -36,7 +36,7 @@ def test_a_run_that_ended_before_its_first_step_is_no_obstacle(tmp_path, options
     (run / ".settings.json.x1").write_text("{")
     assert opened(tmp_path / "m", **options) is False
     (run / "tokens").mkdir()
-    other = TOLD | {"corpus": {"sha256": "cd"}}
+    other = STATED | {"corpus": {"sha256": "cd"}}
     assert opened(tmp_path / "m", other, **options) is False
     assert json.loads((run / "settings.json").read_text()) == other
     (run / "log.jsonl").write_text('{"step": 1}\n')
@@ -87,20 +87,20 @@ def test_a_run_is_resumed_or_overwritten(tmp_path):
     ({"processes": 2}, "has processes 1, this one 2; resume with the same command"),
     ({"new": 1}, "has new None, this one 1"),
 ])  # fmt: skip
-def test_other_settings_are_refused_by_name(tmp_path, change, message):
+def test_other_settings_are_rejected_by_name(tmp_path, change, message):
     opened(tmp_path)
     RunFolder(tmp_path).write_log({"step": 1})
     with pytest.raises(OutputError, match=message):
-        opened(tmp_path, TOLD | change, resume=True)
+        opened(tmp_path, STATED | change, resume=True)
 
 
 def test_the_same_text_in_another_file_is_the_same_corpus(tmp_path):
     """So that a copied folder of results can be gone on with."""
-    opened(tmp_path, TOLD | {"corpus": {"source": "/old/corpus.txt", "sha256": "ab"}})
+    opened(tmp_path, STATED | {"corpus": {"source": "/old/corpus.txt", "sha256": "ab"}})
     RunFolder(tmp_path).checkpoint.write_bytes(b"x")
-    told = TOLD | {"corpus": {"source": "/new/corpus.txt", "sha256": "ab"}}
-    assert opened(tmp_path, told, resume=True) is True
-    changed = TOLD | {"corpus": {"source": "/old/corpus.txt", "sha256": "cd"}}
+    stated = STATED | {"corpus": {"source": "/new/corpus.txt", "sha256": "ab"}}
+    assert opened(tmp_path, stated, resume=True) is True
+    changed = STATED | {"corpus": {"source": "/old/corpus.txt", "sha256": "cd"}}
     with pytest.raises(OutputError, match=r"other text, of '/old/corpus\.txt', than '/old/corpus"):
         opened(tmp_path, changed, resume=True)
 

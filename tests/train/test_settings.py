@@ -1,4 +1,4 @@
-"""Settings: read from texts and tables, wrong ones refused with the nearest right one."""
+"""Settings: read from texts and tables, wrong ones rejected with the nearest right one."""
 
 import math
 from dataclasses import fields

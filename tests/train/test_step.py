@@ -83,7 +83,7 @@ def look_every(monkeypatch, steps):
 
 
 def test_looking_late_changes_nothing(train, monkeypatch):
-    """A GPU is asked every tenth step; on CPU the same can be tried."""
+    """A GPU is read every tenth step; on CPU the same can be tried."""
     at_once, one = train("one", steps=25)
     look_every(monkeypatch, 10)
     late, two = train("two", steps=25)
@@ -116,8 +116,8 @@ def test_weights_stay_numbers_when_a_gradient_does_not(bert, sentences, tmp_path
     assert len(count) == 8  # looked at before the checkpoint of step 8
     assert all(v.isfinite().all() for v in learner.state_dict().values())
     assert not all(torch.equal(before[k], v) for k, v in learner.state_dict().items())
-    tensors, told = read_checkpoint(tmp_path / "m" / "run" / "checkpoint.safetensors")
-    assert told["step"] == 4
+    tensors, stated = read_checkpoint(tmp_path / "m" / "run" / "checkpoint.safetensors")
+    assert stated["step"] == 4
     assert all(tensor.isfinite().all() for tensor in tensors.values())
 
 

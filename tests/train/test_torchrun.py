@@ -104,7 +104,7 @@ def test_either_process_is_killed_and_resume_is_exact(machines, whole, run):
         assert (one / target / name).read_bytes() == (whole / name).read_bytes()
 
 
-def test_machines_with_different_texts_are_refused(machines):
+def test_machines_with_different_texts_are_rejected(machines):
     texts = machines[1] / "texts.txt"
     before = texts.read_text()
     texts.write_text(before + "one more sentence\n")

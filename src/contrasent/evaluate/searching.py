@@ -36,18 +36,18 @@ def search_retrieval(
         query: (text, {name: gain for name, gain in gains.items() if gain > 0})
         for query, (text, gains) in judged.items()
     }
-    asked = {query: entry for query, entry in positive.items() if entry[1]}
-    wanted = {name for _, gains in asked.values() for name in gains}
+    sought = {query: entry for query, entry in positive.items() if entry[1]}
+    wanted = {name for _, gains in sought.values() for name in gains}
     lacking = wanted - places.keys()
     if lacking == wanted:
         raise DataError(
             f"{task}: no judged document is there (for example {min(wanted, default='')!r}; "
             f"documents are named such as {next(iter(documents), '')!r})"
         )
-    texts = [text for text, _ in asked.values()]
+    texts = [text for text, _ in sought.values()]
     ranks, found_gains, left_out, beyond = [], [], 0, len(documents) + most
     found = search(texts, most if own_ids else most + 1)
-    for (query, (_, gains)), names in zip(asked.items(), found, strict=True):
+    for (query, (_, gains)), names in zip(sought.items(), found, strict=True):
         itself = None if own_ids or query in gains else places.get(query)
         numbers = [places[name] for name in names]
         left_out += itself in numbers
