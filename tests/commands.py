@@ -14,7 +14,7 @@ from contrasent.cli.app import app
 
 
 def invoke(*arguments, stdin=None):
-    """What a command came to; raises what is more than an exit status."""
+    """The result of a command; raises what is more than an exit status."""
     result = CliRunner().invoke(app, [str(a) for a in arguments], input=stdin)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception

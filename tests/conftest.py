@@ -1,4 +1,4 @@
-"""What all tests share: tiny encoders of six kinds, sentences, and the folder of the real data."""
+"""Shared by all tests: tiny encoders of six kinds, sentences, and the folder of the real data."""
 
 import io
 import logging

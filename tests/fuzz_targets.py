@@ -1,4 +1,4 @@
-"""What is fuzzed: readers of files and requests that strangers may have made.
+"""Targets of fuzzing: readers of files and requests that strangers may have made.
 
 Each target takes bytes, makes damage of them, and reads it. It may return or raise a ``UserError``;
 anything else is a fault. ``tests/test_fuzz.py`` feeds them random bytes for a moment, and
@@ -150,7 +150,7 @@ def index_files(data):
 
 
 def milvus_json(data):
-    """What stands in the folder of an index in Milvus, up to the connection."""
+    """The content of the folder of an index in Milvus, up to the connection."""
     from dataclasses import asdict
 
     from contrasent.search.folder import MILVUS

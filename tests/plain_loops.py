@@ -30,7 +30,7 @@ def sim(a: list[float], b: list[float], kind: str) -> float:
 
 
 def negatives_sum(logits, weights, positive, tau, beta, plus) -> float:
-    """What stands for the negatives in the denominator, from the papers; the least cosine is -1."""
+    """The negatives in the denominator, from the papers; the least cosine is -1."""
     count = sum(weights)
     if not count:
         return 0.0

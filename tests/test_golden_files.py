@@ -1,4 +1,4 @@
-"""What earlier versions wrote is read by this one (docs/versioning.md)."""
+"""Files of earlier versions are read by this one (docs/versioning.md)."""
 
 import json
 import shutil

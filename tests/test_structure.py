@@ -51,7 +51,7 @@ print(json.dumps(stated))
 
 @pytest.fixture(scope="module")
 def stated():
-    """What a fresh interpreter says."""
+    """The answers of a fresh interpreter."""
     command = [sys.executable, "-W", "error", "-c", SCRIPT]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr

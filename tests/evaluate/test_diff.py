@@ -1,4 +1,4 @@
-"""What changes from one model to another: against loops, and against changes that are known."""
+"""Changes from one model to another: against loops, and against changes that are known."""
 
 import json
 import math

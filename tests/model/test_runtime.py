@@ -83,7 +83,7 @@ def test_same_bits_for_any_number_and_order_of_texts(encoder, sentences):
 
 
 def test_every_pass_has_the_shape_that_its_length_decides(encoder, sentences):
-    """What the promise rests on: no row is ever computed in another shape."""
+    """The promise rests on this: no row is ever computed in another shape."""
     shapes = {}
 
     def embed(tokens):

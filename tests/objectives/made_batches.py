@@ -16,7 +16,7 @@ TEXTS = [
 
 
 def column(objective, view, index, texts, rows):
-    """What a view makes of the texts."""
+    """The texts after a view."""
     tokenizer, prompt = objective.encoder.tokenizer, objective.encoder.prompts.text()
     whole = tokenizer(texts, prompt)[0]
     randoms = [random_for(5, 2 + index, int(row), 0) for row in rows]

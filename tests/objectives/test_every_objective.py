@@ -1,4 +1,4 @@
-"""What must hold for every file in ``objectives/``, and for combinations of them."""
+"""Promises that hold for every file in ``objectives/``, and for combinations of them."""
 
 import itertools
 import re

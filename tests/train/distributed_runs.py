@@ -43,7 +43,7 @@ def train(base, folder, case, steps):
 
 
 def choose(base, folder):
-    """What a run whose base is the best says in this process; only the main one evaluates."""
+    """The outcome in this process of a run whose base is the best; only the main one evaluates."""
     values = iter([0.9, 0.1, 0.3])
     settings = Settings(batch=16, steps=4, evaluate_every=2, pooler="mean")
 

@@ -30,7 +30,7 @@ def encoder(bert, tmp_path):
 
 
 def changed(settings):
-    """What differs from the defaults of ``Settings``."""
+    """The differences from the defaults of ``Settings``."""
     plain = Settings()
     fields = {name: getattr(settings, name) for name in Settings.__slots__}
     return {k: v for k, v in fields.items() if v != getattr(plain, k)}
@@ -117,7 +117,7 @@ PAPERS = {
 
 
 def test_published_settings_are_those_of_the_papers_items():
-    """What the items train at the scale of the papers, read by another part of the package."""
+    """The settings that the items train with at the scale of the papers, read by another part of the package."""
     folder = ItemFolder()
     found = set()
     for (name, item, title), objective in PAPERS.items():

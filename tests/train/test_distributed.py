@@ -16,7 +16,7 @@ EXACT = ("simcse", "chunked", "dot")
 
 @pytest.fixture(scope="module")
 def stated(bert, tmp_path_factory):
-    """What ``distributed_runs.py`` found."""
+    """The findings of ``distributed_runs.py``."""
     home = tmp_path_factory.mktemp("ranks")
     command = [sys.executable, str(HERE / "distributed_runs.py"), str(bert), str(home)]
     paths = os.pathsep.join([str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -89,7 +89,7 @@ def test_the_loss_is_that_of_a_plain_loop(start, sentences, packing):
 
 
 class Killed(BaseException):
-    """What a kill looks like from inside: nobody catches it."""
+    """A kill, seen from inside: nobody catches it."""
 
 
 def kill(monkeypatch, owner, name, at):

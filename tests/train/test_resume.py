@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 
 @pytest.fixture(scope="module")
 def stated(bert, tmp_path_factory):
-    """What ``killed_runs.py`` found."""
+    """The findings of ``killed_runs.py``."""
     home = tmp_path_factory.mktemp("killed")
     return script(HERE / "killed_runs.py", bert, home, timeout=900)
 

@@ -61,7 +61,7 @@ def trained(machines, target, *more, kill="none"):
 
 
 def own_lines(text):
-    """What contrasent wrote, without torchrun's own account of processes that failed."""
+    """The output of contrasent, without torchrun's own account of processes that failed."""
     return [line for line in text.splitlines() if line.startswith("contrasent: ")]
 
 
