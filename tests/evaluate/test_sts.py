@@ -8,7 +8,7 @@ import pytest
 from contrasent import metrics
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import sts as module
-from contrasent.evaluate.sts import check_pairs, pairs, several_pairs, sts
+from contrasent.evaluate.sts import check_pairs, several_pairs, sts
 from contrasent.text.datasets import ScoredPairs
 from contrasent.text.official import STS_TASKS
 
@@ -169,7 +169,7 @@ def test_the_average_of_several_files_is_of_their_unrounded_values(items_give_th
 ])  # fmt: skip
 def test_bad_pairs_are_rejected(change, message):
     with pytest.raises(DataError, match=message):
-        pairs(Bag(), *change(*drawn(40)))
+        check_pairs(*change(*drawn(40)), "pairs")
 
 
 NAMES = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR-all")

@@ -117,7 +117,7 @@ PAPERS = {
 
 
 def test_published_settings_are_those_of_the_papers_items():
-    """The settings that the items train with at the scale of the papers, read by another part of the package."""
+    """The settings of the items at the papers' scale, read by another part of the package."""
     folder = ItemFolder()
     found = set()
     for (name, item, title), objective in PAPERS.items():

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from contrasent.errors import DataError, OptionError, check_choice
-from contrasent.evaluate.vectors import Encoded, ReportBuilder, check_spread, encode_distinct
+from contrasent.evaluate.vectors import Cached, ReportBuilder, check_spread, encode_distinct
 from contrasent.metrics import cosine, pearson, spearman
 from contrasent.report import Items, Report
 from contrasent.stats import bootstrap
@@ -100,7 +100,7 @@ def add_correlations(
     task: str,
     split: str,
     parts: Sequence[ScoredPairs],
-    encoded: Encoded,
+    encoded: Cached,
     aggregates: Sequence[str] = ("",),
     subsets: bool = False,
     *,
@@ -170,26 +170,6 @@ def _check_defined(task: str, metric: str, value: float) -> None:
         raise DataError(f"{task}: {metric} is undefined; all cosines of a subset are equal")
 
 
-def pairs(
-    encode: EncodeFn,
-    first: Sequence[str],
-    second: Sequence[str],
-    scores: ArrayLike,
-    *,
-    task: str = "pairs",
-    split: str = "heldout",
-    resamples: int = bootstrap.RESAMPLES,
-    seed: int = 0,
-) -> Report:
-    """Score a model on pairs of sentences with a label each, on any scale.
-
-    Two rows, "spearman" and "pearson". With fewer than 20 pairs they have no interval, and a note
-    says so.
-    """
-    found = check_pairs(first, second, scores, task)
-    return several_pairs(encode, {task: found}, split=split, resamples=resamples, seed=seed)
-
-
 def several_pairs(
     encode: EncodeFn,
     files: Mapping[str, ScoredPairs],
@@ -200,7 +180,8 @@ def several_pairs(
 ) -> Report:
     """Score a model on several sets of labelled pairs, from :func:`check_pairs`.
 
-    The rows of :func:`pairs` for each; of several also "pairs", aggregate "mean": the plain mean.
+    Rows "spearman" and "pearson" for each; of several also "pairs", aggregate "mean": the plain
+    mean. With fewer than 20 pairs they have no interval, and a note says so.
     """
     sides = [side for p in files.values() for side in (p.first, p.second)]
     encoded, builder = encode_distinct(encode, sides), ReportBuilder()

@@ -75,7 +75,7 @@ def transfer(
     )
 
 
-def make_problem(task: str, parts: dict[str, Labelled], encoded: vectors.Encoded) -> Problem:
+def make_problem(task: str, parts: dict[str, Labelled], encoded: vectors.Cached) -> Problem:
     """Features of a task, its examples in SentEval's order (by length, then class)."""
     found = [(part, _order(part)) for part in _in_order(parts)]
     features = [_features(part, order, encoded) for part, order in found]
@@ -108,7 +108,7 @@ def _texts(part: Labelled) -> list[Sequence[str]]:
 
 
 def _features(
-    part: Labelled, order: NDArray[np.int64], encoded: vectors.Encoded
+    part: Labelled, order: NDArray[np.int64], encoded: vectors.Cached
 ) -> NDArray[np.float32]:
     u = encoded(part.first)[order]
     return u if part.second is None else vectors.pair_features(u, encoded(part.second)[order])

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from contrasent import metrics
 from contrasent.errors import DataError, OptionError, TrainingError
 from contrasent.evaluate.retrieval import check_relevant, rank_vectors
-from contrasent.evaluate.sts import pairs, sts
+from contrasent.evaluate.sts import check_pairs, several_pairs, sts
 from contrasent.evaluate.vectors import encode_distinct, encode_search
 from contrasent.report import Report, Row
 from contrasent.stats import bootstrap
@@ -105,7 +105,8 @@ class LabelledValidation:
         items = metrics.cosine(encoded(self.first), encoded(self.second))
         places = self._halves()[0]
         one, two = ([side[i] for i in places] for side in (self.first, self.second))
-        report = pairs(encoded, one, two, self.scores[places], split="dev")
+        found = check_pairs(one, two, self.scores[places], "pairs")
+        report = several_pairs(encoded, {"pairs": found}, split="dev")
         return Report(report.rows, {**report.notes, "items": items.tolist()})
 
     def against(self, encode: EncodeFn, base: Report) -> Report:

@@ -1,7 +1,6 @@
 """Shared by evaluations: vectors of distinct sentences, and rows with their intervals."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -15,41 +14,18 @@ from contrasent.stats.bootstrap import MIN_ITEMS, Keys, interval, mean_draws
 from contrasent.types import EncodeFn, Task, Vectors, for_task
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Encoded:
-    """The vectors of a set of sentences."""
-
-    vectors: Vectors  # (n, d), one row a distinct sentence
-    row: dict[str, int]
-    zeros: int  # how many distinct sentences have a zero vector
-
-    def rows(self, sentences: Sequence[str]) -> NDArray[np.int64]:
-        """(n,) the row of each sentence."""
-        return np.fromiter((self.row[s] for s in sentences), np.int64, len(sentences))
-
-    def __call__(self, sentences: Sequence[str]) -> Vectors:
-        """The vectors of sentences that were encoded: an ``EncodeFn`` without a model."""
-        return self.vectors[self.rows(sentences)]
-
-    @property
-    def notes(self) -> dict[str, int]:
-        """Notes of a report about the encoding."""
-        counts = {"distinct_sentences": len(self.row), "zero_vectors": self.zeros}
-        return counts if self.zeros else {"distinct_sentences": len(self.row)}
-
-
 class Cached:
     """An ``EncodeFn`` that computes each text once, however many evaluations need it."""
 
     def __init__(self, encode: EncodeFn) -> None:
         self._encode = encode
         self._tasks: dict[Task, Cached] = {}
-        self._row: dict[str, int] = {}
-        self._blocks: list[Vectors] = []
+        self.vectors: Vectors = np.empty((0, 0), dtype=np.float32)  # (n, d), a row a distinct text
+        self.row: dict[str, int] = {}
         self._seconds = 0.0
 
     def __len__(self) -> int:
-        return len(self._row) + sum(map(len, self._tasks.values()))
+        return len(self.row) + sum(map(len, self._tasks.values()))
 
     @property
     def seconds(self) -> float:
@@ -65,36 +41,41 @@ class Cached:
 
     def __call__(self, sentences: Sequence[str]) -> Vectors:
         """Vectors of all, of which only new texts are encoded."""
-        new = [s for s in dict.fromkeys(sentences) if s not in self._row]
+        self.add(sentences)
+        return self.vectors[self.rows(sentences)]
+
+    def add(self, sentences: Iterable[str]) -> None:
+        """Encode the texts that are new, in one call."""
+        new = [s for s in dict.fromkeys(sentences) if s not in self.row]
         if new:
             began = perf_counter()
             vectors = check_vectors(self._encode(new), new)
             self._seconds += perf_counter() - began
-            self._row.update(
-                zip(new, range(len(self._row), len(self._row) + len(new)), strict=True)
-            )
-            self._blocks.append(vectors)
-        if len(self._blocks) != 1:
-            width = self._blocks[0].shape[1] if self._blocks else 0
-            empty = np.empty((0, width), dtype=np.float32)
-            self._blocks = [np.concatenate([empty, *self._blocks])]
-        rows = np.fromiter((self._row[s] for s in sentences), np.int64, len(sentences))
-        return self._blocks[0][rows]
+            self.vectors = np.concatenate([self.vectors, vectors]) if self.row else vectors
+            self.row |= {text: len(self.row) + i for i, text in enumerate(new)}
+
+    def rows(self, sentences: Sequence[str]) -> NDArray[np.int64]:
+        """(n,) the row of each of some texts that are known."""
+        return np.fromiter((self.row[s] for s in sentences), np.int64, len(sentences))
+
+    @property
+    def notes(self) -> dict[str, int]:
+        """Notes of a report about the encoding."""
+        counts = {"distinct_sentences": len(self.row)}
+        zeros = int((norms(self.vectors) == 0).sum())
+        return {**counts, "zero_vectors": zeros} if zeros else counts
 
 
-def encode_distinct(encode: EncodeFn, texts: Iterable[Sequence[str]]) -> Encoded:
+def encode_distinct(encode: EncodeFn, texts: Iterable[Sequence[str]]) -> Cached:
     """Encode every distinct sentence of several lists, in one call."""
-    row: dict[str, int] = {}
-    for sentences in texts:
-        for sentence in sentences:
-            row.setdefault(sentence, len(row))
-    vectors = check_vectors(encode(list(row)), list(row))
-    return Encoded(vectors, row, int((norms(vectors) == 0).sum()))
+    encoded = Cached(encode)
+    encoded.add(sentence for sentences in texts for sentence in sentences)
+    return encoded
 
 
 def encode_search(
     encode: EncodeFn, queries: Iterable[Sequence[str]], documents: Iterable[Sequence[str]]
-) -> tuple[Encoded, Encoded]:
+) -> tuple[Cached, Cached]:
     """Encode queries and documents, each with their prompt; in one call if there is none."""
     queried, read = for_task(encode, "query"), for_task(encode, "document")
     if queried is read:
