@@ -413,8 +413,8 @@ LABELLED = [("a fox", "an animal", "3.5"), ("a car", "a tree", "0"), ("one", "1"
 ])  # fmt: skip
 def test_labelled_pairs(put, name, content):
     pairs = read_labelled_pairs(put(name, content))
-    assert pairs.first == ["a fox", "a car", "one"]
-    assert pairs.second == ["an animal", "a tree", "1"]
+    assert pairs.first == ("a fox", "a car", "one")
+    assert pairs.second == ("an animal", "a tree", "1")
     assert pairs.scores.dtype == np.float64
     assert pairs.scores.tolist() == [3.5, 0.0, 4.0]
     assert len(pairs) == 3
@@ -423,10 +423,10 @@ def test_labelled_pairs(put, name, content):
 def test_labelled_pairs_of_parquet_and_of_chosen_columns(put, parquet):
     path = parquet("a.parquet", score=[1, 2], b=["c", "d"], a=["x", "y"])
     pairs = read_labelled_pairs(path, columns=["a", "b", "score"])
-    assert (pairs.first, pairs.second, pairs.scores.tolist()) == (["x", "y"], ["c", "d"], [1, 2])
+    assert (pairs.first, pairs.second, pairs.scores.tolist()) == (("x", "y"), ("c", "d"), [1, 2])
     rows = [("news", "2012", "5.0", 'a "b', "c"), ("web", "2013", "1.25", "d", "e")]
     pairs = read_labelled_pairs(put("sts.tsv", tabbed(rows)), columns=(3, 4, 2))
-    assert pairs.first == ['a "b', "d"]
+    assert pairs.first == ('a "b', "d")
     assert pairs.scores.tolist() == [5.0, 1.25]
 
 

@@ -6,7 +6,7 @@
 import hashlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import InputError, OptionError
+from contrasent.text.datasets import ScoredPairs
 from contrasent.text.sources import find
 from contrasent.text.tables import (
     Columns,
@@ -173,20 +174,7 @@ def open_corpus(
     return Corpus(shown, tables, at_least=at_least, documents=documents, scored=scored)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LabelledPairs:
-    """Pairs of texts with a number each, such as how similar people found them."""
-
-    source: str
-    first: list[str]
-    second: list[str]
-    scores: NDArray[np.float64]  # (n,) float64, all finite, in the file's own units
-
-    def __len__(self) -> int:
-        return len(self.scores)
-
-
-def read_labelled_pairs(path: str | Path, *, columns: Columns | None = None) -> LabelledPairs:
+def read_labelled_pairs(path: str | Path, *, columns: Columns | None = None) -> ScoredPairs:
     """Read two texts and a number from each row of a tsv, csv, jsonl or parquet file."""
     # `columns`: first text, second text and number, by name or position; by default the file's
     # three columns. The STS Benchmark's own files take `(5, 6, 4)`.
@@ -204,15 +192,15 @@ def read_labelled_pairs(path: str | Path, *, columns: Columns | None = None) -> 
         listed = ", ".join(selection.names)
         problem = f"two texts and a number are needed; choose three columns of {listed}"
         raise InputError(path, problem)
-    pairs = LabelledPairs(table.source, [], [], np.empty(0))
-    scores = []
+    first, second, scores = [], [], []
     one, two, label = selection.names
     for line, cells in table.rows(selection.chosen):
         if cells is not None:
-            pairs.first.append(text_cell(cells[0], one, table.source, line))
-            pairs.second.append(text_cell(cells[1], two, table.source, line))
+            first.append(text_cell(cells[0], one, table.source, line))
+            second.append(text_cell(cells[1], two, table.source, line))
             scores.append(number_cell(cells[2], label, table.source, line))
-    return replace(pairs, scores=np.array(scores, dtype=np.float64))
+    gold = np.array(scores, dtype=np.float64)
+    return ScoredPairs(Path(path).stem, tuple(first), tuple(second), gold, table.source)
 
 
 def _checked(columns: Columns | None) -> Columns | None:

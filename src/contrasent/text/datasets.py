@@ -27,12 +27,12 @@ ScoredPair = tuple[str, str, float]  # two sentences and their gold score
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoredPairs:
-    """Pairs of sentences with gold similarity scores."""
+    """Pairs of sentences with a score each, such as how similar people found them."""
 
     name: str  # the subset ("MSRpar"), or the task where it has no parts
     first: tuple[str, ...]
     second: tuple[str, ...]
-    scores: NDArray[np.float64]  # (n,) gold scores, 0 to 5 (SICK: 1 to 5)
+    scores: NDArray[np.float64]  # (n,) finite; gold scores are 0 to 5 (SICK: 1 to 5)
     source: str  # the file or the pinned hub data set that they were read from
 
     def __len__(self) -> int:
