@@ -102,23 +102,36 @@ def t_share(point: float, df: float) -> float:
     """The share of Student's t below a point: the inverse of :func:`t_quantile`."""
     if math.isinf(df):
         return math.erfc(-point / math.sqrt(2)) / 2
-    if math.isinf(point) or not point:
-        return (1 + (point and math.copysign(1, point))) / 2
-    # The incomplete beta function, by its continued fraction (DLMF 8.17.22) from the nearer end.
+    if math.isinf(point):
+        return float(point > 0)
     square = point * point
-    sides = (df / (df + square), df / 2), (square / (df + square), 0.5)
-    near = sides[0][0] < (df + 2) / (df + 5)
-    (x, a), (rest, b) = sides if near else sides[::-1]
-    fraction = 0.0
-    for m in range(int(30 + 5 * math.sqrt(df)), 0, -1):
-        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        fraction = even / (1 + odd / (1 + fraction))
+    a, x, rest = df / 2, df / (df + square), square / (df + square)
+    if x < (a + 1) / (a + 2.5):
+        tail = _incomplete_beta(x, rest, a, 0.5) / 2
+    else:
+        tail = (1 - _incomplete_beta(rest, x, 0.5, a)) / 2
+    return tail if point < 0 else 1 - tail
+
+
+def _incomplete_beta(x: float, rest: float, a: float, b: float) -> float:
+    """The regularised incomplete beta function; ``rest`` is 1 - x."""
+    # Its continued fraction (DLMF 8.17.22) by Lentz's method; it converges below the mean.
+    if not x:
+        return 0.0
     front = a * math.log(x) + b * math.log(rest) - math.log(a)
     front += math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
-    half = math.exp(front) / (1 - (a + b) * x / ((a + 1) * (1 + fraction))) / 2
-    tail = half if near else 0.5 - half
-    return tail if point < 0 else 1 - tail
+    up, down = 1.0, 1 / (1 - (a + b) * x / (a + 1))
+    fraction = down
+    for m in range(1, 10_000):
+        even = m * (b - m) * x / ((a - 1 + 2 * m) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 1 + 2 * m))
+        for term in (even, odd):
+            down = 1 / (1 + term * down)
+            up = 1 + term / up
+            fraction *= up * down
+        if abs(up * down - 1) < 1e-15:
+            break
+    return math.exp(front) * fraction
 
 
 def _two_sided(mean: float, error: float, df: float) -> float:
