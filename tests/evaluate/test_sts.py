@@ -169,7 +169,7 @@ def test_the_average_of_several_files_is_of_their_unrounded_values(items_give_th
 ])  # fmt: skip
 def test_bad_pairs_are_rejected(change, message):
     with pytest.raises(DataError, match=message):
-        check_pairs(*change(*drawn(40)), "pairs")
+        several_pairs(Bag(), {"pairs": check_pairs(*change(*drawn(40)), "pairs")})
 
 
 NAMES = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR-all")
