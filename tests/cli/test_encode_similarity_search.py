@@ -269,12 +269,12 @@ def test_outputs_are_never_overwritten_unasked(tmp_path, lines):
         (
             ["index", "{t}", "--model", MINILM, "-o", "{i}", "--add", "--update"],
             UserError,
-            "choose one",
+            "does not go with --update",
         ),
         (
             ["index", "{t}", "--model", "m", "-o", "{i}", "--add", "--overwrite"],
             UserError,
-            "or replaces",
+            "does not go with --add",
         ),
         (["index", "{t}", "--model", MINILM, "-o", "{i}", "--update"], UserError, "needs --id"),
         (["index", "{t}", "--model", MINILM, "-o", "{d}/no", "--add"], UserError, "no such folder"),

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -73,12 +73,12 @@ def index(
         remove: Remove the row with this id from an index; can be repeated.
         remove_where: Remove rows whose metadata matches: year<2000, or a JSON filter.
     """
-    building = {"SOURCE": synced, "-o": output, "--add": add or None}
+    building: dict[str, Any] = {"SOURCE": synced, "-o": output, "--add": add}
     if remove or remove_where:
         given = building | {"--model": model}
         return index_changes.remove_rows(Path(source), remove or [], remove_where or [], given)
     if sync or watch:
-        given = {"-o": output, "--model": model, "--add": add or None}
+        given = {"-o": output, "--model": model, "--add": add}
         return index_changes.sync_index(Path(source), synced, loading, given, watch=watch)
     if output is None and model is not None:
         return index_changes.change_model(Path(source), model, loading, building)
@@ -92,10 +92,11 @@ def index(
     table = index_changes.TableOptions(column, id_column, metadata, encoded)
     weight = options.chosen_weight(word_weight, vectors_only)
     if add or update:
-        others = {"--overwrite": overwrite, "--uri": uri, "--encoded": encoded}
-        others["--word-weight"] = weight is not None
-        index_changes.check_change(others, add=add, update=update, id_column=id_column)
-        return index_changes.change_rows(source, output, model, loading, table, update=update)
+        given = {"--add": add and update, "--overwrite": overwrite, "--uri": uri}
+        given |= {"--encoded": encoded, "--word-weight": weight is not None}
+        return index_changes.change_rows(
+            source, output, model, loading, table, given, update=update
+        )
     from contrasent.documents.folder import is_table, open_documents
     from contrasent.search.building import create
     from contrasent.search.folder import METRICS

@@ -64,8 +64,8 @@ def _own_vectors(folder: Path) -> Path:
 def _check_alone(change: str, others: dict[str, Any]) -> None:
     """Reject options that do not go with a change of an index in place."""
     for option, value in others.items():
-        if value is not None:
-            problem = f"does not go with {change}: contrasent index INDEX {change} ..."
+        if value:
+            problem = f"does not go with {change}; see 'contrasent index --help'"
             raise OptionError(option, str(value), problem)
 
 
@@ -213,30 +213,23 @@ def token_counter(encode: "Counting[Model]") -> "CountTokens":
     return count
 
 
-def check_change(
-    others: dict[str, object], *, add: bool, update: bool, id_column: str | None
-) -> None:
-    """Reject, before any work, a change that cannot be made; ``others``: options of a new index."""
-    if add and update:
-        raise OptionError("--add", "--update", "choose one of the two")
-    if update and id_column is None:
-        raise OptionError("--update", True, "needs --id COLUMN, to know which rows to replace")
-    for option, value in others.items():
-        if value:
-            problem = "builds or replaces an index; --add and --update change one"
-            raise OptionError(option, value, problem)
-
-
 def change_rows(
     source: str,
     output: Path,
     model: str | None,
     loading: options.Loading,
     table: TableOptions,
+    others: dict[str, Any],
     *,
     update: bool,
 ) -> options.Output:
-    """Add the rows of a table, or replace those of the same ids; in one commit, but for Milvus."""
+    """Add the rows of a table, or replace those of the same ids; in one commit, but for Milvus.
+
+    ``others``: options of other changes, and of a new index.
+    """
+    _check_alone("--update" if update else "--add", others)
+    if update and table.identity is None:
+        raise OptionError("--update", True, "needs --id COLUMN, to know which rows to replace")
     from contrasent.search.opening import index_folder, open_index, open_writer
     from contrasent.search.records import blocks
     from contrasent.search.store import ROWS_AT_ONCE
