@@ -39,6 +39,7 @@ def import_checkpoint(
     weights = _weights(folder)
     body = _body(weights, folder)
     found = _method(weights, folder, method)
+    own = _head(weights, folder, found) if found == "sup-simcse" else None
     with tempfile.TemporaryDirectory() as place:
         bare = Path(place)
         (bare / "config.json").write_text(json.dumps(config), "utf-8")
@@ -50,8 +51,7 @@ def import_checkpoint(
         except ModelError as error:
             raise ModelError(str(error).replace(str(bare), str(folder))) from error
     encoder.source = None
-    if found == "sup-simcse":
-        own = _head(weights, folder, found)
+    if own is not None:
         size_out, size_in = own["weight"].shape
         top = Dense(size_in, size_out, torch.nn.Tanh())
         top.linear.load_state_dict(own)
