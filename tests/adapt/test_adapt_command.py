@@ -258,5 +258,5 @@ def test_the_base_is_chosen_by_the_language_of_the_documents(tmp_path, monkeypat
     note = tmp_path / "note.md"
     note.write_text("Plants need light.\n\nThe museum opens at nine.\n", "utf-8")
     found = indexing._base(list(open_documents(note)), None, said.append)
-    assert found == ("all-MiniLM-L6-v2", Ranker(0.2))
+    assert found == ("all-MiniLM-L6-v2", Ranker())
     assert said[0].startswith("base: all-MiniLM-L6-v2; its vocabulary knows the language")

@@ -347,7 +347,7 @@ def test_index_grows_changes_and_shrinks(tmp_path):
 def test_words_count_as_the_index_says_or_the_search(tmp_path, lines, built):
     found = json.loads(run("search", built, "vacuum", "--word-weight", "1", "-k", 1, "--json"))
     assert found["word_weight"] == 1 and found["results"][0]["hits"][0]["text"] == LINES[4]
-    assert json.loads(run("search", built, "vacuum", "--json"))["word_weight"] == 0.2
+    assert json.loads(run("search", built, "vacuum", "--json"))["word_weight"] == 0.12
     folder = tmp_path / "index"
     made = json.loads(
         run("index", lines, "--model", MINILM, "-o", folder, "--word-weight", "0.4", "--json")

@@ -100,8 +100,10 @@ def scores_of(ranker, learned, vectors, documents, query, words):
 
     dense = scaled({row: cosines[row] + gains[row] for row in vectors}, list(cosines.values()))
     sparse = scaled(words, list(words.values()))
-    weight = ranker.word_weight
-    return {row: (1 - weight) * dense[row] + weight * sparse[row] for row in vectors}
+    clear = max(scaled(cosines, list(cosines.values())).values())
+    one, two = (1 - ranker.word_weight) * clear, ranker.word_weight * max(sparse.values())
+    share = two / (one + two)
+    return {row: (1 - share) * dense[row] + share * sparse[row] for row in vectors}
 
 
 def check(index, ranker, learned, **about):

@@ -53,7 +53,7 @@ def test_bm25_is_its_equation(texts, query):
 
 
 def fused(query, weight):
-    """z-scores over all rows, averaged, by plain loops; best first."""
+    """z-scores over all rows, averaged by how clear the best is, by plain loops; best first."""
     (q,) = encode([query]).astype(float)
     vectors = encode(TEXTS).astype(float)
     dense = [float(v @ q / math.sqrt(v @ v * (q @ q))) for v in vectors]
@@ -64,8 +64,10 @@ def fused(query, weight):
         deviation = math.sqrt(sum((v - mean) ** 2 for v in values) / len(values))
         return [(v - mean) / deviation if deviation else 0.0 for v in values]
 
-    both = zip(scaled(dense), scaled(sparse), strict=True)
-    scores = [(1 - weight) * a + weight * b for a, b in both]
+    dense_z, sparse_z = scaled(dense), scaled(sparse)
+    one, two = (1 - weight) * max(dense_z), weight * max(sparse_z)
+    share = two / (one + two) if one + two else weight
+    scores = [(1 - share) * a + share * b for a, b in zip(dense_z, sparse_z, strict=True)]
     order = sorted(range(len(TEXTS)), key=lambda n: (-scores[n], n))
     return [(str(n), scores[n], dense[n], sparse[n]) for n in order]
 
@@ -87,7 +89,7 @@ def test_fusion_is_an_average_of_z_scores(query, weight):
 
 def test_weight_0_is_a_search_by_vectors_alone():
     index = Index.build(encode, TEXTS)
-    assert index.ranker == Ranker(0.2)
+    assert index.ranker == Ranker()
     (alone,) = index.search("alpha", encode=encode, ranker=Ranker(0.0))
     assert alone == index.search(encode(["alpha"]))[0]
     assert [hit.score for hit in alone] == [hit.cosine for hit in alone]
@@ -118,7 +120,7 @@ def test_deleted_rows_count_for_nothing(tmp_path):
         assert (one.score, one.words) == pytest.approx((two.score, two.words), abs=1e-4)
 
 
-@given(st.lists(st.floats(-5, 5, width=32), max_size=30), st.integers(0, 20))
+@given(st.lists(st.floats(0, 5, width=32), max_size=30), st.integers(0, 20))
 def test_spread_with_zeros_left_out(values, zeros):
     scores = np.array(values, dtype=np.float32)
     whole = Spread.of(np.concatenate([scores, np.zeros(zeros, np.float32)]))

@@ -1,13 +1,44 @@
-"""What an index's own text teaches a search, without queries."""
+"""What an index's own text teaches a search, without queries.
 
-from collections.abc import Callable
-from dataclasses import dataclass
+Two steps, chosen on seven collections with user queries (docs/log.md, 2026-11-23) by what can be
+seen of any text: where vectors point in many directions, a share of a map of queries, and where
+there are rows enough, rows smoothed by their neighbours. Sentences of held-out documents, searched
+for in passages without them, say whether the text has meaning to learn from, and whether a step
+harms; that it helps is not asked of each text, since few sentences can show so little.
+"""
 
-from contrasent.adapt.bench import Difference
-from contrasent.search.index import Index
-from contrasent.search.learned import Learned
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.adapt.bench import MIN_DOCUMENTS, Bench, Difference, Query, difference
+from contrasent.documents.sections import sentences
+from contrasent.metrics import normalize
+from contrasent.search.index import Index, document_of
+from contrasent.search.learned import Learned, Neighbours
 from contrasent.search.ranking import Ranker
-from contrasent.types import EncodeFn
+from contrasent.search.store import Row
+from contrasent.search.words import words
+from contrasent.types import EncodeFn, Vectors, for_task
+
+MAP_SHARE = 0.25
+SMOOTHING, NEIGHBOURS = 0.6, 5
+SMOOTHED_ROWS = (500, 50_000)  # fewer have no near neighbours; of more these take minutes to find
+ONE_DIRECTION = 0.8  # length of the mean of all vectors from which they point in one direction
+SENTENCES, JUDGED, MIN_SENTENCES = 1000, 150, 200
+ROWS = 5000  # of an index that sentences are searched for in
+SHORTEST, LONGEST, RUN = 4, 60, 10  # words of a sentence; of a part of a text without sentences
+MEANING = 0.001  # p value by which held-out sentences must find their passages above chance
+RESERVE = 0.5  # share of the seconds left that encoding may take
+STEPS, BATCH, RATE, TEMPERATURE = 150, 256, 1e-3, 0.05
+_FIRST = 32  # texts that the speed of encoding is taken from
+
+Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,4 +61,191 @@ def learn_from_text(
     until: Callable[[], float],
 ) -> Steps:
     """Learn from the text alone; ``until`` gives the seconds that are left."""
-    return Steps(prior, Learned(), None, ())
+    rows, numbers = list(index.every()), index.numbers()
+    vectors: Vectors = np.asarray(index.vectors[numbers])
+    wanted = _steps_for(vectors, prior)
+    if wanted == prior:
+        note = "nothing is learned from the text: the vectors of its model point in one direction"
+        return Steps(prior, Learned(), None, (note,))
+    random = np.random.default_rng(seed)
+    judged, teaching = _draw(rows, random)
+    about = len({one.document for one in judged})
+    if len(teaching) < MIN_SENTENCES or about < MIN_DOCUMENTS:
+        few = f"{len(teaching):,} sentences, and others of {about:,} documents"
+        note = f"nothing is learned from the text: {few}, are too few"
+        return Steps(prior, Learned(), None, (note,))
+    begun, texts = time.monotonic(), [one.text for one in (*judged, *teaching)]
+    first = for_task(encode, "query")(texts[:_FIRST])
+    seconds = (time.monotonic() - begun) / _FIRST
+    if seconds * (len(texts) + 5 * len(judged)) > RESERVE * until():
+        return Steps(prior, Learned(), None, ("no time is left to learn from the text",))
+    log(f"{len(teaching):,} sentences teach, {len(judged):,} of other documents judge")
+    asked = normalize(np.concatenate([first, for_task(encode, "query")(texts[_FIRST:])]))
+    cut = normalize(for_task(encode, "document")([one.rest for one in judged]))
+    queries, lessons = asked[: len(judged)], asked[len(judged) :]
+    own = np.array([one.row for one in teaching])
+    matrix = fit_map(lessons, vectors, own, seed=seed)
+    bench = _bench(index, rows, vectors, judged, queries, cut, random)
+    near = Neighbours.of(bench.index.vectors, min(NEIGHBOURS, len(bench.documents) - 1))
+    trial = Learned(matrix, near)
+    tried = list(dict.fromkeys([wanted, replace(wanted, smoothing=0.0), prior]))
+    *others, before = bench.values(tried, learned=trial)
+    chance = float((1 / np.log2(np.arange(2, 12))).sum()) / len(bench.documents)
+    found = difference(bench.queries, before - chance, seed=seed)
+    if found.p >= MEANING or found.value <= 0:
+        note = "nothing is learned from the text: sentences do not find the passages they are from"
+        return Steps(prior, Learned(), None, (note,))
+    notes = []
+    for ranker, after in zip(tried, others, strict=False):
+        gain = difference(bench.queries, after - before, seed=seed)
+        shown = "shown" if gain.low > 0 else "kept by default, neither gain nor harm is shown"
+        if gain.high >= 0:
+            notes.append(f"{_name(ranker)}: {gain} on {len(judged):,} held-out sentences; {shown}")
+            own = np.concatenate([[one.row for one in judged], own])
+            matrix = fit_map(asked, vectors, own, seed=seed)
+            return Steps(ranker, _learned(index, ranker, matrix), gain, tuple(notes))
+        notes.append(f"{_name(ranker)}: left out, {gain} on {len(judged):,} held-out sentences")
+    return Steps(prior, Learned(), None, tuple(notes))
+
+
+def _steps_for(vectors: Vectors, prior: Ranker) -> Ranker:
+    """The steps for rows with such vectors."""
+    if np.linalg.norm(vectors.mean(axis=0, dtype=np.float64)) > ONE_DIRECTION:
+        return prior
+    fewest, most = SMOOTHED_ROWS
+    smoothing = SMOOTHING if fewest <= len(vectors) <= most else 0.0
+    return replace(prior, map_share=MAP_SHARE, smoothing=smoothing)
+
+
+def _name(ranker: Ranker) -> str:
+    return "a map of queries" + (" and smoothed rows" if ranker.smoothing else "")
+
+
+def _learned(index: Index, ranker: Ranker, matrix: Vectors) -> Learned:
+    """What an index keeps."""
+    if not ranker.smoothing:
+        return Learned(matrix)
+    numbers = index.numbers()
+    near = Neighbours.of(np.asarray(index.vectors[numbers]), NEIGHBOURS)
+    rows = np.full((index.facts.rows, NEIGHBOURS), -1, dtype=np.int32)
+    products = np.zeros((index.facts.rows, 2), dtype=np.float32)
+    rows[numbers], products[numbers] = numbers[near.rows], near.products
+    return Learned(matrix, Neighbours(rows, products))
+
+
+# ---------------------------------------------------------------------- sentences
+
+
+@dataclass(frozen=True, slots=True)
+class _Sentence:
+    """A sentence, the number of its row among those that are there, and the row's other text."""
+
+    text: str
+    row: int
+    document: str
+    rest: str
+
+
+def _draw(
+    rows: Sequence[Row], random: np.random.Generator
+) -> tuple[list[_Sentence], list[_Sentence]]:
+    """Sentences of some documents, one a row, that judge; of all others those that teach."""
+    documents = [document_of(row.id, row.metadata) for row in rows]
+    names = list(dict.fromkeys(documents))
+    places = {names[at]: place for place, at in enumerate(random.permutation(len(names)))}
+    # A third of the documents judges, fewer where they have many rows.
+    order = sorted(random.permutation(len(rows)).tolist(), key=lambda row: places[documents[row]])
+    drawn = (
+        one
+        for row in order
+        if places[documents[row]] < math.ceil(len(names) / 3)
+        and (one := _sentence(row, documents[row], rows[row].text, random))
+    )
+    judged = list(islice(drawn, JUDGED))
+    held_out = {one.document for one in judged}
+    teaching = [at for at in random.permutation(len(rows)) if documents[at] not in held_out]
+    found: dict[str, _Sentence] = {}
+    for row in teaching * (SENTENCES // max(1, len(teaching)) + 1):
+        if len(found) == SENTENCES:
+            break
+        if one := _sentence(int(row), documents[row], rows[row].text, random):
+            found.setdefault(one.text, one)
+    return judged, list(found.values())
+
+
+def _sentence(row: int, document: str, text: str, random: np.random.Generator) -> _Sentence | None:
+    """A sentence of a text, drawn; None if it has none, or nothing else."""
+    pieces = list(_pieces(text))
+    good = [at for at, piece in enumerate(pieces) if SHORTEST <= len(words(piece)) <= LONGEST]
+    if not good:
+        return None
+    at = int(random.choice(good))
+    rest = "\n".join(pieces[:at] + pieces[at + 1 :])
+    return _Sentence(pieces[at], row, document, rest) if len(words(rest)) >= SHORTEST else None
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Sentences of a text, or runs of words where it has no two."""
+    found = [piece.strip() for line in text.splitlines() for piece in sentences(line)]
+    if sum(len(words(piece)) >= SHORTEST for piece in found) > 1:
+        yield from filter(None, found)
+        return
+    own = text.split()
+    for start in range(0, len(own), RUN):
+        yield " ".join(own[start : start + RUN])
+
+
+def _bench(
+    index: Index,
+    rows: Sequence[Row],
+    vectors: Vectors,
+    judged: Sequence[_Sentence],
+    queries: Vectors,
+    cut: Vectors,
+    random: np.random.Generator,
+) -> Bench:
+    """The sentences as queries to their rows without them, among other rows."""
+    own = np.array([one.row for one in judged])
+    others = random.permutation(np.setdiff1d(np.arange(len(rows)), own))
+    chosen = np.concatenate([own, others[: max(0, ROWS - len(own))]])
+    texts = [one.rest for one in judged] + [rows[row].text for row in chosen[len(own) :]]
+    given = np.concatenate([cut, vectors[chosen[len(own) :]]])
+    ids = [rows[row].id for row in chosen]
+    small = Index.build(lambda _: given, texts, ids=ids, ranker=index.ranker)
+    places = {name: at for at, name in enumerate(dict.fromkeys(one.document for one in judged))}
+    asked = [Query(o.text, {at: 1.0}, places[o.document]) for at, o in enumerate(judged)]
+    return Bench(small, asked, queries, ids, np.arange(len(ids)))
+
+
+# ---------------------------------------------------------------------- the map
+
+
+def fit_map(queries: Vectors, rows: Vectors, own: Numbers, *, seed: int) -> Vectors:
+    """(d, d) M that brings q M of a query near its own row, by InfoNCE from the identity (Adam)."""
+    random = np.random.default_rng(seed)
+    matrix = np.eye(queries.shape[1], dtype=np.float32)
+    first, second = np.zeros((2, *matrix.shape), dtype=np.float32)
+    for step in range(1, STEPS + 1):
+        chosen = random.permutation(len(queries))[:BATCH]
+        gradient = _gradient(matrix, queries[chosen], rows[own[chosen]], own[chosen])
+        first = 0.9 * first + 0.1 * gradient
+        second = 0.999 * second + 0.001 * gradient**2
+        scale = np.sqrt(second / (1 - 0.999**step)) + 1e-8
+        matrix = matrix - np.float32(RATE) * (first / (1 - 0.9**step) / scale)
+    return matrix.astype(np.float32)
+
+
+def _gradient(matrix: Vectors, queries: Vectors, rows: Vectors, own: Numbers) -> Vectors:
+    """Of the mean cross entropy of each query's own row among those of a batch."""
+    across = queries @ matrix
+    lengths = np.linalg.norm(across, axis=1, keepdims=True)
+    unit = across / lengths
+    scores = unit @ rows.T / np.float32(TEMPERATURE)
+    scores[(own[:, None] == own) & ~np.eye(len(own), dtype=bool)] = -np.inf  # the same row twice
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    weights /= weights.sum(axis=1, keepdims=True)
+    weights[np.arange(len(own)), np.arange(len(own))] -= 1
+    to_unit = weights @ rows / np.float32(TEMPERATURE * len(own))
+    to_across = (to_unit - (to_unit * unit).sum(axis=1, keepdims=True) * unit) / lengths
+    found: Vectors = queries.T @ to_across
+    return found

@@ -326,11 +326,13 @@ class Index(Store):
             shared = shared[best_rows(words[shared], proposed)]
             rows = np.unique(np.concatenate([near, shared, taught]))
             cosines = smooth_vectors(ranker, learned, self.vectors, rows) @ vector
-            dense = self._sample(ranker.smoothing) @ vector
+            sampled = Spread.of(self._sample(ranker.smoothing) @ vector)
+            best = max(sampled.best, float(cosines.max(initial=-np.inf)))
+            dense = sampled._replace(best=best)
         else:
             rows = np.arange(len(words)) if allowed is None else np.flatnonzero(allowed)
             cosines = smoothed(ranker, learned, self.vectors @ vector)
-            dense = cosines[self.alive] if self.facts.dead else cosines
+            dense = Spread.of(cosines[self.alive] if self.facts.dead else cosines)
             cosines = cosines if allowed is None else cosines[rows]
         found = words if len(rows) == len(words) else words[rows]
         scores = cosines
@@ -338,8 +340,7 @@ class Index(Store):
             scores = cosines.copy()
             scores[np.searchsorted(rows, taught)] += gains
         if ranker.uses_words:
-            spreads = Spread.of(dense), Spread.of_sparse(words, len(self))
-            scores = ranker.fuse(scores, found, *spreads)
+            scores = ranker.fuse(scores, found, dense, Spread.of_sparse(words, len(self)))
         order = best_rows(scores, k)
         cosines = cosines[order]
         if ranker.uses_learned:

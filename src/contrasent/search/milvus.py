@@ -2,7 +2,8 @@
 
 Terms are analysed here, scored by Milvus's BM25; rows proposed by vectors and by words are ranked
 as in a folder, but mean and spread of cosines are of a fixed sample of 2,000 rows, of words of the
-2,000 best with 0 for the rest; milvus-lite counts how rare a term is in each segment alone.
+2,000 best with 0 for the rest; milvus-lite counts how rare a term is in each segment alone. What an
+index learned is not kept there.
 """
 
 import json
@@ -204,7 +205,9 @@ class MilvusIndex(Index):
                 self._drawn = np.array([row["vector"] for row in rows], np.float32).reshape(
                     -1, self.dimension
                 )
-            dense = Spread.of(self._drawn @ vector)
+            dense = Spread.of(self._drawn @ vector)._replace(
+                best=max(cosines.values(), default=0.0)
+            )
             sparse = Spread.of_sparse(np.array([*best.values()], np.float32), len(self))
         names = np.array(sorted(cosines), dtype=object)
         near, own = (np.array([d.get(n, 0) for n in names], np.float32) for d in (cosines, words))

@@ -2,8 +2,9 @@
 
 Words and vectors are put together by z-scores: from each row's cosine and from its BM25 score the
 mean of that query's scores over all rows is taken off, and the rest divided by their standard
-deviation; the two are averaged with a weight. Unlike scaling by the best and the last score found,
-this does not depend on how many rows are looked at.
+deviation; the two are averaged. Unlike scaling by the best and the last score found, this does not
+depend on how many rows are looked at. The share of words follows the query: it grows where words
+single out their best row more clearly than vectors do theirs, by the ratio of those two z-scores.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from contrasent.errors import DataError, OptionError
 
-KNOWN_WEIGHT, OTHER_WEIGHT = 0.2, 0.6
+KNOWN_WEIGHT, OTHER_WEIGHT = 0.12, 0.4
 """Share of words where the model knows the language of the texts, and where it does not; both
 were measured on whole collections, see docs/log.md, 2026-11-23."""
 
@@ -23,17 +24,19 @@ Floats = NDArray[np.float32]
 
 
 class Spread(NamedTuple):
-    """Mean and standard deviation of one query's scores over all rows."""
+    """Mean, standard deviation and largest of one query's scores over all rows."""
 
     mean: float
     deviation: float
+    best: float = 0.0
 
     @classmethod
     def of(cls, scores: Floats) -> "Spread":
         """Of scores of all rows, or of a sample of them."""
         if not len(scores):
             return cls(0.0, 0.0)
-        return cls(float(scores.mean(dtype=np.float64)), float(scores.std(dtype=np.float64)))
+        mean, deviation = scores.mean(dtype=np.float64), scores.std(dtype=np.float64)
+        return cls(float(mean), float(deviation), float(scores.max()))
 
     @classmethod
     def of_sparse(cls, scores: Floats, rows: int) -> "Spread":
@@ -42,7 +45,13 @@ class Spread(NamedTuple):
             return cls(0.0, 0.0)
         mean = float(scores.sum(dtype=np.float64)) / rows
         square = float(np.square(scores, dtype=np.float64).sum()) / rows
-        return cls(mean, float(np.sqrt(max(0.0, square - mean * mean))))
+        best = float(scores.max(initial=0.0))
+        return cls(mean, float(np.sqrt(max(0.0, square - mean * mean))), best)
+
+    @property
+    def clearness(self) -> float:
+        """z-score of the largest."""
+        return (self.best - self.mean) / self.deviation if self.deviation > 0.0 else 0.0
 
     def scaled(self, scores: Floats) -> Floats:
         """z-scores; 0 where all scores are equal."""
@@ -56,7 +65,9 @@ class Spread(NamedTuple):
 class Ranker:
     """How a query finds rows; kept in the index."""
 
-    word_weight: float = KNOWN_WEIGHT  # share of words in [0, 1]: 0 searches by vectors alone
+    # Share of words, in [0, 1], where words and vectors single out their best row equally clearly;
+    # 0 searches by vectors alone.
+    word_weight: float = KNOWN_WEIGHT
     # What was learned, see :mod:`contrasent.search.learned`; nothing by default.
     map_share: float = 0.0  # share of the map in a query's vector, the rest is the query's own
     smoothing: float = 0.0  # weight of the mean of a row's neighbours
@@ -87,8 +98,14 @@ class Ranker:
 
     def fuse(self, cosines: Floats, words: Floats, dense: Spread, sparse: Spread) -> Floats:
         """One score (n,) of some rows, from cosines and BM25 scores, and the spreads of all."""
-        weight = np.float32(self.word_weight)
-        return (1 - weight) * dense.scaled(cosines) + weight * sparse.scaled(words)
+        share = np.float32(self.share(dense, sparse))
+        return (1 - share) * dense.scaled(cosines) + share * sparse.scaled(words)
+
+    def share(self, dense: Spread, sparse: Spread) -> float:
+        """Share of words in one query's scores."""
+        words = self.word_weight * sparse.clearness
+        both = words + (1 - self.word_weight) * dense.clearness
+        return words / both if both > 0.0 else self.word_weight
 
     def to_json(self) -> dict[str, Any]:
         """The record that the index stores: the share of words and what is not the default."""

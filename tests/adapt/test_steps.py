@@ -1,0 +1,126 @@
+"""What is learned from text alone: by equation, with meaning and without."""
+
+import numpy as np
+import pytest
+from benchmarks.gate import WORDS, WordVectors, passages
+
+from contrasent.adapt import steps as steps_
+from contrasent.adapt.steps import fit_map, learn_from_text
+from contrasent.search.index import Index
+from contrasent.search.learned import mapped
+from contrasent.search.ranking import Ranker
+from contrasent.search.writer import Writer
+
+encode = WordVectors(32)
+
+
+def learn(texts, names=None, encode=encode, until=lambda: 600.0, index=None):
+    about = [{"document": name} for name in names or map(str, range(len(texts)))]
+    index = index or Index.build(encode, texts, metadata=about)
+    log = []
+    found = learn_from_text(index, encode, index.ranker, seed=0, log=log.append, until=until)
+    return index, found
+
+
+def with_topics(count=240):
+    """Passages whose sentences are of fourteen words of a topic that six passages share."""
+    random = np.random.default_rng(1)
+    texts = []
+    for number in range(count):
+        own = np.random.default_rng(number // 6).choice(WORDS, 14)
+        sentences = (" ".join(random.choice(own, 5)).capitalize() for _ in range(4))
+        texts.append(" ".join(f"{sentence}." for sentence in sentences))
+    return texts
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_of_text_without_meaning_nothing_is_kept(seed):
+    texts, names = passages(np.random.default_rng(seed), 40 + 30 * seed)
+    index, found = learn(texts, names)
+    assert found.ranker == index.ranker and found.learned.matrix is None
+    (note,) = found.notes
+    assert "sentences do not find the passages" in note or "too few" in note
+
+
+def test_of_text_with_meaning_steps_are_kept_and_last(monkeypatch, tmp_path):
+    monkeypatch.setattr(steps_, "SMOOTHED_ROWS", (100, 500))
+    index, found = learn(with_topics())
+    assert found.ranker == Ranker(index.ranker.word_weight, map_share=0.25, smoothing=0.6)
+    assert found.evidence.high >= 0 and "held-out" in found.notes[-1]
+    index.save(tmp_path / "index")
+    with Writer(tmp_path / "index") as writer:
+        writer.set(ranker=found.ranker, learned=found.learned)
+    kept = Index.open(tmp_path / "index")
+    queries = encode([" ".join(WORDS[:4]), " ".join(WORDS[5:9])])
+    assert kept.search(queries, k=3) == kept.search(queries, k=3, ranker=found.ranker)
+    assert (mapped(kept.ranker, kept.learned, queries) != queries).any()
+
+
+def test_deleted_rows_teach_nothing(monkeypatch, tmp_path):
+    """Neighbours are numbers of rows, deleted ones counted."""
+    monkeypatch.setattr(steps_, "SMOOTHED_ROWS", (100, 500))
+    index, _ = learn(with_topics())
+    index.save(tmp_path / "index")
+    with Writer(tmp_path / "index") as writer:
+        writer.delete([str(n) for n in range(0, 60, 3)])
+    left = Index.open(tmp_path / "index")
+    _, found = learn([], index=left)
+    near = found.learned.neighbours
+    assert (near.rows[~left.alive] == -1).all() and left.alive[near.rows[left.alive]].all()
+    row = int(np.flatnonzero(left.alive)[30])
+    mean = left.vectors[near.rows[row]].mean(axis=0)
+    assert near.products[row, 0] == pytest.approx(left.vectors[row] @ mean, abs=1e-5)
+
+
+def test_what_is_left_out(monkeypatch):
+    texts = with_topics()
+    for given, note in [
+        ({"texts": texts[:15]}, "too few"),
+        ({"texts": texts, "until": lambda: 0.0}, "no time is left"),
+        ({"texts": texts, "encode": lambda t: encode(t) + 5.0}, "one direction"),
+    ]:
+        index, found = learn(**given)
+        assert found.ranker == index.ranker and note in found.notes[0]
+    monkeypatch.setattr(steps_, "fit_map", lambda q, *_, **__: -9 * np.eye(q.shape[1], dtype="f4"))
+    monkeypatch.setattr(steps_, "MAP_SHARE", 1.0)
+    index, found = learn(texts)
+    assert found.ranker == index.ranker and "left out" in found.notes[0]
+
+
+def test_gradient_is_that_of_the_loss():
+    random = np.random.default_rng(0)
+    queries, rows = random.normal(size=(2, 9, 5))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    own, matrix = np.array([0, 1, 2, 3, 4, 5, 6, 0, 1]), np.eye(5) + random.normal(size=(5, 5)) / 9
+    rows = rows[own]
+
+    def loss(matrix):
+        total = 0.0
+        for at, query in enumerate(queries):
+            across = query @ matrix
+            scores = rows @ across / np.linalg.norm(across) / steps_.TEMPERATURE
+            kept = [n for n in range(9) if n == at or own[n] != own[at]]
+            top = max(scores[kept])
+            total += np.log(np.exp(scores[kept] - top).sum()) + top - scores[at]
+        return total / 9
+
+    found = steps_._gradient(matrix, queries, rows, own)
+    for place in np.ndindex(5, 5):
+        step = np.zeros((5, 5))
+        step[place] = 1e-6
+        wanted = (loss(matrix + step) - loss(matrix - step)) / 2e-6
+        assert found[place] == pytest.approx(wanted, rel=1e-4, abs=1e-5)
+
+
+def test_a_map_brings_queries_near_their_rows():
+    random = np.random.default_rng(3)
+    rows = random.normal(size=(300, 16)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    turn = np.linalg.qr(random.normal(size=(16, 16)))[0].astype(np.float32)
+    queries = rows @ (np.eye(16, dtype=np.float32) + turn)
+    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+    own = np.arange(300)
+    matrix = fit_map(queries[:200], rows, own[:200], seed=0)
+    before = (queries[200:] @ rows.T).argmax(axis=1) == own[200:]
+    after = (queries[200:] @ matrix @ rows.T).argmax(axis=1) == own[200:]
+    assert after.mean() > before.mean() + 0.02
