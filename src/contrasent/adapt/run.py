@@ -130,7 +130,7 @@ def adapt(
     }
     documents = _source(source, target, base, columns, max_file_text)
     _check_target(target, resume=resume, overwrite=overwrite)
-    if model is not None:
+    if model is not None and not (target / WRITTEN).is_file():  # the answers may all be there
         model.check()
     work = Work(target / WORK, config, resume=resume)
     run = _Run(target, work, budget, seed, log)
