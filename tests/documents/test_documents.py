@@ -290,10 +290,11 @@ def test_a_file_of_ten_gigabytes_is_passed_over_at_once(tmp_path, name, start, r
         list(open_documents(tmp_path))
 
 
-def test_the_limit_of_characters_holds(tmp_path):
+def test_the_limit_of_characters_holds(tmp_path, monkeypatch):
+    monkeypatch.setattr("contrasent.documents.folder.CHARACTERS", len(PROSE))
     for name in "abc":
         (tmp_path / f"{name}.md").write_text(PROSE)
-    source = open_documents(tmp_path, characters=len(PROSE))
+    source = open_documents(tmp_path)
     assert [d.id for d in source] == ["a.md", "b.md"]
     assert [skipped.names for skipped in source.report.skipped.values()] == [["c.md"]]
 

@@ -41,7 +41,6 @@ class Reason(StrEnum):
     TOO_MUCH_TEXT = "more text than --max-file-text"
     ALL_TEXT = "beyond the text of one index"
     REPETITION = "nothing but repetition"
-    UNPACKS = "unpacks to too much"
     TIMED_OUT = "timed out"
     MEMORY = "needs too much memory"
     ENDED = "ended its reader (too much memory?)"

@@ -113,12 +113,10 @@ class Documents(Protocol):
 class DocumentSource:
     """The documents of a folder, an archive or a file, see :class:`Documents`."""
 
-    def __init__(
-        self, source: Path, columns: Sequence[str] | None, characters: int, most: int
-    ) -> None:
+    def __init__(self, source: Path, columns: Sequence[str] | None, most: int) -> None:
         self.source, self.columns, self.report = source, columns, ReadReport()
         self.files: dict[str, dict[str, Any]] = {}
-        self._characters, self._most = characters, most
+        self._most = most
         self._lacking: list[tuple[str, Any]] = []  # tables, and the arguments of their errors
 
     def __str__(self) -> str:
@@ -161,14 +159,14 @@ class DocumentSource:
         ):
             for entry in chosen:
                 before, reason = report.documents, None
-                if report.characters > self._characters:
+                if report.characters > CHARACTERS:
                     report.skip(Reason.ALL_TEXT, entry.name)
                     continue
                 try:
                     self.files[entry.name] = facts_of(entry)
                     parts = (report.noted(entry.name, *part) for part in reader.read(entry))
                     for document in chain.from_iterable(parts):
-                        if report.characters > self._characters:
+                        if report.characters > CHARACTERS:
                             raise Skip(Reason.ALL_TEXT)
                         if document.id in seen:  # two names of bytes that are no text read alike
                             document = replace(document, id=f"{document.id}~{report.documents + 1}")
@@ -236,7 +234,6 @@ def open_documents(
     source: str | Path,
     *,
     columns: Sequence[str] | None = None,
-    characters: int = CHARACTERS,
     most: int = TEXT_LIMIT,
 ) -> DocumentSource:
     """Find the documents of a source; they are read when the result is iterated."""
@@ -245,4 +242,4 @@ def open_documents(
         raise InputError(source, missing(path))
     if columns is not None and not columns:
         raise OptionError("--columns", list(columns), "choose at least one column")
-    return DocumentSource(path, columns, characters, most)
+    return DocumentSource(path, columns, most)

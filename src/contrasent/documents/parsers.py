@@ -49,7 +49,6 @@ TEXT_LIMIT = 5_000_000  # characters of a file that is one document (--max-file-
 REPEATED, DENSE = 100_000, 50  # characters from which on a text may not pack to so small a part
 AT_ONCE = 200  # rows of a table that are handed over together
 MUCH = 1_000_000  # characters of rows that are handed over, however few they are
-LARGEST_RATIO = 250  # a table that unpacks to so many times its size was made to fill memory
 
 # Of HTML, kreuzberg writes what the head says before the text.
 _HEAD = re.compile(r"\A---\n(?>[\w.:-]+:[^\n]*\n)*(?:---\n|\n*## title:[^\n]*\n|\n)")
@@ -217,7 +216,7 @@ def _table(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[P
         raise Skip(Reason.NO_COLUMN)
     counts = {"columns": chosen, "keys": 0, "skipped": 0}
     facts, made = {**facts, **counts}, list[Document]()
-    much, room = 0, max(most, LARGEST_RATIO * entry.size)
+    much = 0
     for identity, title, sections in found:
         kept, keys = without_keys(sections)
         facts["keys"] += keys
@@ -225,14 +224,12 @@ def _table(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[P
             facts["skipped"] += 1
             continue
         made.append(Document(f"{entry.name}#{identity}", title, kept))
-        much, room = much + size, room - size
-        if len(made) == AT_ONCE or much > MUCH or room < 0:
+        much += size
+        if len(made) == AT_ONCE or much > MUCH:
             texts = (text for one in made for part in one.sections for text in part.paragraphs)
             _check("\n".join(texts), much)
             yield made, facts
             made, much, facts = [], 0, dict(counts)
-        if room < 0:
-            raise Skip(Reason.UNPACKS)
     yield made, facts
 
 
