@@ -4,7 +4,7 @@
 # it.
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -119,7 +119,8 @@ class Report:
         header = ("task", "split", "metric", "", "value", "95 % interval", "count")
         lines = [header, *(_cells(row) for row in self.rows)]
         notes = [f"{key}: {_note(value)}" for key, value in self.notes.items() if _short(value)]
-        return "\n".join([*_columns(lines), *notes])
+        # The first four columns are words, the others numbers.
+        return "\n".join([*laid_out(lines, left=range(4)), *notes])
 
     def to_json(self) -> dict[str, Any]:
         """A dictionary that ``json.dump`` writes: {"rows": [...], "notes": {...}}."""
@@ -164,16 +165,14 @@ def _cells(row: Row) -> tuple[str, ...]:
     return (row.task, row.split, row.metric, row.aggregate, value, bounds, f"{row.count:,}")
 
 
-def _columns(lines: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    used = [i for i, width in enumerate(widths) if width]
-    # The first four columns are words, the others numbers.
-    return [
-        "  ".join(
-            line[i].ljust(widths[i]) if i < 4 else line[i].rjust(widths[i]) for i in used
-        ).rstrip()
-        for line in lines
-    ]
+def laid_out(table: Sequence[tuple[str, ...]], *, left: Container[int]) -> list[str]:
+    """Lines of a table under its header, without columns that hold nothing."""
+    columns = []
+    for i, column in enumerate(zip(*table, strict=True)):
+        if not i or any(column[1:]):
+            width = max(map(len, column))
+            columns.append([c.ljust(width) if i in left else c.rjust(width) for c in column])
+    return ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
 
 
 def _short(value: Any) -> bool:

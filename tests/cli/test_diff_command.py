@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-from commands import run
+from commands import printed, run
 from contrasent.errors import DataError, InputError, ModelError, OptionError
 from contrasent.model import remote
 from contrasent.search.index import Index
@@ -104,7 +104,7 @@ def index(tmp_path, model, texts):
 
 def test_two_models_on_an_index(model, index, texts, tmp_path):
     arguments = (model / "mean", model / "cls", "--on", index, "--sample", 40, "--threshold", 0.9)
-    found = json.loads(run("diff", *arguments, "--json", "--report", tmp_path / "page.html"))
+    found = printed("diff", *arguments, "--report", tmp_path / "page.html")
     assert found["stored_vectors"] is True
     assert (found["queries"], found["documents"], found["own"]) == (40, 150, True)
     assert found["old"]["dimension"] == found["new"]["dimension"] == 32
@@ -165,15 +165,17 @@ def test_a_busy_server_is_asked_again(corpus, monkeypatch):
         run("diff", url, url, "--on", corpus, "--sample", 30)
 
 
-def test_what_a_server_gets_wrong(corpus, monkeypatch):
-    with Fake(trouble=[400]).running() as url, pytest.raises(ModelError, match="answered 400"):
-        run("diff", url, url, "--on", corpus)
-    monkeypatch.setattr(Fake, "vector", lambda self, text: [1.0] * (len(text) % 2 + 2))
-    with Fake().running() as url, pytest.raises(ModelError, match="did not answer with vectors"):
-        run("diff", url, url, "--on", corpus)
-    monkeypatch.setattr(Fake, "answer", lambda self, path, body: (200, {"data": []}))
-    with Fake().running() as url, pytest.raises(ModelError, match="names no model"):
-        run("diff", url, url, "--on", corpus)
+def test_what_a_server_gets_wrong(corpus):
+    uneven = {"vector": lambda self, text: [1.0] * (len(text) % 2 + 2)}
+    empty = {"answer": lambda self, path, body: (200, {"data": []})}
+    for changes, trouble, words in (
+        ({}, [400], "answered 400"),
+        (uneven, [], "did not answer with vectors"),
+        (empty, [], "names no model"),
+    ):
+        server = type("Wrong", (Fake,), changes)(trouble=trouble)
+        with server.running() as url, pytest.raises(ModelError, match=words):
+            run("diff", url, url, "--on", corpus)
     with pytest.raises(ModelError, match="does not answer"):
         run("diff", "http://127.0.0.1:1/v1", "x", "--on", corpus)
     with pytest.raises(OptionError, match="OLD 'ftp://x': is no http"):
@@ -184,22 +186,20 @@ def test_a_sample_of_documents(model, tmp_path):
     with (tmp_path / "many.txt").open("w") as stream:
         stream.writelines(f"the number {n} is not the number {n * n}\n" for n in range(300))
     arguments = (model / "mean", model / "cls", "--on", tmp_path / "many.txt", "--documents", 200)
-    found = json.loads(run("diff", *arguments, "--sample", 25, "--json"))
+    found = printed("diff", *arguments, "--sample", 25)
     assert (found["documents"], found["of"]) == (200, 300)
     assert "a sample of 300 (its error is in the intervals)" in run("diff", *arguments)
 
 
 def test_bad_input(model, index, corpus, tmp_path):
-    mean = model / "mean"
-    with pytest.raises(OptionError, match="--on"):
-        run("diff", mean, mean)
-    with pytest.raises(InputError, match="nowhere"):
-        run("diff", mean, mean, "--on", tmp_path / "nowhere")
-    with pytest.raises(OptionError, match="is an index, which"):
-        run("diff", mean, mean, "--on", index, "--column", "text")
     (tmp_path / "empty.txt").write_text("\n")
-    with pytest.raises(InputError, match="holds no query"):
-        run("diff", mean, mean, "--on", corpus, "--queries", tmp_path / "empty.txt")
     (tmp_path / "few.txt").write_text("one\ntwo\n")
-    with pytest.raises(DataError, match="2 different queries are too few"):
-        run("diff", mean, mean, "--on", corpus, "--queries", tmp_path / "few.txt")
+    for arguments, error, words in (
+        ((), OptionError, "--on"),
+        (("--on", tmp_path / "nowhere"), InputError, "nowhere"),
+        (("--on", index, "--column", "text"), OptionError, "is an index, which"),
+        (("--on", corpus, "--queries", tmp_path / "empty.txt"), InputError, "holds no query"),
+        (("--on", corpus, "--queries", tmp_path / "few.txt"), DataError, "2 different queries are"),
+    ):
+        with pytest.raises(error, match=words):
+            run("diff", model / "mean", model / "mean", *arguments)

@@ -84,13 +84,15 @@ def test_server(folder, monkeypatch):
 
 
 def test_what_is_no_server(folder):
-    for url in ("file:///etc/passwd", "ftp://x", "localhost:80", "http://"):
-        with pytest.raises(OptionError, match="no http"):
-            run(folder, "--url", url)
-    with pytest.raises(ModelError, match="does not answer"):
-        run(folder, "--url", "http://127.0.0.1:1")
-    with pytest.raises(OptionError, match="--write"):
-        run(folder, "--url", "http://127.0.0.1:1", "--write")
+    silent = "http://127.0.0.1:1"
+    wrong = ("file:///etc/passwd", "ftp://x", "localhost:80", "http://")
+    for words, error, *arguments in (
+        *(("no http", OptionError, url) for url in wrong),
+        ("does not answer", ModelError, silent),
+        ("--write", OptionError, silent, "--write"),
+    ):
+        with pytest.raises(error, match=words):
+            run(folder, "--url", *arguments)
 
 
 def test_redirects_are_not_followed(folder):

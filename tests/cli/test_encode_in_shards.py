@@ -75,14 +75,13 @@ def test_rows_are_documents_unless_a_prompt_is_named(tmp_path, bert, source, sen
 def test_the_share_that_makes_the_last_shard_checks_them_all(tmp_path, bert, source):
     command = ("encode", bert, source, "-o", tmp_path / "v", "--text", "body", "--pooler", "cls",
                "--shard-rows", "7")  # fmt: skip
-    text = run(*command, "--shard", "2/2")
-    assert "in 4 of 9 shards" in text
-    assert "5 shards are still missing" in text
-    assert not manifest(tmp_path / "v")["complete"]
-    text = run(*command, "--shard", "1/2")
-    assert "in 5 of 9 shards" in text
-    assert "complete: all 9 shards checked, 60 rows of one model" in text
-    assert manifest(tmp_path / "v")["complete"]
+    for share, count, words in (
+        ("2/2", 4, "5 shards are still missing"),
+        ("1/2", 5, "complete: all 9 shards checked, 60 rows of one model"),
+    ):
+        text = run(*command, "--shard", share)
+        assert f"in {count} of 9 shards" in text and words in text
+        assert manifest(tmp_path / "v")["complete"] == (share == "1/2")
     with pytest.raises(OutputError, match="begun with other settings"):
         run(*command, "--engine", "local", "--unit")
     before = stored(tmp_path / "v")

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from commands import invoke, run
+from commands import invoke, printed, run
 from contrasent.errors import InputError, ModelError, OptionError, OutputError, UserError
 
 MINILM = "all-MiniLM-L6-v2"
@@ -47,7 +47,7 @@ def reference():
 def test_encode_npy_and_parquet(tmp_path, lines):
     import pyarrow.parquet as pq
 
-    said = json.loads(run("encode", MINILM, lines, "-o", tmp_path / "v.npy", "--json"))
+    said = printed("encode", MINILM, lines, "-o", tmp_path / "v.npy")
     vectors = np.load(tmp_path / "v.npy", allow_pickle=False)
     assert vectors.dtype == np.float32
     assert vectors == pytest.approx(reference(), abs=1e-6)
@@ -90,17 +90,17 @@ def test_similarity_is_the_cosine():
     one, two = reference()[:2].astype(float)
     wanted = sum(one * two) / math.sqrt(sum(one * one) * sum(two * two))
     assert run("similarity", MINILM, LINES[0], LINES[1]) == f"{wanted:.4f}\n"
-    said = json.loads(run("similarity", MINILM, LINES[0], LINES[1], "--json"))
+    said = printed("similarity", MINILM, LINES[0], LINES[1])
     assert said["similarity"] == pytest.approx(wanted, abs=1e-6)
     assert run("similarity", MINILM, "same", "same") == "1.0000\n"
 
 
 def test_search_finds_the_near_text(built):
-    printed = run("search", built, "boiling water for tea", "-k", 2)
-    rows = printed.splitlines()
+    shown = run("search", built, "boiling water for tea", "-k", 2)
+    rows = shown.splitlines()
     assert len(rows) == 4
     assert {row[5:] for row in rows[::2]} == set(LINES[:2])
-    said = json.loads(run("search", built, "monetary policy", "a pet", "-k", 2, "--json"))
+    said = printed("search", built, "monetary policy", "a pet", "-k", 2)
     money, pet = said["results"]
     assert {hit["text"] for hit in money["hits"]} == {LINES[2], LINES[3]}
     assert pet["hits"][0]["text"] == LINES[4]
@@ -109,9 +109,9 @@ def test_search_finds_the_near_text(built):
 
 
 def test_every_printed_score_is_in_the_json(built):
-    printed = run("search", built, "monetary policy")
-    (result,) = json.loads(run("search", built, "monetary policy", "--json"))["results"]
-    scores = [float(row.split(" · ")[1]) for row in printed.splitlines()[1::2]]
+    shown = run("search", built, "monetary policy")
+    (result,) = printed("search", built, "monetary policy")["results"]
+    scores = [float(row.split(" · ")[1]) for row in shown.splitlines()[1::2]]
     assert scores == [round(hit["score"], 4) for hit in result["hits"]]
 
 
@@ -131,7 +131,7 @@ def test_passages_of_a_document_are_one_entry(tmp_path):
     assert len(shown) == 4 and shown[2].startswith("  2  ") and "dog" in shown[2]
     flat = run("search", tmp_path / "i", "who mends the roof?", "--flat").splitlines()
     assert len(flat) == 6 and "more" not in "".join(flat)
-    found = json.loads(run("search", tmp_path / "i", "who mends the roof?", "--json"))
+    found = printed("search", tmp_path / "i", "who mends the roof?")
     hits = found["results"][0]["hits"]
     assert [hit["entry"] for hit in hits] == [1, 1, 2] and hits[0]["path"] is None
     answer = hits[0]["answer"]
@@ -163,9 +163,7 @@ def test_a_terminal_gets_bold_words_a_link_and_no_orders_of_a_text(monkeypatch):
 
 def test_search_threshold_and_query_file(built, tmp_path):
     (tmp_path / "queries.txt").write_text("monetary policy\n\na pet\n")
-    said = json.loads(
-        run("search", built, "--queries", tmp_path / "queries.txt", "--threshold", 0.2, "--json")
-    )
+    said = printed("search", built, "--queries", tmp_path / "queries.txt", "--threshold", 0.2)
     assert [result["query"] for result in said["results"]] == ["monetary policy", "a pet"]
     scores = [hit["score"] for result in said["results"] for hit in result["hits"]]
     assert scores
@@ -184,14 +182,14 @@ def test_ids_and_metadata_from_columns(tmp_path):
         *("index", tmp_path / "t.jsonl", "--model", MINILM, "-o", folder),
         *("--id", "key", "--metadata", "year"),
     )
-    said = json.loads(run("search", folder, "a pet", "-k", 1, "--json"))
+    said = printed("search", folder, "a pet", "-k", 1)
     hit = said["results"][0]["hits"][0]
     assert (hit["id"], hit["metadata"]) == ("k4", {"year": 2004})
     run(
         *("index", tmp_path / "t.jsonl", "--model", MINILM, "-o", folder),
         *("--metadata", "*", "--overwrite"),
     )
-    said = json.loads(run("search", folder, "a pet", "-k", 1, "--json"))
+    said = printed("search", folder, "a pet", "-k", 1)
     hit = said["results"][0]["hits"][0]
     assert hit["metadata"] == {"key": "k4", "year": 2004, "tags": ["a"]}
 
@@ -199,7 +197,7 @@ def test_ids_and_metadata_from_columns(tmp_path):
 def test_search_remembers_how_the_model_was_loaded(tmp_path, lines):
     folder = tmp_path / "index"
     run("index", lines, "--model", MINILM, "-o", folder, "--pooler", "max", "--max-tokens", 16)
-    said = json.loads(run("search", folder, LINES[2], "-k", 1, "--json"))
+    said = printed("search", folder, LINES[2], "-k", 1)
     assert said["results"][0]["hits"][0]["cosine"] == pytest.approx(1.0, abs=1e-5)
 
 
@@ -235,62 +233,42 @@ def test_outputs_are_never_overwritten_unasked(tmp_path, lines):
     assert np.load(tmp_path / "v.npy").shape == (5, 384)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "words"),
-    [
-        (["encode", MINILM, "{t}", "-o", "{d}/v.txt"], OptionError, "must end in .npy or .parquet"),
-        (["encode", MINILM, "{d}/no.txt", "-o", "{d}/v.npy"], InputError, "no.txt"),
-        (["encode", "{d}/no", "{t}", "-o", "{d}/v.npy"], ModelError, "no such"),
-        (["encode", MINILM, "{t}", "-o", "/proc/x/v.npy"], OutputError, "/proc/x"),
-        (["index", "{d}/no.txt", "--model", MINILM, "-o", "{d}/i"], InputError, "no.txt"),
-        (["index", "{t}", "--model", "{d}", "-o", "{d}/i"], ModelError, "not a model folder"),
-        (
-            ["index", "{t}", "--model", MINILM, "-o", "{d}/i", "--metric", "l2"],
-            OptionError,
-            "cosine",
-        ),
-        (
-            ["index", "{t}", "--model", MINILM, "-o", "{d}/i", "--id", "key"],
-            OptionError,
-            "have no names",
-        ),
-        (
-            ["index", "{t}", "--model", MINILM, "-o", "{d}/i", "--column", "3"],
-            OptionError,
-            "columns 0 to 0",
-        ),
-        (["search", "{d}", "x"], InputError, "no index"),
-        (["search", "{d}/no", "x"], InputError, "no such folder"),
-        (["search", "{i}", "x", "-k", "0"], OptionError, "at least 1"),
-        (["search", "{i}"], OptionError, "at least one query"),
-        (["search", "{i}", "--queries", "{d}/no"], InputError, "no such file"),
-        (["search", "{i}", " "], OptionError, "is empty; name at least one query"),
-        (["similarity", "{d}/no", "a", "b"], ModelError, "no such"),
-        (
-            ["index", "{t}", "--model", MINILM, "-o", "{i}", "--add", "--update"],
-            UserError,
-            "does not go with --update",
-        ),
-        (
-            ["index", "{t}", "--model", "m", "-o", "{i}", "--add", "--overwrite"],
-            UserError,
-            "does not go with --add",
-        ),
-        (["index", "{t}", "--model", MINILM, "-o", "{i}", "--update"], UserError, "needs --id"),
-        (["index", "{t}", "--model", MINILM, "-o", "{d}/no", "--add"], UserError, "no such folder"),
-        (["search", "{i}", "x", "--where", "year"], UserError, "neither JSON nor"),
-        (["index", "{i}", "{t}", "--remove", "0"], UserError, "does not go with --remove"),
-        (["index", "{i}", "--remove", "nobody"], UserError, "not in the index"),
-        (["index", "{i}", "--remove-where", "year"], UserError, "neither JSON nor"),
-        (["index", "{d}", "--remove", "0"], UserError, "no index"),
-    ],
-)
-def test_bad_input_costs_no_torch(arguments, error, words, tmp_path, lines, built, monkeypatch):
+WRONG = [
+    ("encode {m} {t} -o {d}/v.txt", OptionError, "must end in .npy or .parquet"),
+    ("encode {m} {d}/no.txt -o {d}/v.npy", InputError, "no.txt"),
+    ("encode {d}/no {t} -o {d}/v.npy", ModelError, "no such"),
+    ("encode {m} {t} -o /proc/x/v.npy", OutputError, "/proc/x"),
+    ("index {d}/no.txt --model {m} -o {d}/i", InputError, "no.txt"),
+    ("index {t} --model {d} -o {d}/i", ModelError, "not a model folder"),
+    ("index {t} --model {m} -o {d}/i --metric l2", OptionError, "cosine"),
+    ("index {t} --model {m} -o {d}/i --id key", OptionError, "have no names"),
+    ("index {t} --model {m} -o {d}/i --column 3", OptionError, "columns 0 to 0"),
+    ("search {d} x", InputError, "no index"),
+    ("search {d}/no x", InputError, "no such folder"),
+    ("search {i} x -k 0", OptionError, "at least 1"),
+    ("search {i}", OptionError, "at least one query"),
+    ("search {i} --queries {d}/no", InputError, "no such file"),
+    ("search {i} ", OptionError, "is empty; name at least one query"),
+    ("similarity {d}/no a b", ModelError, "no such"),
+    ("index {t} --model {m} -o {i} --add --update", UserError, "does not go with --update"),
+    ("index {t} --model m -o {i} --add --overwrite", UserError, "does not go with --add"),
+    ("index {t} --model {m} -o {i} --update", UserError, "needs --id"),
+    ("index {t} --model {m} -o {d}/no --add", UserError, "no such folder"),
+    ("search {i} x --where year", UserError, "neither JSON nor"),
+    ("index {i} {t} --remove 0", UserError, "does not go with --remove"),
+    ("index {i} --remove nobody", UserError, "not in the index"),
+    ("index {i} --remove-where year", UserError, "neither JSON nor"),
+    ("index {d} --remove 0", UserError, "no index"),
+]
+
+
+@pytest.mark.parametrize(("line", "error", "words"), WRONG)
+def test_bad_input_costs_no_torch(line, error, words, tmp_path, lines, built, monkeypatch):
     """Each is refused with one line before torch would be imported."""
     monkeypatch.setitem(sys.modules, "contrasent.model.encoder", None)
-    names = {"t": lines, "d": tmp_path, "i": built}
+    names = {"t": lines, "d": tmp_path, "i": built, "m": MINILM}
     with pytest.raises(error, match=words) as caught:
-        run(*(argument.format(**names) for argument in arguments))
+        run(*line.format(**names).split(" "))
     assert isinstance(caught.value, UserError)
     assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
@@ -315,7 +293,7 @@ def test_index_grows_changes_and_shrinks(tmp_path):
         (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     def found(*options):
-        (result,) = json.loads(run("search", folder, "x", "-k", 99, "--json", *options))["results"]
+        (result,) = printed("search", folder, "x", "-k", 99, *options)["results"]
         return {hit["id"]: hit["text"] for hit in result["hits"]}
 
     folder = tmp_path / "index"
@@ -345,17 +323,15 @@ def test_index_grows_changes_and_shrinks(tmp_path):
 
 
 def test_words_count_as_the_index_says_or_the_search(tmp_path, lines, built):
-    found = json.loads(run("search", built, "vacuum", "--word-weight", "1", "-k", 1, "--json"))
+    found = printed("search", built, "vacuum", "--word-weight", "1", "-k", 1)
     assert found["word_weight"] == 1 and found["results"][0]["hits"][0]["text"] == LINES[4]
-    assert json.loads(run("search", built, "vacuum", "--json"))["word_weight"] == 0.12
+    assert printed("search", built, "vacuum")["word_weight"] == 0.12
     folder = tmp_path / "index"
-    made = json.loads(
-        run("index", lines, "--model", MINILM, "-o", folder, "--word-weight", "0.4", "--json")
-    )
+    made = printed("index", lines, "--model", MINILM, "-o", folder, "--word-weight", "0.4")
     assert made["word_weight"] == 0.4
-    (result,) = json.loads(run("search", folder, "dog", "--json"))["results"]
+    (result,) = printed("search", folder, "dog")["results"]
     assert result["hits"][0].keys() == HIT
-    alone = json.loads(run("search", folder, "dog", "--vectors-only", "--json"))
+    alone = printed("search", folder, "dog", "--vectors-only")
     assert alone["word_weight"] == 0
     for hit in alone["results"][0]["hits"]:
         assert hit["score"] == hit["cosine"] and hit["words"] == 0

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from commands import run
+from commands import printed, run
 from contrasent.errors import ModelError, OptionError, OutputError
 from contrasent.model.encoder import Encoder
 
@@ -27,7 +27,7 @@ def model(bert, tmp_path_factory, lines, graphs_written_once):
     """A tiny model with two exports beside it."""
     folder = tmp_path_factory.mktemp("model") / "m"
     Encoder.load(bert, pooler="mean", normalise=True).save(folder, card="# A card\n")
-    said = json.loads(run("export", folder, "--to", "onnx", "--json"))
+    said = printed("export", folder, "--to", "onnx")
     assert said["difference"] <= 1e-5
     run("export", folder, "--to", "onnx", "--int8", "--calibrate", lines)
     assert "| onnx-int8 |" in (folder / "README.md").read_text()
@@ -41,9 +41,7 @@ def wanted(model, lines):
 def test_encode_by_name_or_by_the_folder_of_the_export(model, lines, tmp_path):
     for number, arguments in enumerate(([model, "--runtime", "onnx"], [model / "onnx"])):
         target = tmp_path / f"{number}.npy"
-        said = json.loads(
-            run("encode", *arguments[:1], lines, "-o", target, *arguments[1:], "--json")
-        )
+        said = printed("encode", *arguments[:1], lines, "-o", target, *arguments[1:])
         assert said["runtime"] == "onnx"
         assert said["identity"] == Encoder.load(model).identity
         assert np.abs(np.load(target) - wanted(model, lines)).max() <= 1e-5
@@ -69,7 +67,7 @@ def test_a_folder_of_shards_and_a_run_that_goes_on(model, lines, tmp_path, monke
         run("encode", model, lines, "-o", out)
     manifest["shards"], manifest["complete"] = manifest["shards"][:2], False
     (out / "manifest.json").write_text(json.dumps(manifest))
-    said = json.loads(run("encode", model, lines, "-o", out, "--runtime", "onnx", "--json"))
+    said = printed("encode", model, lines, "-o", out, "--runtime", "onnx")
     assert (said["texts"], said["computed"]) == (90, 40)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "file").write_text("x")
@@ -78,21 +76,19 @@ def test_a_folder_of_shards_and_a_run_that_goes_on(model, lines, tmp_path, monke
 
 
 def test_what_an_export_cannot_do_is_refused(model, lines, tmp_path):
-    out = ["-o", tmp_path / "v.npy"]
-    with pytest.raises(ModelError, match=r"contrasent export .* --to openvino --int8"):
-        run("encode", model, lines, *out, "--runtime", "openvino-int8")
-    with pytest.raises(OptionError, match="unknown"):
-        run("encode", model, lines, *out, "--runtime", "onxx")
-    with pytest.raises(OptionError, match="--max-tokens 9"):
-        run("encode", model / "onnx", lines, *out, "--max-tokens", 9)
-    with pytest.raises(OptionError, match="is exported to onnx"):
-        run("encode", model / "onnx", lines, *out, "--runtime", "torch")
-    with pytest.raises(OptionError, match="is for --int8 alone"):
-        run("export", model, "--to", "onnx", "--calibrate", lines)
-    with pytest.raises(OptionError, match="name a folder to write"):
-        run("export", "all-MiniLM-L6-v2", "--to", "onnx")
-    with pytest.raises(OutputError, match="--overwrite"):
-        run("export", model, "--to", "onnx")
+    for line, error, words in (
+        ("encode {m} --runtime openvino-int8", ModelError, "contrasent export .* openvino --int8"),
+        ("encode {m} --runtime onxx", OptionError, "unknown"),
+        ("encode {m}/onnx --max-tokens 9", OptionError, "--max-tokens 9"),
+        ("encode {m}/onnx --runtime torch", OptionError, "is exported to onnx"),
+        ("export {m} --to onnx --calibrate x", OptionError, "is for --int8 alone"),
+        ("export all-MiniLM-L6-v2 --to onnx", OptionError, "name a folder to write"),
+        ("export {m} --to onnx", OutputError, "--overwrite"),
+    ):
+        command, *arguments = line.format(m=model).split()
+        given = (lines, "-o", tmp_path / "v.npy") if command == "encode" else ()
+        with pytest.raises(error, match=words):
+            run(command, arguments[0], *given, *arguments[1:])
 
 
 TRACED = """

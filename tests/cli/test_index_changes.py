@@ -1,11 +1,9 @@
 """index --model: another model for an index that exists."""
 
-import json
-
 import numpy as np
 import pytest
 
-from commands import run
+from commands import printed, run
 from contrasent.errors import ModelError, OptionError, OutputError, UserError
 from contrasent.search.index import Index
 from contrasent.search.ranking import Ranker
@@ -35,7 +33,7 @@ def built(tmp_path, models):
 
 def test_another_model(built, models, tmp_path):
     before = Index.open(built)
-    said = json.loads(run("index", built, "--model", models / "cls", "--json"))
+    said = printed("index", built, "--model", models / "cls")
     run("index", tmp_path / "notes.txt", "--model", models / "cls", "-o", tmp_path / "fresh")
     made, fresh = Index.open(built), Index.open(tmp_path / "fresh")
     assert (said["texts"], said["former"], said["identity"]) == (400, before.model, fresh.model)

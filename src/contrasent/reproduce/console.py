@@ -11,6 +11,7 @@ from decimal import Decimal
 from statistics import median
 from typing import Any
 
+from contrasent.report import laid_out
 from contrasent.reproduce.store import Json
 from contrasent.reproduce.table_verdicts import RULE, counted
 
@@ -127,7 +128,7 @@ def _item_text(item: Json) -> str:
     if any(row["facts"] for row in rows):
         titles = ("", *(column["title"] for column in columns))
         facts = [(r["name"], *(r["facts"].get(c["name"], "") for c in columns)) for r in rows]
-        lines += ["", *_laid_out([titles, *facts], words=len(titles))]
+        lines += ["", *laid_out([titles, *facts], left=range(len(titles)))]
     if has_second(rows):
         lines.append(f"also: {item['also_source']}")
     for column in columns:
@@ -135,7 +136,10 @@ def _item_text(item: Json) -> str:
         shown = [(name, cell_texts(cell, column)) for name, cell in cells if cell]
         if shown:
             table = [(name, *(cell[key] for key in COLUMNS)) for name, cell in shown]
-            lines += ["", *_laid_out([(column["title"], *COLUMNS.values()), *table])]
+            lines += [
+                "",
+                *laid_out([(column["title"], *COLUMNS.values()), *table], left=(0, len(COLUMNS))),
+            ]
     listings = item["listings"]
     for i, (query, _) in enumerate(next(iter(listings.values()), ())):
         lines.append(f"\n{query}")
@@ -201,16 +205,6 @@ def missing(item: Json) -> Iterator[str]:
             rows = f"{'; '.join(names[: MOST_ROWS - 1])} and {len(names) - MOST_ROWS + 1} more rows"
         yield f"{rows}: {reason}"
     yield from item["needs"]
-
-
-def _laid_out(table: list[tuple[str, ...]], words: int = 1) -> list[str]:
-    """Lines of a table, its empty columns left out; the first columns and the last are words."""
-    columns = []
-    for i, column in enumerate(zip(*table, strict=True)):
-        if not i or any(column[1:]):
-            width, left = max(map(len, column)), i < words or i == len(COLUMNS)
-            columns.append([cell.ljust(width) if left else cell.rjust(width) for cell in column])
-    return ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
 
 
 def _wrapped(line: str, indent: str = "") -> str:
