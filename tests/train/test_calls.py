@@ -73,15 +73,15 @@ def test_the_calls_are_those_of_the_page(bert, sentences, tmp_path):
     module = parallel.wrap(objective)
     runner = StepRunner(*(objective, module, batches, optimizer, scaler, settings, 1, Monitor()))
     found = calls_of(line_to_loss)
-    stated = PAGE.split("### The calls")[1].split("```text\n")[1].split("```")[0]
+    stated = PAGE.split("## The road of a training line")[1].split("```text\n")[1].split("```")[0]
     listed = [tuple(line.split()[:2]) for line in stated.strip().splitlines()]
     assert found == listed
     assert len(listed) <= 20
     assert len({file for file, _ in listed}) <= 10
 
 
-def test_a_batch_takes_no_more_than_twelve_concepts():
-    stated = PAGE.split("### The concepts")[1].split("###")[0]
+def test_the_concepts_are_twelve_at_most_and_stand_where_the_page_says():
+    stated = PAGE.split("## Twelve concepts")[1].split("##")[0]
     concepts = re.findall(r"^\| `(\w+)` \| `([\w/.]+)` \|", stated, re.MULTILINE)
     assert 8 <= len(concepts) <= 12
     for name, file in concepts:
