@@ -91,7 +91,7 @@ def _notes(folder, name, notes):
 def _synchronise(folder, name, notes):
     synchronise(
         folder, open_documents(_notes(folder, name, notes)), MODELS["one"],
-        lambda texts: [len(text.split()) for text in texts], max_tokens=64, model="one", stated="",
+        lambda texts: [len(text.split()) for text in texts], max_tokens=64, model="one",
     )  # fmt: skip
 
 
