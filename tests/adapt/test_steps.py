@@ -87,31 +87,6 @@ def test_what_is_left_out(monkeypatch):
     assert found.ranker == index.ranker and "left out" in found.notes[0]
 
 
-def test_gradient_is_that_of_the_loss():
-    random = np.random.default_rng(0)
-    queries, rows = random.normal(size=(2, 9, 5))
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    own, matrix = np.array([0, 1, 2, 3, 4, 5, 6, 0, 1]), np.eye(5) + random.normal(size=(5, 5)) / 9
-    rows = rows[own]
-
-    def loss(matrix):
-        total = 0.0
-        for at, query in enumerate(queries):
-            across = query @ matrix
-            scores = rows @ across / np.linalg.norm(across) / steps_.TEMPERATURE
-            kept = [n for n in range(9) if n == at or own[n] != own[at]]
-            top = max(scores[kept])
-            total += np.log(np.exp(scores[kept] - top).sum()) + top - scores[at]
-        return total / 9
-
-    found = steps_._gradient(matrix, queries, rows, own)
-    for place in np.ndindex(5, 5):
-        step = np.zeros((5, 5))
-        step[place] = 1e-6
-        wanted = (loss(matrix + step) - loss(matrix - step)) / 2e-6
-        assert found[place] == pytest.approx(wanted, rel=1e-4, abs=1e-5)
-
-
 def test_a_map_brings_queries_near_their_rows():
     random = np.random.default_rng(3)
     rows = random.normal(size=(300, 16)).astype(np.float32)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.adapt.bench import MIN_DOCUMENTS, Bench, Difference, Query, difference
+from contrasent.adapt.query_map import contrast, descend
 from contrasent.documents.sections import sentences
 from contrasent.metrics import normalize
 from contrasent.search.index import Index, document_of
@@ -35,7 +36,7 @@ ROWS = 5000  # of an index that sentences are searched for in
 SHORTEST, LONGEST, RUN = 4, 60, 10  # words of a sentence; of a part of a text without sentences
 MEANING = 0.001  # p value by which held-out sentences must find their passages above chance
 RESERVE = 0.5  # share of the seconds left that encoding may take
-STEPS, BATCH, RATE, TEMPERATURE = 150, 256, 1e-3, 0.05
+STEPS, BATCH, RATE, TEMPERATURE = 150, 256, 2e-3, 0.05
 _FIRST = 32  # texts that the speed of encoding is taken from
 
 Numbers = NDArray[np.int64]
@@ -221,31 +222,13 @@ def _bench(
 
 
 def fit_map(queries: Vectors, rows: Vectors, own: Numbers, *, seed: int) -> Vectors:
-    """(d, d) M that brings q M of a query near its own row, by InfoNCE from the identity (Adam)."""
+    """(d, d) M that brings q M of a query near its own row, by InfoNCE from the identity."""
     random = np.random.default_rng(seed)
-    matrix = np.eye(queries.shape[1], dtype=np.float32)
-    first, second = np.zeros((2, *matrix.shape), dtype=np.float32)
-    for step in range(1, STEPS + 1):
+
+    def slope(matrix: Vectors) -> Vectors:
         chosen = random.permutation(len(queries))[:BATCH]
-        gradient = _gradient(matrix, queries[chosen], rows[own[chosen]], own[chosen])
-        first = 0.9 * first + 0.1 * gradient
-        second = 0.999 * second + 0.001 * gradient**2
-        scale = np.sqrt(second / (1 - 0.999**step)) + 1e-8
-        matrix = matrix - np.float32(RATE) * (first / (1 - 0.9**step) / scale)
-    return matrix.astype(np.float32)
+        which = own[chosen]
+        right, wrong = np.eye(len(chosen), dtype=bool), which[:, None] != which
+        return contrast(matrix, queries[chosen], rows[which], right, wrong, TEMPERATURE)[1]
 
-
-def _gradient(matrix: Vectors, queries: Vectors, rows: Vectors, own: Numbers) -> Vectors:
-    """Of the mean cross entropy of each query's own row among those of a batch."""
-    across = queries @ matrix
-    lengths = np.linalg.norm(across, axis=1, keepdims=True)
-    unit = across / lengths
-    scores = unit @ rows.T / np.float32(TEMPERATURE)
-    scores[(own[:, None] == own) & ~np.eye(len(own), dtype=bool)] = -np.inf  # the same row twice
-    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-    weights /= weights.sum(axis=1, keepdims=True)
-    weights[np.arange(len(own)), np.arange(len(own))] -= 1
-    to_unit = weights @ rows / np.float32(TEMPERATURE * len(own))
-    to_across = (to_unit - (to_unit * unit).sum(axis=1, keepdims=True) * unit) / lengths
-    found: Vectors = queries.T @ to_across
-    return found
+    return descend(np.eye(queries.shape[1], dtype=np.float32), slope, rate=RATE, steps=STEPS)

@@ -176,11 +176,12 @@ def smoothed(ranker: Ranker, learned: Learned, cosines: Floats) -> Floats:
     near = learned.neighbours
     if not ranker.smoothing or near is None:
         return cosines
-    weight, rows = np.float32(ranker.smoothing), near.rows
-    sums = np.append(cosines, np.float32(0))[rows].sum(axis=1)
-    found = cosines.copy()
-    found[: len(rows)] += weight / np.float32(max(1, rows.shape[1])) * sums
-    found[: len(rows)] /= near.lengths(ranker.smoothing)
+    weight = np.float32(ranker.smoothing / max(1, near.rows.shape[1]))
+    padded, found = np.append(cosines, np.float32(0)), cosines.copy()
+    smooth = found[: len(near.rows)]
+    for column in near.rows.T:  # several times faster than a sum over a short axis
+        smooth += weight * padded[column]
+    smooth /= near.lengths(ranker.smoothing)
     return found
 
 
