@@ -84,20 +84,19 @@ def learn_from_text(
     asked = normalize(np.concatenate([first, for_task(encode, "query")(texts[_FIRST:])]))
     cut = normalize(for_task(encode, "document")([one.rest for one in judged]))
     queries, lessons = asked[: len(judged)], asked[len(judged) :]
-    own = np.array([one.row for one in teaching])
-    matrix = fit_map(lessons, vectors, own, seed=seed)
     bench = _bench(index, rows, vectors, judged, queries, cut, random)
-    near = Neighbours.of(bench.index.vectors, min(NEIGHBOURS, len(bench.documents) - 1))
-    trial = Learned(matrix, near)
-    tried = list(dict.fromkeys([wanted, replace(wanted, smoothing=0.0), prior]))
-    *others, before = bench.values(tried, learned=trial)
+    (before,) = bench.values([prior])
     chance = float((1 / np.log2(np.arange(2, 12))).sum()) / len(bench.documents)
     found = difference(bench.queries, before - chance, seed=seed)
     if found.p >= MEANING or found.value <= 0:
         note = "nothing is learned from the text: sentences do not find the passages they are from"
         return Steps(prior, Learned(), None, (note,))
+    own = np.array([one.row for one in teaching])
+    near = Neighbours.of(bench.index.vectors, min(NEIGHBOURS, len(bench.documents) - 1))
+    trial = Learned(fit_map(lessons, vectors, own, seed=seed), near)
+    tried = list(dict.fromkeys([wanted, replace(wanted, smoothing=0.0)]))
     notes = []
-    for ranker, after in zip(tried, others, strict=False):
+    for ranker, after in zip(tried, bench.values(tried, learned=trial), strict=True):
         gain = difference(bench.queries, after - before, seed=seed)
         shown = "shown" if gain.low > 0 else "kept by default, neither gain nor harm is shown"
         if gain.high >= 0:
