@@ -6,14 +6,14 @@ asked for again, and of whole documents, as if they were new.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.adapt.bench import Bench, Difference, Floats, Numbers, difference
+from contrasent.adapt.bench import Bench, Difference, Floats, Numbers, Query, difference
 from contrasent.adapt.learner import Learner, Way, ways_of
 from contrasent.adapt.work import Work
 from contrasent.search.learned import Learned
@@ -24,6 +24,7 @@ AGAIN, NEW = "again", "new"  # kinds of folds: of queries, and of whole document
 FOLDS, FEW_FOLDS = 5, 3
 NEW_COUNTS = 0.5  # what a gain on new documents counts for, compared with the other, in choosing
 COUNTS = (50, 100, 200, 500)  # queries that teach, in the curve
+FLIPS = 1000  # choices that are made of differences with random signs
 OTHERS = 0.2  # share of the queries that must be left to judge those
 PROBED, FOLDS_SHARE = 8, 0.5  # queries that are timed; share of the time left that folds may take
 
@@ -66,8 +67,10 @@ def teach(
     count = FEW_FOLDS if few else FOLDS
     folds = {kind: folds_of(bench, everything, kind, count, seed) for kind in (AGAIN, NEW)}
     values = teacher.values(everything, folds, ways)
-    before, after = values[AGAIN][0], cross_fitted(values, folds)
+    before, after = values[AGAIN][0], cross_fitted(values, folds[NEW])
     again, new = (difference(bench.queries, after[k] - before, seed=seed) for k in (AGAIN, NEW))
+    chance = luck(bench.queries, values, folds[NEW], seed)
+    again = replace(again, low=min(again.low, again.value - chance))
     way = ways[best_way(values, everything >= 0)]
     improved = way.ranker != prior and again.low > 0 and new.high >= 0
     learned = way.needs(teacher.learned(everything, way, "all")) if improved else bench.learned
@@ -104,19 +107,46 @@ def best_way(values: Values, among: NDArray[np.bool_]) -> int:
     again, new = (
         (values[kind][:, among] - values[kind][0, among]).mean(axis=1) for kind in (AGAIN, NEW)
     )
-    scores = np.where(new >= -1e-9, again + NEW_COUNTS * new, -np.inf)
+    scores = _scores(again, new)
     best = int(scores.argmax())
     return best if scores[best] > 1e-9 else 0
 
 
-def cross_fitted(values: Values, folds: Mapping[str, Numbers]) -> Values:
-    """(q,) by kind: of each fold by the way that is best for the other folds."""
+def _scores(again: Floats, new: Floats) -> Floats:
+    return np.where(new >= -1e-9, again + NEW_COUNTS * new, -np.inf)
+
+
+def cross_fitted(values: Values, folds: Numbers) -> Values:
+    """(q,) by kind: of each fold of documents by the way that is best for the other folds."""
     found = {kind: np.empty(of.shape[1]) for kind, of in values.items()}
-    for kind, numbers in folds.items():
-        for fold in range(numbers.max() + 1):
-            judged = numbers == fold
-            found[kind][judged] = values[kind][best_way(values, ~judged), judged]
+    for fold in range(folds.max() + 1):
+        judged = folds == fold
+        way = best_way(values, ~judged)
+        for kind, of in values.items():
+            found[kind][judged] = of[way, judged]
     return found
+
+
+def luck(queries: Sequence[Query], values: Values, folds: Numbers, seed: int) -> float:
+    """The gain, asked again, that 2.5 % of choices among ways that help nobody would show."""
+    # The way for one fold follows from the others, whose ways follow from it: an interval of their
+    # mean is too narrow. Flipping the signs of each document's differences shows by how much.
+    documents, where = np.unique([query.document for query in queries], return_inverse=True)
+    counts, own = np.bincount(where), np.zeros(len(documents), dtype=np.int64)
+    own[where] = folds
+    sums = {kind: np.zeros((len(documents), len(of))) for kind, of in values.items()}
+    for kind, of in values.items():
+        np.add.at(sums[kind], where, (of - of[0]).T)
+    signs = np.random.default_rng(seed).choice([-1.0, 1.0], size=(FLIPS, len(documents)))
+    whole, gains = {kind: signs @ of for kind, of in sums.items()}, np.zeros(FLIPS)
+    for fold in range(folds.max() + 1):
+        judged = own == fold
+        parts = {kind: signs[:, judged] @ of[judged] for kind, of in sums.items()}
+        others = {kind: (whole[kind] - parts[kind]) / counts[~judged].sum() for kind in sums}
+        scores = _scores(others[AGAIN], others[NEW])
+        best, every = scores.argmax(axis=1), np.arange(FLIPS)
+        gains += np.where(scores[every, best] > 1e-9, parts[AGAIN][every, best], 0.0)
+    return float(np.quantile(gains / len(queries), 0.975))
 
 
 def sizes(total: int, spent: float, left: float) -> list[int]:
