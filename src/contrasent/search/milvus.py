@@ -205,9 +205,8 @@ class MilvusIndex(Index):
                 self._drawn = np.array([row["vector"] for row in rows], np.float32).reshape(
                     -1, self.dimension
                 )
-            dense = Spread.of(self._drawn @ vector)._replace(
-                best=max(cosines.values(), default=0.0)
-            )
+            dense = Spread.of(self._drawn @ vector)  # a filter changes no share of words
+            dense = dense._replace(best=max([dense.best, *cosines.values()]))
             sparse = Spread.of_sparse(np.array([*best.values()], np.float32), len(self))
         names = np.array(sorted(cosines), dtype=object)
         near, own = (np.array([d.get(n, 0) for n in names], np.float32) for d in (cosines, words))
