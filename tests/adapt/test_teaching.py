@@ -321,4 +321,4 @@ def test_queries_without_meaning_teach_nothing():
     kept = 0
     for seed in range(200):
         kept += taught(bench_of(seed, meaning=False), until=0.0, seed=seed)[0].improved
-    assert kept <= 5
+    assert kept <= 11  # 99 % of chance at 2.5 %
