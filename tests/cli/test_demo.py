@@ -37,7 +37,7 @@ def test_it_searches_learns_and_answers(tmp_path, bert, packages, monkeypatch):
     result = CliRunner().invoke(app, [*map(str, arguments), "--json"], catch_exceptions=False)
     facts = json.loads(result.stdout)
     assert facts["documents"] > 120
-    assert facts["queries"]["users"] == (facts["documents"] + 1) // 2
+    assert facts["queries"]["users"] == (facts["documents"] + 3) // 4
     held_out = facts["held_out"]
     assert held_out["queries"] == facts["documents"] // 2
     words, learning, together = (held_out[name]["value"] for name in PARTS)

@@ -25,6 +25,7 @@ FOLDS, FEW_FOLDS = 5, 3
 NEW_COUNTS = 0.5  # what a gain on new documents counts for, compared with the other, in choosing
 COUNTS = (50, 100, 200, 500)  # queries that teach, in the curve
 FLIPS = 1000  # choices that are made of differences with random signs
+SURE = 0.02  # p value of a gain asked again that is kept: few queries say less than they seem to
 OTHERS = 0.2  # share of the queries that must be left to judge those
 PROBED, FOLDS_SHARE = 8, 0.5  # queries that are timed; share of the time left that folds may take
 
@@ -72,7 +73,7 @@ def teach(
     chance = luck(bench.queries, values, folds[NEW], seed)
     again = replace(again, low=min(again.low, again.value - chance))
     way = ways[best_way(values, everything >= 0)]
-    improved = way.ranker != prior and again.low > 0 and new.high >= 0
+    improved = way.ranker != prior and again.low > 0 and again.p <= SURE and new.high >= 0
     learned = way.needs(teacher.learned(everything, way, "all")) if improved else bench.learned
     spent, curve = time.monotonic() - began, []
     for size in teacher.kept("sizes", lambda: sizes(len(everything), spent, until())):
@@ -264,7 +265,7 @@ def _reason(way: Way, prior: Ranker, again: Difference, new: Difference) -> str:
         f"{way} changes nDCG@10 by {again} where documents are asked for again and by {new} on "
         "new documents, compared with the default search"
     )
-    if not again.low > 0:
+    if not (again.low > 0 and again.p <= SURE):
         reason += "; the first may be nothing"
     elif new.high < 0:
         reason += "; it forgets how to find what nobody has asked for yet"
