@@ -150,7 +150,7 @@ class Learner:
         return descend(matrix, slope_of, rate=RATE, steps=steps)
 
     def learned(self, teaching: Numbers, absent: set[int], matrix: Vectors | None) -> Learned:
-        """What some queries teach, with a map that they taught or the one there was."""
+        """The lesson of some queries, with a map that they taught or the one there was."""
         if matrix is None:
             matrix = self.bench.learned.matrix
         names, queries = self.bench.documents, self.bench.queries

@@ -1,4 +1,4 @@
-"""What an index's own text teaches a search, without queries.
+"""Learning from an index's own text, without queries.
 
 Two steps, chosen on seven collections with user queries (docs/log.md, 2026-11-23) by what can be
 seen of any text: where vectors point in many directions, a share of a map of queries, and where
@@ -122,7 +122,7 @@ def _name(ranker: Ranker) -> str:
 
 
 def _learned(index: Index, ranker: Ranker, matrix: Vectors) -> Learned:
-    """What an index keeps."""
+    """The arrays that an index keeps."""
     if not ranker.smoothing:
         return Learned(matrix)
     numbers = index.numbers()

@@ -36,7 +36,7 @@ Log = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lesson:
-    """What queries taught, and what that changed for queries that did not teach it."""
+    """Everything that queries taught, and its effect for queries that did not teach it."""
 
     ranker: Ranker  # the prior if nothing is improved
     learned: Learned
@@ -199,7 +199,7 @@ class _Teacher:
     def learned(
         self, teaching: Numbers, way: Way, name: str, absent: frozenset[int] = frozenset()
     ) -> Learned:
-        """What some queries teach; the map is kept."""
+        """The lesson of some queries; the map is kept."""
 
         def fit() -> Vectors:
             return self.learner.fit(teaching, set(absent))
@@ -243,7 +243,7 @@ class _Teacher:
         return values
 
     def gain_of(self, size: int, ways: Sequence[Way]) -> dict[str, float]:
-        """What so many queries teach, kept or not, for the others."""
+        """The gain for the others of what so many queries teach, kept or not."""
         self.log(f"learning from {size} of the queries")
         seed = self.learner.seed
         order = np.random.default_rng(seed).permutation(len(self.bench.queries))

@@ -111,7 +111,7 @@ def carry_out(source: "str | Path | Documents", output: Path | None, **given: An
 
 
 def summary(done: "Adaptation") -> str:
-    """What is default, shown and kept; what to type next; the verdict in the last line."""
+    """Defaults, evidence and what is kept; the next commands; the verdict in the last line."""
     lines = [f"{name:30s} {text}" for name, text in done.facts["statements"]]
     return "\n".join(
         [

@@ -86,7 +86,7 @@ PARTS = ("words add", "learning adds", "together")
 
 
 def _gains(done: "Adaptation", summaries: Sequence[tuple[str, str]], seed: int) -> dict[str, Any]:
-    """What words and learning add to vectors alone, on summaries that taught nothing."""
+    """The gains of words and of learning over vectors alone, on summaries that taught nothing."""
     from dataclasses import asdict
 
     from contrasent.adapt.bench import Bench, Query, difference, document_names

@@ -149,7 +149,7 @@ class Index(Store):
 
     @cached_property
     def learned(self) -> Learned:
-        """What was learned from its texts or from queries."""
+        """Everything learned from its texts or from queries."""
         stored = self.stored_learned()
         return stored.among(self.alive) if self.facts.dead else stored
 

@@ -1,4 +1,4 @@
-"""What changes how queries find rows, learned from an index's texts or from user queries.
+"""Changes to how queries find rows, learned from an index's texts or from user queries.
 
 A map of the query's vector, rows smoothed by their neighbours, and documents that queries like this
 one were answered by. Rows keep the base model's vectors, so nothing is encoded again; a
@@ -110,7 +110,7 @@ class Learned:
 
 
 def read_learned(ask: Ask) -> Learned | None:
-    """What a database keeps; None if it is damaged."""
+    """Everything learned that a database keeps; None if it is damaged."""
     if not ask(THERE):
         return Learned()
     arrays, documents = dict[str, NDArray[Any]](), None

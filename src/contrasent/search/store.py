@@ -331,7 +331,7 @@ class Store:
         return np.frombuffer(held, "<i4"), np.frombuffer(counts, "<u2")
 
     def stored_learned(self) -> Learned:
-        """What was learned, with the numbers of rows as they were written; verified."""
+        """Everything learned, with the numbers of rows as they were written; verified."""
         try:
             found = read_learned(self.ask)
         except (ValueError, TypeError, LookupError) as error:
