@@ -157,6 +157,28 @@ def test_a_killed_one_continues_and_comes_to_the_same(
         assert done.facts[key] == adapted[1].facts[key]
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_one_killed_before_its_report_comes_to_the_same(tmp_path, adapted, again, monkeypatch):
+    """The index searches by what was learned already; the default to compare with stays."""
+    folder = shutil.copytree(adapted[0], tmp_path / "s")
+    default = {**adapted[1].facts["default"], "word_weight": 0.3}
+    report = folder / "report.json"
+    report.write_text(json.dumps({**json.loads(report.read_text()), "default": default}))
+    whole = update(folder)
+    assert whole.facts["default"] == default
+    if again:
+
+        def killed(*given):
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr("contrasent.adapt.run.write_report", killed)
+            update(folder)
+    done = update(folder)
+    for key in ("default", "kept", "reason", "taught"):
+        assert done.facts[key] == whole.facts[key]
+
+
 def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path, adapted, model, documents, queries):
     """The disk is full three times, and each resumed run gets further."""
     options = {"base": str(model), "queries": queries}

@@ -155,9 +155,11 @@ def update(
     The index follows its documents first, where it knows them; earlier user queries teach as well.
     """
     target = Path(folder)
-    if finished(target) is None:
+    if not (target / REPORT).is_file():
         raise InputError(target, "was not made by 'contrasent adapt'; adapt it with -o OUT first")
+    default = json.loads((target / REPORT).read_text("utf-8"))["default"]
     work = Work(target / WORK, {"update": True, "seed": seed}, resume=(target / WORK).is_dir())
+    work.stage("default", lambda: default)
     run = _Run(target, work, budget, seed, log)
     run.synchronise()
     earlier = [target / QUERIES] if (target / QUERIES).is_file() else []
@@ -280,7 +282,9 @@ class _Run:
         self.index.check_model(self.model.identity, f"the model {self.index.facts.source}")
         self.encode = TaskEncoder(self.model)
         self.documents, self.units = document_names(self.index)
-        self.prior = Ranker(self.index.ranker.word_weight)
+        # Kept, since what is learned changes the index's own before the run is complete.
+        own = Ranker(self.index.ranker.word_weight)
+        self.prior = Ranker.from_json(self.work.stage("default", own.to_json))
 
     # ------------------------------------------------------------------ queries
 
