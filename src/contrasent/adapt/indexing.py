@@ -9,7 +9,7 @@ from contrasent.documents.folder import Documents
 from contrasent.documents.sections import Document
 from contrasent.errors import InputError
 from contrasent.model.base import Model, TaskEncoder
-from contrasent.model.numpy_model import NumpyModel, supports
+from contrasent.model.numpy_model import NumpyModel, by_numpy
 from contrasent.model.pretrained import installed_bases, resolve
 from contrasent.search.building import create
 from contrasent.search.index import Index, document_of
@@ -28,7 +28,7 @@ PROBED = 64  # passages that are encoded to estimate the time of all
 def open_base(name: str) -> Model:
     """Load a model; by numpy where that can compute it and there is no accelerator."""
     folder = resolve(name)
-    if supports(folder) and not Path("/dev/nvidiactl").exists():
+    if by_numpy(folder):
         return NumpyModel(folder)
     from contrasent.model.encoder import Encoder
 

@@ -2,10 +2,8 @@
 
 import logging
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -93,8 +91,9 @@ def open_model(
     """Open a model to encode with: by numpy, torch, or an exported graph.
 
     ``light``: by numpy unless something else is named, where it knows the model and there is no
-    accelerator: starting torch takes longer than encoding some thousand texts.
+    accelerator.
     """
+    from contrasent.model.numpy_model import NumpyModel, by_numpy
     from contrasent.model.runtime import RUNTIMES, Exported, read_export
 
     loading = loading or Loading()
@@ -120,9 +119,9 @@ def open_model(
             how = f"contrasent export {folder} --to {to}{' --int8' if int8 else ''}"
             raise ModelError(f"{folder}: is not exported to {own}; do that with '{how}'")
         exported = Exported.load(folder / own, model=folder)
-    elif runtime == "numpy" or (not (is_flow or runtime) and _by_numpy(folder, loading, light)):
-        from contrasent.model.numpy_model import NumpyModel
-
+    elif runtime == "numpy" or (
+        not (is_flow or runtime) and by_numpy(folder, loading.pooler, light=light)
+    ):
         return Counting(NumpyModel(folder, **given), loading, "numpy")
     else:
         from contrasent.model.encoder import Encoder
@@ -136,15 +135,6 @@ def open_model(
         return Counting(flowed, loading)
     exported.check(**given)
     return Counting(exported, loading, own)
-
-
-def _by_numpy(folder: Path, loading: Loading, light: bool) -> bool:
-    from contrasent.model.numpy_model import supports
-
-    if find_spec("torch") is None:
-        return True
-    accelerated = sys.platform == "darwin" or Path("/dev/nvidiactl").exists()
-    return light and not accelerated and supports(folder, loading.pooler)
 
 
 def lasting_name(name: str) -> str:

@@ -1,6 +1,8 @@
 """A model that encodes without torch: a BERT-like encoder in numpy, its pooler and its head."""
 
+import sys
 from contextlib import nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,15 @@ def supports(folder: Path, pooler: str | None = None) -> bool:
     return (pooler or stored.pooler) in POOLED and (
         stored.transformer / "model.safetensors"
     ).is_file()
+
+
+def by_numpy(folder: Path, pooler: str | None = None, *, light: bool = True) -> bool:
+    """Whether numpy is to compute a model: without torch, or if ``light`` and there is no GPU."""
+    # Starting torch takes longer than encoding some thousand texts.
+    if find_spec("torch") is None:
+        return True
+    accelerated = sys.platform == "darwin" or Path("/dev/nvidiactl").exists()
+    return light and not accelerated and supports(folder, pooler)
 
 
 class NumpyModel(Model):
