@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from whole_states import encoder
+from whole_states import bm25_of, encoder
 
 from contrasent.errors import DataError, OptionError
 from contrasent.search import index as index_
@@ -14,7 +14,7 @@ from contrasent.search.index import Index
 from contrasent.search.ranking import Ranker, Spread, best_rows
 from contrasent.search.scan import BinaryCodes
 from contrasent.search.store import Facts
-from contrasent.search.words import Analyzer, Bm25, language_of, words
+from contrasent.search.words import Analyzer, language_of, words
 from contrasent.search.writer import Writer
 
 TEXTS = [
@@ -48,7 +48,7 @@ letters = st.lists(st.sampled_from(["x", "yy", "zzz", "w"]), min_size=1, max_siz
 @settings(max_examples=150, deadline=None)
 @given(st.lists(letters, min_size=1, max_size=12), letters)
 def test_bm25_is_its_equation(texts, query):
-    found = Bm25.of(texts, "none").scores(query)
+    found = bm25_of(texts, "none").scores(query)
     assert found == pytest.approx(np.array(bm25(query, texts)), rel=1e-4, abs=1e-6)
 
 

@@ -58,7 +58,8 @@ def test_the_second_writer_says_who_the_first_is(tmp_path):
     assert not {"r1", "r2"} & content(folder)[1].keys()
 
 
-def test_the_second_writer_waits(tmp_path):
+def test_the_second_writer_waits_and_says_for_whom(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("contrasent.search.folder.SILENT", 0.1)
     folder = tmp_path / "index"
     make(folder)
 
@@ -74,6 +75,10 @@ def test_the_second_writer_waits(tmp_path):
         assert other.is_alive()
     other.join()
     assert [*content(folder)[1]][-2:] == ["first", "second"]
+    (line,) = caplog.messages
+    assert line == f"{folder}: process {os.getpid()} on {socket.gethostname()} is writing to " + (
+        "this index; waiting"
+    )
 
 
 def test_a_reader_does_not_keep_a_writer_waiting(tmp_path):

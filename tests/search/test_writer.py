@@ -9,13 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from whole_states import encoder
+from whole_states import bm25_of, encoder
 
 from contrasent.errors import InputError, ModelError, OptionError
 from contrasent.search.index import Index
 from contrasent.search.scan import BinaryCodes
 from contrasent.search.store import Facts
-from contrasent.search.words import Bm25
 from contrasent.search.writer import Writer
 
 encode = encoder(1, 6)
@@ -254,7 +253,7 @@ def test_a_new_index_by_a_writer_that_fails_leaves_nothing(tmp_path):
 def check_words(index):
     """BM25 of an index is that of its texts, whatever way it came to them."""
     texts = [row.text for row in index.every()]
-    fresh = Bm25.of(texts, index.facts.language)
+    fresh = bm25_of(texts, index.facts.language)
     for query in ("alpha", "beta gamma", "gamma gamma delta", "nothing"):
         found = index.bm25.scores(query)[index.numbers()]
         assert found == pytest.approx(fresh.scores(query), rel=1e-5)

@@ -25,6 +25,7 @@ from contrasent.search.learned import Learned, Neighbours, Taught
 from contrasent.search.ranking import Ranker
 from contrasent.search.store import Facts
 from contrasent.search.sync import synchronise
+from contrasent.search.words import Analyzer, Bm25, postings
 from contrasent.search.writer import Writer
 
 WATCHED = (
@@ -45,6 +46,14 @@ def encoder(salt=1, dimension=8):
         return np.array([one(text) for text in texts], dtype=np.float32).reshape(-1, dimension)
 
     return encode
+
+
+def bm25_of(texts, language):
+    """BM25 over texts in memory."""
+    analyzer = Analyzer(language)
+    terms = [analyzer(text) for text in texts]
+    lengths = np.array([len(some) for some in terms], dtype=np.float32)
+    return Bm25(analyzer, dict(postings(terms, 0)).get, lengths)
 
 
 MODELS = {"one": encoder(1), "two": encoder(2, 12)}

@@ -44,14 +44,7 @@ def make_index(
         raise InputError(str(source), "holds no text")
     name, ranker = _base(documents, base, log)
     model = open_base(name)
-    prompt = model.prompts.of_task("document")
-
-    def count(texts: Sequence[str]) -> list[int]:
-        tokens, cut = model.tokenise(texts, prompt)
-        found: list[int] = (tokens.lengths + cut).tolist()
-        return found
-
-    rows = document_rows(documents, source.files, count, model.max_tokens)
+    rows = document_rows(documents, source.files, model.count_tokens, model.max_tokens)
     if not rows:
         raise InputError(str(source), "holds no text")
     lines = source.report.lines()

@@ -258,18 +258,11 @@ class _Run:
         origin, model = index.facts.origin, open_base(index.facts.source)
         index.close()
         if origin.get("kind") == "documents":
-            prompt = model.prompts.of_task("document")
-
-            def count(texts: Sequence[str]) -> list[int]:
-                tokens, cut = model.tokenise(texts, prompt)
-                found: list[int] = (tokens.lengths + cut).tolist()
-                return found
-
             outcome = synchronise(
                 self.place,
                 find_source(origin, self.place, None),
                 TaskEncoder(model),
-                count,
+                model.count_tokens,
                 max_tokens=model.max_tokens,
                 model=model.identity,
             )

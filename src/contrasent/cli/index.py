@@ -119,8 +119,8 @@ def index(
         texts = list(islice(first_paragraphs(read), SAMPLE))
     name, encode, weight, remarks = _open(model, loading, texts, weight)
     if documents:
-        counter, most = index_changes.token_counter(encode), encode.encoder.max_tokens
-        rows = document_rows(read, documents.files, counter, most)
+        reader = encode.encoder
+        rows = document_rows(read, documents.files, reader.count_tokens, reader.max_tokens)
         remarks += documents.report.skipped_lines()
     facts = Facts(
         model=encode.encoder.identity,

@@ -17,7 +17,6 @@ from contrasent.cli.search import model_of
 from contrasent.errors import MissingExtraError, OptionError, OutputError, UserError
 
 if TYPE_CHECKING:
-    from contrasent.documents.passages import CountTokens
     from contrasent.model.base import Model
     from contrasent.search.index import Index
     from contrasent.search.records import EncodedRecords, Records
@@ -127,10 +126,14 @@ class _Following:
                 self.encode = model_of(index, None, self.loading)
         if busy and (encode := self.encode) is not None:
             most, model = encode.encoder.max_tokens, encode.encoder.identity
-            counter = token_counter(encode)
             with options.resumable("the same command goes on with what is encoded"):
                 outcome = synchronise(
-                    self.folder, source, encode, counter, max_tokens=most, model=model
+                    self.folder,
+                    source,
+                    encode,
+                    encode.encoder.count_tokens,
+                    max_tokens=most,
+                    model=model,
                 )
         facts = outcome._asdict() | {
             "index": str(self.folder),
@@ -199,18 +202,6 @@ class TableOptions(NamedTuple):
         return Records(
             source, text=text, identity=identity, metadata=[column(one) for one in names]
         )
-
-
-def token_counter(encode: "Counting[Model]") -> "CountTokens":
-    """Counts the tokens of texts as the model reads them, its prompt for documents included."""
-    prompt = encode.encoder.prompts.of_task("document")
-
-    def count(texts: Sequence[str]) -> list[int]:
-        tokens, cut = encode.encoder.tokenise(texts, prompt)
-        found: list[int] = (tokens.lengths + cut).tolist()
-        return found
-
-    return count
 
 
 def change_rows(

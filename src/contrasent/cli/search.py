@@ -56,7 +56,7 @@ def search(
         queries: File with one query a line, besides those named.
         model: Where the index's model is now, if it has moved.
     """
-    from contrasent.search.answers import answers, path_of, root_of
+    from contrasent.search.answers import answers, path_of
     from contrasent.search.filters import parse_where
     from contrasent.search.index import check_k, grouped
     from contrasent.search.opening import open_index
@@ -83,7 +83,7 @@ def search(
     with progress.hidden():
         best = answers(wanted, vectors, found, encode, analyzer)
     seconds = time.monotonic() - began
-    root = root_of(opened)
+    root = str(opened.facts.origin.get("root") or "")
     results, lines = [], list[Line]()
     for text, hits, some in zip(wanted, found, best, strict=True):
         groups = [[at] for at in range(len(hits))] if flat else grouped(hits)

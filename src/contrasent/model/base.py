@@ -113,6 +113,12 @@ class Model:
             sentences, prompt = lowered(sentences, prompt)
         return self.tokenizer(sentences, prompt)
 
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text as a document, prompt included; one more where it was cut."""
+        tokens, cut = self.tokenise(texts, self.prompts.of_task("document"))
+        found: list[int] = (tokens.lengths + cut).tolist()
+        return found
+
     def embed(self, tokens: Tokens) -> Vectors:
         """Vectors of tokenised sentences in one forward pass, without dropout, as of ``encode``."""
         raise NotImplementedError

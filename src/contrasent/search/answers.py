@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from contrasent.documents.sections import sentences
 from contrasent.metrics import normalize
-from contrasent.search.index import Hit, Index, grouped
+from contrasent.search.index import Hit, grouped
 from contrasent.search.words import WORD, Analyzer
 from contrasent.types import EncodeFn, Vectors, for_task
 
@@ -48,47 +48,50 @@ class Answer:
         return {"text": hit.text[self.start : self.end], **facts}
 
 
+@dataclass(frozen=True, slots=True)
+class _Passage:
+    """The sentences of a hit: where they stand, and the share of the query's words in each."""
+
+    text: str
+    spans: list[Span]
+    shares: list[float]
+    places: dict[int, int]  # of those that are encoded, by their number, the place in all texts
+
+
 class Candidates:
     """The sentences of hits that may answer queries; ``texts`` are those to be encoded."""
 
     def __init__(
         self, queries: Sequence[str], results: Sequence[Sequence[Hit]], analyzer: Analyzer
     ) -> None:
-        self.analyzer, self.results = analyzer, results
+        self.analyzer = analyzer
         self.wanted = [set(analyzer(query)) for query in queries]
         self.texts: list[str] = []
-        self._spans: list[list[list[Span]]] = []
-        self._shares: list[list[list[float]]] = []
-        self._encoded: list[list[dict[int, int]]] = []  # number of a sentence, its place in texts
-        for wanted, hits in zip(self.wanted, results, strict=True):
-            self._spans.append([_sentences(hit) for hit in hits])
-            self._shares.append(
-                [
-                    [self._share(hit.text[a:b], wanted) for a, b in spans]
-                    for hit, spans in zip(hits, self._spans[-1], strict=True)
-                ]
-            )
-            self._encoded.append(self._choose(hits, len(queries)))
+        self._passages = [
+            self._choose(hits, wanted, ENCODED // len(queries))
+            for hits, wanted in zip(results, self.wanted, strict=True)
+        ]
 
-    def _share(self, text: str, wanted: set[str]) -> float:
-        return len(wanted & set(self.analyzer(text))) / max(1, len(wanted))
-
-    def _choose(self, hits: Sequence[Hit], queries: int) -> list[dict[int, int]]:
+    def _choose(self, hits: Sequence[Hit], wanted: set[str], room: int) -> list[_Passage]:
         """Choose sentences to encode: more of hits that come first, and are shown as such."""
-        groups, room = grouped(hits), ENCODED // queries
-        places: list[dict[int, int]] = [{} for _ in hits]
+        found = []
+        for hit in hits:
+            spans = _sentences(hit)
+            terms = (set(self.analyzer(hit.text[a:b])) for a, b in spans)
+            shares = [len(wanted & some) / max(1, len(wanted)) for some in terms]
+            found.append(_Passage(hit.text, spans, shares, {}))
+        groups = grouped(hits)
         order = [group[0] for group in groups] + [at for group in groups for at in group[1:]]
         for rank, at in enumerate(order, 1):
-            shares, spans = self._shares[-1][at], self._spans[-1][at]
-            few = min(max(LEAST, FIRST // rank), room)
-            if len(spans) > 1 and few > 1:
-                best = sorted(range(len(spans)), key=lambda n: -shares[n])[:few]
+            one, few = found[at], min(max(LEAST, FIRST // rank), room)
+            if len(one.spans) > 1 and few > 1:
+                best = sorted(range(len(one.spans)), key=lambda n: -one.shares[n])[:few]
                 for n in best:
-                    start, end = spans[n]
-                    places[at][n] = len(self.texts)
-                    self.texts.append(hits[at].text[start : min(end, start + LONGEST)])
+                    start, end = one.spans[n]
+                    one.places[n] = len(self.texts)
+                    self.texts.append(one.text[start : min(end, start + LONGEST)])
                 room -= len(best)
-        return places
+        return found
 
     def best(self, queries: Vectors | None, vectors: Vectors | None) -> list[list[Answer]]:
         """The answer of each hit: queries (q, d) and ``texts`` (n, d), or None for words alone."""
@@ -96,26 +99,14 @@ class Candidates:
         if queries is not None and vectors is not None and len(self.texts):
             cosines = normalize(queries) @ normalize(vectors).T
         return [
-            [
-                self._answer(hit.text, spans, shares, places, cosines[query], self.wanted[query])
-                for hit, spans, shares, places in zip(*found, strict=True)
-            ]
-            for query, found in enumerate(
-                zip(self.results, self._spans, self._shares, self._encoded, strict=True)
-            )
+            [self._answer(one, own, wanted) for one in some]
+            for some, own, wanted in zip(self._passages, cosines, self.wanted, strict=True)
         ]
 
-    def _answer(
-        self,
-        text: str,
-        spans: list[Span],
-        shares: list[float],
-        places: dict[int, int],
-        cosines: NDArray[np.float32],
-        wanted: set[str],
-    ) -> Answer:
+    def _answer(self, one: _Passage, cosines: NDArray[np.float32], wanted: set[str]) -> Answer:
+        text, spans, places = one.text, one.spans, one.places
         scores = {
-            n: SHARED * shares[n] + (float(cosines[places[n]]) if places else 0.0)
+            n: SHARED * one.shares[n] + (float(cosines[places[n]]) if places else 0.0)
             for n in places or range(len(spans))
         }
         n = max(scores, key=lambda n: scores[n])
@@ -168,12 +159,6 @@ def answers(
 def facts_of(hit: Hit) -> dict[str, Any]:
     """The metadata of a hit by their names."""
     return hit.metadata if isinstance(hit.metadata, dict) else {}
-
-
-def root_of(index: Index) -> str:
-    """The folder that the names of an index's documents are relative to; "" where there is none."""
-    origin: dict[str, Any] = getattr(index.facts, "origin", {})
-    return str(origin.get("root") or "")
 
 
 def path_of(hit: Hit, root: str) -> Path | None:

@@ -1,6 +1,7 @@
 """The files of an index: where they are, what may be in them, and who may write them."""
 
 import json
+import logging
 import os
 import socket
 import sqlite3
@@ -19,10 +20,13 @@ from contrasent.metrics import normalize
 from contrasent.search.filters import canonical
 from contrasent.types import Vectors
 
+log = logging.getLogger(__name__)
+
 DATABASE, CHECKSUM, LOCK, HOLDER = "index.db", "index.sum", ".lock", ".writer"
 FILES = (CHECKSUM, "vectors-*.f32", "codes-*.u64")
 MILVUS = "milvus.json"  # the file of an index in Milvus
 METRICS = ("cosine", "dot")
+SILENT = 2.0  # seconds to wait for another writer before saying so
 BUSY = 10.0  # seconds that SQLite waits for another process's transaction
 VERIFIED = 192 << 20
 """Bytes up to which a file is verified whole when an index is opened; larger ones by doctor."""
@@ -126,21 +130,30 @@ def left_checksum(folder: Path) -> dict[str, Any]:
         return {}
 
 
+def _holder(folder: Path) -> str:
+    """The process that writes to an index."""
+    try:
+        about = json.loads((folder / HOLDER).read_text("utf-8"))
+        return f"process {about['process']} on {about['machine']}"
+    except (OSError, ValueError, KeyError):
+        return "another process"
+
+
 @contextmanager
 def only_writer(folder: Path, wait: float) -> Iterator[None]:
     """Wait until nobody else writes to a folder, which is made, and keep others out."""
-    lock = FileLock(folder / LOCK, timeout=wait)
+    lock = FileLock(folder / LOCK)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            lock.acquire()
-        except Timeout as error:  # an OSError as well
-            holder = "another process"
-            with suppress(OSError, ValueError, KeyError):
-                about = json.loads((folder / HOLDER).read_text("utf-8"))
-                holder = f"process {about['process']} on {about['machine']}"
-            problem = "is writing to this index; try again when it has ended"
-            raise OutputError(f"{folder}: {holder} {problem}") from error
+            lock.acquire(timeout=min(SILENT, wait))
+        except Timeout:  # an OSError as well
+            log.warning("%s: %s is writing to this index; waiting", folder, _holder(folder))
+            try:
+                lock.acquire(timeout=max(0.0, wait - SILENT))
+            except Timeout as error:
+                problem = "is writing to this index; try again when it has ended"
+                raise OutputError(f"{folder}: {_holder(folder)} {problem}") from error
         about = {"process": os.getpid(), "machine": socket.gethostname()}
         (folder / HOLDER).write_text(json.dumps(about), "utf-8")
     try:

@@ -19,7 +19,7 @@ from contrasent.files import atomic_folder
 from contrasent.search.filters import Where
 from contrasent.search.folder import LOCK, check_target, check_vectors, is_any_index
 from contrasent.search.learned import Learned, bonus, mapped, smooth_vectors, smoothed
-from contrasent.search.ranking import Floats, Ranker, Spread, best_rows, just_below
+from contrasent.search.ranking import Floats, Ranker, Spread, best_rows
 from contrasent.search.scan import Best, BinaryCodes, scan
 from contrasent.search.store import ROWS_AT_ONCE, Facts, Store
 from contrasent.search.words import Analyzer, Bm25
@@ -268,7 +268,8 @@ class Index(Store):
         return [[*dict.fromkeys(document_of(h.id, h.metadata) for h in hits)] for hits in found]
 
     def _hits(self, found: Found, threshold: float | None) -> list[Hit]:
-        chosen = np.flatnonzero(found.cosines > just_below(threshold))
+        least = -math.inf if threshold is None else threshold
+        chosen = np.flatnonzero(found.cosines.astype(np.float64) >= least)
         rows = self.rows(found.rows[chosen])
         scores = (found.scores[chosen], found.cosines[chosen], found.words[chosen])
         return [

@@ -141,14 +141,3 @@ def largest(values: NDArray[np.float32], k: int) -> NDArray[np.int64]:
     above = np.flatnonzero(values > cut)
     equal = np.flatnonzero(values == cut)[: k - len(above)]
     return np.sort(np.concatenate([above, equal]))
-
-
-def just_below(threshold: float | None) -> np.float32:
-    """The float32 that exactly the scores of at least the threshold are greater than."""
-    most = float(np.finfo(np.float32).max)
-    if threshold is None or threshold <= -most:
-        return np.float32(-np.inf)
-    if threshold > most:
-        return np.float32(np.inf)
-    near = np.float32(threshold)
-    return np.nextafter(near, np.float32(-np.inf)) if float(near) >= threshold else near

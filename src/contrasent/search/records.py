@@ -68,32 +68,20 @@ class Records:
             raise InputError(source, "holds no text")
 
     def __iter__(self) -> Iterator[IndexRow]:
-        skipped = 0
-        for columns in self.tables:
-            for row in _rows(*columns):
-                if row is None:
-                    skipped += 1
-                else:
-                    yield row
-        self.skipped = skipped
-
-
-def _rows(
-    table: Table, text: int, identity: int | None, metadata: list[int]
-) -> Iterator[IndexRow | None]:
-    """The rows of a table by the positions of their columns; None for one without text."""
-    chosen = (text, *(() if identity is None else (identity,)), *metadata)
-    names = [table.columns[at] for at in metadata]
-    text_name = table.columns[text] if table.names else ""
-    for number, cells in table.rows(chosen):
-        if cells is None or (isinstance(cells[0], str) and not cells[0].strip()):
-            yield None
-            continue
-        own = text_cell(cells[0], text_name, table.source, number)
-        name = None if identity is None else id_cell(cells[1], table.source, number)
-        values = zip(names, cells[len(cells) - len(names) :], strict=True)
-        extra = {name: value for name, value in values if value is not ABSENT}
-        yield own, name, _plain(extra) if names else None
+        self.skipped = 0
+        for table, text, identity, metadata in self.tables:
+            names = [table.columns[at] for at in metadata]
+            text_name = table.columns[text] if table.names else ""
+            chosen = (text, *(() if identity is None else (identity,)), *metadata)
+            for number, cells in table.rows(chosen):
+                if cells is None or (isinstance(cells[0], str) and not cells[0].strip()):
+                    self.skipped += 1
+                    continue
+                own = text_cell(cells[0], text_name, table.source, number)
+                name = None if identity is None else id_cell(cells[1], table.source, number)
+                values = zip(names, cells[len(cells) - len(names) :], strict=True)
+                extra = {name: value for name, value in values if value is not ABSENT}
+                yield own, name, _plain(extra) if names else None
 
 
 def _plain(value: Any) -> Any:

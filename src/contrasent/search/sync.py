@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
@@ -96,7 +97,9 @@ def compare(known: dict[str, FileFacts], source: DocumentSource) -> Changes:
         elif (facts["size"], facts["modified"]) == (entry.size, entry.modified):
             found.unchanged += bool(facts["rows"])
         else:
-            fresh = _fresh(entry)
+            fresh: FileFacts = {"digest": ""}
+            with suppress(OSError):  # it will be reported when it is read
+                fresh = facts_of(entry)
             if fresh["digest"] and fresh["digest"] == facts["digest"]:
                 found.refreshed[entry.name] = facts | fresh
                 found.unchanged += bool(facts["rows"])
@@ -109,13 +112,6 @@ def compare(known: dict[str, FileFacts], source: DocumentSource) -> Changes:
         problem = "has none of the documents of the index any more; nothing was changed"
         raise InputError(source.source, problem)
     return found
-
-
-def _fresh(entry: Entry) -> FileFacts:
-    try:
-        return facts_of(entry)
-    except OSError:  # it will be reported when it is read
-        return {"digest": ""}
 
 
 class Outcome(NamedTuple):
@@ -161,27 +157,24 @@ def synchronise(
         _replace(writer, folder, old, rows, encode)
         writer.put_files(fresh)
         writer.set(origin=source.origin)
-        with_text = [name for name, facts in source.files.items() if facts["rows"]]
-        before = {name for name, facts in known.items() if facts["rows"]}
-        return Outcome(
-            sum(name not in before for name in with_text),
-            sum(name in before for name in with_text),
-            len(before.intersection(changes.deleted))
-            + sum(name in before and not facts["rows"] for name, facts in source.files.items()),
-            changes.unchanged,
-            len(writer),
+        before, now = (
+            {name for name, facts in files.items() if facts["rows"]}
+            for files in (known, source.files)
         )
+        gone = before & {*changes.deleted, *source.files} - now
+        counts = len(now - before), len(now & before), len(gone)
+        return Outcome(*counts, changes.unchanged, len(writer))
 
 
 def _replace(
     writer: Writer, folder: Path, old: dict[str, Row], rows: list[IndexRow], encode: EncodeFn
 ) -> None:
     """Put rows in the place of others; texts that were there keep their vectors."""
-    same = set()
-    for text, name, about in rows:
-        row = old.get(str(name))
-        if row is not None and (row.text, row.metadata) == (text, about):
-            same.add(name)
+    same = {
+        name
+        for text, name, about in rows
+        if (row := old.get(str(name))) and (row.text, row.metadata) == (text, about)
+    }
     new = [row for row in rows if row[1] not in same]
     gone = np.array([row.row for row in old.values() if row.id not in same], np.int64)
     if not new:

@@ -112,15 +112,6 @@ class Bm25:
     lengths: Floats
     alive: NDArray[np.bool_] | None = None  # None where all rows count
 
-    @classmethod
-    def of(cls, texts: Sequence[str], language: str = "auto") -> "Bm25":
-        """Over texts in memory."""
-        analyzer = Analyzer(language_of(texts) if language == "auto" else language)
-        terms = [analyzer(text) for text in texts]
-        found = dict(postings(terms))
-        lengths = np.array([len(some) for some in terms], dtype=np.float32)
-        return cls(analyzer, found.get, lengths)
-
     @cached_property
     def _count(self) -> int:
         return len(self.lengths) if self.alive is None else int(self.alive.sum())
@@ -151,7 +142,7 @@ class Bm25:
         return scores
 
 
-def postings(terms: Sequence[Sequence[str]], first: int = 0) -> list[tuple[str, Posting]]:
+def postings(terms: Sequence[Sequence[str]], first: int) -> list[tuple[str, Posting]]:
     """The posting of each term of some rows, the first of which has the number ``first``."""
     vocabulary: dict[str, int] = {}
     numbers = np.fromiter(
