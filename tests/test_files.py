@@ -16,6 +16,7 @@ from contrasent.errors import (
     OptionError,
     OutputError,
     UserError,
+    see,
     suggestion,
 )
 from contrasent.files import atomic_file, atomic_folder, check_writable, recover_folder, write_json
@@ -145,7 +146,7 @@ def test_errors_name_target_reason_and_remedy(tmp_path):
     with pytest.raises(OutputError) as caught, files.writing(tmp_path / "x"):
         raise OSError(28, "No space left on device")
     text = f"{tmp_path / 'x'}: cannot write (No space left on device); "
-    assert str(caught.value) == text + "free some space or choose another target"
+    assert str(caught.value) == text + "free some space or choose another target" + see("disk-full")
 
 
 def test_writable_is_checked_before_work(tmp_path, monkeypatch):

@@ -88,6 +88,11 @@ def exports(file: str) -> tuple[list[str], Callable[[str], Any]]:
     return sorted(home), load
 
 
+def see(anchor: str) -> str:
+    """The end of a message about something that a section of the troubleshooting page explains."""
+    return f" (docs/troubleshooting.md#{anchor})"
+
+
 def brief(error: BaseException) -> str:
     """The first two lines of another library's message, as one."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

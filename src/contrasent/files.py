@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from contrasent.errors import ModelError, OutputError, UserError
+from contrasent.errors import ModelError, OutputError, UserError, see
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -26,6 +26,7 @@ def writing(target: Path) -> Iterator[None]:
         reason = error.strerror or str(error)
         raise OutputError(
             f"{target}: cannot write ({reason}); free some space or choose another target"
+            f"{see('disk-full')}"
         ) from error
 
 
@@ -152,7 +153,7 @@ def check_writable(folder: Path, needed: int = 0) -> None:
     if free < needed:
         raise OutputError(
             f"{folder}: {needed / 1e6:.0f} MB are needed and {free / 1e6:.0f} MB are free; "
-            "free some space or choose another target"
+            f"free some space or choose another target{see('disk-full')}"
         )
 
 

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from contrasent.errors import LostProcessError, UserError
+from contrasent.errors import LostProcessError, UserError, see
 
 LOST = re.compile("gloo|NCCL|Connection (closed|reset|refused)")
 """Part of torch's message where a process does not answer any more."""
@@ -69,7 +69,7 @@ def processes() -> Iterator[None]:
         raise LostProcessError(
             f"process {number} of {world()}: another process of the training has ended; its own "
             "output says why. Start all of them again with --resume, which goes on from the last "
-            "checkpoint"
+            f"checkpoint{see('training-stopped')}"
         ) from error
     finally:
         dist.destroy_process_group()

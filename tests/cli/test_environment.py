@@ -8,9 +8,11 @@ from importlib.metadata import requires
 import pytest
 from typer.testing import CliRunner
 
+from contrasent import cli
 from contrasent.cli.app import WELCOME, app
 
 doctor = import_module("contrasent.cli.doctor")
+application = import_module("contrasent.cli.app")
 
 
 def run(*words):
@@ -50,3 +52,21 @@ def test_every_extra_that_it_names_exists():
 def test_a_check_needs_a_model(option):
     refused = CliRunner().invoke(app, ["doctor", *option])
     assert "name the model" in str(refused.exception)
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError("Unable to allocate 9 GiB"), RuntimeError("CUDA out of memory. Tried")]
+)
+def test_memory_that_is_not_there_is_one_line_and_other_errors_stay(monkeypatch, capsys, error):
+    def fails():
+        raise error
+
+    monkeypatch.setattr(application, "app", fails)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    line = capsys.readouterr().err
+    assert (ended.value.code, line.count("\n")) == (2, 1)
+    assert str(error) in line and line.endswith("(docs/troubleshooting.md#out-of-memory)\n")
+    error = RuntimeError("a bug")
+    with pytest.raises(RuntimeError, match="a bug"):
+        cli.main()

@@ -11,6 +11,7 @@ from commands import invoke
 from contrasent.cli.app import app
 from doc_pages import PAGES, ROOT, blocks, forget
 
+SRC = ROOT / "src" / "contrasent"
 LANGUAGES = {"sh", "python", "toml", "text", "json", "bibtex"}
 NOTES = {"", "not run", "parse only", "small", "exits", "file", "printed"}
 
@@ -146,6 +147,17 @@ def slugs(text):
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)|[`*]", r"\1", title).lower()
         found.add(re.sub(r"[^\w\- ]", "", plain).strip().replace(" ", "-"))
     return found
+
+
+def test_messages_name_sections_of_the_troubleshooting_page():
+    named = [
+        anchor
+        for path in SRC.rglob("*.py")
+        for anchor in re.findall(r"\bsee\(['\"]([\w-]+)['\"]\)", path.read_text("utf-8"))
+    ]
+    assert set(named) <= slugs((ROOT / "docs" / "troubleshooting.md").read_text("utf-8"))
+    assert len(named) >= 20
+    assert len(set(named)) >= 10, set(named)
 
 
 @pytest.fixture(scope="module")

@@ -4,12 +4,15 @@ Heavy imports happen inside the commands, so that ``--help`` answers at once.
 """
 
 import os
+import re
 import sys
 
-from contrasent.errors import LostProcessError, UserError
+from contrasent.errors import LostProcessError, UserError, brief, see
 
 TRAINING = ("torch", "transformers", "huggingface_hub")
 """Packages that encoding and searching do without."""
+
+OUT_OF_MEMORY = re.compile("(?i)out of memory|can't allocate memory")
 
 
 def main() -> None:
@@ -28,6 +31,12 @@ def main() -> None:
         if (error.name or "").partition(".")[0] not in TRAINING:
             raise
         _say(f"contrasent: this needs {error.name}: pip install 'contrasent[train]'")
+        sys.exit(2)
+    except (MemoryError, RuntimeError) as error:
+        # RuntimeError: torch's; its own class of it is for accelerators alone.
+        if not isinstance(error, MemoryError) and not OUT_OF_MEMORY.search(str(error)):
+            raise
+        _say(f"contrasent: out of memory ({brief(error)}){see('out-of-memory')}")
         sys.exit(2)
     except KeyboardInterrupt:
         _say("contrasent: interrupted")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from contrasent.cli import options
-from contrasent.errors import OptionError, UserError
+from contrasent.errors import OptionError, UserError, see
 
 if TYPE_CHECKING:
     from contrasent.adapt.run import Adaptation
@@ -118,6 +118,6 @@ def summary(done: "Adaptation") -> str:
             *lines,
             f'search it: contrasent search {done.folder} "..."',
             f"report: {done.folder}/report.html",
-            f"{done.folder}: {done.reason}",
+            f"{done.folder}: {done.reason}{'' if done.improved else see('no-gain')}",
         ]
     )

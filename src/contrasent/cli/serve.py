@@ -15,7 +15,14 @@ import typer
 from contrasent import progress
 from contrasent.cli import options
 from contrasent.cli.loading import find_model, open_model
-from contrasent.errors import InputError, MissingExtraError, ModelError, OptionError, OutputError
+from contrasent.errors import (
+    InputError,
+    MissingExtraError,
+    ModelError,
+    OptionError,
+    OutputError,
+    see,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -174,11 +181,14 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
     except socket.gaierror as error:
         listener.close()
-        raise OptionError("--host", host, f"is no address of this machine ({error})") from error
+        raise OptionError(
+            "--host", host, f"is no address of this machine ({error}){see('port-taken')}"
+        ) from error
     except OSError as error:
         listener.close()
         raise OutputError(
             f"{host}:{port}: cannot listen there ({error.strerror}); choose another --port"
+            f"{see('port-taken')}"
         ) from error
     return listener
 

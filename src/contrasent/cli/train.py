@@ -14,7 +14,7 @@ import contrasent
 from contrasent import progress
 from contrasent.cli import options
 from contrasent.cli.adapt import DEFAULT_BASE, Resume
-from contrasent.errors import InputError, OptionError, check_choice, suggestion
+from contrasent.errors import InputError, OptionError, check_choice, see, suggestion
 
 if TYPE_CHECKING:
     from contrasent.text.corpus import Corpus
@@ -311,7 +311,8 @@ def _summary(run: "Run", evaluator: str, defaults: "Defaults | None") -> options
     if run.score is None:
         notes.append("nothing was evaluated, so the last model is kept (--evaluate)")
     else:
-        lines.append(outcome(run, evaluator))
+        link = see("no-gain") if run.improved is False else ""
+        lines.append(outcome(run, evaluator) + link)
     return options.Output(facts, "\n".join(lines), notes)
 
 

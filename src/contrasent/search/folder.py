@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from filelock import FileLock, Timeout
 
-from contrasent.errors import InputError, ModelError, OptionError, OutputError
+from contrasent.errors import InputError, ModelError, OptionError, OutputError, see
 from contrasent.files import check_writable, write_json, writing
 from contrasent.metrics import normalize
 from contrasent.search.filters import canonical
@@ -84,9 +84,11 @@ def translated(folder: Path | None) -> Iterator[None]:
         if "locked" in said or "busy" in said:
             raise OutputError(
                 f"{folder}: another process is writing to this index; try again when it has ended"
+                f"{see('index-locked')}"
             ) from error
         if "full" in said or "readonly" in said or "disk I/O" in said:
-            raise OutputError(f"{folder}: cannot write ({error}); free some space") from error
+            problem = f"cannot write ({error}); free some space{see('disk-full')}"
+            raise OutputError(f"{folder}: {problem}") from error
         raise damaged(folder, error) from error
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from contrasent.errors import see
 from contrasent.search.ranking import KNOWN_WEIGHT, OTHER_WEIGHT
 from contrasent.search.words import WORD, words
 from contrasent.text.tokens import Tokenizer
@@ -79,7 +80,8 @@ def choose_base(texts: Iterable[str], bases: Mapping[str, Callable[[], Tokenizer
         f"no installed base knows the language ({_cut(best)}{compared}): words count for "
         f"{OTHER_WEIGHT:g} of a score (--word-weight)"
     )
-    return Base(name, best, reason if others else f"{reason}; {EXTRA}", tokenizer)
+    reason += "" if others else f"; {EXTRA}"
+    return Base(name, best, reason + see("wrong-language"), tokenizer)
 
 
 def _runs(texts: Iterable[str]) -> Counter[str]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contrasent.encoding.shards import KEY
-from contrasent.errors import InputError, ModelError, OptionError
+from contrasent.errors import InputError, ModelError, OptionError, see
 from contrasent.text.sources import Source, find
 from contrasent.text.tables import (
     ABSENT,
@@ -146,6 +146,7 @@ class EncodedRecords:
             raise ModelError(
                 f"{self.source} holds vectors of model {self.model!r} and {model} is {identity!r}: "
                 "their vectors cannot be compared; use the first, or encode the texts again"
+                f"{see('another-model')}"
             )
 
     def blocks(self, size: int) -> Iterator[Block]:

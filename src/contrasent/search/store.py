@@ -22,7 +22,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.errors import InputError, ModelError, check_choice
+from contrasent.errors import InputError, ModelError, check_choice, see
 from contrasent.search.filters import Where, canonical, check_where, sql_condition
 from contrasent.search.folder import (
     DATABASE,
@@ -188,6 +188,7 @@ class Store:
             raise ModelError(
                 f"{where} holds vectors of model {self.model!r} and {option} is {model!r}: their "
                 "vectors cannot be compared; use the first, or build the index again"
+                f"{see('another-model')}"
             )
 
     def read_facts(self) -> Facts:

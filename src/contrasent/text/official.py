@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from contrasent.errors import DataError
+from contrasent.errors import DataError, see
 from contrasent.text.sources import Source, form_of
 from contrasent.text.tables import open_table
 
@@ -109,7 +109,7 @@ def missing(task: str, place: str, why: str) -> str:
     """The message for a data set that is nowhere: what to put where."""
     root = data_folder()
     where = f"{root}/{place}" if root else f"{place} in a folder that {VARIABLE} names"
-    return f"{task}: not found, and {why}; put the file at {where}"
+    return f"{task}: not found, and {why}; put the file at {where}{see('no-data-set')}"
 
 
 def read_lines(path: Path, *, fallback: str | None = None) -> list[str]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from contrasent import metrics, parallel
 from contrasent.engine.objective import Objective
-from contrasent.errors import TrainingError
+from contrasent.errors import TrainingError, see
 from contrasent.model.base import BUDGET, TaskEncoder, by_budget, in_calls
 from contrasent.model.encoder import Encoder
 from contrasent.report import Report
@@ -55,6 +55,7 @@ class Monitor:
             raise TrainingError(
                 f"step {step}: {wrong[0]} is not a finite number; the last checkpoint is kept. "
                 f"Try a smaller lr than {lr:.1e}, or precision fp32 or bf16"
+                f"{see('training-stopped')}"
             )
         near = terms.get("cosine_negative", 0.0) > COLLAPSED
         self.high = self.high + 1 if near and step >= CALM_STEPS else 0
@@ -63,6 +64,7 @@ class Monitor:
                 f"step {step}: the model has collapsed, different sentences have a mean cosine of "
                 f"{terms['cosine_negative']:.4f}; the last checkpoint is kept. Try a smaller lr "
                 f"than {lr:.1e}, a larger batch, or text with less repetition"
+                f"{see('training-stopped')}"
             )
 
 
