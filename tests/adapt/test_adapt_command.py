@@ -86,6 +86,7 @@ def test_what_is_kept_is_measured_by_what_it_did_not_teach(adapted):
     assert names[0] == "default" and names[-1] == "kept"
 
 
+@pytest.mark.slow
 def test_its_index_follows_its_documents_and_learns_again(adapted, documents, tmp_path):
     folder = shutil.copytree(adapted[0], tmp_path / "s")
     notes = shutil.copytree(documents, tmp_path / "notes")
@@ -157,6 +158,7 @@ def test_a_killed_one_continues_and_comes_to_the_same(
         assert done.facts[key] == adapted[1].facts[key]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("again", [False, True])
 def test_one_killed_before_its_report_comes_to_the_same(tmp_path, adapted, again, monkeypatch):
     """The index searches by what was learned already; the default to compare with stays."""

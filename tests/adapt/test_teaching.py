@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from contrasent.adapt import learner, teaching
-from contrasent.adapt.bench import Bench, difference, document_names, queries_of
+from contrasent.adapt.bench import Bench, Difference, difference, document_names, queries_of
 from contrasent.adapt.learner import Learner, ways_of
 from contrasent.adapt.query_map import contrast, descend
 from contrasent.adapt.teaching import AGAIN, NEW, best_way, cross_fitted, folds_of, teach
@@ -161,7 +161,7 @@ def test_all_ways_are_about_the_prior_and_what_is_there():
         assert {ranker.smoothing for ranker in own} == ({0.0, 0.5, 0.6} if smooth else {0.5})
         assert {0.0, 0.3} <= {ranker.word_weight for ranker in own}
     assert len(ways_of(prior, "few", smooth=True)) < len(ways) / 2
-    assert str(ways[0]) == "map 0.25, words 0.3, smoothing 0.5"
+    assert ways[0].ranker.summary == "words 0.3, map 0.25, smoothing 0.5"
 
 
 def test_the_map_of_the_text_is_where_teaching_starts(monkeypatch):
@@ -272,9 +272,10 @@ def test_a_choice_among_ways_that_help_nobody_is_rarely_kept(documents, each):
     for seed in range(200):
         queries, values, folds = chosen_by_chance(seed, documents, each)
         found = cross_fitted(values, folds)[AGAIN]
-        certain = difference(queries, found).low > 0
-        kept[False] += certain
-        kept[True] += certain and found.mean() > teaching.luck(queries, values, folds, seed)
+        gain = difference(queries, found)
+        low = gain.value - teaching.luck(queries, values, folds, seed)
+        kept[False] += teaching.is_sure(gain)
+        kept[True] += teaching.is_sure(replace(gain, low=min(gain.low, low)))
     assert kept[True] <= 11
     assert kept[True] < kept[False]
 
@@ -314,6 +315,13 @@ def test_the_verdict_is_about_what_is_asked_again_and_what_is_new(
     assert found.improved == improved
     assert said in found.reason
     assert said or found.again.value == pytest.approx(again)
+
+
+@pytest.mark.parametrize(
+    ("low", "p", "sure"), [(0.001, 0.02, True), (0.001, 0.021, False), (0.0, 0.001, False)]
+)
+def test_a_gain_is_sure_by_its_interval_and_a_small_p(low, p, sure):
+    assert teaching.is_sure(Difference(0.1, low, 0.2, p)) is sure
 
 
 @pytest.mark.slow

@@ -87,6 +87,16 @@ def test_judged_collections(tmp_path):
         read(collection=tmp_path)
 
 
+def test_a_split_may_have_a_file_of_queries_of_its_own(tmp_path):
+    folder = collection(tmp_path, {"dev": [(n, 1) for n in range(42)], "test": [(42, 1), (43, 1)]})
+    whole = (folder / "queries.jsonl").read_text().splitlines(keepends=True)
+    (folder / "queries.dev.jsonl").write_text("".join(whole[:42]))
+    (folder / "queries.jsonl").write_text("".join(whole[42:]))
+    found, said = read(collection=folder)
+    assert [text for text, _ in found] == [query for query, _ in MANY[:42]]
+    assert said == [f"{folder}: judgements of dev are used, and test is left to judge by"]
+
+
 def test_rows_that_cannot_be_used_are_counted(tmp_path):
     path = tmp_path / "asked.jsonl"
     bad = [

@@ -127,10 +127,10 @@ class Bench:
     ) -> list[list[Numbers]]:
         """Of each query the best rows by each ranker."""
         # Rankers that differ in the share of words alone have one set of cosines.
-        dense: dict[tuple[float, ...], NDArray[np.float32]] = {}
+        dense: dict[Ranker, NDArray[np.float32]] = {}
         given = self.vectors[numbers]
         for ranker in rankers:
-            if (key := _dense_key(ranker)) not in dense:
+            if (key := ranker.without_words) not in dense:
                 vectors = mapped(ranker, learned, given)
                 dense[key] = np.asarray(self.index.vectors @ vectors.T).T
         found = []
@@ -141,10 +141,10 @@ class Bench:
             rows = np.flatnonzero(shown)
             words = self._bm25(query.text)[rows]
             sparse = Spread.of(words)
-            scores: dict[tuple[float, ...], tuple[NDArray[np.float32], Spread]] = {}
+            scores: dict[Ranker, tuple[NDArray[np.float32], Spread]] = {}
             best = []
             for ranker in rankers:
-                key = _dense_key(ranker)
+                key = ranker.without_words
                 if key not in scores:
                     cosines = smoothed(ranker, learned, dense[key][at])
                     spread = Spread.of(cosines[rows])
@@ -170,10 +170,6 @@ class Bench:
         held, scores = self._words[text]
         found[held] = scores
         return found
-
-
-def _dense_key(ranker: Ranker) -> tuple[float, ...]:
-    return (ranker.map_share, ranker.smoothing, ranker.taught, ranker.taught_from)
 
 
 def _ndcg(ranked: Numbers, relevant: Mapping[int, float]) -> float:

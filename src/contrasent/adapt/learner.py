@@ -35,16 +35,6 @@ class Way:
     ranker: Ranker
     maps: bool
 
-    def __str__(self) -> str:
-        ranker = self.ranker
-        parts = [f"map {ranker.map_share:g}"] if ranker.map_share else []
-        parts.append(f"words {ranker.word_weight:g}")
-        if ranker.smoothing:
-            parts.append(f"smoothing {ranker.smoothing:g}")
-        if ranker.taught:
-            parts.append(f"taught queries {ranker.taught:g} from {ranker.taught_from:g}")
-        return ", ".join(parts)
-
     def needs(self, learned: Learned) -> Learned:
         """The parts of what was learned that it uses."""
         return Learned(

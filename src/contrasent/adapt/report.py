@@ -1,7 +1,7 @@
 """The report of an adaptation, as facts for programs and as one page for people."""
 
 import shlex
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +21,11 @@ FORMAT = 2
 SHOWN = 5  # queries that gained most, and that lost most
 
 
-def described(ranker: Ranker) -> str:
-    """How a ranker searches, in a few words."""
-    parts = [f"words {ranker.word_weight:g}" if ranker.uses_words else "vectors alone"]
-    if ranker.map_share:
-        parts.append(f"map {ranker.map_share:g}")
-    if ranker.smoothing:
-        parts.append(f"neighbours {ranker.smoothing:g}")
-    if ranker.taught:
-        parts.append(f"known queries {ranker.taught:g}")
-    return ", ".join(parts)
-
-
 def harm_of_words(bench: Bench, prior: Ranker, *, seed: int) -> Difference | None:
     """The default search minus vectors alone on user queries; None if they are too few to tell."""
     if len({query.document for query in bench.queries}) < MIN_DOCUMENTS or not prior.uses_words:
         return None
-    vectors, both = bench.values([replace(prior, word_weight=0.0), prior])
+    vectors, both = bench.values([prior.without_words, prior])
     return difference(bench.queries, both - vectors, seed=seed)
 
 
@@ -56,7 +44,7 @@ def facts_of(
     seconds: float,
 ) -> dict[str, Any]:
     """The facts of report.json."""
-    improved = kept not in (default, replace(default, word_weight=0.0))
+    improved = kept not in (default, default.without_words)
     return {
         "format": FORMAT,
         "base": index.facts.source,
@@ -110,26 +98,26 @@ def _reason(
     about = "" if lesson is None else f"; queries taught nothing that is kept: {lesson.reason}"
     if kept != default:
         gain = f", {steps.evidence} nDCG@10 on sentences held out" if steps.evidence else ""
-        return f"learned from the text alone: {described(kept)}{gain}{about}"
-    return f"the default search is kept: {described(default)}{about}"
+        return f"learned from the text alone: {kept.summary}{gain}{about}"
+    return f"the default search is kept: {default.summary}{about}"
 
 
 def _statements(
     default: Ranker, kept: Ranker, words: Difference | None, steps: Steps, lesson: Lesson | None
 ) -> list[tuple[str, str]]:
     """Which parts of the search are defaults, which were shown on this text, and which were not."""
-    found = [("default", f"{described(default)}, as 'contrasent index' searches")]
+    found = [("default", f"{default.summary}, as 'contrasent index' searches")]
     if words is not None:
         found.append(("shown", f"words with vectors instead of vectors alone: {words}"))
     else:
         found.append(("not shown", "that words help here: that needs user queries (--queries)"))
     if steps.ranker != default:
         shown = f": {steps.evidence} on sentences held out" if steps.evidence else ""
-        found.append(("from the text", f"{described(steps.ranker)}{shown}"))
+        found.append(("from the text", f"{steps.ranker.summary}{shown}"))
     if lesson is not None:
         found.append(("queries asked again", str(lesson.again)))
         found.append(("queries about new documents", str(lesson.new)))
-    found.append(("kept", described(kept)))
+    found.append(("kept", kept.summary))
     return found
 
 

@@ -3,7 +3,7 @@
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -344,7 +344,7 @@ class _Run:
             if lesson.improved:
                 ranker, learned = lesson.ranker, lesson.learned
             elif words is not None and words.high < 0:
-                ranker = replace(ranker, word_weight=0.0)
+                ranker = ranker.without_words
         with IndexWriter(self.place) as writer:
             writer.set(ranker=ranker, learned=learned)
         self.index.close()

@@ -73,7 +73,7 @@ def teach(
     chance = luck(bench.queries, values, folds[NEW], seed)
     again = replace(again, low=min(again.low, again.value - chance))
     way = ways[best_way(values, everything >= 0)]
-    improved = way.ranker != prior and again.low > 0 and again.p <= SURE and new.high >= 0
+    improved = way.ranker != prior and is_sure(again) and new.high >= 0
     learned = way.needs(teacher.learned(everything, way, "all")) if improved else bench.learned
     spent, curve = time.monotonic() - began, []
     for size in teacher.kept("sizes", lambda: sizes(len(everything), spent, until())):
@@ -92,6 +92,11 @@ def teach(
         after[AGAIN],
         [*curve, (len(everything), again)],
     )
+
+
+def is_sure(gain: Difference) -> bool:
+    """Whether a gain is certain enough to be kept."""
+    return gain.low > 0 and gain.p <= SURE
 
 
 def folds_of(bench: Bench, numbers: Numbers, kind: str, count: int, seed: int) -> Numbers:
@@ -262,10 +267,10 @@ def _reason(way: Way, prior: Ranker, again: Difference, new: Difference) -> str:
     if way.ranker == prior:
         return "nothing that the queries taught is better than the default search"
     reason = (
-        f"{way} changes nDCG@10 by {again} where documents are asked for again and by {new} on "
-        "new documents, compared with the default search"
+        f"{way.ranker.summary} changes nDCG@10 by {again} where documents are asked for again and "
+        f"by {new} on new documents, compared with the default search"
     )
-    if not (again.low > 0 and again.p <= SURE):
+    if not is_sure(again):
         reason += "; the first may be nothing"
     elif new.high < 0:
         reason += "; it forgets how to find what nobody has asked for yet"

@@ -295,9 +295,8 @@ class Index(Store):
         k = min(k, count)
         coded = k if not exact and self.facts.codes and count > FEW else 0
         if (ranker.uses_words or ranker.uses_learned) and k:
-            given = vectors
-            if ranker.map_share:
-                given = mapped(ranker, self.learned, vectors)
+            learned = self.learned if ranker.uses_learned else Learned()
+            given = mapped(ranker, learned, vectors)
             queries = zip(texts, vectors, given, strict=True)
             return [self._rank(*query, k, ranker, allowed, coded) for query in queries]
         found = self._nearest(vectors, k, allowed, coded)

@@ -88,7 +88,19 @@ class Ranker:
     @property
     def uses_learned(self) -> bool:
         """Whether anything that was learned counts."""
-        return bool(self.map_share or self.smoothing or self.taught)
+        return self.without_words != Ranker(0.0)
+
+    @property
+    def without_words(self) -> "Ranker":
+        """The same by vectors alone."""
+        return replace(self, word_weight=0.0)
+
+    @property
+    def summary(self) -> str:
+        """How it searches, in a few words."""
+        parts = [f"words {self.word_weight:g}" if self.uses_words else "vectors alone"]
+        learned = {"map": self.map_share, "smoothing": self.smoothing, "taught": self.taught}
+        return ", ".join(parts + [f"{name} {share:g}" for name, share in learned.items() if share])
 
     def with_words(self, weight: float | None) -> "Ranker":
         """With another share of words, None for the same; 0 is vectors alone, as they are."""
