@@ -3,6 +3,7 @@
 import shutil
 import struct
 import time
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -174,7 +175,7 @@ def test_blocks_of_four_bits_are_scale_times_nibbles_less_eight():
     head += struct.pack("<H", sizes[1]) + b"l0.q.b"
     head += struct.pack("<BIQQ", 0, 2, start + len(block), len(floats))
     data = head + block + floats
-    found = dict(pretrained._tensors(pretrained._Reader(data, 0), data))
+    found = dict(pretrained._tensors(BytesIO(data)))
     expected = [(n - 8) * 0.5 for n in (*low, *high)]
     assert found["l0.q.w"].tolist() == expected
     assert found["l0.q.b"].tolist() == [1.5, -2.0]

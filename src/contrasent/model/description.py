@@ -1,15 +1,29 @@
-"""The description of a model in its folder, read without torch."""
+"""The description of a model in its folder, read and written without torch."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
 from contrasent.errors import ModelError, OptionError, see
-from contrasent.files import read_json, read_object
-from contrasent.model.base import Prompts
-from contrasent.model.golden import read_arrays
-from contrasent.model.poolers import MODES, OWN, POOLERS, averaging, check_pooler
+from contrasent.files import read_json, read_object, write_object
+from contrasent.model.base import PROMPTS, Prompts
+from contrasent.model.golden import read_arrays, save_tensors
+from contrasent.model.poolers import (
+    MODES,
+    MODULES,
+    OWN,
+    POOLERS,
+    Part,
+    averaging,
+    check_pooler,
+)
+
+ACTIVATIONS = {
+    f"torch.nn.modules.{name}": name.partition(".")[2]
+    for name in ("activation.Tanh", "activation.ReLU", "activation.GELU", "linear.Identity")
+}
+"""Activations of dense layers by their names in model folders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,3 +177,49 @@ def _own_pooler(path: Path) -> str:
     if not isinstance(name, str) or name not in POOLERS:
         raise ModelError(f"{path / 'config.json'}: pooling {name!r} is not supported")
     return name
+
+
+def read_dense(path: Path, read: Callable[[Path], dict[str, Any]]) -> tuple[str, Any, Any]:
+    """Activation, weight (out, in) and bias, or None, of a dense layer; ``read`` makes arrays."""
+    config = read_object(path / "config.json", needed=True)
+    name = config.get("activation_function", "torch.nn.modules.activation.Tanh")
+    if not isinstance(name, str) or name not in ACTIVATIONS:
+        raise ModelError(
+            f"{path / 'config.json'}: activation {name!r} is not one of {', '.join(ACTIVATIONS)}"
+        )
+    weights = read(path / "model.safetensors")
+    bias = config.get("bias", True)
+    sizes = (config.get("out_features"), config.get("in_features"))
+    shapes = {"linear.weight": sizes, **({"linear.bias": sizes[:1]} if bias else {})}
+    # Before anything is made of that size.
+    if {key: tuple(array.shape) for key, array in weights.items()} != shapes:
+        raise ModelError(f"{path}: the weights do not fit its config.json")
+    return ACTIVATIONS[name], weights["linear.weight"], weights.get("linear.bias")
+
+
+def write_description(
+    folder: Path,
+    parts: Iterable[Part],
+    *,
+    max_tokens: int,
+    lower_case: bool,
+    prompts: Prompts,
+    **more: Any,
+) -> None:
+    """Write the settings of a model folder, and its modules above the transformer."""
+    # The older schema of sentence-transformers, which today's and last year's, and the common
+    # inference servers, all read.
+    rows = [{"idx": 0, "name": "0", "path": "", "type": f"{MODULES}.Transformer"}]
+    for number, (kind, config, tensors) in enumerate(parts, start=1):
+        path = folder / f"{number}_{kind.rpartition('.')[2]}"
+        path.mkdir()
+        # A folder must hold a file to survive version control and the hub.
+        write_object(path / "config.json", config)
+        if tensors:
+            save_tensors(path / "model.safetensors", tensors)
+        rows.append({"idx": number, "name": str(number), "path": path.name, "type": kind})
+    write_object(folder / "modules.json", rows)
+    stated = {"max_seq_length": max_tokens, "do_lower_case": lower_case}
+    write_object(folder / "sentence_bert_config.json", stated)
+    more |= {"prompts": dict(prompts.texts), "default_prompt_name": prompts.default}
+    write_object(folder / PROMPTS, {**more, "similarity_fn_name": "cosine"})

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from contrasent import parallel
-from contrasent.errors import OutputError
+from contrasent.errors import OutputError, check_choice
 from contrasent.files import atomic_folder, write_object
 from contrasent.losses.similarity import full
 from contrasent.model.backbone import (
@@ -20,8 +20,8 @@ from contrasent.model.backbone import (
     longest_input,
     workers,
 )
-from contrasent.model.base import BUDGET, PROMPTS, Model, Prompts, by_budget, in_calls
-from contrasent.model.description import describe
+from contrasent.model.base import BUDGET, Model, Prompts, by_budget, in_calls
+from contrasent.model.description import describe, write_description
 from contrasent.model.golden import (
     PROBES,
     EncoderConfig,
@@ -30,9 +30,8 @@ from contrasent.model.golden import (
     model_identity,
     save_tensors,
     write_golden,
-    write_modules,
 )
-from contrasent.model.heads import as_dense, check_head, make_head, read_head, with_layer
+from contrasent.model.heads import HEADS, as_dense, dense_of, make_head, read_head, stacked
 from contrasent.model.poolers import MODULES, POOLERS
 from contrasent.model.pretrained import resolve
 from contrasent.text.tokens import Tokenizer
@@ -114,7 +113,8 @@ class Encoder(PooledBackbone, Model):
         if check:
             check_weights(folder)
         pooling = stored.pooler_or(pooler, name, POOLERS)
-        check_head(head)
+        if head is not None:
+            check_choice("head", head, HEADS)
         backbone = load_backbone(
             stored.transformer, dropout=dropout, attention_dropout=attention_dropout
         )
@@ -221,7 +221,10 @@ class Encoder(PooledBackbone, Model):
             matrix: (d, k), fitted on vectors that are not scaled.
             bias: (k,).
         """
-        self.head = with_layer(self.head, matrix, bias).to(self.device).eval()
+        weights = torch.from_numpy(matrix.T.copy()), torch.from_numpy(bias.copy())
+        below = as_dense(self.head) if self.head is not None else []
+        self.head = stacked([*below, dense_of(*weights, nn.Identity())])
+        self.to(self.device).eval()
         self.normalise = True
 
     def save(self, folder: str | Path, *, card: str = "") -> None:
@@ -249,8 +252,6 @@ class Encoder(PooledBackbone, Model):
 
     def write(self, folder: Path) -> None:
         """Write the model's files into a folder that exists, but for the card."""
-        # The older schema of sentence-transformers, which today's and last year's, and the common
-        # inference servers, all read.
         config = self._config.to_dict()
         for private in ("_attn_implementation", "_name_or_path"):
             config.pop(private, None)
@@ -259,27 +260,19 @@ class Encoder(PooledBackbone, Model):
             config["output_hidden_states"] = True
         write_object(folder / "config.json", config)
         save_tensors(folder / "model.safetensors", dict(self.backbone.state_dict()))
-        modules = [(f"{MODULES}.Transformer", ""), *self.pooler.save(folder)]
-        layers = as_dense(self.head) if self.head is not None else []
-        above = [("Dense", layer.describe(), dict(layer.state_dict())) for layer in layers]
-        for kind, its, tensors in [*above, *([("Normalize", {}, {})] if self.normalise else [])]:
-            path = folder / f"{len(modules)}_{kind}"
-            path.mkdir()
-            modules.append((f"{MODULES}.{kind}", path.name))
-            # A folder must hold a file to survive version control and the hub.
-            write_object(path / "config.json", its)
-            if tensors:
-                save_tensors(path / "model.safetensors", tensors)
-        write_modules(folder, modules)
-        bert = {"max_seq_length": self.max_tokens, "do_lower_case": self.lower_case}
-        write_object(folder / "sentence_bert_config.json", bert)
+        parts = self.pooler.parts()
+        for layer in as_dense(self.head) if self.head is not None else []:
+            parts.append((f"{MODULES}.Dense", layer.describe(), layer.state_dict()))
+        if self.normalise:
+            parts.append((f"{MODULES}.Normalize", {}, {}))
         versions = {"sentence_transformers": WRITTEN_FOR, "pytorch": torch.__version__}
         versions["transformers"] = str(self._config.transformers_version or "")
-        described = {
-            "__version__": versions,
-            "prompts": dict(self.prompts.texts),
-            "default_prompt_name": self.prompts.default,
-            "similarity_fn_name": "cosine",
-        }
-        write_object(folder / PROMPTS, described)
+        write_description(
+            folder,
+            parts,
+            max_tokens=self.max_tokens,
+            lower_case=self.lower_case,
+            prompts=self.prompts,
+            __version__=versions,
+        )
         self.tokenizer.save(folder)

@@ -6,7 +6,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from contrasent.errors import ModelError
-from contrasent.files import atomic_file, read_object, write_json, write_object
+from contrasent.files import atomic_file, read_object, write_json
 from contrasent.types import Tokens, Vectors
 
 if TYPE_CHECKING:
@@ -171,13 +171,6 @@ def save_tensors(path: Path, tensors: "dict[str, Tensor]") -> None:
         save_file(ready, path, metadata={"format": "pt"})
     except SafetensorError as error:
         raise OSError(str(error)) from error
-
-
-def write_modules(folder: Path, modules: Sequence[tuple[str, str]]) -> None:
-    """Write modules.json, of the modules' types and paths."""
-    names = ("idx", "name", "path", "type")
-    rows = [(i, str(i), path, kind) for i, (kind, path) in enumerate(modules)]
-    write_object(folder / "modules.json", [dict(zip(names, row, strict=True)) for row in rows])
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:

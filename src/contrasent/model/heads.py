@@ -6,21 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from contrasent.errors import ModelError, check_choice
-from contrasent.files import read_object
+from contrasent.errors import check_choice
+from contrasent.model.description import ACTIVATIONS, read_dense
 from contrasent.model.golden import read_tensors
-
-ACTIVATIONS: dict[str, type[nn.Module]] = {
-    "torch.nn.modules.activation.Tanh": nn.Tanh,
-    "torch.nn.modules.activation.ReLU": nn.ReLU,
-    "torch.nn.modules.activation.GELU": nn.GELU,
-    "torch.nn.modules.linear.Identity": nn.Identity,
-}
 
 
 class Dense(nn.Module):
@@ -47,7 +38,7 @@ class Dense(nn.Module):
             "in_features": self.linear.in_features,
             "out_features": self.linear.out_features,
             "bias": self.linear.bias is not None,
-            "activation_function": names[type(self.activation)],
+            "activation_function": names[type(self.activation).__name__],
         }
 
 
@@ -70,15 +61,9 @@ class BatchNormProjector(nn.Sequential):
 HEADS = ("none", "tanh", "batchnorm")
 
 
-def check_head(name: str | None) -> None:
-    """Reject a name that no head has; None is no name."""
-    if name is not None:
-        check_choice("head", name, HEADS)
-
-
 def make_head(name: str, size: int) -> nn.Module | None:
     """A freshly initialised head: "none" (None), "tanh" (SimCSE, section 6.1) or "batchnorm"."""
-    check_head(name)
+    check_choice("head", name, HEADS)
     if name == "tanh":
         return Dense(size, size, nn.Tanh())
     if name == "batchnorm":
@@ -108,46 +93,25 @@ def _fold(linear: nn.Module, norm: nn.Module, activation: nn.Module) -> Dense:
         scale = scale * norm.weight.double()
         shift = shift * norm.weight.double() + norm.bias.double()
     with torch.random.fork_rng(devices=[]):  # its first weights are overwritten
-        folded = Dense(linear.in_features, linear.out_features, activation)
-    folded.linear.weight.copy_(linear.weight.double() * scale[:, None])
-    folded.linear.bias.copy_(shift)
-    return folded
+        return dense_of(linear.weight.double() * scale[:, None], shift, activation)
 
 
-def with_layer(
-    head: nn.Module | None, matrix: NDArray[np.float64], bias: NDArray[np.float64]
-) -> nn.Module:
-    """A head, and a linear layer x @ matrix + bias on top of it."""
-    layer = Dense(matrix.shape[0], matrix.shape[1], nn.Identity())
-    with torch.no_grad():
-        layer.linear.weight.copy_(torch.from_numpy(matrix.T.copy()))
-        layer.linear.bias.copy_(torch.from_numpy(bias.copy()))
-    below = as_dense(head) if head is not None else []
-    return nn.Sequential(*below, layer) if below else layer
-
-
-def _read_dense(path: Path) -> Dense:
-    """Read a dense layer of a model folder."""
-    config = read_object(path / "config.json", needed=True)
-    name = config.get("activation_function", "torch.nn.modules.activation.Tanh")
-    if not isinstance(name, str) or name not in ACTIVATIONS:
-        raise ModelError(
-            f"{path / 'config.json'}: activation {name!r} is not one of {', '.join(ACTIVATIONS)}"
-        )
-    weights = read_tensors(path / "model.safetensors")
-    bias = bool(config.get("bias", True))
-    sizes = (config.get("out_features"), config.get("in_features"))
-    shapes = {"linear.weight": sizes, **({"linear.bias": sizes[:1]} if bias else {})}
-    # Before anything is made of that size.
-    if {key: tuple(tensor.shape) for key, tensor in weights.items()} != shapes:
-        raise ModelError(f"{path}: the weights do not fit its config.json")
-    size_out, size_in = weights["linear.weight"].shape
-    layer = Dense(size_in, size_out, ACTIVATIONS[name](), bias=bias)
-    layer.load_state_dict(weights)
+@torch.no_grad()
+def dense_of(weight: Tensor, bias: Tensor | None, activation: nn.Module) -> Dense:
+    """A layer with these weights (d_out, d_in) and (d_out,)."""
+    layer = Dense(weight.shape[1], weight.shape[0], activation, bias=bias is not None)
+    layer.linear.weight.copy_(weight)
+    if bias is not None:
+        layer.linear.bias.copy_(bias)
     return layer
+
+
+def stacked(layers: Sequence[Dense]) -> nn.Module | None:
+    """Layers as one module; None if there are none."""
+    return nn.Sequential(*layers) if len(layers) > 1 else layers[0] if layers else None
 
 
 def read_head(paths: Sequence[Path]) -> nn.Module | None:
     """The dense layers of a model folder as one module; None if it has none."""
-    layers = [_read_dense(path) for path in paths]
-    return nn.Sequential(*layers) if len(layers) > 1 else layers[0] if layers else None
+    read = (read_dense(path, read_tensors) for path in paths)
+    return stacked([dense_of(weight, bias, getattr(nn, kind)()) for kind, weight, bias in read])

