@@ -10,6 +10,7 @@ import pytest
 
 from contrasent.errors import ModelError, OptionError
 from contrasent.files import read_object, write_object
+from contrasent.model import numpy_layers
 from contrasent.model.base import Prompts
 from contrasent.model.encoder import Encoder
 from contrasent.model.numpy_layers import KINDS, gelu
@@ -106,6 +107,17 @@ from contrasent.cli import main
 sys.argv = ["contrasent", *sys.argv[1:]]
 main()
 """
+
+
+@pytest.mark.parametrize("scale", [1, 30])
+def test_scores_of_any_size_are_summed_without_overflow(scale, bert, monkeypatch):
+    backbone, rows = NumpyModel(bert, pooler="mean").backbone, [(0, 2, 10)]
+    qkv = np.random.default_rng(0).standard_normal((20, 3 * backbone.size)).astype(np.float32)
+    found = backbone._attend(qkv * np.float32(scale), rows)
+    monkeypatch.setattr(numpy_layers, "SAFE", 0)
+    expected = backbone._attend(qkv * np.float32(scale), rows)
+    assert np.isfinite(found).all()
+    assert np.abs(found - expected).max() < 1e-5 * scale
 
 
 def test_commands_run_without_torch(tmp_path, sentences):

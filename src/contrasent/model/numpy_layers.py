@@ -21,6 +21,8 @@ GELU_ROWS = 64
 """Tokens whose activations are computed at a time, so that they stay in the processor's cache."""
 CACHED = 1 << 18
 """Scores of attention that are computed at a time, for the same reason."""
+SAFE = 60.0
+"""Bound of the scores of attention whose exponentials are summed as they are."""
 KINDS = ("bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "electra")
 
 _ERF = (0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429)
@@ -32,24 +34,26 @@ def gelu(x: Vectors) -> Vectors:
 
     The error function is Abramowitz and Stegun's 7.1.26, off by at most 1.5e-7.
     """
+    scale, factors = np.float32(_ERF_SCALE * np.sqrt(0.5)), [np.float32(f / 2) for f in _ERF]
+    room = np.empty((3, min(len(x), GELU_ROWS), x.shape[1]), np.float32)
     for start in range(0, len(x), GELU_ROWS):
         part = x[start : start + GELU_ROWS]
-        scaled = part * np.float32(np.sqrt(0.5))
-        size = np.abs(scaled)
-        t = 1 / (1 + np.float32(_ERF_SCALE) * size)
-        poly = np.full_like(t, _ERF[4])
-        for factor in _ERF[3::-1]:
+        size, t, poly = room[:, : len(part)]
+        np.abs(part, out=size)
+        np.multiply(size, scale, out=t)
+        t += 1
+        np.reciprocal(t, out=t)
+        np.multiply(t, factors[-1], out=poly)
+        for factor in factors[-2::-1]:
+            poly += factor
             poly *= t
-            poly += np.float32(factor)
-        poly *= t
-        np.multiply(size, -size, out=size)
-        np.exp(size, out=size)
-        poly *= size  # 1 - erf(|scaled|)
-        np.subtract(1, poly, out=poly)
-        np.copysign(poly, scaled, out=poly)
-        poly += 1
-        poly *= np.float32(0.5)
-        part *= poly
+        np.multiply(size, size, out=t)
+        t *= np.float32(-0.5)
+        np.exp(t, out=t)
+        poly *= t  # the share beyond |x|
+        poly *= size
+        np.maximum(part, 0, out=part)
+        part -= poly
     return x
 
 
@@ -226,7 +230,9 @@ class NumpyEncoder:
             scores = (query * scale) @ key.transpose(0, 1, 3, 2)
             if self._relative is not None:
                 scores += self._relative_bias(length)
-            scores -= scores.max(axis=-1, keepdims=True)
+            # Without the largest score taken off, exponentials overflow from 88 on.
+            if self._relative is not None or _bound(query, key) * scale > SAFE:
+                scores -= scores.max(axis=-1, keepdims=True)
             np.exp(scores, out=scores)
             totals = scores.sum(axis=-1, keepdims=True)
             mixed = scores @ value
@@ -285,6 +291,12 @@ def _blocks(runs: list[tuple[int, int, int]], room: int) -> Iterator[tuple[int, 
         few = max(1, room // length**2)
         for row in range(0, rows, few):
             yield start + row * length, min(few, rows - row), length
+
+
+def _bound(query: Vectors, key: Vectors) -> float:
+    """A bound of all products of queries and keys, by the longest of each head."""
+    squares = [np.einsum("...i,...i", x, x).max(axis=-1) for x in (query, key)]
+    return float(np.sqrt((squares[0] * squares[1]).max()))
 
 
 def _prefix(weights: Weights, word: str) -> str:
