@@ -132,27 +132,3 @@ def test_uniformity_does_not_depend_on_the_block(monkeypatch):
     assert metrics.uniformity(np.ones((4, 3))) == pytest.approx(0.0, abs=1e-6)
     assert math.isnan(metrics.uniformity(vectors[:1]))
     assert math.isnan(metrics.uniformity(vectors[:0]))
-
-
-def loop_overlap(before, after, k):
-    shares = []
-    for i in range(len(before)):
-        near = []
-        for vectors in (before, after):
-            others = [j for j in range(len(vectors)) if j != i]
-            near.append(set(sorted(others, key=lambda j: -loop_cosine(vectors[i], vectors[j]))[:k]))
-        shares.append(len(near[0] & near[1]) / k)
-    return shares
-
-
-@given(st.integers(0, 10_000), st.integers(1, 5))
-@settings(max_examples=25)
-def test_neighbour_overlap(seed, k):
-    random = np.random.default_rng(seed)
-    before, noise = random.normal(size=(2, 12, 4))
-    after = before + noise
-    found = metrics.neighbour_overlap(before, after, k)
-    np.testing.assert_allclose(found, loop_overlap(before, after, k))
-    assert (metrics.neighbour_overlap(before, 3 * before, k) == 1).all()
-    other = random.normal(size=(12, 7))
-    assert (metrics.neighbour_overlap(before, other, 11) == 1).all()

@@ -93,24 +93,24 @@ def ndcg_at_k(gains: ArrayLike, ranks: ArrayLike, k: int) -> float:
     return dcg_at_k(gains, ranks, k) / ideal if ideal > 0 else float("nan")
 
 
-def alignment(first: ArrayLike, second: ArrayLike, *, alpha: float = 2.0) -> float:
-    """How near the two sides of a positive pair lie: mean of ||u - v||^alpha on the unit sphere."""
+def alignment(first: ArrayLike, second: ArrayLike) -> float:
+    """How near the two sides of a positive pair lie: mean of ||u - v||^2 on the unit sphere."""
     # Wang and Isola (2020), Section 4.1; SimCSE, Eq. 2. Smaller is better.
     gaps = norms(
         normalize(np.asarray(first, np.float64)) - normalize(np.asarray(second, np.float64))
     )
-    return float((gaps**alpha).mean())
+    return float((gaps**2).mean())
 
 
-def uniformity(vectors: ArrayLike, *, t: float = 2.0) -> float:
-    """How evenly vectors fill the unit sphere: log of the mean of exp(-t ||u - v||^2)."""
+def uniformity(vectors: ArrayLike) -> float:
+    """How evenly vectors fill the unit sphere: log of the mean of exp(-2 ||u - v||^2)."""
     # Wang and Isola (2020), Section 4.1; SimCSE, Eq. 3. Over all pairs i < j. Smaller is better.
-    near = nearness(vectors, t=t)
+    near = nearness(vectors)
     return float(np.log(near.mean())) if len(near) else float("nan")
 
 
-def nearness(vectors: ArrayLike, *, t: float = 2.0) -> Floats:
-    """(n,) mean of exp(-t ||u - v||^2) over the other vectors; NaN for a single vector."""
+def nearness(vectors: ArrayLike) -> Floats:
+    """(n,) mean of exp(-2 ||u - v||^2) over the other vectors; NaN for a single vector."""
     u = normalize(vectors).astype(np.float32)
     n = len(u)
     found = np.zeros(n)
@@ -119,7 +119,7 @@ def nearness(vectors: ArrayLike, *, t: float = 2.0) -> Floats:
         block = u[start : start + rows]
         # ||u - v||^2 = 2 - 2 u.v; only the columns from the block on, each pair once.
         squared = 2.0 - 2.0 * (block @ u[start:].T)
-        near = np.exp(-t * np.maximum(squared, 0.0))
+        near = np.exp(-2.0 * np.maximum(squared, 0.0))
         np.fill_diagonal(near, 0.0)
         found[start : start + rows] += near.sum(axis=1, dtype=np.float64)
         found[start + rows :] += near[:, len(block) :].sum(axis=0, dtype=np.float64)
@@ -134,11 +134,9 @@ def anisotropy(vectors: ArrayLike) -> float:
     return float((total @ total - (u * u).sum()) / (len(u) * (len(u) - 1)))
 
 
-def singular_values(vectors: ArrayLike, *, centre: bool = False) -> Floats:
+def singular_values(vectors: ArrayLike) -> Floats:
     """(d,) singular values of the matrix of vectors over the largest one (SimCSE, Figure F.1)."""
     x = np.asarray(vectors, dtype=np.float64)
-    if centre:
-        x = x - x.mean(axis=0)
     found: Floats = np.sqrt(np.maximum(np.linalg.eigvalsh(x.T @ x), 0))[::-1]
     return found / (found[0] or 1.0)
 
@@ -156,11 +154,6 @@ def neighbours(vectors: ArrayLike, k: int = 10) -> NDArray[np.int64]:
     near = u @ u.T
     np.fill_diagonal(near, -np.inf)
     return np.argsort(-near, axis=1, kind="stable")[:, :k]
-
-
-def neighbour_overlap(before: ArrayLike, after: ArrayLike, k: int = 10) -> Floats:
-    """(n,) the share of each row's k nearest others in one space that are so in another."""
-    return shared_share(neighbours(before, k), neighbours(after, k))
 
 
 def shared_share(first: NDArray[np.int64], second: NDArray[np.int64]) -> Floats:

@@ -194,7 +194,7 @@ def test_mean_cosine_by_rating():
 
 
 def test_every_kind_is_measured_and_has_defaults():
-    assert len(MEASURES) == 12
+    assert len(MEASURES) == 11
     of_training = [kind for kind, found in MEASURES.items() if found.of_training]
     assert of_training == ["trace", "curve", "speed"]
     for found in MEASURES.values():
@@ -274,7 +274,7 @@ def test_what_one_measurement_lacks_another_does_not_need(tmp_path, bert):
     model = Model("m", "encoder", {}, str(bert), pooler="mean")
     pair = {"query": "a map", "texts": ("a torn map",)}
     units = [
-        Unit("captions", "caption_retrieval", MEASURES["caption_retrieval"].complete({})),
+        Unit("captions", "listing", MEASURES["listing"].complete({})),
         Unit("pair", "pair_similarity", pair),
     ]
     job = Job(model, {unit.key: unit for unit in units}, "made", (0,))

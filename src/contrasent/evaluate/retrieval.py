@@ -46,13 +46,9 @@ class Ranking:
     def __len__(self) -> int:
         return len(self.ranks)
 
-    def first(self) -> NDArray[np.int64]:
-        """(q,) rank of each query's first relevant document."""
-        return np.array([r[0] for r in self.ranks], dtype=np.int64)
-
     def reciprocal(self, k: int = 10) -> Floats:
         """(q,) reciprocal rank of each query, 0 beyond k: what a paired comparison takes."""
-        return metrics.reciprocal_ranks(self.first(), k)
+        return metrics.reciprocal_ranks([r[0] for r in self.ranks], k)
 
     def recall(self, k: int) -> Floats:
         """(q,) share of each query's relevant documents among the first k."""

@@ -56,10 +56,9 @@ def transfer(
     encoded = vectors.encode_distinct(encode, texts)
     builder, values = vectors.ReportBuilder(), []
     for task, found in data.items():
-        problem = make_problem(task, found, encoded)
+        problem, keys = make_problem(task, found, encoded)
         with progress.task(task, problem.fits * len(seeds), "fits") as advance:
             outcomes = [classify(problem, seed, advance) for seed in seeds]
-        keys = item_keys_in_order(found)
         values.append(add_outcomes(builder, task, problem.labels, keys, outcomes, resamples))
     if set(data) == set(TASKS):
         for split in ("test", "dev"):
@@ -75,43 +74,31 @@ def transfer(
     )
 
 
-def make_problem(task: str, parts: dict[str, Labelled], encoded: vectors.Cached) -> Problem:
-    """Features of a task, its examples in SentEval's order (by length, then class)."""
-    found = [(part, _order(part)) for part in _in_order(parts)]
-    features = [_features(part, order, encoded) for part, order in found]
-    labels = [part.labels[order] for part, order in found]
+def make_problem(
+    task: str, parts: dict[str, Labelled], encoded: vectors.Cached
+) -> tuple[Problem, Keys]:
+    """Features and keys of a task, its examples in SentEval's order (by length, then class)."""
+    features, labels, keys = [], [], []
+    for part in (parts[name] for name in ("all", "train", "dev", "test") if name in parts):
+        second = part.second or [""] * len(part)
+        order = vectors.senteval_order(part.first, second, part.labels)
+        sides = [encoded(side)[order] for side in _texts(part)]
+        features.append(sides[0] if len(sides) == 1 else vectors.pair_features(*sides))
+        labels.append(part.labels[order])
+        keys.append(item_keys(*_texts(part))[order])
     sizes = {name: len(part) for name, part in parts.items()}
-    return Problem(
+    problem = Problem(
         np.concatenate(features),
         np.concatenate(labels),
         train=sizes.get("all", sizes.get("train", 0)),
         dev=sizes.get("dev", 0),
         classes=6 if task == "TREC" else 2,
     )
-
-
-def item_keys_in_order(parts: dict[str, Labelled]) -> Keys:
-    """(n,) keys of a task's examples, in the order of :func:`make_problem`."""
-    return np.concatenate([item_keys(*_texts(own))[_order(own)] for own in _in_order(parts)])
-
-
-def _in_order(parts: dict[str, Labelled]) -> list[Labelled]:
-    return [parts[name] for name in ("all", "train", "dev", "test") if name in parts]
-
-
-def _order(part: Labelled) -> Integers:
-    return vectors.senteval_order(part.first, part.second or [""] * len(part), part.labels)
+    return problem, np.concatenate(keys)
 
 
 def _texts(part: Labelled) -> list[Sequence[str]]:
     return [part.first] if part.second is None else [part.first, part.second]
-
-
-def _features(
-    part: Labelled, order: NDArray[np.int64], encoded: vectors.Cached
-) -> NDArray[np.float32]:
-    u = encoded(part.first)[order]
-    return u if part.second is None else vectors.pair_features(u, encoded(part.second)[order])
 
 
 def add_outcomes(

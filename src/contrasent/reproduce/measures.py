@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from contrasent.engine.parameters import Size
 from contrasent.errors import DataError
 from contrasent.evaluate.geometry import by_rating, geometry, length_bias, repetition_bias
-from contrasent.evaluate.retrieval import caption_retrieval, nearest_documents, stsb_retrieval
+from contrasent.evaluate.retrieval import nearest_documents, stsb_retrieval
 from contrasent.evaluate.sts import sts
 from contrasent.evaluate.transfer import transfer
 from contrasent.metrics import cosine
@@ -248,13 +248,6 @@ MEASURES = {
         stsb_retrieval,
         _pairs,
         {"directions": (Literal["both", "first"], "both"), "split": (Split, "test"), "form": FORM},
-    ),
-    "caption_retrieval": Measure(
-        lambda encode, folder, captions: caption_retrieval(
-            encode, flickr30k(folder=folder).last(captions)
-        ),
-        _captions,
-        {"captions": (Size, 5000)},
     ),
     "listing": Measure(
         _listing,
