@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import retrieval as module
-from contrasent.evaluate.retrieval import folder_retrieval, rank_documents, rank_vectors, retrieval
+from contrasent.evaluate.retrieval import folder_retrieval, rank_vectors, retrieval
 from contrasent.text.datasets import ScoredPairs
 from contrasent.text.labelled import Captions
 
@@ -74,7 +74,8 @@ def test_a_perfect_model_scores_one_and_rows_are_named():
 
 
 def test_several_relevant_documents_with_gains_and_listings():
-    ranking = rank_documents(one_hot, ["x1"], ["y1", "y2", "y3"], [{0: 2.0, 2: 1.0}])
+    vectors = one_hot(["x1"]), one_hot(["y1", "y2", "y3"])
+    ranking = rank_vectors(*vectors, [{0: 2.0, 2: 1.0}])
     # y2 and y3 tie at cosine 0: the irrelevant one stands first.
     assert ranking.ranks[0].tolist() == [1, 3]
     assert ranking.recall(1).tolist() == [0.5]

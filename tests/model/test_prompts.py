@@ -11,7 +11,6 @@ import pytest
 from contrasent.errors import ModelError, OptionError
 from contrasent.evaluate import retrieval, suite
 from contrasent.evaluate.mteb import MtebModel
-from contrasent.evaluate.retrieval import rank_documents
 from contrasent.evaluate.validation import RetrievalValidation
 from contrasent.evaluate.vectors import Cached
 from contrasent.metrics import cosine
@@ -177,8 +176,8 @@ def test_evaluations_of_search_use_both(saved, plain):
     expected = [1 + int((row > row[k]).sum()) for k, row in enumerate(scores)]
     model = TaskEncoder(Encoder.load(saved))
     for encode in (model, Cached(model)):
-        ranking = rank_documents(encode, queries, documents, [0, 1])
-        assert [int(r[0]) for r in ranking.ranks] == expected
+        report = retrieval.retrieval(encode, queries, documents, [0, 1], k=(len(documents),))
+        assert report.rows[0].value == pytest.approx(np.mean([1 / rank for rank in expected]))
         # Once more from what is remembered, and texts of no search have no prompt.
         assert np.array_equal(for_task(encode, "query")(queries), requested)
         assert np.abs(encode(documents) - plain.encode(documents)).max() < 1e-6

@@ -96,9 +96,10 @@ def retrieval(
             or vectors that are not finite.
         OptionError: a k below 1.
     """
-    ranking = rank_documents(encode, queries, documents, relevant, exclude=exclude)
+    judged = check_relevant(relevant, len(queries), len(documents))
+    queried, read = encode_search(encode, [queries], [documents])
     return ranking_report(
-        ranking,
+        rank_vectors(queried(queries), read(documents), judged, exclude=exclude),
         k=k,
         task=task,
         split=split,
@@ -107,20 +108,6 @@ def retrieval(
         keys=item_keys(queries),
         context=digest(documents),
     )
-
-
-def rank_documents(
-    encode: EncodeFn,
-    queries: Sequence[str],
-    documents: Sequence[str],
-    relevant: Sequence[Relevant],
-    *,
-    exclude: Sequence[int] | None = None,
-) -> Ranking:
-    """The ranks of each query's relevant documents."""
-    judged = check_relevant(relevant, len(queries), len(documents))
-    queried, read = encode_search(encode, [queries], [documents])
-    return rank_vectors(queried(queries), read(documents), judged, exclude=exclude)
 
 
 def rank_vectors(

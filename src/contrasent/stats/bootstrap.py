@@ -157,17 +157,12 @@ def weighted_pearson(x: ArrayLike, y: ArrayLike, counts: Counts) -> NDArray[np.f
     return _ratio(ab - ma * mb, aa - ma * ma, bb - mb * mb)
 
 
-def mean_interval(
-    values: ArrayLike,
-    number: int = RESAMPLES,
-    seed: int | Sequence[int] = 0,
-    keys: Keys | None = None,
-) -> Bounds:
+def mean_interval(values: ArrayLike, number: int = RESAMPLES, seed: int = 0) -> Bounds:
     """95 % percentile interval of a mean over items."""
     # (None, None) for fewer than 20 items or no resamples.
     if len(np.asarray(values)) < MIN_ITEMS or not number:
         return None, None
-    return interval(mean_draws(values, number, seed, keys))
+    return interval(mean_draws(values, number, seed))
 
 
 def mean_draws(

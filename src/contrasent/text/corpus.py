@@ -184,23 +184,18 @@ def read_labelled_pairs(path: str | Path, *, columns: Columns | None = None) -> 
     files = find(path)
     if len(files) > 1 or Path(path).is_dir() or files[0].form == ".txt":
         raise InputError(path, "labelled pairs are one file, .tsv, .csv, .jsonl or .parquet")
-    table = open_table(files[0], header=columns is None or by_name(columns))
-    if not _has_rows(table):
-        raise InputError(path, "the file is empty")
-    selection = _select(table, columns, None, numbers=True)
-    if len(selection.names) != 3:
-        listed = ", ".join(selection.names)
-        problem = f"two texts and a number are needed; choose three columns of {listed}"
-        raise InputError(path, problem)
-    first, second, scores = [], [], []
-    one, two, label = selection.names
-    for line, cells in table.rows(selection.chosen):
-        if cells is not None:
-            first.append(text_cell(cells[0], one, table.source, line))
-            second.append(text_cell(cells[1], two, table.source, line))
-            scores.append(number_cell(cells[2], label, table.source, line))
-    gold = np.array(scores, dtype=np.float64)
-    return ScoredPairs(Path(path).stem, tuple(first), tuple(second), gold, table.source)
+    if columns is None:
+        table = open_table(files[0], header=True)
+        if table.form in (".csv", ".tsv"):
+            _check_header(table.columns, table.source)
+        columns = table.names or range(3)
+        if len(table.columns) not in (0, 3):
+            listed = ", ".join(table.columns)
+            problem = f"two texts and a number are needed; choose three columns of {listed}"
+            raise InputError(path, problem)
+    corpus = open_corpus(path, columns=columns[:2], score=columns[2], at_least=0)
+    first, second = zip(*corpus, strict=True)
+    return ScoredPairs(Path(path).stem, first, second, corpus.scores, corpus.source)
 
 
 def _checked(columns: Columns | None) -> Columns | None:
@@ -220,10 +215,8 @@ def _has_rows(table: Table) -> bool:
     return table.first is not None
 
 
-def _select(
-    table: Table, columns: Columns | None, score: str | int | None, *, numbers: bool = False
-) -> Selection:
-    """Choose columns; by default all, and unless ``numbers`` are allowed, those of text."""
+def _select(table: Table, columns: Columns | None, score: str | int | None) -> Selection:
+    """Choose columns; by default all of text."""
     last = () if score is None else (table.position(score, "score"),)
     if columns is not None:
         return Selection(table, tuple(table.position(one) for one in columns) + last)
@@ -233,12 +226,12 @@ def _select(
         _check_header(table.columns, table.source)
         for at in others:
             cell = (table.first or ())[at]
-            if not numbers and as_number(cell) is not None:
+            if as_number(cell) is not None:
                 name = table.columns[at]
                 problem = f"column {name!r} holds numbers ({cell!r}); choose columns of {listed}"
                 raise InputError(table.source, problem)
     else:
-        others = [at for at in others if table.text[at] or numbers]
+        others = [at for at in others if table.text[at]]
         if not others:
             raise InputError(table.source, f"no column of {listed} holds text")
     return Selection(table, tuple(others) + last)
