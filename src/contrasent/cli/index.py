@@ -140,11 +140,11 @@ def index(
 
 def _check_output(output: Path, uri: str, overwrite: bool) -> None:
     """Reject, before any work, a target that cannot be written."""
-    from contrasent.search.folder import check_target, in_milvus, is_any_index
+    from contrasent.search.folder import check_target, in_milvus
 
     # A load into Milvus that was killed goes on.
     if overwrite or not (uri and in_milvus(output)):
-        check_target(output, overwrite, is_index=is_any_index(output))
+        check_target(output, overwrite)
     if uri and find_spec("pymilvus") is None:
         raise MissingExtraError("pymilvus", "milvus", "--uri")
 

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 
@@ -18,12 +18,11 @@ from contrasent.search.folder import (
     check_target,
     check_vectors,
     checksum,
-    is_any_index,
     translated,
 )
 from contrasent.search.index import Index
 from contrasent.search.learned import Learned
-from contrasent.search.opening import milvus_index
+from contrasent.search.milvus import MilvusIndex
 from contrasent.search.ranking import Ranker
 from contrasent.search.records import EncodedRecords, IndexRow, blocks
 from contrasent.search.store import ROWS_AT_ONCE, Facts
@@ -32,6 +31,14 @@ from contrasent.types import EncodeFn, Vectors, batched, for_task
 
 AT_ONCE = 256  # texts that are encoded, and kept, together
 OF_MODEL = ("pooler", "max_tokens")  # settings of an index that are another's with another model
+
+_BEGINNING = (
+    "PRAGMA locking_mode = EXCLUSIVE",  # until it is closed
+    "PRAGMA synchronous = OFF",  # a killed process loses nothing
+    "BEGIN EXCLUSIVE",
+    "CREATE TABLE IF NOT EXISTS kept (key BLOB PRIMARY KEY, vector BLOB, sum INTEGER)",
+    "COMMIT",
+)
 
 
 class KeptVectors:
@@ -58,7 +65,8 @@ class KeptVectors:
         path = self.folder / "vectors.db"
         self._database = sqlite3.connect(path, timeout=0, isolation_level=None)
         try:
-            self._begin()
+            for line in _BEGINNING:
+                self._database.execute(line)
         except sqlite3.DatabaseError as error:
             self._database.close()
             problem = "another process is making it; try again when that has ended"
@@ -69,17 +77,6 @@ class KeptVectors:
         files.recover_folder(self.index)
         files.remove_temporaries(self.index.parent, self.index.name)
         return self
-
-    def _begin(self) -> None:
-        table = "kept (key BLOB PRIMARY KEY, vector BLOB, sum INTEGER)"
-        for line in (
-            "PRAGMA locking_mode = EXCLUSIVE",  # until it is closed
-            "PRAGMA synchronous = OFF",  # a killed process loses nothing
-            "BEGIN EXCLUSIVE",
-            f"CREATE TABLE IF NOT EXISTS {table}",
-            "COMMIT",
-        ):
-            self._database.execute(line)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with closing(self._database), translated(self.folder):
@@ -97,7 +94,7 @@ class KeptVectors:
         return np.concatenate(parts)
 
     def _some(self, texts: list[str]) -> Vectors:
-        keys = [_key(self._maker, text) for text in texts]
+        keys = [self._key(text) for text in texts]
         found = dict[bytes, Vectors]()
         for key in keys:
             asked = self._database.execute("SELECT vector, sum FROM kept WHERE key = ?", (key,))
@@ -115,14 +112,13 @@ class KeptVectors:
         """Keep vectors that are known."""
         self._database.execute("BEGIN")
         for text, vector in zip(texts, vectors, strict=True):
-            key, data = _key(self._maker, text), vector.astype("<f4").tobytes()
+            key, data = self._key(text), vector.astype("<f4").tobytes()
             row = key, data, checksum(key, data)
             self._database.execute("REPLACE INTO kept VALUES (?, ?, ?)", row)
         self._database.execute("COMMIT")
 
-
-def _key(maker: str, text: str) -> bytes:
-    return blake2b(f"{maker} {text}".encode("utf-8", "replace"), digest_size=16).digest()
+    def _key(self, text: str) -> bytes:
+        return blake2b(f"{self._maker} {text}".encode("utf-8", "replace"), digest_size=16).digest()
 
 
 def create(
@@ -143,8 +139,8 @@ def create(
     if isinstance(rows, EncodedRecords):
         rows.check(facts.model, facts.source)
     if "uri" in facts.settings:
-        return cast(Index, milvus_index().build(target, encode, rows, facts))
-    check_target(target, overwrite, is_index=is_any_index(target))
+        return MilvusIndex.build(target, encode, rows, facts)
+    check_target(target, overwrite)
     total = len(rows) if isinstance(rows, list) else None
     with (
         progress.task("Encoding", total, "texts") as advance,

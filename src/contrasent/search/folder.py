@@ -188,19 +188,18 @@ def file_number(folder: Path | None) -> int:
 # ---------------------------------------------------------------------- what is given and kept
 
 
-def check_target(target: Path, overwrite: bool, *, is_index: bool) -> None:
+def check_target(target: Path, overwrite: bool) -> None:
     """Reject a folder to write that exists, unless an index may be overwritten."""
-    if overwrite and (target / "milvus.json").is_file():
+    if overwrite and in_milvus(target):
         raise OutputError(
             f"{target}: is an index in Milvus, which --overwrite does not replace; drop its "
             "collection and remove the folder, or choose another target"
         )
-    if target.exists() and not (overwrite and is_index):
-        empty = target.is_dir() and not any(target.iterdir())
-        if overwrite and not empty:
-            raise OutputError(f"{target}: exists and is no index; choose another target")
-        if not overwrite and not empty:
-            raise OutputError(f"{target}: exists; choose another target or use --overwrite")
+    empty = not target.exists() or (target.is_dir() and not any(target.iterdir()))
+    if not empty and not overwrite:
+        raise OutputError(f"{target}: exists; choose another target or use --overwrite")
+    if not empty and not is_any_index(target):
+        raise OutputError(f"{target}: exists and is no index; choose another target")
     check_writable(target.parent)
 
 
@@ -218,12 +217,6 @@ def row_ids(ids: Sequence[str] | None, count: int, first: int) -> list[str]:
             raise OptionError("ids", name, f"is there twice, the second time for text {row}")
         seen.add(name)
     return list(ids)
-
-
-def check_metadata(metadata: Sequence[Any] | None, count: int) -> None:
-    """Reject metadata that are not one value a text."""
-    if metadata is not None and len(metadata) != count:
-        raise OptionError("metadata", len(metadata), f"is not one value for {count} texts")
 
 
 def check_vectors(vectors: Vectors, count: int, dimension: int | None, metric: str) -> Vectors:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from contrasent.errors import OptionError, UserError
 from contrasent.files import atomic_folder
 from contrasent.search.filters import Where
-from contrasent.search.folder import LOCK, check_target, check_vectors, is_any_index
+from contrasent.search.folder import LOCK, check_target, check_vectors
 from contrasent.search.learned import Learned, bonus, mapped, smooth_vectors, smoothed
 from contrasent.search.ranking import Floats, Ranker, Spread, best_rows
 from contrasent.search.scan import Best, BinaryCodes, scan
@@ -131,7 +131,7 @@ class Index(Store):
             OutputError: the folder exists, or cannot be written.
         """
         target = Path(folder)
-        check_target(target, overwrite, is_index=is_any_index(target))
+        check_target(target, overwrite)
         with atomic_folder(target) as temporary:
             facts = replace(self.facts, vectors=Facts().vectors, rows=0, dead=0, codes={})
             with Writer(temporary, new=facts) as copy:

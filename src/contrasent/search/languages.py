@@ -50,24 +50,19 @@ class Base(NamedTuple):
     tokenizer: Tokenizer  # who loads the base while this is there need not read it again
 
 
-def fit(texts: Iterable[str], tokenizer: Tokenizer) -> Fit:
-    """How a tokenizer cuts the words of some texts; it knows the language of no words at all."""
-    return _fit(_runs(texts), tokenizer)
-
-
 def choose_base(texts: Iterable[str], bases: Mapping[str, Callable[[], Tokenizer]]) -> Base:
     """The base that knows the language of some texts best, the first one where none does better.
 
     ``bases`` has what loads the tokenizer of each, by name.
     """
-    runs = _runs(texts)
+    first = list(islice(texts, SAMPLE))
     (name, load), *others = bases.items()
     tokenizer, compared = load(), ""
-    best = _fit(runs, tokenizer)
+    best = fit(first, tokenizer)
     if not best.known or best.pieces > CLEAR:
         for other, load in others:
             other_tokenizer = load()
-            found = _fit(runs, other_tokenizer)
+            found = fit(first, other_tokenizer)
             if found.known and (best.unknown > UNKNOWN or best.pieces > BETTER * found.pieces):
                 compared = f"; {name}: {_cut(best)}"
                 name, best, tokenizer = other, found, other_tokenizer
@@ -84,17 +79,14 @@ def choose_base(texts: Iterable[str], bases: Mapping[str, Callable[[], Tokenizer
     return Base(name, best, reason + see("wrong-language"), tokenizer)
 
 
-def _runs(texts: Iterable[str]) -> Counter[str]:
-    """Words, and runs of scripts without spaces, as they stand in the first texts."""
-    found = Counter[str]()
+def fit(texts: Iterable[str], tokenizer: Tokenizer) -> Fit:
+    """How a tokenizer cuts the words of some texts; it knows the language of no words at all."""
+    # Words, and runs of scripts without spaces, as they stand in the first texts.
+    runs = Counter[str]()
     for text in islice(texts, SAMPLE):
         for match in WORD.finditer(text[:LONGEST]):
             run = match[0]
-            found.update(run[at : at + RUN] for at in range(0, len(run), RUN))
-    return found
-
-
-def _fit(runs: Counter[str], tokenizer: Tokenizer) -> Fit:
+            runs.update(run[at : at + RUN] for at in range(0, len(run), RUN))
     counts = np.fromiter(runs.values(), np.int64, len(runs))
     count = int(sum(times * len(words(run)) for run, times in runs.items()))
     if not count:

@@ -23,7 +23,6 @@ from contrasent.files import encoded, write_json, writing
 from contrasent.search.filters import Where, check_where, ids_in, milvus_expression
 from contrasent.search.folder import (
     MILVUS,
-    check_metadata,
     check_target,
     check_vectors,
     in_milvus,
@@ -84,7 +83,7 @@ class MilvusIndex(Index):
         settings = {"uri": "", "collection": COLLECTION} | facts.settings
         facts = replace(facts, settings=settings, generation=0)
         if not in_milvus(place) or _read(place).generation:
-            check_target(place, False, is_index=False)
+            check_target(place, False)
         with progress.task("index", unit="texts") as advance:
             for texts, names, extra, given in blocks(rows, BATCH):
                 if index is None:
@@ -273,14 +272,11 @@ class MilvusIndex(Index):
         return before - len(self)
 
     def _put(
-        self, texts: Sequence[str], given: Any, ids: Any, metadata: Any = None, model: str = ""
+        self, texts: Sequence[str], given: Any, ids: Any, metadata: Any = None, model: Any = None
     ) -> None:
-        self.check_model(model or self.model)
-        check_metadata(metadata, len(texts))
         if not texts:
             return
-        found = for_task(given, "document")(texts) if callable(given) else np.asarray(given)
-        vectors = check_vectors(found, len(texts), self.dimension, self.metric).tolist()
+        vectors = self.check_rows(texts, given, metadata, model).tolist()
         terms, extra = [self._terms(text) for text in texts], metadata or [None] * len(texts)
         draws, self._drawn = [zlib.crc32(encoded(name)) >> 1 for name in ids], None
         columns = zip(ids, texts, extra, vectors, draws, terms, strict=True)

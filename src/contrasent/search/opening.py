@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,22 +20,22 @@ def index_folder(folder: str | Path) -> Path:
     return inside if not is_any_index(place) and is_any_index(inside) else place
 
 
-def milvus_index() -> Any:
-    """:class:`contrasent.search.milvus.MilvusIndex`, which is an :class:`Index`."""
-    return import_module("contrasent.search.milvus").MilvusIndex
-
-
 def open_index(folder: str | Path) -> Index:
     """Open an index folder, of vectors or of a Milvus collection."""
     place = index_folder(folder)
-    return cast(Index, milvus_index().open(place)) if in_milvus(place) else Index.open(place)
+    if not in_milvus(place):
+        return Index.open(place)
+    from contrasent.search.milvus import MilvusIndex
+
+    return MilvusIndex.open(place)
 
 
 @contextmanager
 def open_writer(folder: str | Path) -> Iterator[Writer]:
     """The writer of an index folder, of vectors or of a Milvus collection."""
     place = index_folder(folder)
-    with closing(milvus_index().open(place)) if in_milvus(place) else Writer(place) as writer:
+    milvus = in_milvus(place)
+    with closing(cast(Any, open_index(place))) if milvus else Writer(place) as writer:
         yield writer
 
 

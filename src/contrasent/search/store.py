@@ -22,12 +22,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.errors import InputError, ModelError, check_choice, see
+from contrasent.errors import InputError, ModelError, OptionError, check_choice, see
 from contrasent.search.filters import Where, canonical, check_where, sql_condition
 from contrasent.search.folder import (
     DATABASE,
     METRICS,
     VERIFIED,
+    check_vectors,
     checksum,
     damaged,
     database_sum,
@@ -41,7 +42,7 @@ from contrasent.search.folder import (
 from contrasent.search.learned import Learned, read_learned
 from contrasent.search.ranking import Ranker
 from contrasent.search.words import Posting
-from contrasent.types import Vectors
+from contrasent.types import EncodeFn, Vectors, for_task
 
 FORMAT = 3
 ROWS_AT_ONCE = 4096
@@ -190,6 +191,20 @@ class Store:
                 "vectors cannot be compared; use the first, or build the index again"
                 f"{see('another-model')}"
             )
+
+    def check_rows(
+        self,
+        texts: Sequence[str],
+        vectors: Vectors | EncodeFn,
+        metadata: Sequence[Any] | None,
+        model: str | None,
+    ) -> Vectors:
+        """(n, d) vectors of rows to add, given or made here, checked and scaled."""
+        self.check_model(self.model if model is None else model)
+        if metadata is not None and len(metadata) != len(texts):
+            raise OptionError("metadata", len(metadata), f"is not one value for {len(texts)} texts")
+        given = for_task(vectors, "document")(texts) if callable(vectors) else vectors
+        return check_vectors(given, len(texts), self.dimension or None, self.metric)
 
     def read_facts(self) -> Facts:
         """The description of the index now, or as it was first read."""

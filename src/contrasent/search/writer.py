@@ -25,8 +25,6 @@ from contrasent.search.folder import (
     CHECKSUM,
     DATABASE,
     FILES,
-    check_metadata,
-    check_vectors,
     checksum,
     file_number,
     is_index,
@@ -42,7 +40,7 @@ from contrasent.search.ranking import Ranker
 from contrasent.search.scan import make_codes
 from contrasent.search.store import ROWS_AT_ONCE, Facts, Store, make_tables
 from contrasent.search.words import Analyzer, language_of, postings
-from contrasent.types import EncodeFn, Vectors, for_task
+from contrasent.types import EncodeFn, Vectors
 
 WAIT = 30.0  # seconds to wait for another writer before saying who it is
 CODED = 200_000  # rows from which binary codes are faster than looking at all vectors
@@ -155,14 +153,12 @@ class Writer(Store):
                     self.commit()
             finally:
                 if not self.committed:
-                    self._roll_back()
-
-    def _roll_back(self) -> None:
-        with suppress(sqlite3.Error):
-            self.connection.execute("ROLLBACK")
-        self.close()
-        if self.before is None and self.folder and file_number(self.folder) == self._file:
-            remove_files(self.folder)
+                    with suppress(sqlite3.Error):
+                        self.connection.execute("ROLLBACK")
+                    self.close()
+                    new = self.before is None and file_number(self.folder) == self._file
+                    if new and self.folder is not None:
+                        remove_files(self.folder)
 
     def close(self) -> None:
         """Let go of the files."""
@@ -192,7 +188,7 @@ class Writer(Store):
             raise OptionError("ids", names[int(taken.argmax())], problem)
         if ids is None:
             self.set(next_id=self.facts.next_id + len(texts))
-        self._add(texts, vectors, names, metadata, model)
+        self.append(self.check_rows(texts, vectors, metadata, model), texts, names, metadata)
         return len(texts)
 
     def update(
@@ -210,7 +206,7 @@ class Writer(Store):
         names = row_ids(ids, len(texts), 0)
         rows = self.numbers_of(names)
         replaced = self.delete_rows(rows[rows >= 0])
-        self._add(texts, vectors, names, metadata, model)
+        self.append(self.check_rows(texts, vectors, metadata, model), texts, names, metadata)
         return replaced, len(texts) - replaced
 
     def delete(self, ids: Sequence[str]) -> int:
@@ -245,18 +241,17 @@ class Writer(Store):
         self.ask("CREATE TEMP TABLE old AS SELECT row, id, text, metadata FROM rows ORDER BY row")
         for table in ("rows", "dead", "blocks", "postings"):
             self.ask(f"DELETE FROM {table}")
-        vectors = f"vectors-{int(before.vectors[8:14]) + 1:06d}.f32"
-        self.set(vectors=vectors, rows=0, dead=0, dimension=0, codes={})
+        name = f"vectors-{int(before.vectors[8:14]) + 1:06d}.f32"
+        self.set(vectors=name, rows=0, dead=0, dimension=0, codes={})
         self._first, self.vectors = 0, old[:0]
         with translated(self.folder):
             found = self.connection.execute("SELECT * FROM temp.old")
             while part := found.fetchmany(ROWS_AT_ONCE):
                 numbers, names, texts, extra = zip(*part, strict=True)
                 metadata = [*map(json.loads, extra)]
-                if encode is None:
-                    self.append(old[np.array(numbers)], texts, names, metadata)
-                else:
-                    self._add(texts, encode, names, metadata, None)
+                own = old[np.array(numbers)]
+                vectors = self.check_rows(texts, encode, metadata, None) if encode else own
+                self.append(vectors, texts, names, metadata)
             self.connection.execute("DROP TABLE temp.old")
         self.set(dimension=self.facts.dimension or before.dimension)
 
@@ -276,20 +271,6 @@ class Writer(Store):
             changes["ranker"] = changes["ranker"].to_json()
         self.facts = replace(self.facts, **changes)
 
-    def _add(
-        self,
-        texts: Sequence[str],
-        vectors: Vectors | EncodeFn,
-        names: Sequence[str],
-        metadata: Sequence[Any] | None,
-        model: str | None,
-    ) -> None:
-        self.check_model(self.model if model is None else model)
-        check_metadata(metadata, len(texts))
-        given = for_task(vectors, "document")(texts) if callable(vectors) else vectors
-        array = check_vectors(given, len(texts), self.facts.dimension or None, self.metric)
-        self.append(array, texts, names, metadata)
-
     def append(
         self,
         vectors: Vectors,
@@ -308,34 +289,24 @@ class Writer(Store):
         start, extra = 0, [None] * len(texts) if metadata is None else metadata
         while start < len(texts):
             part = slice(start, start + BLOCK - len(self._terms))
-            self._append(vectors[part], texts[part], ids[part], extra[part], self._analyzer)
+            data = np.ascontiguousarray(vectors[part], dtype="<f4")
+            self._write(data)
+            self._sum = vector_sum(data, self._sum)
+            stored = []
+            given = zip(data, texts[part], ids[part], extra[part], strict=True)
+            for row, (vector, text, name, facts) in enumerate(given, self.facts.rows):
+                values = (row, name, text, canonical(facts), vector_sum(vector))
+                stored.append((*values, checksum(*values)))
+                self._terms.append(self._analyzer(text))
+            try:
+                self._put("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?)", stored)
+            except UnicodeEncodeError as error:
+                problem = "holds a lone surrogate, which is no character; remove it"
+                raise UserError(f"{error.object[:60]!r} {problem}") from error
+            self.set(rows=self.facts.rows + len(stored))
             start = part.stop
             if len(self._terms) == BLOCK:
                 self._flush()
-
-    def _append(
-        self,
-        vectors: Vectors,
-        texts: Sequence[str],
-        ids: Sequence[str],
-        metadata: Sequence[Any],
-        analyzer: Analyzer,
-    ) -> None:
-        data = np.ascontiguousarray(vectors, dtype="<f4")
-        self._write(data)
-        self._sum = vector_sum(data, self._sum)
-        stored = []
-        rows = enumerate(zip(data, texts, ids, metadata, strict=True), self.facts.rows)
-        for row, (vector, text, name, extra) in rows:
-            values = (row, name, text, canonical(extra), vector_sum(vector))
-            stored.append((*values, checksum(*values)))
-            self._terms.append(analyzer(text))
-        try:
-            self._put("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?)", stored)
-        except UnicodeEncodeError as error:
-            problem = "holds a lone surrogate, which is no character; remove it"
-            raise UserError(f"{error.object[:60]!r} {problem}") from error
-        self.set(rows=self.facts.rows + len(texts))
 
     def _write(self, data: Vectors) -> None:
         if self.folder is None:
