@@ -37,10 +37,12 @@ class Way:
 
     def needs(self, learned: Learned) -> Learned:
         """The parts of what was learned that it uses."""
-        return Learned(
-            learned.matrix if self.ranker.map_share else None,
-            learned.neighbours if self.ranker.smoothing else None,
-            learned.taught if self.ranker.taught else None,
+        ranker = self.ranker
+        return replace(
+            learned,
+            matrix=learned.matrix if ranker.map_share else None,
+            neighbours=learned.neighbours if ranker.smoothing else None,
+            taught=learned.taught if ranker.taught else None,
         )
 
 
@@ -149,4 +151,5 @@ class Learner:
             for at in teaching.tolist()
         ]
         documents = tuple(tuple(names[unit] for unit in units) for units in answers)
-        return Learned(matrix, self.neighbours, Taught(self.bench.vectors[teaching], documents))
+        taught = Taught(self.bench.vectors[teaching], documents)
+        return replace(self.bench.learned, matrix=matrix, neighbours=self.neighbours, taught=taught)

@@ -7,7 +7,7 @@ one were answered by. Rows keep the base model's vectors, so nothing is encoded 
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -90,14 +90,14 @@ class Learned:
         place[numbers] = np.arange(len(numbers))
         first = numbers[numbers < len(self.neighbours.rows)]
         own = Neighbours(self.neighbours.rows[first], self.neighbours.products[first])
-        return Learned(self.matrix, own.moved(place), self.taught)
+        return replace(self, neighbours=own.moved(place))
 
     def among(self, alive: NDArray[np.bool_]) -> "Learned":
         """With the neighbours that are not deleted."""
         if self.neighbours is None:
             return self
         place = np.where(alive, np.arange(len(alive)), -1)
-        return Learned(self.matrix, self.neighbours.moved(place), self.taught)
+        return replace(self, neighbours=self.neighbours.moved(place))
 
     def lacks(self, ranker: Ranker) -> str:
         """A part that a ranker needs and that is not there, or ""."""
