@@ -53,7 +53,7 @@ class Reason(StrEnum):
 
 
 class Skip(Exception):
-    """A file is passed over; ``args`` are the reason."""
+    """A file is passed over; ``args``: the reason, and of a table without a column its columns."""
 
 
 Report = Callable[[Reason, str], None]  # why, and the name
@@ -78,7 +78,6 @@ class Entry:
     name: str  # its path relative to the source, with "/" between folders
     suffix: str  # that of its format, in lower case, without ".gz"; "" if it has none
     size: int  # its bytes; of a gzip file those on disk
-    packed: bool  # whether it is read through gzip
     path: str  # on disk, of the file or of the archive that holds it
     modified: int  # nanoseconds since 1970, of the file on disk
     member: str = ""  # its name in the archive
@@ -88,7 +87,7 @@ class Entry:
         """Its content; the stream can seek."""
         if self.member:
             return _archive_at(self.path).open(self.member)
-        if self.packed:
+        if self.path.lower().endswith(".gz"):
             return cast("IO[bytes]", gzip.GzipFile(self.path))
         return Path(self.path).open("rb")
 
@@ -175,10 +174,9 @@ def _file(path: Path, name: str, skip: Report) -> Iterator[Entry]:
     if suffix == ".zip":
         yield from _archive(path, name, skip)
     else:
-        packed = suffix == ".gz"
-        suffix = Path(path.stem).suffix.lower() if packed else suffix
+        suffix = Path(path.stem).suffix.lower() if suffix == ".gz" else suffix
         about = path.stat()
-        yield Entry(name, suffix, about.st_size, packed, str(path), about.st_mtime_ns)
+        yield Entry(name, suffix, about.st_size, str(path), about.st_mtime_ns)
 
 
 def _archive(path: Path, name: str, skip: Report) -> Iterator[Entry]:
@@ -196,8 +194,7 @@ def _archive(path: Path, name: str, skip: Report) -> Iterator[Entry]:
         if reason := _reason_in_archive(info, suffix):
             skip(reason, whole)
         else:
-            place = (str(path), modified, info.filename, info.CRC)
-            yield Entry(whole, suffix, info.file_size, False, *place)
+            yield Entry(whole, suffix, info.file_size, str(path), modified, info.filename, info.CRC)
 
 
 def _reason_in_archive(info: zipfile.ZipInfo, suffix: str) -> Reason | None:

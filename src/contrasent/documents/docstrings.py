@@ -4,7 +4,6 @@ import ast
 import os
 import re
 import sysconfig
-import warnings
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +15,7 @@ from typing import Any
 from contrasent import progress
 from contrasent.documents.folder import ReadReport
 from contrasent.documents.sections import Document, Section, sentences
-from contrasent.documents.text_formats import without_markup
+from contrasent.documents.text_formats import definitions, without_markup
 
 LARGEST = 2_000_000  # bytes of a source file; what is larger was written by a program
 DEPTH = 2  # parts of a module's name that is documented
@@ -29,7 +28,6 @@ PASSED_OVER = frozenset(
 )
 Source = tuple[tuple[str, ...], Path]
 """The parts of a module's name, and its file."""
-_Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 # A line that ends the prose: code, a list, a table, a rule, a directive, "Args:", "See Also".
 _END = re.compile(
@@ -80,25 +78,13 @@ def documented(sources: Sequence[Source]) -> Iterator[Documented]:
             advance()
             try:
                 source = path.read_bytes() if path.stat().st_size <= LARGEST else b""
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # sources with "\d" in plain strings
-                    tree = ast.parse(source)
-            except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+            except OSError:
                 continue
-            for name, docstring in _docstrings(tree, ".".join(parts)):
-                summary, explanation = summary_and_explanation(docstring)
-                if summary:
-                    yield Documented(name, summary, explanation)
-
-
-def _docstrings(node: ast.Module | _Definition, name: str) -> Iterator[tuple[str, str]]:
-    """Names and docstrings of a node and of what is public in it, not of functions in functions."""
-    if docstring := ast.get_docstring(node):
-        yield name, docstring
-    if isinstance(node, ast.Module | ast.ClassDef):
-        for inner in node.body:
-            if isinstance(inner, _Definition) and not inner.name.startswith("_"):
-                yield from _docstrings(inner, f"{name}.{inner.name}")
+            for names, node in definitions(source):
+                if not any(name.startswith("_") for name in names):
+                    found = summary_and_explanation(ast.get_docstring(node) or "")
+                    if found[0]:
+                        yield Documented(".".join((*parts, *names)), *found)
 
 
 def summary_and_explanation(docstring: str) -> tuple[str, str]:

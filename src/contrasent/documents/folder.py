@@ -12,7 +12,6 @@ from contrasent.documents.archives import Entry, Reason, Skip, entries
 from contrasent.documents.parsers import FORMATS, LARGEST, TEXT_LIMIT, size_of
 from contrasent.documents.sections import Document as Document
 from contrasent.documents.sections import Section as Section
-from contrasent.documents.table import NoSuchColumn
 from contrasent.documents.worker import FileReader
 from contrasent.errors import InputError, OptionError
 from contrasent.text.sources import find, form_of, missing
@@ -117,7 +116,7 @@ class DocumentSource:
         self.source, self.columns, self.report = source, columns, ReadReport()
         self.files: dict[str, dict[str, Any]] = {}
         self._most = most
-        self._lacking: list[tuple[str, Any]] = []  # tables, and the arguments of their errors
+        self._lacking = list[tuple[str, Any, Any]]()  # tables, the column, and those they have
 
     def __str__(self) -> str:
         return str(self.source)
@@ -143,7 +142,7 @@ class DocumentSource:
         """Read all documents."""
         yield from self.read(self.listed())
         if self._lacking and not self.report.columns:
-            name, (column, choices) = self._lacking[0]
+            name, column, choices = self._lacking[0]
             raise OptionError("--columns", column, f"no such column in {name}", choices=choices)
         if self.report.documents == 0:
             raise InputError(self.source, _nothing(self.report))
@@ -176,11 +175,9 @@ class DocumentSource:
                         yield document
                 except OSError:
                     reason = Reason.UNREADABLE
-                except NoSuchColumn as error:
-                    self._lacking.append((entry.name, error.args))
-                    reason = Reason.NOT_CHOSEN
                 except Skip as skip:
-                    reason = skip.args[0]
+                    reason, *columns = skip.args
+                    self._lacking += [(entry.name, *columns)] if columns else []
                 if reason:
                     rest = " (the rest)" * (report.documents > before)
                     report.skip(reason, entry.name + rest)

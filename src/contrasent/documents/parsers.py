@@ -4,6 +4,7 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from io import BytesIO
 from itertools import pairwise
@@ -217,13 +218,13 @@ def _table(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[P
     counts = {"columns": chosen, "keys": 0, "skipped": 0}
     facts, made = {**facts, **counts}, list[Document]()
     much = 0
-    for identity, title, sections in found:
-        kept, keys = without_keys(sections)
+    for document in found:
+        kept, keys = without_keys(document.sections)
         facts["keys"] += keys
         if not kept or (size := size_of(kept)) > most:
             facts["skipped"] += 1
             continue
-        made.append(Document(f"{entry.name}#{identity}", title, kept))
+        made.append(replace(document, sections=kept))
         much += size
         if len(made) == AT_ONCE or much > MUCH:
             texts = (text for one in made for part in one.sections for text in part.paragraphs)

@@ -77,21 +77,15 @@ class SectionBuilder:
     """Collects headings and paragraphs in the order in which a parser meets them."""
 
     def __init__(self) -> None:
-        self._open: list[tuple[int, str]] = []
-        self._sections: list[tuple[tuple[str, ...], list[str]]] = []
-        self._heads: list[tuple[int, str]] = []
-        self._text_first = False
+        self._open = list[tuple[int, str]]()
+        # A level (0 before all headings), the headings and the paragraphs of each.
+        self._sections = list[tuple[int, tuple[str, ...], list[str]]]()
 
     def heading(self, level: int, text: str) -> None:
         """Open a section; those of the same level or below end."""
-        text = one_line(text)
-        if not text:
-            return
-        while self._open and self._open[-1][0] >= level:
-            self._open.pop()
-        self._open.append((level, text))
-        self._heads.append((level, text))
-        self._sections.append((tuple(name for _, name in self._open), []))
+        if text := one_line(text):
+            self._open = [*(one for one in self._open if one[0] < level), (level, text)]
+            self._sections.append((level, tuple(name for _, name in self._open), []))
 
     def paragraph(self, text: str) -> None:
         """Add prose: white space becomes single spaces."""
@@ -103,35 +97,30 @@ class SectionBuilder:
         self._add("\n".join(line for line in kept if line))
 
     def _add(self, text: str) -> None:
-        if not text.strip():
-            return
-        if not self._sections:
-            self._text_first = True
-            self._sections.append(((), []))
-        self._sections[-1][1].append(text)
+        if text.strip():
+            if not self._sections:
+                self._sections.append((0, (), []))
+            self._sections[-1][2].append(text)
 
     def finish(self, title: str = "") -> tuple[str, tuple[Section, ...]]:
         """Give the title and the sections."""
         # A first heading, alone at the highest level before all text, is the title, unless given;
         # it goes if it says the same as the given one.
-        title = one_line(title)
-        lone, sections = "", self._sections
-        if self._heads and not self._text_first:
-            level, first = self._heads[0]
-            if all(other > level for other, _ in self._heads[1:]):
-                lone = first
-            elif not title and not sections[0][1] and self._heads[1][0] == level:
+        title, drop, sections = one_line(title), 0, self._sections
+        if sections and sections[0][0]:
+            (level, (first,), text), *others = sections
+            if all(other > level for other, *_ in others):
+                given, own = title.casefold(), first.casefold()
+                if not given or given.startswith(own):
+                    title, drop = title if given == own else first, 1
+            elif not (title or text) and others[0][0] == level:
                 # A title in a word processor is often a heading like all others.
-                title, sections = first, sections[1:]
-        if lone and (not title or title.casefold().startswith(lone.casefold())):
-            title, drop = (title if title.casefold() == lone.casefold() else lone), 1
-        else:
-            drop = 0
+                title, sections = first, others
         found = []
-        for i, (headings, paragraphs) in enumerate(sections):
+        for i, (_, headings, paragraphs) in enumerate(sections):
             # A heading without text below it is text, unless the next one stands below it.
             shown = headings[drop:]
-            after = sections[i + 1][0] if i + 1 < len(sections) else ()
+            after = sections[i + 1][1] if i + 1 < len(sections) else ()
             if paragraphs:
                 found.append(Section(shown, tuple(paragraphs)))
             elif shown and after[: len(headings)] != headings:

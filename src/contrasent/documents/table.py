@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from contrasent.documents.sections import Section, clean, one_line
+from contrasent.documents.archives import Reason, Skip
+from contrasent.documents.sections import Document, Section, clean, one_line
 from contrasent.text.sources import Source
 from contrasent.text.tables import Table, open_table
 
@@ -18,18 +19,12 @@ _TEXTS = (
 )  # fmt: skip
 
 
-class NoSuchColumn(Exception):
-    """A table lacks a column that was chosen; ``args`` are the column and those there are."""
-
-
-def read_table(
-    source: Source, columns: Sequence[str] | None
-) -> tuple[str, Iterator[tuple[str, str, tuple[Section, ...]]]]:
-    """Name the chosen columns, "" if none holds text, and read each row's id, title and text."""
+def read_table(source: Source, columns: Sequence[str] | None) -> tuple[str, Iterator[Document]]:
+    """Name the chosen columns, "" if none holds text, and read each row, some without sections."""
     table = _opened(source)
     chosen = _choose(table, columns)
 
-    def documents() -> Iterator[tuple[str, str, tuple[Section, ...]]]:
+    def documents() -> Iterator[Document]:
         places = [at for _, at in chosen]
         for number, (_, cells) in enumerate(table.rows(places), 1):
             texts: dict[str, list[str]] = {"id": [], "title": [], "text": []}
@@ -40,7 +35,8 @@ def read_table(
             if title and not paragraphs:
                 paragraphs, title = (title,), ""
             name = "".join(texts["id"]).strip() or str(number)
-            yield name, title, (Section((), paragraphs),) if paragraphs else ()
+            sections = (Section((), paragraphs),) if paragraphs else ()
+            yield Document(f"{source.shown}#{name}", title, sections)
 
     names = {
         role: " and ".join(table.columns[at] for r, at in chosen if r == role)
@@ -109,7 +105,7 @@ def _choose(table: Table, columns: Sequence[str] | None) -> list[tuple[str, int]
     if columns is not None:
         for name in columns:
             if name not in names:
-                raise NoSuchColumn(name, names)
+                raise Skip(Reason.NOT_CHOSEN, name, names)
         roles = ["title" if len(columns) > 1 else "text", *["text"] * (len(columns) - 1)]
         places = map(names.index, columns)
         return [*first("id", _IDS), *zip(roles, places, strict=True)]

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from functools import cache
 from html import unescape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from contrasent.documents.sections import Section, SectionBuilder
 from contrasent.documents.table import is_set_out
@@ -27,7 +27,6 @@ _MARKS = [
     (codecs.BOM_UTF16_BE, "utf-16"),
 ]
 _Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-_Leveled = tuple[int, ast.Module | _Definition]
 _SET_OUT = re.compile(r"^\s*(?:>>>|[-*+|]|\.\.|:\w|\w+\s*:|\d+[.)])|\n\s+|::$", re.MULTILINE)
 _DIVIDED = re.compile(r"(?<=[^\W\d_])\u2010\n[ \t]*(?=[^\W\d_])")  # as man divides words
 _RULE = re.compile(r"^\s*([-=~*_#+])\1{2,}\s*$")
@@ -99,18 +98,12 @@ def read_text(text: str) -> tuple[str, tuple[Section, ...]]:
 def read_python(text: str) -> tuple[str, tuple[Section, ...]]:
     """Title (a lone definition) and sections; a file that does not parse is one section of code."""
     builder, lines, done = SectionBuilder(), text.splitlines(), 0
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # sources with "\d" in plain strings
-            tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        tree = ast.Module([], [])
-    for level, node in _definitions(tree, 0):
+    for names, node in definitions(text):
         if not isinstance(node, ast.Module):
             start = min(one.lineno for one in (node, *node.decorator_list)) - 1
             builder.lines("\n".join(lines[done:start]))
             done = max(done, start)
-            builder.heading(level, node.name)
+            builder.heading(len(names), node.name)
         if docstring := ast.get_docstring(node):
             for block in re.split(r"\n\s*\n", docstring):
                 set_out = _SET_OUT.search(block)
@@ -121,13 +114,21 @@ def read_python(text: str) -> tuple[str, tuple[Section, ...]]:
     return builder.finish()
 
 
-def _definitions(node: ast.Module | _Definition, level: int) -> Iterator[_Leveled]:
-    """A module, its classes and functions, not those within functions, in order."""
-    yield level, node
-    if isinstance(node, ast.Module | ast.ClassDef):
-        for inner in node.body:
-            if isinstance(inner, _Definition):
-                yield from _definitions(inner, level + 1)
+def definitions(source: str | bytes) -> Iterator[tuple[tuple[str, ...], ast.Module | _Definition]]:
+    """A module, its classes and functions with their names; nothing of one that does not parse."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # sources with "\d" in plain strings
+            tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    found: list[tuple[tuple[str, ...], ast.Module | _Definition]] = [((), tree)]
+    while found:
+        names, node = found.pop()
+        yield names, node
+        if isinstance(node, ast.Module | ast.ClassDef):  # not those within functions
+            inner = [one for one in node.body if isinstance(one, _Definition)]
+            found += [((*names, one.name), one) for one in reversed(inner)]
 
 
 def without_markup(text: str) -> str:
@@ -194,11 +195,8 @@ def _plain(token: "Token") -> str:
 
 def read_notebook(text: str) -> tuple[str, tuple[Section, ...]]:
     """Title and sections of a Jupyter notebook: its prose and code, not what the code printed."""
-    notebook: Any = json.loads(text)
-    if not isinstance(notebook, dict):
-        raise ValueError("no notebook")
     builder = SectionBuilder()
-    for cell in notebook["cells"]:
+    for cell in json.loads(text)["cells"]:
         source = cell.get("source", "")
         source = source if isinstance(source, str) else "".join(source)
         if cell.get("cell_type") == "markdown":

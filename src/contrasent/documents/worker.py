@@ -18,7 +18,6 @@ from typing import Any
 from contrasent.documents.archives import Entry, Reason, Skip
 from contrasent.documents.parsers import Part, documents
 from contrasent.documents.sections import Document, Section
-from contrasent.documents.table import NoSuchColumn
 
 SECONDS = 20.0  # between two answers about one file
 MEMORY = 2 << 30  # bytes of address space beyond those that the process has when it starts
@@ -55,9 +54,8 @@ class FileReader:
                 answer = self._answer()
                 ready = "documents" not in answer
                 if "skip" in answer:
-                    raise Skip(Reason(answer["skip"]))
-                if "lacking" in answer:
-                    raise NoSuchColumn(*answer["lacking"])
+                    reason, *columns = answer["skip"]
+                    raise Skip(Reason(reason), *columns)
                 if ready and answer["done"]:
                     return
                 yield [_document(one) for one in answer["documents"]], answer["facts"]
@@ -122,15 +120,13 @@ def _answers(order: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield {"documents": [asdict(one) for one in found], "facts": facts}
         yield {"done": True}
     except Skip as skip:
-        yield {"skip": skip.args[0]}
-    except NoSuchColumn as error:
-        yield {"lacking": [error.args[0], list(error.args[1])]}
+        yield {"skip": skip.args}
     except PermissionError:
-        yield {"skip": Reason.UNREADABLE}
+        yield {"skip": [Reason.UNREADABLE]}
     except (MemoryError, RecursionError):
-        yield {"skip": Reason.MEMORY}
+        yield {"skip": [Reason.MEMORY]}
     except Exception:  # whatever a parser raises of a broken file
-        yield {"skip": Reason.BROKEN}
+        yield {"skip": [Reason.BROKEN]}
 
 
 def serve() -> None:
@@ -145,12 +141,10 @@ def serve() -> None:
 
 
 def _limit_memory() -> None:
-    used = 0
-    with suppress(OSError, ValueError, IndexError):
-        pages = Path("/proc/self/statm").read_text("ascii").split()[0]
-        used = int(pages) * resource.getpagesize()
-    with suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
+    with suppress(OSError, ValueError, IndexError):  # where the system says nothing of its memory
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
+        most = pages * resource.getpagesize() + MEMORY
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 if __name__ == "__main__":
