@@ -128,35 +128,29 @@ def _is_text(sentence: str) -> bool:
     return letters >= 0.85 * len(sentence) and not _CODE.search(sentence)
 
 
-class InstalledDocumentation:
+class InstalledDocumentation(list[Document]):
     """The explanations of public names of the installed packages as documents."""
 
     def __init__(self, limit: int) -> None:
-        self.report, self.files = ReadReport(), dict[str, dict[str, Any]]()
-        self.origin: dict[str, Any] = {}  # an index of them does not follow what is installed
-        self.summaries: list[tuple[str, str]] = []  # the first sentence and the name of each
-        self._documents = list[Document]()
         sources = installed_sources()
-        self.report.files = len(sources)
-        for one in _distinct(documented(sources), limit):
-            self.summaries.append((one.summary, one.name))
-            text = Section((), (one.explanation,))
-            self._documents.append(Document(one.name, one.name, (text,)))
-            self.report.characters += len(one.explanation)
-        self.report.documents = len(self._documents)
+        found = list(_distinct(documented(sources), limit))
+        for one in found:
+            self.append(Document(one.name, one.name, (Section((), (one.explanation,)),)))
+        self.summaries = [(one.summary, one.name) for one in found]
+        characters = sum(len(one.explanation) for one in found)
+        self.report = ReadReport(len(sources), len(self), characters)
+        self.files, self.origin = dict[str, Any](), dict[str, Any]()  # nothing to be followed
 
     def __str__(self) -> str:
-        return f"{self.report.documents} names of the installed packages"
-
-    def __iter__(self) -> Iterator[Document]:
-        return iter(self._documents)
+        return f"{len(self)} names of the installed packages"
 
 
 def _distinct(found: Iterable[Documented], limit: int) -> Iterator[Documented]:
     """Names of few parts first; none says what another does, few begin as others do."""
     explained = {one.name: one for one in found if one.explanation}
     texts, openings = set[str](), Counter[str]()
-    for one in sorted(explained.values(), key=lambda one: (one.name.count("."), _mark(one.name))):
+    names = sorted(explained, key=lambda name: (name.count("."), zlib.crc32(name.encode())))
+    for one in map(explained.__getitem__, names):
         both = (one.summary.casefold(), one.explanation.casefold())
         starts = [" ".join(text.split()[:OPENING]) for text in both]
         if texts.isdisjoint(both) and all(openings[start] < REPEATS for start in starts):
@@ -166,7 +160,3 @@ def _distinct(found: Iterable[Documented], limit: int) -> Iterator[Documented]:
             yield one
             if not limit:
                 return
-
-
-def _mark(name: str) -> int:
-    return zlib.crc32(name.encode("utf-8"))

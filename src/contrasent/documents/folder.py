@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ SHOWN = 5  # names of files that were passed over for one reason
 CHARACTERS = 1_000_000_000  # of all documents together; they are held in memory later
 PASSING = {  # reasons that may pass
     Reason.NEEDS_DOCUMENTS, Reason.NEEDS_PARQUET, Reason.UNREADABLE, Reason.TIMED_OUT,
+    Reason.ALL_TEXT,
 }  # fmt: skip
 _REMEDIES = {
     Reason.SCAN: "run scans through OCR first",
@@ -60,10 +61,8 @@ class ReadReport:
         if found.names[-1:] != [name]:
             found.names.append(name)
 
-    def noted(
-        self, name: str, found: Sequence[Document], facts: dict[str, Any]
-    ) -> Sequence[Document]:
-        """Documents of a file, once what the reader says of the file is taken in."""
+    def note(self, name: str, facts: dict[str, Any]) -> None:
+        """Take in what the reader says of a file."""
         if encoding := facts.get("encoding"):
             self.encodings[encoding] = self.encodings.get(encoding, 0) + 1
         if columns := facts.get("columns"):
@@ -71,7 +70,6 @@ class ReadReport:
         for _ in range(facts.get("skipped", 0)):
             self.skip(Reason.ROW, name)
         self.keys += facts.get("keys", 0)
-        return found
 
     def lines(self) -> list[str]:
         """The report for a person, a line each."""
@@ -158,15 +156,8 @@ class DocumentSource:
         ):
             for entry in chosen:
                 before, reason = report.documents, None
-                if report.characters > CHARACTERS:
-                    report.skip(Reason.ALL_TEXT, entry.name)
-                    continue
                 try:
-                    self.files[entry.name] = facts_of(entry)
-                    parts = (report.noted(entry.name, *part) for part in reader.read(entry))
-                    for document in chain.from_iterable(parts):
-                        if report.characters > CHARACTERS:
-                            raise Skip(Reason.ALL_TEXT)
+                    for document in self._read(entry, reader):
                         if document.id in seen:  # two names of bytes that are no text read alike
                             document = replace(document, id=f"{document.id}~{report.documents + 1}")
                         seen.add(document.id)
@@ -181,11 +172,24 @@ class DocumentSource:
                 if reason:
                     rest = " (the rest)" * (report.documents > before)
                     report.skip(reason, entry.name + rest)
-                    self.files.setdefault(entry.name, {})["skipped"] = reason
+                    if report.documents == before and reason in PASSING:
+                        self.files.pop(entry.name, None)  # it may be read another time
+                    else:
+                        self.files[entry.name]["skipped"] = reason
                 report.files += report.documents > before
-                if report.documents == before and reason in PASSING:
-                    del self.files[entry.name]  # it may be read another time
                 advance(documents=report.documents)
+
+    def _read(self, entry: Entry, reader: FileReader) -> Iterator[Document]:
+        """The documents of a file, as long as there is room."""
+        if self.report.characters > CHARACTERS:
+            raise Skip(Reason.ALL_TEXT)
+        self.files[entry.name] = facts_of(entry)
+        for documents, facts in reader.read(entry):
+            self.report.note(entry.name, facts)
+            for document in documents:
+                if self.report.characters > CHARACTERS:
+                    raise Skip(Reason.ALL_TEXT)
+                yield document
 
 
 def facts_of(entry: Entry) -> dict[str, Any]:

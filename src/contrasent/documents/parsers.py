@@ -160,10 +160,7 @@ def _converted(entry: Entry, facts: dict[str, Any], most: int) -> Parsed:
     if pages:
         if not _HEADING.search(content):
             return _paged(pages, title)
-        config = kreuzberg.ExtractionConfig(**{**options, "output_format": "plain"})
-        content = _as_printed(
-            content, kreuzberg.extract_bytes_sync(data, "application/pdf", config).content
-        )
+        content = _as_printed(content, "\n".join(page["content"] for page in pages))
     title, sections = read_markdown(_HEAD.sub("", content), title)
     return title, tuple(_placed(sections, pages)) if pages else sections
 
