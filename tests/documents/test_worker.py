@@ -6,6 +6,7 @@ import random
 import sys
 import time
 import zipfile
+from contextlib import closing
 
 import pytest
 import sample_files as made
@@ -54,7 +55,7 @@ def test_an_answer_that_is_none_is_no_document(tmp_path, monkeypatch, answer):
     code = f"import sys\nfor line in sys.stdin: print({answer!r}, flush=True)"
     monkeypatch.setattr(worker, "COMMAND", [sys.executable, "-c", code])
     (entry,) = entries(tmp_path, lambda *_: None)
-    with FileReader(None, 1000) as reader:
+    with closing(FileReader(None, 1000)) as reader:
         for _ in range(2):
             with pytest.raises(Skip, match="ended its reader"):
                 list(reader.read(entry))
@@ -64,7 +65,7 @@ def test_a_table_that_is_left_early_says_nothing_about_the_next_file(tmp_path):
     (tmp_path / "a.jsonl").write_text("".join(f'{{"text": "{PROSE} {i}"}}\n' for i in range(900)))
     (tmp_path / "b.md").write_text(PROSE)
     table, text = entries(tmp_path, lambda *_: None)
-    with FileReader(None, 1000) as reader:
+    with closing(FileReader(None, 1000)) as reader:
         part, _ = next(found := reader.read(table))
         found.close()
         assert len(part) < 900

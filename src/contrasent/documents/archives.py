@@ -9,7 +9,7 @@ import hashlib
 import os
 import re
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -112,6 +112,8 @@ def reason_to_skip(name: str) -> Reason | None:
     """Why a file or folder of that name is not read, or None."""
     if _SECRET.match(name.lower()):
         return Reason.SECRET
+    if name in _TOOLS:
+        return Reason.TOOLS
     return Reason.HIDDEN if name.startswith(".") else None
 
 
@@ -138,7 +140,7 @@ def _folder(root: Path, folder: Path, above: str, skip: Report) -> Iterator[Entr
             reason, within = reason_to_skip(one.name), path.is_dir()
             if one.is_symlink():
                 reason = reason or _reason_of_link(root, path)
-            elif one.name in _TOOLS or any((path / made).is_file() for made in _MADE):
+            elif any((path / made).is_file() for made in _MADE):
                 reason = reason or Reason.TOOLS
             if not (reason or within or path.is_file()):
                 reason = Reason.NO_FILE
@@ -161,7 +163,11 @@ def _reason_of_link(root: Path, path: Path) -> Reason | None:
         return Reason.LINK_OUTSIDE
     if path.is_dir():  # it may lead back
         return Reason.LINK_TO_FOLDER
-    return next(filter(None, map(reason_to_skip, target.relative_to(home).parts)), None)
+    return _reason_by_path(target.relative_to(home).parts)
+
+
+def _reason_by_path(parts: Sequence[str]) -> Reason | None:
+    return next(filter(None, map(reason_to_skip, parts)), None)
 
 
 def _shown(name: str) -> str:
@@ -201,9 +207,8 @@ def _reason_in_archive(info: zipfile.ZipInfo, suffix: str) -> Reason | None:
     parts = PurePosixPath(info.filename.replace("\\", "/")).parts
     if info.filename.startswith("/") or ".." in parts:
         return Reason.UNSAFE_NAME
-    for part in parts:
-        if (reason := reason_to_skip(part)) or part in _TOOLS:
-            return reason or Reason.TOOLS
+    if reason := _reason_by_path(parts):
+        return reason
     if info.flag_bits & 1:
         return Reason.ENCRYPTED
     return Reason.NESTED if suffix in (".gz", ".zip") else None

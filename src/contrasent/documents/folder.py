@@ -1,7 +1,7 @@
 """The documents of a folder, an archive or a file: text with its title, headings and order."""
 
-import contextlib
 from collections.abc import Container, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -152,7 +152,7 @@ class DocumentSource:
         self.files.clear()
         with (
             progress.task("Reading documents", len(chosen), "files") as advance,
-            FileReader(self.columns, self._most) as reader,
+            closing(FileReader(self.columns, self._most)) as reader,
         ):
             for entry in chosen:
                 before, reason = report.documents, None
@@ -224,7 +224,7 @@ def is_table(source: str) -> bool:
     form = form_of(path) if path.is_file() else None
     if form != ".txt":
         return form is not None
-    with contextlib.suppress(InputError):
+    with suppress(InputError):
         (file,) = find(path)
         lines = [line.isspace() for _, line in islice(file.lines(), 1000)]
         return sum(lines) < len(lines) / 10

@@ -28,17 +28,11 @@ ENVIRONMENT = {"PYTHONWARNINGS": "ignore", "MALLOC_ARENA_MAX": "2", **_FEW}
 
 
 class FileReader:
-    """Reads files by another process; use as a context manager."""
+    """Reads files by another process, until it is closed."""
 
     def __init__(self, columns: Sequence[str] | None, most: int) -> None:
         self.columns, self.most = columns, most
         self._process: subprocess.Popen[bytes] | None = None
-
-    def __enter__(self) -> "FileReader":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end()
 
     def read(self, entry: Entry) -> Iterator[Part]:
         """The documents of a file, some at a time, with facts about the file."""
@@ -64,11 +58,11 @@ class FileReader:
             raise Skip(Reason.ENDED) from None
         finally:
             if not ready:
-                self._end()
+                self.close()
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
-            self._end()
+            self.close()
             self._process = subprocess.Popen(
                 COMMAND,
                 stdin=subprocess.PIPE,
@@ -94,16 +88,13 @@ class FileReader:
         found: dict[str, Any] = json.loads(line)
         return found
 
-    def _end(self) -> None:
+    def close(self) -> None:
+        """End the process."""
         process, self._process = self._process, None
-        if process is None:
-            return
-        process.kill()
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                with suppress(OSError):
-                    stream.close()
-        process.wait()
+        if process is not None:
+            process.kill()
+            with suppress(OSError), process:  # what it has not read may remain to be written
+                pass
 
 
 def _document(data: dict[str, Any]) -> Document:
