@@ -7,8 +7,7 @@ import json
 import os
 import socket
 import sys
-import traceback
-from pathlib import Path
+from functools import partial
 
 import torch
 
@@ -17,6 +16,7 @@ from contrasent.report import Report, Row
 from contrasent.train import fit as module
 from contrasent.train.prepare import prepare
 from contrasent.train.settings import Settings
+from kills import ended, fork, prepared
 from tiny_models import made_sentences
 
 SENTENCES = made_sentences()[:200]
@@ -79,38 +79,18 @@ def rank(number, count, port, base, home):
     (home / f"{count}-{number}.json").write_text(json.dumps(found))
 
 
-def fork(count, base, home):
+def several(count, base, home):
     """``count`` processes; their exit codes."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    pids = []
-    for number in range(count):
-        pid = os.fork()
-        if pid == 0:
-            status = 1
-            try:
-                rank(number, count, port, base, home)
-                status = 0
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                sys.stderr.flush()
-                os._exit(status)
-        pids.append(pid)
-    return [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
+    work = [partial(rank, number, count, port, base, home) for number in range(count)]
+    return [ended(pid) for pid in [fork(one, ()) for one in work]]
 
 
 def main():
-    base, home = map(Path, sys.argv[1:3])
-    torch.set_num_threads(1)
-    os.fsync = lambda handle: None
-    # What a run imports on its way, once; but for the backward pass, which no fork survives.
-    prepare(base, "simcse", {}, Settings()).encoder.encode(["a map"])
-    weight = torch.nn.Parameter(torch.ones(1))
-    weight.grad = torch.ones(1)
-    torch.optim.AdamW([weight], fused=True).step()
-    codes = {str(count): fork(count, base, home) for count in (1, 2)}
+    base, home = prepared()
+    codes = {str(count): several(count, base, home) for count in (1, 2)}
     found = {path.stem: json.loads(path.read_text()) for path in home.glob("*.json")}
     sys.stdout.write(json.dumps({"codes": codes, "found": found}))
 

@@ -413,15 +413,6 @@ def test_what_is_no_number_stops_the_run_before_the_weights(
     assert same(weights(tmp_path / "m"), weights(tmp_path / "whole"))
 
 
-def test_collapse_stops_the_run(start, sentences, monkeypatch):
-    monkeypatch.setattr("contrasent.train.monitor.CALM_STEPS", 4)
-    monkeypatch.setattr("contrasent.train.monitor.LASTING", 3)
-    monkeypatch.setattr("contrasent.train.monitor.COLLAPSED", -1.0)
-    message = r"step 6: the model has collapsed, different sentences have a mean cosine of 0\.\d+"
-    with pytest.raises(TrainingError, match=message):
-        start(steps=10)
-
-
 def test_an_existing_run_is_not_overwritten_unasked(start, tmp_path):
     start()
     folder = tmp_path / "m"

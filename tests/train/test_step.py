@@ -2,7 +2,6 @@
 
 import ctypes
 import json
-import math
 import platform
 from itertools import pairwise
 
@@ -185,15 +184,6 @@ def test_up_and_down(total, warmup, peak):
         assert differences == pytest.approx(
             [(1 if part is rising else -1) * peak / steps] * len(differences), abs=1e-9 * peak
         )
-
-
-def test_numbers_that_are_none():
-    for value in (math.nan, math.inf, -math.inf):
-        with pytest.raises(
-            TrainingError, match=r"step 7: contrast is not a finite number; .*1\.0e-03"
-        ):
-            Monitor().check(7, {"loss": 1.0, "contrast": value}, 1e-3)
-    Monitor().check(7, {"loss": 1e30}, 1e-3)
 
 
 def test_collapse():
