@@ -6,7 +6,6 @@
 import hashlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,22 +33,8 @@ HEADER_LENGTH = 80
 """Characters in a column's name: beyond it a first row is taken for data, not for a header."""
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Chosen columns of a table, that of the scores last."""
-
-    table: Table
-    chosen: tuple[int, ...]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Their names, or their positions."""
-        return tuple(self.table.columns[at] for at in self.chosen)
-
-    @property
-    def choice(self) -> str:
-        """The choice and the format, for a digest."""
-        return f"{self.table.form} {self.names if self.table.names else self.chosen}"
+Chosen = tuple[Table, tuple[int, ...]]
+"""A table and the chosen ones of its columns, that of the scores last."""
 
 
 class Corpus:
@@ -65,7 +50,7 @@ class Corpus:
     def __init__(
         self,
         source: str,
-        tables: Sequence[Selection],
+        tables: Sequence[Chosen],
         *,
         at_least: int,
         documents: bool = False,
@@ -77,8 +62,8 @@ class Corpus:
         self.scores: NDArray[np.float64] = np.empty(0)
         self.starts: list[int] = []
         self.source = source
-        self.names = tables[0].names[:-1] if scored else tables[0].names
-        self.width = len(self.names)
+        self.width = len(tables[0][1]) - scored
+        self.names = _names(*tables[0])[: self.width]
         self.skipped = 0
         self._tables = tuple(tables)
         self._at_least = at_least
@@ -88,12 +73,11 @@ class Corpus:
         count = skipped = 0
         starts: list[int] = []
         scores = array("d")
-        for table in self._tables:
+        for table, chosen in self._tables:
             begins = self.documents
-            source, names = table.table.source, table.names[: self.width]
-            if table.table.names is None and self.width == 1:
-                names = ("",)
-            for line, cells in table.table.rows(table.chosen):
+            source, names = table.source, _names(table, chosen)
+            text_names = names[: self.width] if table.names or self.width > 1 else ("",)
+            for line, cells in table.rows(chosen):
                 if cells is None:
                     skipped += 1
                     begins = self.documents
@@ -104,11 +88,11 @@ class Corpus:
                 count += 1
                 if self.scored:
                     *cells, score = cells
-                    scores.append(number_cell(score, table.names[-1], source, line))
+                    scores.append(number_cell(score, names[-1], source, line))
                 yield tuple(
                     [
                         text_cell(cell, name, source, line)
-                        for cell, name in zip(cells, names, strict=True)
+                        for cell, name in zip(cells, text_names, strict=True)
                     ]
                 )
         if count < self._at_least:
@@ -120,9 +104,10 @@ class Corpus:
     def digest(self) -> str:
         """Sha256, in hexadecimal, of the bytes of all files and the choice of columns."""
         total = hashlib.sha256()
-        for table in self._tables:
-            one = hashlib.sha256(table.choice.encode() + b" scored" * self.scored)
-            for block in table.table.content():
+        for table, chosen in self._tables:
+            choice = f"{table.form} {_names(table, chosen) if table.names else chosen}"
+            one = hashlib.sha256(choice.encode() + b" scored" * self.scored)
+            for block in table.content():
                 one.update(block)
             total.update(one.digest())
         return total.hexdigest()
@@ -160,8 +145,8 @@ def open_corpus(
     columns = _checked(columns)
     scored = score is not None
     if not isinstance(source, str | Path):
-        selection = _select(_memory_table(source), columns, score)
-        return Corpus(MEMORY, [selection], at_least=at_least, scored=scored)
+        table = _select(_memory_table(source), columns, score)
+        return Corpus(MEMORY, [table], at_least=at_least, scored=scored)
     files = find(source)
     header = columns is None or by_name((*columns, score))
     opened = [open_table(file, header=header) for file in files]
@@ -215,11 +200,11 @@ def _has_rows(table: Table) -> bool:
     return table.first is not None
 
 
-def _select(table: Table, columns: Columns | None, score: str | int | None) -> Selection:
+def _select(table: Table, columns: Columns | None, score: str | int | None) -> Chosen:
     """Choose columns; by default all of text."""
     last = () if score is None else (table.position(score, "score"),)
     if columns is not None:
-        return Selection(table, tuple(table.position(one) for one in columns) + last)
+        return table, tuple(table.position(one) for one in columns) + last
     others = [at for at in range(len(table.columns)) if at not in last]
     listed = ", ".join(table.columns)
     if table.form in (".csv", ".tsv"):
@@ -234,7 +219,7 @@ def _select(table: Table, columns: Columns | None, score: str | int | None) -> S
         others = [at for at in others if table.text[at]]
         if not others:
             raise InputError(table.source, f"no column of {listed} holds text")
-    return Selection(table, tuple(others) + last)
+    return table, tuple(others) + last
 
 
 def _check_header(names: Sequence[str], source: str) -> None:
@@ -259,16 +244,20 @@ def _check_header(names: Sequence[str], source: str) -> None:
         raise InputError(source, f"{problem}(0, 1, ...) if it is no header, by name if it is one")
 
 
-def _check_same_columns(first: Selection, other: Selection) -> None:
+def _names(table: Table, chosen: tuple[int, ...]) -> tuple[str, ...]:
+    """Names of chosen columns, or their positions."""
+    return tuple(table.columns[at] for at in chosen)
+
+
+def _check_same_columns(first: Chosen, other: Chosen) -> None:
     """Reject a file of a folder whose columns are not those of the folder's first file."""
-    same = len(first.chosen) == len(other.chosen)
-    if same and first.table.names and other.table.names:
-        same = first.names == other.names
-    if not same:
+    (one, own), (two, its) = first, other
+    names, found = _names(*first), _names(*other)
+    if len(own) != len(its) or (one.names and two.names and names != found):
         raise InputError(
-            other.table.source,
-            f"the file gives {', '.join(other.names)} where {Path(first.table.source).name} gives "
-            f"{', '.join(first.names)}; files of one folder must have the same columns",
+            two.source,
+            f"the file gives {', '.join(found)} where {Path(one.source).name} gives "
+            f"{', '.join(names)}; files of one folder must have the same columns",
         )
 
 
