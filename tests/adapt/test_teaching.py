@@ -318,7 +318,7 @@ def test_the_verdict_is_about_what_is_asked_again_and_what_is_new(
 
 
 @pytest.mark.parametrize(
-    ("low", "p", "sure"), [(0.001, 0.02, True), (0.001, 0.021, False), (0.0, 0.001, False)]
+    ("low", "p", "sure"), [(0.001, 0.01, True), (0.001, 0.011, False), (0.0, 0.001, False)]
 )
 def test_a_gain_is_sure_by_its_interval_and_a_small_p(low, p, sure):
     assert teaching.is_sure(Difference(0.1, low, 0.2, p)) is sure

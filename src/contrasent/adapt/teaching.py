@@ -25,7 +25,7 @@ FOLDS, FEW_FOLDS = 5, 3
 NEW_COUNTS = 0.5  # what a gain on new documents counts for, compared with the other, in choosing
 COUNTS = (50, 100, 200, 500)  # queries that teach, in the curve
 FLIPS = 1000  # choices that are made of differences with random signs
-SURE = 0.02  # p value of a gain asked again that is kept: few queries say less than they seem to
+SURE = 0.01  # p value of a gain asked again that is kept: few queries say less than they seem to
 OTHERS = 0.2  # share of the queries that must be left to judge those
 PROBED, FOLDS_SHARE = 8, 0.5  # queries that are timed; share of the time left that folds may take
 
