@@ -129,7 +129,7 @@ def test_an_index_follows_its_documents(folder, tmp_path, monkeypatch):
     before = rows(index)
     monkeypatch.setattr("contrasent.cli.index_changes.model_of", None)  # nothing is encoded
     assert synced(index) == "0 added, 0 changed, 0 deleted, 6 unchanged"
-    generation = Index.open(index).generation
+    generation = Index.open(index).facts.generation
     os.utime(folder / "trains.md", ns=(1, 1))
     monkeypatch.undo()
     assert synced(index) == "0 added, 0 changed, 0 deleted, 6 unchanged"
@@ -157,7 +157,7 @@ def test_an_index_follows_its_documents(folder, tmp_path, monkeypatch):
     one, two = Index.open(index), Index.open(fresh)
     at = [one.numbers_of([row.id])[0] for row in two.every()]
     assert np.asarray(one.vectors)[at] == pytest.approx(np.asarray(two.vectors), abs=1e-5)
-    assert Index.open(index).generation == generation + 2
+    assert Index.open(index).facts.generation == generation + 2
 
 
 def test_documents_that_moved_or_are_gone(folder, tmp_path):

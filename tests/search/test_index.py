@@ -18,7 +18,7 @@ from contrasent.metrics import normalize
 from contrasent.search.building import create
 from contrasent.search.folder import checksum
 from contrasent.search.index import Index
-from contrasent.search.ranking import Ranker, largest
+from contrasent.search.ranking import Ranker
 from contrasent.search.scan import Best, scan
 from contrasent.search.store import Facts
 
@@ -103,13 +103,6 @@ def test_scan_is_a_stable_full_sort(values, k, width, data):
     wanted = sorted(wanted, key=lambda n: (-values[n], n))[:k]
     assert best.rows[0][best.rows[0] >= 0].tolist() == wanted
     assert best.scores[0][: len(wanted)].tolist() == [values[n] for n in wanted]
-
-
-@given(st.lists(st.integers(0, 4), min_size=2, max_size=30), st.data())
-def test_largest_takes_the_first_of_equals(values, data):
-    k = data.draw(st.integers(1, len(values) - 1))
-    found = largest(np.array(values, dtype=np.float32), k)
-    assert found.tolist() == sorted(sorted(range(len(values)), key=lambda n: (-values[n], n))[:k])
 
 
 def test_small_blocks_of_scores_change_nothing(index, monkeypatch):

@@ -2,12 +2,14 @@
 
 import json
 import logging
+import os
 import signal
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from whole_states import encoder
 
 from contrasent.errors import InputError, ModelError, OptionError, OutputError, UserError
 from contrasent.search import milvus
@@ -26,11 +28,7 @@ ROWS = 400
 PLACES = ["harbour", "lighthouse", "readFile", "東京の天気", "café", "quays", "storm"]
 
 
-def encode(texts):
-    rows = [np.random.default_rng(list(text.encode())).normal(size=16) for text in texts]
-    return np.array(rows, dtype=np.float32).reshape(-1, 16)
-
-
+encode = encoder(1, 16)
 TEXTS = [
     f"the {PLACES[n % 7]} of the {'lamps' if n % 3 else 'keeper'} is by the sea {n % 29} "
     + "and the storms " * (n % 4)
@@ -242,7 +240,7 @@ def test_a_load_that_failed_goes_on(tmp_path, monkeypatch):
 
 LOADER = """
 import os, signal, sys
-import numpy as np
+from whole_states import encoder
 from contrasent.search import milvus
 from contrasent.search.store import Facts
 
@@ -263,19 +261,16 @@ def killed(self, name, **given):
     counted()
     return result
 
-def encode(texts):
-    rows = [np.random.default_rng(list(text.encode())).normal(size=16) for text in texts]
-    return np.array(rows, dtype=np.float32).reshape(-1, 16)
-
 milvus.MilvusIndex._do = killed
 rows = [(f"text {n}", None, None) for n in range(count)]
-milvus.MilvusIndex.build(folder, encode, rows, Facts(model="m")).close()
+milvus.MilvusIndex.build(folder, encoder(1, 16), rows, Facts(model="m")).close()
 """
 
 
 def killed(at, folder, count=150):
     command = [sys.executable, "-c", LOADER, str(at), str(folder), str(count)]
-    assert subprocess.run(command, timeout=300).returncode == -signal.SIGKILL
+    here = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    assert subprocess.run(command, timeout=300, env=here).returncode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("kills", [[1], [2], [3], [4], [9], [10, 3], [12, 2, 4]])

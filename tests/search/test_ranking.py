@@ -11,6 +11,7 @@ from whole_states import bm25_of, encoder
 from contrasent.errors import DataError, OptionError
 from contrasent.search import index as index_
 from contrasent.search.index import Index
+from contrasent.search.learned import Learned
 from contrasent.search.ranking import Ranker, Spread, best_rows
 from contrasent.search.scan import BinaryCodes
 from contrasent.search.store import Facts
@@ -250,5 +251,5 @@ def test_a_sample_of_cosines_gives_the_order_of_all(tmp_path, monkeypatch):
             same += sum(a.id == b.id for a, b in zip(some, every, strict=True))
             scores = [hit.score for hit in every]
             assert [hit.score for hit in some] == pytest.approx(scores, rel=0.1)
-    assert len(index._sample()) == 500
+    assert len(index._sample(Ranker(), Learned())) == 500
     assert same / 800 > 0.95

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from whole_states import encoder
 
 from contrasent.errors import ModelError, OutputError
 from contrasent.search.building import reembed
@@ -16,17 +17,7 @@ from contrasent.search.ranking import Ranker
 from contrasent.search.writer import Writer
 
 TEXTS = [f"entry {n} of the ledger" for n in range(50)]
-
-
-def model(seed, dimension):
-    def encode(texts):
-        rows = [np.random.default_rng([seed, *t.encode()]).normal(size=dimension) for t in texts]
-        return np.array(rows, dtype=np.float32).reshape(-1, dimension)
-
-    return encode
-
-
-old, new = model(1, 6), model(2, 9)
+old, new = encoder(1, 6), encoder(2, 9)
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +60,7 @@ def test_all_but_the_vectors_stays(folder):
     made = reembed(folder, new, model="new", source="there", settings={"pooler": "cls"})
     check_renewed(made, new)
     assert (made.model, made.facts.source, made.dimension) == ("new", "there", 9)
-    assert made.generation == before.generation + 1
+    assert made.facts.generation == before.facts.generation + 1
     stored = made.facts.settings
     assert stored == {"note": {"value": 0.5}, "pooler": "cls"} and made.ranker == Ranker(0.3)
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
@@ -145,7 +136,7 @@ def test_kill_and_resume(folder):
 def test_what_was_begun_and_no_longer_fits_is_begun_anew(folder, change):
     killed(folder)
     name = "other" if change == "model" else "new"
-    encode = model(5, 4) if change == "model" else new
+    encode = encoder(5, 4) if change == "model" else new
     if change == "rows":
         with Writer(folder) as writer:
             writer.update(["a text in another place"], old, ids=["0"])
@@ -157,12 +148,12 @@ def test_what_was_begun_and_no_longer_fits_is_begun_anew(folder, change):
 
 
 def test_vectors_that_are_wrong_change_nothing(folder):
-    before = Index.open(folder).generation
+    before = Index.open(folder).facts.generation
 
     def encode(texts):
         return np.full((len(texts), 3), np.nan, dtype=np.float32)
 
     with pytest.raises(ModelError, match="NaN"):
         reembed(folder, encode, model="new")
-    assert Index.open(folder).generation == before
+    assert Index.open(folder).facts.generation == before
     check_renewed(Index.open(folder), old)

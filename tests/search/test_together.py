@@ -129,7 +129,7 @@ def test_an_index_that_replaced_another(tmp_path, how):
         (tmp_path / "new").rename(folder)
         shutil.rmtree(tmp_path / "old")
     newest = reader.refreshed()
-    assert newest.generation == reader.generation == 1
+    assert newest.facts.generation == reader.facts.generation == 1
     assert len(newest) == 30 and newest.refreshed() is newest
     assert whole_states.whole(newest)[1] == content(folder)[1]
     assert whole_states.whole(reader) == before  # its own files are there as long as it is

@@ -60,7 +60,6 @@ def search(
     from contrasent.search.filters import parse_where
     from contrasent.search.index import check_k, grouped
     from contrasent.search.opening import open_index
-    from contrasent.search.words import Analyzer
 
     check_k(k)
     condition = parse_where(where or [])
@@ -79,9 +78,8 @@ def search(
     how: dict[str, Any] = {"where": condition, "ranker": ranker, "exact": exact}
     by = opened.search if flat else opened.search_documents
     found = by(wanted, vectors=vectors, k=k, threshold=threshold, **how)
-    analyzer = Analyzer(opened.facts.language or "none")
     with progress.hidden():
-        best = answers(wanted, vectors, found, encode, analyzer)
+        best = answers(wanted, vectors, found, encode, opened.analyzer)
     seconds = time.monotonic() - began
     root = str(opened.facts.origin.get("root") or "")
     results, lines = [], list[Line]()

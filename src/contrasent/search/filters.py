@@ -231,12 +231,9 @@ def facets(metadata: Iterable[Any]) -> dict[str, list[Any]]:
         field: sorted(values.values(), key=lambda v: (isinstance(v, str), v))
         for field, values in sorted(found.items())
         if 1 < len(values) <= FEW
-        and all(map(_short, values.values()))
+        and not any(isinstance(v, list | dict) or v is None for v in values.values())
+        and all(len(v) <= SHORT for v in values.values() if isinstance(v, str))
         and field.isprintable()
         and not field.startswith("$")
         and not {*'."'} & {*field}
     }
-
-
-def _short(value: Any) -> bool:
-    return isinstance(value, int | float) or (isinstance(value, str) and len(value) <= SHORT)

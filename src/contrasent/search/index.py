@@ -167,10 +167,15 @@ class Index(Store):
         return {name: np.array(some, np.int64) for name, some in rows.items()}
 
     @cached_property
+    def analyzer(self) -> Analyzer:
+        """The terms of a text in the language of the index."""
+        return Analyzer(self.facts.language or "none")
+
+    @cached_property
     def bm25(self) -> Bm25:
         """BM25 over the texts."""
         alive = self.alive if self.facts.dead else None
-        return Bm25(Analyzer(self.facts.language or "none"), self.posting, self.lengths(), alive)
+        return Bm25(self.analyzer, self.posting, self.lengths(), alive)
 
     @cached_property
     def codes(self) -> BinaryCodes | None:
@@ -326,7 +331,7 @@ class Index(Store):
             shared = shared[best_rows(words[shared], proposed)]
             rows = np.unique(np.concatenate([near, shared, taught]))
             cosines = smooth_vectors(ranker, learned, self.vectors, rows) @ vector
-            sampled = Spread.of(self._sample(ranker.smoothing) @ vector)
+            sampled = Spread.of(self._sample(ranker, learned) @ vector)
             best = max(sampled.best, float(cosines.max(initial=-np.inf)))
             dense = sampled._replace(best=best)
         else:
@@ -359,16 +364,14 @@ class Index(Store):
             rows = rows[allowed[rows]]
         return rows, np.array([gains[row] for row in rows.tolist()], np.float32)
 
-    def _sample(self, smoothing: float = 0.0) -> Vectors:
+    def _sample(self, ranker: Ranker, learned: Learned) -> Vectors:
         """Some rows, smoothed, the same ones whenever the index is opened."""
-        if smoothing not in self._samples:
+        if ranker.smoothing not in self._samples:
             rows = self.numbers()
             if len(rows) > SAMPLED:
                 rows = np.sort(np.random.default_rng(0).choice(rows, SAMPLED, replace=False))
-            ranker = Ranker(smoothing=smoothing)
-            learned = self.learned if smoothing else Learned()
-            self._samples[smoothing] = smooth_vectors(ranker, learned, self.vectors, rows)
-        return self._samples[smoothing]
+            self._samples[ranker.smoothing] = smooth_vectors(ranker, learned, self.vectors, rows)
+        return self._samples[ranker.smoothing]
 
     @cached_property
     def _samples(self) -> dict[float, Vectors]:

@@ -146,7 +146,7 @@ class Store:
             raise InputError(self.folder, not_an_index(self.folder))
         with translated(self.folder), closing(reading(self.folder)) as connection:
             now = Store(connection, self.folder, Facts()).read_facts()
-        same = (now.identity, now.generation) == (self.facts.identity, self.generation)
+        same = (now.identity, now.generation) == (self.facts.identity, self.facts.generation)
         return self if same else self.open(self.folder)
 
     def __len__(self) -> int:
@@ -166,11 +166,6 @@ class Store:
     def dimension(self) -> int:
         """Length of a vector."""
         return self.facts.dimension
-
-    @property
-    def generation(self) -> int:
-        """Rises with each change of the folder."""
-        return self.facts.generation
 
     @property
     def path(self) -> Path:

@@ -20,6 +20,7 @@ import Stemmer
 from numpy.typing import NDArray
 
 from contrasent.errors import OptionError
+from contrasent.search.ranking import Floats
 
 K1, B = 1.2, 0.75  # Lucene's values: how soon repetitions stop counting, and how much length does
 SAMPLE = 2000  # texts that the language is found by
@@ -35,7 +36,6 @@ STOP_WORDS = {
 }
 """Words that say little of a text, by language; also what a language is recognised by."""
 
-Floats = NDArray[np.float32]
 Posting = tuple[NDArray[np.int32], NDArray[np.uint16]]
 """Rows that hold a term, rising, and how often each does."""
 Lookup = Callable[[str], Posting | None]

@@ -124,7 +124,13 @@ class Writer(Store):
         """Make what was done visible, in one transaction; nothing can be done afterwards."""
         if self.committed:
             return
-        self._tidy()
+        if self.facts.dead * 2 > self.facts.rows:
+            self.rewrite()
+        facts = self.facts
+        stale = facts.codes.get("rows", 0) < max(1, facts.rows - CODED // 2)
+        if self.folder is not None and facts.metric == "cosine" and facts.rows >= CODED and stale:
+            self._map()
+            self.set(codes=make_codes(self.folder, self.vectors))
         self._sync()
         if self.facts == self.before and not self._touched:
             return
@@ -351,16 +357,6 @@ class Writer(Store):
     def _put(self, sql: str, values: Any) -> None:
         with translated(self.folder):
             self.connection.executemany(sql, values)
-
-    def _tidy(self) -> None:
-        """Write rows anew where most are deleted, and keep binary codes."""
-        if self.facts.dead * 2 > self.facts.rows:
-            self.rewrite()
-        facts = self.facts
-        stale = facts.codes.get("rows", 0) < max(1, facts.rows - CODED // 2)
-        if self.folder is not None and facts.metric == "cosine" and facts.rows >= CODED and stale:
-            self._map()
-            self.set(codes=make_codes(self.folder, self.vectors))
 
     def _sweep(self) -> None:
         """Remove files of ours that the index names neither now nor before this change."""

@@ -23,7 +23,6 @@ from contrasent.errors import InputError, UserError
 from contrasent.metrics import normalize, rank_biased_overlap
 from contrasent.search.answers import Candidates
 from contrasent.search.index import Hit, Index
-from contrasent.search.words import Analyzer
 from contrasent.serve import schemas
 from contrasent.serve.batching import Batcher, Embedder, Served
 from contrasent.serve.guard import ApiError, Guard, Metrics, Settings, client_of, error_response
@@ -168,7 +167,7 @@ class Routes:
         )
         rows = [[asdict(hit) for hit in hits] for hits in found]
         if body.answers:
-            analyzer = Analyzer(snapshot.index.facts.language or "none")
+            analyzer = snapshot.index.analyzer
             candidates = await asyncio.to_thread(Candidates, queries, found, analyzer)
             sentences = None
             if vectors is not None and candidates.texts:
