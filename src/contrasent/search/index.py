@@ -238,8 +238,8 @@ class Index(Store):
         ranker = ranker or self.ranker
         if isinstance(texts, np.ndarray):
             ranker, texts = replace(ranker, word_weight=0.0), [""] * len(given)
-        allowed = self.alive if where is None and self.facts.dead else None
-        allowed = allowed if where is None else self.matching(where)
+        alive = self.alive if self.facts.dead else None
+        allowed = alive if where is None else self.matching(where)
         found = self.find(texts, given, int(k), ranker, allowed=allowed, exact=exact)
         return [self._hits(one, threshold) for one in found]
 
@@ -301,9 +301,8 @@ class Index(Store):
         coded = k if not exact and self.facts.codes and count > FEW else 0
         if (ranker.uses_words or ranker.uses_learned) and k:
             learned = self.learned if ranker.uses_learned else Learned()
-            given = mapped(ranker, learned, vectors)
-            queries = zip(texts, vectors, given, strict=True)
-            return [self._rank(*query, k, ranker, allowed, coded) for query in queries]
+            queries = zip(texts, vectors, mapped(ranker, learned, vectors), strict=True)
+            return [self._rank(*query, k, ranker, learned, allowed, coded) for query in queries]
         found = self._nearest(vectors, k, allowed, coded)
         return [Found(rows, scores, scores, np.zeros_like(scores)) for scores, rows in found]
 
@@ -314,6 +313,7 @@ class Index(Store):
         vector: Vectors,
         k: int,
         ranker: Ranker,
+        learned: Learned,
         allowed: NDArray[np.bool_] | None,
         coded: int,
     ) -> Found:
@@ -321,7 +321,6 @@ class Index(Store):
 
         ``own``: the query's vector as the model gave it; ``vector``: as the map did.
         """
-        learned = self.learned if ranker.uses_learned else Learned()
         words = self.bm25.scores(text) if ranker.uses_words else np.zeros(self.facts.rows, "f4")
         taught, gains = self._bonus(own, ranker, allowed)
         if coded:
@@ -372,10 +371,6 @@ class Index(Store):
                 rows = np.sort(np.random.default_rng(0).choice(rows, SAMPLED, replace=False))
             self._samples[ranker.smoothing] = smooth_vectors(ranker, learned, self.vectors, rows)
         return self._samples[ranker.smoothing]
-
-    @cached_property
-    def _samples(self) -> dict[float, Vectors]:
-        return {}
 
     def _nearest(
         self, queries: Vectors, k: int, allowed: NDArray[np.bool_] | None, coded: int

@@ -112,6 +112,7 @@ class Store:
         self.vectors: Vectors = np.empty((0, facts.dimension), dtype=np.float32)
         self.stated: dict[str, Any] = {}
         self._one_query, self._masks = threading.Lock(), dict[str, NDArray[np.bool_]]()
+        self._samples = dict[float, Vectors]()  # of rows, by the weight that they are smoothed with
 
     @classmethod
     def open(cls, folder: str | Path, *, verify: bool = True) -> Self:
