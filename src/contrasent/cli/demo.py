@@ -1,8 +1,10 @@
 """``contrasent demo``: search and ``contrasent adapt`` on text that every machine has."""
 
 import csv
+import json
 import tempfile
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +15,8 @@ from contrasent.cli.adapt import DEFAULT_BASE, Resume, carry_out, summary
 
 if TYPE_CHECKING:
     from contrasent.adapt.run import Adaptation
+    from contrasent.model.base import TaskEncoder
+    from contrasent.search.index import Index
 
 QUESTIONS = (
     "how do I make a temporary directory that is removed afterwards?",
@@ -38,8 +42,9 @@ def demo(
 
     The documentation strings of the installed packages are read as text (nothing is imported or
     run). The first sentence of each, which a person wrote, is a query that should find the
-    explanation that follows it: a quarter of them teach, and half of them judge. Then three
-    questions are answered. See ``contrasent adapt`` for documents of your own.
+    explanation that follows it: a quarter of them teach, and half of them judge. Then all of them
+    are added to the index, and three questions are answered. See ``contrasent adapt`` for
+    documents of your own.
 
     Options:
         output: Folder for the index and the report.
@@ -49,7 +54,11 @@ def demo(
         seed: Seed of everything random.
     """
     seconds = options.parse_budget(budget)
+    from contrasent.adapt.indexing import open_base
     from contrasent.documents.docstrings import InstalledDocumentation
+    from contrasent.files import write_json
+    from contrasent.model.base import TaskEncoder
+    from contrasent.search.index import Index
 
     source = InstalledDocumentation(names)
     with tempfile.TemporaryDirectory() as place:
@@ -68,8 +77,14 @@ def demo(
             resume=resume,
             overwrite=overwrite,
         )
-    gains = _gains(done, source.summaries[1::2], seed)
-    answered = _answers(done)
+    index = Index.open(done.folder / "index")
+    encode = TaskEncoder(open_base(index.facts.source))
+    judged = done.folder / "held_out.json"
+    if not judged.is_file():  # else an earlier run has added the summaries to what is searched
+        write_json(judged, _gains(done, index, encode, source.summaries[1::2], seed))
+    gains = json.loads(judged.read_text("utf-8"))
+    index = _with_summaries(index, encode, source.summaries)
+    answered = _answers(index, encode)
     lines = []
     for one in answered:
         lines.append(one["question"])
@@ -85,23 +100,22 @@ def demo(
 PARTS = ("words add", "learning adds", "together")
 
 
-def _gains(done: "Adaptation", summaries: Sequence[tuple[str, str]], seed: int) -> dict[str, Any]:
+def _gains(
+    done: "Adaptation",
+    index: "Index",
+    encode: "TaskEncoder",
+    summaries: Sequence[tuple[str, str]],
+    seed: int,
+) -> dict[str, Any]:
     """The gains of words and of learning over vectors alone, on summaries that taught nothing."""
-    from dataclasses import asdict
-
     from contrasent.adapt.bench import Bench, Query, difference, document_names
-    from contrasent.adapt.indexing import open_base
-    from contrasent.model.base import TaskEncoder
-    from contrasent.search.index import Index
     from contrasent.search.ranking import Ranker
 
-    index = Index.open(done.folder / "index")
     documents, units = document_names(index)
     places = {name: at for at, name in enumerate(documents)}
     known = [(text, places[name]) for text, name in summaries if name in places]
     queries = [Query(text, {at: 1.0}, at) for text, at in known]
-    encode = TaskEncoder(open_base(index.facts.source)).for_task("query")
-    vectors = encode([text for text, _ in known])
+    vectors = encode.for_task("query")([text for text, _ in known])
     bench = Bench(index, queries, vectors, documents, units, index.learned)
     default = Ranker(done.facts["default"]["word_weight"])
     alone, both, learned = bench.values([Ranker(0.0), default, index.ranker])
@@ -113,20 +127,44 @@ def _gains(done: "Adaptation", summaries: Sequence[tuple[str, str]], seed: int) 
     return facts | {name: {**asdict(gain), "shown": str(gain)} for name, gain in gains.items()}
 
 
-def _answers(done: "Adaptation") -> list[dict[str, Any]]:
-    from contrasent.adapt.indexing import open_base
-    from contrasent.model.base import TaskEncoder
+def _with_summaries(
+    index: "Index", encode: "TaskEncoder", summaries: Sequence[tuple[str, str]]
+) -> "Index":
+    """The index with each summary as a passage of its document: they have taught and judged."""
     from contrasent.search.index import Index
+    from contrasent.search.writer import Writer
 
-    index = Index.open(done.folder / "index")
-    encode = TaskEncoder(open_base(index.facts.source))
-    found = index.search(list(QUESTIONS), encode=encode, k=3)
+    known = {row.metadata["document"] for row in index.every()}
+    there = [(text, name) for text, name in summaries if name in known]
+    folder = index.folder
+    index.close()
+    with Writer(folder) as writer:
+        writer.update(
+            [f"{name}\n{text}" for text, name in there],
+            encode,
+            ids=[f"{name}#summary" for _, name in there],
+            metadata=[
+                {"document": name, "title": name, "headings": [], "body": len(name) + 1}
+                for _, name in there
+            ],
+        )
+    return Index.open(folder)
+
+
+def _answers(index: "Index", encode: "TaskEncoder") -> list[dict[str, Any]]:
+    """The best passage of each of the first three documents for each question."""
+    from contrasent.search.index import grouped
+
+    vectors = index.query_vectors(QUESTIONS, encode)
     answered = []
-    for question, hits in zip(QUESTIONS, found, strict=True):
-        lines = [hit.text[hit.metadata["body"] :].strip().partition("\n")[0] for hit in hits]
+    for question, hits in zip(
+        QUESTIONS, index.search_documents(QUESTIONS, vectors, 3), strict=True
+    ):
+        first = [hits[group[0]] for group in grouped(hits)]
+        lines = [hit.text[hit.metadata["body"] :].strip().partition("\n")[0] for hit in first]
         named = [
             (hit.metadata["document"], hit.score, line)
-            for hit, line in zip(hits, lines, strict=True)
+            for hit, line in zip(first, lines, strict=True)
         ]
         answered.append({"question": question, "found": named})
     return answered
