@@ -77,13 +77,17 @@ def demo(
             resume=resume,
             overwrite=overwrite,
         )
-    index = Index.open(done.folder / "index")
+    folder = done.folder / "index"
+    index = Index.open(folder)
     encode = TaskEncoder(open_base(index.facts.source))
     judged = done.folder / "held_out.json"
     if not judged.is_file():  # else an earlier run has added the summaries to what is searched
         write_json(judged, _gains(done, index, encode, source.summaries[1::2], seed))
     gains = json.loads(judged.read_text("utf-8"))
-    index = _with_summaries(index, encode, source.summaries)
+    known = {row.metadata["document"] for row in index.every()}
+    index.close()
+    _add_summaries(folder, encode, [one for one in source.summaries if one[1] in known])
+    index = Index.open(folder)
     answered = _answers(index, encode)
     lines = []
     for one in answered:
@@ -127,28 +131,22 @@ def _gains(
     return facts | {name: {**asdict(gain), "shown": str(gain)} for name, gain in gains.items()}
 
 
-def _with_summaries(
-    index: "Index", encode: "TaskEncoder", summaries: Sequence[tuple[str, str]]
-) -> "Index":
-    """The index with each summary as a passage of its document: they have taught and judged."""
-    from contrasent.search.index import Index
+def _add_summaries(
+    folder: Path, encode: "TaskEncoder", summaries: Sequence[tuple[str, str]]
+) -> None:
+    """Make each summary a passage of its document, now that they have taught and judged."""
     from contrasent.search.writer import Writer
 
-    known = {row.metadata["document"] for row in index.every()}
-    there = [(text, name) for text, name in summaries if name in known]
-    folder = index.folder
-    index.close()
     with Writer(folder) as writer:
         writer.update(
-            [f"{name}\n{text}" for text, name in there],
+            [f"{name}\n{text}" for text, name in summaries],
             encode,
-            ids=[f"{name}#summary" for _, name in there],
+            ids=[f"{name}#summary" for _, name in summaries],
             metadata=[
                 {"document": name, "title": name, "headings": [], "body": len(name) + 1}
-                for _, name in there
+                for _, name in summaries
             ],
         )
-    return Index.open(folder)
 
 
 def _answers(index: "Index", encode: "TaskEncoder") -> list[dict[str, Any]]:
