@@ -1,7 +1,6 @@
 """The documentation of the installed packages, parsed and never imported, as documents."""
 
 import ast
-import os
 import re
 import sysconfig
 import zlib
@@ -53,10 +52,8 @@ def installed_sources() -> list[Source]:
     for one in distributions():
         if one.read_text("direct_url.json") is None:  # PEP 610: from a folder or a repository
             found += [(Path(file), Path(str(one.locate_file(file)))) for file in one.files or ()]
-    for parent, inside, files in os.walk(library):
-        inside[:] = sorted(set(inside) - PASSED_OVER)
-        paths = (Path(parent, name) for name in files)
-        found += [(path.relative_to(library), path) for path in paths]
+    for pattern in ("*.py", "*/*.py", "*/*/__init__.py"):
+        found += [(path.relative_to(library), path) for path in library.glob(pattern)]
     made = dict[tuple[str, ...], Path]()
     for name, path in sorted(found):
         *folders, last = name.with_suffix("").parts

@@ -100,9 +100,7 @@ class Documents(Protocol):
     report: ReadReport  # of the last iteration that ended, or of the one that is under way
     files: dict[str, dict[str, Any]]  # facts of the files that were read, see `facts_of`
 
-    @property
-    def origin(self) -> dict[str, Any]:
-        """The record in an index of them, to find them again; empty if they cannot be."""
+    origin: dict[str, Any]  # the record in an index to find them again; empty if they cannot be
 
     def __iter__(self) -> Iterator[Document]: ...
 
@@ -113,23 +111,18 @@ class DocumentSource:
     def __init__(self, source: Path, columns: Sequence[str] | None, most: int) -> None:
         self.source, self.columns, self.report = source, columns, ReadReport()
         self.files: dict[str, dict[str, Any]] = {}
-        self._most = most
+        self._most, path = most, source.absolute()
         self._lacking = list[tuple[str, Any, Any]]()  # tables, the column, and those they have
-
-    def __str__(self) -> str:
-        return str(self.source)
-
-    @property
-    def origin(self) -> dict[str, Any]:
-        """The record in an index of these documents, to find them again."""
-        path = self.source.absolute()
-        return {
+        self.origin = {
             "kind": "documents",
             "path": str(path),
             "root": str(path if path.is_dir() else path.parent),
-            "columns": None if self.columns is None else list(self.columns),
-            "max_file_text": self._most,
+            "columns": None if columns is None else list(columns),
+            "max_file_text": most,
         }
+
+    def __str__(self) -> str:
+        return str(self.source)
 
     def listed(self) -> list[Entry]:
         """All files, none of them opened, in a new report."""

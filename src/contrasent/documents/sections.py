@@ -96,6 +96,16 @@ class SectionBuilder:
         kept = [line.rstrip() for line in clean(text).expandtabs(4).splitlines()]
         self._add("\n".join(line for line in kept if line))
 
+    def block(self, text: str) -> None:
+        """Add prose, or what seems to be code, a table or a list: not broken at a width."""
+        lines = text.splitlines()
+        indented = sum(line[:1].isspace() for line in lines)
+        short = sum(len(line) < 45 for line in lines)
+        if len(lines) > 1 and (indented > len(lines) / 4 or short > 0.7 * len(lines)):
+            self.lines(text)
+        else:
+            self.paragraph(text)
+
     def _add(self, text: str) -> None:
         if text.strip():
             if not self._sections:

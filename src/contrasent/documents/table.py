@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Any
 
 from contrasent.documents.archives import Reason, Skip
-from contrasent.documents.sections import Document, Section, clean, one_line
+from contrasent.documents.sections import Document, Section, SectionBuilder, one_line
 from contrasent.text.sources import Source
 from contrasent.text.tables import Table, open_table
 
@@ -27,16 +27,20 @@ def read_table(source: Source, columns: Sequence[str] | None) -> tuple[str, Iter
     def documents() -> Iterator[Document]:
         places = [at for _, at in chosen]
         for number, (_, cells) in enumerate(table.rows(places), 1):
-            texts: dict[str, list[str]] = {"id": [], "title": [], "text": []}
+            name, title, builder = "", "", SectionBuilder()
             for (role, _), cell in zip(chosen, cells or (), strict=False):
-                texts[role].append(_text(cell))
-            title = one_line(" ".join(texts["title"]))
-            paragraphs = tuple(p for text in texts["text"] for p in _paragraphs(text))
-            if title and not paragraphs:
-                paragraphs, title = (title,), ""
-            name = "".join(texts["id"]).strip() or str(number)
-            sections = (Section((), paragraphs),) if paragraphs else ()
-            yield Document(f"{source.shown}#{name}", title, sections)
+                text = _text(cell)
+                if role == "id":
+                    name = text.strip()
+                elif role == "title":
+                    title = one_line(text)
+                else:
+                    for block in text.replace("\r\n", "\n").split("\n\n"):
+                        builder.block(block)
+            sections = builder.finish()[1]
+            if title and not sections:
+                title, sections = "", (Section((), (title,)),)
+            yield Document(f"{source.shown}#{name or number}", title, sections)
 
     names = {
         role: " and ".join(table.columns[at] for r, at in chosen if r == role)
@@ -72,25 +76,6 @@ def _text(cell: Any) -> str:
     if isinstance(cell, list | tuple) and all(isinstance(one, str) for one in cell):
         return "\n\n".join(cell)
     return str(cell) if isinstance(cell, int) and not isinstance(cell, bool) else ""
-
-
-def _paragraphs(text: str) -> Iterator[str]:
-    """Paragraphs of a cell; one whose lines are indented or many and short keeps them."""
-    for block in clean(text).replace("\r\n", "\n").split("\n\n"):
-        lines = [line.rstrip() for line in block.expandtabs(4).splitlines() if line.strip()]
-        if is_set_out(lines):
-            yield "\n".join(lines)
-        elif lines:
-            yield one_line(block)
-
-
-def is_set_out(lines: Sequence[str]) -> bool:
-    """Whether lines are code, a table or a list rather than prose broken at a width."""
-    if len(lines) < 2:
-        return False
-    indented = sum(line[0].isspace() for line in lines)
-    short = sum(len(line) < 45 for line in lines)
-    return indented > len(lines) / 4 or short > 0.7 * len(lines)
 
 
 def _choose(table: Table, columns: Sequence[str] | None) -> list[tuple[str, int]]:

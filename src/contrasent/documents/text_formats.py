@@ -11,7 +11,6 @@ from html import unescape
 from typing import TYPE_CHECKING
 
 from contrasent.documents.sections import Section, SectionBuilder
-from contrasent.documents.table import is_set_out
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -91,7 +90,7 @@ def read_text(text: str) -> tuple[str, tuple[Section, ...]]:
         blocks = text.split("\n")
     for block in blocks:
         lines = [line for line in block.splitlines() if line.strip() and not _RULE.match(line)]
-        builder.lines("\n".join(lines)) if is_set_out(lines) else builder.paragraph(" ".join(lines))
+        builder.block("\n".join(lines))
     return builder.finish()
 
 
