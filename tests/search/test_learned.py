@@ -1,4 +1,4 @@
-"""Search with what was learned, against plain loops over the rows."""
+"""Search by vectors, words and what was learned, against plain loops over the rows."""
 
 import math
 
@@ -31,6 +31,9 @@ TEXTS = [
 METADATA = [{"document": f"doc{n // 4}", "n": n} if n % 2 else {"n": n} for n in range(60)]
 QUERIES = ["alpha beta3", "delta", "nothing of it"]
 WAYS = [
+    Ranker(0.0),
+    Ranker(0.2),
+    Ranker(0.6),
     Ranker(0.2, map_share=0.5),
     Ranker(0.3, smoothing=0.8),
     Ranker(0.2, taught=3.0, taught_from=0.2),
@@ -102,7 +105,7 @@ def scores_of(ranker, learned, vectors, documents, query, words):
     sparse = scaled(words, list(words.values()))
     clear = max(scaled(cosines, list(cosines.values())).values())
     one, two = (1 - ranker.word_weight) * clear, ranker.word_weight * max(sparse.values())
-    share = two / (one + two)
+    share = two / (one + two) if one + two else ranker.word_weight
     return {row: (1 - share) * dense[row] + share * sparse[row] for row in vectors}
 
 
@@ -123,13 +126,15 @@ def check(index, ranker, learned, **about):
         assert [h.score for h in hits] == pytest.approx(
             [wanted[by_id[h.id]] for h in hits], abs=2e-4
         )
+        counted = dict.fromkeys(words, 0.0) if not ranker.word_weight else words
+        assert [h.words for h in hits] == pytest.approx([counted[by_id[h.id]] for h in hits])
         own = unit(query.tolist())
         assert [h.cosine for h in hits] == pytest.approx(
             [dot(own, vectors[by_id[h.id]]) for h in hits], abs=1e-5
         )
 
 
-@each_way
+@pytest.mark.parametrize("ranker", [*WAYS, Ranker(1.0)], ids=str)
 def test_search_is_its_equation(ranker):
     index = made(ranker)
     check(index, ranker, index.learned)
@@ -148,7 +153,7 @@ def test_rows_that_are_filtered_out_change_no_score(ranker):
 
 
 def test_vectors_as_queries_and_vectors_alone():
-    index = made(WAYS[3])
+    index = made(WAYS[6])
     given = encode(QUERIES)
     assert index.search(given, k=5) == index.search(
         QUERIES, vectors=given, k=5, ranker=Ranker(0.0, 0.25, 0.4, 1.0, 0.1)
@@ -156,7 +161,7 @@ def test_vectors_as_queries_and_vectors_alone():
     plain = Index.build(encode, TEXTS, metadata=METADATA)
     alone = index.search(QUERIES, vectors=given, k=5, ranker=index.ranker.with_words(0.0))
     assert alone == plain.search(QUERIES, vectors=given, k=5, ranker=Ranker(0.0))
-    assert index.ranker.with_words(None) == WAYS[3]
+    assert index.ranker.with_words(None) == WAYS[6]
     assert index.ranker.with_words(0.7) == Ranker(0.7, 0.25, 0.4, 1.0, 0.1)
 
 

@@ -18,7 +18,6 @@ from contrasent.search.index import Index
 from contrasent.search.milvus import MilvusIndex
 from contrasent.search.ranking import Ranker
 from contrasent.search.store import Facts
-from contrasent.search.writer import Writer
 
 pytest.importorskip("pymilvus")
 pytest.importorskip("milvus_lite")
@@ -136,41 +135,30 @@ def test_threshold_model_and_limits(both):
     assert index.search("x", encode=encode, where={"lang": 'en" or "1" == "1'}) == [[]]
 
 
-@pytest.mark.parametrize("kind", ["folder", "milvus"])
-def test_changes_are_those_of_a_writer(tmp_path, kind):
-    """The same changes of an index in a folder and in Milvus."""
-    folder = tmp_path / "index"
-    texts, extra = [f"t{n}" for n in range(20)], [{"n": n} if n % 2 else None for n in range(20)]
-    if kind == "milvus":
-        writer = build(
-            folder, encode, [(t, None, m) for t, m in zip(texts, extra, strict=True)], model="m"
-        )
-    else:
-        with Writer(folder, new=Facts(model="m")) as writer:
-            writer.add(texts, encode, metadata=extra)
-        writer = Writer(folder).__enter__()
+def test_changes_are_those_of_a_writer(tmp_path):
+    extra = [{"n": n} if n % 2 else None for n in range(20)]
+    index = build(
+        tmp_path / "index", encode, [(f"t{n}", None, m) for n, m in enumerate(extra)], model="m"
+    )
     new = [{"a": 1}, None]
-    assert writer.update(["new", "3 again"], encode, ids=["new", "3"], metadata=new) == (1, 1)
-    assert writer.add(["x"], encode, ids=["20"]) == 1
-    assert writer.add(["y", "z"], encode, model="m") == 2  # numbers that are free
-    assert (writer.add([], encode), writer.update([], encode, ids=[])) == (0, (0, 0))
-    assert writer.delete(["5"]) == 1
-    assert writer.delete_where({"n": {"$gte": 17}}) == 2
+    assert index.update(["new", "3 again"], encode, ids=["new", "3"], metadata=new) == (1, 1)
+    assert index.add(["x"], encode, ids=["20"]) == 1
+    assert index.add(["y", "z"], encode, model="m") == 2  # numbers that are free
+    assert (index.add([], encode), index.update([], encode, ids=[])) == (0, (0, 0))
+    assert index.delete(["5"]) == 1
+    assert index.delete_where({"n": {"$gte": 17}}) == 2
     with pytest.raises(OptionError, match="'new': is in the index already"):
-        writer.add(["w"], encode, ids=["new"])
+        index.add(["w"], encode, ids=["new"])
     with pytest.raises(OptionError, match="'7': is there twice"):
-        writer.update(["w", "v"], encode, ids=["7", "7"])
+        index.update(["w", "v"], encode, ids=["7", "7"])
     with pytest.raises(OptionError, match="'5': is not in the index"):
-        writer.delete(["5"])
+        index.delete(["5"])
     with pytest.raises(OptionError, match="not one id for each of 2 texts"):
-        writer.add(["w", "v"], encode, ids=["7"])
+        index.add(["w", "v"], encode, ids=["7"])
     with pytest.raises(OptionError, match="metadata 2: is not one value for 1 texts"):
-        writer.add(["w"], encode, metadata=[1, 2])
+        index.add(["w"], encode, metadata=[1, 2])
     with pytest.raises(ModelError, match="cannot be compared"):
-        writer.add(["w"], encode, model="other")
-    if kind == "folder":
-        writer.__exit__(None, None, None)
-    index = writer if kind == "milvus" else Index.open(folder)
+        index.add(["w"], encode, model="other")
     there = {row.id for row in index.every()}
     assert len(index) == len(there) == 21
     assert {"new", "3", "20"} < there

@@ -53,41 +53,6 @@ def test_bm25_is_its_equation(texts, query):
     assert found == pytest.approx(np.array(bm25(query, texts)), rel=1e-4, abs=1e-6)
 
 
-def fused(query, weight):
-    """z-scores over all rows, averaged by how clear the best is, by plain loops; best first."""
-    (q,) = encode([query]).astype(float)
-    vectors = encode(TEXTS).astype(float)
-    dense = [float(v @ q / math.sqrt(v @ v * (q @ q))) for v in vectors]
-    sparse = bm25(query, TEXTS)
-
-    def scaled(values):
-        mean = sum(values) / len(values)
-        deviation = math.sqrt(sum((v - mean) ** 2 for v in values) / len(values))
-        return [(v - mean) / deviation if deviation else 0.0 for v in values]
-
-    dense_z, sparse_z = scaled(dense), scaled(sparse)
-    one, two = (1 - weight) * max(dense_z), weight * max(sparse_z)
-    share = two / (one + two) if one + two else weight
-    scores = [(1 - share) * a + share * b for a, b in zip(dense_z, sparse_z, strict=True)]
-    order = sorted(range(len(TEXTS)), key=lambda n: (-scores[n], n))
-    return [(str(n), scores[n], dense[n], sparse[n]) for n in order]
-
-
-@pytest.mark.parametrize("weight", [0.2, 0.6, 1.0])
-@pytest.mark.parametrize("query", ["alpha beta3", "delta", "nothing of it"])
-def test_fusion_is_an_average_of_z_scores(query, weight):
-    index = Index.build(encode, TEXTS, ranker=Ranker(weight))
-    assert index.facts.language == "none"
-    (hits,) = index.search(query, encode=encode, k=7)
-    wanted = fused(query, weight)[:7]
-    for field, at in (("score", 1), ("cosine", 2), ("words", 3)):
-        assert [getattr(hit, field) for hit in hits] == pytest.approx(
-            [row[at] for row in wanted], abs=1e-4
-        )
-    if query == "alpha beta3":
-        assert [hit.id for hit in hits[:2]] == [row[0] for row in wanted[:2]]
-
-
 def test_weight_0_is_a_search_by_vectors_alone():
     index = Index.build(encode, TEXTS)
     assert index.ranker == Ranker()
@@ -102,23 +67,6 @@ def test_a_threshold_is_of_the_cosine():
     (hits,) = index.search("alpha", encode=encode, k=60)
     (few,) = index.search("alpha", encode=encode, k=60, threshold=0.3)
     assert few == [hit for hit in hits if hit.cosine >= 0.3] and 0 < len(few) < 60
-
-
-def test_rows_that_are_filtered_out_count_for_the_spread_alone():
-    index = Index.build(encode, TEXTS, metadata=[{"n": n} for n in range(60)])
-    (all_hits,) = index.search("alpha delta", encode=encode, k=60)
-    (some,) = index.search("alpha delta", encode=encode, k=60, where={"n": {"$lt": 20}})
-    assert some == [hit for hit in all_hits if int(hit.id) < 20]
-
-
-def test_deleted_rows_count_for_nothing(tmp_path):
-    Index.build(encode, [*TEXTS, "alpha alpha", "delta"]).save(tmp_path / "index")
-    with Writer(tmp_path / "index") as writer:
-        writer.delete(["60", "61"])
-    left = Index.open(tmp_path / "index").search("alpha delta", encode=encode, k=60)
-    fresh = Index.build(encode, TEXTS).search("alpha delta", encode=encode, k=60)
-    for one, two in zip(left[0], fresh[0], strict=True):
-        assert (one.score, one.words) == pytest.approx((two.score, two.words), abs=1e-4)
 
 
 @given(st.lists(st.floats(0, 5, width=32), max_size=30), st.integers(0, 20))
@@ -204,20 +152,6 @@ def test_candidates_are_the_nearest_codes_and_all_that_tie(coded, monkeypatch):
     (found,) = coded.codes.candidates(query[None], 5, None)
     limit = np.sort(distance)[29]
     assert found.tolist() == np.flatnonzero(distance <= limit).tolist()
-
-
-@pytest.mark.parametrize("where", [None, {"n": {"$gt": 100}}, {"n": {"$in": [3, 7, 305]}}])
-def test_with_candidates_enough_codes_change_nothing(coded, where):
-    for ranker in (Ranker(0.0), Ranker(0.2)):
-        for query in ("alpha no33", "delta beta3"):
-            (found,) = coded.search(query, encode=encode, k=5, where=where, ranker=ranker)
-            (exact,) = coded.search(
-                query, encode=encode, k=5, where=where, ranker=ranker, exact=True
-            )
-            assert [hit.id for hit in found] == [hit.id for hit in exact]
-            assert [hit.score for hit in found] == pytest.approx(
-                [hit.score for hit in exact], abs=1e-4
-            )
 
 
 def test_codes_of_vectors_of_any_width():
