@@ -17,12 +17,12 @@ from contrasent.train.settings import Pooler, Settings, assignments, choose
 def test_texts_are_read_as_the_type_wanted():
     run = {"batch": "128", "lr": "5e-5", "steps": "none", "head": "none", "normalise": "True"}
     method = {"temperature": "0.1", "symmetric": "true", "projector": "none"}
-    chosen = choose(run | method, "simcse")
+    of_run, of_method = choose(run | method, "simcse")
     numbers = {"batch": 128, "lr": 5e-5, "steps": None}
-    assert chosen.run == numbers | {"head": "none", "normalise": True}
+    assert of_run == numbers | {"head": "none", "normalise": True}
     # "none" is a head and a projector; the text stands for None only where it is no value itself.
-    assert chosen.objective == {"temperature": 0.1, "symmetric": True, "projector": "none"}
-    assert Settings(**chosen.run).batch == 128
+    assert of_method == {"temperature": 0.1, "symmetric": True, "projector": "none"}
+    assert Settings(**of_run).batch == 128
 
 
 @pytest.mark.parametrize(("name", "value", "message"), [
@@ -53,7 +53,7 @@ def test_an_unknown_name_suggests_the_nearest(name, near):
 def test_the_objective_decides_what_is_known():
     with pytest.raises(OptionError, match="alpha"):
         choose({"alpha": "2"}, "simcse")
-    assert choose({"alpha": "2"}, "simcse_supervised").objective == {"alpha": 2.0}
+    assert choose({"alpha": "2"}, "simcse_supervised") == ({}, {"alpha": 2.0})
     with pytest.raises(OptionError, match="no such objective; did you mean 'simcse'"):
         choose({}, "simcs")
 

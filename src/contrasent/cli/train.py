@@ -225,13 +225,13 @@ def _check(
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     from contrasent.train.settings import Settings, choose
 
-    chosen = choose(given, objective)
-    Settings(**chosen.run)
+    of_run, of_objective = choose(given, objective)
+    Settings(**of_run)
     from contrasent.train.method_checks import check_objective
 
     found = []
     progress.show("silent")
-    for finding in check_objective(objective, chosen.objective, source):
+    for finding in check_objective(objective, of_objective, source):
         found.append(finding)
         if not as_json:
             typer.echo(f"{SIGNS[finding.passed]:>6}  {finding.check}: {finding.detail}")

@@ -275,21 +275,21 @@ class Scale(Strict):
         own: dict[str, Settings] = {}
         for name in [name for name in settings if "." in name]:
             objective, _, inner = name.partition(".")
-            found = run_settings.choose({inner: settings[name]}, objective, option="--set")
-            own.setdefault(objective, {}).update({**found.run, **found.objective})
+            for part in run_settings.choose({inner: settings[name]}, objective, option="--set"):
+                own.setdefault(objective, {}).update(part)
         of_all = {name: value for name, value in settings.items() if "." not in name}
-        known = run_settings.choose(of_all, ANY, option="--set")
-        for name in known.objective:
+        known, foreign = run_settings.choose(of_all, ANY, option="--set")
+        for name in foreign:
             problem = "belongs to an objective; the rows say what theirs are, or OBJECTIVE.NAME"
             raise OptionError("--set", name, problem)
-        whole = {k: v for k, v in {**self.set, **known.run}.items() if v != AUTO}
-        run_settings.Settings(**run_settings.choose(whole, ANY).run)
+        whole = {k: v for k, v in {**self.set, **known}.items() if v != AUTO}
+        run_settings.Settings(**run_settings.choose(whole, ANY)[0])
         for objective, values in own.items():
-            run_settings.Settings(**run_settings.choose({**whole, **values}, objective).run)
-        changes = dict(known.run) | ({} if sentences is None else {"sentences": sentences})
+            run_settings.Settings(**run_settings.choose({**whole, **values}, objective)[0])
+        changes = dict(known) | ({} if sentences is None else {"sentences": sentences})
         changes |= {f"{name}.{k}": v for name, values in own.items() for k, v in values.items()}
         count = self.sentences if sentences is None else sentences or None
-        changed = {**self.set, **known.run}
+        changed = {**self.set, **known}
         update = {"set": changed, "sentences": count, "changes": changes, "own": own}
         return self.model_copy(update=update)
 
@@ -331,14 +331,14 @@ def resolve_row(item: Item, row: TableRow, scale: Scale, *, seed: int = 0) -> Re
     given = {**scale.set, **own, **changes.set, **row.settings[scale.name], "seed": seed}
     if given.get("precision") == AUTO:
         given["precision"] = precision()
-    found = run_settings.choose(given, row.objective, option="set")
-    settings = run_settings.Settings(**found.run)
-    check(row.objective, found.objective, models=False)
+    of_run, parts = run_settings.choose(given, row.objective, option="set")
+    settings = run_settings.Settings(**of_run)
+    check(row.objective, parts, models=False)
     defaults = {name: p.default for name, p in parameters(row.objective).items()}
     counts = (row.sentences.get(scale.name), changes.sentences, scale.sentences)
     return Resolved(
         row.objective,
-        found.objective,
+        parts,
         defaults,
         asdict(settings),
         changes.select or scale.select,

@@ -169,15 +169,19 @@ def read_labelled_pairs(path: str | Path, *, columns: Columns | None = None) -> 
     files = find(path)
     if len(files) > 1 or Path(path).is_dir() or files[0].form == ".txt":
         raise InputError(path, "labelled pairs are one file, .tsv, .csv, .jsonl or .parquet")
+    table = open_table(files[0], header=columns is None or by_name(columns))
+    if not _has_rows(table):
+        raise InputError(path, "the file is empty")
     if columns is None:
-        table = open_table(files[0], header=True)
         if table.form in (".csv", ".tsv"):
             _check_header(table.columns, table.source)
-        columns = table.names or range(3)
-        if len(table.columns) not in (0, 3):
+        columns = table.names or range(len(table.columns))
+        if len(columns) != 3:
             listed = ", ".join(table.columns)
             problem = f"two texts and a number are needed; choose three columns of {listed}"
             raise InputError(path, problem)
+    for column in columns:
+        table.position(column)  # an error names the option as it was given
     corpus = open_corpus(path, columns=columns[:2], score=columns[2], at_least=0)
     first, second = zip(*corpus, strict=True)
     return ScoredPairs(Path(path).stem, first, second, corpus.scores, corpus.source)

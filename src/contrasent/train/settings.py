@@ -133,30 +133,26 @@ def run_settings() -> dict[str, Parameter]:
     return {f.name: Parameter(f.name, hints[f.name], f.default) for f in fields(Settings)}
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """Named values, divided into those of the run and those of the objective."""
-
-    run: dict[str, Any]
-    objective: dict[str, Any]
+Values = dict[str, Any]
 
 
-def choose(given: Mapping[str, Any], objective: str, *, option: str = "--set") -> Chosen:
-    """Divide and check named values."""
+def choose(
+    given: Mapping[str, Any], objective: str, *, option: str = "--set"
+) -> tuple[Values, Values]:
+    """Check named values, and divide them into those of the run and those of the objective."""
     own, known = parameters(objective), run_settings()
     for name in own.keys() & known.keys():
         problem = f"its parameter {name!r} has the name of a setting of the run; give it another"
         raise OptionError("--objective", objective, problem)
-    chosen = Chosen({}, {})
+    of_run: Values = {}
+    of_objective: Values = {}
     for name, value in given.items():
-        if name in own:
-            chosen.objective[name] = own[name].read(value)
-        elif name in known:
-            chosen.run[name] = known[name].read(value)
-        else:
+        if name not in own | known:
             problem = f"no such setting of a run or of {objective}"
             raise OptionError(option, name, problem, choices=sorted(known | own))
-    return chosen
+        part, parameter = (of_objective, own) if name in own else (of_run, known)
+        part[name] = parameter[name].read(value)
+    return of_run, of_objective
 
 
 def assignments(texts: list[str], option: str = "--set", form: str = "key=value") -> dict[str, str]:
@@ -230,18 +226,18 @@ def resolve_settings(
     """Complete the settings of a run: stated ones, those of the base, those of the method."""
     # The first that says a value has it: `given`; what suits a sentence encoder, if the base is
     # one; the objective's published settings; the defaults of `Settings`.
-    chosen = choose(given or {}, objective)
-    Settings(**chosen.run)  # rejects bad values before anything is counted by them
-    stated = {**chosen.run, **chosen.objective}
+    of_run, of_objective = choose(given or {}, objective)
+    Settings(**of_run)  # rejects bad values before anything is counted by them
+    stated = of_run | of_objective
     if stored is None:
         defaults = _choose(base, objective, stated, corpus)
     elif stored:
         left = {k: v for k, v in stored["values"].items() if k not in stated}
         defaults = Defaults(stored["base"], left)
     else:
-        return ResolvedSettings(Settings(**chosen.run), chosen.objective, None)
-    completed = choose({**defaults.values, **stated}, objective)
-    return ResolvedSettings(Settings(**completed.run), completed.objective, defaults)
+        return ResolvedSettings(Settings(**of_run), of_objective, None)
+    of_run, of_objective = choose({**defaults.values, **stated}, objective)
+    return ResolvedSettings(Settings(**of_run), of_objective, defaults)
 
 
 def base_kind(folder: Path | None) -> str:
