@@ -56,8 +56,7 @@ def test_padding_and_grouping_change_nothing(tiny, monkeypatch, kind, sentences)
     assert len(set(tokens.lengths.tolist())) > 5
     alone = np.concatenate([encoder.encode([text]) for text in texts])
     with torch.inference_mode():
-        ids, _ = encoder.padded(tokens)
-        states, mask = encoder.hidden(tokens)
+        states, ids, mask = encoder.hidden(tokens)
         block = encoder.pooler(states, ids, mask).numpy()
     assert block == pytest.approx(alone, abs=2e-6)
     monkeypatch.setattr(module, "by_length", lambda lengths: [np.arange(len(lengths))[::-1]])

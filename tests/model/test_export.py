@@ -161,7 +161,7 @@ def test_an_export_of_other_weights_is_rejected(models, tmp_path, onnx):
 
 
 def test_a_graph_that_gives_other_vectors_is_not_kept(models, tmp_path, monkeypatch):
-    monkeypatch.setattr("contrasent.model.export.VERY_LOW", -1e-3)
+    monkeypatch.setattr("contrasent.model.export.LIMIT", 0.0)
     with pytest.raises(ModelError, match="differ from torch's by"):
         export(models["bert"], tmp_path / "bad", engine="onnx")
     assert not (tmp_path / "bad").exists()

@@ -313,7 +313,7 @@ def test_masked_lm_with_the_contrast(load, batches, masked):
         for i in range(len(column)):
             row = slice(int(column.offsets[i]), int(column.offsets[i + 1]))
             labels = edited.labels[row]
-            hidden, _ = objective.encoder.hidden(edited.tokens.select(np.asarray([i])))
+            hidden, _, _ = objective.encoder.hidden(edited.tokens.select(np.asarray([i])))
             for t in range(len(labels)):
                 if labels[t] >= 0:
                     scores = numbers(head(hidden[-1][0, t : t + 1]))[0]

@@ -282,7 +282,7 @@ def test_language_head_is_the_checkpoints_own(masked, kind):
     encoder = Encoder.load(masked[kind], pooler="cls", max_tokens=24)
     head = LanguageHead.load(str(masked[kind]), encoder).eval()
     tokens, _ = encoder.tokenizer(["an old sailor hid a torn map"])
-    hidden, _ = encoder.hidden(tokens)
+    hidden, _, _ = encoder.hidden(tokens)
     ids = torch.from_numpy(tokens.ids.astype(np.int64))[None]
     assert torch.allclose(head(hidden[-1][0]), model(input_ids=ids).logits[0], atol=1e-4)
     body = {id(p) for p in encoder.parameters()}

@@ -279,7 +279,7 @@ class Discriminator(nn.Module):
             longer = Tokens.from_rows([np.full(width, tokens.ids[0], dtype=np.int32)])
             tokens = Tokens.concatenate([tokens, longer])
             condition = torch.cat([condition, condition[:1].detach()])
-        hidden, mask = self.reader.hidden(tokens, condition=condition)
+        hidden, _, mask = self.reader.hidden(tokens, condition=condition)
         # Where shapes are bucketed there is more padding, which counts for nothing.
         return hidden[-1][:rows, :width], mask[:rows, :width]
 

@@ -205,7 +205,7 @@ def at_labels(encoder: Encoder, tokens: Tokens, labels: NDArray[np.int64]) -> tu
     """Token vectors and labels where a label is not -1."""
     vectors, targets = [], []
     for rows in by_length(tokens.lengths):
-        hidden, _ = encoder.hidden(tokens.select(rows))
+        hidden, _, _ = encoder.hidden(tokens.select(rows))
         wanted = Tokens(cast(Any, labels), tokens.offsets).select(rows).pad(-1)[0]
         chosen = torch.from_numpy(wanted).to(encoder.device)
         # Where shapes are bucketed the block is wider than its longest row.

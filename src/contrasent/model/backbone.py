@@ -62,8 +62,7 @@ def load_backbone(
             )
     except Exception as error:  # and here, about the weights
         raise ModelError(f"{folder}: the weights cannot be loaded: {brief(error)}") from error
-    _check_complete(folder, info)
-    _check_left_over(folder, info, set(model.state_dict()))
+    _check_complete(folder, info, set(model.state_dict()))
     return model  # type: ignore[no-any-return]
 
 
@@ -84,17 +83,8 @@ def first_position(config: Any) -> int:
     return int(config.pad_token_id) + 1 if offset else 0
 
 
-def check_vocabulary(backbone: nn.Module, tokenizer: Tokenizer, folder: Path) -> None:
-    """Reject a tokenizer with ids that the encoder has no embedding for."""
-    config: Any = backbone.config
-    if tokenizer.size > int(config.vocab_size):
-        raise ModelError(
-            f"{folder}: the tokenizer has {tokenizer.size} entries and the encoder "
-            f"{config.vocab_size}; they are not of one model"
-        )
-
-
-def _check_complete(folder: Path, info: dict[str, Any]) -> None:
+def _check_complete(folder: Path, info: dict[str, Any], known: set[str]) -> None:
+    """Reject weights that are missing, or of further layers; heads may be left over."""
     missing = sorted(k for k in info.get("missing_keys", ()) if not k.startswith("pooler."))
     if missing:
         raise ModelError(
@@ -106,10 +96,6 @@ def _check_complete(folder: Path, info: dict[str, Any]) -> None:
             f"{folder}: the weights do not fit config.json: {name} has shape {tuple(stored)} and "
             f"should have {tuple(wanted)}"
         )
-
-
-def _check_left_over(folder: Path, info: dict[str, Any], known: set[str]) -> None:
-    """Reject weights of further layers than config.json has; heads may be left over."""
 
     def pattern(key: str) -> str:
         return re.sub(r"\d+", "N", key)
@@ -229,9 +215,7 @@ class PooledBackbone(nn.Module):
 
     def _pool_padded(self, tokens: Tokens, **further: Tensor) -> Tensor:
         """Pooled vectors of one padded block; ``further`` as for ``hidden``."""
-        ids, mask = self.padded(tokens)
-        states = self._states(tokens, ids, mask, all_layers=self._all_layers, **further)
-        return full(self.pooler(states, ids, mask))
+        return full(self.pooler(*self.hidden(tokens, all_layers=self._all_layers, **further)))
 
     def pool_at(self, tokens: Tokens, places: Tensor) -> Tensor:
         """Pooled vectors, (n, hidden size), of tokens at other places than 0, 1, 2, ..."""
@@ -256,16 +240,12 @@ class PooledBackbone(nn.Module):
 
     def hidden(
         self, tokens: Tokens, *, all_layers: bool = False, **further: Tensor
-    ) -> tuple[tuple[Tensor, ...], Tensor]:
+    ) -> tuple[tuple[Tensor, ...], Tensor, Tensor]:
         """Token vectors of one padded block."""
         # Returns hidden states, each (n, t, d): the last alone, or the embedding output and all
-        # layers; and the mask (n, t), true on real tokens.
+        # layers; the ids (n, t); and the mask (n, t), true on real tokens. `further` goes to the
+        # backbone.
         ids, mask = self.padded(tokens)
-        return self._states(tokens, ids, mask, all_layers=all_layers, **further), mask
-
-    def _states(
-        self, tokens: Tokens, ids: Tensor, mask: Tensor, *, all_layers: bool, **further: Tensor
-    ) -> tuple[Tensor, ...]:
         # Without padding there is nothing to mask, and attention takes a faster path.
         attention_mask = None if bool((tokens.lengths == ids.shape[1]).all()) else mask
         output = self.backbone(
@@ -276,7 +256,7 @@ class PooledBackbone(nn.Module):
             **further,
         )
         states = output.hidden_states if all_layers else (output.last_hidden_state,)
-        return tuple(states)
+        return tuple(states), ids, mask
 
     def padded(self, tokens: Tokens) -> tuple[Tensor, Tensor]:
         """Padded ids (n, t) int64 and mask (n, t) bool on the encoder's device."""

@@ -123,37 +123,24 @@ def _attend(
     """Attention by torch's fused kernel; with dropout on CPU, by plain products and our masks."""
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-    special = kwargs.get("position_bias") is not None or kwargs.get("softcap") is not None
-    if dropout > 0 and query.device.type == "cpu" and not special:
-        # Where its mask would be the causal one, transformers passes none and sets is_causal.
-        causal = kwargs.get("is_causal")
-        causal = getattr(module, "is_causal", True) if causal is None else causal
-        if causal and attention_mask is None:
-            lengths = query.shape[2], key.shape[2]
-            attention_mask = torch.ones(lengths, dtype=torch.bool).tril()
-        shared = getattr(module, "num_key_value_groups", 1)
-        if shared > 1:  # one head of keys and values serves several of queries
-            key, value = (x.repeat_interleave(shared, dim=1) for x in (key, value))
-        return attend_plainly(query, key, value, attention_mask, dropout, scaling), None
-    output, _ = sdpa_attention_forward(
-        module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
-    )
-    return output, None
-
-
-def attend_plainly(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, p: float, scaling: float | None
-) -> Tensor:
-    """Attention by plain products; ``mask`` is boolean, or added to the scores."""
+    special = any(kwargs.get(name) is not None for name in ("position_bias", "softcap"))
+    causal = kwargs.get("is_causal")  # a decoder's; its mask, where it is that alone, is left out
+    causal = getattr(module, "is_causal", True) if causal is None else causal
+    shared = getattr(module, "num_key_value_groups", 1) > 1
+    if dropout <= 0 or query.device.type != "cpu" or special or causal or shared:
+        output, _ = sdpa_attention_forward(
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
+        )
+        return output, None
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     scores = torch.matmul(query * scale, key.transpose(-1, -2))
-    if mask is not None:
-        if mask.dtype == torch.bool:
-            scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    if attention_mask is not None:
+        if attention_mask.dtype == torch.bool:
+            scores = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
         else:
-            scores = scores + mask
-    weights = drop(scores.softmax(-1), p)
-    return torch.matmul(weights, value).transpose(1, 2).contiguous()
+            scores = scores + attention_mask
+    weights = drop(scores.softmax(-1), dropout)
+    return torch.matmul(weights, value).transpose(1, 2).contiguous(), None
 
 
 def _register() -> None:

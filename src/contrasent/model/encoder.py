@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from contrasent import parallel
-from contrasent.errors import OutputError, check_choice
+from contrasent.errors import ModelError, OutputError, check_choice
 from contrasent.files import atomic_folder, write_object
 from contrasent.losses.similarity import full
 from contrasent.model.backbone import (
     PooledBackbone,
-    check_vocabulary,
     load_backbone,
     longest_input,
     workers,
@@ -132,7 +131,12 @@ class Encoder(PooledBackbone, Model):
         )
         if pooling == stored.pooler and stored.pooling is not None:
             encoder.pooler.load(stored.pooling)
-        check_vocabulary(backbone, encoder.tokenizer, stored.transformer)
+        entries = encoder.tokenizer.size
+        if entries > int(config.vocab_size):
+            raise ModelError(
+                f"{stored.transformer}: the tokenizer has {entries} entries and the encoder "
+                f"{config.vocab_size}; they are not of one model"
+            )
         encoder = encoder.to(device or parallel.device()).eval()
         encoder.bucketed = encoder.device.type != "cpu"
         return encoder
@@ -178,24 +182,18 @@ class Encoder(PooledBackbone, Model):
         rows = [self.embed(tokens.select(np.array([row]))) for row in range(len(PROBES))]
         return Golden(PROBES, tokens, np.concatenate(rows), self.config)
 
-    def forward_at(self, tokens: Tokens, places: Tensor) -> Tensor:
-        """Vectors like those of ``forward``, of tokens at other places.
-
-        Args:
-            tokens: see :meth:`pool_at`.
-            places: see :meth:`pool_at`.
-        """
-        pooled = self.pool_at(tokens, places)
-        return pooled if self.head is None else full(self.head(pooled))
-
-    def forward(self, tokens: Tokens) -> Tensor:
+    def forward(self, tokens: Tokens, places: Tensor | None = None) -> Tensor:
         """Vectors of tokenised sentences, (n, d), not normalised.
 
         Rows are packed or grouped by length, so that little or no padding is computed; the result
         does not depend on it. They are float32, whatever the precision inside; float64 of a model
         in float64.
+
+        Args:
+            tokens: the sentences.
+            places: (n, t) int64 place of every token, if it is not 0, 1, 2, ...
         """
-        pooled = self.pool(tokens)
+        pooled = self.pool(tokens) if places is None else self.pool_at(tokens, places)
         return pooled if self.head is None else full(self.head(pooled))
 
     @torch.inference_mode()

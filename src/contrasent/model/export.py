@@ -26,7 +26,6 @@ from contrasent.files import atomic_folder
 from contrasent.model import runtime
 from contrasent.model.base import PROMPTS, by_budget
 from contrasent.model.doctor import Comparison
-from contrasent.model.dropout import attend_plainly
 from contrasent.model.encoder import Encoder
 from contrasent.model.golden import PROBES, digest
 from contrasent.text.tokens import Tokenizer
@@ -142,13 +141,11 @@ def _largest(model: Any, names: list[str], batches: list[Inputs]) -> dict[str, N
     return found
 
 
-ATTENTION = "contrasent_graph"
 EXPORTERS = (
     "torch.onnx", "torch.onnx._internal.exporter._registration", "onnxscript", "onnx_ir",
     "torch.export",
 )  # fmt: skip
 LIMIT = 1e-5  # largest difference from torch that an export in float32 may have
-VERY_LOW = -1e9
 
 
 class Graph(nn.Module):
@@ -160,10 +157,8 @@ class Graph(nn.Module):
         self.pooler = encoder.pooler
         self.all_layers = len(encoder.pooler.layers) > 1
         self.normalise = encoder.normalise
-        config: Any = self.backbone.config
-        if getattr(config, "_attn_implementation", None) != "eager":
-            _register()
-            cast(Any, self.backbone).set_attn_implementation(ATTENTION)
+        # Torch's fused kernel leaves checks for rows without any key in the graph.
+        cast(Any, self.backbone).set_attn_implementation("eager")
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """(n, t) ids and mask to (n, d) vectors."""
@@ -178,41 +173,6 @@ class Graph(nn.Module):
         if self.head is not None:
             vectors = self.head(vectors)
         return nn.functional.normalize(vectors, dim=-1) if self.normalise else vectors
-
-
-def _attend(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **kwargs: Any
-) -> tuple[Tensor, None]:
-    """Attention as two products; torch's fused kernel leaves checks for rows without any key."""
-    return attend_plainly(query, key, value, mask, 0.0, kwargs.get("scaling")), None
-
-
-def _added_mask(
-    *,
-    q_length: int,
-    kv_length: int,
-    mask_function: Any,
-    attention_mask: Tensor,
-    dtype: torch.dtype = torch.float32,
-    **kwargs: Any,
-) -> Tensor:
-    """The mask to add to the scores: (n, 1, 1, t), or (n, 1, t, t) under a sliding window."""
-    from transformers.masking_utils import bidirectional_mask_function
-
-    visible = attention_mask[:, None, None, :].bool()
-    if mask_function is not bidirectional_mask_function:
-        rows = torch.arange(q_length)[None, None, :, None]
-        columns = torch.arange(kv_length)[None, None, None, :]
-        visible = visible & mask_function(None, None, rows, columns)
-    # Not (1 - visible) * low: OpenVINO takes that for the zero and the scale of an int8 tensor.
-    return torch.where(visible, torch.zeros((), dtype=dtype), torch.full((), VERY_LOW, dtype=dtype))
-
-
-def _register() -> None:
-    from transformers import AttentionInterface, AttentionMaskInterface
-
-    AttentionInterface.register(ATTENTION, _attend)
-    AttentionMaskInterface.register(ATTENTION, _added_mask)
 
 
 def export(

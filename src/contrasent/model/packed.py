@@ -17,12 +17,6 @@ from contrasent.types import Tokens
 Groups = tuple[Group, ...]
 
 
-def attend(qkv: Tensor, groups: Groups, heads: int, p: float) -> Tensor:
-    """Attention of every row to its own tokens: softmax(q k' / sqrt(d / h)) v, head by head."""
-    result: Tensor = _Attend.apply(qkv, groups, heads, p)  # type: ignore[no-untyped-call]
-    return result
-
-
 def add_norm(y: Tensor, x: Tensor, dense: nn.Linear, norm: nn.LayerNorm, p: float) -> Tensor:
     """LN(x + dropout(y W' + b)), what follows attention and the feed-forward part."""
     # `y`: (T, a). `x`: (T, d), which is added. `dense`: with W (d, a) and b. Returns (T, d).
@@ -37,12 +31,6 @@ def linear(x: Tensor, *parts: nn.Linear) -> tuple[Tensor, Tensor]:
     weights = [part.weight for part in parts]
     biases = [part.bias for part in parts]
     y, same = _Linear.apply(x, len(parts), *weights, *biases)  # type: ignore[no-untyped-call]
-    return y, same
-
-
-def gelu_linear(x: Tensor, dense: nn.Linear) -> tuple[Tensor, Tensor]:
-    """GELU(x W' + b), exact, and x once more, as in ``linear``."""
-    y, same = _GeluLinear.apply(x, dense.weight, dense.bias)  # type: ignore[no-untyped-call]
     return y, same
 
 
@@ -69,6 +57,8 @@ def _as_stated(function: Any) -> Any:
 
 
 class _Attend(torch.autograd.Function):
+    """Attention of every row to its own tokens: softmax(q k' / sqrt(d / h)) v, head by head."""
+
     @staticmethod
     @_as_stated
     def forward(ctx: Any, qkv: Tensor, groups: Groups, heads: int, p: float) -> Tensor:
@@ -198,6 +188,8 @@ class _Linear(torch.autograd.Function):
 
 
 class _GeluLinear(torch.autograd.Function):
+    """GELU(x W' + b), exact, and x once more, as in ``linear``."""
+
     @staticmethod
     @_as_stated
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
@@ -332,15 +324,15 @@ def _layer(layer: Any, x: Tensor, groups: tuple[Group, ...]) -> Tensor:
     qkv, x = linear(x, own.query, own.key, own.value)
     heads: int = own.num_attention_heads
     if torch.is_grad_enabled() or _p(own.dropout):
-        mixed = attend(qkv, groups, heads, _p(own.dropout))
+        mixed = _Attend.apply(qkv, groups, heads, _p(own.dropout))  # type: ignore[no-untyped-call]
     else:
         mixed = _attend_without_gradient(qkv, groups, heads)
     return _feed_forward(layer, add_norm(mixed, x, out.dense, out.LayerNorm, _p(out.dropout)))
 
 
 def _feed_forward(layer: Any, x: Tensor) -> Tensor:
-    inner, x = gelu_linear(x, layer.intermediate.dense)
-    out = layer.output
+    dense, out = layer.intermediate.dense, layer.output
+    inner, x = _GeluLinear.apply(x, dense.weight, dense.bias)  # type: ignore[no-untyped-call]
     return add_norm(inner, x, out.dense, out.LayerNorm, _p(out.dropout))
 
 

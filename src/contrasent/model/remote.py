@@ -1,6 +1,5 @@
 """A model behind a server with OpenAI's interface, as an ``EncodeFn``."""
 
-import base64
 import json
 import math
 import os
@@ -104,7 +103,7 @@ class RemoteModel:
     def _vectors(self, answer: dict[str, Any], count: int) -> Vectors:
         try:
             rows = sorted(answer["data"], key=lambda item: item["index"])
-            vectors = np.array([_vector(row["embedding"]) for row in rows], dtype=np.float32)
+            vectors = np.array([row["embedding"] for row in rows], dtype=np.float32)
         except (KeyError, TypeError, ValueError) as error:
             raise ModelError(f"{self.base}: did not answer with vectors ({error})") from error
         if vectors.ndim != 2 or len(vectors) != count or not np.isfinite(vectors).all():
@@ -187,9 +186,3 @@ class _Busy(ModelError):
     def __init__(self, problem: str, wait: float = 0.0) -> None:
         super().__init__(problem)
         self.wait = wait
-
-
-def _vector(value: Any) -> Any:
-    if isinstance(value, str):
-        return np.frombuffer(base64.b64decode(value), dtype="<f4")
-    return value

@@ -85,5 +85,5 @@ class _TemplateAlone:
             sizes, which = np.unique(rows.lengths - count, return_inverse=True)
             places = np.arange(count) + np.where(np.arange(count) < len(before), 0, sizes[:, None])
             alone = engine.Tokens.from_rows([np.concatenate([before, after])] * len(sizes))
-            found.append(encoder.forward_at(alone, torch.from_numpy(places))[which])
+            found.append(encoder(alone, torch.from_numpy(places))[which])
         return torch.cat(found)
