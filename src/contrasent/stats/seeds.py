@@ -16,6 +16,7 @@ from contrasent.errors import DataError
 
 Floats = NDArray[np.float64]
 
+UPPER = (1 + 0.95) / 2  # the share of a distribution below the upper end of a 95 % interval
 POWER = 0.8
 MOST_RUNS = 10_000
 REGROUPINGS = 20_000  # up to which a permutation test tries all; of more, so many random ones
@@ -28,35 +29,33 @@ class EffectEstimate:
     """A difference, second minus first."""
 
     mean: float
-    low: float  # lower end of its 95 % interval, unless another level is given
+    low: float  # lower end of its 95 % interval
     high: float
     error: float  # standard error; 0 where nothing varies
     df: float  # degrees of freedom of `error`; infinite where it is known and not estimated
     p: float  # two-sided p value of no difference
 
     @classmethod
-    def from_error(
-        cls, mean: float, error: float, df: float = math.inf, level: float = 0.95
-    ) -> "EffectEstimate":
+    def from_error(cls, mean: float, error: float, df: float = math.inf) -> "EffectEstimate":
         """The t interval of a difference. That of ``-mean`` is the mirror image, to the bit."""
-        half = t_quantile((1 + level) / 2, df) * error if error else 0.0
+        half = t_quantile(UPPER, df) * error if error else 0.0
         return cls(mean, mean - half, mean + half, error, df, _two_sided(mean, error, df))
 
 
-def paired_t(differences: ArrayLike, level: float = 0.95) -> EffectEstimate:
+def paired_t(differences: ArrayLike) -> EffectEstimate:
     """Student's paired t test: differences of runs that share a seed, or of any pairs."""
     found = check_scores(differences)
     if len(found) < 2:
         raise DataError("one difference has no spread; at least 2 are needed")
     error = math.sqrt(float(found.var(ddof=1)) / len(found))
-    return EffectEstimate.from_error(float(found.mean()), error, len(found) - 1, level)
+    return EffectEstimate.from_error(float(found.mean()), error, len(found) - 1)
 
 
-def unpaired_t(before: ArrayLike, after: ArrayLike, level: float = 0.95) -> EffectEstimate:
+def unpaired_t(before: ArrayLike, after: ArrayLike) -> EffectEstimate:
     """The t test of two arms whose runs are independent; see :func:`unpaired_error`."""
     a, b = check_scores(before), check_scores(after)
-    error, df = unpaired_error(ArmSpread.of(a), ArmSpread.of(b), level)
-    return EffectEstimate.from_error(float(b.mean() - a.mean()), error, df, level)
+    error, df = unpaired_error(ArmSpread.of(a), ArmSpread.of(b))
+    return EffectEstimate.from_error(float(b.mean() - a.mean()), error, df)
 
 
 def p_value(estimate: EffectEstimate, at: float = 0.0) -> float:
@@ -169,7 +168,7 @@ class ArmSpread(NamedTuple):
         return cls(variance, len(scores), len(scores) - 1)
 
 
-def unpaired_error(before: ArmSpread, after: ArmSpread, level: float = 0.95) -> tuple[float, float]:
+def unpaired_error(before: ArmSpread, after: ArmSpread) -> tuple[float, float]:
     """Standard error over seeds of a difference of two means, and its degrees of freedom."""
     # Of a variance for each arm (Welch) and one for both (Student), whichever gives the wider
     # interval: of 2 runs against 5, Welch alone finds more than 5.5 % false differences.
@@ -177,8 +176,7 @@ def unpaired_error(before: ArmSpread, after: ArmSpread, level: float = 0.95) -> 
     # Of equal arms both have the same error, and Welch's has fewer degrees of freedom.
     if not math.isinf(before.df + after.df) and not (found and before.runs == after.runs):
         found.append(_student(before, after))
-    share = (1 + level) / 2
-    return max(found, key=lambda own: own[0] * t_quantile(share, own[1]))
+    return max(found, key=lambda own: own[0] * t_quantile(UPPER, own[1]))
 
 
 def _welch(before: ArmSpread, after: ArmSpread) -> tuple[float, float]:
