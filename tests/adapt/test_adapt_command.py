@@ -270,7 +270,7 @@ def test_bad_options_and_inputs_end_before_any_work(adapted, tmp_path, model, do
 
 
 def test_the_base_is_chosen_by_the_language_of_the_documents(tmp_path, monkeypatch):
-    from contrasent.documents.folder import open_documents
+    from contrasent.documents.folder import DocumentSource
     from contrasent.model.pretrained import resolve
     from contrasent.text.tokens import Tokenizer
 
@@ -281,6 +281,6 @@ def test_the_base_is_chosen_by_the_language_of_the_documents(tmp_path, monkeypat
     said = []
     note = tmp_path / "note.md"
     note.write_text("Plants need light.\n\nThe museum opens at nine.\n", "utf-8")
-    found = indexing._base(list(open_documents(note)), None, said.append)
+    found = indexing._base(list(DocumentSource(note)), None, said.append)
     assert found == ("all-MiniLM-L6-v2", Ranker())
     assert said[0].startswith("base: all-MiniLM-L6-v2; its vocabulary knows the language")

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from commands import invoke, printed, run
-from contrasent.documents.folder import Document, Section, open_documents
+from contrasent.documents.folder import Document, DocumentSource, Section
 from contrasent.errors import UserError
 from contrasent.search.building import create
 from contrasent.search.index import Index
@@ -249,8 +249,8 @@ def test_ten_thousand_documents_without_a_change_take_two_seconds(tmp_path):
         file = place / f"{number % 100:02}" / f"{number}.md"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"Note {number} is short.\n")
-    facts = Facts(origin=open_documents(place).origin, model="m")
-    source = open_documents(place)
+    facts = Facts(origin=DocumentSource(place).origin, model="m")
+    source = DocumentSource(place)
     made = document_rows(source, source.files, lambda texts: [3] * len(texts), 64)
     vectors = np.ones((len(made), 8), np.float32)
     create(tmp_path / "s", lambda texts: vectors[: len(texts)], made, facts, documents=source.files)

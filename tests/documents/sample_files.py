@@ -1,9 +1,11 @@
-"""Small files of the formats that are converted to Markdown."""
+"""Small files of the formats that are converted to Markdown, and the document of a file."""
 
 import io
 import zipfile
 
 import pytest
+
+from contrasent.documents.folder import DocumentSource
 
 PROSE = "Rivers carry sand to the sea. The sea grinds it finer."
 
@@ -36,6 +38,14 @@ def pdf(pages, title="", trailer=""):
     )
     end = f"trailer << /Size {size} /Root 1 0 R /Info 4 0 R {trailer} >>\nstartxref\n{start}\n%%EOF"
     return out + f"xref\n0 {size}\n{table}{end}".encode()
+
+
+def one(folder, name, content):
+    """The only document of a file."""
+    (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    (document,) = DocumentSource(folder / name)
+    assert document.id == name
+    return document
 
 
 def saved(file):

@@ -8,22 +8,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from sample_files import PROSE, one
 
 from contrasent.documents.archives import Reason
-from contrasent.documents.folder import Document, Section, open_documents
+from contrasent.documents.folder import Document, DocumentSource, Section
 from contrasent.errors import InputError, OptionError
 
 ROOT = Path(__file__).parents[2]
-PROSE = "Rivers carry sand to the sea. The sea grinds it finer."
-
-
-def one(folder, name, content):
-    """The only document of a file."""
-    path = folder / name
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    (document,) = open_documents(path)
-    assert document.id == name
-    return document
 
 
 def test_markdown_has_title_headings_code_and_tables(tmp_path):
@@ -92,7 +83,7 @@ def test_text_is_split_at_blank_lines_and_joined_within(tmp_path):
 ])  # fmt: skip
 def test_encodings_are_found_and_counted(tmp_path, encoding, text):
     (tmp_path / "a.txt").write_bytes(text.encode(encoding))
-    source = open_documents(tmp_path)
+    source = DocumentSource(tmp_path)
     (document,) = source
     assert document.sections[0].paragraphs == (text.lstrip("\ufeff").strip(),)
     assert sum(source.report.encodings.values()) == 1
@@ -120,7 +111,7 @@ def test_tables_of_ids_titles_and_texts_need_no_options(tmp_path, form, packed):
     if packed:
         content, path = path.read_bytes(), path.with_name(f"{path.name}.gz")
         path.write_bytes(gzip.compress(content))
-    source = open_documents(path)
+    source = DocumentSource(path)
     found = [(d.id, d.title, d.sections) for d in source]
     assert found == [
         (f"{path.name}#d7", "River", (Section((), (PROSE,)),)),
@@ -133,16 +124,16 @@ def test_columns_are_guessed_by_length_or_chosen(tmp_path):
     rows = [{"nr": str(i), "kind": "x", "words": f"{PROSE} {i}"} for i in range(3)]
     path = tmp_path / "a.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert [d.sections[0].paragraphs[0] for d in open_documents(path)] == [r["words"] for r in rows]
-    chosen = list(open_documents(path, columns=["kind", "nr", "words"]))
+    assert [d.sections[0].paragraphs[0] for d in DocumentSource(path)] == [r["words"] for r in rows]
+    chosen = list(DocumentSource(path, columns=["kind", "nr", "words"]))
     assert (chosen[1].title, chosen[1].sections[0].paragraphs) == ("x", ("1", f"{PROSE} 1"))
     bare = tmp_path / "b.csv"  # without a header
     bare.write_text(f'1,"{PROSE}"\n2,"Again: {PROSE}"\n')
-    assert len(list(open_documents(bare))) == 2
+    assert len(list(DocumentSource(bare))) == 2
     with pytest.raises(OptionError, match=r"'word'.*no such column.*did you mean 'words'"):
-        list(open_documents(path, columns=["word"]))
+        list(DocumentSource(path, columns=["word"]))
     with pytest.raises(OptionError, match="at least one"):
-        open_documents(path, columns=[])
+        DocumentSource(path, columns=[])
 
 
 @pytest.mark.parametrize(("name", "text"), [
@@ -152,7 +143,7 @@ def test_columns_are_guessed_by_length_or_chosen(tmp_path):
 ])  # fmt: skip
 def test_rows_without_text_are_passed_over_and_counted_and_ids_are_unique(tmp_path, name, text):
     (tmp_path / name).write_text(text)
-    source = open_documents(tmp_path / name)
+    source = DocumentSource(tmp_path / name)
     assert [d.id for d in source] == [f"{name}#1", f"{name}#1~2"]
     assert source.report.skipped["row without text"].count == 3
 
@@ -168,14 +159,14 @@ def test_what_may_be_secret_hidden_or_a_tools_is_passed_over_and_counted(tmp_pat
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "b.md").write_text(PROSE)
     (tmp_path / "own" / "pyvenv.cfg").touch()
-    source = open_documents(tmp_path)
+    source = DocumentSource(tmp_path)
     assert [d.id for d in source] == plain
     counts = {reason: skipped.count for reason, skipped in source.report.skipped.items()}
     assert counts == {"secret": 10, "hidden": 3, "tool's folder": 3}
     assert len(source.report.skipped["secret"].names) == 10
     assert any(line.endswith("credentials.json, ...") for line in source.report.skipped_lines())
     with pytest.raises(InputError, match="1 secret"):
-        list(open_documents(tmp_path / ".env"))
+        list(DocumentSource(tmp_path / ".env"))
 
 
 BROKEN = ("docx", "epub", "parquet", "pdf", "pptx")
@@ -197,7 +188,7 @@ def test_what_cannot_be_read_is_counted_by_its_reason(tmp_path):
     (tmp_path / "l.md").symlink_to(tmp_path / "gone")
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "m").symlink_to(tmp_path)
-    source = open_documents(tmp_path, most=1000)
+    source = DocumentSource(tmp_path, most=1000)
     assert [d.id for d in source] == ["LICENSE", "README.notes.gz", "a.md", "my_changelog.old"]
     examples = {reason: skipped.names for reason, skipped in source.report.skipped.items()}
     assert source.report.skipped["broken"].count == 7
@@ -231,7 +222,7 @@ def test_keys_within_documents_are_left_out_and_counted(tmp_path):
     )
     kept = "Write https://user:password@host/ or sk-toggleable__control-checked."
     (tmp_path / "b.csv").write_text(f"id,text\n1,{KEYS[1]}\n2,{kept}\n")
-    source = open_documents(tmp_path)
+    source = DocumentSource(tmp_path)
     found = {d.id: [p for s in d.sections for p in s.paragraphs] for d in source}
     assert found == {"a.md": ["First. Last.", "after", "The end."], "b.csv#2": [kept]}
     assert source.report.keys == len(KEYS) + 4
@@ -246,7 +237,7 @@ def test_an_archive_is_read_in_place_and_cannot_lead_outside(tmp_path):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in held.items():
             archive.writestr(name, content)
-    source = open_documents(path)
+    source = DocumentSource(path)
     assert [d.id for d in source] == ["a.zip/a.jsonl#d7", "a.zip/docs/b.md"]
     counts = {reason: skipped.count for reason, skipped in source.report.skipped.items()}
     once = ("secret", "hidden", "archive within an archive", "nothing but repetition")
@@ -262,18 +253,18 @@ def test_every_reason_is_explained():
 
 def test_nothing_to_read_is_one_line_with_a_remedy(tmp_path):
     with pytest.raises(InputError, match="folder is empty; put documents there"):
-        list(open_documents(tmp_path))
+        list(DocumentSource(tmp_path))
     (tmp_path / "a.xyz").write_text(PROSE)
     with pytest.raises(InputError, match=r"1 text of an unknown type; add \.txt .*read are .*\.md"):
-        list(open_documents(tmp_path))
+        list(DocumentSource(tmp_path))
     (tmp_path / "a.zip").write_bytes(b"PK\3\4 nothing")
     (tmp_path / "b.epub").write_bytes(b"no zip")
     found = r"1 broken archive, 1 text of an unknown type, 1 broken; .*it anew; pack .* again"
     with pytest.raises(InputError, match=found):
-        list(open_documents(tmp_path))
+        list(DocumentSource(tmp_path))
     (tmp_path / "notes.md").write_text(PROSE)
     with pytest.raises(InputError, match=r"did you mean .*notes.md"):
-        open_documents(tmp_path / "note.md")
+        DocumentSource(tmp_path / "note.md")
 
 
 @pytest.mark.parametrize(("name", "start", "reason", "remedy"), [
@@ -287,14 +278,14 @@ def test_a_file_of_ten_gigabytes_is_passed_over_at_once(tmp_path, name, start, r
         stream.write(start)
         stream.truncate(10 << 30)  # takes no room on the disk
     with pytest.raises(InputError, match=rf"1 {reason}; .*{remedy}"):
-        list(open_documents(tmp_path))
+        list(DocumentSource(tmp_path))
 
 
 def test_the_limit_of_characters_holds(tmp_path, monkeypatch):
     monkeypatch.setattr("contrasent.documents.folder.CHARACTERS", len(PROSE))
     for name in "abc":
         (tmp_path / f"{name}.md").write_text(PROSE)
-    source = open_documents(tmp_path)
+    source = DocumentSource(tmp_path)
     assert [d.id for d in source] == ["a.md", "b.md"]
     assert [skipped.names for skipped in source.report.skipped.values()] == [["c.md"]]
 
@@ -304,10 +295,10 @@ def test_every_iteration_gives_the_same_in_the_order_of_paths(tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         content = json.dumps(BEIR[0]) if name.endswith("jsonl") else PROSE
         (tmp_path / name).write_text(content)
-    source = open_documents(tmp_path)
+    source = DocumentSource(tmp_path)
     first, report = list(source), asdict(source.report)
     assert [d.id for d in first] == ["a/b.txt", "a/z.md", "b.md", "c.jsonl#d7"]
     shutil.copytree(tmp_path, tmp_path / "copy")
-    again = open_documents(tmp_path / "copy")
+    again = DocumentSource(tmp_path / "copy")
     assert (list(source)[:3], list(again)) == (first[:3], first)
     assert asdict(again.report) == report

@@ -3,21 +3,13 @@
 import sys
 
 import pytest
-from sample_files import HTML, PROSE, RST, docx, epub, odt, paged, pdf, pptx
+from sample_files import HTML, PROSE, RST, docx, epub, odt, one, paged, pdf, pptx
 
 from contrasent.documents import parsers, worker
-from contrasent.documents.folder import FORMATS, Section, open_documents
+from contrasent.documents.folder import FORMATS, Document, DocumentSource, Section
 from contrasent.errors import InputError
 
 pytest.importorskip("kreuzberg")
-
-
-def one(folder, name, content):
-    """Title and sections of the only document of a file."""
-    (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-    (document,) = open_documents(folder / name)
-    assert document.id == name
-    return document.title, document.sections
 
 
 CONVERTED = {
@@ -52,7 +44,8 @@ CONVERTED = {
 @pytest.mark.parametrize("name", CONVERTED)
 def test_headings_tables_and_text_stand_in_their_order_and_nothing_around_them(tmp_path, name):
     made, title, sections = CONVERTED[name]
-    assert one(tmp_path, name, made()) == (title, tuple(Section(*part) for part in sections))
+    expected = Document(name, title, tuple(Section(*part) for part in sections))
+    assert one(tmp_path, name, made()) == expected
 
 
 def test_words_of_a_pdf_keep_their_spaces_and_its_tables_are_no_copies_of_its_prose():
@@ -75,7 +68,7 @@ def test_all_formats_that_are_read_are_tested():
 def test_headings_of_a_pdf_are_found_by_their_size(tmp_path):
     prose = [(10, f"The {word} bank of a river is made of mud.") for word in ("left", "right")]
     pages = [[(24, "Banks"), *prose * 5], [(24, "Delta"), *prose * 5]]
-    _, sections = one(tmp_path, "a.pdf", pdf(pages))
+    sections = one(tmp_path, "a.pdf", pdf(pages)).sections
     found = [(section.headings, section.page) for section in sections]
     assert found == [(("Banks",), 1), (("Delta",), 2)]
 
@@ -85,7 +78,7 @@ def test_scans_and_encrypted_files_each_have_their_reason(tmp_path):
     (tmp_path / "b.pdf").write_bytes(pdf([[], []]))
     locked = "/Encrypt << /Filter /Standard /V 1 /R 2 /P -4 /O <%s> /U <%s> >> /ID [<00> <00>]"
     (tmp_path / "c.pdf").write_bytes(pdf([[(12, PROSE)]], trailer=locked % ("41" * 32, "42" * 32)))
-    source = open_documents(tmp_path)
+    source = DocumentSource(tmp_path)
     assert [d.id for d in source] == ["a.pdf"]
     examples = {reason: skipped.names for reason, skipped in source.report.skipped.items()}
     assert examples == {"no text (a scan?)": ["b.pdf"], "encrypted": ["c.pdf"]}
@@ -102,4 +95,4 @@ def test_without_its_library_a_format_is_skipped_with_the_remedy(
     code = f"import sys; sys.modules[{library!r}] = None; from contrasent.documents import worker"
     monkeypatch.setattr(worker, "COMMAND", [sys.executable, "-c", f"{code}; worker.serve()"])
     with pytest.raises(InputError, match=rf"1 needs pip install 'contrasent\[{extra}\]'"):
-        list(open_documents(tmp_path))
+        list(DocumentSource(tmp_path))

@@ -14,7 +14,7 @@ from sample_files import PROSE
 
 from contrasent.documents import worker
 from contrasent.documents.archives import Reason, Skip, entries
-from contrasent.documents.folder import open_documents
+from contrasent.documents.folder import DocumentSource
 from contrasent.documents.worker import FileReader
 
 # A log is executed in the worker.
@@ -41,7 +41,7 @@ def test_a_file_that_ends_or_hangs_its_reader_is_skipped_and_the_next_is_read(
         (tmp_path / f"{number}.md").write_text(f"{PROSE} {number}")
     monkeypatch.setattr(worker, "COMMAND", [sys.executable, "-c", WORKER])
     monkeypatch.setattr(worker, "SECONDS", 8)
-    source = open_documents(tmp_path)
+    source = DocumentSource(tmp_path)
     assert [d.id for d in source] == [f"{number}.md" for number in range(len(CODE))]
     skipped = {n: why for why, found in source.report.skipped.items() for n in found.names}
     assert [skipped[f"{number}.log"] for number in range(len(CODE))] == list(CODE.values())
@@ -110,7 +110,7 @@ def test_files_made_to_hang_or_to_fill_memory_do_neither(tmp_path):
     (tmp_path / "w.docx").write_bytes(word)
     parquet(tmp_path / "p.parquet")
     (tmp_path / "z.md").write_text(PROSE)
-    source, began = open_documents(tmp_path), time.monotonic()
+    source, began = DocumentSource(tmp_path), time.monotonic()
     documents = {document.id.partition("#")[0]: document for document in source}
     assert time.monotonic() - began < 120
     assert documents["z.md"].sections[0].paragraphs == (PROSE,)
@@ -143,7 +143,7 @@ def test_of_500_mutants_of_each_format_no_exception_escapes(tmp_path):
             end = draw.randrange(len(mutant)) if number % 10 == 0 else len(mutant)
             (tmp_path / f"{number:03}.{form}").write_bytes(mutant[:end])
     (tmp_path / "z.md").write_text(PROSE)
-    source = open_documents(tmp_path)
+    source = DocumentSource(tmp_path)
     last = list(source)[-1]
     assert last.id == "z.md"
     skipped = sum(found.count for found in source.report.skipped.values())

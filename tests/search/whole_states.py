@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from contrasent.documents.folder import open_documents
+from contrasent.documents.folder import DocumentSource
 from contrasent.errors import UserError
 from contrasent.search.index import Index
 from contrasent.search.learned import Learned, Neighbours, Taught
@@ -99,7 +99,7 @@ def _notes(folder, name, notes):
 
 def _synchronise(folder, name, notes):
     synchronise(
-        folder, open_documents(_notes(folder, name, notes)), MODELS["one"],
+        folder, DocumentSource(_notes(folder, name, notes)), MODELS["one"],
         lambda texts: [len(text.split()) for text in texts], max_tokens=64, model="one",
     )  # fmt: skip
 
@@ -107,7 +107,7 @@ def _synchronise(folder, name, notes):
 def add_documents(folder):
     """Make the rows of two documents known as theirs."""
     with Writer(folder) as writer:
-        writer.set(origin=open_documents(_notes(folder, "notes", OLD_NOTES)).origin)
+        writer.set(origin=DocumentSource(_notes(folder, "notes", OLD_NOTES)).origin)
     _synchronise(folder, "notes", OLD_NOTES)
 
 

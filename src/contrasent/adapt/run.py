@@ -31,7 +31,7 @@ from contrasent.adapt.user_queries import (
 )
 from contrasent.adapt.work import Work
 from contrasent.adapt.writer import DEPTH, Writer, write_queries
-from contrasent.documents.folder import Documents, open_documents
+from contrasent.documents.folder import Documents, DocumentSource
 from contrasent.documents.parsers import TEXT_LIMIT
 from contrasent.errors import InputError, OptionError, OutputError
 from contrasent.files import check_writable, remove_temporaries, write_text
@@ -193,7 +193,7 @@ def _source(
         if base is not None:
             raise OptionError("base", base, "an index has its model; leave it out")
         return Index.open(place)
-    found = open_documents(Path(source).absolute(), columns=columns, most=most)
+    found = DocumentSource(Path(source).absolute(), columns=columns, most=most)
     if found.source.resolve().is_relative_to(target.resolve()):
         raise OutputError(f"{target}: holds the documents themselves; choose another folder")
     return found

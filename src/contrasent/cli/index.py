@@ -97,7 +97,7 @@ def index(
         return index_changes.change_rows(
             source, output, model, loading, table, given, update=update
         )
-    from contrasent.documents.folder import is_table, open_documents
+    from contrasent.documents.folder import DocumentSource, is_table
     from contrasent.search.building import create
     from contrasent.search.folder import METRICS
     from contrasent.search.languages import SAMPLE
@@ -114,7 +114,7 @@ def index(
         rows, documents = table.rows(source), None
         texts = [text for text, *_ in islice(rows, SAMPLE)] if isinstance(rows, Records) else []
     else:
-        documents = open_documents(source, most=max_file_text)
+        documents = DocumentSource(source, most=max_file_text)
         read = list(documents)
         texts = list(islice(first_paragraphs(read), SAMPLE))
     name, encode, weight, remarks = _open(model, loading, texts, weight)

@@ -106,12 +106,22 @@ class Documents(Protocol):
 
 
 class DocumentSource:
-    """The documents of a folder, an archive or a file, see :class:`Documents`."""
+    """The documents of a folder, an archive or a file; they are read when it is iterated."""
 
-    def __init__(self, source: Path, columns: Sequence[str] | None, most: int) -> None:
-        self.source, self.columns, self.report = source, columns, ReadReport()
+    def __init__(
+        self,
+        source: str | Path,
+        *,
+        columns: Sequence[str] | None = None,
+        most: int = TEXT_LIMIT,
+    ) -> None:
+        self.source, self.columns, self.report = Path(source), columns, ReadReport()
+        if not self.source.exists():
+            raise InputError(source, missing(self.source))
+        if columns is not None and not columns:
+            raise OptionError("--columns", list(columns), "choose at least one column")
         self.files: dict[str, dict[str, Any]] = {}
-        self._most, path = most, source.absolute()
+        self._most, path = most, self.source.absolute()
         self._lacking = list[tuple[str, Any, Any]]()  # tables, the column, and those they have
         self.origin = {
             "kind": "documents",
@@ -222,18 +232,3 @@ def is_table(source: str) -> bool:
         lines = [line.isspace() for _, line in islice(file.lines(), 1000)]
         return sum(lines) < len(lines) / 10
     return False
-
-
-def open_documents(
-    source: str | Path,
-    *,
-    columns: Sequence[str] | None = None,
-    most: int = TEXT_LIMIT,
-) -> DocumentSource:
-    """Find the documents of a source; they are read when the result is iterated."""
-    path = Path(source)
-    if not path.exists():
-        raise InputError(source, missing(path))
-    if columns is not None and not columns:
-        raise OptionError("--columns", list(columns), "choose at least one column")
-    return DocumentSource(path, columns, most)

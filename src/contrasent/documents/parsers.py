@@ -110,10 +110,7 @@ def _content(entry: Entry) -> bytes:
 
 
 def _decoded(entry: Entry, facts: dict[str, Any], most: int) -> str:
-    try:
-        text, facts["encoding"] = decode(_content(entry))
-    except ValueError:
-        raise Skip(Reason.BINARY) from None
+    text, facts["encoding"] = decode(_content(entry))
     return _check(text, most)
 
 
@@ -209,12 +206,11 @@ def _letters(text: str) -> str:
 
 def _table(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[Part]:
     facts: dict[str, Any] = {}
-    chosen, found = read_table(_source(entry, facts), columns)
-    if not chosen:
+    facts["columns"], found = read_table(_source(entry, facts), columns)
+    if not facts["columns"]:
         raise Skip(Reason.NO_COLUMN)
-    counts = {"columns": chosen, "keys": 0, "skipped": 0}
-    facts, made = {**facts, **counts}, list[Document]()
-    much = 0
+    none = {"keys": 0, "skipped": 0}
+    facts, made, much = facts | none, list[Document](), 0
     for document in found:
         kept, keys = without_keys(document.sections)
         facts["keys"] += keys
@@ -227,7 +223,7 @@ def _table(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[P
             texts = (text for one in made for part in one.sections for text in part.paragraphs)
             _check("\n".join(texts), much)
             yield made, facts
-            made, much, facts = [], 0, dict(counts)
+            facts, made, much = dict(none), [], 0
     yield made, facts
 
 
@@ -252,7 +248,4 @@ def _sniff(entry: Entry) -> str:
     """The encoding of a text by its start."""
     with entry.open() as stream:
         sample = stream.read(SAMPLE)
-    try:
-        return encoding_of(sample, whole=len(sample) < SAMPLE)
-    except ValueError:
-        raise Skip(Reason.BINARY) from None
+    return encoding_of(sample, whole=len(sample) < SAMPLE)

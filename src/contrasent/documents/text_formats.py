@@ -10,6 +10,7 @@ from functools import cache
 from html import unescape
 from typing import TYPE_CHECKING
 
+from contrasent.documents.archives import Reason, Skip
 from contrasent.documents.sections import Section, SectionBuilder
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def encoding_of(sample: bytes, *, whole: bool) -> str:
         if sample.startswith(mark):
             return name
     if b"\0" in sample:
-        raise ValueError("binary")
+        raise Skip(Reason.BINARY)
     try:
         codecs.getincrementaldecoder("utf-8")().decode(sample, final=whole)
         return "utf-8"

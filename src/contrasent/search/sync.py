@@ -13,7 +13,7 @@ import numpy as np
 
 from contrasent import progress
 from contrasent.documents.archives import Entry, Reason
-from contrasent.documents.folder import DocumentSource, facts_of, file_of, open_documents
+from contrasent.documents.folder import DocumentSource, facts_of, file_of
 from contrasent.documents.passages import CountTokens, cut
 from contrasent.documents.sections import Document
 from contrasent.errors import InputError
@@ -83,7 +83,7 @@ def find_source(origin: dict[str, Any], folder: Path, source: str | None) -> Doc
             folder, "does not say which documents it was made of; build it again from a folder"
         )
     path = origin["path"] if source is None else source
-    return open_documents(path, columns=origin["columns"], most=origin["max_file_text"])
+    return DocumentSource(path, columns=origin["columns"], most=origin["max_file_text"])
 
 
 def compare(known: dict[str, FileFacts], source: DocumentSource) -> Changes:
