@@ -262,21 +262,13 @@ def dropout_view(encoder: Any, sentences: Sequence[str], *, seed: int, batch: in
 
     prompt = encoder.prompts.text()
     tokens, _ = encoder.tokenise(list(sentences), prompt if SLOT in prompt else "")
-    out = np.empty((len(sentences), encoder.dimension), dtype=np.float32)
-    order = np.argsort(-tokens.lengths, kind="stable")
+    calls = by_budget(tokens.lengths, batch)
     was = encoder.training
     encoder.train()
     try:
-        with (
-            torch.inference_mode(),
-            torch.random.fork_rng(),
-            progress.task("encode with dropout", len(sentences), "sentences") as advance,
-        ):
+        with torch.inference_mode(), torch.random.fork_rng():
             torch.manual_seed(seed)
-            for start in range(0, len(order), batch):
-                rows = order[start : start + batch]
-                out[rows] = encoder(tokens.select(rows)).cpu().numpy()
-                advance(len(rows))
+            embed = lambda part: encoder(part).cpu().numpy()  # noqa: E731
+            return in_calls(embed, tokens, encoder.dimension, calls)
     finally:
         encoder.train(was)
-    return out

@@ -132,8 +132,10 @@ class NumpyEncoder:
         activation = str(config.get("hidden_act", config.get("activation", "gelu")))
         check_known(config)
         names = _NAMES.get(self.kind, _NAMES["bert"])
-        self.prefix = prefix = _prefix(weights, names["word"])
-        self.used = [prefix + names["word"]]
+        # What a checkpoint puts before all names, such as "bert."; nothing if in doubt.
+        word = names["word"]
+        prefix = next((name.removesuffix(word) for name in weights if name.endswith(word)), "")
+        self.prefix, self.used = prefix, [prefix + word]
 
         def array(name: str) -> Vectors:
             try:
@@ -152,7 +154,7 @@ class NumpyEncoder:
             return _Norm(array(f"{name}.weight"), array(f"{name}.bias"), epsilon)
 
         epsilon = float(config.get("layer_norm_eps", 1e-12))
-        self._words = weights[prefix + names["word"]]  # a row a token: not copied, as it is large
+        self._words = weights[prefix + word]  # a row a token: not copied, as it is large
         positions = array(names["position"])
         if names["type"]:
             positions = positions + array(names["type"])[0]
@@ -297,11 +299,6 @@ def _bound(query: Vectors, key: Vectors) -> float:
     """A bound of all products of queries and keys, by the longest of each head."""
     squares = [np.einsum("...i,...i", x, x).max(axis=-1) for x in (query, key)]
     return float(np.sqrt((squares[0] * squares[1]).max()))
-
-
-def _prefix(weights: Weights, word: str) -> str:
-    """The prefix that a checkpoint puts before all names, such as "bert."; none if in doubt."""
-    return next((name.removesuffix(word) for name in weights if name.endswith(word)), "")
 
 
 _BERT = {

@@ -303,7 +303,7 @@ def states(
     found = [x]
     layers = list(whole.encoder.layer)
     for layer in layers[:-1] if firsts else layers:
-        x = _layer(layer, x, packing.groups)
+        x = _layer(layer, x, packing)
         found.append(x)
     if firsts:
         found.append(_last_layer_of_firsts(layers[-1], x, packing))
@@ -319,14 +319,15 @@ def _embed(backbone: Any, packing: Packing) -> Tensor:
     return drop(x, _p(parts.dropout))
 
 
-def _layer(layer: Any, x: Tensor, groups: tuple[Group, ...]) -> Tensor:
+def _layer(layer: Any, x: Tensor, packing: Packing) -> Tensor:
     own, out = layer.attention.self, layer.attention.output
     qkv, x = linear(x, own.query, own.key, own.value)
     heads: int = own.num_attention_heads
     if torch.is_grad_enabled() or _p(own.dropout):
-        mixed = _Attend.apply(qkv, groups, heads, _p(own.dropout))  # type: ignore[no-untyped-call]
+        p = _p(own.dropout)
+        mixed = _Attend.apply(qkv, packing.groups, heads, p)  # type: ignore[no-untyped-call]
     else:
-        mixed = _attend_without_gradient(qkv, groups, heads)
+        mixed = _attend_without_gradient(qkv, packing, heads)
     return _feed_forward(layer, add_norm(mixed, x, out.dense, out.LayerNorm, _p(out.dropout)))
 
 
@@ -336,15 +337,13 @@ def _feed_forward(layer: Any, x: Tensor) -> Tensor:
     return add_norm(inner, x, out.dense, out.LayerNorm, _p(out.dropout))
 
 
-def _attend_without_gradient(qkv: Tensor, groups: tuple[Group, ...], heads: int) -> Tensor:
+def _attend_without_gradient(qkv: Tensor, packing: Packing, heads: int) -> Tensor:
     """Attention by torch's fused kernel, which has no dropout on CPU."""
     parts = []
-    for block, group in zip(
-        torch.split(qkv, [g.count * g.length for g in groups]), groups, strict=True
-    ):
-        q, k, v = block.view(group.count, group.length, 3, heads, -1).permute(2, 0, 3, 1, 4)
+    for block in packing.split(qkv):
+        q, k, v = block.view(*block.shape[:2], 3, heads, -1).permute(2, 0, 3, 1, 4)
         mixed = functional.scaled_dot_product_attention(q, k, v)
-        parts.append(mixed.transpose(1, 2).reshape(group.count * group.length, -1))
+        parts.append(mixed.transpose(1, 2).reshape(block.shape[0] * block.shape[1], -1))
     return torch.cat(parts)
 
 

@@ -98,18 +98,13 @@ class Packing:
         )
 
     @property
-    def tokens(self) -> list[int]:
-        """Tokens of each group."""
-        return [group.count * group.length for group in self.groups]
-
-    @property
     def firsts(self) -> Tensor:
         """(n,) place of each row's first token among all tokens."""
         return torch.nonzero(self.places == 0)[:, 0]
 
     def split(self, states: Tensor) -> list[Tensor]:
         """(T, d) states as one (count, length, d) block a group."""
-        parts = torch.split(states, self.tokens)
+        parts = torch.split(states, [group.count * group.length for group in self.groups])
         return [
             part.view(group.count, group.length, -1)
             for part, group in zip(parts, self.groups, strict=True)
