@@ -79,7 +79,7 @@ def atomic_folder(target: Path) -> Iterator[Path]:
 
 
 def _flush(path: Path) -> None:
-    with path.open("rb") as stream:
+    with path.open("r+b") as stream:  # Windows flushes only files that can be written
         os.fsync(stream.fileno())
 
 

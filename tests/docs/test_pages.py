@@ -149,6 +149,16 @@ def slugs(text):
     return found
 
 
+def test_contributing_names_what_is_there():
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    paths = re.findall(r"`([\w.]+/[\w./]*)`", text)
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+    assert len(paths) >= 10
+    tables = re.findall(r"`([A-Z_]{5,})`(?: in)? \(?`([\w./]+)`", text)
+    assert [name for name, path in tables if f"\n{name}" not in (ROOT / path).read_text()] == []
+    assert len(tables) == 4
+
+
 def test_messages_name_sections_of_the_troubleshooting_page():
     named = [
         anchor

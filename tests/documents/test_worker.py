@@ -3,6 +3,7 @@
 import io
 import json
 import random
+import subprocess
 import sys
 import time
 import zipfile
@@ -16,6 +17,7 @@ from contrasent.documents import worker
 from contrasent.documents.archives import Reason, Skip, entries
 from contrasent.documents.folder import DocumentSource
 from contrasent.documents.worker import FileReader
+from contrasent.model.encoder import Encoder
 
 # A log is executed in the worker.
 WORKER = """
@@ -150,3 +152,38 @@ def test_of_500_mutants_of_each_format_no_exception_escapes(tmp_path):
     assert source.report.files + skipped >= 500 * len(real) + 1
     reasons = set(source.report.skipped)
     assert {"broken", "encrypted"} <= reasons
+
+
+WITHOUT_UNIX = """
+import sys
+sys.modules.update(dict.fromkeys(("resource", "fcntl", "pwd", "grp", "termios")))
+from contrasent.documents import worker
+if sys.argv[1:] == ["read"]:
+    worker.serve()
+    raise SystemExit
+worker.COMMAND = [sys.executable, __file__, "read"]
+from contrasent.cli import main
+from contrasent.serve import connections
+from contrasent.serve.guard import Settings
+assert connections.resource is worker.resource is None
+connections.make_server(None, Settings())
+for words in (["index", "notes", "-o", "i", "--model", "model", "-q"], ["search", "i", "a boat"]):
+    sys.argv = ["contrasent", *words]
+    try:
+        main()
+    except SystemExit as end:
+        assert not end.code, end.code
+"""
+
+
+def test_index_search_and_server_do_without_the_modules_of_unix(tmp_path, bert):
+    """A stand-in for Windows, as far as its missing modules go."""
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.md").write_text(PROSE)
+    Encoder.load(bert, pooler="mean", normalise=True).save(tmp_path / "model")
+    (tmp_path / "run.py").write_text(WITHOUT_UNIX)
+    done = subprocess.run(
+        [sys.executable, "run.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert "a.md" in done.stdout

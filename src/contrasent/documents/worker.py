@@ -5,10 +5,9 @@
 
 import json
 import os
-import resource
-import select
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -18,6 +17,12 @@ from typing import Any
 from contrasent.documents.archives import Entry, Reason, Skip
 from contrasent.documents.parsers import Part, documents
 from contrasent.documents.sections import Document, Section
+
+resource: Any
+try:
+    import resource
+except ImportError:  # Windows, where memory is not limited
+    resource = None
 
 SECONDS = 20.0  # between two answers about one file
 MEMORY = 2 << 30  # bytes of address space beyond those that the process has when it starts
@@ -78,12 +83,16 @@ class FileReader:
         assert self._process is not None
         assert self._process.stdout is not None
         stream, parts = self._process.stdout.fileno(), [self._rest]
-        while b"\n" not in parts[-1]:
-            if not select.select([stream], [], [], SECONDS)[0]:
-                raise Skip(Reason.TIMED_OUT)
-            if not (some := os.read(stream, 1 << 20)):
-                raise Skip(Reason.ENDED)
-            parts.append(some)
+        late = threading.Event()
+        timer = threading.Timer(SECONDS, _end, [self._process, late])
+        timer.start()
+        try:
+            while b"\n" not in parts[-1]:
+                if not (some := os.read(stream, 1 << 20)):
+                    raise Skip(Reason.TIMED_OUT if late.is_set() else Reason.ENDED)
+                parts.append(some)
+        finally:
+            timer.cancel()
         line, _, self._rest = b"".join(parts).partition(b"\n")
         found: dict[str, Any] = json.loads(line)
         return found
@@ -95,6 +104,12 @@ class FileReader:
             process.kill()
             with suppress(OSError), process:  # what it has not read may remain to be written
                 pass
+
+
+def _end(process: subprocess.Popen[bytes], late: threading.Event) -> None:
+    """End a process that gives no answer; Windows cannot wait for a pipe for a limited time."""
+    late.set()
+    process.kill()
 
 
 def _document(data: dict[str, Any]) -> Document:
@@ -132,6 +147,8 @@ def serve() -> None:
 
 
 def _limit_memory() -> None:
+    if resource is None:
+        return
     with suppress(OSError, ValueError, IndexError):  # where the system says nothing of its memory
         pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
         most = pages * resource.getpagesize() + MEMORY

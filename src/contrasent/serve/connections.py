@@ -5,7 +5,6 @@ their sockets, and its ``timeout_keep_alive`` begins after an answer (Kludex/uvi
 """
 
 import asyncio
-import resource
 from functools import partial
 from typing import Any
 
@@ -14,6 +13,12 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from contrasent.serve.guard import Settings
+
+resource: Any
+try:
+    import resource
+except ImportError:  # Windows, where open files are not limited
+    resource = None
 
 BACKLOG = 128  # connections that asyncio takes in one turn of its loop
 TURNS = 5  # until what is too much is closed again
@@ -80,15 +85,22 @@ class Connection(H11Protocol):
 
 def make_server(app: Any, settings: Settings, **options: Any) -> uvicorn.Server:
     """The process that serves an app; it prints nothing of connections or malformed requests."""
-    wanted = settings.max_connections + TURNS * BACKLOG + OTHERS
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    files, possible = (wanted if n == resource.RLIM_INFINITY else n for n in (soft, hard))
-    if files < wanted:
-        files = min(wanted, possible)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    files = _allow_files(settings.max_connections + TURNS * BACKLOG + OTHERS)
     backlog = max(1, min(BACKLOG, files // 16))
     most = max(1, min(settings.max_connections, files - TURNS * backlog - OTHERS))
     http: Any = partial(Connection, most=most, head_timeout=settings.head_timeout, waiting={})
     given = {"access_log": False, "log_config": None, "log_level": "error", "server_header": False}
     fixed = {"http": http, "ws": "none", "lifespan": "on", "backlog": backlog}
     return uvicorn.Server(uvicorn.Config(app, **{**given, **fixed, **options}))
+
+
+def _allow_files(wanted: int) -> int:
+    """Allow this many open files, or as many as may be; their number."""
+    if resource is None:
+        return wanted
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files, possible = (wanted if n == resource.RLIM_INFINITY else n for n in (soft, hard))
+    if files < wanted:
+        files = min(wanted, possible)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    return files
