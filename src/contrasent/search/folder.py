@@ -155,6 +155,7 @@ def only_writer(folder: Path, wait: float) -> Iterator[None]:
                 lock.acquire(timeout=max(0.0, wait - SILENT))
             except Timeout as error:
                 problem = "is writing to this index; try again when it has ended"
+                problem += see("index-locked")
                 raise OutputError(f"{folder}: {_holder(folder)} {problem}") from error
         about = {"process": os.getpid(), "machine": socket.gethostname()}
         (folder / HOLDER).write_text(json.dumps(about), "utf-8")
