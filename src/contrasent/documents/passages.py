@@ -16,7 +16,6 @@ from contrasent.types import batched
 CountTokens = Callable[[Sequence[str]], Sequence[int]]
 Row = tuple[str, str, dict[str, Any]]
 """A passage: the text that is indexed, its id, and where it stands."""
-_Counted = tuple[str, int]  # some text and its tokens
 _Place = tuple[tuple[str, ...], int]  # headings, outermost first, and page; 0 where there are none
 
 FEWEST = 16  # tokens that a passage must be able to hold
@@ -56,13 +55,12 @@ class _Cutter:
     def __init__(self, count_tokens: CountTokens, max_tokens: int) -> None:
         self._count, self._most = count_tokens, max_tokens
         self._special = count_tokens([""])[0]
-        self._prefixes: dict[tuple[str, tuple[str, ...]], _Counted] = {}
+        self._prefixes: dict[tuple[str, tuple[str, ...]], _Piece] = {}
 
-    def _counted(self, texts: Sequence[str]) -> Iterator[_Counted]:
+    def _counted(self, texts: Sequence[str], place: _Place = ((), 0)) -> Iterator[_Piece]:
         """Texts with their tokens, the special ones aside."""
-        return (
-            (text, n - self._special) for text, n in zip(texts, self._count(texts), strict=True)
-        )
+        for text, size in zip(texts, self._count(texts), strict=True):
+            yield _Piece(text, size - self._special, place)
 
     def cut(self, documents: Sequence[Document]) -> Iterator[Row]:
         """Cut documents, counting the tokens of all at once."""
@@ -73,7 +71,7 @@ class _Cutter:
             parts = []
             for section in document.sections:
                 place, depth = (section.headings, section.page), len(section.headings)
-                pieces = [_Piece(*one, place) for one in islice(counted, next(lengths))]
+                pieces = [one._replace(place=place) for one in islice(counted, next(lengths))]
                 parts.append(_Part(section.headings, pieces[:depth], pieces[depth:]))
             made += [(document, part) for part in self._grouped(document, parts)]
         return self._fitted(made)
@@ -113,8 +111,8 @@ class _Cutter:
         """Pieces longer than the room cut at sentences, else words, else letters."""
         for piece in pieces:
             if piece.size > room and len(piece.text) > 1:
-                finer = self._counted(_finer(piece.text, -(-piece.size // room) + 1))
-                yield from self._within((_Piece(*one, piece.place) for one in finer), room)
+                finer = _finer(piece.text, -(-piece.size // room) + 1)
+                yield from self._within(self._counted(finer, piece.place), room)
             else:
                 yield piece
 
@@ -140,7 +138,7 @@ class _Cutter:
 
     def _row(self, document: Document, part: _Part, number: int) -> Row:
         """The passage of a part; where it holds several sections, each with its place."""
-        prefix = self._prefix(document.title, part.headings)[0]
+        prefix = self._prefix(document.title, part.headings).text
         text = "".join(piece.text for piece in part.pieces)
         body = len(prefix) + 1 if prefix else 0  # where the own text begins
         at, places = body - (len(text) - len(text.lstrip("\n "))), list[tuple[int, _Place]]()
@@ -162,9 +160,9 @@ class _Cutter:
         return f"{prefix}\n{text}" if prefix else text, f"{document.id}#{number}", about
 
     def _room(self, document: Document, part: _Part) -> int:
-        return self._most - self._special - self._prefix(document.title, part.headings)[1]
+        return self._most - self._special - self._prefix(document.title, part.headings).size
 
-    def _prefix(self, title: str, headings: tuple[str, ...]) -> _Counted:
+    def _prefix(self, title: str, headings: tuple[str, ...]) -> _Piece:
         """Of title and headings what fits, and its tokens: all, the ends, or words of the last."""
         key = (title, headings)
         if key not in self._prefixes:
@@ -174,8 +172,8 @@ class _Cutter:
             tries = ["\n".join(filter(None, (title, end))) for end in ends]
             tries += [last, *(" ".join(words[:n]) for n in (24, 16, 8, 4, 2) if n < len(words))]
             most = PREFIX * (self._most - self._special)
-            fitting = (one for one in self._counted(tries) if one[1] <= most)
-            self._prefixes[key] = next(fitting, ("", 0))
+            fitting = (one for one in self._counted(tries) if one.size <= most)
+            self._prefixes[key] = next(fitting, _Piece("", 0, ((), 0)))
         return self._prefixes[key]
 
 
