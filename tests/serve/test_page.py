@@ -353,7 +353,7 @@ def test_two_indexes_side_by_side(browser, model, index, encoder, width, scheme)
         marks = page.locator("#old-results .moved").all_inner_texts()
         for rank, (mark, hit) in enumerate(zip(marks, found["old"], strict=True), 1):
             assert mark == ("same place" if hit["other"] == rank else f"now {hit['other']}")
-        sync_api.expect(page.locator("#new-name")).to_have_text("Beside it: other")
+        sync_api.expect(page.locator("#new-name")).to_have_text("Compared with: other")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         boxes = [page.locator(f"#{side}-results").bounding_box() for side in ("old", "new")]
         beside_each_other = boxes[1]["x"] > boxes[0]["x"] + boxes[0]["width"] - 1

@@ -4,7 +4,7 @@ Two steps, chosen on seven collections with user queries (docs/log.md, 2026-11-2
 seen of any text: where vectors point in many directions, a share of a map of queries, and where
 there are rows enough, rows smoothed by their neighbours. Sentences of held-out documents, searched
 for in passages without them, say whether the text has meaning to learn from, and whether a step
-harms; that it helps is not asked of each text, since few sentences can show so little.
+harms; a step need not be shown to help on each text, since few sentences can show so little.
 """
 
 import math

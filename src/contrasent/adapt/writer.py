@@ -102,7 +102,7 @@ def write_queries(
     """Queries about passages, each with its document's number, in ``limit`` seconds; and facts.
 
     ``finds`` gives the documents of the best rows for each query. Answers are kept in a file, and
-    none that is there is asked for again.
+    those that are there are not requested again.
     """
     order = _sample(passages)
     each = max(1, min(EACH, WANTED // max(1, len(order))))

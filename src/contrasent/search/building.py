@@ -97,8 +97,8 @@ class KeptVectors:
         keys = [self._key(text) for text in texts]
         found = dict[bytes, Vectors]()
         for key in keys:
-            asked = self._database.execute("SELECT vector, sum FROM kept WHERE key = ?", (key,))
-            for vector, sum_ in asked:
+            stored = self._database.execute("SELECT vector, sum FROM kept WHERE key = ?", (key,))
+            for vector, sum_ in stored:
                 if checksum(key, vector) == sum_:
                     found[key] = np.frombuffer(vector, "<f4")
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}

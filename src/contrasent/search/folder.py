@@ -115,7 +115,7 @@ def database_sum(connection: sqlite3.Connection) -> list[int]:
 def leave_checksum(
     connection: sqlite3.Connection, folder: Path, identity: str, generation: int
 ) -> None:
-    """Leave beside a database, in its newest state, what that is; or nothing where that fails."""
+    """Write the newest state of a database next to it; nothing where that fails."""
     with suppress(sqlite3.Error, OutputError):
         stated = {"identity": identity, "generation": generation}
         stated |= {"database": database_sum(connection)}

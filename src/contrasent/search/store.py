@@ -1,4 +1,4 @@
-"""The rows of an index in SQLite, their vectors in a mapped file beside it.
+"""The rows of an index in SQLite, their vectors in a mapped file next to it.
 
     index.db            ids, texts, metadata, checksums, postings of words, and what the index is
     vectors-000001.f32  rows of float32, one behind another; the database says how many there are
@@ -85,7 +85,7 @@ class Facts:
     language: str = ""  # how words are analysed; "" until the first rows are there
     ranker: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
-    codes: dict[str, Any] = field(default_factory=dict)  # the binary codes beside the vectors
+    codes: dict[str, Any] = field(default_factory=dict)  # the binary codes of the vectors
     # where its rows came from: kind, path, root that names of documents are relative to, options
     origin: dict[str, Any] = field(default_factory=dict)
 

@@ -78,10 +78,10 @@ async function show() {
       const parts = schema.components.schemas;
       if (body) box.append(...fields("It takes", body, parts));
       const answer = operation.responses["200"]?.content?.["application/json"]?.schema;
-      if (answer && answer.$ref) box.append(...fields("It gives", answer, parts));
+      if (answer && answer.$ref) box.append(...fields("Response", answer, parts));
       const errors = Object.entries(operation.responses).filter(([status]) => status !== "200")
         .map(([status, one]) => `${status}  ${one.description}`).join("\n");
-      if (errors) box.append(...block("Or refuses", errors));
+      if (errors) box.append(...block("Errors", errors));
       routes.push(box);
     }
   }

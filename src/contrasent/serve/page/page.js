@@ -287,7 +287,7 @@ function filter() {
   return parts.length > 1 ? { $and: parts } : parts[0];
 }
 
-// Where a text stands in the list beside: ranks from 1, null if it is not so deep.
+// Where a text stands in the other list: ranks from 1, null if it is not so deep.
 function moved(hit, rank, target) {
   if (hit.other === null) {
     return element("p", "moved gone", target === "new-results" ? "new here" : "lost");
@@ -299,7 +299,7 @@ function moved(hit, rank, target) {
 async function compareIndexes(body) {
   const data = await ask("compare", body);
   $("old-name").textContent = `In use: ${state.model}`;
-  $("new-name").textContent = `Beside it: ${state.compare}`;
+  $("new-name").textContent = `Compared with: ${state.compare}`;
   list("old-results", data.old);
   list("new-results", data.new);
   $("sides").hidden = false;
