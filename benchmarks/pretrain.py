@@ -261,12 +261,12 @@ def parsed(arguments: list[str]) -> tuple[Corpus, Path, dict[str, Any], Settings
             raise OptionError(f"--{name}", shape[name], "must be 1 or more")
     if options.hidden % shape["heads"]:
         raise OptionError("--heads", shape["heads"], f"does not divide {options.hidden} dimensions")
-    chosen = choose(assignments(options.set), "simcse")
-    for name in chosen.objective:
+    of_run, of_method = choose(assignments(options.set), "simcse")
+    for name in of_method:
         raise OptionError("--set", name, "no setting of pre-training")
     columns = options.columns.split(",") if options.columns else None
     corpus = open_corpus(options.corpus, columns=columns)
-    return corpus, options.output, shape, Settings(**{**SETTINGS, **chosen.run})
+    return corpus, options.output, shape, Settings(**{**SETTINGS, **of_run})
 
 
 def main(arguments: list[str] | None = None) -> None:
