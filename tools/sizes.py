@@ -10,7 +10,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 EXTRAS = tuple(
-    "parquet documents offline synonyms report serve onnx openvino milvus sklearn".split()  # noqa: SIM905
+    "train parquet documents offline synonyms report serve onnx openvino milvus sklearn".split()  # noqa: SIM905
 )
 
 
@@ -53,13 +53,9 @@ def main() -> None:
     base: dict[str, Distribution | None] = {}
     closure("contrasent", frozenset(), base)
     total = sum(megabytes(d) for d in base.values() if d)
-    torch = base["torch"]
-    assert torch is not None
     print("| extra | megabytes | packages |")
     print("| --- | ---: | ---: |")
-    print(
-        f"| without extras | {total:,.0f}, of which torch {megabytes(torch):,.0f} | {len(base)} |"
-    )
+    print(f"| without extras | {total:,.0f} | {len(base)} |")
     for extra in EXTRAS:
         more: dict[str, Distribution | None] = {}
         closure("contrasent", frozenset([extra]), more)
