@@ -25,7 +25,7 @@ except ImportError:  # Windows, where memory is not limited
     resource = None
 
 SECONDS = 20.0  # between two answers about one file
-MEMORY = 2 << 30  # bytes of address space beyond those that the process has when it starts
+MEMORY = 1 << 30  # bytes of address space beyond those that the process has when it starts
 COMMAND = [sys.executable, "-P", "-m", "contrasent.documents.worker"]
 # Each thread, and each arena of its allocations, counts towards the address space.
 _FEW = dict.fromkeys(("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
