@@ -17,7 +17,6 @@ if DATA:
     DATA = os.environ["CONTRASENT_DATA"] = str(Path(DATA).resolve())
 MOST_SECONDS = 10.0
 """Of processor time, fixtures and subprocesses included, that a test takes unless it is slow."""
-os.environ["CONTRASENT_CACHE"] = ""  # nothing is kept but by the tests of it
 BEGAN = pytest.StashKey[float]()
 
 

@@ -20,6 +20,7 @@ class Fake:
 
     def __init__(self, noise=0.0, trouble=()):
         self.noise, self.trouble, self.asked, self.keys = noise, list(trouble), [], []
+        self.paths = []
 
     def vector(self, text):
         own, other = (np.random.default_rng([s, *text.encode()]).normal(size=8) for s in (1, 2))
@@ -42,12 +43,14 @@ class Fake:
             def reply(self):
                 size = int(self.headers.get("Content-Length") or 0)
                 body = json.loads(self.rfile.read(size) or "null")
+                fake.paths.append(self.path)
                 fake.keys.append(self.headers.get("Authorization"))
                 status, data = fake.answer(self.path, body)
                 raw = json.dumps(data).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(raw)))
                 self.send_header("Retry-After", "0")
+                self.send_header("Location", "/v1/secret")
                 self.end_headers()
                 self.wfile.write(raw)
 
@@ -178,8 +181,17 @@ def test_what_a_server_gets_wrong(corpus):
             run("diff", url, url, "--on", corpus)
     with pytest.raises(ModelError, match="does not answer"):
         run("diff", "http://127.0.0.1:1/v1", "x", "--on", corpus)
-    with pytest.raises(OptionError, match="OLD 'ftp://x': is no http"):
-        run("diff", "ftp://x", "x", "--on", corpus)
+    for wrong in ("file:///etc/passwd", "ftp://x", "http://"):
+        with pytest.raises(OptionError, match=f"OLD '{wrong}': is no http"):
+            run("diff", wrong, "x", "--on", corpus)
+
+
+def test_redirects_are_not_followed(corpus):
+    moved = {"answer": lambda self, path, body: (307, {})}
+    server = type("Moved", (Fake,), moved)()
+    with server.running() as url, pytest.raises(ModelError, match="answered 307"):
+        run("diff", f"{url}#fake", f"{url}#fake", "--on", corpus)
+    assert "/v1/models" in server.paths and "/v1/secret" not in server.paths
 
 
 def test_a_sample_of_documents(model, tmp_path):

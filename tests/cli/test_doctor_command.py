@@ -1,21 +1,14 @@
-"""``contrasent doctor`` on a folder, on a server, and on what is neither."""
+"""``contrasent doctor`` on a model and on an index."""
 
 import json
-import sys
 
 import pytest
 
-sys.path.insert(0, str(__import__("pathlib").Path(__file__).parents[1] / "serve"))
-from serving import running
-
 from commands import invoke
-from contrasent.cli.serve import served
-from contrasent.errors import ModelError, OptionError
+from contrasent.errors import ModelError
 from contrasent.model.encoder import Encoder
 from contrasent.model.golden import NAME
 from contrasent.search.writer import Writer
-from contrasent.serve.app import create_app
-from contrasent.serve.guard import Settings
 
 
 def run(*arguments):
@@ -64,53 +57,3 @@ def test_index(folder, bert, tmp_path):
     code, said = run(tmp_path / "bare")
     assert code == 1
     assert "WRONG  index: 2 rows of another than" in said
-
-
-def test_server(folder, monkeypatch):
-    good = create_app(served(Encoder.load(folder), "mini"), settings=Settings(api_key="k"))
-    with running(good) as url:
-        with pytest.raises(ModelError, match="answered 401"):
-            run(folder, "--url", url)
-        monkeypatch.setenv("CONTRASENT_API_KEY", "k")
-        code, said = run(folder, "--url", url)
-        assert (code, said.splitlines()[-1]) == (0, "all is well")
-        with pytest.raises(ModelError, match="no model 'other'"):
-            run(folder, "--url", f"{url}/v1", "--name", "other")
-    wrong = create_app(served(Encoder.load(folder, pooler="cls"), "mini"))
-    with running(wrong) as url:
-        code, said = run(folder, "--url", url)
-    assert code == 1
-    assert "WRONG  pooling: tokens are pooled by cls and not by mean" in said
-
-
-def test_what_is_no_server(folder):
-    silent = "http://127.0.0.1:1"
-    wrong = ("file:///etc/passwd", "ftp://x", "localhost:80", "http://")
-    for words, error, *arguments in (
-        *(("no http", OptionError, url) for url in wrong),
-        ("does not answer", ModelError, silent),
-        ("--write", OptionError, silent, "--write"),
-    ):
-        with pytest.raises(error, match=words):
-            run(folder, "--url", *arguments)
-
-
-def test_redirects_are_not_followed(folder):
-    from fastapi import FastAPI
-    from fastapi.responses import RedirectResponse
-
-    asked = []
-    elsewhere = FastAPI()
-
-    @elsewhere.get("/v1/models")
-    def models():
-        return RedirectResponse("/secret")
-
-    @elsewhere.get("/secret")
-    def secret():
-        asked.append(1)
-        return {}
-
-    with running(elsewhere) as url, pytest.raises(ModelError, match="answered 307"):
-        run(folder, "--url", url)
-    assert asked == []

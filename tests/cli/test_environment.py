@@ -48,9 +48,8 @@ def test_every_extra_that_it_names_exists():
     assert len(doctor.EXTRAS) >= 9
 
 
-@pytest.mark.parametrize("option", [("--url", "http://127.0.0.1:1/v1"), ("--write",)])
-def test_a_check_needs_a_model(option):
-    refused = CliRunner().invoke(app, ["doctor", *option])
+def test_a_check_needs_a_model():
+    refused = CliRunner().invoke(app, ["doctor", "--write"])
     assert "name the model" in str(refused.exception)
 
 

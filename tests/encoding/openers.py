@@ -8,10 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from contrasent.encoding.engines import Local, OnRay
+from contrasent.encoding.engines import Local
 from contrasent.encoding.inputs import Folder, plan
 from contrasent.encoding.job import Job, Opened, begin, chosen_shards, read_begun
-from contrasent.errors import UserError
 
 
 def vectors(texts):
@@ -52,24 +51,6 @@ class Numbers:
                 os._exit(3)
         time.sleep(self.pause)
         return vectors(texts)
-
-
-@dataclass(frozen=True, slots=True)
-class StandIn(OnRay):
-    """An engine that makes one shard without Ray, and then ends as ``how`` says."""
-
-    how: str = ""
-
-    def drive(self, job, shards, advance):
-        yield job.run(shards[0], advance)
-        if self.how == "exit":
-            os._exit(1)  # as Ray does when an agent of it dies
-        if self.how == "problem":
-            raise UserError("a line of ours")
-        if self.how == "fault":
-            raise ZeroDivisionError("a fault of ours")
-        for shard in shards[1:]:
-            yield job.run(shard, advance)
 
 
 def made(source, output, opener=None, *, dtype="float32", size=20, texts=True, **settings):

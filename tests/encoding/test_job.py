@@ -8,7 +8,7 @@ import openers
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from openers import Numbers, StandIn, made, run, vectors
+from openers import Numbers, made, run, vectors
 
 from contrasent.encoding import job as jobs
 from contrasent.encoding import shards
@@ -163,22 +163,3 @@ def test_a_process_that_always_dies_ends_the_run_with_the_reason(tmp_path, sourc
     begin(job, None)
     with pytest.raises(UserError, match=r"a worker died 2 times \(out of memory\?\)"):
         list(Local(2).run(job, [0, 1], lambda rows: None))
-
-
-@pytest.mark.parametrize(("how", "error", "words"), [
-    ("exit", UserError, r"Ray itself died \(exit code 1; .* stay: give the same command again"),
-    ("problem", UserError, "^a line of ours$"),
-    ("fault", RuntimeError, "ZeroDivisionError: a fault of ours"),
-])  # fmt: skip
-def test_the_process_that_uses_ray_ends_with_a_line(
-    tmp_path, source, monkeypatch, how, error, words
-):
-    monkeypatch.setenv("PYTHONPATH", openers.__file__.rpartition("/")[0], prepend=":")
-    job = made(source, tmp_path / "v", size=100)
-    rows, done = [], []
-    with pytest.raises(error, match=words):
-        for one in StandIn(how=how).run(job, begin(job, None), rows.append):
-            done.append(one.shard)
-    assert (done, rows) == ([0], [100])
-    assert run(job, StandIn()) == [1, 2]
-    assert gather(job.output).rows == 250

@@ -155,39 +155,6 @@ def test_compare_models_and_reports(bert, tiny, data, tmp_path):
         run("compare", "x,x", "y")
 
 
-def test_what_was_measured_is_not_encoded_again(bert, tiny, data, tmp_path, monkeypatch):
-    monkeypatch.setenv("CONTRASENT_CACHE", str(tmp_path / "cache"))
-    kept = tmp_path / "cache" / "reports"
-    call = ("compare", bert, tiny["electra"], *STS, "--pooler", "mean", "--json", "--data", data)
-    run("evaluate", bert, *STS, "--pooler", "mean", "--data", data)
-    assert len(list(kept.glob("*.json"))) == 1
-    first = run(*call)
-    assert len(list(kept.glob("*.json"))) == 2
-    with monkeypatch.context() as only:
-        only.setattr("contrasent.evaluate.suite.evaluate", None)  # nothing is measured
-        assert run(*call) == first
-    # A file that is cut off, other settings and other data are measured anew.
-    for path in kept.glob("*.json"):
-        path.write_text(path.read_text()[:-20])
-    assert run(*call) == first
-    run(*call, "--max-tokens", 8)
-    assert len(list(kept.glob("*.json"))) == 4
-    (pairs,) = data.rglob("sts-test.csv")
-    text = pairs.read_text()
-    try:
-        pairs.write_text(text.replace("a", "b"))
-        assert run(*call) != first
-    finally:
-        pairs.write_text(text)
-    assert len(list(kept.glob("*.json"))) == 6
-    monkeypatch.setattr("contrasent.evaluate.suite.MOST", 3)
-    run(*call, "--max-tokens", 9)
-    assert len(list(kept.glob("*.json"))) == len(list(kept.glob("*.safetensors"))) == 3
-    monkeypatch.setenv("CONTRASENT_CACHE", str(tmp_path / "a.json"))  # no folder can be there
-    (tmp_path / "a.json").write_text("")
-    assert run(*call) == first
-
-
 @pytest.fixture(scope="module")
 def white(bert, corpus, tmp_path_factory):
     target = tmp_path_factory.mktemp("white") / "white"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from contrasent.errors import ModelError
-from contrasent.model.doctor import examine_folder, examine_vectors
+from contrasent.model.doctor import examine_folder
 from contrasent.model.encoder import Encoder
 from contrasent.model.golden import NAME, PROBES, read_golden, write_golden
 from tiny_models import made_sentences, write_backbone, write_tokenizer
@@ -177,54 +177,6 @@ def test_a_changed_folder(copy, name, change, check):
     assert check in bad, findings
     assert set(bad) <= {check, "vectors"}
     assert "vectors" in bad or check in ("lower_case", "tokenisation")
-
-
-# ------------------------------------------------------------- vectors alone, as a server gives
-
-
-def stated(saved, name, vectors):
-    golden = read_golden(saved / name)
-    return examine_vectors(np.asarray(vectors, dtype=np.float32), golden, saved / name)
-
-
-def test_good_vectors(saved):
-    golden = read_golden(saved / "plain").vectors
-    rng = np.random.default_rng(0)
-    assert wrong(stated(saved, "plain", golden)) == []
-    small = golden + rng.normal(size=golden.shape) * 1e-6
-    assert wrong(stated(saved, "plain", small)) == []
-
-
-@pytest.mark.parametrize(("name", "options", "check", "words"), [
-    ("plain", {"pooler": "cls"}, "pooling", "pooled by cls and not by mean"),
-    ("plain", {"pooler": "max"}, "pooling", "pooled by max"),
-    ("head", {"pooler": "cls"}, "pooling", "pooled by cls"),
-    ("head", {"pooler": "cls", "head": "none"}, "pooling", "and the dense head is left out"),
-    ("head", {"head": "none"}, "head", "left out"),
-    ("plain", {"normalise": False}, "normalisation", "vectors were scaled"),
-    ("head", {"normalise": True}, "normalisation", "vectors were not scaled"),
-    ("plain", {"max_tokens": 128}, "truncation", "cut at 128 tokens and not at 256"),
-    ("plain", {"max_tokens": 100}, "truncation", "cut elsewhere than at 256"),
-])  # fmt: skip
-def test_vectors_of_a_wrong_server(saved, name, options, check, words):
-    vectors = Encoder.load(saved / name, **options).encode(PROBES)
-    findings = stated(saved, name, vectors)
-    assert wrong(findings) == [check, "vectors"]
-    assert words in findings[0].message
-
-
-def test_other_faults_of_a_server(saved, copy):
-    folder = copy("plain")
-    normaliser(lowercase=False, strip_accents=True)(folder)
-    cased = Encoder.load(folder, check=False).encode(PROBES)
-    golden = read_golden(saved / "plain").vectors
-    rng = np.random.default_rng(0)
-    assert wrong(stated(saved, "plain", golden.astype(np.float16)))[:1] == ["precision"]
-    noisy = golden + rng.normal(size=golden.shape) * 5e-4
-    assert wrong(stated(saved, "plain", noisy))[:1] == ["precision"]
-    assert wrong(stated(saved, "plain", rng.normal(size=golden.shape)))[:1] == ["weights"]
-    assert wrong(stated(saved, "plain", golden[:, :5])) == ["dimension"]
-    assert wrong(stated(saved, "plain", cased))[:1] == ["lower_case"]
 
 
 def test_files_that_are_no_golden(copy):

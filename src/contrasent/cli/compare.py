@@ -49,33 +49,22 @@ def compare(
     """
     arms = [_names(option, value) for option, value in (("A", before), ("B", after))]
     from contrasent.evaluate.compare import compare_reports, comparison_table
-    from contrasent.evaluate.suite import (
-        Options,
-        digest,
-        evaluate,
-        kept_or_measured,
-        read_data,
-        suite_names,
-    )
+    from contrasent.evaluate.suite import Options, evaluate, read_data, suite_names
     from contrasent.text.official import STS_TASKS
 
     suites = suite_names(suite or ["sts"])
     tasks = tuple(task or STS_TASKS)
     chosen = Options(form=form, tasks=tasks, split=split, resamples=0, folder=data)
 
-    def measure(folder: Path, data: str) -> "Report":
-        model = open_model(folder, loading)
-        found, kept = kept_or_measured(
-            model.stated, suites, chosen, data, lambda: evaluate(model, suites, chosen)
-        )
-        if kept:
-            options.note(f"{folder}: measured before (CONTRASENT_CACHE= measures anew)")
+    def measure(folder: Path) -> "Report":
+        found = evaluate(open_model(folder, loading), suites, chosen)
         return found.select(metric="spearman") if suites == ("sts",) else found
 
     saved = {name: _saved(name) for arm in arms for name in arm if name.endswith(".json")}
     folders = {name: find_model(name) for arm in arms for name in arm if name not in saved}
-    known = digest(read_data(suites, chosen)) if folders else ""
-    saved |= {name: measure(folder, known) for name, folder in folders.items()}
+    if folders:
+        read_data(suites, chosen)  # before a model is loaded
+    saved |= {name: measure(folder) for name, folder in folders.items()}
     loaded = [[saved[name] for name in arm] for arm in arms]
     found = compare_reports(*loaded, names=[*arms[0], *arms[1]], seed_sd=seed_sd)
     facts = {"a": arms[0], "b": arms[1], "rows": [one.to_json() for one in found]}
@@ -139,7 +128,6 @@ def diff(
     from contrasent.cli.search import read_queries
     from contrasent.evaluate.diff import diff_models
     from contrasent.files import check_writable
-    from contrasent.search.words import language_of
 
     if report is not None:
         check_writable(report.absolute().parent)
@@ -160,7 +148,6 @@ def diff(
         old_vectors=known,
         metric="cosine" if searched.index is None else searched.index.metric,
         threshold=threshold,
-        labels={"language": [language_of([text]) for text in wanted or searched.texts]},
         seed=seed,
     )
     about = {side: _described(name, models[side]) for side, name in names.items()}

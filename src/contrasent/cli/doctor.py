@@ -1,4 +1,4 @@
-"""``contrasent doctor``: what is installed and missing; ``doctor MODEL [--url URL]``: a model."""
+"""``contrasent doctor``: what is installed and missing, or whether a model or index is whole."""
 
 import logging
 import os
@@ -47,58 +47,38 @@ def doctor(
             metavar="[MODEL|INDEX]", help="Model or index; none to look at this machine."
         ),
     ] = None,
-    url: str | None = None,
-    name: str | None = None,
     write: bool = False,
 ) -> options.Output:
-    """Check that a model, or a server that serves it, gives the vectors it was saved with.
+    """Check that a model gives the vectors it was saved with, or that an index is whole.
 
     Without a model: the installed packages, the missing extras and the processor. With one: every
     difference, such as pooling, a missing head or scaling, tokenisation, truncation, precision. Of
     an index all rows and words are verified, then its model, and that it made the index. Exits with
-    0 if all is well and with 1 if not. A key for the server is read from CONTRASENT_API_KEY.
+    0 if all is well and with 1 if not.
 
     Options:
-        url: Check a running server instead: http://HOST:PORT/v1 (OpenAI's interface).
-        name: Name of the model on the server; its first if not given.
         write: Save golden vectors of the model as it is now.
     """
     if model is None:
-        if url is not None or write:
+        if write:
             raise OptionError("MODEL", None, "name the model that is checked")
         found = look_around()
         return options.Output(found, "\n".join(environment_lines(found)))
-    if url is not None and write:
-        problem = "golden vectors are made from a folder, not from a --url"
-        raise OptionError("--write", True, problem)
     from contrasent.model import golden as golden_
-    from contrasent.model.remote import RemoteModel, check_address
     from contrasent.search.doctor import examine
     from contrasent.search.folder import is_any_index, is_index
     from contrasent.search.opening import index_folder, open_index
 
-    if url is not None:
-        check_address(url, "--url")
     place = index_folder(Path(model))
     content = examine(place) if is_index(place) else []
     if not all(finding.good for finding in content):
-        return _findings(
-            model, url, content, "the index is damaged: build it again, or restore a copy"
-        )
+        return _findings(model, content, "the index is damaged: build it again, or restore a copy")
     index = open_index(Path(model)) if is_any_index(Path(model)) else None
     folder = find_model(model if index is None else index.facts.source)
     if index is not None:
         stored = {key: index.facts.settings.get(key) for key in ("pooler", "max_tokens")}
         loading = replace(loading, **{key: value for key, value in stored.items() if value})
     logging.getLogger("contrasent.model.base").setLevel(logging.ERROR)  # a probe is too long
-    if url is not None:
-        golden = golden_.read_golden(folder)
-        # Before torch is loaded.
-        vectors = RemoteModel(url, name, batch=len(golden.texts))(golden.texts)
-        from contrasent.model.doctor import examine_vectors
-
-        content += examine_vectors(vectors, golden, folder)
-        return _findings(model, url, content, "not the model that was saved")
     # Without golden vectors only the model of an index can be checked.
     known = not write and (index is None or (folder / golden_.NAME).is_file())
     saved = golden_.read_golden(folder) if known else None
@@ -121,15 +101,15 @@ def doctor(
         same = encoder.identity == index.model
         rows = f"{len(index):,} rows of " + ("this model" if same else f"another than {folder}")
         content.append(Finding("index", same, rows))
-    return _findings(model, url, content, "not the model that was saved")
+    return _findings(model, content, "not the model that was saved")
 
 
-def _findings(model: str, url: str | None, findings: "list[Finding]", wrong: str) -> options.Output:
+def _findings(model: str, findings: "list[Finding]", wrong: str) -> options.Output:
     good = all(finding.good for finding in findings)
     lines = [f"{'ok   ' if one.good else 'WRONG'}  {one.check}: {one.message}" for one in findings]
     checks = [asdict(finding) for finding in findings]
     return options.Output(
-        {"model": model, "url": url, "good": good, "findings": checks},
+        {"model": model, "good": good, "findings": checks},
         "\n".join([*lines, "all is well" if good else wrong]),
         status=0 if good else 1,
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -68,7 +68,7 @@ def evaluate(
         list_: Show the named data sets, where each is or belongs, and the suites that run here.
     """
     from contrasent.evaluate.protocols import PROTOCOLS
-    from contrasent.evaluate.suite import Options, digest, kept_or_measured, suite_names
+    from contrasent.evaluate.suite import Options, suite_names
     from contrasent.evaluate.suite import evaluate as measured
     from contrasent.report import Report, write_reports
     from contrasent.text.official import STS_TASKS
@@ -100,7 +100,7 @@ def evaluate(
     if own_ids and collection is None:
         raise OptionError("--own-ids", "", "belongs to --collection, and there is none")
     own = [*_read_pairs(pairs or [], columns), *_read_collection(collection, own_ids, others)]
-    data_digest = digest(_check_before(models, others, suites, chosen, report_file, json_file))
+    _check_before(models, others, suites, chosen, report_file, json_file)
     found: dict[str, Report] = {}
     for model in models:
         notes, more = list[str](), dict[str, Any]()
@@ -113,10 +113,6 @@ def evaluate(
             found[model] = Report.join(reports)
             if isinstance(encode, Counting):
                 notes = encode.notes
-                if suites and not own:  # compare then need not encode again
-                    kept_or_measured(
-                        encode.stated, suites, chosen, data_digest, partial(Report.join, reports)
-                    )
             if report_file is not None:
                 more = _for_page(model, encode, suites, chosen)
         typer.echo(f"{model}\n{found[model].table()}\n")
@@ -171,8 +167,8 @@ def _check_before(
     chosen: "Options",
     report_file: Path | None,
     json_file: Path | None,
-) -> list[object]:
-    """Everything cheap that can go wrong, before a model is loaded; the suites' data."""
+) -> None:
+    """Everything cheap that can go wrong, before a model is loaded."""
     from contrasent.evaluate.protocols import PROTOCOLS
     from contrasent.evaluate.sts import AGGREGATES
     from contrasent.evaluate.suite import read_data
@@ -196,7 +192,7 @@ def _check_before(
     for model in others:
         if not Path(model).is_file():
             find_model(model)
-    return read_data(suites, chosen)
+    read_data(suites, chosen)
 
 
 def _check_indexes(

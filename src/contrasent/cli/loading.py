@@ -34,11 +34,6 @@ class Counting(Generic[M_co]):
         self.texts = self.truncated = 0
         self.prompt: str | None = None
 
-    @property
-    def stated(self) -> str:
-        """All that decides the vectors, in one line."""
-        return f"{self.encoder.identity} {self.runtime} {self.prompt!r} {self.loading!r}"
-
     def for_task(self, task: "Task") -> "EncodeFn":
         """Encode queries or documents, and count them here; see ``types.for_task``."""
         text = self.encoder.prompts.of_task(task)

@@ -4,9 +4,7 @@
 # lasts, and as many actors as CPUs never end (docs/log.md).
 
 import multiprocessing
-import sys
 import time
-import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -14,7 +12,6 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
-from multiprocessing.connection import Connection
 from typing import Any
 
 from contrasent import processes
@@ -30,7 +27,6 @@ from contrasent.errors import (
 
 RETRIES = 3  # how often a shard is begun again whose worker died
 POLL = 1.0
-STOPPING = 10.0  # seconds that a process with Ray in it has to stop
 GO_ON = "give the same command again to go on"
 
 
@@ -123,40 +119,6 @@ class OnRay:
 
     def run(self, job: Job, shards: Sequence[int], advance: Advance) -> Iterator[Done]:
         """Make shards, in any order."""
-        # In a process of its own, unless this one has joined a cluster: when an agent of Ray dies,
-        # Ray ends the process that uses it, with exit code 1 and without an exception.
-        if "ray" in sys.modules and sys.modules["ray"].is_initialized():
-            yield from self.drive(job, shards, advance)
-            return
-        context = multiprocessing.get_context("spawn")
-        heard, sent = context.Pipe(duplex=False)
-        driver = context.Process(target=_drive, args=(self, job, shards, sent))
-        driver.start()
-        sent.close()
-        ended = False
-        try:
-            while not ended:
-                kind, value = heard.recv()
-                if kind == "rows":
-                    advance(value)
-                elif kind == "done":
-                    yield value
-                elif kind == "end":
-                    ended = True
-                else:
-                    raise UserError(value) if kind == "problem" else RuntimeError(value)
-        except EOFError:
-            driver.join()
-            raise _died(f"exit code {driver.exitcode}") from None
-        finally:
-            if not ended:
-                driver.terminate()
-            driver.join(STOPPING)
-            driver.kill()
-            driver.join()
-
-    def drive(self, job: Job, shards: Sequence[int], advance: Advance) -> Iterator[Done]:
-        """The same in this process."""
         ray = import_extra("ray", "ray", "--engine ray")
         own = not ray.is_initialized()
         if own:
@@ -172,7 +134,10 @@ class OnRay:
         except ray.exceptions.RayTaskError:
             raise  # a fault of the program, with its stack
         except ray.exceptions.RayError as error:
-            raise _died(first_line(error)) from error
+            raise UserError(
+                f"Ray itself died ({first_line(error)}; its logs are in "
+                f"/tmp/ray/session_latest/logs); shards that are made stay: {GO_ON}"
+            ) from error
         finally:
             if own:
                 ray.shutdown()
@@ -214,28 +179,6 @@ class OnRay:
         found, needs = ray.cluster_resources(), {"CPU": self.threads, "GPU": self.gpus}
         rooms = (found.get(kind, 0) // need for kind, need in needs.items() if need)
         return self.workers or int(min(rooms)) + 1
-
-
-def _drive(engine: OnRay, job: Job, shards: Sequence[int], to: Connection) -> None:
-    """Use Ray in this process for the one that started it."""
-    processes.end_with_parent()
-    try:
-        for done in engine.drive(job, shards, lambda rows: to.send(("rows", rows))):
-            to.send(("done", done))
-        to.send(("end", None))
-    except UserError as error:
-        to.send(("problem", str(error)))
-    except KeyboardInterrupt:
-        return  # the process that started this one has it too
-    except Exception:
-        to.send(("fault", traceback.format_exc()))
-
-
-def _died(how: str) -> UserError:
-    return UserError(
-        f"Ray itself died ({how}; its logs are in /tmp/ray/session_latest/logs); shards that are "
-        f"made stay: {GO_ON}"
-    )
 
 
 class Watch:

@@ -3,7 +3,6 @@
 # Intervals are over queries, and over samples of documents by a jackknife. A sample does not show
 # the density of the whole: the 10 nearest of a tenth are about the 100 nearest of all.
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,8 +23,6 @@ DEPTH = 100
 ENCODED_AT_ONCE = 1024
 SHOWN = 10
 FOUND = 5
-TIMED = 64
-ROUNDS = 3
 SIDES = ("old", "new")
 
 
@@ -86,8 +83,6 @@ class Diff:
     # 0.5, 0.75 and 0.95
     scores: dict[str, dict[str, list[float]]]
     threshold: Shift | None
-    groups: tuple[rankings.Group, ...]
-    speed: dict[str, float]  # texts a second, "old" and "new", measured in turn
 
     def __getitem__(self, name: str) -> rankings.Measure:
         return next(measure for measure in self.measures if measure.name == name)
@@ -107,7 +102,7 @@ class Diff:
         lines = []
         for side in SIDES:
             model = about[side]
-            parts = [f"{self.speed[side]:,.0f} texts a second", f"{model['dimension']} dimensions"]
+            parts = [f"{model['dimension']} dimensions"]
             if model["parameters"] is not None:
                 parts.append(f"{model['parameters'] / 1e6:.1f} million parameters")
             if model["bytes"] is not None:
@@ -129,12 +124,6 @@ class Diff:
                 new = f" -> {shift.new:.4f} [{shift.low:.4f}, {shift.high:.4f}]: as many of the "
                 new += f"hits above it ({shift.at:.1%})"
             lines.append(f"threshold {shift.old:.4f}{new}")
-        lines += [
-            f"changed more than others: {group.kind} {group.name} ({group.queries} queries): "
-            f"{group.change:.3f} against {group.others:.3f}, p {group.p:.2g}"
-            for group in self.groups
-            if group.p <= 0.05
-        ]
         for query in self.changed[:3]:
             lines.append(f"{query.overlap:.1f} of ten in common: {short(query.query, 70)}")
             for side in SIDES:
@@ -156,7 +145,6 @@ def diff_models(
     old_vectors: Vectors | None = None,
     metric: str = "cosine",
     threshold: float | None = None,
-    labels: Mapping[str, Sequence[str]] | None = None,
     seed: int = 0,
 ) -> Diff:
     """Compare what two models find.
@@ -172,7 +160,6 @@ def diff_models(
         old_vectors: (n, d) of the documents by ``old``, if they are known.
         metric: "cosine" or "dot".
         threshold: a score of ``old``, to be carried over to ``new``.
-        labels: further groups of queries: by kind a name for each of ``queries`` (or documents).
         seed: of all that is drawn.
 
     Raises:
@@ -210,12 +197,6 @@ def diff_models(
         deep[name] = rankings.nearest(ask, given, most, own=own)
     a, b = (found.cut(depth) for found in deep.values())
     values = rankings.agreement(a.rows, b.rows)
-    change = 1 - values["overlap@10"]
-    source = documents if queries is None else queries
-    places = {text: at for at, text in enumerate(source)}
-    groups = rankings.text_groups(wanted)
-    for kind, names in (labels or {}).items():
-        groups[kind] = [names[places[text]] for text in wanted]
     return Diff(
         queries=len(wanted),
         documents=len(texts),
@@ -228,8 +209,6 @@ def diff_models(
         moved=_moved(texts, a.rows[:, :10], b.rows[:, :10]),
         scores=rankings.score_quantiles(deep, of_queries, of_documents, own, random),
         threshold=None if threshold is None else shift(threshold, a.scores, b.scores, seed=seed),
-        groups=rankings.compare_groups(change, groups, random),
-        speed=_texts_per_second(encoders, texts[:TIMED]),
     )
 
 
@@ -292,19 +271,6 @@ def shift(
     blocks = draw_counts([len(a)], resamples, seed)
     low, high = interval([place(c.astype(np.float64)) for block in blocks for c in block])
     return Shift(threshold, value, low, high, share)
-
-
-def _texts_per_second(encoders: Mapping[str, EncodeFn], texts: Sequence[str]) -> dict[str, float]:
-    """How many texts each model encodes a second: the median of three rounds, taken in turn."""
-    taken: dict[str, list[float]] = {name: [] for name in encoders}
-    for encode in encoders.values():
-        encode(texts[:8])  # the first call makes kernels and connections
-    for _ in range(ROUNDS):
-        for name, encode in encoders.items():
-            began = time.perf_counter()
-            encode(texts)
-            taken[name].append(time.perf_counter() - began)
-    return {name: float(len(texts) / np.median(seconds)) for name, seconds in taken.items()}
 
 
 def encoded(encode: EncodeFn, texts: Sequence[str], task: Task) -> Vectors:

@@ -1,19 +1,12 @@
 """Suites of evaluations, run on one model with each sentence encoded once, and their data."""
 
-import hashlib
-import json
-import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import astuple, dataclass, fields, is_dataclass, replace
-from importlib.metadata import version
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import numpy as np
-
-from contrasent.errors import OptionError, UserError, check_choice
+from contrasent.errors import OptionError, check_choice
 from contrasent.evaluate.decisions import (
     CLUSTERED,
     clustering,
@@ -33,7 +26,7 @@ from contrasent.evaluate.retrieval import caption_retrieval, stsb_retrieval
 from contrasent.evaluate.sts import sts
 from contrasent.evaluate.transfer import FEW_SHOT_TASKS, SEED, TASKS, few_shot, transfer
 from contrasent.evaluate.vectors import Cached
-from contrasent.report import Report, read_reports, write_reports
+from contrasent.report import Report
 from contrasent.stats.bootstrap import RESAMPLES
 from contrasent.text import labelled, official
 from contrasent.text.datasets import FORMS, sts_names, sts_pairs, sts_places
@@ -277,70 +270,3 @@ _RUN: dict[str, Callable[[EncodeFn, Options], Report]] = {
     "clustering": _given(clustering),
     "few-shot": _given(few_shot),
 }
-
-
-VARIABLE = "CONTRASENT_CACHE"
-MOST = 100  # reports that are kept, the newest ones; of the STS suite a report has about 1 MB
-
-
-def cache_folder() -> Path | None:
-    """Where reports are kept: as CONTRASENT_CACHE says, nowhere if that is empty."""
-    stated = os.environ.get(VARIABLE)
-    if stated is not None:
-        return Path(stated) / "reports" if stated else None
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "contrasent" / "reports"
-
-
-def kept_or_measured(
-    model: str,
-    suites: Sequence[str],
-    options: Options,
-    data: str,
-    measure: Callable[[], Report],
-) -> tuple[Report, bool]:
-    """The report of a model that is kept, or else a new one, kept from now on; and which it is."""
-    place = cache_folder()
-    if place is None:
-        return measure(), False
-    chosen = replace(options, tokens=None, folder=None, resamples=0)
-    stated = (model, tuple(suites), astuple(chosen), options.tokens is not None, data, _code())
-    path = place / f"{digest(stated)}.json"
-    if path.is_file():
-        with suppress(UserError):  # an incomplete or foreign file is measured and written again
-            (found,) = read_reports(path).values()
-            return found, True
-    report = measure()
-    with suppress(OSError, UserError):  # a cache that cannot be written to costs time alone
-        place.mkdir(parents=True, exist_ok=True)
-        write_reports(path, {"": report})
-        _remove_oldest(place)
-    return report, False
-
-
-def digest(value: Any) -> str:
-    """A digest of dataclasses, tuples, dictionaries, arrays and what has a repr."""
-
-    def plain(one: Any) -> Any:
-        if is_dataclass(one):
-            return {field.name: getattr(one, field.name) for field in fields(one)}
-        if isinstance(one, np.ndarray):
-            return str(one.dtype), one.shape, hashlib.blake2b(one.tobytes()).hexdigest()
-        return repr(one)
-
-    text = json.dumps(value, sort_keys=True, default=plain)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def _code() -> str:
-    """A digest of this package's modules and of torch's version: other code, other numbers."""
-    paths = sorted(Path(__file__).parents[1].rglob("*.py"))
-    return digest([version("torch"), *(path.read_bytes() for path in paths)])
-
-
-def _remove_oldest(place: Path) -> None:
-    """Remove all but the newest reports."""
-    known = sorted(place.glob("*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in known[MOST:]:
-        path.with_name(f"{path.stem}.items.safetensors").unlink(missing_ok=True)
-        path.unlink(missing_ok=True)

@@ -51,20 +51,17 @@ class RemoteModel:
     # A busy or failing server is tried again a few times, once it has answered at all. Prompts are
     # put before texts only by a server that names them in its list of models, as ours does.
 
-    def __init__(
-        self, address: str, name: str | None = None, *, batch: int = 64, option: str = "--url"
-    ) -> None:
+    def __init__(self, address: str, *, batch: int = 64, option: str = "MODEL") -> None:
         bare, of_address = urldefrag(address)
         check_address(bare, option)
         self.base = bare.rstrip("/")
         self.base = self.base if self.base.endswith("/v1") else f"{self.base}/v1"
         self.batch, self.requests, self.dimension = batch, 0, 0
         self._answered = False
-        self.name = name or of_address
+        self.name = of_address
         listed: list[dict[str, Any]] = []
-        if name is None:
-            with suppress(ModelError) if self.name else nullcontext():  # not every server has one
-                listed = self._listed()
+        with suppress(ModelError) if self.name else nullcontext():  # not every server has one
+            listed = self._listed()
         if not self.name:
             if not listed:
                 raise ModelError(f"{self.base}/models: names no model; write {bare}#MODEL")
