@@ -10,7 +10,6 @@ import pytest
 
 from contrasent.errors import ModelError, OptionError
 from contrasent.evaluate import retrieval, suite
-from contrasent.evaluate.mteb import MtebModel
 from contrasent.evaluate.validation import RetrievalValidation
 from contrasent.evaluate.vectors import Cached
 from contrasent.metrics import cosine
@@ -208,15 +207,6 @@ def test_suites_put_them_before_captions(saved, plain, monkeypatch):
         *(("passage: ", text) for text in ("a lamp of blue", "maps")),
     ]
     assert report.notes["distinct_sentences"] == len(read)
-
-
-def test_mteb_names_the_task(saved, plain):
-    model = MtebModel(TaskEncoder(Encoder.load(saved)))
-    batches = [{"text": TEXTS}]
-    assert np.abs(model.encode(batches) - plain.encode(TEXTS)).max() < 1e-6
-    for task, first in (("query", "query: "), ("document", "passage: ")):
-        found = model.encode(batches, prompt_type=task, task_metadata=None)
-        assert np.abs(found - prefixed(plain, first)).max() < 1e-6
 
 
 def test_training_with_prompts(bert, sentences, tmp_path):
