@@ -1,14 +1,12 @@
 """Exported graphs against torch: every kind of encoder, every pooler, head and scaling."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from contrasent.errors import ModelError, OptionError, OutputError
 from contrasent.model import base, runtime
-from contrasent.model.card import add_export
 from contrasent.model.encoder import Encoder
 from contrasent.model.export import export
 from contrasent.model.golden import PROBES
@@ -178,15 +176,3 @@ def test_what_cannot_be_is_rejected_before_any_work(models, onnx, tmp_path):
         export(models["bert"], tmp_path / "other", engine="onnx", overwrite=True)
     with pytest.raises(OptionError, match="16 at least"):
         export(models["bert"], tmp_path / "few", engine="onnx", calibration=["one"])
-
-
-def test_the_card_lists_an_export_once(models, onnx):
-    said = read_export(onnx)
-    for one in (said, replace(said, cosine=0.25)):
-        assert add_export(models["bert"], one)
-    card = (models["bert"] / "README.md").read_text()
-    assert card.count("## Exports") == 1
-    assert card.count("| onnx |") == 1
-    assert "| 0.250000 |" in card
-    assert "# A card" in card
-    assert "## Scores" in card

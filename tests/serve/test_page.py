@@ -326,42 +326,6 @@ def test_texts_are_never_html(browser, model):
         page.close()
 
 
-@pytest.mark.parametrize(
-    ("width", "scheme"), [(1200, "light"), (1200, "dark"), (390, "light"), (390, "dark")]
-)
-def test_two_indexes_side_by_side(browser, model, index, encoder, width, scheme):
-    from contrasent.search.index import Index
-    from contrasent.serve.app import create_app
-
-    def other(texts):
-        return encoder.encode([text[::-1] for text in texts])
-
-    beside = Index.build(other, LINES, model="other", source="models/other")
-    app = create_app(model, index=index, compare=beside, open_model=lambda _: other)
-    with running(app) as url:
-        size = {"width": width, "height": 900}
-        page = browser.new_page(viewport=size, color_scheme=scheme)
-        page.goto(url)
-        sync_api.expect(page.locator("#facts")).to_contain_text("10 texts")
-        page.fill("#query", "monetary policy")
-        page.click("#more summary")
-        page.fill("#k", "4")
-        page.press("#query", "Enter")
-        sync_api.expect(page.locator("#new-results li")).to_have_count(4)
-        sync_api.expect(page.locator("#old-results li")).to_have_count(4)
-        found = httpx.post(f"{url}/compare", json={"query": "monetary policy", "k": 4}).json()
-        marks = page.locator("#old-results .moved").all_inner_texts()
-        for rank, (mark, hit) in enumerate(zip(marks, found["old"], strict=True), 1):
-            assert mark == ("same place" if hit["other"] == rank else f"now {hit['other']}")
-        sync_api.expect(page.locator("#new-name")).to_have_text("Compared with: other")
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        boxes = [page.locator(f"#{side}-results").bounding_box() for side in ("old", "new")]
-        beside_each_other = boxes[1]["x"] > boxes[0]["x"] + boxes[0]["width"] - 1
-        assert beside_each_other == (width > 640)
-        shoot(page, f"sides-{width}-{scheme}")
-        page.close()
-
-
 def test_key(browser, model, index):
     from contrasent.serve.app import create_app
     from contrasent.serve.guard import Settings

@@ -28,8 +28,8 @@ def export(
 ) -> options.Output:
     """Write a model as one graph that runs without torch, pooling, head and scaling inside.
 
-    The graph's vectors are compared with torch's, and the difference is printed and written into
-    the model's card. Use it with --runtime, or by its own folder.
+    The graph's vectors are compared with torch's, and the difference is printed and kept in
+    export.json. Use it with --runtime, or by its own folder.
 
     Options:
         to: Runtime: onnx or openvino.
@@ -63,16 +63,11 @@ def export(
         max_tokens=loading.max_tokens,
         overwrite=overwrite,
     )
-    from contrasent.model.card import add_export
-
-    notes = (
-        [f"noted in {folder / 'README.md'}"] if made.sources and add_export(folder, made) else []
-    )
     line = (
         f"{target}: {made.name}; {made.compared} sentences differ from torch by at most "
         f"{made.difference:.1e} in a component, smallest cosine {made.cosine:.6f}"
     )
-    return options.Output({"output": str(target), **asdict(made)}, line, notes)
+    return options.Output({"output": str(target), **asdict(made)}, line)
 
 
 def calibration(source: str | None) -> list[str]:

@@ -41,7 +41,6 @@ def serve(
     model: options.ModelName,
     loading: options.Reading,
     index: Path | None = None,
-    compare: Path | None = None,
     word_weight: options.WordWeight = None,
     vectors_only: options.VectorsOnly = False,
     host: str = "127.0.0.1",
@@ -64,7 +63,6 @@ def serve(
 
     Options:
         index: Index folder, made by the same model, for /search; the one in MODEL if not given.
-        compare: Another index of the same texts: the page shows both results.
         host: Address to listen on.
         port: Port; 0 takes a free one.
         name: Name of the model for clients; its folder's name if not given.
@@ -106,9 +104,6 @@ def serve(
         if library is None or index != Path(model):
             raise
         folder = model_folder(library)
-    if library is None and compare is not None:
-        raise OptionError("--compare", str(compare), "goes with --index INDEX")
-    second = None if compare is None else open_index(compare)
     weight = options.chosen_weight(word_weight, vectors_only)
     if library is None and weight is not None:
         raise OptionError("--word-weight", weight, "goes with --index INDEX")
@@ -134,7 +129,6 @@ def serve(
     app = create_app(
         served(encode.encoder, shown),
         index=library,
-        compare=second,
         open_model=lambda of: model_of(of, None, options.Loading()),
         settings=settings,
         word_weight=weight,

@@ -3,16 +3,14 @@
 import json
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contrasent.files import render, write_text
+from contrasent.files import render
 from contrasent.model.heads import as_dense
 from contrasent.report import Report, Row
 
 if TYPE_CHECKING:
     from contrasent.model.encoder import Encoder
-    from contrasent.model.runtime import Export
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,31 +101,3 @@ def _index(rows: list[tuple[Row, str, str]]) -> list[dict[str, Any]]:
             }
         )
     return [{"name": "this model", "results": results}]
-
-
-EXPORTS_TITLE = "## Exports"
-EXPORTS_HEAD = """
-Each is the whole model as one graph, used without torch:
-`contrasent encode FOLDER --runtime NAME`. Differences are those from torch's vectors.
-
-| export | largest difference | smallest cosine | sentences |
-| --- | --- | --- | --- |
-"""
-
-
-def add_export(model: Path, export: "Export") -> bool:
-    """List an export in its model's card, replacing an older line about it."""
-    path = model / "README.md"
-    if not path.is_file():
-        return False
-    before, _, section = path.read_text("utf-8").partition(f"{EXPORTS_TITLE}\n")
-    section, following, after = section.partition("\n## ")
-    lines = [line for line in section.splitlines() if line.startswith("| ")][2:]
-    lines = [line for line in lines if not line.startswith(f"| {export.name} |")]
-    lines.append(
-        f"| {export.name} | {export.difference:.1e} | {export.cosine:.6f} | {export.compared} |"
-    )
-    table = "\n".join(sorted(lines))
-    section = f"{EXPORTS_TITLE}\n{EXPORTS_HEAD}{table}\n{following}{after}"
-    write_text(path, f"{before.rstrip()}\n\n{section}")
-    return True

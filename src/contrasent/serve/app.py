@@ -5,7 +5,7 @@ import base64
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
@@ -20,9 +20,9 @@ from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
 from contrasent.errors import InputError, UserError
-from contrasent.metrics import normalize, rank_biased_overlap
+from contrasent.metrics import normalize
 from contrasent.search.answers import Candidates
-from contrasent.search.index import Hit, Index
+from contrasent.search.index import Index
 from contrasent.serve import schemas
 from contrasent.serve.batching import Batcher, Embedder, Served
 from contrasent.serve.guard import ApiError, Guard, Metrics, Settings, client_of, error_response
@@ -43,7 +43,6 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-DEPTH = 100  # ranks to which a text of one list is looked for in the other
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,6 @@ class Routes:
     model: Served
     embedder: Embedder
     library: Library | None
-    second: Library | None
     metrics: Metrics
     settings: Settings
 
@@ -182,19 +180,6 @@ class Routes:
         seconds = time.perf_counter() - began
         return reply({"results": results, "texts": snapshot.texts, "seconds": seconds})
 
-    async def compare(self, request: Request, body: schemas.CompareRequest) -> Response:
-        """The hits of both indexes, and the rank of each text in the other list."""
-        found: list[list[Hit]] = []
-        for library in filter(None, (self.library, self.second)):
-            snapshot = await asyncio.to_thread(library.newest)
-            vectors, _, _ = await self._vectors(snapshot, [body.query], request)
-            given = snapshot, [body.query], vectors, max(DEPTH, body.k), None, body.where
-            found += await asyncio.to_thread(library.search, *given)
-        old, new = found
-        overlap, biased = _agreement(old, new, body.k)
-        lists = {"old": _ranked(old, new, body.k), "new": _ranked(new, old, body.k)}
-        return reply({**lists, "overlap": overlap, "rank_biased_overlap": biased})
-
     async def facets(self) -> Response:
         """Fields of the metadata that have few distinct values, and these."""
         return reply({"facets": await asyncio.to_thread(self._index().facets)})
@@ -218,7 +203,6 @@ class Routes:
                 "dimension": self.model.dimension,
                 "max_tokens": self.model.max_tokens,
                 "texts": None if now is None else now.texts,
-                "compare": None if self.second is None else self.second.name,
                 "key_needed": bool(self.settings.api_key),
             }
         )
@@ -229,30 +213,10 @@ class Routes:
         return Response(self.metrics.text(), media_type=kind)
 
 
-def _ranked(hits: Sequence[Hit], others: Sequence[Hit], k: int) -> list[dict[str, Any]]:
-    """The first hits, each with its first rank in the other list."""
-    ranks = {hit.text: rank for rank, hit in reversed(list(enumerate(others, 1)))}
-    return [{**asdict(hit), "other": ranks.get(hit.text)} for hit in hits[:k]]
-
-
-def _agreement(old: Sequence[Hit], new: Sequence[Hit], k: int) -> tuple[float, float]:
-    """Overlap of the first k and rank-biased overlap of all; 1 for two empty lists."""
-    numbers: dict[str, int] = {}
-    one, two = ([numbers.setdefault(h.text, len(numbers)) for h in hits] for hits in (old, new))
-    most = max(len(set(one[:k])), len(set(two[:k])))
-    overlap = len(set(one[:k]) & set(two[:k])) / most if most else 1.0
-    one, two = list(dict.fromkeys(one)), list(dict.fromkeys(two))  # a text counts once
-    depth = min(len(one), len(two))
-    if not depth:
-        return overlap, 1.0 - bool(most)
-    return overlap, float(rank_biased_overlap([one[:depth]], [two[:depth]])[0])
-
-
 def create_app(
     model: Served,
     *,
     index: Index | None = None,
-    compare: Index | None = None,
     open_model: OpenModel | None = None,
     settings: Settings | None = None,
     word_weight: float | None = None,
@@ -292,9 +256,8 @@ def create_app(
     )
     opened = partial(Library, identity=model.identity, open_model=open_model)
     library = None if index is None else opened(index, word_weight=word_weight)
-    second = None if compare is None else opened(compare, word_weight=word_weight)
     embedder = Embedder(model, batcher, limits)
-    _add_routes(app, Routes(model, embedder, library, second, metrics, limits))
+    _add_routes(app, Routes(model, embedder, library, metrics, limits))
     _add_pages(app)
     _add_errors(app)
     app.add_middleware(Guard, settings=limits, metrics=metrics)
@@ -307,8 +270,6 @@ def _add_routes(app: FastAPI, routes: Routes) -> None:
     post("/v1/embeddings", response_model=schemas.EmbeddingResponse)(routes.embeddings)
     post("/similarity", response_model=schemas.SimilarityResponse)(routes.similarity)
     post("/search", response_model=schemas.SearchResponse)(routes.search)
-    if routes.library is not None and routes.second is not None:
-        post("/compare", response_model=schemas.CompareResponse)(routes.compare)
     get("/facets", response_model=schemas.FacetsResponse)(routes.facets)
     get("/v1/models", response_model=schemas.ModelList)(routes.models)
     get("/v1/models/{name:path}", response_model=schemas.ModelInfo)(routes.one_model)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from contrasent.errors import InputError, UserError
@@ -98,12 +97,6 @@ class Library:
                 return
             with self._lock:
                 self._snapshot = taken
-
-    @property
-    def name(self) -> str:
-        """The name of the model that made the index."""
-        facts = self._snapshot.index.facts
-        return Path(facts.source or facts.model).name
 
     def search(
         self,

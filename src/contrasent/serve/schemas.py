@@ -189,29 +189,6 @@ class SearchResponse(BaseModel):
     seconds: float
 
 
-class CompareRequest(RequestBody):
-    """A query for both indexes of the server."""
-
-    query: Text
-    k: Hits = 10
-    where: Where = None
-
-
-class ComparedHit(FoundHit):
-    """A text found, and its rank from 1 in the other list, null if it is not in its first 100."""
-
-    other: int | None
-
-
-class CompareResponse(BaseModel):
-    """The hits of both indexes, best first; ``overlap`` is the share that both lists have."""
-
-    old: list[ComparedHit]
-    new: list[ComparedHit]
-    overlap: float
-    rank_biased_overlap: float
-
-
 class Health(BaseModel):
     """Whether the server works, and what it serves."""
 
@@ -220,7 +197,6 @@ class Health(BaseModel):
     dimension: int
     max_tokens: int
     texts: int | None
-    compare: str | None = Field(description="Name of the second index, if there is one.")
     key_needed: bool
 
 

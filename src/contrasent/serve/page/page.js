@@ -53,14 +53,13 @@ function onSubmit(form, note, work) {
 
 // ------------------------------------------------------------------ state of the server, theme
 
-let state = { compare: null };
+let state = {};
 
 async function health() {
   try {
     state = await ask("health");
     const texts = state.texts === null ? "no index" : `${state.texts.toLocaleString()} texts`;
     $("facts").textContent = `${state.model} · ${state.dimension} dimensions · ${texts}`;
-    if (state.compare !== null) $("threshold").parentElement.hidden = true;
     $("key-form").hidden = !state.key_needed || key !== "";
     if (state.texts === null) {
       say("search-note", "This server was started without --index: compare, heat map and file work.");
@@ -199,7 +198,7 @@ function folded(title, ...content) {
 }
 
 // A hit, with others of its document below it.
-function entry(hits, best, mark) {
+function entry(hits, best) {
   const [hit, ...others] = hits;
   const item = element("li");
   const left = element("div", "left");
@@ -210,7 +209,6 @@ function entry(hits, best, mark) {
   bar.append(fill);
   left.append(bar);
   const right = element("div");
-  if (mark) right.append(mark);
   right.append(answerOf(hit), placeOf(hit));
   const labels = labelsOf(hit);
   if (labels.children.length) right.append(labels);
@@ -236,10 +234,7 @@ function list(target, hits, together = false) {
     const name = together && typeof factsOf(hit).document === "string" ? factsOf(hit).document : at;
     groups.set(name, [...(groups.get(name) || []), hit]);
   });
-  const items = [...groups.values()].map((some) => {
-    const mark = some[0].other === undefined ? null : moved(some[0], hits.indexOf(some[0]) + 1, target);
-    return entry(some, best, mark);
-  });
+  const items = [...groups.values()].map((some) => entry(some, best));
   $(target).replaceChildren(...items);
 }
 
@@ -287,36 +282,11 @@ function filter() {
   return parts.length > 1 ? { $and: parts } : parts[0];
 }
 
-// Where a text stands in the other list: ranks from 1, null if it is not so deep.
-function moved(hit, rank, target) {
-  if (hit.other === null) {
-    return element("p", "moved gone", target === "new-results" ? "new here" : "lost");
-  }
-  const there = hit.other === rank ? "same place" : `${target === "new-results" ? "was" : "now"} ${hit.other}`;
-  return element("p", hit.other === rank ? "moved" : "moved far", there);
-}
-
-async function compareIndexes(body) {
-  const data = await ask("compare", body);
-  $("old-name").textContent = `In use: ${state.model}`;
-  $("new-name").textContent = `Compared with: ${state.compare}`;
-  list("old-results", data.old);
-  list("new-results", data.new);
-  $("sides").hidden = false;
-  say("search-note", `${(data.overlap * 100).toFixed(0)} % of the first ${body.k} in common, `
-    + `rank-biased overlap ${data.rank_biased_overlap.toFixed(2)}`);
-}
-
 async function search(text) {
   const body = { query: text, k: Math.max(1, Number($("k").value) || 10) };
   if ($("threshold").value !== "") body.threshold = Number($("threshold").value);
   const where = filter();
   if (where !== undefined) body.where = where;
-  if (state.compare !== null) {
-    delete body.threshold; // the scores of two models have no threshold in common
-    await compareIndexes(body);
-    return;
-  }
   const began = performance.now();
   const data = await ask("search", { ...body, answers: true, documents: true });
   const hits = data.results[0].hits;

@@ -1,4 +1,4 @@
-"""Two indexes side by side, and an index that gets another model while it is served."""
+"""An index that is served with its model, and one that gets another model while it is served."""
 
 import time
 import types
@@ -10,8 +10,7 @@ from serving import LINES, running
 from typer.testing import CliRunner
 
 from contrasent.cli.serve import serve
-from contrasent.errors import ModelError, OptionError
-from contrasent.metrics import rank_biased_overlap
+from contrasent.errors import ModelError
 from contrasent.search.building import reembed
 from contrasent.search.index import Index
 from contrasent.serve import connections, library
@@ -21,59 +20,6 @@ from contrasent.serve.app import create_app
 def turned(encoder):
     """Vectors of another model: those of the texts read backwards."""
     return lambda texts: encoder.encode([text[::-1] for text in texts])
-
-
-@pytest.fixture(scope="module")
-def beside(encoder):
-    """An index of most of the texts by the other model."""
-    return Index.build(turned(encoder), LINES[:8], model="other", source="models/other")
-
-
-@pytest.fixture(scope="module")
-def both(model, index, beside, encoder):
-    app = create_app(model, index=index, compare=beside, open_model=lambda _: turned(encoder))
-    with running(app) as url:
-        yield url
-
-
-def test_compare(both, index, beside, encoder):
-    query = "monetary policy"
-    found = httpx.post(f"{both}/compare", timeout=60, json={"query": query, "k": 5}).json()
-    (old,) = index.search(query, encode=encoder.encode, k=10)
-    (new,) = beside.search(query, encode=turned(encoder), k=10)
-    lists = {"old": [hit.text for hit in old], "new": [hit.text for hit in new]}
-    for side, other in (("old", "new"), ("new", "old")):
-        assert [hit["text"] for hit in found[side]] == lists[side][:5]
-        for hit in found[side]:
-            rank = lists[other].index(hit["text"]) + 1 if hit["text"] in lists[other] else None
-            assert hit["other"] == rank
-    common = set(lists["old"][:5]) & set(lists["new"][:5])
-    assert found["overlap"] == len(common) / 5
-    numbers = [[LINES.index(text) for text in lists[side][:8]] for side in ("old", "new")]
-    expected = rank_biased_overlap([numbers[0]], [numbers[1]])[0]
-    assert found["rank_biased_overlap"] == pytest.approx(expected)
-    assert httpx.get(f"{both}/health", timeout=60).json()["compare"] == "other"
-
-
-def test_what_compare_refuses(both, address):
-    assert (
-        httpx.post(f"{both}/compare", timeout=60, json={"query": "x", "k": 100_000}).status_code
-        == 400
-    )
-    assert httpx.post(f"{both}/compare", timeout=60, json={"query": ["x"]}).status_code == 400
-    assert httpx.post(f"{address}/compare", timeout=60, json={"query": "x"}).status_code == 404
-    none = httpx.post(f"{both}/compare", timeout=60, json={"query": "x", "where": {"n": 1}}).json()
-    assert none == {"old": [], "new": [], "overlap": 1.0, "rank_biased_overlap": 1.0}
-
-
-def test_what_cannot_be_served(model, index, beside, tmp_path):
-    with pytest.raises(ModelError, match="vectors of model 'other'"):
-        create_app(model, index=index, compare=beside)  # nothing to load its model by
-    app = typer.Typer()
-    app.command()(serve)
-    refused = CliRunner().invoke(app, ["all-MiniLM-L6-v2", "--compare", str(tmp_path)])
-    assert isinstance(refused.exception, OptionError)
-    assert "goes with --index INDEX" in str(refused.exception)
 
 
 def test_an_index_is_served_with_its_model(index, encoder, tmp_path, monkeypatch):
