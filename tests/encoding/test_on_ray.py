@@ -151,7 +151,8 @@ def test_an_error_of_ray_itself_is_one_line(cluster, tmp_path, source, monkeypat
 DRIVER = """
 import sys, ray
 sys.path.insert(0, {here!r})
-from openers import Numbers, OnRay, made, run
+from openers import Numbers, made, run
+from contrasent.encoding.engines import OnRay
 ray.init(address={address!r}, log_to_driver=False, logging_level="error")
 run(made({source!r}, {output!r}, Numbers(pause=1.0), size=10), OnRay(2, patience=300))
 """
