@@ -3,14 +3,7 @@
 import numpy as np
 import pytest
 
-from contrasent.search.answers import (
-    ENCODED,
-    LONGEST,
-    Candidates,
-    answers,
-    path_of,
-    place_of,
-)
+from contrasent.search.answers import ENCODED, LONGEST, Candidates, answers, path_of, place_of
 from contrasent.search.index import Hit, grouped
 from contrasent.search.words import Analyzer
 

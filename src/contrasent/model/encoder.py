@@ -13,12 +13,7 @@ from contrasent import parallel
 from contrasent.errors import ModelError, OutputError, check_choice
 from contrasent.files import atomic_folder, write_object
 from contrasent.losses.similarity import full
-from contrasent.model.backbone import (
-    PooledBackbone,
-    load_backbone,
-    longest_input,
-    workers,
-)
+from contrasent.model.backbone import PooledBackbone, load_backbone, longest_input, workers
 from contrasent.model.base import BUDGET, Model, Prompts, by_budget, in_calls
 from contrasent.model.description import describe, write_description
 from contrasent.model.golden import (

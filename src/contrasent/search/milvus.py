@@ -21,13 +21,7 @@ from contrasent import progress
 from contrasent.errors import InputError, OptionError, OutputError, UserError, import_extra
 from contrasent.files import encoded, write_json, writing
 from contrasent.search.filters import Where, check_where, ids_in, milvus_expression
-from contrasent.search.folder import (
-    MILVUS,
-    check_target,
-    check_vectors,
-    in_milvus,
-    row_ids,
-)
+from contrasent.search.folder import MILVUS, check_target, check_vectors, in_milvus, row_ids
 from contrasent.search.index import PROPOSED, Found, Index
 from contrasent.search.ranking import Ranker, Spread, best_rows
 from contrasent.search.records import EncodedRecords, IndexRow, blocks
