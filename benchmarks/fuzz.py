@@ -25,7 +25,7 @@ def one(name: str, options: list[str]) -> None:
     sys.path.insert(0, str(TESTS))
     warnings.simplefilter("ignore")
     with atheris.instrument_imports(include=["contrasent"]):
-        import contrasent.model.encoder
+        import contrasent.encoder.encoder
         import contrasent.model.golden
         import contrasent.search.milvus
         import contrasent.search.records

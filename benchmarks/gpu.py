@@ -49,7 +49,7 @@ def write_model(folder: Path, *, tiny: bool) -> None:
 def ours(options: dict[str, Any]) -> dict[str, float]:
     """By this library."""
     from benchmarks.worker import sentences
-    from contrasent.model.encoder import Encoder
+    from contrasent.encoder.encoder import Encoder
     from contrasent.objectives.simcse import SimCSE
     from contrasent.train.fit import fit
     from contrasent.train.settings import Settings

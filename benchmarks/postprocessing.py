@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 
 from contrasent import progress
+from contrasent.encoder.encoder import Encoder
 from contrasent.evaluate.geometry import geometry
 from contrasent.evaluate.sts import sts
 from contrasent.files import write_json
 from contrasent.model.base import dropout_view
-from contrasent.model.encoder import Encoder
 from contrasent.postprocess import flow, linear
 from contrasent.report import Report
 from contrasent.text.datasets import sts_pairs

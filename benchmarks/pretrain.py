@@ -23,6 +23,9 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from torch import Tensor
 
 from contrasent import progress
+from contrasent.encoder import packed
+from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.packing import Packing
 from contrasent.engine import encodings
 from contrasent.engine.encodings import Terms
 from contrasent.engine.masked_models import LanguageHead, at_labels
@@ -30,9 +33,6 @@ from contrasent.engine.objective import Objective
 from contrasent.errors import OptionError, OutputError, TrainingError, UserError
 from contrasent.files import atomic_folder, check_writable, write_json
 from contrasent.losses import masked_lm
-from contrasent.model import packed
-from contrasent.model.encoder import Encoder
-from contrasent.model.packing import Packing
 from contrasent.text.corpus import Corpus, open_corpus
 from contrasent.text.tokens import Tokenizer
 from contrasent.text.views import Identity

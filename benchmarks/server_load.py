@@ -80,7 +80,7 @@ class Server:
 
 def throughput(model: str, server: Server, rounds: int, count: int) -> float:
     """Ratio of the server's speed to that of ``encode``, medians of rounds taken in turn."""
-    from contrasent.model.encoder import Encoder
+    from contrasent.encoder.encoder import Encoder
 
     encoder = Encoder.load(model)
     raw, served = [], []

@@ -145,7 +145,7 @@ def cached(case: Case, gate: Gate) -> None:
 
 
 def _ours(case: Case, gate: Gate, *, chunk: int) -> None:
-    from contrasent.model.encoder import Encoder
+    from contrasent.encoder.encoder import Encoder
     from contrasent.objectives.simcse import SimCSE
     from contrasent.objectives.simcse_supervised import SupervisedSimCSE
     from contrasent.train.fit import fit

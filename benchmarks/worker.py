@@ -49,7 +49,7 @@ def minilm() -> str:
 
 def encode_ours(options: dict[str, Any]) -> dict[str, float]:
     """Sentences a second of Encoder.encode, after a warm-up."""
-    from contrasent.model.encoder import Encoder
+    from contrasent.encoder.encoder import Encoder
 
     logging.disable(logging.WARNING)
     texts = sentences(options["count"])

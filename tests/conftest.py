@@ -91,7 +91,7 @@ def graphs_written_once(tmp_path_factory):
     import hashlib
     import shutil
 
-    from contrasent.model import export
+    from contrasent.encoder import export
 
     home, write = tmp_path_factory.mktemp("graphs"), export.write_onnx
 

@@ -166,7 +166,7 @@ def milvus_json(data):
 
 @cache
 def _model_files():
-    from contrasent.model.encoder import Encoder
+    from contrasent.encoder.encoder import Encoder
     from tiny_models import write_backbone, write_tokenizer
 
     with tempfile.TemporaryDirectory() as place:
@@ -177,9 +177,9 @@ def _model_files():
 
 
 def _use_model(folder):
+    from contrasent.encoder.heads import read_head
     from contrasent.model.description import describe
     from contrasent.model.golden import read_golden
-    from contrasent.model.heads import read_head
 
     read_head(describe(folder).head)
     read_golden(folder)

@@ -9,6 +9,7 @@ import pytest
 
 from commands import mounted
 from contrasent import errors, files
+from contrasent.encoder.encoder import Encoder
 from contrasent.errors import (
     DataError,
     InputError,
@@ -20,7 +21,6 @@ from contrasent.errors import (
     suggestion,
 )
 from contrasent.files import atomic_file, atomic_folder, check_writable, recover_folder, write_json
-from contrasent.model.encoder import Encoder
 from contrasent.train.fit import write_checkpoint
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from contrasent.encoder.encoder import Encoder
 from contrasent.encoding.shards import read_manifest
 from contrasent.errors import InputError
 from contrasent.model.doctor import examine_folder
-from contrasent.model.encoder import Encoder
 from contrasent.model.golden import read_golden
 from contrasent.report import read_reports
 from contrasent.search.index import Index

@@ -106,8 +106,8 @@ STEPS = (
     ("token ids, once", "[101, 2019, 2214, 102]", "text/cache.py"),
     ("a row of the step", "seed, step: which rows", "text/batches.py"),
     ("views", "crop, repeat, dropout alone", "text/views.py"),
-    ("packed layers", "no padding computed", "model/packed.py"),
-    ("pooled, projected", "(rows, d)", "model/backbone.py"),
+    ("packed layers", "no padding computed", "encoder/packed.py"),
+    ("pooled, projected", "(rows, d)", "encoder/backbone.py"),
     ("cosines / temperature", "(rows, candidates)", "engine/contrast.py"),
     ("loss", "a number, and its gradient", "losses/contrastive.py"),
 )

@@ -29,7 +29,7 @@ def main() -> None:
     import torch
 
     import contrasent
-    from contrasent.model.encoder import Encoder
+    from contrasent.encoder.encoder import Encoder
     from tiny_models import write_backbone, write_tokenizer
 
     target = Path(sys.argv[1])

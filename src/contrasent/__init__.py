@@ -9,10 +9,10 @@ from contrasent.errors import exports
 from contrasent.processes import sleep_at_barriers
 
 if TYPE_CHECKING:
+    from contrasent.encoder.encoder import Encoder as Encoder
     from contrasent.errors import UserError as UserError
     from contrasent.evaluate.diff import diff_models as diff_models
     from contrasent.evaluate.sts import sts as sts
-    from contrasent.model.encoder import Encoder as Encoder
     from contrasent.report import Report as Report
     from contrasent.report import Row as Row
     from contrasent.search.index import Index as Index

@@ -13,8 +13,8 @@ from commands import invoke, run
 from contrasent import files
 from contrasent.adapt import indexing
 from contrasent.adapt.run import adapt, update
+from contrasent.encoder.encoder import Encoder
 from contrasent.errors import InputError, OptionError, OutputError
-from contrasent.model.encoder import Encoder
 from contrasent.search.index import Index
 from contrasent.search.ranking import Ranker
 

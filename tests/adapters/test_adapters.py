@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from contrasent.model.encoder import Encoder
+from contrasent.encoder.encoder import Encoder
 
 TEXTS = ["The gardener mended a torn map.", "An old sailor sold two blue lamps.", ""]
 

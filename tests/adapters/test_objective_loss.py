@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from contrasent.adapters.sentence_transformers import ObjectiveLoss, encoder_around
+from contrasent.encoder.encoder import Encoder
 from contrasent.errors import ModelError, OptionError, TrainingError
-from contrasent.model.encoder import Encoder
 from contrasent.types import Batch
 
 st = pytest.importorskip("sentence_transformers")

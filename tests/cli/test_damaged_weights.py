@@ -6,8 +6,8 @@ import shutil
 import pytest
 
 from commands import invoke, printed, run
+from contrasent.encoder.encoder import Encoder
 from contrasent.errors import ModelError
-from contrasent.model.encoder import Encoder
 from contrasent.model.golden import WEIGHTS
 
 COMMANDS = {

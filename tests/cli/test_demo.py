@@ -29,7 +29,7 @@ def packages(tmp_path_factory, sentences):
 
 
 def test_it_searches_learns_and_answers(tmp_path, bert, packages, monkeypatch):
-    from contrasent.model.encoder import Encoder
+    from contrasent.encoder.encoder import Encoder
     from contrasent.search.index import Index
 
     Encoder.load(bert, pooler="mean", normalise=True).save(tmp_path / "base")

@@ -85,7 +85,7 @@ def corpus(tmp_path_factory, texts):
 @pytest.fixture(scope="module")
 def model(tmp_path_factory, bert):
     """The tiny BERT with a pooler of its own, and one with another."""
-    from contrasent.model.encoder import Encoder
+    from contrasent.encoder.encoder import Encoder
 
     home = tmp_path_factory.mktemp("models")
     for pooler in ("mean", "cls"):
@@ -95,7 +95,7 @@ def model(tmp_path_factory, bert):
 
 @pytest.fixture
 def index(tmp_path, model, texts):
-    from contrasent.model.encoder import Encoder
+    from contrasent.encoder.encoder import Encoder
 
     encoder = Encoder.load(model / "mean")
     made = Index.build(

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from commands import invoke
+from contrasent.encoder.encoder import Encoder
 from contrasent.errors import ModelError
-from contrasent.model.encoder import Encoder
 from contrasent.model.golden import NAME
 from contrasent.search.writer import Writer
 

@@ -32,7 +32,7 @@ def stored(folder):
 
 
 def test_the_vectors_are_the_models(tmp_path, bert, source, sentences):
-    from contrasent.model.encoder import Encoder
+    from contrasent.encoder.encoder import Encoder
 
     columns = ("--text", "body", "--id", "key", "--shard-rows", "25", "--keep-text")
     said = printed(
@@ -53,8 +53,8 @@ def test_the_vectors_are_the_models(tmp_path, bert, source, sentences):
 
 
 def test_rows_are_documents_unless_a_prompt_is_named(tmp_path, bert, source, sentences):
+    from contrasent.encoder.encoder import Encoder
     from contrasent.model.base import Prompts
-    from contrasent.model.encoder import Encoder
 
     texts = {"query": "find: ", "document": "say: ", "other": "rhyme: "}
     encoder = Encoder.load(bert, pooler="mean")

@@ -39,7 +39,7 @@ def built(tmp_path_factory, lines):
 
 
 def reference():
-    from contrasent.model.encoder import Encoder
+    from contrasent.encoder.encoder import Encoder
 
     return Encoder.load(MINILM).encode(LINES)
 
@@ -202,7 +202,7 @@ def test_search_remembers_how_the_model_was_loaded(tmp_path, lines):
 
 
 def test_search_refuses_another_model(built, tmp_path):
-    from contrasent.model.encoder import Encoder
+    from contrasent.encoder.encoder import Encoder
 
     Encoder.load(MINILM, pooler="max").save(tmp_path / "other")
     with pytest.raises(ModelError, match="cannot be compared"):
@@ -210,7 +210,7 @@ def test_search_refuses_another_model(built, tmp_path):
 
 
 def test_search_says_how_to_go_on_when_the_model_has_moved(built, tmp_path, lines):
-    from contrasent.model.encoder import Encoder
+    from contrasent.encoder.encoder import Encoder
 
     Encoder.load(MINILM).save(tmp_path / "here")
     folder = tmp_path / "index"
@@ -265,7 +265,7 @@ WRONG = [
 @pytest.mark.parametrize(("line", "error", "words"), WRONG)
 def test_bad_input_costs_no_torch(line, error, words, tmp_path, lines, built, monkeypatch):
     """Each is refused with one line before torch would be imported."""
-    monkeypatch.setitem(sys.modules, "contrasent.model.encoder", None)
+    monkeypatch.setitem(sys.modules, "contrasent.encoder.encoder", None)
     names = {"t": lines, "d": tmp_path, "i": built, "m": MINILM}
     with pytest.raises(error, match=words) as caught:
         run(*line.format(**names).split(" "))

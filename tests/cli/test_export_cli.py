@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from commands import printed, run
+from contrasent.encoder.encoder import Encoder
 from contrasent.errors import ModelError, OptionError, OutputError
-from contrasent.model.encoder import Encoder
 
 pytest.importorskip("onnxruntime")
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("graphs_written_once")]

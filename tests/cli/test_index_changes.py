@@ -13,7 +13,7 @@ from tiny_models import made_sentences
 @pytest.fixture(scope="module")
 def models(tmp_path_factory, bert):
     """A model, and the same with another pooling."""
-    from contrasent.model.encoder import Encoder
+    from contrasent.encoder.encoder import Encoder
 
     home = tmp_path_factory.mktemp("models")
     for pooler in ("mean", "cls"):

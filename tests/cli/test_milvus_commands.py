@@ -13,8 +13,8 @@ from serving import running
 
 from commands import printed
 from contrasent.cli.serve import served
+from contrasent.encoder.encoder import Encoder
 from contrasent.errors import InputError, ModelError, OptionError, OutputError
-from contrasent.model.encoder import Encoder
 from contrasent.search.opening import open_index
 from contrasent.serve.app import create_app
 

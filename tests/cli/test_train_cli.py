@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from contrasent import cli, progress
-from contrasent.model.encoder import Encoder
+from contrasent.encoder.encoder import Encoder
 from contrasent.train.run import trajectory
 
 FAST = ["--set", "batch=8", "--set", "lr=1e-3", "--set", "pooler=mean"]

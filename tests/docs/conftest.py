@@ -17,7 +17,7 @@ def table(path, header, rows):
 @pytest.fixture(scope="session")
 def tiny_base(tiny, tmp_path_factory):
     """A tiny sentence encoder in the place of all-MiniLM-L6-v2."""
-    from contrasent.model.encoder import Encoder
+    from contrasent.encoder.encoder import Encoder
 
     folder = tmp_path_factory.mktemp("base") / "all-MiniLM-L6-v2"
     Encoder.load(tiny["bert"], pooler="mean", normalise=True).save(folder)
@@ -27,7 +27,7 @@ def tiny_base(tiny, tmp_path_factory):
 @pytest.fixture(scope="session")
 def workshop(tiny, tiny_base, sentences, tmp_path_factory):
     """The folder that every page's commands begin in; copied for each."""
-    from contrasent.model.encoder import Encoder
+    from contrasent.encoder.encoder import Encoder
     from contrasent.search.index import Index
 
     home = tmp_path_factory.mktemp("workshop")

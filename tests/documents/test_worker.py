@@ -17,7 +17,7 @@ from contrasent.documents import worker
 from contrasent.documents.archives import Reason, Skip, entries
 from contrasent.documents.folder import DocumentSource
 from contrasent.documents.worker import FileReader
-from contrasent.model.encoder import Encoder
+from contrasent.encoder.encoder import Encoder
 
 # A log is executed in the worker.
 WORKER = """

@@ -8,9 +8,9 @@ import pytest
 from commands import invoke, run
 from contrasent.cli.evaluate import _load
 from contrasent.cli.options import Loading
+from contrasent.encoder.encoder import Encoder
 from contrasent.errors import DataError, ModelError, OptionError, OutputError, UserError
 from contrasent.model.base import dropout_view
-from contrasent.model.encoder import Encoder
 from contrasent.text import official
 from contrasent.text.datasets import score_digest
 from contrasent.text.official import Table

@@ -6,9 +6,9 @@ import shutil
 import numpy as np
 import pytest
 
+from contrasent.encoder.encoder import Encoder
 from contrasent.errors import ModelError
 from contrasent.model.doctor import examine_folder
-from contrasent.model.encoder import Encoder
 from contrasent.model.golden import NAME, PROBES, read_golden, write_golden
 from tiny_models import made_sentences, write_backbone, write_tokenizer
 

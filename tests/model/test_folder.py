@@ -8,10 +8,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from contrasent.encoder.encoder import Encoder
 from contrasent.errors import ModelError
 from contrasent.files import read_json
 from contrasent.model.description import describe
-from contrasent.model.encoder import Encoder
 
 TEXTS = ["The gardener sold his violin.", "A Map", "my neighbour hid two blue lamps before dawn"]
 NEW = {

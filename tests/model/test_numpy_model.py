@@ -8,11 +8,11 @@ import sys
 import numpy as np
 import pytest
 
+from contrasent.encoder.encoder import Encoder
 from contrasent.errors import ModelError, OptionError
 from contrasent.files import read_object, write_object
 from contrasent.model import numpy_layers
 from contrasent.model.base import Prompts
-from contrasent.model.encoder import Encoder
 from contrasent.model.numpy_layers import KINDS, gelu
 from contrasent.model.numpy_model import POOLED, NumpyModel, supports
 

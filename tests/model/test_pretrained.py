@@ -132,7 +132,7 @@ def test_a_translation_is_nearer_than_another_sentence(model):
 
 
 def test_it_is_a_model_as_any_other(model):
-    from contrasent.model.encoder import Encoder
+    from contrasent.encoder.encoder import Encoder
 
     folder = model._stored.transformer
     encoder = Encoder.load(folder)

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from contrasent.encoder.encoder import Encoder
 from contrasent.errors import ModelError, OptionError
 from contrasent.evaluate import retrieval, suite
 from contrasent.evaluate.validation import RetrievalValidation
 from contrasent.evaluate.vectors import Cached
 from contrasent.metrics import cosine
 from contrasent.model.base import PROMPTS, Prompts, TaskEncoder
-from contrasent.model.encoder import Encoder
 from contrasent.text.datasets import ScoredPairs
 from contrasent.text.labelled import Captions
 from contrasent.types import for_task

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
+from contrasent.encoder.backbone import MOST, workers
+from contrasent.encoder.encoder import Encoder
 from contrasent.errors import ModelError
-from contrasent.model.backbone import MOST, workers
 from contrasent.model.base import by_budget, distinct, encode_batch_invariant, in_calls
-from contrasent.model.encoder import Encoder
 from contrasent.model.runtime import read_export
 
 
@@ -112,7 +112,7 @@ def test_a_folder_that_is_no_export_is_rejected(tmp_path, text, said):
 def test_calls_made_by_several_threads_give_the_vectors_of_calls_in_turn(
     encoder, sentences, monkeypatch
 ):
-    monkeypatch.setattr("contrasent.model.encoder.BUDGET", 60)
+    monkeypatch.setattr("contrasent.encoder.encoder.BUDGET", 60)
     before = torch.get_num_threads()
     texts = [*sentences[:150], "", "a " * 90]
     torch.set_num_threads(1)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from contrasent.model.encoder import Encoder
+from contrasent.encoder.encoder import Encoder
 
 TEXTS = ["The gardener sold his violin.", "", "A Map", "kettle " * 80, "Ein alter Seemann, 老水手"]
 

@@ -35,7 +35,7 @@ def guide(tiny, tmp_path_factory):
     """Folder of a sentence encoder with the tokenizer of the kind "bert"."""
     import torch
 
-    from contrasent.model.encoder import Encoder
+    from contrasent.encoder.encoder import Encoder
 
     encoder = Encoder.load(tiny["bert"], pooler="mean", max_tokens=24)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
@@ -71,7 +71,7 @@ def examples(masked, guide):
 @pytest.fixture(scope="session")
 def load(tiny):
     """A fresh tiny encoder of a kind."""
-    from contrasent.model.encoder import Encoder
+    from contrasent.encoder.encoder import Encoder
 
     def loaded(kind="bert", *, dropout=0.1, **options):
         return Encoder.load(

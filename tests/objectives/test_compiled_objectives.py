@@ -7,8 +7,8 @@ import pytest
 import torch
 from test_every_objective import NAMES
 
+from contrasent.encoder.encoder import Encoder
 from contrasent.engine.registry import find
-from contrasent.model.encoder import Encoder
 from contrasent.train.prepare import configure
 from contrasent.train.settings import Settings
 

@@ -315,7 +315,7 @@ def test_corrective_lm_over_all_rows(load, masked, batches):
 
 
 def test_a_head_of_another_size_cannot_be_a_condition(load, masked):
-    from contrasent.model.heads import Dense
+    from contrasent.encoder.heads import Dense
 
     encoder = load("bert")
     encoder.head = Dense(32, 8, torch.nn.Tanh())

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from contrasent.encoder.encoder import Encoder
 from contrasent.engine import difference, encodings, masked_models, registry
 from contrasent.engine.contrast import Contrast, merge
 from contrasent.engine.masked_models import LanguageHead
@@ -15,7 +16,6 @@ from contrasent.engine.objective import Combination
 from contrasent.engine.registry import find, parameters
 from contrasent.errors import ModelError, OptionError, TrainingError
 from contrasent.losses import info_nce
-from contrasent.model.encoder import Encoder
 from contrasent.types import Batch, Tokens
 
 KINDS = ("bert", "roberta", "distilbert", "mpnet", "electra", "modernbert")

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from contrasent.adapters.sentence_transformers import ObjectiveLoss
+from contrasent.encoder.encoder import Encoder
 from contrasent.engine.registry import check, find
 from contrasent.errors import OptionError
-from contrasent.model.encoder import Encoder
 from contrasent.train.fit import fit
 from contrasent.train.prepare import prepare
 from contrasent.train.settings import Settings

@@ -7,8 +7,8 @@ from commands import printed
 from contrasent.cli.loading import find_model, open_model
 from contrasent.cli.options import Loading
 from contrasent.cli.serve import served
+from contrasent.encoder.encoder import Encoder
 from contrasent.errors import OptionError
-from contrasent.model.encoder import Encoder
 from contrasent.postprocess.flow import Flowed, FlowSettings, fit, write_flow
 from contrasent.serve.app import create_app
 

@@ -6,7 +6,7 @@ from serving import LINES, MINILM, running
 
 @pytest.fixture(scope="session")
 def encoder():
-    from contrasent.model.encoder import Encoder
+    from contrasent.encoder.encoder import Encoder
 
     return Encoder.load(MINILM)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from contrasent.model.card import CardMetadata
+from contrasent.encoder.card import CardMetadata
 from contrasent.report import Report, Row
 from contrasent.text.views import DeleteWords, Identity, RepeatTokens
 from contrasent.train import fit as module

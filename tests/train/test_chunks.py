@@ -6,8 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contrasent.encoder import backbone, packing
 from contrasent.errors import OptionError
-from contrasent.model import backbone, packing
 from contrasent.train.prepare import configure, prepare
 from contrasent.train.settings import Settings
 from contrasent.types import Batch, Tokens

@@ -6,9 +6,9 @@ import sys
 import pytest
 
 from contrasent import cli
+from contrasent.encoder.encoder import Encoder
 from contrasent.engine.registry import find, names, published
 from contrasent.errors import OptionError
-from contrasent.model.encoder import Encoder
 from contrasent.reproduce import resources as scales
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.train.run import RunFolder

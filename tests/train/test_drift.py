@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from contrasent.model.encoder import Encoder
+from contrasent.encoder.encoder import Encoder
 from contrasent.train import monitor
 from contrasent.train.fit import fit
 from contrasent.train.monitor import LEAST_OVERLAP, LEAST_RANK_SHARE, MOST_COSINE_GAIN, Drift

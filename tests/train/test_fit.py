@@ -13,9 +13,9 @@ from safetensors.torch import load_file
 
 from commands import mounted
 from contrasent import processes
+from contrasent.encoder.card import CardMetadata
+from contrasent.encoder.encoder import Encoder
 from contrasent.errors import OutputError, TrainingError
-from contrasent.model.card import CardMetadata
-from contrasent.model.encoder import Encoder
 from contrasent.report import Report, Row
 from contrasent.text import cache
 from contrasent.text.batches import Collator, Plan

@@ -8,10 +8,10 @@ from benchmarks.pretrain import MaskedPretraining, load_start, main, word_pieces
 from transformers import AutoModelForMaskedLM
 
 from commands import run
+from contrasent.encoder import packed
+from contrasent.encoder.encoder import Encoder
 from contrasent.engine import encodings
 from contrasent.errors import TrainingError
-from contrasent.model import packed
-from contrasent.model.encoder import Encoder
 from contrasent.text.corpus import open_corpus
 from contrasent.train.settings import LANGUAGE_MODEL, Settings, base_kind
 from contrasent.types import Batch

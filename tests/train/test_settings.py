@@ -7,9 +7,9 @@ from typing import get_args
 import pytest
 import torch
 
+from contrasent.encoder.encoder import Encoder
 from contrasent.engine.parameters import Projector
 from contrasent.errors import OptionError
-from contrasent.model.encoder import Encoder
 from contrasent.train.prepare import prepare
 from contrasent.train.settings import Pooler, Settings, assignments, choose
 
@@ -84,8 +84,8 @@ def test_values_out_of_range(name, values):
 
 def test_names_are_those_of_poolers_and_heads():
     """Checked before torch is imported, so they are written twice."""
-    from contrasent.model.heads import HEADS
-    from contrasent.model.poolers import POOLERS
+    from contrasent.encoder.heads import HEADS
+    from contrasent.model.pooling import POOLERS
 
     assert get_args(Pooler) == tuple(POOLERS)
     assert get_args(Projector) == HEADS

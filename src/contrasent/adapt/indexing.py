@@ -30,7 +30,7 @@ def open_base(name: str) -> Model:
     folder = resolve(name)
     if by_numpy(folder):
         return NumpyModel(folder)
-    from contrasent.model.encoder import Encoder
+    from contrasent.encoder.encoder import Encoder
 
     return Encoder.load(folder)
 

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from contrasent import parallel
 from contrasent.adapters import Model, encoder_of
+from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.heads import Dense
 from contrasent.engine.objective import Objective
 from contrasent.engine.registry import check, find
 from contrasent.errors import MissingExtraError, ModelError, OptionError, TrainingError
-from contrasent.model.encoder import Encoder
-from contrasent.model.heads import Dense
 from contrasent.text.batches import VIEW, random_for
 from contrasent.text.tokens import Tokenizer
 from contrasent.text.views import Identity

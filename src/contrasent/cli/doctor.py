@@ -82,8 +82,8 @@ def doctor(
     # Without golden vectors only the model of an index can be checked.
     known = not write and (index is None or (folder / golden_.NAME).is_file())
     saved = golden_.read_golden(folder) if known else None
+    from contrasent.encoder.encoder import Encoder
     from contrasent.model.doctor import examine_folder
-    from contrasent.model.encoder import Encoder
     from contrasent.types import Finding
 
     encoder = Encoder.load(

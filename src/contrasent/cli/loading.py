@@ -119,7 +119,7 @@ def open_model(
     ):
         return Counting(NumpyModel(folder, **given), loading, "numpy")
     else:
-        from contrasent.model.encoder import Encoder
+        from contrasent.encoder.encoder import Encoder
 
         if not is_flow:
             return Counting(Encoder.load(folder, **given), loading)

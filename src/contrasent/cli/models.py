@@ -52,7 +52,7 @@ def export(
     check_engine(to)
     check_target(target, overwrite)
     texts = calibration(calibrate) if int8 else None
-    from contrasent.model.export import export as write
+    from contrasent.encoder.export import export as write
 
     made = write(
         folder,
@@ -108,8 +108,8 @@ def import_(
 
     options.check_new(output, overwrite and (output / "modules.json").is_file(), "target")
     folder = resolve(checkpoint)
-    from contrasent.model.card import CardMetadata, card
-    from contrasent.model.released import import_checkpoint
+    from contrasent.encoder.card import CardMetadata, card
+    from contrasent.encoder.released import import_checkpoint
 
     encoder, found = import_checkpoint(folder, method=method, max_tokens=loading.max_tokens)
     about = CardMetadata(base=checkpoint, objective={"name": found})
@@ -172,7 +172,7 @@ def postprocess(
     empty = output.is_dir() and not any(output.iterdir())
     options.check_new(output, overwrite or empty, "folder")
     folder = find_model(model)
-    from contrasent.model.encoder import Encoder
+    from contrasent.encoder.encoder import Encoder
     from contrasent.postprocess import linear
 
     encoder = Encoder.load(

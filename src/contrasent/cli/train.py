@@ -195,8 +195,8 @@ def _run(
         RunFolder(output).check_same(config)
         return done
     check_writable(output)
+    from contrasent.encoder.card import CardMetadata
     from contrasent.evaluate.validation import NeighbourValidation
-    from contrasent.model.card import CardMetadata
     from contrasent.train.fit import fit
     from contrasent.train.prepare import prepare
     from contrasent.train.settings import LANGUAGE_MODEL, base_kind

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
         Weight as Weight,
     )
     from contrasent.model.base import Prompts as Prompts
-    from contrasent.model.encoder import Encoder as Encoder
-    from contrasent.model.packing import by_length as by_length
+    from contrasent.encoder.encoder import Encoder as Encoder
+    from contrasent.encoder.packing import by_length as by_length
     from contrasent.parallel import average as average, first_row as first_row, gather as gather
     from contrasent.text.batches import random_for as random_for
     from contrasent.text.views import Identity as Identity, InTemplate as InTemplate

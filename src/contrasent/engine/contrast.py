@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from contrasent import losses, parallel
+from contrasent.encoder import dropout
+from contrasent.encoder.encoder import Encoder
 from contrasent.engine.encodings import BatchEncodings, Source, Term, Terms
 from contrasent.errors import OptionError, TrainingError
-from contrasent.model import dropout
-from contrasent.model.encoder import Encoder
 from contrasent.text.batches import random_for
 from contrasent.types import Tokens
 

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from contrasent import parallel
+from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.packing import by_length
 from contrasent.engine.contrast import copy_encoder
 from contrasent.engine.encodings import (
     BatchEncodings,
@@ -20,8 +22,6 @@ from contrasent.engine.encodings import (
 from contrasent.engine.masked_models import LanguageHead, MaskedModel
 from contrasent.errors import ModelError
 from contrasent.losses import Normalisation, corrective_lm, masked_lm, token_detection
-from contrasent.model.encoder import Encoder
-from contrasent.model.packing import by_length
 from contrasent.types import Tokens
 
 Edits = Literal["replace", "insert", "delete", "all"]

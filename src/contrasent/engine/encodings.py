@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from contrasent import parallel
+from contrasent.encoder.encoder import Encoder
 from contrasent.errors import ModelError
-from contrasent.model.encoder import Encoder
 from contrasent.text.batches import random_for
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Batch, Tokens

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from contrasent import parallel
+from contrasent.encoder.backbone import quiet
+from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.packing import by_length
 from contrasent.engine.encodings import BatchEncodings, Term, Terms, mask_tokens
 from contrasent.errors import ModelError, OptionError, brief
 from contrasent.losses import masked_lm
-from contrasent.model.backbone import quiet
 from contrasent.model.description import describe
-from contrasent.model.encoder import Encoder
-from contrasent.model.packing import by_length
 from contrasent.model.pretrained import resolve
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens

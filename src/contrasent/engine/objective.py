@@ -6,13 +6,13 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor, nn
 
+from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.heads import make_head
 from contrasent.engine import contrast
 from contrasent.engine.contrast import Contrast, MomentumQueue, copy_encoder
 from contrasent.engine.encodings import Baseline, BatchEncodings, Term, Terms
 from contrasent.engine.parameters import check_values, parameters_of, source_digest
 from contrasent.errors import OptionError, TrainingError
-from contrasent.model.encoder import Encoder
-from contrasent.model.heads import make_head
 from contrasent.text.views import Identity, make_view, options_of
 from contrasent.text.word_views import View
 from contrasent.types import Batch

@@ -28,8 +28,8 @@ from contrasent.engine.parameters import (
 from contrasent.errors import OptionError
 
 if TYPE_CHECKING:
+    from contrasent.encoder.encoder import Encoder
     from contrasent.engine.objective import Objective
-    from contrasent.model.encoder import Encoder
 
 BUILT_IN = Path(__file__).parents[1] / "objectives"
 GROUP = "contrasent.objectives"

@@ -1,1 +1,1 @@
-"""From sentences to vectors: backbone, pooler, head, and the folders they live in."""
+"""Models without torch: names and folders, tokens, the forward pass in numpy, exports, remote."""

@@ -9,7 +9,7 @@ from contrasent.errors import ModelError, OptionError, see
 from contrasent.files import read_json, read_object, write_object
 from contrasent.model.base import PROMPTS, Prompts
 from contrasent.model.golden import read_arrays, save_tensors
-from contrasent.model.poolers import MODES, MODULES, OWN, POOLERS, Part, averaging, check_pooler
+from contrasent.model.pooling import MODES, MODULES, OWN, POOLERS, Part, averaging, check_pooler
 
 ACTIVATIONS = {
     f"torch.nn.modules.{name}": name.partition(".")[2]

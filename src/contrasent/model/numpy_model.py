@@ -18,7 +18,7 @@ from contrasent.model.base import Model, cores_for
 from contrasent.model.description import describe, read_dense
 from contrasent.model.golden import check_weights, model_identity, read_arrays
 from contrasent.model.numpy_layers import NumpyEncoder, check_known, gelu
-from contrasent.model.poolers import AVERAGED
+from contrasent.model.pooling import AVERAGED
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens, Vectors
 
@@ -87,7 +87,7 @@ class NumpyModel(Model):
 
     @property
     def identity(self) -> str:
-        """The same hash as of :class:`contrasent.model.encoder.Encoder`."""
+        """The same hash as of :class:`contrasent.encoder.encoder.Encoder`."""
         # Of the tensors that the torch model has, by its names for them.
         found: dict[str, NDArray[Any]] = {}
         for key in self.backbone.used:

@@ -254,7 +254,7 @@ class _Loaded:
             from contrasent.postprocess.glove import Glove
 
             return Glove.load(Path(self.model.base))
-        from contrasent.model.encoder import Encoder
+        from contrasent.encoder.encoder import Encoder
 
         if self.model.kind == "train":
             self._trained(again=True)
@@ -297,7 +297,7 @@ class _Loaded:
 
 def train(training: Training, base: Path, target: Path, folder: Path | None, tokens: Path) -> Json:
     """Train a model into a folder, going on with a run that was stopped; the run's record."""
-    from contrasent.model.card import CardMetadata
+    from contrasent.encoder.card import CardMetadata
     from contrasent.train.fit import fit
     from contrasent.train.prepare import prepare
     from contrasent.train.run import RunFolder

@@ -16,10 +16,10 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from contrasent import parallel, processes, progress
+from contrasent.encoder.card import CardMetadata, card
 from contrasent.engine.objective import Objective
 from contrasent.errors import ModelError, UserError
 from contrasent.files import atomic_file
-from contrasent.model.card import CardMetadata, card
 from contrasent.report import Report
 from contrasent.text.corpus import Corpus, open_corpus
 from contrasent.train.monitor import Drift, Evaluate, ModelSelector, Monitor

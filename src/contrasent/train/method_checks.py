@@ -19,11 +19,11 @@ from torch import Tensor
 from torch.multiprocessing.spawn import spawn
 
 from contrasent import parallel
+from contrasent.encoder.encoder import Encoder
 from contrasent.engine.objective import Objective
 from contrasent.engine.parameters import GuideName, MaskedModelName
 from contrasent.engine.registry import methods, needs_pairs, parameters
 from contrasent.errors import OptionError, UserError
-from contrasent.model.encoder import Encoder
 from contrasent.text.corpus import Corpus, open_corpus
 from contrasent.train.prepare import collator, configure, prepare
 from contrasent.train.settings import Settings

@@ -10,10 +10,10 @@ from typing import Any, cast
 import numpy as np
 
 from contrasent import metrics, parallel
+from contrasent.encoder.encoder import Encoder
 from contrasent.engine.objective import Objective
 from contrasent.errors import TrainingError, see
 from contrasent.model.base import BUDGET, TaskEncoder, by_budget, in_calls
-from contrasent.model.encoder import Encoder
 from contrasent.report import Report
 from contrasent.text.batches import Collator
 from contrasent.train.run import Gain, Keep, RunFolder

@@ -9,15 +9,15 @@ import torch
 from numpy.typing import NDArray
 
 from contrasent import parallel
+from contrasent.encoder.backbone import longest_input
+from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.packed import supports_backbone
+from contrasent.encoder.poolers.base import Pooler
 from contrasent.engine.objective import Objective
 from contrasent.engine.registry import check, find
 from contrasent.errors import OptionError
-from contrasent.model.backbone import longest_input
 from contrasent.model.base import TASKS, Prompts
 from contrasent.model.description import describe
-from contrasent.model.encoder import Encoder
-from contrasent.model.packed import supports_backbone
-from contrasent.model.poolers.base import Pooler
 from contrasent.text.batches import BucketPlan, Collator, Plan, Rows
 from contrasent.text.cache import TokenCache, tokenised
 from contrasent.text.corpus import Corpus

@@ -22,7 +22,7 @@ from contrasent.engine.parameters import (
 )
 from contrasent.engine.registry import needs_pairs, parameters, published
 from contrasent.errors import OptionError
-from contrasent.model.poolers import POOLERS
+from contrasent.model.pooling import POOLERS
 from contrasent.text.batches import FINE
 from contrasent.text.heldout import shares_texts
 
@@ -59,11 +59,12 @@ class Settings:
         document_prompt: the same for documents, the other columns.
         precision: of the forward pass.
         padding: "none" computes rows without padding where the encoder is of a kind that allows it
-            (:mod:`contrasent.model.packed`); "groups" goes through the encoder's own forward pass,
-            in padded groups of similar length. The mathematics is the same, dropout masks are not.
+            (:mod:`contrasent.encoder.packed`); "groups" goes through the encoder's own forward
+            pass, in padded groups of similar length. The mathematics is the same, dropout masks are
+            not.
         grad_cache_rows: rows (of all views) whose forward pass is kept in memory at once; 0 for
             all. The gradient is that of the whole batch, for one more forward pass
-            (:mod:`contrasent.model.packing`).
+            (:mod:`contrasent.encoder.packing`).
         compile: compile the encoder's own forward pass with torch.compile, on a GPU with CUDA
             graphs; rows are then padded to multiples of 8 tokens.
         buckets: "none"; "fine" for ESimCSE's six buckets of sentence length; or greatest lengths in

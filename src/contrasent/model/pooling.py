@@ -1,10 +1,9 @@
-"""Poolers by name: from token vectors to one vector a sentence; no torch until one is made.
+"""Poolers by name: from token vectors to one vector a sentence.
 
-A new pooler is a file with a subclass of :class:`contrasent.model.poolers.base.Pooler`, and a line
-in ``POOLERS``.
+A new pooler is a file in ``contrasent.encoder.poolers`` with a subclass of
+:class:`contrasent.encoder.poolers.base.Pooler`, and a line in ``POOLERS``.
 """
 
-from importlib import import_module
 from typing import Any
 
 from contrasent.errors import check_choice
@@ -35,13 +34,6 @@ Part = tuple[str, dict[str, Any], dict[str, Any]]
 def check_pooler(name: str) -> None:
     """Reject a name that no pooler has."""
     check_choice("pooler", name, POOLERS)
-
-
-def pooler_class(name: str) -> Any:
-    """The class of the pooler of that name, a :class:`contrasent.model.poolers.base.Pooler`."""
-    check_pooler(name)
-    module, _, kind = POOLERS[name].partition(":")
-    return getattr(import_module(f"{__name__}.{module}"), kind)
 
 
 def layer_weights(read: tuple[int, ...], depth: int) -> list[float] | None:

@@ -4,8 +4,8 @@ from typing import Any
 
 from torch import Tensor
 
+from contrasent.encoder.poolers.base import Pooler
 from contrasent.errors import ModelError
-from contrasent.model.poolers.base import Pooler
 from contrasent.text.tokens import Tokenizer
 
 

@@ -5,12 +5,12 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from contrasent.encoder.heads import as_dense
 from contrasent.files import render
-from contrasent.model.heads import as_dense
 from contrasent.report import Report, Row
 
 if TYPE_CHECKING:
-    from contrasent.model.encoder import Encoder
+    from contrasent.encoder.encoder import Encoder
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from contrasent import parallel
+from contrasent.encoder.backbone import PooledBackbone, load_backbone, longest_input, workers
+from contrasent.encoder.heads import HEADS, as_dense, dense_of, make_head, read_head, stacked
 from contrasent.errors import ModelError, OutputError, check_choice
 from contrasent.files import atomic_folder, write_object
 from contrasent.losses.similarity import full
-from contrasent.model.backbone import PooledBackbone, load_backbone, longest_input, workers
 from contrasent.model.base import BUDGET, Model, Prompts, by_budget, in_calls
 from contrasent.model.description import describe, write_description
 from contrasent.model.golden import (
@@ -25,8 +26,7 @@ from contrasent.model.golden import (
     save_tensors,
     write_golden,
 )
-from contrasent.model.heads import HEADS, as_dense, dense_of, make_head, read_head, stacked
-from contrasent.model.poolers import MODULES, POOLERS
+from contrasent.model.pooling import MODULES, POOLERS
 from contrasent.model.pretrained import resolve
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens, Vectors
@@ -227,7 +227,7 @@ class Encoder(PooledBackbone, Model):
 
         Args:
             folder: the target.
-            card: text of README.md; see :mod:`contrasent.model.card`.
+            card: text of README.md; see :mod:`contrasent.encoder.card`.
 
         Raises:
             OutputError: the target cannot be written, or is a folder of other things.

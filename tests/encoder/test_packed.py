@@ -7,10 +7,11 @@ import pytest
 import torch
 from torch.nn import functional
 
-from contrasent.model import dropout, packed
-from contrasent.model.encoder import Encoder
-from contrasent.model.packing import Group, Packing
-from contrasent.model.poolers import POOLERS, pooler_class
+from contrasent.encoder import dropout, packed
+from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.packing import Group, Packing
+from contrasent.encoder.poolers import pooler_class
+from contrasent.model.pooling import POOLERS
 from contrasent.types import Tokens
 
 PLAIN = [name for name in POOLERS if pooler_class(name).portable]  # the others: test_poolers

@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
+from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.export import export
 from contrasent.errors import ModelError, OptionError, OutputError
 from contrasent.model import base, runtime
-from contrasent.model.encoder import Encoder
-from contrasent.model.export import export
 from contrasent.model.golden import PROBES
-from contrasent.model.poolers import POOLERS
+from contrasent.model.pooling import POOLERS
 from contrasent.model.runtime import Exported, read_export
 from tiny_models import KINDS
 
@@ -159,7 +159,7 @@ def test_an_export_of_other_weights_is_rejected(models, tmp_path, onnx):
 
 
 def test_a_graph_that_gives_other_vectors_is_not_kept(models, tmp_path, monkeypatch):
-    monkeypatch.setattr("contrasent.model.export.LIMIT", 0.0)
+    monkeypatch.setattr("contrasent.encoder.export.LIMIT", 0.0)
     with pytest.raises(ModelError, match="differ from torch's by"):
         export(models["bert"], tmp_path / "bad", engine="onnx")
     assert not (tmp_path / "bad").exists()

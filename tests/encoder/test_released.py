@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.released import METHODS, import_checkpoint
 from contrasent.errors import ModelError, OptionError
-from contrasent.model.encoder import Encoder
-from contrasent.model.released import METHODS, import_checkpoint
 from tiny_models import KINDS, made_sentences
 
 SIZE = 32
@@ -141,7 +141,7 @@ def test_the_conversion_that_is_named_works(checkpoint, tiny):
 
     import torch
 
-    from contrasent.model.released import CONVERT
+    from contrasent.encoder.released import CONVERT
 
     folder = checkpoint(TANH, converted=False)
     weights = load_file(folder / "model.safetensors")

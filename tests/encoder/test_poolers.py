@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch import nn
 
+from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.heads import HEADS, BatchNormProjector, Dense, as_dense, make_head
+from contrasent.encoder.poolers import pooler_class
 from contrasent.errors import OptionError
-from contrasent.model.encoder import Encoder
-from contrasent.model.heads import HEADS, BatchNormProjector, Dense, as_dense, make_head
-from contrasent.model.poolers import POOLERS, averaging, layer_weights, pooler_class
+from contrasent.model.pooling import POOLERS, averaging, layer_weights
 
 # The others need tokens or statistics: test_own_poolers.
 PLAIN = [name for name in POOLERS if pooler_class(name).portable]
@@ -85,7 +86,7 @@ def test_layer_weights_pick_the_layers():
 
 
 def test_an_unknown_pooler_or_head_is_rejected_before_weights_are_read(bert, monkeypatch):
-    monkeypatch.setattr("contrasent.model.encoder.load_backbone", None)
+    monkeypatch.setattr("contrasent.encoder.encoder.load_backbone", None)
     with pytest.raises(OptionError, match="did you mean 'last_two'"):
         Encoder.load(bert, pooler="lasttwo")
     with pytest.raises(OptionError, match="head 'than': unknown; did you mean 'tanh'"):

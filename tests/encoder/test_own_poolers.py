@@ -7,12 +7,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from contrasent.encoder.card import CardMetadata, card
+from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.export import export
 from contrasent.errors import ModelError, OptionError
 from contrasent.model.base import Prompts
-from contrasent.model.card import CardMetadata, card
 from contrasent.model.doctor import examine_folder
-from contrasent.model.encoder import Encoder
-from contrasent.model.export import export
 from contrasent.model.golden import WEIGHTS, read_golden
 from contrasent.model.runtime import Exported
 from contrasent.text.tokens import Tokenizer

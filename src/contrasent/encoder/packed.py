@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from contrasent.model import dropout
-from contrasent.model.packing import Group, Packing
+from contrasent.encoder import dropout
+from contrasent.encoder.packing import Group, Packing
 from contrasent.types import Tokens
 
 Groups = tuple[Group, ...]

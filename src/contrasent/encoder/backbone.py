@@ -14,13 +14,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from contrasent.encoder import dropout as dropout_
+from contrasent.encoder import packed as packed_
+from contrasent.encoder.packing import Packing, by_length, cut, replayed
+from contrasent.encoder.poolers import pooler_class
+from contrasent.encoder.poolers.base import Pooler
 from contrasent.errors import ModelError, brief, see
 from contrasent.losses.similarity import full
-from contrasent.model import dropout as dropout_
-from contrasent.model import packed as packed_
-from contrasent.model.packing import Packing, by_length, cut, replayed
-from contrasent.model.poolers import pooler_class
-from contrasent.model.poolers.base import Pooler
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens
 

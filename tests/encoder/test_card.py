@@ -6,9 +6,10 @@ import re
 import numpy as np
 import pytest
 
-from contrasent.model.card import CardMetadata, card
-from contrasent.model.encoder import Encoder
-from contrasent.model.poolers import POOLERS, pooler_class
+from contrasent.encoder.card import CardMetadata, card
+from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.poolers import pooler_class
+from contrasent.model.pooling import POOLERS
 from contrasent.report import Report, Row
 
 PLAIN = [name for name in POOLERS if pooler_class(name).portable]  # the others: test_poolers

@@ -21,12 +21,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from contrasent.encoder.encoder import Encoder
 from contrasent.errors import ModelError, OptionError
 from contrasent.files import atomic_folder
 from contrasent.model import runtime
 from contrasent.model.base import PROMPTS, by_budget
 from contrasent.model.doctor import Comparison
-from contrasent.model.encoder import Encoder
 from contrasent.model.golden import PROBES, digest
 from contrasent.text.tokens import Tokenizer
 

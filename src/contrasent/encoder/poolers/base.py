@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from contrasent.errors import ModelError
 from contrasent.model.golden import read_tensors
-from contrasent.model.poolers import AVERAGED, MODES, MODULES, OWN, Part, layer_weights
+from contrasent.model.pooling import AVERAGED, MODES, MODULES, OWN, Part, layer_weights
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens
 

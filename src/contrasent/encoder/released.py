@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.heads import Dense
 from contrasent.errors import ModelError, OptionError
 from contrasent.files import read_json
-from contrasent.model.encoder import Encoder
 from contrasent.model.golden import read_tensors, save_tensors
-from contrasent.model.heads import Dense
 
 METHODS = ("unsup-simcse", "sup-simcse", "esimcse", "diffcse", "simcse++")
 WEIGHTS = "model.safetensors"

@@ -8,13 +8,14 @@ import pytest
 import torch
 from torch import nn
 
+from contrasent.encoder import backbone as module
+from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.heads import BatchNormProjector, Dense
+from contrasent.encoder.poolers import pooler_class
 from contrasent.errors import OptionError, OutputError
 from contrasent.files import read_json
-from contrasent.model import backbone as module
 from contrasent.model.base import dropout_view
-from contrasent.model.encoder import Encoder
-from contrasent.model.heads import BatchNormProjector, Dense
-from contrasent.model.poolers import POOLERS, pooler_class
+from contrasent.model.pooling import POOLERS
 
 PLAIN = [name for name in POOLERS if pooler_class(name).portable]  # the others: test_poolers
 KINDS = ("bert", "roberta", "distilbert", "mpnet", "electra", "modernbert")

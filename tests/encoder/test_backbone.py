@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
 
+from contrasent.encoder.encoder import Encoder
 from contrasent.errors import ModelError
-from contrasent.model.encoder import Encoder
 
 TEXTS = ["The gardener sold his violin.", "a map"]
 

@@ -2,8 +2,8 @@
 
 import torch
 
-from contrasent.model.backbone import BUCKET
-from contrasent.model.encoder import Encoder
+from contrasent.encoder.backbone import BUCKET
+from contrasent.encoder.encoder import Encoder
 from contrasent.types import Tokens
 
 TEXTS = ["The gardener sold his violin.", "a map", "", "My neighbour hid two blue lamps."] * 2

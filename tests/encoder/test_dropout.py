@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import nn
 
+from contrasent.encoder import dropout as dropout_
+from contrasent.encoder.dropout import Dropout, configure, drop, off
+from contrasent.encoder.encoder import Encoder
 from contrasent.errors import ModelError, OptionError
-from contrasent.model import dropout as dropout_
-from contrasent.model.dropout import Dropout, configure, drop, off
-from contrasent.model.encoder import Encoder
 
 KINDS = ("bert", "roberta", "distilbert", "mpnet", "electra", "modernbert")
 TEXTS = ["The gardener sold his violin.", "a map", "My neighbour hid two blue lamps before dawn."]

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from contrasent.encoder.poolers.base import Pooler, masked_mean
 from contrasent.errors import ModelError
-from contrasent.model.poolers.base import Pooler, masked_mean
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens
 

@@ -6,7 +6,7 @@ import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 
-from contrasent.model import export
+from contrasent.encoder import export
 
 
 @pytest.fixture

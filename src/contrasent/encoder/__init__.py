@@ -1,0 +1,1 @@
+"""The encoder in torch: backbone, packed layers, poolers, heads, dropout and export."""
