@@ -1,0 +1,273 @@
+"""Damaged documents of every format, and files that expand to far more than they weigh."""
+
+import gzip
+import io
+import json
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from benchmarks.attack.bench import Bench, done, tiny_model
+
+PROSE = "Rivers carry sand to the sea. The sea grinds it finer.\n"
+
+
+def samples() -> dict[str, bytes]:
+    """A whole document of each format, by its suffix."""
+    import sample_files as made
+
+    cells = [{"cell_type": "markdown", "source": ["# River\n", PROSE]}] * 3
+    rows = [{"id": str(n), "text": f"{PROSE} {n}"} for n in range(5)]
+    lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    table = "id{0}text\n" + "".join(f"{n}{{0}}Rivers carry sand, {n} grains.\n" for n in range(5))
+    markdown = f"---\ntitle: River\n---\n# Banks\n\n{PROSE}\n| a | b |\n|---|---|\n| 1 | 2 |\n"
+    text = (markdown + "* *mud* `x` [link](http://a.b)\n\n<b>sand</b>\n").encode()
+    code = f'"""{PROSE}"""\n\n\nclass River:\n    """Flows."""\n\n    def flow(self): ...\n'
+    return {
+        **dict.fromkeys((".md", ".markdown", ".mdx"), text),
+        **dict.fromkeys((".txt", ".text", ".log"), PROSE.encode() * 3),
+        **dict.fromkeys((".html", ".htm", ".xhtml"), made.HTML.encode()),
+        **dict.fromkeys((".jsonl", ".ndjson"), lines),
+        ".py": code.encode(),
+        ".ipynb": json.dumps({"cells": cells}).encode(),
+        ".json": json.dumps(rows).encode(),
+        ".csv": table.format(";").encode(),
+        ".tsv": table.format("\t").encode(),
+        ".rtf": rb"{\rtf1\ansi{\fonttbl\f0 Helvetica;}\f0\pard Rivers carry {\b sand}.\par}",
+        ".parquet": parquet(rows),
+        ".docx": made.docx(),
+        ".pptx": made.pptx(),
+        ".pdf": made.paged(),
+        ".epub": made.epub(),
+        ".odt": made.odt(),
+        ".rst": made.RST.encode(),
+        ".zip": made.zipped({"a.md": text, "b/c.csv": table.format(",")}),
+        ".md.gz": gzip.compress(text),
+        ".csv.gz": gzip.compress(table.format(",").encode()),
+    }
+
+
+def parquet(rows: list[dict[str, str]], **options: object) -> bytes:
+    """A file of parquet."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    stream = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows), stream, **options)
+    return stream.getvalue()
+
+
+def mutant(data: bytes, bench: Bench) -> bytes:
+    """A document with some bytes changed, repeated, or cut off."""
+    draw, changed = bench.draw, bytearray(data)
+    for _ in range(draw.choice((1, 2, 8, 32))):
+        changed[draw.randrange(len(changed))] = draw.randrange(256)
+    at = draw.randrange(len(changed))
+    kind = draw.randrange(8)
+    if kind == 0:
+        return bytes(changed[:at])
+    if kind == 1:
+        return bytes(changed[:at] + changed[at : at + 40] * draw.choice((2, 100, 5000)))
+    return bytes(changed)
+
+
+def mutants(bench: Bench) -> None:
+    """``count`` mutants of each format, a folder of them at a time."""
+    from contrasent.documents.parsers import FORMATS
+
+    model, known = tiny_model(bench.home / "model"), samples()
+    for suffix in sorted(set(FORMATS) - known.keys()):
+        bench.fail("broken bench", f"there is no sample of the format {suffix}")
+    for suffix, data in known.items():
+        folder = bench.home / suffix.replace(".", "_")
+        folder.mkdir()
+        for number in bench.numbers():
+            (folder / f"{number:04}{suffix}").write_bytes(mutant(data, bench))
+        (folder / "whole.md").write_text(PROSE)
+        attempt = bench.command(
+            f"mutants of {suffix}", "index", folder, "-o", f"{folder}-ix", "--model", model,
+            "--quiet", seconds=60 + bench.count,
+        )  # fmt: skip
+        if attempt.status:
+            bench.fail("no index", f"mutants of {suffix}", attempt.err)
+
+
+# --------------------------------------------------------------------------- bombs
+
+
+def many_rows(row: bytes, count: int) -> bytes:
+    """A gzip file of one row again and again; made piece by piece."""
+    stream = io.BytesIO()
+    with gzip.GzipFile(fileobj=stream, mode="wb", compresslevel=9) as packed:
+        packed.write(b"id,text\n")
+        block = row * 100_000
+        for _ in range(count // 100_000):
+            packed.write(block)
+    return stream.getvalue()
+
+
+def many_members(count: int, content: bytes = b"", name: str = "{}.txt") -> bytes:
+    """A zip archive of many files of one content, written by hand: zipfile takes minutes."""
+    packed = zlib.compress(content, 9)[2:-4]
+    crc, method = zlib.crc32(content), 8 if content else 0
+    data = packed if content else b""
+    local, central = io.BytesIO(), io.BytesIO()
+    for number in range(count):
+        title = name.format(number).encode()
+        facts = struct.pack(
+            "<HHHHHIIIHH", 20, 0, method, 0, 33, crc, len(data), len(content), len(title), 0
+        )
+        at = local.tell()
+        local.write(b"PK\3\4" + facts + title + data)
+        tail = struct.pack("<HHHII", 0, 0, 0, 0, at)
+        central.write(b"PK\1\2\x14\0" + facts + tail + title)
+    size, start = central.tell(), local.tell()
+    many = struct.pack(
+        "<4sQHHIIQQQQ", b"PK\6\6", 44, 45, 45, 0, 0, count, count, size, start
+    ) + struct.pack("<4sIQI", b"PK\6\7", 0, start + size, 1)
+    few = min(count, 0xFFFF)
+    end = struct.pack("<4sHHHHIIH", b"PK\5\6", 0, 0, few, few, size, start, 0)
+    return local.getvalue() + central.getvalue() + many + end
+
+
+def zipped(files: dict[str, bytes]) -> bytes:
+    """A packed zip archive."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return stream.getvalue()
+
+
+def repacked(content: bytes, name: str, new: bytes) -> bytes:
+    """An archive with another content of one of its files."""
+    with zipfile.ZipFile(io.BytesIO(content)) as old:
+        return zipped({one: new if one == name else old.read(one) for one in old.namelist()})
+
+
+def flate_page(size: int) -> bytes:
+    """A pdf whose only page is packed zeros or spaces."""
+    stream = zlib.compress(b" " * size, 9)
+    head = (
+        b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n"
+        b"2 0 obj<</Type/Pages/Count 1/Kids[3 0 R]>>endobj\n"
+        b"3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]/Contents 4 0 R>>endobj\n"
+    )
+    return (
+        head
+        + b"4 0 obj<</Length %d/Filter/FlateDecode>>stream\n" % len(stream)
+        + stream
+        + b"\nendstream endobj\ntrailer<</Root 1 0 R>>\n%%EOF"
+    )
+
+
+LAUGHS = (
+    '<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a0 "ha">'
+    + "".join(f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">' for n in range(1, 10))
+    + "]>"
+)
+
+
+def bombs() -> Iterator[tuple[str, Callable[[], bytes]]]:
+    """Names of files and functions that make their contents."""
+    from sample_files import docx, epub, odt
+
+    mb = 1 << 20
+    rows = b"1,a\n", b"%d,Rivers carry sand to the sea.\n" % 7
+    yield "short rows.csv.gz", partial(many_rows, rows[0], 21_000_000)
+    yield "prose rows.csv.gz", partial(many_rows, rows[1], 10_000_000)
+    yield "rows.tsv.gz", partial(many_rows, b"1\ta\n", 21_000_000)
+    yield "rows.jsonl.gz", partial(many_rows, b'"a"\n', 21_000_000)
+    yield "blank rows.csv.gz", partial(many_rows, b"\n", 100_000_000)
+    yield "blank rows.jsonl.gz", partial(many_rows, b"\n", 100_000_000)
+    yield "empty members.zip", partial(many_members, 1_000_000)
+    yield "small members.zip", partial(many_members, 300_000, b"a b c")
+    yield "hidden members.zip", partial(many_members, 1_000_000, b"", ".{}")
+    yield "large members.zip", partial(many_members, 2_000, PROSE.encode() * 100_000)
+    yield "tables.zip", partial(many_members, 200, b"id,text\n" + rows[0] * 1_000_000, "{}.csv")
+    yield "zeros.txt.gz", lambda: gzip.compress(b"\0" * (1 << 30), 9)
+    yield "spaces.md.gz", lambda: gzip.compress(b" " * (1 << 30), 9)
+    yield "nested.zip", lambda: zipped({"a.zip": zipped({"b.zip": zipped({"c.txt": b"x" * mb})})})
+    yield "gzip in.zip", lambda: zipped({"a.csv.gz": many_rows(b"1,a\n", 1_000_000)})
+    yield "laughs.odt", lambda: repacked(odt(), "content.xml", f"{LAUGHS}<a>&a9;</a>".encode())
+    yield (
+        "laughs.docx",
+        lambda: repacked(docx(), "word/document.xml", f"{LAUGHS}<a>&a9;</a>".encode()),
+    )
+    yield "laughs.html", lambda: f"{LAUGHS}<p>&a9;</p>".encode()
+    yield "spaces.docx", lambda: repacked(docx(), "word/document.xml", b" " * (1 << 30))
+    yield "paragraphs.docx", lambda: repacked(
+        docx(), "word/document.xml",
+        b'<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main">'
+        b"<w:body>" + b"<w:p><w:r><w:t>a b</w:t></w:r></w:p>" * 2_000_000
+        + b"</w:body></w:document>",
+    )  # fmt: skip
+    yield "deep.docx", lambda: repacked(docx(), "word/document.xml", b"<a>" * 5_000_000)
+    yield "spaces.epub", lambda: repacked(epub(), "in/text/a.xhtml", b" " * (1 << 30))
+    yield "deep.odt", lambda: repacked(odt(), "content.xml", b"<text:p>" * 5_000_000)
+    yield "spaces.pdf", partial(flate_page, 1 << 30)
+    yield "deep.pdf", lambda: b"%PDF-1.4\n1 0 obj" + b"[" * 5_000_000 + b"\ntrailer<</Root 1 0 R>>"
+    yield (
+        "many objects.pdf",
+        lambda: (
+            b"%PDF-1.4\n"
+            + b"".join(b"%d 0 obj<</Type/Page/Parent 2 0 R>>endobj\n" % n for n in range(300_000))
+        ),
+    )
+    yield "deep.json", lambda: b"[" * 50_000_000
+    yield "deep rows.json", lambda: b"[" + b'{"text":' * 100_000
+    yield "number.json", lambda: b"[" + b"9" * 20_000_000 + b"]"
+    yield "deep.ipynb", lambda: b'{"cells": ' + b"[" * 20_000_000
+    yield "keys.jsonl", lambda: b"{" + b",".join(b'"k%d":1' % n for n in range(2_000_000)) + b"}\n"
+    yield "columns.csv", lambda: b",".join(b"c%d" % n for n in range(3_000_000)) + b"\n"
+    yield "uneven.csv", lambda: b"text,id\n" + b"a\n" * 20_000_000
+    yield "quote.csv", lambda: b'text\n"' + PROSE.encode() * 1_500_000
+    yield "brackets.py", lambda: b"x = " + b"(" * 5_000_000
+    yield "definitions.py", lambda: b"def f(): pass\n" * 1_000_000
+    yield "quotes.md", lambda: b"> " * 2_000_000 + b"a"
+    yield "brackets.md", lambda: b"[" * 2_000_000 + b"a"
+    yield "groups.rtf", lambda: b"{\\rtf1" + b"{" * 5_000_000
+    yield "tags.html", lambda: b"<div>" * 4_000_000 + b"a"
+    yield "line.txt", lambda: b"word " * 30_000_000
+    yield "parquet.parquet", expanding_parquet
+
+
+def expanding_parquet() -> bytes:
+    """Half a kilobyte that expands to a gigabyte."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows, stream = pa.array(["x" * 52_000] * 20_000, pa.large_string()), io.BytesIO()
+    pq.write_table(
+        pa.table({"text": rows}), stream, compression="brotli", store_schema=False,
+        write_statistics=False, row_group_size=1_000_000, data_page_size=1 << 30,
+    )  # fmt: skip
+    return stream.getvalue()
+
+
+def bombed(bench: Bench) -> None:
+    """Each bomb alone, with a document that is whole."""
+    model, listed = tiny_model(bench.home / "model"), list(bombs())
+    for number in bench.numbers(min(bench.count, len(listed)) if bench.count < 40 else len(listed)):
+        name, make = listed[number]
+        folder = bench.home / f"bomb{number}"
+        folder.mkdir()
+        done(partial(write, folder / name, make))
+        (folder / "whole.md").write_text(PROSE)
+        attempt = bench.command(
+            name, "index", folder, "-o", f"{folder}-ix", "--model", model, "--quiet",
+            seconds=45,
+        )  # fmt: skip
+        if attempt.status:
+            bench.fail("no index", name, attempt.err)
+
+
+def write(path: Path, make: Callable[[], bytes]) -> None:
+    """Write a file in a process of its own, whose memory is not counted."""
+    path.write_bytes(make())
+
+
+CASES = {"mutants": (mutants, 200), "bombs": (bombed, 40)}
