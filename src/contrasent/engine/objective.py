@@ -38,6 +38,8 @@ class Objective(nn.Module):
             they are called before any weights are loaded.
         vectors_only: of a method with a ``forward`` of its own, whether it sees nothing of the
             encoder but vectors, so that cached gradients bound its memory.
+        warns_of_drift: whether a run warns when vectors collapse or neighbours are lost; a model
+            that is pre-trained from random weights has none to lose.
         views: view c makes column c of a batch, see :mod:`contrasent.text.batches`.
         resample_views: whether views are drawn anew in every epoch.
         roles: what each column is: "anchor", "positive" (one or more), "negative" or "edited"
@@ -56,6 +58,7 @@ class Objective(nn.Module):
     graded: bool = False
     checks: ClassVar[tuple[Callable[[Mapping[str, Any]], Any], ...]] = ()
     vectors_only: bool = False
+    warns_of_drift: ClassVar[bool] = True
     method_name: ClassVar[str | None] = None
     _given: dict[str, Any]
 
@@ -99,6 +102,16 @@ class Objective(nn.Module):
     def loss(self, terms: Terms) -> Tensor:
         """The weighted sum of the terms that have a weight."""
         return torch.stack([w * terms[name] for name, w in self.weights.items()]).sum()
+
+    def optimizer(self, *, lr: float, weight_decay: float) -> torch.optim.Optimizer:
+        """The optimizer of a run over everything that trains: AdamW, unless a method has another.
+
+        Args:
+            lr: peak rate; every step sets the rate of all parameter groups.
+            weight_decay: of all weights.
+        """
+        trained = [p for p in self.parameters() if p.requires_grad]
+        return torch.optim.AdamW(trained, lr=lr, weight_decay=weight_decay, fused=True)
 
     def describe(self) -> dict[str, Any]:
         """Name and own parameters, as logs and model cards show them; a digest of others' files."""

@@ -29,7 +29,7 @@ from contrasent.train.settings import Defaults, Settings
 from contrasent.train.step import WINDOW, StepMetrics, StepRunner, interruptible
 
 LOG_EVERY = 10
-MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # of AdamW, in a checkpoint
+MOMENTS = ("step", "exp_avg", "exp_avg_sq", "momentum_buffer")  # of AdamW and Muon
 
 
 def fit(
@@ -136,12 +136,7 @@ def _train(  # noqa: C901 - one flat loop, to be read from top to bottom
     data = {"source": corpus.source.rsplit("/", 1)[-1], "rows": len(batches.plan.rows)}
     data |= {"sha256": batches.cache.digest, "cut": batches.cache.truncated}
     facts = replace(facts, data=data, settings=asdict(settings))
-    optimizer = torch.optim.AdamW(
-        [p for p in objective.parameters() if p.requires_grad],
-        lr=settings.lr,
-        weight_decay=settings.weight_decay,
-        fused=True,
-    )
+    optimizer = objective.optimizer(lr=settings.lr, weight_decay=settings.weight_decay)
     scaler = torch.amp.GradScaler(encoder.device.type, enabled=settings.precision == "fp16")
     total, batch = total_steps(batches.plan, settings), batches.plan.batch
     monitor, drift = Monitor(), Drift.of(objective, batches, total)
@@ -298,7 +293,7 @@ def _restore(place: RunFolder, objective: Objective, optimizer: torch.optim.Opti
 def write_checkpoint(
     path: Path, module: nn.Module, optimizer: torch.optim.Optimizer, state: Any
 ) -> None:
-    """Write a checkpoint: a module with all buffers, AdamW's moments, and a state as JSON."""
+    """Write a checkpoint: a module with all buffers, its moments, and a state as JSON."""
     tensors = {f"model.{k}": v for k, v in module.state_dict().items()}
     for name, parameter in module.named_parameters():
         for key, value in optimizer.state.get(parameter, {}).items():

@@ -106,7 +106,8 @@ class Drift:
         every = max(10, math.ceil(ROWS_BETWEEN / plan.batch), total // LOOKS)
         encoder = objective.encoder
         guards = base_kind(encoder.source) == SENTENCE_ENCODER and not objective.labelled
-        return cls(encoder, tokens, every, total, guards, objective.labelled)
+        quiet = not objective.warns_of_drift
+        return cls(encoder, tokens, every, total, guards, objective.labelled, warned=quiet)
 
     def state(self) -> dict[str, Any]:
         """The state for a checkpoint."""
