@@ -23,6 +23,7 @@ from benchmarks.lines import append, read
 from contrasent.adapt.indexing import open_base
 from contrasent.adapt.run import adapt
 from contrasent.cli.options import parse_budget
+from contrasent.datasets.beir import Judged, read_judged, read_texts
 from contrasent.evaluate.searching import Search, search_retrieval
 from contrasent.metrics import normalize
 from contrasent.model.base import TaskEncoder
@@ -31,7 +32,6 @@ from contrasent.model.pretrained import MINILM, resolve
 from contrasent.search.index import Index, document_of
 from contrasent.search.ranking import Ranker
 from contrasent.stats.bootstrap import from_draws, mean_draws
-from contrasent.text.labelled import Judged, read_judged, read_texts
 
 RESAMPLES = 10_000
 

@@ -42,8 +42,8 @@ class Design:
 
 def real_design() -> Design:
     """The seven STS sets; an item's law is that of the first subset in which it stands."""
-    from contrasent.text.datasets import sts_pairs
-    from contrasent.text.official import STS_TASKS
+    from contrasent.datasets.official import STS_TASKS
+    from contrasent.datasets.sts import sts_pairs
 
     number: dict[int, int] = {}
     law: list[int] = []

@@ -41,7 +41,7 @@ NEAREST = 0.98
 
 def short(count: int) -> list[str]:
     """Different sentences of the STS sets, in random order."""
-    from contrasent.text.datasets import sts_pairs
+    from contrasent.datasets.sts import sts_pairs
 
     found: list[str] = []
     for task in ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR"):

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from contrasent.adapt.steps import learn_from_text
+from contrasent.datasets.beir import Collection, read_collection
 from contrasent.evaluate.searching import search_retrieval
 from contrasent.model.base import TaskEncoder
 from contrasent.model.numpy_model import NumpyModel
@@ -30,7 +31,6 @@ from contrasent.search.ranking import Ranker
 from contrasent.search.store import Facts
 from contrasent.search.writer import Writer
 from contrasent.stats.bootstrap import from_draws, mean_draws
-from contrasent.text.labelled import Collection, read_collection
 from contrasent.types import Vectors, for_task
 
 RESAMPLES = 10_000

@@ -104,7 +104,6 @@ def ours(options: dict[str, Any]) -> dict[str, float]:
 
 def theirs(options: dict[str, Any]) -> dict[str, float]:
     """By sentence-transformers' trainer."""
-    from datasets import Dataset
     from sentence_transformers import (
         SentenceTransformer,
         SentenceTransformerTrainer,
@@ -114,6 +113,7 @@ def theirs(options: dict[str, Any]) -> dict[str, float]:
     from transformers import TrainerCallback
 
     from benchmarks.worker import sentences
+    from datasets import Dataset
 
     total = options["steps"] + WARM
     model = SentenceTransformer(options["base"])

@@ -19,6 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from contrasent import progress
+from contrasent.datasets.official import STS_TASKS
+from contrasent.datasets.sts import sts_pairs
 from contrasent.encoder.encoder import Encoder
 from contrasent.evaluate.geometry import geometry
 from contrasent.evaluate.sts import sts
@@ -26,8 +28,6 @@ from contrasent.files import write_json
 from contrasent.model.base import dropout_view
 from contrasent.postprocess import flow, linear
 from contrasent.report import Report
-from contrasent.text.datasets import sts_pairs
-from contrasent.text.official import STS_TASKS
 from contrasent.types import Vectors
 
 SEEDS = (0, 1, 2)

@@ -156,7 +156,6 @@ def by_trainer(
 ) -> Any:
     """(q,) nDCG@10 of the other queries by a base that was fine-tuned on the pairs."""
     import torch
-    from datasets import Dataset
     from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
     from sentence_transformers.losses import MultipleNegativesRankingLoss
     from sentence_transformers.training_args import (
@@ -164,6 +163,8 @@ def by_trainer(
         SentenceTransformerTrainingArguments,
     )
     from transformers import TrainerCallback
+
+    from datasets import Dataset
 
     torch.set_num_threads(1)
     pairs = [(text, collection.texts[at]) for text, gains in asked for at in gains]

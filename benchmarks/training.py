@@ -182,7 +182,6 @@ def _ours(case: Case, gate: Gate, *, chunk: int) -> None:
 
 def theirs(case: Case, gate: Gate) -> None:
     """Train by SentenceTransformerTrainer."""
-    from datasets import Dataset
     from sentence_transformers import (
         SentenceTransformer,
         SentenceTransformerTrainer,
@@ -194,6 +193,8 @@ def theirs(case: Case, gate: Gate) -> None:
         MultipleNegativesRankingLoss,
     )
     from transformers import TrainerCallback
+
+    from datasets import Dataset
 
     if case.encoder == "MiniLM":
         model = SentenceTransformer(base(case), device="cpu")

@@ -12,11 +12,11 @@ import pytest
 
 from contrasent.adapt import writer as module
 from contrasent.adapt.writer import PROMPT, Writer, write_queries
+from contrasent.datasets.beir import read_qrels, read_texts
+from contrasent.datasets.official import data_folder
 from contrasent.errors import InputError, OptionError
 from contrasent.model import remote
 from contrasent.search.words import words
-from contrasent.text.labelled import read_qrels, read_texts
-from contrasent.text.official import data_folder
 
 TOOLS = ["pump", "ladder", "saw", "drill", "lathe", "anvil", "kiln", "loom", "plough", "winch"]
 PASSAGES = [

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from benchmarks.null_comparisons import false_findings
 
+from contrasent.datasets.official import STS_TASKS
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import sts as module
 from contrasent.evaluate.compare import SEED_SD, compare_reports
 from contrasent.report import Items, Report, Row
-from contrasent.text.datasets import ScoredPairs
-from contrasent.text.official import STS_TASKS
+from contrasent.text.corpus import ScoredPairs
 
 PAIRS = 120
 GOLD = np.random.default_rng(0).integers(0, 11, PAIRS) / 2

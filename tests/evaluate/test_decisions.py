@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import plain_measures
+from contrasent.datasets.labelled import Labelled, Triples, inference_triples, question_pairs
 from contrasent.errors import DataError, InputError
 from contrasent.evaluate import decisions
 from contrasent.evaluate.compare import compare_reports
 from contrasent.evaluate.decisions import Thresholds, kmeans, pair_classification, v_measure
 from contrasent.metrics import cosine
 from contrasent.stats.bootstrap import draw_counts, item_keys
-from contrasent.text.labelled import Labelled, Triples, inference_triples, question_pairs
 
 
 @given(st.integers(2, 40), st.integers(0, 9999))

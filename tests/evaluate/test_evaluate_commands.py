@@ -8,12 +8,12 @@ import pytest
 from commands import invoke, run
 from contrasent.cli.evaluate import _load
 from contrasent.cli.options import Loading
+from contrasent.datasets import official
+from contrasent.datasets.official import Table
+from contrasent.datasets.sts import score_digest
 from contrasent.encoder.encoder import Encoder
 from contrasent.errors import DataError, ModelError, OptionError, OutputError, UserError
 from contrasent.model.base import dropout_view
-from contrasent.text import official
-from contrasent.text.datasets import score_digest
-from contrasent.text.official import Table
 
 WORDS = "river stone lantern market orchard violin winter copper meadow harbour candle"
 WORDS = WORDS.split()

@@ -20,7 +20,7 @@ from contrasent.evaluate.geometry import (
     repetition_bias,
 )
 from contrasent.metrics import anisotropy, effective_rank, singular_values
-from contrasent.text.datasets import ScoredPairs
+from contrasent.text.corpus import ScoredPairs
 
 random = np.random.default_rng(0)
 ROUND = random.normal(size=(4000, 8)).astype(np.float32)

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
+from contrasent.datasets.official import STS_TASKS
 from contrasent.errors import OptionError
 from contrasent.evaluate import protocols as module
 from contrasent.evaluate.protocols import every_protocol, fit, linear_start, relatedness
 from contrasent.evaluate.sts import sts
 from contrasent.report import Report, Row
-from contrasent.text.datasets import ScoredPairs
-from contrasent.text.official import STS_TASKS
+from contrasent.text.corpus import ScoredPairs
 
 
 @pytest.mark.slow

@@ -6,10 +6,10 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from contrasent.datasets.official import STS_TASKS
 from contrasent.evaluate import pictures
 from contrasent.evaluate.pictures import page, titles
 from contrasent.report import Report, Row
-from contrasent.text.official import STS_TASKS
 
 pytest.importorskip("matplotlib")
 

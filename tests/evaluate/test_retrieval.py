@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contrasent.datasets.labelled import Captions
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import retrieval as module
 from contrasent.evaluate.retrieval import folder_retrieval, rank_vectors, retrieval
-from contrasent.text.datasets import ScoredPairs
-from contrasent.text.labelled import Captions
+from contrasent.text.corpus import ScoredPairs
 
 
 def loop_ranks(query, documents, judged):

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from contrasent import metrics
+from contrasent.datasets.official import STS_TASKS
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import sts as module
 from contrasent.evaluate.sts import check_pairs, several_pairs, sts
-from contrasent.text.datasets import ScoredPairs
-from contrasent.text.official import STS_TASKS
+from contrasent.text.corpus import ScoredPairs
 
 
 def made(name, count, seed):

@@ -8,23 +8,23 @@ import numpy as np
 import pytest
 
 from commands import invoke
+from contrasent.datasets.catalogue import data_sets
+from contrasent.datasets.official import STS_TASKS
 from contrasent.errors import DataError, OptionError, UserError
 from contrasent.evaluate import suite
-from contrasent.evaluate.suite import SUITE_DATA, SUITES, Options, data_sets, read_data, suite_names
+from contrasent.evaluate.suite import SUITES, Options, Suite, read_data, suite_names
 from contrasent.report import Report, Row
-from contrasent.text.official import STS_TASKS
 
 SETS = {one.name: one for one in data_sets()}
 
 
 def test_all_means_every_suite_in_order():
-    assert suite_names(["all"]) == SUITES
+    assert suite_names(["all"]) == tuple(SUITES)
     assert suite_names(["geometry", "sts"]) == ("sts", "geometry")
     with pytest.raises(OptionError, match="did you mean 'geometry'"):
         suite_names(["geometri"])
     with pytest.raises(OptionError, match="at least one"):
         suite_names([])
-    assert set(suite._RUN) == set(SUITES)
 
 
 def test_sentences_that_suites_share_are_encoded_once(monkeypatch):
@@ -41,8 +41,8 @@ def test_sentences_that_suites_share_are_encoded_once(monkeypatch):
 
         return measured
 
-    monkeypatch.setitem(suite._RUN, "sts", run("sts", ["a", "b"]))
-    monkeypatch.setitem(suite._RUN, "geometry", run("geometry", ["b", "c", "c"]))
+    monkeypatch.setitem(SUITES, "sts", Suite(run("sts", ["a", "b"])))
+    monkeypatch.setitem(SUITES, "geometry", Suite(run("geometry", ["b", "c", "c"])))
     report = suite.evaluate(encode, ("sts", "geometry"), Options())
     assert calls == [["a", "b"], ["c"]]
     assert [row.task for row in report] == ["sts", "geometry"]
@@ -53,7 +53,7 @@ def test_sentences_that_suites_share_are_encoded_once(monkeypatch):
 
 @pytest.mark.data
 def test_data_are_looked_at_before_any_encoding(data_folder, tmp_path):
-    read_data(SUITES, Options(folder=data_folder))
+    read_data(tuple(SUITES), Options(folder=data_folder))
     for link in data_folder.iterdir():
         if link.name not in ("flickr30k", "SentEval"):
             (tmp_path / link.name).symlink_to(link)
@@ -76,7 +76,7 @@ def test_data_are_looked_at_before_any_encoding(data_folder, tmp_path):
 def test_every_set_is_listed_once_with_its_official_rows():
     kinds = {"similarity": 10, "transfer": 7, "pairs": 1, "triples": 1, "captions": 1}
     assert Counter(one.kind for one in data_sets()) == kinds
-    assert set(STS_TASKS) | {n for names in SUITE_DATA.values() for n in names} <= set(SETS)
+    assert set(STS_TASKS) | {n for one in SUITES.values() for n in one.data} <= set(SETS)
     assert SETS["STS12"].rows == {"test": 750 + 750 + 459 + 750 + 399}
     assert SETS["SICKR-all"].rows == {"test": 9927}
     assert SETS["MR"].rows == {"all": 10662}

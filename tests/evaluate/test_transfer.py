@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
+from contrasent.datasets.labelled import Labelled
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import transfer as module
 from contrasent.evaluate.classifier import Outcome
 from contrasent.evaluate.transfer import TASKS, f1, few_shot, guess_items, make_problem, transfer
 from contrasent.evaluate.vectors import ReportBuilder, encode_distinct
 from contrasent.stats.bootstrap import item_keys
-from contrasent.text.labelled import Labelled
 
 GOOD = ["bright", "kind", "crisp", "warm"]
 BAD = ["dull", "cruel", "soggy", "cold"]

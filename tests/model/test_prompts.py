@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from contrasent.datasets.labelled import Captions
 from contrasent.encoder.encoder import Encoder
 from contrasent.errors import ModelError, OptionError
 from contrasent.evaluate import retrieval, suite
@@ -15,8 +16,7 @@ from contrasent.evaluate.validation import RetrievalValidation
 from contrasent.evaluate.vectors import Cached
 from contrasent.metrics import cosine
 from contrasent.model.base import PROMPTS, Prompts, TaskEncoder
-from contrasent.text.datasets import ScoredPairs
-from contrasent.text.labelled import Captions
+from contrasent.text.corpus import ScoredPairs
 from contrasent.types import for_task
 
 TEXTS = ["The gardener sold his violin.", "A map", "a blue lamp and a kettle"]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from contrasent import metrics
+from contrasent.datasets.official import STS_TASKS
 from contrasent.errors import DataError
 from contrasent.evaluate.geometry import by_rating
 from contrasent.report import Items, Report, Row
@@ -23,9 +24,7 @@ from contrasent.reproduce.results import figure_data
 from contrasent.reproduce.store import Store
 from contrasent.reproduce.summary import draw
 from contrasent.reproduce.table_verdicts import SeedScores
-from contrasent.text.corpus import open_corpus
-from contrasent.text.datasets import ScoredPairs
-from contrasent.text.official import STS_TASKS
+from contrasent.text.corpus import ScoredPairs, open_corpus
 
 CORPORA = read_corpora()
 

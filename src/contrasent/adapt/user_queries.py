@@ -7,9 +7,9 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from contrasent.datasets.beir import places_of, read_qrels, read_texts
 from contrasent.errors import InputError
 from contrasent.search.words import words
-from contrasent.text.labelled import places_of, read_qrels, read_texts
 from contrasent.text.sources import find
 from contrasent.text.tables import ABSENT, as_number, brief, open_table
 

@@ -48,9 +48,9 @@ def compare(
             other arm's, or 1.2 where that has one run too; 0 for a model no seed would change.
     """
     arms = [_names(option, value) for option, value in (("A", before), ("B", after))]
+    from contrasent.datasets.official import STS_TASKS
     from contrasent.evaluate.compare import compare_reports, comparison_table
     from contrasent.evaluate.suite import Options, evaluate, read_data, suite_names
-    from contrasent.text.official import STS_TASKS
 
     suites = suite_names(suite or ["sts"])
     tasks = tuple(task or STS_TASKS)

@@ -67,11 +67,11 @@ def evaluate(
         report_file: Write a page with pictures.
         list_: Show the named data sets, where each is or belongs, and the suites that run here.
     """
+    from contrasent.datasets.official import STS_TASKS
     from contrasent.evaluate.protocols import PROTOCOLS
     from contrasent.evaluate.suite import Options, suite_names
     from contrasent.evaluate.suite import evaluate as measured
     from contrasent.report import Report, write_reports
-    from contrasent.text.official import STS_TASKS
 
     if list_:
         _show_data(data, form, json_file)
@@ -131,9 +131,10 @@ def evaluate(
 
 def _show_data(folder: Path | None, form: str, json_file: Path | None) -> None:
     """Print, or write as JSON, the named data sets and the suites that lack some of them."""
-    from contrasent.evaluate.suite import SUITE_DATA, data_sets, missing_data
+    from contrasent.datasets.catalogue import data_sets
+    from contrasent.datasets.sts import FORMS
+    from contrasent.evaluate.suite import SUITES, missing_data
     from contrasent.files import write_json
-    from contrasent.text.datasets import FORMS
 
     check_choice("--form", form, FORMS)
     found = [(one, one.locate(folder)) for one in data_sets()]
@@ -144,7 +145,7 @@ def _show_data(folder: Path | None, form: str, json_file: Path | None) -> None:
             for o, places in found
         ]
         suites = [
-            {"name": name, "data": SUITE_DATA[name], "missing": lacking}
+            {"name": name, "data": SUITES[name].data, "missing": lacking}
             for name, lacking in missing.items()
         ]
         write_json(json_file, {"data": data, "form": form, "suites": suites})
@@ -169,11 +170,11 @@ def _check_before(
     json_file: Path | None,
 ) -> None:
     """Everything cheap that can go wrong, before a model is loaded."""
+    from contrasent.datasets.sts import FORMS
     from contrasent.evaluate.protocols import PROTOCOLS
     from contrasent.evaluate.sts import AGGREGATES
     from contrasent.evaluate.suite import read_data
     from contrasent.files import check_writable
-    from contrasent.text.datasets import FORMS
 
     if len(set(models)) < len(models):
         raise OptionError("MODEL", " ".join(models), "a model is named twice")
@@ -227,10 +228,10 @@ def _search(
 ) -> "tuple[Report, list[str]]":
     """Measure an index as it is searched, by the judged queries of a collection."""
     from contrasent.cli.search import model_of
+    from contrasent.datasets.beir import read_judged
     from contrasent.evaluate.searching import search_retrieval
     from contrasent.search.index import document_of
     from contrasent.search.opening import open_index
-    from contrasent.text.labelled import read_judged
 
     judged = read_judged(collection)
     index = open_index(name)
@@ -293,8 +294,8 @@ def _read_pairs(files: list[Path], columns: str | None) -> Iterator[Own]:
 def _read_collection(folder: Path | None, own_ids: bool, models: list[str]) -> Iterator[Own]:
     if folder is None or not models:
         return
+    from contrasent.datasets.beir import read_collection
     from contrasent.evaluate.retrieval import folder_retrieval
-    from contrasent.text.labelled import read_collection
 
     judged = read_collection(folder)
     yield lambda encode, number: folder_retrieval(
@@ -308,8 +309,8 @@ def _for_page(
     """Notes for the page alone: nearest captions to a few, and the geometry during training."""
     notes: dict[str, Any] = {}
     if "retrieval" in suites:
+        from contrasent.datasets.labelled import flickr30k
         from contrasent.evaluate.retrieval import nearest_documents
-        from contrasent.text.labelled import flickr30k
 
         captions = flickr30k(folder=chosen.folder).last(chosen.captions).texts
         queries = captions[:: max(1, len(captions) // 5)][:5]

@@ -91,8 +91,8 @@ def reproduce(
         import torch
 
         chosen = chosen or ("paper" if torch.cuda.is_available() else "lab")
+        from contrasent.datasets.official import data_folder
         from contrasent.reproduce.plan import Place, Planner
-        from contrasent.text.official import data_folder
         from contrasent.train.settings import assignments
 
         named = assignments(checkpoint or [], "--checkpoint", "NAME=FOLDER")

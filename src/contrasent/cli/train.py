@@ -287,8 +287,8 @@ def _geometry(settings: "Settings") -> "Evaluate | None":
     """The measure of the space during training; missing data are an error before it."""
     if not settings.geometry_every:
         return None
+    from contrasent.datasets.sts import sts_pairs
     from contrasent.evaluate.geometry import DURING_TRAINING, geometry
-    from contrasent.text.datasets import sts_pairs
 
     sts_pairs("STSB", split="dev")
     return lambda encode: geometry(encode, split="dev", sample=DURING_TRAINING, resamples=0)

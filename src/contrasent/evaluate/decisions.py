@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from contrasent import metrics
+from contrasent.datasets import labelled
 from contrasent.errors import DataError
 from contrasent.evaluate.vectors import ReportBuilder, check_spread, encode_distinct
 from contrasent.report import Items, Report
 from contrasent.stats.bootstrap import MIN_ITEMS, RESAMPLES, digest, item_keys, resampled
-from contrasent.text import labelled
 from contrasent.types import EncodeFn, Vectors
 
 TRIPLES = 5000

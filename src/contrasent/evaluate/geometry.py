@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent import metrics
+from contrasent.datasets.official import STS_TASKS
+from contrasent.datasets.sts import sts_pairs
 from contrasent.errors import DataError, check_choice
 from contrasent.evaluate.vectors import ReportBuilder, encode_distinct
 from contrasent.report import Items, Report
 from contrasent.stats import influence
 from contrasent.stats.bootstrap import RESAMPLES, item_keys, mean_draws
-from contrasent.text.datasets import ScoredPairs, sts_pairs
-from contrasent.text.official import STS_TASKS
+from contrasent.text.corpus import ScoredPairs
 from contrasent.types import EncodeFn, Vectors
 
 POSITIVE = 4.0  # pairs with a gold score above it are positives

@@ -22,13 +22,13 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from contrasent.datasets.official import STS_TASKS
 from contrasent.evaluate.sts import AVERAGE as STS_AVERAGE
 from contrasent.evaluate.transfer import AVERAGE as TRANSFER_AVERAGE
 from contrasent.evaluate.transfer import FEW_SHOT_AVERAGE
 from contrasent.evaluate.transfer import TASKS as TRANSFER_TASKS
 from contrasent.files import render
 from contrasent.report import Row, shown
-from contrasent.text.official import STS_TASKS
 
 INK = "#012345"  # stands for the page's text colour until the picture is done
 COLOURS = (

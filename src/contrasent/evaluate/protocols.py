@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent import metrics, progress
+from contrasent.datasets.official import STS_TASKS
+from contrasent.datasets.sts import SPLITS, sts_pairs
 from contrasent.errors import OptionError, check_choice
 from contrasent.evaluate import vectors
 from contrasent.evaluate.sts import AGGREGATES, correlations, sts
 from contrasent.report import Items, Report, Row
 from contrasent.stats.bootstrap import RESAMPLES, item_keys
-from contrasent.text.datasets import SPLITS, ScoredPairs, sts_pairs
-from contrasent.text.official import STS_TASKS
+from contrasent.text.corpus import ScoredPairs
 from contrasent.types import EncodeFn
 
 Floats = NDArray[np.float64]

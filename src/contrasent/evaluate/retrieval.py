@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent import metrics
+from contrasent.datasets.beir import Collection, read_collection
+from contrasent.datasets.labelled import Captions
+from contrasent.datasets.sts import sts_pairs
 from contrasent.errors import DataError, OptionError, check_choice
 from contrasent.evaluate.vectors import ReportBuilder, encode_distinct, encode_search
 from contrasent.report import Report
 from contrasent.stats.bootstrap import RESAMPLES, Keys, digest, item_keys
-from contrasent.text.datasets import sts_pairs
-from contrasent.text.labelled import Captions, Collection, read_collection
 from contrasent.types import EncodeFn, Vectors
 
 Relevant = int | Iterable[int] | Mapping[int, float]
@@ -302,7 +303,7 @@ def folder_retrieval(
     found: Collection | None = None,
     **options: Any,
 ) -> Report:
-    """Retrieval on a folder in BEIR's layout; see :func:`contrasent.text.labelled.read_collection`.
+    """Retrieval on a folder in BEIR's layout; see :func:`contrasent.datasets.beir.read_collection`.
 
     A document whose id is the query's is the query itself, and no answer: it is left out of that
     query's ranking (BEIR's rule), unless it is judged relevant. A note counts them.

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from contrasent.datasets.beir import Judged, places_of
 from contrasent.errors import DataError
 from contrasent.evaluate.retrieval import Ranking, ranking_report
 from contrasent.report import Report
 from contrasent.stats.bootstrap import digest, item_keys
-from contrasent.text.labelled import Judged, places_of
 
 Search = Callable[[Sequence[str], int], Sequence[Sequence[str]]]
 """Queries and a number in; for each query the names of so many documents, best first."""

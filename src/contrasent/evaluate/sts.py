@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from contrasent.datasets.official import STS_TASKS
+from contrasent.datasets.sts import sts_pairs
 from contrasent.errors import DataError, OptionError, check_choice
 from contrasent.evaluate.vectors import Cached, ReportBuilder, check_spread, encode_distinct
 from contrasent.metrics import cosine, pearson, spearman
 from contrasent.report import Items, Report
 from contrasent.stats import bootstrap
-from contrasent.text.datasets import ScoredPairs, sts_pairs
-from contrasent.text.official import STS_TASKS
+from contrasent.text.corpus import ScoredPairs
 from contrasent.types import EncodeFn
 
 AGGREGATES = ("all", "mean", "wmean")
@@ -49,7 +50,7 @@ def sts(
 
     Args:
         encode: the model.
-        tasks: names that :func:`contrasent.text.datasets.sts_pairs` knows.
+        tasks: names that :func:`contrasent.datasets.sts.sts_pairs` knows.
         form: "senteval" (tokenised and lower-cased, the papers' form) or "raw" (MTEB's form).
         aggregate: "all", "mean", "wmean", or several of them.
         split: "test", "dev" or "train".

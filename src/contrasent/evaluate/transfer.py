@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent import progress
+from contrasent.datasets.labelled import Labelled, transfer_set
 from contrasent.errors import DataError, OptionError, check_choice
 from contrasent.evaluate import vectors
 from contrasent.evaluate.classifier import Logistic, Outcome, Problem, classify
 from contrasent.report import Items, Report
 from contrasent.stats.bootstrap import RESAMPLES, Keys, draw_counts, item_keys, mean_draws
-from contrasent.text.labelled import Labelled, transfer_set
 from contrasent.types import EncodeFn
 
 TASKS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")

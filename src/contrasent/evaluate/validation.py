@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent import metrics
+from contrasent.datasets.sts import sts_pairs
 from contrasent.errors import DataError, OptionError, TrainingError
 from contrasent.evaluate.retrieval import check_relevant, rank_vectors
 from contrasent.evaluate.sts import check_pairs, several_pairs, sts
@@ -20,7 +21,6 @@ from contrasent.report import Report, Row
 from contrasent.stats import bootstrap
 from contrasent.text import heldout
 from contrasent.text.corpus import Corpus, read_labelled_pairs
-from contrasent.text.datasets import sts_pairs
 from contrasent.types import EncodeFn
 
 NEIGHBOURS = 10

@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from contrasent.datasets.hub import hub_is_reachable
 from contrasent.errors import MissingExtraError, ModelError, see
 from contrasent.files import atomic_folder, write_object
 from contrasent.model.base import Prompts
 from contrasent.model.description import write_description
 from contrasent.model.golden import digest
 from contrasent.model.pooling import MODULES, Part
-from contrasent.text.official import hub_is_reachable
 from contrasent.text.sources import missing
 from contrasent.text.tokens import Tokenizer
 

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from contrasent.datasets.labelled import flickr30k, transfer_set
+from contrasent.datasets.official import STS_YEARS, data_folder, find
+from contrasent.datasets.sts import sts_pairs
 from contrasent.engine.parameters import Size
 from contrasent.errors import DataError
 from contrasent.evaluate.geometry import by_rating, geometry, length_bias, repetition_bias
@@ -20,9 +23,7 @@ from contrasent.report import Report, Row
 from contrasent.reproduce.resources import read_corpora, sample
 from contrasent.reproduce.store import Json, departing
 from contrasent.reproduce.tables import Names, Value
-from contrasent.text.datasets import ScoredPairs, sts_pairs
-from contrasent.text.labelled import flickr30k, transfer_set
-from contrasent.text.official import STS_YEARS, data_folder, find
+from contrasent.text.corpus import ScoredPairs
 from contrasent.types import EncodeFn
 
 Sts = Literal["STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR"]

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from contrasent.datasets.official import find
 from contrasent.engine.registry import check, methods, parameters
 from contrasent.errors import DataError, InputError, OptionError, suggestion
 from contrasent.files import atomic_file, write_json
@@ -33,7 +34,6 @@ from contrasent.reproduce.tables import (
     read_toml,
     shared,
 )
-from contrasent.text.official import find
 from contrasent.text.sources import Source
 from contrasent.text.tables import open_table
 from contrasent.train import settings as run_settings

@@ -6,6 +6,7 @@
 import hashlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import InputError, OptionError
-from contrasent.text.datasets import ScoredPairs
 from contrasent.text.sources import find
 from contrasent.text.tables import (
     Columns,
@@ -35,6 +35,20 @@ HEADER_LENGTH = 80
 
 Chosen = tuple[Table, tuple[int, ...]]
 """A table and the chosen ones of its columns, that of the scores last."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoredPairs:
+    """Pairs of sentences with a score each, such as how similar people found them."""
+
+    name: str  # the subset ("MSRpar"), or the task where it has no parts
+    first: tuple[str, ...]
+    second: tuple[str, ...]
+    scores: NDArray[np.float64]  # (n,) finite; gold scores are 0 to 5 (SICK: 1 to 5)
+    source: str  # the file or the pinned hub data set that they were read from
+
+    def __len__(self) -> int:
+        return len(self.scores)
 
 
 class Corpus:

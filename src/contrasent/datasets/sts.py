@@ -1,21 +1,21 @@
-"""Named data sets: a local folder first, then the hub at a pinned revision."""
+"""Semantic textual similarity: a local folder first, then the hub at a pinned revision.
 
-# CONTRASENT_DATA names the folder, in SentEval's layout (`contrasent evaluate --list` names each
-# place), at its root or in downstream/ or data/downstream/; counts and gold scores are
-# checked against the official ones.
+``CONTRASENT_DATA`` names the folder, in SentEval's layout (``contrasent evaluate --list`` names
+each place), at its root or in downstream/ or data/downstream/; counts and gold scores are checked
+against the official ones.
+"""
 
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from contrasent.datasets import official
 from contrasent.errors import DataError, OptionError, check_choice
-from contrasent.text import official
+from contrasent.text.corpus import ScoredPairs
 from contrasent.text.sources import Source
 from contrasent.text.tables import open_table
 
@@ -23,20 +23,6 @@ FORMS = ("senteval", "raw")
 SPLITS = ("train", "dev", "test")
 
 ScoredPair = tuple[str, str, float]  # two sentences and their gold score
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ScoredPairs:
-    """Pairs of sentences with a score each, such as how similar people found them."""
-
-    name: str  # the subset ("MSRpar"), or the task where it has no parts
-    first: tuple[str, ...]
-    second: tuple[str, ...]
-    scores: NDArray[np.float64]  # (n,) finite; gold scores are 0 to 5 (SICK: 1 to 5)
-    source: str  # the file or the pinned hub data set that they were read from
-
-    def __len__(self) -> int:
-        return len(self.scores)
 
 
 def sts_names() -> tuple[str, ...]:
@@ -204,7 +190,7 @@ def _make_pairs(name: str, rows: Sequence[ScoredPair], source: str) -> ScoredPai
 
 
 def _from_hub(task: str, split: str, form: str, place: str) -> tuple[ScoredPairs, ...]:
-    from contrasent.text.official import fetch_pairs
+    from contrasent.datasets.hub import fetch_pairs
 
     pin = official.STS_PINS.get(task)
     if pin is None:

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from contrasent.datasets import hub, official, sts
+from contrasent.datasets.labelled import transfer_set
+from contrasent.datasets.official import Pin, Subset, Table
+from contrasent.datasets.sts import score_digest, sts_names, sts_pairs
 from contrasent.errors import DataError, OptionError
-from contrasent.text import datasets, official
-from contrasent.text.datasets import score_digest, sts_names, sts_pairs
-from contrasent.text.labelled import transfer_set
-from contrasent.text.official import Pin, Subset, Table
 
 PAIRS = [
     ("The kettle is on.", "Somebody is boiling water.", 3.5),
@@ -178,7 +178,7 @@ def stand_in(monkeypatch, names, file):
         requested.append((repo, name, revision))
         return str(file)
 
-    monkeypatch.setattr("contrasent.text.official.hub_is_reachable", lambda: True)
+    monkeypatch.setattr("contrasent.datasets.hub.hub_is_reachable", lambda: True)
     monkeypatch.setattr(huggingface_hub, "HfApi", Api)
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
     return requested
@@ -189,10 +189,10 @@ def test_split_files_know_the_usual_layouts():
         "test.jsonl.gz", "data/test-00000-of-00001.parquet", "de/test-00000-of-00001.parquet",
         "stsb-es-test.jsonl", "data/contest-0.parquet", "latest.json",
     ]  # fmt: skip
-    assert official.split_files(names, "test", "de") == ["de/test-00000-of-00001.parquet"]
-    assert official.split_files(names, "test", "es") == ["stsb-es-test.jsonl"]
-    assert official.split_files(names[:2], "test") == sorted(names[:2])
-    assert official.split_files(names, "dev") == []
+    assert hub.split_files(names, "test", "de") == ["de/test-00000-of-00001.parquet"]
+    assert hub.split_files(names, "test", "es") == ["stsb-es-test.jsonl"]
+    assert hub.split_files(names[:2], "test") == sorted(names[:2])
+    assert hub.split_files(names, "dev") == []
 
 
 def test_official_sizes_are_the_published_sums():
@@ -244,7 +244,7 @@ def test_the_real_files_are_the_official_ones():
     data_folder = Path(os.environ["CONTRASENT_DATA"])
     seen = 0
     for task in sts_names():
-        for form in datasets.FORMS:
+        for form in sts.FORMS:
             if task.startswith("STSB-") and form == "senteval":
                 continue
             parts = sts_pairs(task, form=form, folder=data_folder)

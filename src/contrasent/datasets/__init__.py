@@ -1,0 +1,1 @@
+"""Named data sets: the papers' own, and folders in the layouts of others."""

@@ -1,0 +1,107 @@
+"""Retrieval collections in BEIR's layout: corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from contrasent.datasets.official import read_lines
+from contrasent.errors import DataError
+
+Judged = dict[str, tuple[str, dict[str, float]]]
+"""Of each query by its id: its text, and the gains of judged documents."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """Queries, documents, and which of them belong together."""
+
+    queries: tuple[str, ...]
+    documents: tuple[str, ...]
+    relevant: tuple[dict[int, float], ...]  # of each query, {position of a document: gain}
+    # of each query, the position of the document with its id; -1 where there is none, or where it
+    # is judged relevant, so that the ids are equal by chance
+    own: tuple[int, ...]
+
+
+def read_collection(folder: Path, *, split: str = "test") -> Collection:
+    """Read a folder in BEIR's layout: corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv.
+
+    Queries without a relevant document in the split are left out.
+    """
+    documents = read_texts(folder / "corpus.jsonl")
+    place = {name: i for i, name in enumerate(documents)}
+    texts, relevant, own = [], [], []
+    for query, (text, gains) in read_judged(folder, split=split).items():
+        if unknown := [d for d in gains if d not in place]:
+            problem = f"names document {unknown[0]}, which is not there"
+            raise DataError(f"{folder / 'qrels' / f'{split}.tsv'}: {problem}")
+        positive = {place[d]: g for d, g in gains.items() if g > 0}
+        if positive:
+            texts.append(text)
+            relevant.append(positive)
+            itself = place.get(query, -1)
+            own.append(-1 if itself in positive else itself)
+    return Collection(tuple(texts), tuple(documents.values()), tuple(relevant), tuple(own))
+
+
+def read_judged(folder: Path, *, split: str = "test") -> Judged:
+    """Read the queries and judgements of a folder in BEIR's layout, its corpus aside."""
+    queries = read_texts(folder / "queries.jsonl")
+    path = folder / "qrels" / f"{split}.tsv"
+    judged = read_qrels(path)
+    if unknown := [query for query in judged if query not in queries]:
+        raise DataError(f"{path}: names query {unknown[0]}, which is not there")
+    return {query: (queries[query], gains) for query, gains in judged.items()}
+
+
+def places_of(names: Sequence[str]) -> dict[str, int]:
+    """Numbers of documents by their names and by what is short for one of them alone.
+
+    Short for ``notes/faq.jsonl#7`` is 7, for ``notes/plan.md`` plan.md and plan.
+    """
+    found: dict[str, set[int]] = {}
+    for number, name in enumerate(names):
+        for form in (name.rpartition("#")[2], Path(name).name, Path(name).stem):
+            found.setdefault(form, set()).add(number)
+    short = {form: min(numbers) for form, numbers in found.items() if len(numbers) == 1}
+    return short | {name: number for number, name in enumerate(names)}
+
+
+def read_qrels(path: Path) -> dict[str, dict[str, float]]:
+    """Read judgements as {query: {document: gain}}."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; judgements are lines of query, document, gain")
+    judged: dict[str, dict[str, float]] = {}
+    for number, line in enumerate(read_lines(path), start=1):
+        columns = line.split()
+        if not columns or (number == 1 and columns[-1].lower() in ("score", "gain", "relevance")):
+            continue
+        try:
+            query, document = columns[0], columns[-2]
+            gain = float(columns[-1])
+        except (IndexError, ValueError) as error:
+            raise DataError(f"{path}:{number}: expected query, document and gain") from error
+        if len(columns) not in (3, 4):
+            raise DataError(f"{path}:{number}: {len(columns)} columns, expected 3 or 4")
+        judged.setdefault(query, {})[document] = gain
+    if not judged:
+        raise DataError(f"{path}: holds no judgements")
+    return judged
+
+
+def read_texts(path: Path) -> dict[str, str]:
+    """The texts of a corpus or of queries in BEIR's layout, by their ids."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; expected lines of {{_id, text}}, as BEIR has them")
+    found = {}
+    for number, line in enumerate(read_lines(path), start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+            title = str(record.get("title") or "")
+            found[str(record["_id"])] = f"{title} {record['text']}".strip()
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataError(f"{path}:{number}: expected a JSON object with _id and text") from error
+    return found
