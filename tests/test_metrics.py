@@ -132,3 +132,23 @@ def test_uniformity_does_not_depend_on_the_block(monkeypatch):
     assert metrics.uniformity(np.ones((4, 3))) == pytest.approx(0.0, abs=1e-6)
     assert math.isnan(metrics.uniformity(vectors[:1]))
     assert math.isnan(metrics.uniformity(vectors[:0]))
+
+
+@pytest.mark.parametrize(
+    ("reported", "entry", "hundredths", "better", "table"),
+    [
+        ("ndcg@10", "ndcg@k", True, "higher", "retrieval"),
+        ("accuracy_seed_sd", "accuracy", True, "higher", "transfer"),
+        ("accuracy_triplet", "accuracy_triplet", True, "higher", "decisions"),
+        ("accuracy@8", "accuracy@k", True, "higher", "decisions"),
+        ("alignment_change", "alignment", False, "lower", "geometry"),
+        ("seconds_per_step", "seconds", False, "lower", ""),
+        ("error_near", "error", False, "higher", "bias"),
+        ("gain_mrr@10", "", False, "higher", ""),
+        ("overlap@10", "", False, "higher", ""),
+    ],
+)
+def test_a_reported_metric_has_one_entry(reported, entry, hundredths, better, table):
+    found = metrics.metric(reported)
+    assert (found.name, found.hundredths, found.better) == (entry, hundredths, better)
+    assert found.table == table

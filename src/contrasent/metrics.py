@@ -1,9 +1,12 @@
-"""Measures of vectors and rankings: pure functions on numpy arrays, float64 inside."""
+"""Metrics of vectors, rankings and items: pure functions on numpy arrays, float64 inside.
 
-# Where a definition has no value (fewer than two rows, a constant column, no gain, a NaN) the
-# result is NaN; a cosine with a zero vector is 0.
+Where a definition has no value (fewer than two rows, a constant column, no gain, a NaN) the result
+is NaN; a cosine with a zero vector is 0. :data:`METRICS` says how reports treat each metric.
+"""
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -183,3 +186,179 @@ def rank_biased_overlap(first: ArrayLike, second: ArrayLike, p: float = 0.9) -> 
     seen = (1 - p) / p * (agreement * p**depth).sum(axis=1)
     overlap: Floats = seen + agreement[:, -1] * p ** depth[-1]
     return overlap
+
+
+class _Order:
+    """A column's order; ``ranks`` are the shares of items below each and half of its equals."""
+
+    def __init__(self, x: Floats) -> None:
+        self.order = np.argsort(x, kind="stable")
+        new = np.concatenate([[True], np.diff(x[self.order]) != 0])
+        starts = np.append(np.flatnonzero(new), len(x))
+        group = np.empty(len(x), dtype=np.int64)
+        group[self.order] = np.cumsum(new) - 1
+        self.below, self.upto = starts[group], starts[group + 1]
+        self.ranks = (self.below + self.upto) / (2 * len(x))
+
+    def above(self, values: Floats) -> Floats:
+        """(n,) sum of the values of the items above each, and half of those that are equal."""
+        sums = self.sums(values)
+        found: Floats = sums[-1] - (sums[self.below] + sums[self.upto]) / 2
+        return found
+
+    def sums(self, values: Floats) -> Floats:
+        """(n + 1,) sums of the values of the 0, 1, ... lowest items: up to each at ``upto``."""
+        return np.concatenate([[0.0], np.cumsum(values[self.order])])
+
+
+def item_mean(columns: Floats) -> tuple[float, Floats]:
+    """The mean of a value an item."""
+    (x,) = columns
+    return float(x.mean()), x - x.mean()
+
+
+def item_uniformity(columns: Floats) -> tuple[float, Floats]:
+    """Log of the mean nearness. An item is one of both vectors of a pair, so it moves it twice."""
+    (near,) = columns
+    mean = near.mean()
+    return float(np.log(mean)), 2 * (near / mean - 1)
+
+
+def item_f1(columns: Floats) -> tuple[float, Floats]:
+    """F1 of guesses and labels, both 0 or 1."""
+    guess, label = columns
+    scale = (guess + label).mean()
+    if not scale:
+        return 0.0, np.zeros_like(guess)
+    found = 2 * (guess * label).mean() / scale
+    return float(found), (2 * guess * label - found * (guess + label)) / scale
+
+
+def item_pearson(columns: Floats) -> tuple[float, Floats]:
+    """Pearson's correlation of two columns."""
+    a, b = (c - c.mean() for c in columns)
+    a, b = (c / max(np.sqrt((c * c).mean()), 1e-300) for c in (a, b))
+    found = float((a * b).mean())
+    return found, a * b - found / 2 * (a * a + b * b)
+
+
+def item_spearman(columns: Floats) -> tuple[float, Floats]:
+    """Pearson's correlation of ranks, and how an item moves the other items' ranks as well."""
+    n = columns.shape[1]
+    x, y = (_Order(column) for column in columns)
+    f, g = x.ranks - 0.5, y.ranks - 0.5
+    # The derivatives of the mean products of ranks, in which every item has a hand.
+    both = f * g + (x.above(g) + y.above(f)) / n - 3 * (f * g).mean()
+    own = [r * r + 2 * c.above(r) / n - 3 * (r * r).mean() for c, r in ((x, f), (y, g))]
+    xx, yy = (max((r * r).mean(), 1e-300) for r in (f, g))
+    found = float((f * g).mean() / np.sqrt(xx * yy))
+    moved = both / np.sqrt(xx * yy) - found / 2 * (own[0] / xx + own[1] / yy)
+    return found, moved - moved.mean()
+
+
+def item_average_precision(columns: Floats) -> tuple[float, Floats]:
+    """Average precision. An item moves its own share and the precision at each lower score."""
+    down, label = _Order(-columns[0]), columns[1]
+    positive = max(label.sum(), 1.0)
+    precision = down.sums(label)[down.upto] / down.upto
+    found = float((label * precision).sum() / positive)
+    # Sums over the scores at or below each.
+    sums = [down.sums(label * x / down.upto) for x in (1.0, precision)]
+    gained, lost = (s[-1] - s[down.below] for s in sums)
+    moved = label * (precision + gained - found) - lost
+    return found, moved * len(label) / positive
+
+
+def item_best_f1(columns: Floats) -> tuple[float, Floats]:
+    """F1 at its best threshold, which no small change of the weights moves."""
+    score, label = columns
+    down = _Order(-score)
+    f1 = 2 * down.sums(label)[down.upto] / (down.upto + label.sum())
+    return item_f1(np.stack([score >= score[f1 == f1.max()].max(), label]).astype(np.float64))
+
+
+def item_v_measure(columns: Floats) -> tuple[float, Floats]:
+    """Twice the mutual information of group and class over the sum of their entropies."""
+    # An entropy is the mean of the items' surprises, and a surprise less it is an item's influence.
+    group, label = columns
+    parts = []
+    for cell in (group, label, group * (label.max() + 1) + label):
+        _, place, counts = np.unique(cell, return_inverse=True, return_counts=True)
+        parts.append(-np.log(counts / len(cell))[place])
+    whole = parts[0] + parts[1]
+    if not (total := whole.mean()):
+        return 1.0, np.zeros_like(whole)
+    shared = whole - parts[2]
+    found = float(2 * shared.mean() / total)
+    return found, (2 * shared - found * whole) / total
+
+
+Statistic = Callable[[Floats], tuple[float, Floats]]
+"""From the columns (c, n) of n items: the number they give, and how far each of them moves it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric, as reports, pages and comparisons treat it.
+
+    Attributes:
+        name: as reports have it; "mrr@k" with any number for k. A part may follow: "error_near".
+        table: the table of an evaluation's page that shows it; "" for none.
+        hundredths: whether people read it times 100.
+        better: which direction is better.
+        statistic: its value from the columns of the items behind it, with their influences.
+    """
+
+    name: str
+    table: str = ""
+    hundredths: bool = True
+    better: Literal["higher", "lower"] = "higher"
+    statistic: Statistic = item_mean
+
+
+METRICS = {
+    metric.name: metric
+    for metric in (
+        Metric("spearman", "sts", statistic=item_spearman),
+        Metric("pearson", "sts", statistic=item_pearson),
+        Metric("accuracy", "transfer"),
+        Metric("f1", "transfer", statistic=item_f1),
+        Metric("accuracy_triplet", "decisions"),
+        Metric("accuracy@k", "decisions"),
+        Metric("ap", "decisions", statistic=item_average_precision),
+        Metric("f1_best", "decisions", statistic=item_best_f1),
+        Metric("v_measure", "decisions", statistic=item_v_measure),
+        Metric("alignment", "geometry", hundredths=False, better="lower"),
+        Metric("uniformity", "geometry", False, "lower", item_uniformity),
+        Metric("anisotropy", "geometry", hundredths=False, better="lower"),
+        Metric("isoscore", "geometry", hundredths=False),
+        Metric("effective_rank", "geometry", hundredths=False),
+        Metric("mrr@k", "retrieval"),
+        Metric("recall@k", "retrieval"),
+        Metric("ndcg@k", "retrieval"),
+        Metric("error", "bias", hundredths=False),
+        Metric("absolute", "bias", hundredths=False),
+        Metric("once", "bias", hundredths=False),
+        Metric("twice", "bias", hundredths=False),
+        Metric("repetition_gain", "bias", hundredths=False),
+        Metric("seconds", hundredths=False, better="lower"),
+    )
+}
+"""By name. A new metric is an entry here, its function, and the evaluation that reports it."""
+
+OTHER = Metric("", hundredths=False)
+
+STATISTICS: dict[str, Statistic] = {
+    "mean": item_mean,
+    **{m.name: m.statistic for m in METRICS.values() if m.statistic is not item_mean},
+}
+"""By the name that stored items have."""
+
+
+def metric(name: str) -> Metric:
+    """The entry of a report's metric, such as "ndcg@10" or "error_near"; OTHER if it has none."""
+    stem, at, _ = name.partition("@")
+    known = f"{stem}@k" if at else stem
+    while known not in METRICS and "_" in known:
+        known = known.rpartition("_")[0]
+    return METRICS.get(known, OTHER)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from contrasent import metrics
 from contrasent.errors import DataError, InputError
 from contrasent.files import atomic_file, write_json
 
@@ -141,18 +142,9 @@ class Report:
         return joined
 
 
-HUNDREDTHS = ("spearman", "pearson", "accuracy", "f1", "mrr", "recall", "ndcg", "map", "ap", "v")
-"""Metrics that people read in hundredths; all others are printed as they are."""
-
-
-def in_hundredths(metric: str) -> bool:
-    """Whether people read a metric in hundredths, such as "ndcg@10"."""
-    return metric.split("@")[0].split("_")[0] in HUNDREDTHS
-
-
 def shown(metric: str, value: float) -> str:
     """A value as it is printed: correlations and rates times 100 with two decimals."""
-    if in_hundredths(metric):
+    if metrics.metric(metric).hundredths:
         return f"{100 * value:.2f}"
     return f"{value:.3f}" if abs(value) < 1000 else f"{value:,.0f}"
 

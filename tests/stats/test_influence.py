@@ -11,7 +11,7 @@ from contrasent.errors import DataError
 from contrasent.evaluate.decisions import Thresholds, v_measures
 from contrasent.report import Items, Report, Row
 from contrasent.stats.bootstrap import RankedPairs, draw_counts, item_keys
-from contrasent.stats.influence import STATISTICS, measure, shared_draws
+from contrasent.stats.influence import measure, shared_draws
 
 RANDOM = np.random.default_rng(3)
 X = np.round(RANDOM.normal(size=40), 1)
@@ -58,7 +58,7 @@ def weighted(statistic, columns, weights):
 
 
 def test_every_statistic_has_an_equation_here_and_another_is_an_error():
-    assert set(STATISTICS) == set(COLUMNS)
+    assert set(metrics.STATISTICS) == set(COLUMNS)
     with pytest.raises(DataError, match="unknown statistic, 'median'"):
         measure(Items("median", None, np.stack([X, Y])))
 

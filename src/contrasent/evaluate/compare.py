@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import DataError, OptionError
-from contrasent.report import Report, Row, in_hundredths, key_text, shown
+from contrasent.metrics import metric
+from contrasent.report import Report, Row, key_text, shown
 from contrasent.stats import seeds
 from contrasent.stats.influence import item_error, item_moves
 
@@ -119,7 +120,7 @@ def compare_reports(
         rows = [table[key] for table in tables]
         moved = item_moves(rows, reports, names)
         # The spread that is assumed of single runs is one of scores in hundredths.
-        known = moved is not None and (seed_sd == 0 or in_hundredths(rows[0].metric))
+        known = moved is not None and (seed_sd == 0 or metric(rows[0].metric).hundredths)
         if known or len(reports) > 2:
             results.append(_compare(rows, len(before), moved, seed_sd))
     if not results and any(all(key in r.items for r in reports) for key in shared):
@@ -189,7 +190,7 @@ def _assumed(row: Row, before: int, after: int, seed_sd: float | None) -> float 
     if min(before, after) > 1 or (seed_sd is None and max(before, after) > 1):
         return None
     points = SEED_SD if seed_sd is None else seed_sd
-    return points / 100 if in_hundredths(row.metric) else points
+    return points / 100 if metric(row.metric).hundredths else points
 
 
 def _plan(

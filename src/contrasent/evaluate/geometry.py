@@ -18,7 +18,6 @@ from contrasent.datasets.sts import sts_pairs
 from contrasent.errors import DataError, check_choice
 from contrasent.evaluate.vectors import ReportBuilder, encode_distinct
 from contrasent.report import Items, Report
-from contrasent.stats import influence
 from contrasent.stats.bootstrap import RESAMPLES, item_keys, mean_draws
 from contrasent.text.corpus import ScoredPairs
 from contrasent.types import EncodeFn, Vectors
@@ -97,7 +96,7 @@ def geometry_of_pairs(
     builder.mean(*named, "alignment", gaps, resamples=resamples, seed=seed, keys=own)
     # Vectors of equal keys, those of one pair, are resampled together.
     near = metrics.nearness(space)
-    even, moved = influence.uniformity(near[None])
+    even, moved = metrics.item_uniformity(near[None])
     draws = even + mean_draws(moved, resamples, seed, keys)
     whole = Items("uniformity", keys, near[None])
     builder.add(*named, "uniformity", even, len(space), draws=draws, items=whole)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from contrasent.evaluate.transfer import AVERAGE as TRANSFER_AVERAGE
 from contrasent.evaluate.transfer import FEW_SHOT_AVERAGE
 from contrasent.evaluate.transfer import TASKS as TRANSFER_TASKS
 from contrasent.files import render
+from contrasent.metrics import metric
 from contrasent.report import Row, shown
 
 INK = "#012345"  # stands for the page's text colour until the picture is done
@@ -245,14 +245,7 @@ def _short(name: str, most: int) -> str:
 
 
 AVERAGES = (STS_AVERAGE, TRANSFER_AVERAGE, FEW_SHOT_AVERAGE)
-METRICS = {
-    "transfer": r"accuracy|f1|accuracy_seed_sd",
-    "decisions": r"ap|f1_best|accuracy_triplet|v_measure|accuracy@.*",
-    "geometry": r"alignment|uniformity|anisotropy|isoscore|effective_rank",
-    "retrieval": r"(mrr|recall|ndcg).*",
-    "bias": r"once|twice|repetition_gain|(error|absolute)_.*",
-}
-TABLES = ("sts", "other_sts", "protocols", *METRICS)
+TABLES = ("sts", "other_sts", "protocols", "transfer", "decisions", "geometry", "retrieval", "bias")
 
 
 def page(reports: Reports) -> str:
@@ -308,9 +301,9 @@ def _kind(row: Row) -> str:
     """The table that a row belongs to; "" for none."""
     if row.task.startswith("protocol "):
         return "protocols"
-    if row.metric in ("spearman", "pearson"):
-        return "sts" if (row.metric, row.aggregate) == ("spearman", "all") else "other_sts"
-    return next((kind for kind, known in METRICS.items() if re.fullmatch(known, row.metric)), "")
+    table = metric(row.metric).table
+    whole = (row.metric, row.aggregate) == ("spearman", "all")
+    return "other_sts" if table == "sts" and not whole else table
 
 
 def _table(reports: Reports, kind: str) -> list[dict[str, Any]]:

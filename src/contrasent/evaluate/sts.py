@@ -22,7 +22,7 @@ from contrasent.text.corpus import ScoredPairs
 from contrasent.types import EncodeFn
 
 AGGREGATES = ("all", "mean", "wmean")
-METRICS = {"spearman": spearman, "pearson": pearson}
+CORRELATIONS = {"spearman": spearman, "pearson": pearson}
 AVERAGE = "STS7"
 OWN_AVERAGE = "pairs"
 MIN_PAIRS = 3
@@ -83,7 +83,7 @@ def sts(
             builder, task, split, found, encoded, wanted, subsets, resamples=resamples, seed=seed
         )
     if set(STS_TASKS) <= set(data):
-        for m, a in itertools.product(METRICS, wanted):
+        for m, a in itertools.product(CORRELATIONS, wanted):
             builder.average(AVERAGE, STS_TASKS, split, m, a, a)
     return builder.report(
         {
@@ -121,13 +121,13 @@ def add_correlations(
     columns = [(cosines[span], gold[span]) for span in spans]
     number = resamples if len(gold) >= bootstrap.MIN_ITEMS else 0
     values, draws = correlations(columns, spans, sizes, keys, number, seed)
-    for m, a in itertools.product(METRICS, aggregates):
+    for m, a in itertools.product(CORRELATIONS, aggregates):
         value, drawn = (_aggregated(found[m], a, sizes) for found in (values, draws))
         _check_defined(task, m, value)
         items = Items(m, keys, np.stack(columns[0]), tuple(sizes), a or "all")
         builder.add(task, split, m, value, len(gold), aggregate=a, draws=drawn, items=items)
     for i, part in enumerate(parts if subsets and len(parts) > 1 else (), start=1):
-        for m in METRICS:
+        for m in CORRELATIONS:
             name = f"{task}/{part.name}"
             _check_defined(name, m, values[m][i])
             items = Items(m, keys[spans[i]], np.stack(columns[i]))
@@ -152,7 +152,7 @@ def correlations(
         pairs = zip(columns, spans, strict=True)
         return np.stack([bootstrap.weighted_pearson(*pair, counts[:, s]) for pair, s in pairs], 1)
 
-    values = {m: np.array([f(*pair) for pair in columns]) for m, f in METRICS.items()}
+    values = {m: np.array([f(*pair) for pair in columns]) for m, f in CORRELATIONS.items()}
     statistics = {"spearman": spearman_of, "pearson": pearson_of}
     draws = bootstrap.resampled(statistics, sizes, resamples, seed, keys)
     return values, {m: d.reshape(len(d), len(columns)) for m, d in draws.items()}
@@ -188,7 +188,7 @@ def several_pairs(
     encoded, builder = encode_distinct(encode, sides), ReportBuilder()
     for task, found in files.items():
         add_correlations(builder, task, split, [found], encoded, resamples=resamples, seed=seed)
-    for metric in METRICS if len(files) > 1 else ():
+    for metric in CORRELATIONS if len(files) > 1 else ():
         builder.average(OWN_AVERAGE, tuple(files), split, metric, "", "mean")
     notes: dict[str, int | str] = {"resamples": resamples, "seed": seed, **encoded.notes}
     few = [f"{len(found)} pairs" for found in files.values() if len(found) < bootstrap.MIN_ITEMS]

@@ -32,7 +32,6 @@ Form = Literal["senteval", "raw"]
 Split = Literal["train", "dev", "test"]
 STS: tuple[Sts, ...] = get_args(Sts)
 
-LOWER = ("alignment", "uniformity", "anisotropy", "seconds")  # metrics: lower is better
 SENTENCES = 20_000  # of Wikipedia, where a measure reads a sample of it
 Options = Mapping[str, Value | Names]
 

@@ -9,9 +9,9 @@ from typing import Any, Never, TypeVar
 from pydantic import create_model
 
 from contrasent.errors import InputError, OptionError, UserError, suggestion
-from contrasent.report import in_hundredths
+from contrasent.metrics import metric
 from contrasent.reproduce import tables
-from contrasent.reproduce.measures import LOWER, MEASURES
+from contrasent.reproduce.measures import MEASURES
 from contrasent.reproduce.resources import Corpus, Scale, read_corpora, read_scales, resolve_row
 from contrasent.reproduce.tables import Evaluation, Item, TableRow
 
@@ -165,18 +165,18 @@ class _ItemReader:
 
     def _column(self, name: str, column: tables.Column) -> tables.Column:
         """A column; of facts and statements nothing is measured."""
-        where, given, metric = f"columns.{name}", column.model_fields_set, column.metric or ""
+        where, given, measured = f"columns.{name}", column.model_fields_set, column.metric or ""
         # A column that names neither evaluation nor metric is of quotations alone.
-        named = column.evaluation or metric
+        named = column.evaluation or measured
         if self.table.kind not in ("facts", "claims") and named:
             self.check(f"{where}.evaluation", column.evaluation, self.evaluations)
-            if not metric:
+            if not measured:
                 self.fail(where, "metric is missing")
         found: dict[str, Any] = {"name": name, "title": column.title or name}
         if "factor" not in given:
-            found["factor"] = 100.0 if in_hundredths(metric) else 1.0
-        if "better" not in given and metric.startswith(LOWER):
-            found["better"] = "lower"
+            found["factor"] = 100.0 if metric(measured).hundredths else 1.0
+        if "better" not in given:
+            found["better"] = metric(measured).better
         if "margin" not in given and found.get("factor", column.factor) == 100:
             # Points of a correlation are alike; what does not matter of a time, a file must say.
             found["margin"] = self.table.margin

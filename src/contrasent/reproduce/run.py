@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from contrasent import processes, progress
 from contrasent.errors import OutputError, TrainingError, UserError
 from contrasent.evaluate.geometry import geometry
-from contrasent.evaluate.sts import AVERAGE, METRICS, sts
+from contrasent.evaluate.sts import AVERAGE, CORRELATIONS, sts
 from contrasent.evaluate.vectors import Cached
 from contrasent.report import Report, Row, key_text, shown
 from contrasent.reproduce.measures import MEASURES, STS, measure, scored_pairs
@@ -378,7 +378,7 @@ def _trace(log: Path) -> list[tuple[int, Json]]:
 def with_sts7_mean(report: Report, options: Json) -> Report:
     """A report, and the plain mean over the seven STS sets, each measured with its own vectors."""
     found = report
-    for metric in METRICS if set(STS) <= set(options["tasks"]) else ():
+    for metric in CORRELATIONS if set(STS) <= set(options["tasks"]) else ():
         for name in options["aggregate"]:
             own = [report.one(task=t, metric=metric, aggregate=name) for t in STS]
             value, count = sum(r.value for r in own) / len(own), sum(r.count for r in own)

@@ -1,14 +1,16 @@
-"""How far each item moves a statistic: influences (infinitesimal jackknife; Efron, 1982)."""
+"""How far each item moves a report's numbers: influences (infinitesimal jackknife; Efron, 1982).
 
-# The derivative by the items' weights over n: influences sum to zero, their squares to the variance
-# over items; of runs and tasks they subtract, average and add up by item.
+An influence is the derivative by the item's weight over n: influences sum to zero, their squares to
+the variance over items; of runs and tasks they subtract, average and add up by item.
+"""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from contrasent import metrics
 from contrasent.errors import DataError
 from contrasent.report import Items, Report, Row, RowKey, key_text
 from contrasent.stats.bootstrap import draw_counts
@@ -18,9 +20,9 @@ Floats = NDArray[np.float64]
 
 def measure(items: Items) -> tuple[float, Floats]:
     """The number that items give, and how far each of them moves it."""
-    if items.statistic not in STATISTICS:
+    if items.statistic not in metrics.STATISTICS:
         raise DataError(f"items of an unknown statistic, {items.statistic!r}")
-    compute = STATISTICS[items.statistic]
+    compute = metrics.STATISTICS[items.statistic]
     columns = np.asarray(items.columns, dtype=np.float64)
     sizes = np.array(items.sizes or [columns.shape[1]])
     cuts = np.cumsum(sizes)[:-1]
@@ -35,122 +37,6 @@ def measure(items: Items) -> tuple[float, Floats]:
     total = float(sum(w * v for w, (v, _) in zip(weights, found, strict=True)))
     scaled = [w * m / len(m) for w, (_, m) in zip(weights, found, strict=True)]
     return total, np.concatenate(scaled)
-
-
-def _mean(columns: Floats) -> tuple[float, Floats]:
-    (x,) = columns
-    return float(x.mean()), x - x.mean()
-
-
-def uniformity(columns: Floats) -> tuple[float, Floats]:
-    """Log of the mean nearness. An item is one of both vectors of a pair, so it moves it twice."""
-    (near,) = columns
-    mean = near.mean()
-    return float(np.log(mean)), 2 * (near / mean - 1)
-
-
-def _f1(columns: Floats) -> tuple[float, Floats]:
-    guess, label = columns
-    scale = (guess + label).mean()
-    if not scale:
-        return 0.0, np.zeros_like(guess)
-    found = 2 * (guess * label).mean() / scale
-    return float(found), (2 * guess * label - found * (guess + label)) / scale
-
-
-def _pearson(columns: Floats) -> tuple[float, Floats]:
-    a, b = (c - c.mean() for c in columns)
-    a, b = (c / max(np.sqrt((c * c).mean()), 1e-300) for c in (a, b))
-    found = float((a * b).mean())
-    return found, a * b - found / 2 * (a * a + b * b)
-
-
-def _spearman(columns: Floats) -> tuple[float, Floats]:
-    """Pearson's correlation of ranks, and how an item moves the other items' ranks as well."""
-    n = columns.shape[1]
-    x, y = (_Ranked(column) for column in columns)
-    f, g = x.ranks - 0.5, y.ranks - 0.5
-    # The derivatives of the mean products of ranks, in which every item has a hand.
-    both = f * g + (x.above(g) + y.above(f)) / n - 3 * (f * g).mean()
-    own = [r * r + 2 * c.above(r) / n - 3 * (r * r).mean() for c, r in ((x, f), (y, g))]
-    xx, yy = (max((r * r).mean(), 1e-300) for r in (f, g))
-    found = float((f * g).mean() / np.sqrt(xx * yy))
-    moved = both / np.sqrt(xx * yy) - found / 2 * (own[0] / xx + own[1] / yy)
-    return found, moved - moved.mean()
-
-
-def _ap(columns: Floats) -> tuple[float, Floats]:
-    """Average precision. An item moves its own share and the precision at each lower score."""
-    down, label = _Ranked(-columns[0]), columns[1]
-    positive = max(label.sum(), 1.0)
-    precision = down.sums(label)[down.upto] / down.upto
-    found = float((label * precision).sum() / positive)
-    # Sums over the scores at or below each.
-    sums = [down.sums(label * x / down.upto) for x in (1.0, precision)]
-    gained, lost = (s[-1] - s[down.below] for s in sums)
-    moved = label * (precision + gained - found) - lost
-    return found, moved * len(label) / positive
-
-
-def _best_f1(columns: Floats) -> tuple[float, Floats]:
-    """F1 at its best threshold, which no small change of the weights moves."""
-    score, label = columns
-    down = _Ranked(-score)
-    f1 = 2 * down.sums(label)[down.upto] / (down.upto + label.sum())
-    return _f1(np.stack([score >= score[f1 == f1.max()].max(), label]).astype(np.float64))
-
-
-def _v_measure(columns: Floats) -> tuple[float, Floats]:
-    """Twice the mutual information of group and class over the sum of their entropies."""
-    # An entropy is the mean of the items' surprises, and a surprise less it is an item's influence.
-    group, label = columns
-    parts = []
-    for cell in (group, label, group * (label.max() + 1) + label):
-        _, place, counts = np.unique(cell, return_inverse=True, return_counts=True)
-        parts.append(-np.log(counts / len(cell))[place])
-    whole = parts[0] + parts[1]
-    if not (total := whole.mean()):
-        return 1.0, np.zeros_like(whole)
-    shared = whole - parts[2]
-    found = float(2 * shared.mean() / total)
-    return found, (2 * shared - found * whole) / total
-
-
-class _Ranked:
-    """A column with its order."""
-
-    # `ranks`: (n,) share of items below each, and half of those that are equal.
-
-    def __init__(self, x: Floats) -> None:
-        self.order = np.argsort(x, kind="stable")
-        new = np.concatenate([[True], np.diff(x[self.order]) != 0])
-        starts = np.append(np.flatnonzero(new), len(x))
-        group = np.empty(len(x), dtype=np.int64)
-        group[self.order] = np.cumsum(new) - 1
-        self.below, self.upto = starts[group], starts[group + 1]
-        self.ranks = (self.below + self.upto) / (2 * len(x))
-
-    def above(self, values: Floats) -> Floats:
-        """(n,) sum of the values of the items above each, and half of those that are equal."""
-        sums = self.sums(values)
-        found: Floats = sums[-1] - (sums[self.below] + sums[self.upto]) / 2
-        return found
-
-    def sums(self, values: Floats) -> Floats:
-        """(n + 1,) sums of the values of the 0, 1, ... lowest items: up to each at ``upto``."""
-        return np.concatenate([[0.0], np.cumsum(values[self.order])])
-
-
-STATISTICS: dict[str, Callable[[Floats], tuple[float, Floats]]] = {
-    "mean": _mean,
-    "uniformity": uniformity,
-    "f1": _f1,
-    "pearson": _pearson,
-    "spearman": _spearman,
-    "ap": _ap,
-    "f1_best": _best_f1,
-    "v_measure": _v_measure,
-}
 
 
 def _resolved(report: Report, key: RowKey, weight: float = 1.0) -> list[tuple[float, Items]] | None:
