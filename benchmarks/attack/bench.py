@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-TESTS = Path(__file__).resolve().parents[2] / "tests"
 HANG = 20.0
 """Seconds after which a command that answers one hostile input hangs."""
 DOCUMENT_MEMORY = 1 << 30

@@ -2,11 +2,14 @@
 
 import json
 import math
+import re
+import shutil
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from contrasent.encoder.encoder import Encoder
 from contrasent.errors import ModelError, OptionError
@@ -147,3 +150,63 @@ def test_commands_run_without_torch(tmp_path, sentences):
     needed = call("train", texts, "-o", tmp_path / "trained", code=2)
     assert needed.count("\n") == 1 and "pip install 'contrasent[train]'" in needed
     assert "numpy" in call("doctor")
+
+
+FORGED = [
+    ("num_hidden_layers", -1), ("num_hidden_layers", 10**30), ("num_hidden_layers", None),
+    ("num_attention_heads", 0), ("num_attention_heads", "x"), ("num_attention_heads", 3),
+    ("num_attention_heads", True), ("layer_norm_eps", "x"), ("layer_norm_eps", float("nan")),
+    ("hidden_size", 1 << 40), ("max_position_embeddings", [1]), ("vocab_size", 0.5),
+    ("pad_token_id", -1), ("hidden_act", {}), ("matryoshka_dimensions", "ab"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "value"), FORGED)
+def test_a_forged_config_is_one_line_that_names_file_key_and_value(bert, tmp_path, key, value):
+    folder = shutil.copytree(bert, tmp_path / "model")
+    config = read_object(folder / "config.json") | {key: value}
+    write_object(folder / "config.json", config)
+    shown = re.escape(repr(value)[:60])
+    with pytest.raises(ModelError, match=rf"config\.json: {key} is {shown}; it must"):
+        NumpyModel(folder, pooler="mean")
+    with pytest.raises(ModelError) as caught:
+        Encoder.load(folder, pooler="mean")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_config_without_a_key_names_it(bert, tmp_path):
+    folder = shutil.copytree(bert, tmp_path / "model")
+    config = read_object(folder / "config.json")
+    del config["num_attention_heads"]
+    write_object(folder / "config.json", config)
+    with pytest.raises(ModelError, match="num_attention_heads is missing"):
+        NumpyModel(folder, pooler="mean")
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("encoder.layer.1.intermediate.dense.bias", lambda array: array[1:]),
+        ("encoder.layer.0.attention.self.key.weight", lambda array: array[:, 1:]),
+        ("encoder.layer.0.output.LayerNorm.weight", lambda array: array[:, None]),
+        ("embeddings.word_embeddings.weight", lambda array: array[0]),
+        ("embeddings.token_type_embeddings.weight", lambda array: array[:, :3]),
+    ],
+)
+def test_weights_of_other_shapes_are_one_line(bert, tmp_path, name, change):
+    folder = shutil.copytree(bert, tmp_path / "model")
+    weights = load_file(folder / "model.safetensors")
+    weights[name] = np.ascontiguousarray(change(weights[name]))
+    save_file(weights, folder / "model.safetensors")
+    with pytest.raises(ModelError, match=name):
+        NumpyModel(folder, pooler="mean")
+
+
+def test_a_token_without_a_row_is_named(bert, tmp_path):
+    folder = shutil.copytree(bert, tmp_path / "model")
+    weights = load_file(folder / "model.safetensors")
+    name = "embeddings.word_embeddings.weight"
+    weights[name] = weights[name][:5]
+    save_file(weights, folder / "model.safetensors")
+    with pytest.raises(ModelError, match="has no row in the 5 of the embeddings"):
+        NumpyModel(folder, pooler="mean").encode(["the gardener"])

@@ -5,12 +5,15 @@ import math
 import numpy as np
 import pytest
 import torch
+import transformers
 
+from contrasent.encoder.encoder import Encoder
 from contrasent.engine.difference import Edit
 from contrasent.engine.encodings import BatchEncodings
 from contrasent.engine.registry import find
 from contrasent.errors import ModelError
 from contrasent.types import Tokens
+from tiny_models import write_tokenizer
 
 KINDS = ("bert", "roberta", "distilbert", "mpnet", "electra", "modernbert")
 
@@ -321,3 +324,26 @@ def test_a_head_of_another_size_cannot_be_a_condition(load, masked):
     encoder.head = Dense(32, 8, torch.nn.Tanh())
     with pytest.raises(ModelError, match="hidden size 32"):
         find("diffcse")(encoder, generator=str(masked["bert"]), projector="none")
+
+
+@pytest.mark.parametrize("given", [{}, {"task": "corrective", "language_head": "new"}])
+def test_embeddings_that_are_narrower_than_the_hidden_states(tmp_path, batches, given):
+    """ALBERT has a layer between both; the vector replaces what comes out of it."""
+    config = transformers.AlbertConfig(
+        vocab_size=write_tokenizer("albert", tmp_path), embedding_size=32, hidden_size=24,
+        num_hidden_layers=2, num_attention_heads=2, intermediate_size=48,
+        max_position_embeddings=64, pad_token_id=0,
+    )  # fmt: skip
+    torch.manual_seed(3)
+    transformers.AlbertForMaskedLM(config).save_pretrained(tmp_path)
+    encoder = Encoder.load(tmp_path, pooler="cls", max_tokens=24)
+    objective = find("diffcse")(encoder, generator=str(tmp_path), **given).train()
+    batch = batches(objective)
+    edit, condition = edits_of(objective, batch)
+    condition = condition.detach().requires_grad_()
+    rows = read_rows(objective, edit, condition)
+    sum(vectors[:, 0].sum() for vectors in rows).backward()
+    assert condition.grad.abs().sum(1).min() > 0
+    loss = objective(batch)["difference"]
+    loss.backward()
+    assert torch.isfinite(loss)

@@ -1,11 +1,12 @@
-"""The files behind a source: of a folder, a zip archive or a gzip file, or the source itself."""
+"""The files behind a source: of a folder, a zip archive or a gzip file, or the source itself.
 
-# Nothing is unpacked to disk and no name in an archive is followed, so that none can lead outside.
-# What may hold secrets, is hidden, or was left by tools is passed over, with its reason reported.
+Nothing is unpacked to disk and no name in an archive is followed, so that none can lead outside.
+What may hold secrets, is hidden, or was left by tools is passed over, with its reason reported.
+"""
 
 import fnmatch
-import gzip
 import hashlib
+import io
 import os
 import re
 import zipfile
@@ -14,7 +15,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import IO, cast
+from typing import IO
+
+from contrasent.text.sources import open_gzip, unpacked_limit
+
+MEMBERS = 100_000  # files in an archive
+LISTING = 16_000_000  # bytes of an archive's list of its files
+UNPACKED = 100_000_000  # bytes to which any archive may unpack in all
 
 
 class Reason(StrEnum):
@@ -31,6 +38,8 @@ class Reason(StrEnum):
     BROKEN = "broken"
     BROKEN_ARCHIVE = "broken archive"
     NESTED = "archive within an archive"
+    MEMBERS = f"archive of more than {MEMBERS:,} files"
+    EXPANDS = "unpacks to far more than its size"
     UNSAFE_NAME = "unsafe name in an archive"
     ENCRYPTED = "encrypted"
     EMPTY = "empty"
@@ -88,7 +97,7 @@ class Entry:
         if self.member:
             return _archive_at(self.path).open(self.member)
         if self.path.lower().endswith(".gz"):
-            return cast("IO[bytes]", gzip.GzipFile(self.path))
+            return open_gzip(Path(self.path))
         return Path(self.path).open("rb")
 
     def digest(self) -> str:
@@ -129,16 +138,16 @@ def entries(source: Path, skip: Report) -> Iterator[Entry]:
 
 def _folder(root: Path, folder: Path, above: str, skip: Report) -> Iterator[Entry]:
     try:
-        with os.scandir(folder) as found:
-            inside = sorted(found, key=lambda one: one.name)
+        with os.scandir(folder) as listed:
+            inside = sorted(listed, key=lambda item: item.name)
     except OSError:
         skip(Reason.UNREADABLE, above or "./")
         return
-    for one in inside:
-        path, name = Path(one.path), above + _shown(one.name)
+    for item in inside:
+        path, name = Path(item.path), above + _shown(item.name)
         try:
-            reason, within = reason_to_skip(one.name), path.is_dir()
-            if one.is_symlink():
+            reason, within = reason_to_skip(item.name), path.is_dir()
+            if item.is_symlink():
                 reason = reason or _reason_of_link(root, path)
             elif any((path / made).is_file() for made in _MADE):
                 reason = reason or Reason.TOOLS
@@ -185,11 +194,43 @@ def _file(path: Path, name: str, skip: Report) -> Iterator[Entry]:
         yield Entry(name, suffix, about.st_size, str(path), about.st_mtime_ns)
 
 
+class _ArchiveFile(io.FileIO):
+    """An archive of which no more than the list of its files is read."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        if size is not None and size > LISTING:
+            raise Skip(Reason.MEMBERS)
+        return super().read(size)
+
+
+def check_members(archive: zipfile.ZipFile, size: int) -> list[zipfile.ZipInfo]:
+    """The files of an archive of so many bytes, unless they are too many or unpack to too much.
+
+    One that unpacks to far too much by itself is passed over alone, so it does not count here.
+    """
+    infos = archive.infolist()
+    if len(infos) > MEMBERS:
+        raise Skip(Reason.MEMBERS)
+    unpacked = sum(info.file_size for info in infos if not expands(info))
+    if unpacked > max(UNPACKED, unpacked_limit(size)):
+        raise Skip(Reason.EXPANDS)
+    return infos
+
+
+def expands(info: zipfile.ZipInfo) -> bool:
+    """Whether a file of an archive unpacks to far more than its size."""
+    return info.file_size > unpacked_limit(info.compress_size)
+
+
 def _archive(path: Path, name: str, skip: Report) -> Iterator[Entry]:
     try:
-        with zipfile.ZipFile(path) as archive:
+        with _ArchiveFile(path) as stream, zipfile.ZipFile(stream) as archive:
+            listed = check_members(archive, path.stat().st_size)
             # Of two files of one name, the last is the one that can be read.
-            infos = {info.filename: info for info in archive.infolist() if not info.is_dir()}
+            infos = {info.filename: info for info in listed if not info.is_dir()}
+    except Skip as skipped:
+        skip(skipped.args[0], name)
+        return
     except Exception:  # zipfile has many, by what is broken
         skip(Reason.BROKEN_ARCHIVE, name)
         return
@@ -211,4 +252,6 @@ def _reason_in_archive(info: zipfile.ZipInfo, suffix: str) -> Reason | None:
         return reason
     if info.flag_bits & 1:
         return Reason.ENCRYPTED
-    return Reason.NESTED if suffix in (".gz", ".zip") else None
+    if suffix in (".gz", ".zip"):
+        return Reason.NESTED
+    return Reason.EXPANDS if expands(info) else None

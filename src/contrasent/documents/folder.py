@@ -18,6 +18,7 @@ from contrasent.text.sources import find, form_of, missing
 
 SHOWN = 5  # names of files that were passed over for one reason
 CHARACTERS = 1_000_000_000  # of all documents together; they are held in memory later
+DOCUMENTS = 5_000_000  # of one index, rows of tables included
 PASSING = {  # reasons that may pass
     Reason.NEEDS_DOCUMENTS, Reason.NEEDS_PARQUET, Reason.UNREADABLE, Reason.TIMED_OUT,
     Reason.ALL_TEXT,
@@ -28,6 +29,8 @@ _REMEDIES = {
     "with a row a document",
     Reason.BROKEN: "see whether its own program opens what is broken, and save it anew",
     Reason.BROKEN_ARCHIVE: "pack or download the archive again",
+    Reason.EXPANDS: "unpack what is rightly so dense",
+    Reason.MEMBERS: "unpack the archive into a folder",
     Reason.SECRET: "rename what is no secret",
     Reason.UNKNOWN: "add .txt to the names of texts",
     Reason.ENCRYPTED: "take the passwords off",
@@ -56,10 +59,10 @@ class ReadReport:
 
     def skip(self, reason: Reason, name: str) -> None:
         """Count a file, or a row of a table, that was passed over."""
-        found = self.skipped.setdefault(reason, Skipped())
-        found.count += 1
-        if found.names[-1:] != [name]:
-            found.names.append(name)
+        skipped = self.skipped.setdefault(reason, Skipped())
+        skipped.count += 1
+        if skipped.names[-1:] != [name]:
+            skipped.names.append(name)
 
     def note(self, name: str, facts: dict[str, Any]) -> None:
         """Take in what the reader says of a file."""
@@ -73,8 +76,8 @@ class ReadReport:
 
     def lines(self) -> list[str]:
         """The report for a person, a line each."""
-        of = f"{self.files:,} files, {self.characters:,} characters"
-        shown = [f"{self.documents:,} documents of {of}"]
+        size = f"{self.files:,} files, {self.characters:,} characters"
+        shown = [f"{self.documents:,} documents of {size}"]
         others = sorted((name, n) for name, n in self.encodings.items() if name != "utf-8")
         if others:
             shown.append(f"not in UTF-8: {', '.join(f'{n:,} in {name}' for name, n in others)}")
@@ -87,10 +90,10 @@ class ReadReport:
         if self.keys:
             lines = "line that holds" if self.keys == 1 else "lines that hold"
             shown.append(f"left out {self.keys:,} {lines} a key or a password")
-        for reason, found in self.skipped.items():
-            more = ", ..." if len(found.names) > SHOWN else ""
-            names = ", ".join(found.names[:SHOWN])
-            shown.append(f"skipped {found.count:,}, {reason}: {names}{more}")
+        for reason, skipped in self.skipped.items():
+            more = ", ..." if len(skipped.names) > SHOWN else ""
+            names = ", ".join(skipped.names[:SHOWN])
+            shown.append(f"skipped {skipped.count:,}, {reason}: {names}{more}")
         return shown
 
 
@@ -184,15 +187,17 @@ class DocumentSource:
 
     def _read(self, entry: Entry, reader: FileReader) -> Iterator[Document]:
         """The documents of a file, as long as there is room."""
-        if self.report.characters > CHARACTERS:
-            raise Skip(Reason.ALL_TEXT)
+        self._check_room()
         self.files[entry.name] = facts_of(entry)
         for documents, facts in reader.read(entry):
             self.report.note(entry.name, facts)
             for document in documents:
-                if self.report.characters > CHARACTERS:
-                    raise Skip(Reason.ALL_TEXT)
+                self._check_room()
                 yield document
+
+    def _check_room(self) -> None:
+        if self.report.characters > CHARACTERS or self.report.documents >= DOCUMENTS:
+            raise Skip(Reason.ALL_TEXT)
 
 
 def facts_of(entry: Entry) -> dict[str, Any]:
@@ -212,7 +217,7 @@ def file_of(document: str, files: Container[str]) -> str:
 def _nothing(report: ReadReport) -> str:
     if not report.skipped:
         return f"the folder is empty; put documents there, such as {', '.join(FORMATS[:6])}"
-    reasons = ", ".join(f"{found.count:,} {reason}" for reason, found in report.skipped.items())
+    reasons = ", ".join(f"{files.count:,} {reason}" for reason, files in report.skipped.items())
     remedies = [remedy for reason, remedy in _REMEDIES.items() if reason in report.skipped]
     if not remedies or not {Reason.UNKNOWN, Reason.BINARY}.isdisjoint(report.skipped):
         remedies.append(f"read are {', '.join(FORMATS)}")

@@ -2,6 +2,7 @@
 
 import json
 import re
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -10,7 +11,7 @@ from io import BytesIO
 from itertools import pairwise
 from typing import Any
 
-from contrasent.documents.archives import Entry, Reason, Skip
+from contrasent.documents.archives import Entry, Reason, Skip, check_members, expands
 from contrasent.documents.sections import Document, Section, without_keys
 from contrasent.documents.table import read_table
 from contrasent.documents.text_formats import (
@@ -48,6 +49,7 @@ FORMATS = (*(suffix for suffix in TEXT if suffix), *CONVERTED, *TABLES)  # also 
 LARGEST = 200_000_000  # bytes of a file that is one document; a larger one is a dump
 TEXT_LIMIT = 5_000_000  # characters of a file that is one document (--max-file-text)
 REPEATED, DENSE = 100_000, 50  # characters from which on a text may not pack to so small a part
+ROW = 10  # characters for which a row of a table counts at least
 AT_ONCE = 200  # rows of a table that are handed over together
 MUCH = 1_000_000  # characters of rows that are handed over, however few they are
 
@@ -91,12 +93,15 @@ def size_of(sections: Sequence[Section]) -> int:
 def _check(text: str, most: int) -> str:
     """The text, unless it is too much to parse, or one thing again and again."""
     if len(text) > REPEATED:
-        packed = zlib.compress(text.encode("utf-8", "replace"), 1)
-        if len(packed) * DENSE < len(text):
-            raise Skip(Reason.REPETITION)
+        _check_repetition(text)
     if len(text) > 4 * most:  # parsing takes out mark-up, but not so much
         raise Skip(Reason.TOO_MUCH_TEXT)
     return text
+
+
+def _check_repetition(text: str) -> None:
+    if len(zlib.compress(text.encode("utf-8", "replace"), 1)) * DENSE < len(text):
+        raise Skip(Reason.REPETITION)
 
 
 def _content(entry: Entry) -> bytes:
@@ -135,6 +140,10 @@ def _converted(entry: Entry, facts: dict[str, Any], most: int) -> Parsed:
         data = (_ROLE.sub(r"\1", text) if entry.suffix == ".rst" else text).encode()
     else:
         data = _content(entry)
+        if zipfile.is_zipfile(BytesIO(data)):
+            with zipfile.ZipFile(BytesIO(data)) as archive:
+                if any(map(expands, check_members(archive, len(data)))):
+                    raise Skip(Reason.EXPANDS)
     # As a dict: the library's own types lag behind its options.
     options: dict[str, Any] = {
         "use_cache": False,
@@ -211,6 +220,7 @@ def _table(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[P
         raise Skip(Reason.NO_COLUMN)
     none = {"keys": 0, "skipped": 0}
     facts, made, much = facts | none, list[Document](), 0
+    texts, unchecked = list[str](), 0  # of the rows since the last look for repetition
     for document in found:
         kept, keys = without_keys(document.sections)
         facts["keys"] += keys
@@ -219,9 +229,12 @@ def _table(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[P
             continue
         made.append(replace(document, sections=kept))
         much += size
+        texts += (text for section in kept for text in section.paragraphs)
+        unchecked += max(size, ROW)
+        if unchecked > REPEATED:
+            _check_repetition("\n".join(texts))
+            texts, unchecked = [], 0
         if len(made) == AT_ONCE or much > MUCH:
-            texts = (text for one in made for part in one.sections for text in part.paragraphs)
-            _check("\n".join(texts), much)
             yield made, facts
             facts, made, much = dict(none), [], 0
     yield made, facts

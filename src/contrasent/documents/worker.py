@@ -1,7 +1,8 @@
-"""Reading files in a process of its own, so that no file can hang or kill the run."""
+"""Reading files in a process of its own, so that no file can hang or kill the run.
 
-# The process gets a file's place as a line of JSON and answers with its documents, some at a time.
-# It ends with a file that gives no answer for too long or takes too much memory; a new one goes on.
+The process gets a file's place as a line of JSON and answers with its documents, some at a time. It
+ends with a file that gives no answer for too long or takes too much memory; a new one goes on.
+"""
 
 import json
 import os
@@ -17,6 +18,7 @@ from typing import Any
 from contrasent.documents.archives import Entry, Reason, Skip
 from contrasent.documents.parsers import Part, documents
 from contrasent.documents.sections import Document, Section
+from contrasent.text.sources import ExpansionError
 
 resource: Any
 try:
@@ -57,7 +59,7 @@ class FileReader:
                     raise Skip(Reason(reason), *columns)
                 if ready and answer["done"]:
                     return
-                yield [_document(one) for one in answer["documents"]], answer["facts"]
+                yield [_document(data) for data in answer["documents"]], answer["facts"]
         except (KeyError, TypeError, ValueError, AttributeError):  # no answer of ours
             ready = False
             raise Skip(Reason.ENDED) from None
@@ -94,8 +96,8 @@ class FileReader:
         finally:
             timer.cancel()
         line, _, self._rest = b"".join(parts).partition(b"\n")
-        found: dict[str, Any] = json.loads(line)
-        return found
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
     def close(self) -> None:
         """End the process."""
@@ -122,11 +124,13 @@ def _document(data: dict[str, Any]) -> Document:
 
 def _answers(order: dict[str, Any]) -> Iterator[dict[str, Any]]:
     try:
-        for found, facts in documents(Entry(**order["entry"]), order["columns"], order["most"]):
-            yield {"documents": [asdict(one) for one in found], "facts": facts}
+        for part, facts in documents(Entry(**order["entry"]), order["columns"], order["most"]):
+            yield {"documents": [asdict(document) for document in part], "facts": facts}
         yield {"done": True}
     except Skip as skip:
         yield {"skip": skip.args}
+    except ExpansionError:
+        yield {"skip": [Reason.EXPANDS]}
     except PermissionError:
         yield {"skip": [Reason.UNREADABLE]}
     except (MemoryError, RecursionError):

@@ -21,6 +21,7 @@ from contrasent.encoder.poolers import pooler_class
 from contrasent.encoder.poolers.base import Pooler
 from contrasent.errors import ModelError, brief, see
 from contrasent.losses.similarity import full
+from contrasent.model.description import read_config
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens
 
@@ -37,6 +38,7 @@ def load_backbone(
             f"{folder}: no safetensors weights in it (pickled weights are never read; "
             f"convert them with safetensors.torch.save_file){see('no-model')}"
         )
+    read_config(folder)
     try:
         with quiet():
             config = AutoConfig.from_pretrained(folder, local_files_only=True)

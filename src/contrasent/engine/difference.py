@@ -238,18 +238,20 @@ class Edit:
 
 
 class Discriminator(nn.Module):
-    """A copy of the encoder that reads an edited sentence with the sentence vector in front."""
+    """A copy of the encoder that reads an edited sentence with the sentence vector in front.
 
-    # The vector takes the place of the first token's embedding, as in DiffCSE's released code.
+    The vector takes the place of the first token's embedding, as in DiffCSE's released code.
+    """
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
         self.reader = copy_encoder(encoder)
         self.reader.head = None
         backbone = cast(Any, self.reader.backbone)
-        # ELECTRA projects its embeddings to the hidden size in a layer of its own.
-        places = ("embeddings_project", "embeddings")
-        place = next((n for n in places if isinstance(getattr(backbone, n, None), nn.Module)), None)
+        # ELECTRA and ALBERT project their embeddings to the hidden size in a layer of its own.
+        places = ("embeddings_project", "encoder.embedding_hidden_mapping_in", "embeddings")
+        known = {name for name, _ in backbone.named_modules()}
+        place = next((name for name in places if name in known), None)
         if place is None:
             raise ModelError(
                 f"a discriminator cannot be made of a {backbone.config.model_type!r} encoder: it "
@@ -285,10 +287,11 @@ class Discriminator(nn.Module):
 
 
 def _take_condition(backbone: nn.Module, name: str) -> None:
-    """Make a condition one more input of a backbone, put first in the output of a part of it."""
-    # Both modules get classes of their own. (A forward hook would be lost in compilation: compiled
-    # code is shared with the encoder, and hooks are not looked at when it is chosen.) `backbone`:
-    # whose forward shall take a `condition` (n, d) by name.
+    """Make ``condition`` (n, d) one more input of a backbone, put first in a part's output.
+
+    Both modules get classes of their own. (A forward hook would be lost in compilation: compiled
+    code is shared with the encoder, and hooks are not looked at when it is chosen.)
+    """
     place = backbone.get_submodule(name)
     embeds, reads = type(place), type(backbone)
 
@@ -297,7 +300,7 @@ def _take_condition(backbone: nn.Module, name: str) -> None:
         return torch.cat([self.condition.to(output.dtype)[:, None], output[:, 1:]], dim=1)
 
     def read(self: Any, *args: Any, condition: Tensor, **kwargs: Any) -> Any:
-        place = getattr(self, name)
+        place = self.get_submodule(name)
         place.condition = condition
         try:
             return reads.forward(self, *args, **kwargs)

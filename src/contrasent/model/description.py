@@ -18,6 +18,17 @@ ACTIVATIONS = {
 """Activations of dense layers by their names in model folders."""
 
 
+SIZES: dict[str, tuple[int, int]] = {
+    **dict.fromkeys(("num_hidden_layers", "n_layers"), (1, 1000)),
+    **dict.fromkeys(("num_attention_heads", "n_heads"), (1, 1024)),
+    **dict.fromkeys(("hidden_size", "dim", "embedding_size"), (1, 1 << 16)),
+    **dict.fromkeys(("intermediate_size", "hidden_dim"), (1, 1 << 20)),
+    **dict.fromkeys(("vocab_size", "max_position_embeddings"), (1, 1 << 24)),
+    "type_vocab_size": (0, 1 << 10),
+}
+"""Keys of an encoder's config.json, with the least and the largest value of each."""
+
+
 @dataclass(frozen=True, slots=True)
 class Description:
     """The settings of a model folder beyond its backbone."""
@@ -50,6 +61,38 @@ class Description:
         if not 3 <= cut <= limit:
             raise OptionError("max_tokens", cut, f"this encoder takes 3 to {limit} tokens")
         return cut
+
+
+def read_config(transformer: Path) -> dict[str, Any]:
+    """The config.json of an encoder; a key that is there has a value that an encoder can have."""
+    path = transformer / "config.json"
+    config = read_object(path, needed=True)
+    for key, (least, most) in SIZES.items():
+        if key in config and not is_whole(config[key], least, most):
+            raise bad_value(path, config, key, f"a whole number from {least:,} to {most:,}")
+    if not is_whole(config.get("pad_token_id") or 0, 0, 1 << 24):
+        raise bad_value(path, config, "pad_token_id", "a token's number")
+    epsilon = config.get("layer_norm_eps", 1e-12)
+    if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0 <= epsilon < 1:
+        raise bad_value(path, config, "layer_norm_eps", "a number from 0 to 1")
+    for key in ("model_type", "hidden_act", "activation", "position_embedding_type"):
+        if not isinstance(config.get(key, ""), str | None):
+            raise bad_value(path, config, key, "a name")
+    nested = config.get("matryoshka_dimensions") or []
+    if not isinstance(nested, list) or not all(is_whole(size, 1, 1 << 20) for size in nested):
+        raise bad_value(path, config, "matryoshka_dimensions", "a list of sizes")
+    return config
+
+
+def is_whole(value: object, least: int, most: int) -> bool:
+    """Whether a value is a whole number within bounds."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def bad_value(path: Path, config: dict[str, Any], key: str, right: str) -> ModelError:
+    """The error of a value that a config cannot have."""
+    shown = repr(config[key])[:60] if key in config else "missing"
+    return ModelError(f"{path}: {key} is {shown}; it must be {right}")
 
 
 def describe(folder: Path) -> Description:
@@ -129,7 +172,7 @@ def _length(transformer: Path, stated: dict[str, Any]) -> int | None:
     if length is not None and (isinstance(length, bool) or not isinstance(length, int | float)):
         raise ModelError(f"{transformer}: longest input {length!r} is not a number")
     # Tokenizers without a limit say 10^30.
-    return int(length) if length is not None and length < 10**9 else None
+    return int(length) if length is not None and 0 <= length < 10**9 else None
 
 
 def _layer_weights(path: Path) -> list[float]:

@@ -7,12 +7,14 @@ tokens; attention is computed for the rows of one length at a time. Vectors equa
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import ModelError
+from contrasent.model.description import bad_value, read_config
 from contrasent.types import Tokens, Vectors
 
 Weights = Mapping[str, NDArray[Any]]
@@ -23,6 +25,8 @@ CACHED = 1 << 18
 """Scores of attention that are computed at a time, for the same reason."""
 SAFE = 60.0
 """Bound of the scores of attention whose exponentials are summed as they are."""
+BUCKETS = 4
+"""Ranges of distances between tokens that MPNet has a bias for, at least."""
 KINDS = ("bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "electra")
 
 _ERF = (0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429)
@@ -118,6 +122,49 @@ class _Layer:
     norm: _Norm
 
 
+@dataclass(frozen=True, slots=True)
+class BackboneConfig:
+    """The settings of an encoder that are computed with."""
+
+    path: Path
+    kind: str
+    activation: str
+    layers: int
+    heads: int
+    epsilon: float
+    first_position: int  # of a row's first token
+    matryoshka_dims: tuple[int, ...]
+
+    @classmethod
+    def read(cls, transformer: Path) -> "BackboneConfig":
+        """Read the config.json of an encoder, which must be of a kind that is computed here."""
+        path, config = transformer / "config.json", read_config(transformer)
+        if problem := not_computed(config):
+            raise ModelError(
+                f"{problem} is not computed without torch (model types {', '.join(KINDS)} are); "
+                "install it: pip install 'contrasent[train]'"
+            )
+
+        def size(*names: str) -> int:
+            key = next((name for name in names if name in config), names[0])
+            if key not in config:
+                raise bad_value(path, config, key, "there")
+            return int(config[key])
+
+        numbered = config["model_type"] in ("roberta", "xlm-roberta", "camembert", "mpnet")
+        padding = config.get("pad_token_id")
+        return cls(
+            path=path,
+            kind=config["model_type"],
+            activation=_activation(config),
+            layers=size("num_hidden_layers", "n_layers"),
+            heads=size("num_attention_heads", "n_heads"),
+            epsilon=float(config.get("layer_norm_eps", 1e-12)),
+            first_position=(1 if padding is None else padding) + 1 if numbered else 0,
+            matryoshka_dims=tuple(config.get("matryoshka_dimensions") or ()),
+        )
+
+
 class NumpyEncoder:
     """The backbone of a BERT-like encoder.
 
@@ -127,64 +174,77 @@ class NumpyEncoder:
         used: names of the weights that it computes with, all of them with ``prefix``.
     """
 
-    def __init__(self, config: Mapping[str, Any], weights: Weights) -> None:
-        self.kind = str(config.get("model_type"))
-        activation = str(config.get("hidden_act", config.get("activation", "gelu")))
-        check_known(config)
-        names = _NAMES.get(self.kind, _NAMES["bert"])
+    def __init__(self, config: BackboneConfig, weights: Weights) -> None:
+        names = _NAMES.get(config.kind, _NAMES["bert"])
         # What a checkpoint puts before all names, such as "bert."; nothing if in doubt.
         word = names["word"]
         prefix = next((name.removesuffix(word) for name in weights if name.endswith(word)), "")
         self.prefix, self.used = prefix, [prefix + word]
 
-        def array(name: str) -> Vectors:
-            try:
-                found = weights[prefix + name]
-                self.used.append(prefix + name)
-            except KeyError:
-                raise ModelError(f"the weights lack {prefix + name!r}") from None
-            return np.ascontiguousarray(found, dtype=np.float32)
+        def array(name: str, *sizes: int | None) -> Vectors:
+            values = weights.get(prefix + name)
+            if values is None:
+                raise ModelError(f"{config.path.parent}: the weights lack {prefix + name!r}")
+            if values.ndim != len(sizes) or any(
+                wanted not in (None, size) for size, wanted in zip(values.shape, sizes, strict=True)
+            ):
+                expected = " by ".join("any" if size is None else str(size) for size in sizes)
+                problem = f"{prefix + name!r} has the shape {values.shape}, not {expected}"
+                raise ModelError(f"{config.path.parent}: the weights do not fit: {problem}")
+            self.used.append(prefix + name)
+            return np.ascontiguousarray(values, dtype=np.float32)
 
-        def linear(*parts: str) -> _Linear:
-            weight = np.concatenate([array(f"{part}.weight") for part in parts])
-            bias = np.concatenate([array(f"{part}.bias") for part in parts])
+        def linear(*parts: str, out: int | None, size: int) -> _Linear:
+            weight = np.concatenate([array(f"{part}.weight", out, size) for part in parts])
+            rows = len(weight) // len(parts)
+            bias = np.concatenate([array(f"{part}.bias", rows) for part in parts])
             return _Linear(np.ascontiguousarray(weight.T), bias)
 
-        def norm(name: str) -> _Norm:
-            return _Norm(array(f"{name}.weight"), array(f"{name}.bias"), epsilon)
+        def norm(name: str, size: int) -> _Norm:
+            return _Norm(array(f"{name}.weight", size), array(f"{name}.bias", size), config.epsilon)
 
-        epsilon = float(config.get("layer_norm_eps", 1e-12))
+        if prefix + word not in weights or weights[prefix + word].ndim != 2:
+            raise ModelError(f"{config.path.parent}: the weights lack a table {prefix + word!r}")
         self._words = weights[prefix + word]  # a row a token: not copied, as it is large
-        positions = array(names["position"])
+        embedding = self._words.shape[1]
+        positions = array(names["position"], None, embedding)
         if names["type"]:
-            positions = positions + array(names["type"])[0]
-        first = 0
-        if self.kind in ("roberta", "xlm-roberta", "camembert", "mpnet"):
-            first = int(config.get("pad_token_id", 1)) + 1
-        self._positions = positions[first:]
-        self._embedding_norm = norm(names["norm"])
-        self.heads = int(config.get("num_attention_heads", config.get("n_heads", 0)))
-        self.layers = int(config.get("num_hidden_layers", config.get("n_layers", 0)))
-        self._activation = ACTIVATIONS[activation]
+            types = array(names["type"], None, embedding)
+            positions = positions + (types[0] if len(types) else np.float32(0))
+        self._positions = positions[config.first_position :]
+        self._embedding_norm = norm(names["norm"], embedding)
+        self.heads, self.layers = config.heads, config.layers
+        self._activation = ACTIVATIONS[config.activation]
         self._layers = []
+        projects = f"{prefix}embeddings_project.weight" in weights
+        self._project = linear("embeddings_project", out=None, size=embedding) if projects else None
+        size = self.size = self._project.weight.shape[1] if self._project else embedding
+        if size % self.heads:
+            raise ModelError(
+                f"{config.path}: num_attention_heads is {self.heads}; it must divide the hidden "
+                f"size, {size}"
+            )
         for number in range(self.layers):
             at = names["layer"].format(number)
             self._layers.append(
                 _Layer(
-                    linear(*(at + names[part] for part in ("query", "key", "value"))),
-                    linear(at + names["attended"]),
-                    norm(at + names["attention_norm"]),
-                    linear(at + names["up"]),
-                    linear(at + names["down"]),
-                    norm(at + names["output_norm"]),
+                    linear(
+                        *(at + names[part] for part in ("query", "key", "value")),
+                        out=size,
+                        size=size,
+                    ),
+                    linear(at + names["attended"], out=size, size=size),
+                    norm(at + names["attention_norm"], size),
+                    up := linear(at + names["up"], out=None, size=size),
+                    linear(at + names["down"], out=size, size=up.weight.shape[1]),
+                    norm(at + names["output_norm"], size),
                 )
             )
-        self.size = int(self._layers[0].output.weight.shape[1])
-        projects = f"{prefix}embeddings_project.weight" in weights
-        self._project = linear("embeddings_project") if projects else None
         self._relative = None
-        if self.kind == "mpnet":
-            self._relative = array("encoder.relative_attention_bias.weight")
+        if config.kind == "mpnet":
+            self._relative = array("encoder.relative_attention_bias.weight", None, self.heads)
+            if len(self._relative) < BUCKETS:
+                raise ModelError(f"{config.path.parent}: fewer than {BUCKETS} relative positions")
 
     @property
     def longest(self) -> int:
@@ -196,6 +256,9 @@ class NumpyEncoder:
 
         ``wanted``: 0 is the embedding output, 1 the first layer, -1 the last.
         """
+        if (highest := int(tokens.ids.max())) >= len(self._words):
+            problem = f"token {highest} has no row in the {len(self._words):,} of the embeddings"
+            raise ModelError(f"{problem}; the tokenizer is another model's")
         lengths = tokens.lengths
         ends = np.cumsum(lengths)
         places = np.arange(int(ends[-1])) - np.repeat(ends - lengths, lengths)
@@ -260,23 +323,18 @@ class NumpyEncoder:
         return found
 
 
-def check_known(config: Mapping[str, Any]) -> None:
-    """Reject a kind of encoder that is computed by torch alone."""
-    kind = str(config.get("model_type"))
-    activation = str(config.get("hidden_act", config.get("activation", "gelu")))
-    position = config.get("position_embedding_type", "absolute")
-    problem = ""
+def not_computed(config: Mapping[str, Any]) -> str:
+    """The first setting that is computed by torch alone, or ""."""
+    kind, position = config.get("model_type"), config.get("position_embedding_type", "absolute")
     if kind not in KINDS:
-        problem = f"model_type {kind!r}"
-    elif activation not in ACTIVATIONS:
-        problem = f"activation {activation!r}"
-    elif position != "absolute":
-        problem = f"position_embedding_type {position!r}"
-    if problem:
-        raise ModelError(
-            f"{problem} is not computed without torch (model types {', '.join(KINDS)} are); "
-            "install it: pip install 'contrasent[train]'"
-        )
+        return f"model_type {kind!r}"
+    if (activation := _activation(config)) not in ACTIVATIONS:
+        return f"activation {activation!r}"
+    return "" if position == "absolute" else f"position_embedding_type {position!r}"
+
+
+def _activation(config: Mapping[str, Any]) -> str:
+    return str(config.get("hidden_act", config.get("activation", "gelu")))
 
 
 def _runs(lengths: NDArray[np.int64]) -> list[tuple[int, int, int]]:

@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from contrasent.errors import ModelError
-from contrasent.files import read_object
 from contrasent.metrics import normalize
 from contrasent.model.base import Model, cores_for
-from contrasent.model.description import describe, read_dense
+from contrasent.model.description import describe, read_config, read_dense
 from contrasent.model.golden import check_weights, model_identity, read_arrays
-from contrasent.model.numpy_layers import NumpyEncoder, check_known, gelu
+from contrasent.model.numpy_layers import BackboneConfig, NumpyEncoder, gelu, not_computed
 from contrasent.model.pooling import AVERAGED
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens, Vectors
@@ -35,12 +34,14 @@ def supports(folder: Path, pooler: str | None = None) -> bool:
     """Whether a model folder can be computed here."""
     try:
         stored = describe(folder)
-        check_known(read_object(stored.transformer / "config.json", needed=True))
+        config = read_config(stored.transformer)
     except ModelError:
         return False
-    return (pooler or stored.pooler) in POOLED and (
-        stored.transformer / "model.safetensors"
-    ).is_file()
+    return (
+        not not_computed(config)
+        and (pooler or stored.pooler) in POOLED
+        and (stored.transformer / "model.safetensors").is_file()
+    )
 
 
 def by_numpy(folder: Path, pooler: str | None = None, *, light: bool = True) -> bool:
@@ -67,8 +68,7 @@ class NumpyModel(Model):
                 f"{folder}: pooler {self.pooling!r} is not computed without torch; install it: "
                 "pip install 'contrasent[train]'"
             )
-        config = read_object(stored.transformer / "config.json", needed=True)
-        check_known(config)
+        config = BackboneConfig.read(stored.transformer)
         self._weights = read_arrays(stored.transformer / "model.safetensors")
         self.backbone = NumpyEncoder(config, self._weights)
         cut = stored.length(max_tokens, self.backbone.longest)
@@ -83,7 +83,7 @@ class NumpyModel(Model):
             found = self._frequencies = read_arrays(stored.pooling / "model.safetensors")
             texts, holding = np.float32(1 + int(found["texts"])), found["frequencies"]
             self._rarity = np.log(texts / (1 + holding).astype(np.float32)) + np.float32(1)
-        self.nested = tuple(int(size) for size in config.get("matryoshka_dimensions") or ())
+        self.nested = config.matryoshka_dims
 
     @property
     def identity(self) -> str:

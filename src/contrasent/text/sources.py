@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any
 
 from contrasent.errors import InputError
 from contrasent.files import writing
@@ -24,7 +24,51 @@ KNOWN = ", ".join((*FORMATS, *(f"{form}.gz" for form in PACKED)))
 
 LONGEST = 1 << 26  # characters in one line: beyond it a file is taken for something else than text
 
+FREE, DENSEST = 10_000_000, 200  # bytes to which anything may unpack; times its size beyond
+
 Lines = Iterator[tuple[int, str]]
+
+
+class ExpansionError(InputError):
+    """A packed file that unpacks to far more than its size, as no text does."""
+
+
+def unpacked_limit(packed: int) -> int:
+    """The bytes to which so many packed ones may unpack."""
+    return max(FREE, DENSEST * packed)
+
+
+class _Unpacked(io.RawIOBase):
+    """The content of a gzip file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._limit = path, unpacked_limit(path.stat().st_size)
+        self._stream = gzip.GzipFile(path)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = self._stream.readinto1(memoryview(buffer)[: 1 << 20])
+        if self._stream.tell() > self._limit:
+            problem = f"unpacks to more than {self._limit:,} bytes, {DENSEST} times its size"
+            raise ExpansionError(self._path, f"{problem}; unpack it first if that is right")
+        return count
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        return self._stream.seek(offset, whence)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+def open_gzip(path: Path) -> IO[bytes]:
+    """Open a gzip file; reading raises an ``ExpansionError`` where it unpacks to far too much."""
+    return io.BufferedReader(_Unpacked(path), 1 << 16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +108,7 @@ class Source:
         if not isinstance(self.path, Path):
             return self.path()
         if unpack and self.path.suffix.lower() == ".gz":
-            return cast("IO[bytes]", gzip.open(self.path, "rb"))
+            return open_gzip(self.path)
         return self.path.open("rb")
 
 
@@ -96,10 +140,12 @@ def form_of(path: Path) -> str | None:
 
 
 def find(source: str | Path) -> list[Source]:
-    """The files that a name stands for, in the order of their paths."""
-    # "-" is standard input, and a pipe is read like it: a sentence a line, copied once to a
-    # temporary file because a corpus is read more than once. A folder stands for all files below it
-    # whose suffix is known; hidden ones are passed over.
+    """The files that a name stands for, in the order of their paths.
+
+    "-" is standard input, and a pipe is read like it: a sentence a line, copied once to a temporary
+    file because a corpus is read more than once. A folder stands for all files below it whose
+    suffix is known; hidden ones are passed over.
+    """
     if str(source) == "-":
         return [_spooled(sys.stdin.buffer, "standard input")]
     path = Path(source)
