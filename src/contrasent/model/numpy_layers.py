@@ -19,14 +19,11 @@ from contrasent.types import Tokens, Vectors
 
 Weights = Mapping[str, NDArray[Any]]
 """Arrays by their names in a checkpoint; may be memory mapped, and of float16."""
-GELU_ROWS = 64
-"""Tokens whose activations are computed at a time, so that they stay in the processor's cache."""
-CACHED = 1 << 18
-"""Scores of attention that are computed at a time, for the same reason."""
-SAFE = 60.0
-"""Bound of the scores of attention whose exponentials are summed as they are."""
-BUCKETS = 4
-"""Ranges of distances between tokens that MPNet has a bias for, at least."""
+# Tokens whose activations, and scores of attention, that are computed at a time: what is at work
+# stays in the processor's cache.
+GELU_ROWS, CACHED = 64, 1 << 18
+SAFE = 60.0  # bound of the scores of attention whose exponentials are summed as they are
+BUCKETS = 4  # ranges of distances between tokens that MPNet has a bias for, at least
 KINDS = ("bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "electra")
 
 _ERF = (0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429)
