@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from contrasent.text.official import STS_TASKS
 from safetensors.torch import load_file, save_file
 
 from contrasent.encoder.encoder import Encoder
@@ -24,7 +25,6 @@ from contrasent.evaluate.sts import sts
 from contrasent.files import read_object, write_json, write_object, write_text
 from contrasent.report import Report
 from contrasent.text.corpus import open_corpus
-from contrasent.text.official import STS_TASKS
 from contrasent.train.fit import fit
 from contrasent.train.prepare import prepare
 from contrasent.train.settings import Settings
