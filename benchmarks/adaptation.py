@@ -46,7 +46,8 @@ def difference(after: Any, before: Any, seed: int = 0) -> list[float]:
 def values(search: Search, names: Sequence[str], judged: Judged) -> Any:
     """(q,) nDCG@10 of each query."""
     report = search_retrieval(search, names, judged, own_ids=True, resamples=0)
-    return report.items[report.one(metric="ndcg@10").key].columns[0]
+    items: Any = report.items[report.one(metric="ndcg@10").key]
+    return items.columns[0]
 
 
 def by_index(index: Index, ranker: Ranker, judged: Judged) -> Any:

@@ -20,6 +20,7 @@ import torch
 from contrasent.text.official import STS_TASKS
 from safetensors.torch import load_file, save_file
 
+from contrasent.datasets.official import STS_TASKS
 from contrasent.encoder.encoder import Encoder
 from contrasent.evaluate.sts import sts
 from contrasent.files import read_object, write_json, write_object, write_text
@@ -64,13 +65,14 @@ def measure(
             write_json(target, found)
             print(f"{pooler}: {before[pooler]['STS7']:.2f}", flush=True)
     texts = open_corpus(corpus)
+    count = sum(1 for _ in texts)
     for rate in rates:
         for seed in seeds:
             name = f"lr {rate:g}, {steps} steps, seed {seed}"
             if name in after:
                 continue
             settings = Settings(steps=steps, lr=rate, seed=seed, batch=64, max_tokens=32)
-            drawn = np.random.default_rng(seed).permutation(len(texts))
+            drawn = np.random.default_rng(seed).permutation(count)
             rows = np.sort(drawn[: steps * settings.batch])
             folder = target.parent / f"{target.stem}-{rate:g}-{seed}"
             objective = prepare(base, "simcse", {}, settings)

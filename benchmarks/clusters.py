@@ -34,7 +34,7 @@ LAWS: dict[str, Law] = {
 }
 SIZES: dict[str, Law] = {
     "one each": lambda random, n: np.ones(n),
-    "about three": lambda random, n: 1.0 + random.poisson(2, n),
+    "about three": lambda random, n: 1 + random.poisson(2, n).astype(float),
     "unequal": lambda random, n: np.minimum(random.geometric(0.25, n), 30).astype(float),
 }
 
@@ -51,7 +51,8 @@ def world(
 
 def columns(place: NDArray[np.int64], values: Floats) -> tuple[Floats, Floats]:
     """(c, 1) sums and (c, 1) counts of the documents."""
-    return np.bincount(place, values)[:, None], np.bincount(place)[:, None].astype(float)
+    sums = np.bincount(place, values)[:, None].astype(float)
+    return sums, np.bincount(place)[:, None].astype(float)
 
 
 def percentile(random: np.random.Generator, sums: Floats, counts: Floats) -> float:

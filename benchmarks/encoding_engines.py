@@ -75,7 +75,7 @@ def main() -> None:
     from contrasent.model.pretrained import resolve
 
     model = str(resolve(given.model).absolute())
-    kinds = {
+    kinds: dict[str, Local | OnRay] = {
         "local, one process": Local(1, given.workers),
         f"local, {given.workers} workers": Local(given.workers, 1),
         f"ray, {given.workers} workers": OnRay(given.workers, 1),
@@ -91,7 +91,7 @@ def main() -> None:
                 encoding = sum(one.encoding for one in done)
                 opening = sum(one.opening for one in done)
                 io = (sum(one.seconds for one in done) - encoding - opening) / len(done)
-                idle = seconds * engine.workers - encoding - io * len(done)
+                idle = seconds * (engine.workers or 1) - encoding - io * len(done)
                 print(
                     f"turn {turn}  {name:<20} {rates[name][-1]:8.0f} rows a second  a shard: "
                     f"{io:.3f} s to read and write, {idle / len(done):.3f} s to be placed",

@@ -78,7 +78,8 @@ class Judged:
             task=self.name,
             resamples=0,
         )
-        return report.items[report.one(metric="ndcg@10").key].columns[0]
+        items: Any = report.items[report.one(metric="ndcg@10").key]
+        return items.columns[0]
 
 
 def measure(one: Judged, number: int, seed: int) -> tuple[dict[str, Any], list[Any]]:

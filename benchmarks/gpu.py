@@ -58,7 +58,7 @@ def ours(options: dict[str, Any]) -> dict[str, float]:
     encoder = Encoder.load(options["base"], pooler="mean", dropout=0.1, attention_dropout=0.1)
     total = options["steps"] + WARM
     marks: list[float] = []
-    take, tokens = StepRunner.take, []
+    take, tokens = StepRunner.take, list[int]()
 
     def taking(self: StepRunner, step: int) -> Any:
         if step in (WARM, total - 1):
@@ -73,7 +73,7 @@ def ours(options: dict[str, Any]) -> dict[str, float]:
         tokens.append(int(block.lengths.sum()))
         return pool(self, block)
 
-    Encoder.pool = pooling  # type: ignore[method-assign]
+    Encoder.pool = pooling  # type: ignore[method-assign, assignment]
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(
             batch=options["batch"],
@@ -104,6 +104,7 @@ def ours(options: dict[str, Any]) -> dict[str, float]:
 
 def theirs(options: dict[str, Any]) -> dict[str, float]:
     """By sentence-transformers' trainer."""
+    from datasets import Dataset
     from sentence_transformers import (
         SentenceTransformer,
         SentenceTransformerTrainer,
@@ -113,7 +114,6 @@ def theirs(options: dict[str, Any]) -> dict[str, float]:
     from transformers import TrainerCallback
 
     from benchmarks.worker import sentences
-    from datasets import Dataset
 
     total = options["steps"] + WARM
     model = SentenceTransformer(options["base"])

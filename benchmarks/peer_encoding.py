@@ -71,10 +71,11 @@ def opened(name: str, folder: Path) -> Any:
         return lambda texts: np.stack(list(embedding.embed(texts)))
     from sentence_transformers import SentenceTransformer
 
+    backend: Any = engine
     options: dict[str, Any] = {"file_name": f"{engine}/{file}"}
     if name.endswith("f32"):
         options["ov_config"] = {"INFERENCE_PRECISION_HINT": "f32"}
-    model = SentenceTransformer(str(folder / engine), backend=engine, model_kwargs=options)
+    model = SentenceTransformer(str(folder / engine), backend=backend, model_kwargs=options)
     return lambda texts: model.encode(texts, show_progress_bar=False)
 
 

@@ -68,7 +68,12 @@ class MuonWithAdamW(torch.optim.Optimizer):
     """
 
     def __init__(
-        self, matrices: list[Tensor], others: list[Tensor], *, lr: float, weight_decay: float
+        self,
+        matrices: list[torch.nn.Parameter],
+        others: list[torch.nn.Parameter],
+        *,
+        lr: float,
+        weight_decay: float,
     ) -> None:
         super().__init__([*matrices, *others], {"lr": lr, "weight_decay": weight_decay})
         rate = MATRIX_RATE * lr
@@ -84,7 +89,7 @@ class MuonWithAdamW(torch.optim.Optimizer):
         rate = self.param_groups[0]["lr"]
         self.matrices.param_groups[0]["lr"] = MATRIX_RATE * rate
         self.others.param_groups[0]["lr"] = rate
-        self.matrices.step(closure)
+        self.matrices.step(closure)  # type: ignore[no-untyped-call]
         self.others.step()
 
 

@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -114,10 +115,12 @@ def throughput(model: str, server: Server, rounds: int, count: int) -> float:
     return ratio
 
 
-async def one_client(url: str, number: int, until: float, seen: dict[str, list[float]]) -> Counter:
+async def one_client(
+    url: str, number: int, until: float, seen: dict[str, list[float]]
+) -> Counter[str]:
     """Ask again and again, a mixture of good and bad, until the time is up."""
     rng = random.Random(number)
-    statuses: Counter = Counter()
+    statuses: Counter[str] = Counter()
     json_type = {"content-type": "application/json"}
     async with httpx.AsyncClient(base_url=url, timeout=60) as client:
         while time.time() < until:
@@ -151,9 +154,10 @@ async def one_client(url: str, number: int, until: float, seen: dict[str, list[f
                     await client.post("/v1/embeddings", json=body, timeout=rng.uniform(0.001, 0.2))
                     continue
                 elif kind == "wrong":
-                    body = rng.choice([{"input": [[-1]]}, {"input": []}, {"q": 1}, [], None, 3])
+                    wrong: list[Any] = [{"input": [[-1]]}, {"input": []}, {"q": 1}, [], None, 3]
+                    content = json.dumps(rng.choice(wrong))
                     path = rng.choice(["/v1/embeddings", "/search", "/similarity", "/nowhere"])
-                    answer = await client.post(path, content=json.dumps(body), headers=json_type)
+                    answer = await client.post(path, content=content, headers=json_type)
                 else:
                     answer = await client.get(rng.choice(["/health", "/metrics", "/map", "/"]))
             except httpx.TransportError:
@@ -164,7 +168,7 @@ async def one_client(url: str, number: int, until: float, seen: dict[str, list[f
     return statuses
 
 
-async def load(server: Server, seconds: float, clients: int) -> tuple[Counter, list[float]]:
+async def load(server: Server, seconds: float, clients: int) -> tuple[Counter[str], list[float]]:
     """Statuses of all answers, and the server's memory over time."""
     until = time.time() + seconds
     seen: dict[str, list[float]] = {}
@@ -177,7 +181,7 @@ async def load(server: Server, seconds: float, clients: int) -> tuple[Counter, l
 
     work = [one_client(server.url, number, until, seen) for number in range(clients)]
     *counts, _ = await asyncio.gather(*work, watch())
-    total: Counter = Counter()
+    total: Counter[str] = Counter()
     for count in counts:
         total.update(count)
     for kind, times in sorted(seen.items()):

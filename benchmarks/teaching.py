@@ -33,7 +33,7 @@ from contrasent.model.numpy_model import NumpyModel
 from contrasent.model.pretrained import MINILM, resolve
 from contrasent.search.index import Index
 from contrasent.search.ranking import Ranker
-from contrasent.types import Vectors, for_task
+from contrasent.types import Task, Vectors, for_task
 
 Asked = list[tuple[str, dict[int, float]]]
 
@@ -68,7 +68,7 @@ class Collection:
     def _kept(self, name: str, texts: Sequence[str]) -> Vectors:
         path = self.cache / f"{self.name}.{name}.npy"
         if not path.is_file():
-            task = "document" if name == "document" else "query"
+            task: Task = "document" if name == "document" else "query"
             self.cache.mkdir(parents=True, exist_ok=True)
             np.save(path, for_task(NumpyModel(resolve(MINILM)).encode, task)(list(texts)))
         found: Vectors = normalize(np.load(path, allow_pickle=False).astype(np.float32))
@@ -156,6 +156,7 @@ def by_trainer(
 ) -> Any:
     """(q,) nDCG@10 of the other queries by a base that was fine-tuned on the pairs."""
     import torch
+    from datasets import Dataset
     from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
     from sentence_transformers.losses import MultipleNegativesRankingLoss
     from sentence_transformers.training_args import (
@@ -164,12 +165,10 @@ def by_trainer(
     )
     from transformers import TrainerCallback
 
-    from datasets import Dataset
-
     torch.set_num_threads(1)
     pairs = [(text, collection.texts[at]) for text, gains in asked for at in gains]
 
-    class Stop(TrainerCallback):  # type: ignore[misc]
+    class Stop(TrainerCallback):
         """Ends the training when its processor seconds are over."""
 
         began = time.process_time()

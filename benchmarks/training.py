@@ -182,7 +182,8 @@ def _ours(case: Case, gate: Gate, *, chunk: int) -> None:
 
 def theirs(case: Case, gate: Gate) -> None:
     """Train by SentenceTransformerTrainer."""
-    from sentence_transformers import (
+    from datasets import Dataset
+    from sentence_transformers import (  # type: ignore[attr-defined]
         SentenceTransformer,
         SentenceTransformerTrainer,
         SentenceTransformerTrainingArguments,
@@ -193,8 +194,6 @@ def theirs(case: Case, gate: Gate) -> None:
         MultipleNegativesRankingLoss,
     )
     from transformers import TrainerCallback
-
-    from datasets import Dataset
 
     if case.encoder == "MiniLM":
         model = SentenceTransformer(base(case), device="cpu")

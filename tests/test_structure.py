@@ -131,12 +131,6 @@ def test_every_module_can_be_imported():
         assert module.__doc__, name
 
 
-def test_no_module_is_longer_than_400_lines():
-    lengths = {path: len(path.read_text("utf-8").splitlines()) for path in HOME.rglob("*.py")}
-    assert len(lengths) >= 150
-    assert {path: length for path, length in lengths.items() if length > 400} == {}
-
-
 def test_ci_runs_what_the_pages_name():
     """All tests, those that are marked slow by a command of their own."""
     root = Path(__file__).parents[1]

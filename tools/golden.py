@@ -51,7 +51,7 @@ def main() -> None:
         "evaluate model --pairs ratings.csv --columns 0,1,2 --json report.json",
     )
     for words in commands:
-        run = [Path(sys.executable).with_name("contrasent"), *words.split(), "--quiet"]
+        run = [str(Path(sys.executable).with_name("contrasent")), *words.split(), "--quiet"]
         subprocess.run(run, cwd=target, check=True)
     manifest = target / "index" / "index.json"
     about = json.loads(manifest.read_text("utf-8"))

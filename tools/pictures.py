@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,8 @@ def browser() -> Iterator[Any]:
 
 def search(index: str, query: str, target: str) -> None:
     """The search page with the answers to a query."""
-    command = [Path(sys.executable).with_name("contrasent"), "serve", index, "--port", "8459"]
+    contrasent = str(Path(sys.executable).with_name("contrasent"))
+    command = [contrasent, "serve", index, "--port", "8459"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     server.stdout.readline()
@@ -93,4 +94,5 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 if __name__ == "__main__":
-    {"search": search, "page": page, "site": site}[sys.argv[1]](*sys.argv[2:])
+    commands: dict[str, Callable[..., None]] = {"search": search, "page": page, "site": site}
+    commands[sys.argv[1]](*sys.argv[2:])

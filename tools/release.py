@@ -80,10 +80,9 @@ def smoke(wheel: Path) -> None:
         place = Path(name)
         venv.create(place / "venv", with_pip=True)
         scripts = place / "venv" / "bin"
-        pip = [scripts / "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run(
-            [*pip, "--constraint", ROOT / "constraints.txt", f"{wheel}[offline]"], check=True
-        )
+        pip = [str(scripts / "pip"), "install", "--quiet", "--disable-pip-version-check"]
+        constraint = ["--constraint", str(ROOT / "constraints.txt")]
+        subprocess.run([*pip, *constraint, f"{wheel}[offline]"], check=True)
         contrasent = scripts / "contrasent"
         documents, model = sample(place / "documents"), place / "model"
         subprocess.run([contrasent, "adapt", documents, "-o", model, "--budget", "30s"], check=True)
@@ -115,9 +114,9 @@ def main() -> None:
     (DIST / "SHA256SUMS").write_text(sums, "utf-8")
     print(sums, end="")
     bill = [
-        Path(sys.executable).with_name("cyclonedx-py"),
+        str(Path(sys.executable).with_name("cyclonedx-py")),
         *("requirements", "--output-reproducible", "--of", "JSON"),
-        *("-o", DIST / "sbom.cdx.json", ROOT / "constraints.txt"),
+        *("-o", str(DIST / "sbom.cdx.json"), str(ROOT / "constraints.txt")),
     ]
     subprocess.run(bill, check=True)
     if not options.no_smoke:

@@ -3,10 +3,29 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 from benchmarks.attack.bench import Bench, tiny_model, warm
 
-SIZES = (-1, 0, 1, 3, 2**31, 2**63, 10**30, 0.5, 1e308, "x", "2", "", None, True, [], {}, [2])
+SIZES: tuple[Any, ...] = (
+    -1,
+    0,
+    1,
+    3,
+    2**31,
+    2**63,
+    10**30,
+    0.5,
+    1e308,
+    "x",
+    "2",
+    "",
+    None,
+    True,
+    [],
+    {},
+    [2],
+)
 KEYS = (
     "model_type", "num_hidden_layers", "num_attention_heads", "hidden_size", "intermediate_size",
     "max_position_embeddings", "vocab_size", "hidden_act", "layer_norm_eps", "pad_token_id",

@@ -6,9 +6,9 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from contrasent import pictures
 from contrasent.datasets.official import STS_TASKS
-from contrasent.evaluate import pictures
-from contrasent.evaluate.pictures import page, titles
+from contrasent.evaluate.page import page, titles
 from contrasent.report import Report, Row
 
 pytest.importorskip("matplotlib")

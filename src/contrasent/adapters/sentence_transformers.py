@@ -19,8 +19,7 @@ from contrasent.engine.registry import check, find
 from contrasent.errors import MissingExtraError, ModelError, OptionError, TrainingError
 from contrasent.text.batches import VIEW, random_for
 from contrasent.text.tokens import Tokenizer
-from contrasent.text.views import Identity
-from contrasent.text.word_views import View
+from contrasent.text.views import Identity, View
 from contrasent.types import Batch, Tokens
 
 if TYPE_CHECKING:

@@ -122,7 +122,7 @@ def evaluate(
     if json_file is not None:
         write_reports(json_file, found)
     if report_file is not None:
-        from contrasent.evaluate.pictures import page
+        from contrasent.evaluate.page import page
         from contrasent.files import write_text
 
         write_text(report_file, page(found))
@@ -187,7 +187,7 @@ def _check_before(
         if target is not None:
             check_writable(target.parent)
     if report_file is not None:
-        from contrasent.evaluate.pictures import check_matplotlib
+        from contrasent.pictures import check_matplotlib
 
         check_matplotlib()
     for model in others:

@@ -83,7 +83,7 @@ def reproduce(
     for target in filter(None, (report, json_file, holds)):
         check_writable(target.parent)
     if report is not None or figures is not None or holds is not None:
-        from contrasent.evaluate.pictures import check_matplotlib
+        from contrasent.pictures import check_matplotlib
 
         check_matplotlib()
     chosen: ScaleName | None = scale

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from contrasent.parallel import average as average, first_row as first_row, gather as gather
     from contrasent.text.batches import random_for as random_for
     from contrasent.text.views import Identity as Identity, InTemplate as InTemplate
-    from contrasent.text.word_views import View as View
+    from contrasent.text.views import View as View
     from contrasent.types import Tokens as Tokens
 
 __all__, __getattr__ = exports(__file__)

@@ -13,8 +13,7 @@ from contrasent.engine.contrast import Contrast, MomentumQueue, copy_encoder
 from contrasent.engine.encodings import Baseline, BatchEncodings, Term, Terms
 from contrasent.engine.parameters import check_values, parameters_of, source_digest
 from contrasent.errors import OptionError, TrainingError
-from contrasent.text.views import Identity, make_view, options_of
-from contrasent.text.word_views import View
+from contrasent.text.views import Identity, View, make_view, options_of
 from contrasent.types import Batch
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar
 from contrasent import engine
 from contrasent.engine.contrast import Column, Init, Start
 from contrasent.losses import Similarity
-from contrasent.text.word_views import Rule
+from contrasent.text.views import Rule
 
 
 class ESimCSE(engine.Objective):

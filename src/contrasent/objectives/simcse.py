@@ -6,8 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from contrasent import engine
 from contrasent.errors import OptionError
 from contrasent.losses import Similarity
-from contrasent.text.views import Draw
-from contrasent.text.word_views import Rule
+from contrasent.text.views import Draw, Rule
 
 
 def check_fixed_masks(values: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from contrasent.evaluate import pictures
+from contrasent import pictures
 from contrasent.files import minus, render, write_text
 from contrasent.report import Report
 from contrasent.reproduce import console

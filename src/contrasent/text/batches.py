@@ -13,8 +13,7 @@ from contrasent.errors import OptionError, TrainingError
 from contrasent.stats.bootstrap import mixed
 from contrasent.text.cache import TokenCache
 from contrasent.text.tokens import Tokenizer, lowered
-from contrasent.text.views import Identity
-from contrasent.text.word_views import View
+from contrasent.text.views import Identity, View
 from contrasent.types import Batch, Tokens
 
 ORDER, HELDOUT, VIEW = 1, 3, 16

@@ -1,9 +1,13 @@
-"""Views: a sentence rewritten, so that two views of it make a positive pair. No torch here."""
+"""Views: a sentence rewritten, so that two views of it make a positive pair. No torch here.
 
-# Each view is a pure function of a sentence and a generator, one for each (seed, epoch, row, view).
-# A view of tokens is given the ids without the special tokens of the template.
+Each view is a pure function of a sentence and a generator, one for each (seed, epoch, row, view). A
+view of words splits at white space and gives a sentence without changes back as it is; text without
+spaces is one word, for which views of tokens are meant. A view of tokens is given the ids without
+the special tokens of the template.
+"""
 
-from abc import abstractmethod
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
@@ -13,28 +17,207 @@ from numpy.typing import NDArray
 
 from contrasent.errors import ModelError, OptionError, check_choice
 from contrasent.text.tokens import Tokenizer
-from contrasent.text.word_views import (
-    Crop,
-    DeleteOneWord,
-    DeleteWords,
-    Ids,
-    InsertStopWords,
-    Level,
-    PercentView,
-    RateView,
-    RepeatWords,
-    ReplaceSynonym,
-    View,
-    chosen,
-    portion,
-    repeats,
-    wordnet_synonyms,
-)  # fmt: skip
+from contrasent.text.wordnet import wordnet_synonyms
 
+Ids = NDArray[np.int32]
+Level = Literal["word", "token", "row"]
+Rule = Literal["code", "paper", "exact"]
+Draw = Literal["argmax", "sample"]
 Fill = Callable[[Sequence[Ids], Sequence[NDArray[np.int64]]], list[NDArray[np.float32]]]
 """A masked language model: rows of inner ids and the masked positions in each, to logits
 (positions, vocabulary) for each row. Special tokens are its own business and score -inf."""
-Draw = Literal["argmax", "sample"]
+
+MOST = 10  # the released code of ESimCSE repeats fewer than this many
+SPECIAL = 2  # [CLS] and [SEP], which the released code of ESimCSE counts into the length
+
+# fmt: off
+STOP_WORDS = (
+    "a", "about", "after", "all", "also", "an", "and", "any", "are", "as", "at", "be",
+    "because", "been", "before", "but", "by", "can", "could", "did", "do", "does", "for",
+    "from", "had", "has", "have", "he", "her", "his", "how", "i", "if", "in", "into", "is",
+    "it", "its", "just", "may", "more", "most", "my", "no", "not", "of", "on", "only", "or",
+    "other", "our", "out", "over", "she", "so", "some", "such", "than", "that", "the", "their",
+    "them", "then", "there", "these", "they", "this", "those", "through", "to", "under", "up",
+    "very", "was", "we", "were", "what", "when", "where", "which", "who", "will", "with",
+    "would", "you", "your",
+)
+# fmt: on
+"""English function words, for ``InsertStopWords``."""
+
+
+class View(ABC):
+    """A sentence rewritten: a pure function of the sentence and a random generator.
+
+    Attributes:
+        level: "word": strings to strings. "token": int32 ids to int32 ids, without the special
+            tokens of the template, which the caller takes off and puts back. "row": see
+            ``NextSentence``.
+        template: of a view of tokens, what its caller puts around the ids in place of the model's
+            own template.
+    """
+
+    level: ClassVar[Level]
+    template: str = ""
+
+    @abstractmethod
+    def __call__(self, sentence: Any, random: np.random.Generator) -> Any:
+        """The sentence rewritten; the input is never changed."""
+
+    def many(self, sentences: Sequence[Any], randoms: Sequence[np.random.Generator]) -> list[Any]:
+        """Several sentences, each with a generator of its own; views with a model batch here."""
+        return [self(s, random) for s, random in zip(sentences, randoms, strict=True)]
+
+
+def portion(count: int, percent: float) -> int:
+    """So many percent of a count, halves rounded up."""
+    return math.floor(count * percent / 100 + 0.5)
+
+
+def repeats(
+    count: int, rate: float, rule: Rule, random: np.random.Generator, *, words: bool
+) -> int:
+    """How many of ``count`` words or tokens to repeat: dup_len of ESimCSE, section 3.1."""
+    if rule == "exact":  # DiffCSE, section 5, edits of 15 %
+        return portion(count, 100 * rate)
+    if rule == "paper":  # equation 3: uniform over 0 .. max(2, int(rate * N)), both included
+        most = max(2, int(rate * count)) + 1
+    elif words:  # the released code
+        most = min(MOST, count, max(2, int(rate * count)))
+    else:  # the same for sub-words: at rate 0.32 four or fewer are never changed
+        most = min(MOST, int(rate * (count + SPECIAL)))
+    return min(int(random.integers(most)), count) if most > 0 else 0
+
+
+def chosen(count: int, size: int, random: np.random.Generator) -> NDArray[np.int64]:
+    """``size`` different positions of ``count``, in order."""
+    return np.sort(random.choice(count, size=size, replace=False))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PercentView(View):
+    """A view that changes a share of the words."""
+
+    percent: float = 10.0  # from 0 up to, not including, 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class RateView(View):
+    """A view that repeats words or tokens, or inserts after them; see ``repeats``."""
+
+    rate: float = 0.32  # from 0 to 1
+    rule: Rule = "code"
+
+
+class WordView(View):
+    """A view of the words of a sentence; they are joined again by single spaces."""
+
+    level: ClassVar[Level] = "word"
+
+    def __call__(self, sentence: str, random: np.random.Generator) -> str:
+        """The sentence rewritten; as it is, white space included, where no word changes."""
+        words = self._rewritten(sentence.split(), random)
+        return sentence if words is None else " ".join(words)
+
+    @abstractmethod
+    def _rewritten(self, words: list[str], random: np.random.Generator) -> list[str] | None:
+        """The new words; None for the same."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crop(PercentView, WordView):
+    """Keep a run of (100 - percent) % of the words, at least one (SimCSE, Table 1, "crop k%")."""
+
+    def _rewritten(self, words: list[str], random: np.random.Generator) -> list[str] | None:
+        keep = max(1, portion(len(words), 100 - self.percent))
+        if keep >= len(words):
+            return None
+        start = int(random.integers(len(words) - keep + 1))
+        return words[start : start + keep]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteWords(PercentView, WordView):
+    """Delete percent % of the words, but never all (SimCSE, Table 1, "word deletion k%")."""
+
+    def _rewritten(self, words: list[str], random: np.random.Generator) -> list[str] | None:
+        return _without(words, min(portion(len(words), self.percent), len(words) - 1), random)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteOneWord(WordView):
+    """Delete exactly one word (SimCSE, Tables 1 and 2); a sentence of one word is left alone."""
+
+    def _rewritten(self, words: list[str], random: np.random.Generator) -> list[str] | None:
+        return _without(words, min(1, len(words) - 1), random)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepeatWords(RateView, WordView):
+    """Repeat some words in place (ESimCSE, section 3.1 and Table 5, "word repetition").
+
+    ``rule="code"`` is the released code: fewer than ten, never the last word. ``rule="paper"`` is
+    equation 3, any word.
+    """
+
+    def _selected(self, words: list[str], random: np.random.Generator) -> list[int]:
+        """Positions of the words to repeat, in order."""
+        count = repeats(len(words), self.rate, self.rule, random, words=True)
+        if count == 0:
+            return []
+        eligible = len(words) - (self.rule == "code")
+        return [int(i) for i in chosen(eligible, min(count, eligible), random)]
+
+    def _rewritten(self, words: list[str], random: np.random.Generator) -> list[str] | None:
+        twice = set(self._selected(words, random))
+        if not twice:
+            return None
+        return [w for i, word in enumerate(words) for w in [word] * (1 + (i in twice))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class InsertStopWords(RepeatWords):
+    """Insert a stop word after words chosen as ``RepeatWords`` chooses them (ESimCSE, Table 5)."""
+
+    stop_words: Sequence[str] = STOP_WORDS
+
+    def _rewritten(self, words: list[str], random: np.random.Generator) -> list[str] | None:
+        positions = self._selected(words, random)
+        for position in positions[::-1]:
+            stop = self.stop_words[int(random.integers(len(self.stop_words)))]
+            words.insert(position + 1, stop)
+        return words if positions else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplaceSynonym(WordView):
+    """Replace ``count`` words by a synonym (SimCSE, Table 1, "synonym replacement": one word).
+
+    Looked up in lower case without punctuation; capital and punctuation are kept.
+    """
+
+    synonyms: Callable[[str], Sequence[str]]
+    count: int = 1
+
+    def _rewritten(self, words: list[str], random: np.random.Generator) -> list[str] | None:
+        cores = [word.strip("\"'`.,;:!?()[]{}") for word in words]
+        known = [i for i, core in enumerate(cores) if core and self.synonyms(core.lower())]
+        if not known:
+            return None
+        for place in chosen(len(known), min(self.count, len(known)), random):
+            i = known[int(place)]
+            choices = self.synonyms(cores[i].lower())
+            new = choices[int(random.integers(len(choices)))]
+            if cores[i][0].isupper():
+                new = new[0].upper() + new[1:]
+            words[i] = words[i].replace(cores[i], new, 1)
+        return words
+
+
+def _without(words: list[str], gone: int, random: np.random.Generator) -> list[str] | None:
+    if gone <= 0:
+        return None
+    lost = set(chosen(len(words), gone, random).tolist())
+    return [word for i, word in enumerate(words) if i not in lost]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +233,12 @@ class Identity(View):
 
 @dataclass(frozen=True, kw_only=True)
 class RepeatTokens(RateView):
-    """Repeat some sub-words in place (ESimCSE, section 3.1, "sub-word repetition")."""
+    """Repeat some sub-words in place (ESimCSE, section 3.1, "sub-word repetition").
 
-    # `rule="code"` is the released code, which gives the published score, `rule="paper"` is
-    # equation 3. The result may be longer than the length that sentences are cut at, as in the
-    # code.
+    ``rule="code"`` is the released code, which gives the published score, ``rule="paper"`` is
+    equation 3. The result may be longer than the length that sentences are cut at, as in the
+    code.
+    """
 
     level: ClassVar[Level] = "token"
 
@@ -82,9 +266,10 @@ class InTemplate(View):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class InsertMask(RateView):
-    """Insert [MASK] after some words (ESimCSE, Table 5, "inserting [MASK]")."""
+    """Insert [MASK] after some words (ESimCSE, Table 5, "inserting [MASK]").
 
-    # `continues` is as in `ReplaceMasked`: without it any sub-word may be followed by a [MASK].
+    ``continues`` is as in ``ReplaceMasked``: without it any sub-word may be followed by a [MASK].
+    """
 
     level: ClassVar[Level] = "token"
     mask: int
@@ -154,9 +339,10 @@ class InsertMaskedPrediction(FilledMasks):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReplaceMasked(PercentView, FilledMasks):
-    """Mask percent % of the words as a whole and fill them in (SimCSE, Table 1, "MLM k%")."""
+    """Mask percent % of the words as a whole and fill them in (SimCSE, Table 1, "MLM k%").
 
-    # The paper does not say whether the prediction is drawn ("sample") or the best one ("argmax").
+    The paper does not say whether the prediction is drawn ("sample") or the best one ("argmax").
+    """
 
     mask: int
     fill: Fill
@@ -179,10 +365,11 @@ class ReplaceMasked(PercentView, FilledMasks):
 
 @dataclass(frozen=True, kw_only=True)
 class NextSentence(View):
-    """Another sentence of the same document (SimCSE, Table 2; after Logeswaran and Lee, 2018)."""
+    """Another sentence of the same document (SimCSE, Table 2; after Logeswaran and Lee, 2018).
 
-    # `reach=3` is one of the next three. The view is given how many sentences of the document
-    # follow, one at least, and gives how many rows further the positive stands.
+    ``reach=3`` is one of the next three. The view is given how many sentences of the document
+    follow, one at least, and gives how many rows further the positive stands.
+    """
 
     level: ClassVar[Level] = "row"
     reach: int = 1

@@ -115,7 +115,7 @@ def fit(
             )
 
 
-def _train(  # noqa: C901 - one flat loop, to be read from top to bottom
+def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to bottom
     objective: Objective,
     corpus: Corpus,
     settings: Settings,

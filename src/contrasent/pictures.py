@@ -1,9 +1,10 @@
-"""Reports as one self-contained HTML page: tables with intervals, and the papers' pictures."""
+"""Pictures of reports, as the papers draw them: SVG that takes the text colour of its page.
 
-# Pictures are SVG; text and axes take CSS's currentColor, to read on light and dark pages.
+Text and axes take CSS's currentColor, to read on light and dark pages.
+"""
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -14,21 +15,8 @@ from contrasent.errors import import_extra
 from contrasent.report import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-from collections.abc import Iterable
-from pathlib import Path
-
-from contrasent.datasets.official import STS_TASKS
-from contrasent.evaluate.sts import AVERAGE as STS_AVERAGE
-from contrasent.evaluate.transfer import AVERAGE as TRANSFER_AVERAGE
-from contrasent.evaluate.transfer import FEW_SHOT_AVERAGE
-from contrasent.evaluate.transfer import TASKS as TRANSFER_TASKS
-from contrasent.files import render
-from contrasent.metrics import metric
-from contrasent.report import Row, shown
 
 INK = "#012345"  # stands for the page's text colour until the picture is done
 COLOURS = (
@@ -242,119 +230,3 @@ def _note(report: Report, name: str) -> Any:
 
 def _short(name: str, most: int) -> str:
     return name if len(name) <= most else "…" + name[-(most - 1) :]
-
-
-AVERAGES = (STS_AVERAGE, TRANSFER_AVERAGE, FEW_SHOT_AVERAGE)
-TABLES = ("sts", "other_sts", "protocols", "transfer", "decisions", "geometry", "retrieval", "bias")
-
-
-def page(reports: Reports) -> str:
-    """The page's text."""
-    check_matplotlib()
-    named = dict(zip(titles(tuple(reports)), reports.values(), strict=True))
-    names = ", ".join(named) if len(reports) < 4 else f"{len(reports)} models"
-    sts = {"metric": "spearman", "aggregate": "all"}
-    transfer = {"metric": "accuracy", "split": "test"}
-    drawn = {
-        "sts": scores(named, (*STS_TASKS, STS_AVERAGE), sts, "Spearman x 100, STS"),
-        "transfer": scores(
-            named, (*TRANSFER_TASKS, TRANSFER_AVERAGE), transfer, "accuracy x 100, transfer"
-        ),
-        "plane": plane(named),
-        "trajectories": trajectories(
-            {name: report.notes.get("trajectory", ()) for name, report in named.items()}
-        ),
-        "spectrum": spectrum(named),
-        "densities": densities(named),
-    }
-    protocols: list[dict[str, str]] = [
-        report.notes.get("protocols", {}).get("protocols", {}) for report in named.values()
-    ]
-    return render(
-        "evaluation.html",
-        window=f": {names}",
-        heading=f"Evaluation of {names}",
-        names=list(named),
-        tables={kind: _table(named, kind) for kind in TABLES},
-        drawn=drawn,
-        protocols=list(next(filter(None, protocols), {}).items()),
-        listings={n: r.notes["listing"] for n, r in named.items() if "listing" in r.notes},
-        notes=_notes(named),
-    )
-
-
-def titles(names: Sequence[str]) -> list[str]:
-    """Names of models without the folders that they have in common."""
-    parts = [Path(name).parts or (name,) for name in names]
-    for count in range(1, max(map(len, parts), default=1) + 1):
-        found = [str(Path(*own[-count:])) for own in parts]
-        if len(set(found)) == len(found):
-            # A hub's name is "owner/model"; it is a name as it stands.
-            return [
-                n if n.count("/") == 1 and not n.startswith((".", "/")) else f
-                for n, f in zip(names, found, strict=True)
-            ]
-    return list(names)
-
-
-def _kind(row: Row) -> str:
-    """The table that a row belongs to; "" for none."""
-    if row.task.startswith("protocol "):
-        return "protocols"
-    table = metric(row.metric).table
-    whole = (row.metric, row.aggregate) == ("spearman", "all")
-    return "other_sts" if table == "sts" and not whole else table
-
-
-def _table(reports: Reports, kind: str) -> list[dict[str, Any]]:
-    """Lines by task, split, metric and aggregate, with a cell a model."""
-    cells: dict[tuple[str, ...], dict[str, Row]] = {}
-    for name, report in reports.items():
-        for row in report:
-            if _kind(row) == kind:
-                key = (row.task, row.metric, row.aggregate, row.split)
-                cells.setdefault(key, {})[name] = row
-    # Rows of one kind together, each kind in the order of its tasks.
-    kinds = list(dict.fromkeys(key[1:] for key in cells))
-    return [
-        {
-            "task": key[0],
-            "kind": " ".join(filter(None, key[1:])),
-            "total": key[0] in AVERAGES,
-            "cells": [_cell(found.get(name)) for name in reports],
-            "count": next(iter(found.values())).count,
-        }
-        for key, found in sorted(cells.items(), key=lambda cell: kinds.index(cell[0][1:]))
-    ]
-
-
-def _cell(row: Row | None) -> dict[str, str] | None:
-    if row is None:
-        return None
-    bounds = [shown(row.metric, end) for end in (row.low, row.high) if end is not None]
-    interval = " – ".join(bounds) if len(bounds) == 2 else ""
-    return {"value": shown(row.metric, row.value), "interval": interval}
-
-
-def _notes(reports: Reports) -> list[tuple[str, list[tuple[str, Any]]]]:
-    """The notes: once those that all models share, then each model's own."""
-    notes_of = {name: dict(_flat(report.notes)) for name, report in reports.items()}
-    first = next(iter(notes_of.values()), {})
-    shared = {k: v for k, v in first.items() if all(n.get(k) == v for n in notes_of.values())}
-    whole = "All models" if len(notes_of) > 1 else next(iter(notes_of), "")
-    own = [
-        (name, [(key, value) for key, value in notes.items() if key not in shared])
-        for name, notes in notes_of.items()
-    ]
-    return [(whole, list(shared.items())), *own]
-
-
-def _flat(notes: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
-    for key, value in notes.items():
-        # Histograms are drawn, and the papers of protocols stand with their table.
-        if isinstance(value, dict) and key in ("cosine_by_rating", "protocols") and prefix:
-            continue
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key} ")
-        elif not isinstance(value, (list, dict)):
-            yield f"{prefix}{key}", f"{value:,}" if type(value) is int else value
