@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from contrasent.nearest import Best, scan
 from contrasent.search.index import Index
-from contrasent.search.scan import Best, scan
 from contrasent.search.store import Facts
 from contrasent.search.writer import Writer
 

@@ -33,7 +33,7 @@ PYTHON = {
     ),
     "Search": (
         "contrasent.search.opening contrasent.search.ranking.Ranker "
-        "contrasent.search.words.Bm25 contrasent.search.scan.near_duplicates"
+        "contrasent.search.words.Bm25 contrasent.search.duplicates.near_duplicates"
     ),
     "Losses": "contrasent.losses",
     "Methods": "contrasent.engine",

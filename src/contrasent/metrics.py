@@ -11,6 +11,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from contrasent.nearest import nearest
+
 Floats = NDArray[np.float64]
 
 BLOCK = 2_000_000  # elements of a distance matrix held at once
@@ -152,11 +154,9 @@ def effective_rank(vectors: ArrayLike) -> float:
 
 
 def neighbours(vectors: ArrayLike, k: int = 10) -> NDArray[np.int64]:
-    """(n, k) of each row, the k others of greatest cosine, in no order; all pairs are compared."""
-    u = normalize(vectors).astype(np.float32)
-    near = u @ u.T
-    np.fill_diagonal(near, -np.inf)
-    return np.argsort(-near, axis=1, kind="stable")[:, :k]
+    """(n, k) of each row, the k others of greatest cosine, best first."""
+    unit = normalize(vectors).astype(np.float32)
+    return nearest(unit, unit, k, own=np.arange(len(unit)))[0]
 
 
 def shared_share(first: NDArray[np.int64], second: NDArray[np.int64]) -> Floats:

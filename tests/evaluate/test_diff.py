@@ -12,7 +12,8 @@ from contrasent import metrics
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import rankings
 from contrasent.evaluate.diff import diff_models, shift
-from contrasent.evaluate.rankings import document_error, measured, nearest
+from contrasent.evaluate.rankings import Ranked, document_error, measured
+from contrasent.nearest import nearest
 
 TEXTS = [f"note {n} about {'harbours' if n % 2 else 'gardens'}" for n in range(120)]
 
@@ -53,21 +54,6 @@ def test_rank_biased_overlap(seed, k, p):
     shared = metrics.shared_by_depth(first, second)
     for row, (a, b) in enumerate(both):
         assert shared[row].tolist() == [len(set(a[:d]) & set(b[:d])) for d in range(1, k + 1)]
-
-
-@given(st.integers(0, 2**32 - 1), st.integers(1, 9), st.booleans())
-def test_nearest_is_a_stable_sort(seed, k, itself):
-    random = np.random.default_rng(seed)
-    documents = random.integers(-2, 3, (10, 3)).astype(np.float32)  # small numbers: many ties
-    own = np.arange(4) if itself else None
-    found = nearest(documents[:4], documents, k, own=own)
-    for query in range(4):
-        scores = [float(documents[query] @ d) for d in documents]
-        rows = [d for d in range(10) if own is None or d != query]
-        best = sorted(rows, key=lambda d: (-scores[d], d))
-        assert sorted(found.scores[query].tolist()) == sorted(scores[d] for d in best[:k])
-        clear = [d for d in best[:k] if scores[d] > scores[best[k - 1]]]
-        assert found.rows[query, : len(clear)].tolist() == clear
 
 
 def test_the_same_model_changes_nothing():
@@ -142,7 +128,7 @@ def test_a_sample_of_documents_widens_the_interval():
     for _ in range(60):
         rows = random.choice(3000, 300, replace=False)
         depth = 10 + rankings.spare(10, True)
-        old, new = (nearest(queries, d[rows], depth) for d in (documents, moved))
+        old, new = (Ranked(*nearest(queries, d[rows], depth)) for d in (documents, moved))
         errors.append(document_error(old, new, 10, 300, random))
         means.append([m.value for m in measured(old, new, 10, texts, 1, 1, 0)])
     spread = np.std(means, axis=0)

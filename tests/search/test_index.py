@@ -19,7 +19,6 @@ from contrasent.search.building import create
 from contrasent.search.folder import checksum
 from contrasent.search.index import Index
 from contrasent.search.ranking import Ranker
-from contrasent.search.scan import Best, scan
 from contrasent.search.store import Facts
 
 TEXTS = [f"line {n} about {'rivers' if n % 2 else 'roads'}" for n in range(40)]
@@ -87,28 +86,10 @@ def test_threshold_of_any_size(threshold, count):
     assert len(hits) == count
 
 
-@settings(max_examples=150, deadline=None)
-@given(
-    st.lists(st.integers(-3, 3), min_size=1, max_size=60), st.integers(1, 70), st.integers(1, 9),
-    st.data(),
-)  # fmt: skip
-def test_scan_is_a_stable_full_sort(values, k, width, data):
-    """Many equal scores, any cutting into blocks, any rows not allowed."""
-    allowed = data.draw(st.lists(st.booleans(), min_size=len(values), max_size=len(values)))
-    vectors = np.array(values, dtype=np.float32)[:, None]
-    best, one = Best(1, k), np.ones((1, 1), dtype=np.float32)
-    for at in range(0, len(values), width):
-        scan(one, vectors[at : at + width], best, first=at, allowed=np.array(allowed))
-    wanted = [n for n in range(len(values)) if allowed[n]]
-    wanted = sorted(wanted, key=lambda n: (-values[n], n))[:k]
-    assert best.rows[0][best.rows[0] >= 0].tolist() == wanted
-    assert best.scores[0][: len(wanted)].tolist() == [values[n] for n in wanted]
-
-
 def test_small_blocks_of_scores_change_nothing(index, monkeypatch):
     queries = encode(["x", "y", "z"])
     whole = index.search(queries, k=7)
-    monkeypatch.setattr("contrasent.search.scan.SCORES_AT_ONCE", 15)
+    monkeypatch.setattr("contrasent.nearest.SCORES_AT_ONCE", 15)
     monkeypatch.setattr("contrasent.search.index.QUERIES_AT_ONCE", 2)
     again = index.search(queries, k=7)
     assert [[hit.id for hit in hits] for hits in again] == [[h.id for h in hits] for hits in whole]

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from commands import run
 from contrasent.errors import OptionError, OutputError
-from contrasent.search import scan as pairs_
+from contrasent.search import duplicates as pairs_
+from contrasent.search.duplicates import near_duplicates
 from contrasent.search.index import Index
-from contrasent.search.scan import near_duplicates
 from contrasent.search.writer import Writer
 
 

@@ -10,10 +10,10 @@ from whole_states import bm25_of, encoder
 
 from contrasent.errors import DataError, OptionError
 from contrasent.search import index as index_
+from contrasent.search.codes import BinaryCodes
 from contrasent.search.index import Index
 from contrasent.search.learned import Learned
-from contrasent.search.ranking import Ranker, Spread, best_rows
-from contrasent.search.scan import BinaryCodes
+from contrasent.search.ranking import Ranker, Spread
 from contrasent.search.store import Facts
 from contrasent.search.words import Analyzer, language_of, words
 from contrasent.search.writer import Writer
@@ -74,13 +74,6 @@ def test_spread_with_zeros_left_out(values, zeros):
     scores = np.array(values, dtype=np.float32)
     whole = Spread.of(np.concatenate([scores, np.zeros(zeros, np.float32)]))
     assert Spread.of_sparse(scores, len(values) + zeros) == pytest.approx(whole, abs=1e-3)
-
-
-@given(st.lists(st.integers(0, 5), min_size=1, max_size=30), st.integers(1, 35))
-def test_best_rows_is_a_stable_sort(values, k):
-    scores = np.array(values, dtype=np.float32)
-    order = sorted(range(len(values)), key=lambda n: (-values[n], n))[:k]
-    assert best_rows(scores, k).tolist() == order
 
 
 def test_a_ranker_is_kept_and_read():
@@ -145,8 +138,8 @@ def test_hamming_distance_is_of_signs(coded):
 
 
 def test_candidates_are_the_nearest_codes_and_all_that_tie(coded, monkeypatch):
-    monkeypatch.setattr("contrasent.search.scan.CANDIDATES", 30)
-    monkeypatch.setattr("contrasent.search.scan.A_HIT", 1)
+    monkeypatch.setattr("contrasent.search.codes.CANDIDATES", 30)
+    monkeypatch.setattr("contrasent.search.codes.A_HIT", 1)
     (query,) = encode(["alpha"])
     distance = coded.codes.hamming(query)
     (found,) = coded.codes.candidates(query[None], 5, None)

@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from whole_states import bm25_of, encoder
 
 from contrasent.errors import InputError, ModelError, OptionError
+from contrasent.search.codes import BinaryCodes
 from contrasent.search.index import Index
-from contrasent.search.scan import BinaryCodes
 from contrasent.search.store import Facts
 from contrasent.search.writer import Writer
 

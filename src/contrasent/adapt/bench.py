@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.metrics import ndcg_at_k
+from contrasent.nearest import best_rows
 from contrasent.search.index import PROPOSED, Index, document_of
 from contrasent.search.learned import Learned, bonus, mapped, smoothed
-from contrasent.search.ranking import Ranker, Spread, best_rows
+from contrasent.search.ranking import Ranker, Spread
 from contrasent.stats.bootstrap import clustered_mean
 from contrasent.types import Vectors
 

@@ -336,8 +336,8 @@ def dedupe(
             raise OptionError("-o", str(output), "must end in .jsonl")
         options.check_new(output, overwrite)
     from contrasent.files import atomic_file, short
+    from contrasent.search.duplicates import near_duplicates
     from contrasent.search.opening import numbered_rows, open_index, open_writer
-    from contrasent.search.scan import near_duplicates
 
     opened = numbered_rows(open_index(index))
     kept, found = near_duplicates(opened, threshold)

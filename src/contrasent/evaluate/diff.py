@@ -16,6 +16,7 @@ from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import rankings
 from contrasent.evaluate.vectors import check_vectors
 from contrasent.files import render, short
+from contrasent.nearest import nearest
 from contrasent.stats.bootstrap import MIN_ITEMS, Counts, draw_counts, interval
 from contrasent.types import EncodeFn, Task, Vectors, for_task
 
@@ -194,7 +195,7 @@ def diff_models(
         if metric == "cosine":
             given, ask = (metrics.normalize(v).astype(np.float32) for v in (given, ask))
         of_documents[name], of_queries[name] = given, ask
-        deep[name] = rankings.nearest(ask, given, most, own=own)
+        deep[name] = rankings.Ranked(*nearest(ask, given, most, own=own))
     a, b = (found.cut(depth) for found in deep.values())
     values = rankings.agreement(a.rows, b.rows)
     return Diff(

@@ -17,7 +17,6 @@ PARTS, PARTINGS = 5, 4
 the error is right: the jackknife of a rank-based mean is too large where little is left out."""
 RESAMPLES = 1000
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-BLOCK = 4_000_000
 BIASED = "rank-biased overlap"
 
 Floats = NDArray[np.float64]
@@ -34,26 +33,6 @@ class Ranked:
     def cut(self, depth: int) -> "Ranked":
         """The first ``depth`` of each list."""
         return Ranked(self.rows[:, :depth], self.scores[:, :depth])
-
-
-def nearest(
-    queries: Vectors, documents: Vectors, k: int, *, own: NDArray[np.int64] | None = None
-) -> Ranked:
-    """The k documents with the largest inner product with each query, best first."""
-    # `queries`: (q, d). `documents`: (n, d), n of at least k. `own`: (q,) for each query a document
-    # that does not count, itself.
-    rows, scores = [], []
-    step = max(1, BLOCK // len(documents))
-    for start in range(0, len(queries), step):
-        block = queries[start : start + step] @ documents.T
-        if own is not None:
-            block[np.arange(len(block)), own[start : start + step]] = -np.inf
-        near = np.sort(np.argpartition(-block, k - 1, axis=1)[:, :k], axis=1)
-        found = np.take_along_axis(block, near, axis=1)
-        order = np.argsort(-found, axis=1, kind="stable")
-        rows.append(np.take_along_axis(near, order, axis=1))
-        scores.append(np.take_along_axis(found, order, axis=1))
-    return Ranked(np.concatenate(rows).astype(np.int64), np.concatenate(scores))
 
 
 def agreement(old: Rows, new: Rows) -> dict[str, Floats]:

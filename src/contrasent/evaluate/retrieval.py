@@ -17,6 +17,7 @@ from contrasent.datasets.labelled import Captions
 from contrasent.datasets.sts import sts_pairs
 from contrasent.errors import DataError, OptionError, check_choice
 from contrasent.evaluate.vectors import ReportBuilder, encode_distinct, encode_search
+from contrasent.nearest import nearest
 from contrasent.report import Report
 from contrasent.stats.bootstrap import RESAMPLES, Keys, digest, item_keys
 from contrasent.types import EncodeFn, Vectors
@@ -345,11 +346,12 @@ def nearest_documents(
     texts = list(dict.fromkeys(documents))
     queried, read = encode_search(encode, [queries], [texts])
     right = metrics.normalize(read(texts)).astype(np.float32)
+    places = {text: place for place, text in enumerate(texts)}
     listing = []
     for query in queries:
-        own = metrics.normalize(queried([query])).astype(np.float32)
-        scores = (right @ own[0]).astype(np.float64)
-        scores[[i for i, text in enumerate(texts) if text == query]] = -np.inf
-        best = np.argsort(-scores, kind="stable")[:k]
-        listing.append((query, [(float(scores[i]), texts[i]) for i in best]))
+        left = metrics.normalize(queried([query])).astype(np.float32)
+        own = np.array([places.get(query, -1)])
+        (rows,), (scores,) = nearest(left, right, k, own=own)
+        hits = zip(scores.tolist(), rows.tolist(), strict=True)
+        listing.append((query, [(score, texts[row]) for score, row in hits if row >= 0]))
     return listing

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from contrasent.errors import UserError
+from contrasent.search.codes import BinaryCodes
 from contrasent.search.folder import advice, is_index
-from contrasent.search.scan import BinaryCodes
 from contrasent.search.store import Store
 from contrasent.types import Finding
 

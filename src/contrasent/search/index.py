@@ -16,17 +16,17 @@ from numpy.typing import NDArray
 
 from contrasent.errors import OptionError, UserError
 from contrasent.files import atomic_folder
+from contrasent.nearest import QUERIES_AT_ONCE, Best, best_rows, scan
+from contrasent.search.codes import BinaryCodes
 from contrasent.search.filters import Where
 from contrasent.search.folder import LOCK, check_target, check_vectors
 from contrasent.search.learned import Learned, bonus, mapped, smooth_vectors, smoothed
-from contrasent.search.ranking import Floats, Ranker, Spread, best_rows
-from contrasent.search.scan import Best, BinaryCodes, scan
+from contrasent.search.ranking import Floats, Ranker, Spread
 from contrasent.search.store import ROWS_AT_ONCE, Facts, Store
 from contrasent.search.words import Analyzer, Bm25
 from contrasent.search.writer import Writer
 from contrasent.types import EncodeFn, Vectors, batched, for_task
 
-QUERIES_AT_ONCE = 256
 FEW = 10_000  # rows up to which an exact search is preferred to binary codes
 # Where not all rows are looked at: rows that the spread of cosines is of, and those that words and
 # codes each propose.

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from contrasent.errors import OptionError
 from contrasent.metrics import normalize
+from contrasent.nearest import nearest
 from contrasent.search.folder import checksum
 from contrasent.search.ranking import Floats, Ranker
 from contrasent.types import Vectors
@@ -39,18 +40,13 @@ class Neighbours:
     @classmethod
     def of(cls, vectors: Vectors, k: int) -> "Neighbours":
         """The k nearest rows of each, by (n, d) unit vectors; n is greater than k."""
-        rows = np.empty((len(vectors), k), dtype=np.int32)
+        rows = np.sort(nearest(vectors, vectors, k, own=np.arange(len(vectors)))[0], axis=1)
         products = np.empty((len(vectors), 2), dtype=np.float32)
         for start in range(0, len(vectors), ROWS_AT_ONCE):
-            part = np.asarray(vectors[start : start + ROWS_AT_ONCE])
-            cosines = part @ vectors.T
-            cosines[np.arange(len(part)), start + np.arange(len(part))] = -np.inf
-            found = np.sort(np.argpartition(-cosines, k - 1, axis=1)[:, :k], axis=1)
-            mean = np.asarray(vectors[found]).mean(axis=1)
-            here = slice(start, start + len(part))
-            rows[here] = found
+            here = slice(start, start + ROWS_AT_ONCE)
+            part, mean = vectors[here], np.asarray(vectors[rows[here]]).mean(axis=1)
             products[here] = np.stack([(part * mean).sum(1), np.square(mean).sum(1)], axis=1)
-        return cls(rows, products)
+        return cls(rows.astype(np.int32), products)
 
     def moved(self, place: NDArray[np.int64]) -> "Neighbours":
         """With the numbers that rows have now, by those they had; -1 where they are gone."""

@@ -20,10 +20,11 @@ import numpy as np
 from contrasent import progress
 from contrasent.errors import InputError, OptionError, OutputError, UserError, import_extra
 from contrasent.files import encoded, write_json, writing
+from contrasent.nearest import best_rows
 from contrasent.search.filters import Where, check_where, ids_in, milvus_expression
 from contrasent.search.folder import MILVUS, check_target, check_vectors, in_milvus, row_ids
 from contrasent.search.index import PROPOSED, Found, Index
-from contrasent.search.ranking import Ranker, Spread, best_rows
+from contrasent.search.ranking import Ranker, Spread
 from contrasent.search.records import EncodedRecords, IndexRow, blocks
 from contrasent.search.store import Facts, Row, make_tables
 from contrasent.search.words import K1, B, language_of

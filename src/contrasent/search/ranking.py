@@ -138,18 +138,3 @@ class Ranker:
                 "not know; install a newer one or build the index again"
             )
         return cls(**data)
-
-
-def best_rows(scores: Floats, k: int) -> NDArray[np.int64]:
-    """Places of the k largest scores, best first; of equal ones the first."""
-    few = largest(scores, k) if len(scores) > k else np.arange(len(scores))
-    order: NDArray[np.int64] = few[np.argsort(-scores[few], kind="stable")]
-    return order
-
-
-def largest(values: NDArray[np.float32], k: int) -> NDArray[np.int64]:
-    """Positions of the k largest of more than k values, rising; of equals the first are taken."""
-    cut = np.partition(values, len(values) - k)[len(values) - k]
-    above = np.flatnonzero(values > cut)
-    equal = np.flatnonzero(values == cut)[: k - len(above)]
-    return np.sort(np.concatenate([above, equal]))

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from contrasent.errors import OptionError, OutputError, UserError
 from contrasent.files import remove_temporaries, writing
+from contrasent.search.codes import make_codes
 from contrasent.search.filters import Where, canonical, check_where, sql_condition
 from contrasent.search.folder import (
     BUSY,
@@ -37,7 +38,6 @@ from contrasent.search.folder import (
 )
 from contrasent.search.learned import write_learned
 from contrasent.search.ranking import Ranker
-from contrasent.search.scan import make_codes
 from contrasent.search.store import ROWS_AT_ONCE, Facts, Store, make_tables
 from contrasent.search.words import Analyzer, language_of, postings
 from contrasent.types import EncodeFn, Vectors
