@@ -20,13 +20,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.lines import append, read
-from contrasent.adapt.indexing import open_base
 from contrasent.adapt.run import adapt
 from contrasent.cli.options import parse_budget
 from contrasent.datasets.beir import Judged, read_judged, read_texts
 from contrasent.evaluate.searching import Search, search_retrieval
+from contrasent.indexing.models import open_index_model
 from contrasent.metrics import normalize
-from contrasent.model.base import TaskEncoder
 from contrasent.model.numpy_model import NumpyModel
 from contrasent.model.pretrained import MINILM, resolve
 from contrasent.search.index import Index, document_of
@@ -52,7 +51,7 @@ def values(search: Search, names: Sequence[str], judged: Judged) -> Any:
 
 def by_index(index: Index, ranker: Ranker, judged: Judged) -> Any:
     """(q,) nDCG@10 as a ranker finds documents in an index."""
-    encode = TaskEncoder(open_base(index.facts.source))
+    encode = open_index_model(index)
     names = list(dict.fromkeys(document_of(row.id, row.metadata) for row in index.every()))
     return values(lambda texts, k: index.documents(texts, encode, k, ranker), names, judged)
 

@@ -21,11 +21,12 @@ import numpy as np
 from contrasent import progress
 from contrasent.datasets.official import STS_TASKS
 from contrasent.datasets.sts import sts_pairs
+from contrasent.encoder.dropout import dropout_view
 from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.flow import FlowSettings
 from contrasent.evaluate.geometry import geometry
 from contrasent.evaluate.sts import sts
 from contrasent.files import write_json
-from contrasent.model.base import dropout_view
 from contrasent.postprocess import flow, linear
 from contrasent.report import Report
 from contrasent.types import Vectors
@@ -60,7 +61,7 @@ def arms(
     yield "whitening", linear.whiten(vectors)
     yield "whitening, 256 dimensions", linear.whiten(vectors, dimensions=256)
     for seed in SEEDS:
-        settings = flow.FlowSettings(seed=seed)
+        settings = FlowSettings(seed=seed)
         yield f"flow/{seed}", flow.fit(vectors, settings).transform
     first, second = views(0)
     for seed in SEEDS:

@@ -91,12 +91,12 @@ def build(folder: Path, blocks: Iterable[tuple[list[str], Vectors]]) -> None:
 
 def building(folder: Path, vectors: Vectors) -> None:
     """What writing 100,000 rows adds to encoding them, by processor time."""
-    from contrasent.cli.loading import find_model, open_model
+    from contrasent.cli.loading import open_model
     from contrasent.cli.options import Loading
 
     held = texts(min(BUILDS, len(vectors)), 0)
     _, write = timed(lambda: build(folder, [(held, vectors[: len(held)])]))
-    encode = open_model(find_model("all-MiniLM-L6-v2"), Loading(), light=True)
+    encode = open_model("all-MiniLM-L6-v2", Loading(), light=True)
     _, encoding = timed(lambda: encode(texts(ENCODED, 1)))
     whole = encoding * len(held) / ENCODED
     met = write + whole <= BUILT * whole

@@ -138,7 +138,7 @@ def main() -> None:
         seconds = time.perf_counter() - began
         vectors = np.load(target, mmap_mode="r", allow_pickle=False)
         rows = np.sort(np.random.default_rng(0).integers(0, len(lines), CHECKED))
-        alone = Exported.load(model).encode([lines[row] for row in rows])
+        alone = Exported.open(model).encode([lines[row] for row in rows])
         cosine = float((alone * vectors[rows]).sum(axis=1).min())
         whole = vectors.shape == (len(lines), alone.shape[1])
     rate = min(left * SHARD, len(lines)) / seconds

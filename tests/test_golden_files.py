@@ -10,7 +10,7 @@ import pytest
 from contrasent.encoder.encoder import Encoder
 from contrasent.encoding.shards import read_manifest
 from contrasent.errors import InputError
-from contrasent.model.doctor import examine_folder
+from contrasent.model.doctor import compare_golden
 from contrasent.model.golden import read_golden
 from contrasent.report import read_reports
 from contrasent.search.index import Index
@@ -33,7 +33,7 @@ def test_models_give_the_vectors_that_they_gave(golden):
     texts = (golden / "texts.txt").read_text("utf-8").splitlines()
     wanted = np.load(golden / "vectors.npy", allow_pickle=False)
     np.testing.assert_allclose(encoder.encode(texts), wanted, atol=1e-5)
-    assert all(one.good for one in examine_folder(encoder, read_golden(golden / "model")))
+    assert all(one.good for one in compare_golden(encoder.golden(), read_golden(golden / "model")))
 
 
 def test_an_index_of_an_earlier_format_says_so(golden):

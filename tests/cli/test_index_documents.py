@@ -127,7 +127,7 @@ def test_an_index_follows_its_documents(folder, tmp_path, monkeypatch):
     index = tmp_path / "s"
     run("index", folder, "-o", index)
     before = rows(index)
-    monkeypatch.setattr("contrasent.cli.index_changes.model_of", None)  # nothing is encoded
+    monkeypatch.setattr("contrasent.indexing.models.open_index_model", None)  # nothing is encoded
     assert synced(index) == "0 added, 0 changed, 0 deleted, 6 unchanged"
     generation = Index.open(index).facts.generation
     os.utime(folder / "trains.md", ns=(1, 1))
@@ -140,7 +140,7 @@ def test_an_index_follows_its_documents(folder, tmp_path, monkeypatch):
     shutil.move(folder / "kitchen" / "bread.html", folder / "loaf.html")
     read = []
     monkeypatch.setattr(
-        "contrasent.cli.loading.Counting._encode",
+        "contrasent.model.base.TaskEncoder._encode",
         lambda self, texts, prompt: read.extend(texts) or self.encoder.encode(texts),
     )
     assert synced(index) == "2 added, 2 changed, 2 deleted, 2 unchanged"

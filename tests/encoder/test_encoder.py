@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 from contrasent.encoder import backbone as module
+from contrasent.encoder.dropout import dropout_view
 from contrasent.encoder.encoder import Encoder
 from contrasent.encoder.heads import BatchNormProjector, Dense
 from contrasent.encoder.poolers import pooler_class
 from contrasent.errors import OptionError, OutputError
 from contrasent.files import read_json
-from contrasent.model.base import dropout_view
 from contrasent.model.pooling import POOLERS
 
 PLAIN = [name for name in POOLERS if pooler_class(name).portable]  # the others: test_poolers

@@ -60,7 +60,7 @@ def test_every_kind_pooler_and_head_gives_the_vectors_of_torch(
         export(models[kind], target, engine="onnx")
     texts = [*sentences[:40], "", *PROBES]
     wanted = Encoder.load(models[kind]).encode(texts)
-    exported = Exported.load(target)
+    exported = Exported.open(target)
     for batch in (1, 7, 64):
         found = exported.encode(texts, batch=batch)
         assert found.dtype == np.float32
@@ -74,7 +74,7 @@ def test_openvino_in_float32_gives_the_vectors_of_torch(models, tmp_path, senten
     pytest.importorskip("openvino")
     export(models["modernbert"], tmp_path / "out", engine="openvino")  # with sliding windows
     wanted = Encoder.load(models["modernbert"]).encode(sentences[:40])
-    found = Exported.load(tmp_path / "out").encode(sentences[:40], batch=16)
+    found = Exported.open(tmp_path / "out").encode(sentences[:40], batch=16)
     assert np.abs(found - wanted).max() <= 1e-5 * max(1, np.abs(wanted).max())
 
 
@@ -119,7 +119,7 @@ def test_openvino_in_int8_meets_few_shapes(models, tmp_path, sentences, monkeypa
 
     monkeypatch.setattr(runtime, "open_session", stated)
     monkeypatch.setattr(base, "BUDGET", 256)  # so that there are many calls
-    exported = Exported.load(tmp_path / "q")
+    exported = Exported.open(tmp_path / "q")
     words = " ".join(sentences).split()
     random = np.random.default_rng(0)
     for _ in range(2):
@@ -140,7 +140,7 @@ def test_int8_is_near_and_says_how_near(engine, models, tmp_path, sentences):
     assert said.name == f"{engine}-int8"
     assert said.made["quantised_products"] == 12  # 6 products with weights in each of 2 layers
     wanted = Encoder.load(models["bert"]).encode(sentences[200:260])
-    found = Exported.load(tmp_path / "q").encode(sentences[200:260])
+    found = Exported.open(tmp_path / "q").encode(sentences[200:260])
     cosines = (found * wanted).sum(axis=1)
     assert 0.98 < cosines.min() < 1 - 1e-7
     assert json.loads((tmp_path / "q" / "export.json").read_text())["cosine"] == said.cosine
@@ -151,11 +151,11 @@ def test_an_export_of_other_weights_is_rejected(models, tmp_path, onnx):
 
     copy = tmp_path / "copy"
     shutil.copytree(models["bert"], copy)
-    assert Exported.load(copy / "onnx", model=copy).identity == Encoder.load(copy).identity
+    assert Exported.open(copy / "onnx", model=copy).identity == Encoder.load(copy).identity
     config = copy / "config.json"
     config.write_text(config.read_text() + " ")
     with pytest.raises(ModelError, match="other weights or settings"):
-        Exported.load(copy / "onnx", model=copy)
+        Exported.open(copy / "onnx", model=copy)
 
 
 def test_a_graph_that_gives_other_vectors_is_not_kept(models, tmp_path, monkeypatch):

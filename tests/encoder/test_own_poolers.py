@@ -12,7 +12,7 @@ from contrasent.encoder.encoder import Encoder
 from contrasent.encoder.export import export
 from contrasent.errors import ModelError, OptionError
 from contrasent.model.base import Prompts
-from contrasent.model.doctor import examine_folder
+from contrasent.model.doctor import compare_golden
 from contrasent.model.golden import WEIGHTS, read_golden
 from contrasent.model.runtime import Exported
 from contrasent.text.tokens import Tokenizer
@@ -82,7 +82,7 @@ def test_saved_and_read_to_the_bit(bert, tmp_path, name, lower):
     assert (again.pooling, again.prompts) == (name, encoder.prompts)
     assert again.identity == encoder.identity
     assert np.array_equal(again.encode(TEXTS), wanted)
-    findings = examine_folder(again, read_golden(tmp_path / "model"))
+    findings = compare_golden(again.golden(), read_golden(tmp_path / "model"))
     assert len(findings) == 7 and all(finding.good for finding in findings)
     text = (tmp_path / "model" / "README.md").read_text("utf-8").replace("\n", " ")
     assert CARDS[name] in text and "from sentence_transformers" not in text
@@ -223,5 +223,5 @@ def test_a_graph_gives_its_vectors(bert, tmp_path):
     encoder = fitted(bert)
     encoder.save(tmp_path / "model")
     export(tmp_path / "model", tmp_path / "graph", engine="onnx")
-    found = Exported.load(tmp_path / "graph").encode(TEXTS)
+    found = Exported.open(tmp_path / "graph").encode(TEXTS)
     assert found == pytest.approx(encoder.encode(TEXTS), abs=1e-5)

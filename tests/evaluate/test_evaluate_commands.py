@@ -11,9 +11,9 @@ from contrasent.cli.options import Loading
 from contrasent.datasets import official
 from contrasent.datasets.official import Table
 from contrasent.datasets.sts import score_digest
+from contrasent.encoder.dropout import dropout_view
 from contrasent.encoder.encoder import Encoder
 from contrasent.errors import DataError, ModelError, OptionError, OutputError, UserError
-from contrasent.model.base import dropout_view
 
 WORDS = "river stone lantern market orchard violin winter copper meadow harbour candle"
 WORDS = WORDS.split()

@@ -8,7 +8,7 @@ import pytest
 
 from contrasent.encoder.encoder import Encoder
 from contrasent.errors import ModelError
-from contrasent.model.doctor import examine_folder
+from contrasent.model.doctor import compare_golden
 from contrasent.model.golden import NAME, PROBES, read_golden, write_golden
 from tiny_models import made_sentences, write_backbone, write_tokenizer
 
@@ -57,7 +57,7 @@ def wrong(findings):
 
 def test_a_healthy_folder(saved):
     for name in ("head", "plain"):
-        findings = examine_folder(Encoder.load(saved / name), read_golden(saved / name))
+        findings = compare_golden(Encoder.load(saved / name).golden(), read_golden(saved / name))
         assert wrong(findings) == []
         assert len({f.check for f in findings}) == 7
 
@@ -80,7 +80,7 @@ def test_a_save_in_the_middle_of_training(base, tmp_path):
     for old, new in zip(statistics, encoder.head.buffers(), strict=True):
         assert torch.equal(old, new)
     loaded = Encoder.load(tmp_path / "model")
-    assert wrong(examine_folder(loaded, read_golden(tmp_path / "model"))) == []
+    assert wrong(compare_golden(loaded.golden(), read_golden(tmp_path / "model"))) == []
     first = (tmp_path / "model" / NAME).read_bytes()
     for _ in range(5):
         write_golden(tmp_path / "model", encoder.golden())
@@ -172,7 +172,7 @@ MUTATIONS = [
 def test_a_changed_folder(copy, name, change, check):
     folder = copy(name)
     change(folder)
-    findings = examine_folder(Encoder.load(folder, check=False), read_golden(folder))
+    findings = compare_golden(Encoder.load(folder, check=False).golden(), read_golden(folder))
     bad = wrong(findings)
     assert check in bad, findings
     assert set(bad) <= {check, "vectors"}

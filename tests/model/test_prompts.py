@@ -3,7 +3,6 @@
 import json
 import shutil
 import warnings
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -143,7 +142,7 @@ def test_the_server_puts_them_before_texts(saved, plain):
     from contrasent.serve.app import create_app
 
     model = Encoder.load(saved)
-    model.nested = (32, 8)
+    model.matryoshka_dims = (32, 8)
     documents = prefixed(plain, "passage: ")
     ranker = Ranker(word_weight=0.0)  # the score is then the cosine
     index = Index.build(TaskEncoder(model), TEXTS, model=model.identity, ranker=ranker)
@@ -195,11 +194,12 @@ def test_suites_put_them_before_captions(saved, plain, monkeypatch):
     monkeypatch.setattr(retrieval, "sts_pairs", lambda *_, **__: (pairs,))
     read = []
 
-    def encode(sentences, prompt=None):
-        read.extend((prompt, text) for text in sentences)
-        return plain.encode(sentences, prompt=prompt)
+    class Recorder(type(plain)):
+        def encode_and_count(self, sentences, *, batch=64, prompt=None):
+            read.extend((prompt, text) for text in sentences)
+            return super().encode_and_count(sentences, batch=batch, prompt=prompt)
 
-    model = SimpleNamespace(prompts=Prompts(E5), encode=encode)
+    model = Recorder.load(saved)
     report = suite.evaluate(TaskEncoder(model), ("retrieval",))
     assert read == [
         *((None, text) for text in ("a map", "a kettle", "maps", "a lamp")),

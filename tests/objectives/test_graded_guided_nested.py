@@ -116,9 +116,9 @@ def test_matryoshka_is_the_sum_over_the_sizes(load, batches, tmp_path):
     a, b = (vectors(objective.encoder, column) for column in batch.columns)
     expected = sum(simcse(a, b, 0.05, size) for size in (8, 16, len(a[0])))
     assert objective(batch)["contrast"].item() == pytest.approx(expected, rel=1e-3)
-    assert objective.encoder.nested == (32, 16, 8)
+    assert objective.encoder.matryoshka_dims == (32, 16, 8)
     objective.encoder.save(tmp_path / "m")
-    assert type(objective.encoder).load(tmp_path / "m").nested == (32, 16, 8)
+    assert type(objective.encoder).load(tmp_path / "m").matryoshka_dims == (32, 16, 8)
 
 
 @pytest.mark.parametrize("given", ["", "a", "0,8", "32", "64,8"])

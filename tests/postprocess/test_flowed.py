@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from commands import printed
-from contrasent.cli.loading import find_model, open_model
+from contrasent.cli.loading import open_model
 from contrasent.cli.options import Loading
 from contrasent.cli.serve import served
 from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.flow import FlowEncoder, FlowSettings, write_flow
 from contrasent.errors import OptionError
-from contrasent.postprocess.flow import Flowed, FlowSettings, fit, write_flow
+from contrasent.postprocess.flow import fit
 from contrasent.serve.app import create_app
 
 
@@ -38,18 +39,18 @@ def test_index_search_similarity(made, sentences, tmp_path):
 
 def test_another_flow_is_another_model(made):
     folder, encoder, flow = made
-    one = open_model(find_model(str(folder))).encoder.identity
+    one = open_model(folder).encoder.identity
     vectors = encoder.encode(["a", "b"] * 64)
     other = fit(vectors, FlowSettings(levels=2, steps=1, epochs=1, seed=1))
-    assert Flowed(encoder, other).identity != one
-    assert Flowed(encoder, flow).identity == one
+    assert FlowEncoder(encoder, other).identity != one
+    assert FlowEncoder(encoder, flow).identity == one
 
 
 def test_serve(made, sentences):
     from fastapi.testclient import TestClient
 
     folder, encoder, flow = made
-    model = served(open_model(find_model(str(folder))).encoder, "flow")
+    model = served(open_model(folder).encoder, "flow")
     with TestClient(create_app(model), base_url="http://localhost") as client:
         answer = client.post("/v1/embeddings", json={"input": sentences[:3]}).json()
     got = np.array([item["embedding"] for item in answer["data"]])

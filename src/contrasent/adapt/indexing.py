@@ -6,14 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from contrasent.documents.folder import Documents
-from contrasent.documents.sections import Document
 from contrasent.errors import InputError
-from contrasent.model.base import Model, TaskEncoder
-from contrasent.model.numpy_model import NumpyModel, by_numpy
-from contrasent.model.pretrained import installed_bases, resolve
+from contrasent.indexing.models import open_base
 from contrasent.search.building import create
 from contrasent.search.index import Index, document_of
-from contrasent.search.languages import choose_base, fit
 from contrasent.search.ranking import Ranker
 from contrasent.search.records import IndexRow
 from contrasent.search.store import Facts
@@ -25,16 +21,6 @@ ENCODING = 0.7  # share of the budget that encoding may take
 PROBED = 64  # passages that are encoded to estimate the time of all
 
 
-def open_base(name: str) -> Model:
-    """Load a model; by numpy where that can compute it and there is no accelerator."""
-    folder = resolve(name)
-    if by_numpy(folder):
-        return NumpyModel(folder)
-    from contrasent.encoder.encoder import Encoder
-
-    return Encoder.load(folder)
-
-
 def make_index(
     source: Documents, target: Path, base: str | None, budget: float, log: Log
 ) -> tuple[Index, list[str]]:
@@ -42,13 +28,13 @@ def make_index(
     documents = list(source)
     if not documents:
         raise InputError(str(source), "holds no text")
-    name, ranker = _base(documents, base, log)
-    model = open_base(name)
+    opened = open_base(first_paragraphs(documents), base, log=log)
+    encode = opened.encode
+    model = encode.encoder
     rows = document_rows(documents, source.files, model.count_tokens, model.max_tokens)
     if not rows:
         raise InputError(str(source), "holds no text")
     lines = source.report.lines()
-    encode = TaskEncoder(model)
     seconds = _estimate(rows, encode.for_task("document"))
     log(f"{len(rows):,} passages of {len(documents):,} documents; encoding them takes about "
         f"{spelled(seconds)}")  # fmt: skip
@@ -65,24 +51,14 @@ def make_index(
         rows,
         Facts(
             model=model.identity,
-            source=str(Path(name).resolve()) if Path(name).is_dir() else name,
-            ranker=ranker.to_json(),
+            source=opened.source,
+            ranker=Ranker(opened.word_weight).to_json(),
             origin=source.origin,
         ),
         overwrite=True,
         documents=files,
     )
     return index, lines
-
-
-def _base(documents: Sequence[Document], base: str | None, log: Log) -> tuple[str, Ranker]:
-    """The base and the default ranker, by the language of the documents."""
-    texts = list(first_paragraphs(documents))
-    if base is not None:
-        return base, Ranker(fit(texts, open_base(base).tokenizer).word_weight)
-    chosen = choose_base(texts, installed_bases())
-    log(f"base: {chosen.name}; {chosen.reason}")
-    return chosen.name, Ranker(chosen.fit.word_weight)
 
 
 def _estimate(rows: Sequence[IndexRow], encode: Callable[[list[str]], object]) -> float:

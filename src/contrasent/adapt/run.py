@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from contrasent.adapt.bench import Bench, document_names, queries_of
-from contrasent.adapt.indexing import Log, make_index, open_base, spelled
+from contrasent.adapt.indexing import Log, make_index, spelled
 from contrasent.adapt.report import (
     PAGE,
     REPORT,
@@ -35,7 +35,7 @@ from contrasent.documents.folder import Documents, DocumentSource
 from contrasent.documents.parsers import TEXT_LIMIT
 from contrasent.errors import InputError, OptionError, OutputError
 from contrasent.files import check_writable, remove_temporaries, write_text
-from contrasent.model.base import TaskEncoder
+from contrasent.indexing.models import open_index_model
 from contrasent.search.folder import in_milvus, is_index
 from contrasent.search.index import Index
 from contrasent.search.learned import Learned
@@ -255,25 +255,23 @@ class _Run:
         from contrasent.search.sync import find_source, synchronise
 
         index = Index.open(self.place)
-        origin, model = index.facts.origin, open_base(index.facts.source)
+        origin, encode = index.facts.origin, open_index_model(index)
         index.close()
         if origin.get("kind") == "documents":
             outcome = synchronise(
                 self.place,
                 find_source(origin, self.place, None),
-                TaskEncoder(model),
-                model.count_tokens,
-                max_tokens=model.max_tokens,
-                model=model.identity,
+                encode,
+                encode.encoder.count_tokens,
+                max_tokens=encode.encoder.max_tokens,
+                model=encode.encoder.identity,
             )
             self.note(str(outcome))
         self._open()
 
     def _open(self) -> None:
         self.index = Index.open(self.place)
-        self.model = open_base(self.index.facts.source)
-        self.index.check_model(self.model.identity, f"the model {self.index.facts.source}")
-        self.encode = TaskEncoder(self.model)
+        self.encode = open_index_model(self.index)
         self.documents, self.units = document_names(self.index)
         # Kept, since what is learned changes the index's own before the run is complete.
         own = Ranker(self.index.ranker.word_weight)

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 
-from contrasent.errors import LostProcessError, UserError, brief, see
+from contrasent.errors import LostProcessError, UserError, brief, install, see
 
 TRAINING = ("torch", "transformers", "huggingface_hub")
 """Packages that encoding and searching do without."""
@@ -30,7 +30,7 @@ def main() -> None:
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in TRAINING:
             raise
-        _say(f"contrasent: this needs {error.name}: pip install 'contrasent[train]'")
+        _say(f"contrasent: this needs {error.name}: {install('train')}")
         sys.exit(2)
     except (MemoryError, RuntimeError) as error:
         # RuntimeError: torch's; its own class of it is for accelerators alone.

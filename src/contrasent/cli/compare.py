@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from contrasent.cli import options
-from contrasent.cli.loading import Counting, find_model, lasting_name, open_model
+from contrasent.cli.loading import open_model
 from contrasent.errors import InputError, OptionError
 
 if TYPE_CHECKING:
-    from contrasent.model.base import Model
+    from contrasent.model.base import TaskEncoder
     from contrasent.model.remote import RemoteModel
     from contrasent.report import Report
     from contrasent.search.index import Index
@@ -51,6 +51,7 @@ def compare(
     from contrasent.datasets.official import STS_TASKS
     from contrasent.evaluate.compare import compare_reports, comparison_table
     from contrasent.evaluate.suite import Options, evaluate, read_data, suite_names
+    from contrasent.model.opening import find_model
 
     suites = suite_names(suite or ["sts"])
     tasks = tuple(task or STS_TASKS)
@@ -174,18 +175,19 @@ class Searched:
     index: "Index | None" = None
     vectors: "Vectors | None" = None
 
-    def vectors_by(self, model: "Counting[Model] | RemoteModel") -> "Vectors | None":
+    def vectors_by(self, model: "TaskEncoder | RemoteModel") -> "Vectors | None":
         """The stored vectors, if this model made them; a quantised copy has its own."""
+        from contrasent.model.remote import RemoteModel
+        from contrasent.model.runtime import NAME, read_export
+
         index = self.index
         if index is None:
             return None
-        if not isinstance(model, Counting):
+        if isinstance(model, RemoteModel):
             return self.vectors if model.identity == index.model != "" else None
-        from contrasent.model.runtime import NAME, read_export
-
         source = Path(index.facts.source)
         maker = read_export(source).name if (source / NAME).is_file() else "torch"
-        exact = ("int8" in model.runtime) == ("int8" in maker)
+        exact = ("int8" in model.encoder.runtime) == ("int8" in maker)
         return self.vectors if model.encoder.identity == index.model and exact else None
 
 
@@ -219,21 +221,26 @@ def open_searched(on: str, most: int, column: str | None, seed: int) -> Searched
 
 def _open_side(
     name: str, side: str, loading: options.Loading, searched: "Searched"
-) -> "Counting[Model] | RemoteModel":
+) -> "TaskEncoder | RemoteModel":
     """A model, an export or a server; the index's own model as the index was made."""
+    from contrasent.indexing.models import model_settings
+    from contrasent.model.opening import absolute_name
     from contrasent.model.remote import RemoteModel, is_address
 
     if is_address(name):
         return RemoteModel(name, batch=loading.batch, option=side.upper())
-    facts = None if searched.index is None else searched.index.facts
-    own = facts.settings if facts is not None and facts.source == lasting_name(name) else {}
-    pooler, max_tokens = own.get("pooler"), own.get("max_tokens")
-    return open_model(find_model(name), replace(loading, pooler=pooler, max_tokens=max_tokens))
+    index = searched.index
+    if index is not None and index.facts.source == absolute_name(name):
+        loading = replace(loading, **model_settings(index))
+    return open_model(name, loading)
 
 
-def _described(name: str, model: "Counting[Model] | RemoteModel") -> dict[str, Any]:
+def _described(name: str, model: "TaskEncoder | RemoteModel") -> dict[str, Any]:
     """Name, runtime and size of a model; None for what a server does not say."""
-    if not isinstance(model, Counting):
+    from contrasent.model.opening import find_model
+    from contrasent.model.remote import RemoteModel
+
+    if isinstance(model, RemoteModel):
         size = {"dimension": model.dimension, "parameters": None, "bytes": None}
         return {"name": name, "runtime": "server", **size}
     folder = find_model(name)
@@ -241,7 +248,7 @@ def _described(name: str, model: "Counting[Model] | RemoteModel") -> dict[str, A
     weights = getattr(model.encoder, "parameters", None)
     return {
         "name": name,
-        "runtime": model.runtime,
+        "runtime": model.encoder.runtime,
         "dimension": model.encoder.dimension,
         "parameters": None if weights is None else sum(one.numel() for one in weights()),
         "bytes": sum(path.stat().st_size for path in inside if path.is_file()),

@@ -54,10 +54,9 @@ def demo(
         seed: Seed of everything random.
     """
     seconds = options.parse_budget(budget)
-    from contrasent.adapt.indexing import open_base
     from contrasent.documents.docstrings import InstalledDocumentation
     from contrasent.files import write_json
-    from contrasent.model.base import TaskEncoder
+    from contrasent.indexing.models import open_index_model
     from contrasent.search.index import Index
 
     source = InstalledDocumentation(names)
@@ -79,7 +78,7 @@ def demo(
         )
     folder = done.folder / "index"
     index = Index.open(folder)
-    encode = TaskEncoder(open_base(index.facts.source))
+    encode = open_index_model(index)
     judged = done.folder / "held_out.json"
     if not judged.is_file():  # else an earlier run has added the summaries to what is searched
         write_json(judged, _gains(done, index, encode, source.summaries[1::2], seed))

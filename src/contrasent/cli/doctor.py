@@ -1,6 +1,5 @@
 """``contrasent doctor``: what is installed and missing, or whether a model or index is whole."""
 
-import logging
 import os
 import platform
 import re
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from contrasent.cli import options
-from contrasent.cli.loading import find_model
 from contrasent.errors import OptionError
 from contrasent.processes import threads
 
@@ -64,29 +62,27 @@ def doctor(
             raise OptionError("MODEL", None, "name the model that is checked")
         found = look_around()
         return options.Output(found, "\n".join(environment_lines(found)))
+    from contrasent.indexing.models import find_index_model, model_settings
     from contrasent.model import golden as golden_
+    from contrasent.model.doctor import compare_golden
+    from contrasent.model.opening import find_model, open_encoder
     from contrasent.search.doctor import examine
     from contrasent.search.folder import is_any_index, is_index
     from contrasent.search.opening import index_folder, open_index
+    from contrasent.types import Finding
 
     place = index_folder(Path(model))
     content = examine(place) if is_index(place) else []
     if not all(finding.good for finding in content):
         return _findings(model, content, "the index is damaged: build it again, or restore a copy")
     index = open_index(Path(model)) if is_any_index(Path(model)) else None
-    folder = find_model(model if index is None else index.facts.source)
-    if index is not None:
-        stored = {key: index.facts.settings.get(key) for key in ("pooler", "max_tokens")}
-        loading = replace(loading, **{key: value for key, value in stored.items() if value})
-    logging.getLogger("contrasent.model.base").setLevel(logging.ERROR)  # a probe is too long
+    folder = find_model(model) if index is None else find_index_model(index)
+    stored = {} if index is None else model_settings(index)
+    loading = replace(loading, **{key: value for key, value in stored.items() if value})
     # Without golden vectors only the model of an index can be checked.
     known = not write and (index is None or (folder / golden_.NAME).is_file())
     saved = golden_.read_golden(folder) if known else None
-    from contrasent.encoder.encoder import Encoder
-    from contrasent.model.doctor import examine_folder
-    from contrasent.types import Finding
-
-    encoder = Encoder.load(
+    encoder = open_encoder(
         folder, pooler=loading.pooler, max_tokens=loading.max_tokens, check=False
     )
     if write:
@@ -94,7 +90,7 @@ def doctor(
         written = str(folder / golden_.NAME)
         line = f"{written}: {len(golden_.PROBES)} golden vectors"
         return options.Output({"model": model, "written": written}, line)
-    content += [] if saved is None else examine_folder(encoder, saved)
+    content += [] if saved is None else compare_golden(encoder.golden(saved.texts), saved)
     for path in golden_.changed_weights(folder):
         content.append(Finding("files", False, f"{path} is not as it was saved"))
     if index is not None:

@@ -12,7 +12,7 @@ import typer
 
 from contrasent import progress
 from contrasent.cli import options
-from contrasent.cli.loading import OpenModel, find_model, open_model
+from contrasent.cli.loading import OpenModel, open_model
 from contrasent.errors import (
     InputError,
     MissingExtraError,
@@ -120,6 +120,7 @@ def _as_stream(
 ) -> options.Output:
     """One process, one text after the other; each is computed once."""
     from contrasent.encoding.shards import encode_shards, join_shards, read_manifest
+    from contrasent.model.opening import find_model
 
     _check_output(output, overwrite)
     corpus = open_texts(source, column)
@@ -150,7 +151,7 @@ def _as_stream(
         "output": str(output),
         "model": name,
         "identity": model.encoder.identity,
-        "runtime": model.runtime,
+        "runtime": model.encoder.runtime,
         "texts": manifest.rows,
         "computed": model.texts,
         "dimension": manifest.dimension,
@@ -222,6 +223,7 @@ def _in_shards(
     from contrasent.encoding import job as jobs
     from contrasent.encoding.inputs import Folder, plan
     from contrasent.encoding.shards import TYPES
+    from contrasent.model.opening import find_model
     from contrasent.text.tables import column as position
 
     _check_pyarrow("encoding in shards")
@@ -302,7 +304,7 @@ def similarity(
         first: One text.
         second: The other text.
     """
-    encode = open_model(find_model(model), loading, light=True)
+    encode = open_model(model, loading, light=True)
     from contrasent.search.folder import check_vectors
 
     one, two = check_vectors(encode([first, second]), 2, None, "cosine")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from contrasent.cli import options
-from contrasent.cli.loading import Counting, find_model, open_model
+from contrasent.cli.loading import open_model
 from contrasent.errors import OptionError, UserError, check_choice
 
 if TYPE_CHECKING:
@@ -111,8 +111,7 @@ def evaluate(
             reports = [measured(encode, suites, replace(chosen, tokens=tokens))] if suites else []
             reports += [measure(encode, resamples) for measure in own]
             found[model] = Report.join(reports)
-            if isinstance(encode, Counting):
-                notes = encode.notes
+            notes = getattr(encode, "notes", [])
             if report_file is not None:
                 more = _for_page(model, encode, suites, chosen)
         typer.echo(f"{model}\n{found[model].table()}\n")
@@ -175,6 +174,7 @@ def _check_before(
     from contrasent.evaluate.sts import AGGREGATES
     from contrasent.evaluate.suite import read_data
     from contrasent.files import check_writable
+    from contrasent.model.opening import find_model
 
     if len(set(models)) < len(models):
         raise OptionError("MODEL", " ".join(models), "a model is named twice")
@@ -227,16 +227,21 @@ def _search(
     resamples: int,
 ) -> "tuple[Report, list[str]]":
     """Measure an index as it is searched, by the judged queries of a collection."""
-    from contrasent.cli.search import model_of
     from contrasent.datasets.beir import read_judged
     from contrasent.evaluate.searching import search_retrieval
+    from contrasent.indexing.models import open_index_model
     from contrasent.search.index import document_of
     from contrasent.search.opening import open_index
 
     judged = read_judged(collection)
     index = open_index(name)
     ranker = index.ranker.with_words(weight)
-    encode = model_of(index, None, loading)
+    encode = open_index_model(
+        index,
+        runtime=loading.runtime,
+        batch=loading.batch,
+        batch_invariant=loading.batch_invariant,
+    )
     documents = dict.fromkeys(document_of(row.id, row.metadata) for row in index.every())
     report = search_retrieval(
         lambda queries, k: index.documents(queries, encode, k, ranker),
@@ -259,7 +264,7 @@ def _load(
         from contrasent.postprocess.glove import Glove
 
         return Glove.load(Path(model), stop_words=stop_words), None
-    opened = open_model(find_model(model), loading)
+    opened = open_model(model, loading)
     marks = sum(map(len, opened.encoder.tokenizer.frame))  # at both ends, which are not counted
 
     @cache

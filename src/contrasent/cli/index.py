@@ -1,7 +1,6 @@
 """``contrasent index SOURCE -o INDEX``, and with --sync, --model or --remove an INDEX changed."""
 
 import time
-from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
 from itertools import islice
@@ -11,13 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from contrasent.cli import index_changes, options
-from contrasent.cli.adapt import DEFAULT_BASE
-from contrasent.cli.loading import find_model, lasting_name, open_model
 from contrasent.errors import MissingExtraError, OptionError, UserError, check_choice
 
 if TYPE_CHECKING:
-    from contrasent.cli.loading import Counting
-    from contrasent.model.base import Model
     from contrasent.search.records import EncodedRecords, IndexRow
 
 
@@ -98,6 +93,7 @@ def index(
             source, output, model, loading, table, given, update=update
         )
     from contrasent.documents.folder import DocumentSource, is_table
+    from contrasent.indexing.models import open_base
     from contrasent.search.building import create
     from contrasent.search.folder import METRICS
     from contrasent.search.languages import SAMPLE
@@ -117,25 +113,26 @@ def index(
         documents = DocumentSource(source, most=max_file_text)
         read = list(documents)
         texts = list(islice(first_paragraphs(read), SAMPLE))
-    name, encode, weight, remarks = _open(model, loading, texts, weight)
+    settings: dict[str, Any] = {"pooler": loading.pooler, "max_tokens": loading.max_tokens}
+    base = open_base(texts, model, log=options.note, batch=loading.batch, **settings)
+    encode, encoder = base.encode, base.encode.encoder
+    remarks = list(base.remarks) if weight is None else []
     if documents:
-        reader = encode.encoder
-        rows = document_rows(read, documents.files, reader.count_tokens, reader.max_tokens)
+        rows = document_rows(read, documents.files, encoder.count_tokens, encoder.max_tokens)
         remarks += documents.report.skipped_lines()
     facts = Facts(
-        model=encode.encoder.identity,
-        source=lasting_name(name),
+        model=encoder.identity,
+        source=base.source,
         metric=metric,
-        ranker=Ranker(weight).to_json(),
-        settings={"pooler": loading.pooler, "max_tokens": loading.max_tokens}
-        | ({"uri": uri, "collection": collection} if uri else {}),
+        ranker=Ranker(base.word_weight if weight is None else weight).to_json(),
+        settings=settings | ({"uri": uri, "collection": collection} if uri else {}),
         origin=documents.origin if documents else {},
     )
     with options.resumable("the same command goes on with what is encoded"):
         files = documents.files if documents else None
         made = create(output, encode, rows, facts, overwrite=overwrite, documents=files)
     report = asdict(documents.report) if documents else None
-    return index_changes.outcome(output, made, name, encode, rows, began, report, remarks)
+    return index_changes.outcome(output, made, base.name, encode, rows, began, report, remarks)
 
 
 def _check_output(output: Path, uri: str, overwrite: bool) -> None:
@@ -147,25 +144,3 @@ def _check_output(output: Path, uri: str, overwrite: bool) -> None:
         check_target(output, overwrite)
     if uri and find_spec("pymilvus") is None:
         raise MissingExtraError("pymilvus", "milvus", "--uri")
-
-
-def _open(
-    model: str | None, loading: options.Loading, texts: Sequence[str], weight: float | None
-) -> "tuple[str, Counting[Model], float, list[str]]":
-    """The model of that name, or the installed base for some texts; the weight of words."""
-    from contrasent.model.pretrained import installed_bases
-    from contrasent.search.languages import choose_base, fit
-
-    name, remarks, chosen = model or DEFAULT_BASE, list[str](), None
-    if model is None and texts:
-        chosen = choose_base(texts, installed_bases())
-        name = chosen.name
-        options.note(f"base: {name}; {chosen.reason}")
-    encode = open_model(find_model(name), loading, light=True)
-    found = chosen.fit if chosen else fit(texts, encode.encoder.tokenizer)
-    if weight is None and chosen is None and not found.known:
-        remarks.append(
-            f"the model's vocabulary is of another language than the texts ({found.pieces:.1f} "
-            f"tokens a word): words count for {found.word_weight:g} of a score (--word-weight)"
-        )
-    return name, encode, found.word_weight if weight is None else weight, remarks

@@ -12,12 +12,11 @@ import typer
 
 from contrasent import progress
 from contrasent.cli import options
-from contrasent.cli.loading import Counting, find_model, lasting_name, open_model
-from contrasent.cli.search import model_of
+from contrasent.cli.loading import open_model
 from contrasent.errors import MissingExtraError, OptionError, OutputError, UserError
 
 if TYPE_CHECKING:
-    from contrasent.model.base import Model
+    from contrasent.model.base import TaskEncoder
     from contrasent.search.index import Index
     from contrasent.search.records import EncodedRecords, Records
 
@@ -27,18 +26,19 @@ def change_model(
 ) -> options.Output:
     """Re-embed an index in place; ``others``: options of other changes."""
     _check_alone("--model", others)
+    from contrasent.model.opening import absolute_name
     from contrasent.search.building import reembed
     from contrasent.search.index import Index
 
     folder = _own_vectors(folder)
     former = Index.open(folder).model
-    encode = open_model(find_model(model), loading, light=True)
+    encode = open_model(model, loading, light=True)
     began = time.monotonic()
     made = reembed(
         folder,
         encode,
         model=encode.encoder.identity,
-        source=lasting_name(model),
+        source=absolute_name(model),
         settings={"pooler": loading.pooler, "max_tokens": loading.max_tokens},
     )
     seconds = time.monotonic() - began
@@ -109,10 +109,11 @@ class _Following:
 
     def __init__(self, folder: Path, source: str | None, loading: options.Loading) -> None:
         self.folder, self.source, self.loading = folder, source, loading
-        self.encode: Counting[Model] | None = None
+        self.encode: TaskEncoder | None = None
 
     def sync(self) -> options.Output:
         """Apply what was added, changed or deleted, in one transaction."""
+        from contrasent.indexing.models import open_index_model
         from contrasent.search.index import Index
         from contrasent.search.sync import Outcome, compare, find_source, synchronise
 
@@ -123,7 +124,7 @@ class _Following:
             outcome = Outcome(0, 0, 0, changes.unchanged, len(index))
             busy = not changes.none or index.facts.origin != source.origin
             if busy and self.encode is None:
-                self.encode = model_of(index, None, self.loading)
+                self.encode = open_index_model(index, batch=self.loading.batch)
         if busy and (encode := self.encode) is not None:
             most, model = encode.encoder.max_tokens, encode.encoder.identity
             with options.resumable("the same command goes on with what is encoded"):
@@ -228,7 +229,7 @@ def change_rows(
     output = index_folder(output)
     before = open_index(output)
     name, rows = model or before.facts.source, table.rows(source)
-    encode = open_model(find_model(name), loading, light=True)
+    encode = open_model(name, loading, light=True)
     began = time.monotonic()
     before.check_model(encode.encoder.identity, "the model")
     with open_writer(output) as writer, progress.task("index", unit="texts") as advance:
@@ -246,7 +247,7 @@ def outcome(
     output: Path,
     made: "Index",
     model: str,
-    encode: "Counting[Model]",
+    encode: "TaskEncoder",
     rows: Any,
     began: float,
     documents: dict[str, Any] | None = None,

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import typer
 
 from contrasent.cli import options
-from contrasent.cli.loading import find_model
 from contrasent.errors import OptionError, check_choice
 from contrasent.files import check_writable
 
@@ -40,6 +39,8 @@ def export(
     """
     if calibrate is not None and not int8:
         raise OptionError("--calibrate", calibrate, "is for --int8 alone")
+    from contrasent.model.opening import find_model
+
     folder = find_model(model)
     if output is None and not Path(model).is_dir():
         raise OptionError("-o", None, f"{model} is no folder of yours; name a folder to write")
@@ -171,6 +172,8 @@ def postprocess(
     texts = list(distinct)[:sentences]
     empty = output.is_dir() and not any(output.iterdir())
     options.check_new(output, overwrite or empty, "folder")
+    from contrasent.model.opening import find_model
+
     folder = find_model(model)
     from contrasent.encoder.encoder import Encoder
     from contrasent.postprocess import linear
@@ -184,10 +187,11 @@ def postprocess(
         losses.append(loss)
 
     if method == "flow":
-        from contrasent.postprocess import flow
+        from contrasent.encoder.flow import write_flow
+        from contrasent.postprocess.flow import fit
 
-        found = flow.fit(encoder.encode(texts, batch=loading.batch), settings, report=report)
-        flow.write_flow(output, found, encoder.save)
+        flow = fit(encoder.encode(texts, batch=loading.batch), settings, report=report)
+        write_flow(output, flow, encoder.save)
         tenth = max(1, len(losses) // 10)
         first, last = (sum(part) / len(part) for part in (losses[:tenth], losses[-tenth:]))
         change = f"{len(losses):,} steps, {first:.3f} to {last:.3f} bits a dimension"
@@ -200,7 +204,7 @@ def postprocess(
         summary = f"{layer.matrix.shape[1]} dimensions"
         about = f"whitened (Su et al., 2021) to {summary} on"
     else:
-        from contrasent.model.base import dropout_view
+        from contrasent.encoder.dropout import dropout_view
 
         one, two = (
             dropout_view(encoder, texts, seed=2 * settings.seed + view, batch=loading.batch)
@@ -219,8 +223,8 @@ def postprocess(
 
 def _settings(method: str, given: list[str]) -> Any:
     """The settings of a method, validated."""
+    from contrasent.encoder.flow import FlowSettings
     from contrasent.engine.parameters import parameters_of
-    from contrasent.postprocess.flow import FlowSettings
     from contrasent.postprocess.linear import LayerSettings
     from contrasent.train.settings import assignments
 

@@ -4,7 +4,7 @@ import re
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,13 +12,11 @@ import typer
 
 from contrasent import progress
 from contrasent.cli import options
-from contrasent.cli.loading import Counting, find_model, open_model
-from contrasent.errors import ModelError, OptionError
+from contrasent.errors import OptionError
 
 if TYPE_CHECKING:
-    from contrasent.model.base import Model
     from contrasent.search.answers import Answer
-    from contrasent.search.index import Hit, Index
+    from contrasent.search.index import Hit
 
 Line = list[tuple[str, str]]  # parts of a line, each with its style; the first is in the margin
 
@@ -56,6 +54,7 @@ def search(
         queries: File with one query a line, besides those named.
         model: Where the index's model is now, if it has moved.
     """
+    from contrasent.indexing.models import open_index_model
     from contrasent.search.answers import answers, path_of
     from contrasent.search.filters import parse_where
     from contrasent.search.index import check_k, grouped
@@ -71,7 +70,7 @@ def search(
     weight = options.chosen_weight(word_weight, vectors_only)
     opened = open_index(index)
     ranker = opened.ranker.with_words(weight)
-    encode = model_of(opened, model, loading)
+    encode = open_index_model(opened, model, runtime=loading.runtime)
     began = time.monotonic()
     vectors = opened.query_vectors(wanted, encode)
     truncated = encode.truncated
@@ -157,28 +156,6 @@ def _printed(lines: Sequence[Line]) -> str:
             for number, line in enumerate(wrapped):
                 console.print(Text.assemble((INDENT, "") if number else head, line))
     return captured.get().rstrip("\n")
-
-
-def model_of(index: "Index", model: str | None, loading: options.Loading) -> "Counting[Model]":
-    """Load the model that an index was built with."""
-    folder = model_folder(index) if model is None else find_model(model)
-    stored: dict[str, Any] = {
-        key: index.facts.settings.get(key) for key in ("pooler", "max_tokens")
-    }
-    encode = open_model(folder, replace(loading, **stored), light=True)
-    index.check_model(encode.encoder.identity, f"the model {model or index.facts.source}")
-    return encode
-
-
-def model_folder(index: "Index") -> Path:
-    """Where the model that an index was built with is."""
-    name = index.facts.source
-    if not name:
-        raise ModelError(f"{index.folder}: does not say which model made it; name it with --model")
-    try:
-        return find_model(name)
-    except ModelError as error:
-        raise ModelError(f"{error} (the index's model; if it has moved, use --model)") from error
 
 
 def read_queries(path: Path) -> list[str]:

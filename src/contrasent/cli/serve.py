@@ -14,7 +14,7 @@ import typer
 
 from contrasent import progress
 from contrasent.cli import options
-from contrasent.cli.loading import find_model, open_model
+from contrasent.cli.loading import open_model
 from contrasent.errors import (
     InputError,
     MissingExtraError,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from contrasent.model.base import Model
+    from contrasent.model.base import Encoder
     from contrasent.serve.batching import Served
     from contrasent.types import Tokens
 
@@ -91,7 +91,8 @@ def serve(
         api_key=_read_key(api_key_file),
         hosts=_allowed_hosts(host, allow_host or []),
     )
-    from contrasent.cli.search import model_folder, model_of
+    from contrasent.indexing.models import find_index_model, model_settings, open_index_model
+    from contrasent.model.opening import find_model
     from contrasent.search.folder import is_any_index
     from contrasent.search.opening import index_folder, open_index
 
@@ -103,19 +104,15 @@ def serve(
     except ModelError:
         if library is None or index != Path(model):
             raise
-        folder = model_folder(library)
+        folder = find_index_model(library)
     weight = options.chosen_weight(word_weight, vectors_only)
     if library is None and weight is not None:
         raise OptionError("--word-weight", weight, "goes with --index INDEX")
     listener = _listen(host, port)
-    stored = {} if library is None else library.facts.settings
-    pooler, max_tokens = (
-        getattr(loading, key) or stored.get(key) for key in ("pooler", "max_tokens")
-    )
+    stored = {} if library is None else model_settings(library)
+    chosen = {key: getattr(loading, key) or value for key, value in stored.items()}
     try:
-        encode = open_model(
-            folder, replace(loading, pooler=pooler, max_tokens=max_tokens), light=True
-        )
+        encoder = open_model(folder, replace(loading, **chosen), light=True).encoder
     except BaseException:
         listener.close()
         raise
@@ -127,9 +124,9 @@ def serve(
 
     shown = name or Path(model).name or folder.name
     app = create_app(
-        served(encode.encoder, shown),
+        served(encoder, shown),
         index=library,
-        open_model=lambda of: model_of(of, None, options.Loading()),
+        open_model=open_index_model,
         settings=settings,
         word_weight=weight,
     )
@@ -187,7 +184,7 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def served(encoder: "Model", name: str) -> "Served":
+def served(encoder: "Encoder", name: str) -> "Served":
     """An encoder as the server sees it."""
     import numpy as np
 
@@ -214,5 +211,5 @@ def served(encoder: "Model", name: str) -> "Served":
         default_prompt=encoder.prompts.text(),
         query_prompt=encoder.prompts.of_task("query"),
         document_prompt=encoder.prompts.of_task("document"),
-        nested=getattr(encoder, "nested", ()),
+        nested=encoder.matryoshka_dims,
     )

@@ -49,7 +49,7 @@ def card(encoder: "Encoder", facts: CardMetadata) -> str:
         # JSON is YAML, and json.dumps quotes what has to be quoted.
         head={key: json.dumps(value) for key, value in head.items()},
         encoder=encoder,
-        sizes=encoder.nested[1:],
+        sizes=encoder.matryoshka_dims[1:],
         layers=encoder.pooler.layers,
         prompts=[f"`{name}`: {text!r}" for name, text in encoder.prompts.texts.items()],
         dense=[(_function(layer.activation), layer.linear.bias is not None) for layer in dense],

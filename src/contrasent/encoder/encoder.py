@@ -15,12 +15,11 @@ from contrasent.encoder.heads import HEADS, as_dense, dense_of, make_head, read_
 from contrasent.errors import ModelError, OutputError, check_choice
 from contrasent.files import atomic_folder, write_object
 from contrasent.losses.similarity import full
-from contrasent.model.base import BUDGET, Model, Prompts, by_budget, in_calls
+from contrasent.model import base
+from contrasent.model.base import BUDGET, Prompts, by_budget, in_calls
 from contrasent.model.description import describe, write_description
 from contrasent.model.golden import (
-    PROBES,
     EncoderConfig,
-    Golden,
     check_weights,
     model_identity,
     save_tensors,
@@ -34,8 +33,8 @@ from contrasent.types import Tokens, Vectors
 WRITTEN_FOR = "5.3.0"  # the version of sentence-transformers that a folder states
 
 
-class Encoder(PooledBackbone, Model):
-    """Sentences in, vectors out.
+class Encoder(PooledBackbone, base.Encoder):
+    """An encoder computed by torch, which can be trained.
 
     A head inside the encoder belongs to the model and is saved with it. (A head that training
     alone needs lives in the objective.)
@@ -48,6 +47,8 @@ class Encoder(PooledBackbone, Model):
         source: the transformers folder that the weights came from, or None.
         prompts: texts that ``encode`` puts before others, by name.
     """
+
+    runtime = "torch"
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class Encoder(PooledBackbone, Model):
         self.prompts = prompts or Prompts()
 
     @classmethod
-    def load(
+    def load(  # type: ignore[override]
         cls,
         name: str | Path,
         *,
@@ -144,16 +145,16 @@ class Encoder(PooledBackbone, Model):
         return [m for m in self.head.modules() if isinstance(m, nn.Linear)][-1].out_features
 
     @property
-    def nested(self) -> tuple[int, ...]:
+    def matryoshka_dims(self) -> tuple[int, ...]:
         """Sizes that vectors were trained to be cut to, largest first; none of most models.
 
         Kept in config.json as ``matryoshka_dimensions``, where vLLM looks for them.
         """
-        found = getattr(self._config, "matryoshka_dimensions", None)
-        return tuple(int(size) for size in found or ())
+        sizes = getattr(self._config, "matryoshka_dimensions", None)
+        return tuple(int(size) for size in sizes or ())
 
-    @nested.setter
-    def nested(self, sizes: Sequence[int]) -> None:
+    @matryoshka_dims.setter
+    def matryoshka_dims(self, sizes: Sequence[int]) -> None:
         if sizes:
             self._config.matryoshka_dimensions = list(sizes)
         elif hasattr(self._config, "matryoshka_dimensions"):
@@ -171,12 +172,6 @@ class Encoder(PooledBackbone, Model):
         settings = (self.pooling, self.head is not None, self.normalise, self.lower_case)
         return EncoderConfig(self.identity, *settings, self.max_tokens, self.dimension)
 
-    def golden(self) -> Golden:
-        """The vectors of the probes, each computed alone, for ``contrasent doctor``."""
-        tokens, _ = self.tokenise(PROBES, self.prompts.text())
-        rows = [self.embed(tokens.select(np.array([row]))) for row in range(len(PROBES))]
-        return Golden(PROBES, tokens, np.concatenate(rows), self.config)
-
     def forward(self, tokens: Tokens, places: Tensor | None = None) -> Tensor:
         """Vectors of tokenised sentences, (n, d), not normalised.
 
@@ -192,7 +187,8 @@ class Encoder(PooledBackbone, Model):
         return pooled if self.head is None else full(self.head(pooled))
 
     @torch.inference_mode()
-    def _encode(self, tokens: Tokens, batch: int) -> Vectors:
+    def encode_tokens(self, tokens: Tokens, batch: int) -> Vectors:
+        """Vectors of distinct rows in calls of at most ``batch`` of them."""
         budget = BUDGET if self.device.type == "cpu" else None
         calls = by_budget(tokens.lengths, batch, budget=budget)
         with self.dropout_off(), workers(self.device, len(calls)) as pool:

@@ -1,12 +1,14 @@
-"""Shared by all models: prompts, and texts in calls of bounded size, equal ones once."""
+"""Shared by all encoders: prompts, and texts in calls of bounded size, equal ones once.
 
-# Prompts are kept as sentence-transformers does, in config_sentence_transformers.json. One with [X]
-# is a template: its tokens stand around those of the text, which is cut so that they always fit.
+Prompts are kept as sentence-transformers does, in config_sentence_transformers.json. One with [X]
+is a template: its tokens stand around those of the text, which is cut so that they always fit.
+"""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,10 @@ from numpy.typing import NDArray
 from contrasent import progress
 from contrasent.errors import ModelError, OptionError
 from contrasent.files import read_object
+from contrasent.metrics import normalize
+from contrasent.model.golden import PROBES, EncoderConfig, Golden
 from contrasent.processes import threads
-from contrasent.text.tokens import SLOT, Tokenizer, lowered
+from contrasent.text.tokens import Tokenizer, lowered
 from contrasent.types import EncodeFn, Task, Tokens, Vectors
 
 log = logging.getLogger(__name__)
@@ -74,21 +78,65 @@ class Prompts:
             raise ModelError(f"{path}: prompts must map names to texts")
         if default is not None and default not in texts:
             raise ModelError(f"{path}: default_prompt_name {default!r} is none of its prompts")
-        found = {str(name): text for name, text in texts.items() if text}
-        return cls(found, default if default in found else None)
+        prompts = {str(name): text for name, text in texts.items() if text}
+        return cls(prompts, default if default in prompts else None)
 
 
-class Model:
-    """Sentences in, vectors out, whatever computes them.
+class Encoder:
+    """Sentences in, vectors out: computed by torch, by numpy, or by an exported graph.
 
     Attributes:
+        runtime: what computes it: torch, numpy, onnx, onnx-int8, openvino or openvino-int8.
+        prompts: texts that ``encode`` puts before others, by name.
+        matryoshka_dims: sizes that vectors were trained to be cut to, largest first.
         truncated: how many of the sentences of the last ``encode`` were cut at ``max_tokens``.
     """
 
     tokenizer: Tokenizer
     prompts: Prompts
+    runtime: str
     lower_case = False
     truncated = 0
+
+    @classmethod
+    def load(
+        cls,
+        name: str | Path,
+        *,
+        runtime: str | None = None,
+        pooler: str | None = None,
+        max_tokens: int | None = None,
+        revision: str | None = None,
+        check: bool = True,
+        **torch_settings: Any,
+    ) -> "Encoder":
+        """Load a model to encode with; settings that are not given are the folder's own.
+
+        Args:
+            name: a folder, an installed base such as "all-MiniLM-L6-v2", or a name on the hub,
+                with a commit (NAME@COMMIT) if it is to be fetched.
+            runtime: what computes it; torch if it is installed, else numpy, whose vectors are the
+                same to 1e-5. An exported model has its own.
+            pooler: needed for a bare transformers encoder, which does not say how to pool.
+            max_tokens: cut sentences at this many tokens, special tokens included.
+            revision: commit of a model on the hub.
+            check: compare the weights with the digests that were saved with them.
+            torch_settings: ``head``, ``normalise``, ``dropout``, ``attention_dropout`` and
+                ``device``, as :meth:`contrasent.engine.Encoder.load` takes them.
+
+        Raises:
+            ModelError: no model there, or weights that are missing, damaged or of another shape.
+            OptionError: a value that cannot be.
+            MissingExtraError: torch, or what runs an exported model, is not installed.
+        """
+        # By name: the module imports the classes that are made of this one.
+        opening = import_module("contrasent.model.opening")
+        folder = opening.find_model(name, revision=revision)
+        opened: Encoder = opening.open_encoder(
+            folder, runtime=runtime, pooler=pooler, max_tokens=max_tokens, check=check,
+            torch_settings=torch_settings,
+        )  # fmt: skip
+        return opened
 
     @property
     def identity(self) -> str:
@@ -100,10 +148,18 @@ class Model:
         """Size of the vectors."""
         raise NotImplementedError
 
+    def __len__(self) -> int:
+        return self.dimension
+
     @property
     def max_tokens(self) -> int:
         """Sentences are cut at this many tokens, special tokens included."""
         return self.tokenizer.max_tokens
+
+    @property
+    def matryoshka_dims(self) -> tuple[int, ...]:
+        """Sizes that vectors were trained to be cut to, largest first; none of most models."""
+        return ()
 
     def tokenise(
         self, sentences: Sequence[str], prompt: str = ""
@@ -116,37 +172,69 @@ class Model:
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text as a document, prompt included; one more where it was cut."""
         tokens, cut = self.tokenise(texts, self.prompts.of_task("document"))
-        found: list[int] = (tokens.lengths + cut).tolist()
-        return found
+        counts: list[int] = (tokens.lengths + cut).tolist()
+        return counts
 
     def embed(self, tokens: Tokens) -> Vectors:
         """Vectors of tokenised sentences in one forward pass, without dropout, as of ``encode``."""
         raise NotImplementedError
 
     def encode(
-        self, sentences: Sequence[str], *, batch: int = 64, prompt: str | None = None
+        self, sentences: str | Sequence[str], *, batch: int = 64, prompt: str | None = None
     ) -> Vectors:
-        """Vectors of sentences, float32, in the order given.
+        """Vectors (n, d) of sentences, float32, in the order given; (d,) of one string.
 
         Inside, equal sentences are computed once and the longest come first. How many sentences
         were cut is logged as a warning and kept in ``truncated``.
 
         Args:
-            sentences: any number of strings, empty ones included.
+            sentences: one string, or any number of them, empty ones included.
             batch: sentences a forward pass at most. On CPU 2,048 tokens are enough for one too,
                 and several are made at once.
             prompt: text to put before each, such as ``prompts.of_task("query")``, or a template;
                 if None, the model's default prompt, if it has one.
         """
+        several = [sentences] if isinstance(sentences, str) else sentences
+        vectors, self.truncated = self.encode_and_count(several, batch=batch, prompt=prompt)
+        if self.truncated:
+            counts = (self.truncated, len(several), self.max_tokens)
+            log.warning("%d of %d sentences were cut at %d tokens", *counts)
+        return vectors[0] if isinstance(sentences, str) else vectors
+
+    def similarity(
+        self, first: str | Sequence[str], second: str | Sequence[str]
+    ) -> NDArray[np.float32] | np.float32:
+        """Cosines (n, m) of texts; a side that is one string has no axis.
+
+        Args:
+            first: one string or n of them.
+            second: one string or m of them.
+        """
+        one, other = (normalize(np.atleast_2d(self.encode(texts))) for texts in (first, second))
+        cosines: NDArray[np.float32] = one @ other.T
+        rows = cosines[0] if isinstance(first, str) else cosines
+        return rows[..., 0] if isinstance(second, str) else rows
+
+    def encode_and_count(
+        self, sentences: Sequence[str], *, batch: int = 64, prompt: str | None = None
+    ) -> tuple[Vectors, int]:
+        """Vectors (n, d) as of ``encode``, and how many sentences were cut, without a warning."""
         texts, where = distinct(sentences)
         tokens, cut = self.tokenise(texts, self.prompts.text() if prompt is None else prompt)
-        self.truncated = int(cut[where].sum())
-        if self.truncated:
-            counts = (self.truncated, len(sentences), self.max_tokens)
-            log.warning("%d of %d sentences were cut at %d tokens", *counts)
-        return self._encode(tokens, batch)[where]
+        return self.encode_tokens(tokens, batch)[where], int(cut[where].sum())
 
-    def _encode(self, tokens: Tokens, batch: int) -> Vectors:
+    @property
+    def config(self) -> EncoderConfig:
+        """The settings that decide the vectors, with :attr:`identity`."""
+        raise NotImplementedError
+
+    def golden(self, texts: Sequence[str] = PROBES) -> Golden:
+        """The vectors of texts, each computed alone, for ``contrasent doctor``."""
+        tokens, _ = self.tokenise(texts, self.prompts.text())
+        rows = [self.embed(tokens.select(np.array([row]))) for row in range(len(texts))]
+        return Golden(tuple(texts), tokens, np.concatenate(rows), self.config)
+
+    def encode_tokens(self, tokens: Tokens, batch: int) -> Vectors:
         """Vectors of distinct rows in calls of at most ``batch`` of them."""
         raise NotImplementedError
 
@@ -168,21 +256,51 @@ class Model:
 
 
 class TaskEncoder:
-    """A model's ``EncodeFn``, with one for each task for :func:`contrasent.types.for_task`."""
+    """An encoder's ``EncodeFn``, with one for each task for :func:`contrasent.types.for_task`.
 
-    def __init__(self, model: Model) -> None:
-        self.model = model
+    Attributes:
+        texts: how many were encoded, over all calls.
+        truncated: how many of them were cut at the encoder's longest input.
+        prompt: text put before each; the encoder's default prompt if None.
+    """
+
+    def __init__(self, encoder: Encoder, *, batch: int = 64, batch_invariant: bool = False) -> None:
+        self.encoder, self.batch, self.batch_invariant = encoder, batch, batch_invariant
+        self.texts = self.truncated = 0
+        self.prompt: str | None = None
 
     def __call__(self, sentences: Sequence[str]) -> Vectors:
-        """Vectors with the default prompt, if there is one."""
-        return self.model.encode(sentences)
+        """Vectors (n, d)."""
+        return self._encode(sentences, self.prompt)
 
     def for_task(self, task: Task) -> EncodeFn:
         """Itself, or the encoder of queries or documents where they have a prompt of their own."""
-        text = self.model.prompts.of_task(task)
-        if text == self.model.prompts.text():
+        prompts = self.encoder.prompts
+        text = prompts.of_task(task)
+        if text == (prompts.text() if self.prompt is None else self.prompt):
             return self
-        return lambda sentences: self.model.encode(sentences, prompt=text)
+        return lambda sentences: self._encode(sentences, text)
+
+    def _encode(self, sentences: Sequence[str], prompt: str | None) -> Vectors:
+        encoder = self.encoder
+        if self.batch_invariant:
+            chosen = encoder.prompts.text() if prompt is None else prompt
+            tokens, marks = encoder.tokenise(sentences, chosen)
+            vectors = encode_batch_invariant(encoder.embed, tokens, encoder.dimension)
+            cut = int(marks.sum())
+        else:
+            vectors, cut = encoder.encode_and_count(sentences, batch=self.batch, prompt=prompt)
+        self.texts += len(sentences)
+        self.truncated += cut
+        return vectors
+
+    @property
+    def notes(self) -> list[str]:
+        """A line about the texts that were cut, if any were."""
+        if not self.truncated:
+            return []
+        cut = f"{self.truncated:,} of {self.texts:,} texts were longer than "
+        return [f"{cut}{self.encoder.max_tokens} tokens and were cut there (--max-tokens)"]
 
 
 def cores_for(tokens: Tokens) -> int:
@@ -252,23 +370,3 @@ def encode_batch_invariant(
                 out[part] = embed(tokens.select(filled))[: len(part)]
                 advance(len(part))
     return out
-
-
-def dropout_view(encoder: Any, sentences: Sequence[str], *, seed: int, batch: int = 64) -> Vectors:
-    """(n, d) float32 vectors, not normalised, with dropout on: a view that SimCSE compares."""
-    # A function of the sentences, the seed and the batch size: the caller's random state is neither
-    # read nor moved.
-    import torch
-
-    prompt = encoder.prompts.text()
-    tokens, _ = encoder.tokenise(list(sentences), prompt if SLOT in prompt else "")
-    calls = by_budget(tokens.lengths, batch)
-    was = encoder.training
-    encoder.train()
-    try:
-        with torch.inference_mode(), torch.random.fork_rng():
-            torch.manual_seed(seed)
-            embed = lambda part: encoder(part).cpu().numpy()  # noqa: E731
-            return in_calls(embed, tokens, encoder.dimension, calls)
-    finally:
-        encoder.train(was)

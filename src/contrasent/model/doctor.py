@@ -1,7 +1,5 @@
 """Compare a model's vectors with its golden vectors, and find the cause of a difference."""
 
-from typing import Any
-
 import numpy as np
 
 from contrasent.model.golden import EncoderConfig, Golden
@@ -28,23 +26,23 @@ class Comparison:
         self.summary = f"{error_text}, smallest cosine {self.cosine:.6f}"
 
 
-def examine_folder(encoder: Any, golden: Golden) -> list[Finding]:
-    """Check a loaded folder against its golden vectors, setting by setting."""
-    now, then = encoder.config, golden.config
-    findings = [*_settings(now, then), *_tokens(encoder, golden)]
+def compare_golden(computed: Golden, saved: Golden) -> list[Finding]:
+    """Compare vectors as they are computed now with the golden ones, setting by setting."""
+    now, then = computed.config, saved.config
+    findings = [*_settings(now, then), *_tokens(computed, saved)]
     if now.dimension != then.dimension:
         return [*findings, _dimension(now.dimension, then.dimension)]
-    found = Comparison(encoder.encode(golden.texts, batch=1), golden.vectors)
-    if found.same:
-        return [*findings, Finding("vectors", True, found.summary)]
+    comparison = Comparison(computed.vectors, saved.vectors)
+    if comparison.same:
+        return [*findings, Finding("vectors", True, comparison.summary)]
     if all(finding.good for finding in findings):
         same = now.identity == then.identity
-        if found.cosine >= NEAR and not same:
-            findings.append(_wrong("precision", f"weights have fewer bits: {found.summary}"))
+        if comparison.cosine >= NEAR and not same:
+            findings.append(_wrong("precision", f"weights have fewer bits: {comparison.summary}"))
         else:
             cause = "the same weights compute differently here" if same else "weights differ"
             findings.append(_wrong("weights", f"{cause} from those that were saved"))
-    return [*findings, _wrong("vectors", found.summary)]
+    return [*findings, _wrong("vectors", comparison.summary)]
 
 
 def _settings(now: EncoderConfig, then: EncoderConfig) -> list[Finding]:
@@ -66,22 +64,21 @@ def _shown(value: object) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
-def _tokens(encoder: Any, golden: Golden) -> list[Finding]:
-    tokens, _ = encoder.tokenise(golden.texts, encoder.prompts.text())
-    limit = min(encoder.max_tokens, golden.config.max_tokens)
+def _tokens(computed: Golden, saved: Golden) -> list[Finding]:
+    limit = min(computed.config.max_tokens, saved.config.max_tokens)
     differ = []
-    for row, text in enumerate(golden.texts):
-        have, want = tokens[row], golden.tokens[row]
+    for row, text in enumerate(saved.texts):
+        have, want = computed.tokens[row], saved.tokens[row]
         # Texts that are cut elsewhere are another matter: their beginnings are compared.
         until = None if max(len(have), len(want)) < limit else limit - 1
         if not np.array_equal(have[:until], want[:until]):
             differ.append(text)
     if not differ:
-        return [Finding("tokenisation", True, f"{len(golden.texts)} probes give the same ids")]
+        return [Finding("tokenisation", True, f"{len(saved.texts)} probes give the same ids")]
     return [
         _wrong(
             "tokenisation",
-            f"{len(differ)} of {len(golden.texts)} probes give other ids, first "
+            f"{len(differ)} of {len(saved.texts)} probes give other ids, first "
             f"{differ[0][:40]!r}: tokenizer.json is not the one that was saved",
         )
     ]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.errors import ModelError
+from contrasent.errors import ModelError, install
 from contrasent.model.description import bad_value, read_config
 from contrasent.types import Tokens, Vectors
 
@@ -139,7 +139,7 @@ class BackboneConfig:
         if problem := not_computed(config):
             raise ModelError(
                 f"{problem} is not computed without torch (model types {', '.join(KINDS)} are); "
-                "install it: pip install 'contrasent[train]'"
+                f"install it: {install('train')}"
             )
 
         def size(*names: str) -> int:

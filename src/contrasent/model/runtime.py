@@ -24,7 +24,7 @@ from contrasent.errors import (
     check_choice,
 )  # fmt: skip
 from contrasent.files import write_json
-from contrasent.model.base import Model, Prompts, cores_for
+from contrasent.model.base import Encoder, Prompts, cores_for
 from contrasent.model.golden import EncoderConfig, digest
 from contrasent.processes import limit_onednn_cache, threads
 from contrasent.text.tokens import Tokenizer
@@ -110,20 +110,21 @@ def source_files(model: Path) -> dict[str, str]:
     return found
 
 
-class Exported(Model):
-    """An exported model."""
+class Exported(Encoder):
+    """An encoder that ONNX Runtime or OpenVINO computes, as one graph."""
 
     def __init__(
         self, export: Export, tokenizer: Tokenizer, graph: Path, prompts: Prompts | None = None
     ) -> None:
         self.export, self.tokenizer, self._graph = export, tokenizer, graph
+        self.runtime = export.name
         self.prompts = prompts or Prompts()
         self._sessions: dict[int, Run] = {}
         self._opening = threading.Lock()
         self.lower_case = export.facts.lower_case
 
     @classmethod
-    def load(cls, folder: str | Path, *, model: Path | None = None) -> "Exported":
+    def open(cls, folder: str | Path, *, model: Path | None = None) -> "Exported":
         """Open an export."""
         place = Path(folder)
         export = read_export(place)
@@ -144,9 +145,14 @@ class Exported(Model):
         return cls(export, tokenizer, graph, Prompts.read(place))
 
     @property
+    def config(self) -> EncoderConfig:
+        """The settings of the model that it was made from."""
+        return self.export.facts
+
+    @property
     def identity(self) -> str:
-        """Of the torch model that it was made from."""
-        return self.export.facts.identity
+        """Of the model that it was made from."""
+        return self.config.identity
 
     @property
     def dimension(self) -> int:
@@ -169,7 +175,8 @@ class Exported(Model):
         """Vectors of tokenised sentences in one call, padded to the longest or a little more."""
         return self._call(self._session(1), tokens)
 
-    def _encode(self, tokens: Tokens, batch: int) -> Vectors:
+    def encode_tokens(self, tokens: Tokens, batch: int) -> Vectors:
+        """Vectors of distinct rows in calls of at most ``batch`` of them."""
         # By padded widths: as many rows in every call of a width, and so few shapes.
         widths = np.array([self._width(length) for length in tokens.lengths.tolist()], np.int64)
         cores = cores_for(tokens)

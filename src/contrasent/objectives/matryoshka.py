@@ -58,7 +58,7 @@ class Matryoshka(engine.Objective):
         if found[0] >= encoder.dimension:
             problem = f"must be less than the encoder's {encoder.dimension}"
             raise OptionError("dimensions", dimensions, problem)
-        encoder.nested = (encoder.dimension, *found)
+        encoder.matryoshka_dims = (encoder.dimension, *found)
         self.contrast = engine.Contrast(
             temperature=temperature, similarity=similarity, dimensions=found
         )

@@ -263,6 +263,7 @@ class _Loaded:
         return Encoder.load(Path(self.model.base), pooler=pooler, normalise=normalise).encode
 
     def _fitted(self, unit: Unit, texts: list[str]) -> EncodeFn:
+        from contrasent.encoder.flow import FlowSettings
         from contrasent.postprocess import flow, linear
 
         encode = self._load(normalise=False)
@@ -272,7 +273,7 @@ class _Loaded:
         if unit.fit.kind == "whitening":
             transform = linear.whiten(vectors, dimensions=unit.fit.dimensions)
         else:
-            settings = flow.FlowSettings(epochs=unit.fit.epochs or 1, seed=unit.seed)
+            settings = FlowSettings(epochs=unit.fit.epochs or 1, seed=unit.seed)
             transform = flow.fit(vectors, settings).transform
         return lambda sentences: transform(encode(sentences))
 

@@ -139,6 +139,7 @@ class Index(Store):
                     texts, ids = [row.text for row in rows], [row.id for row in rows]
                     vectors = self.vectors[[row.row for row in rows]]
                     copy.append(vectors, texts, ids, [row.metadata for row in rows])
+                copy.put_files({**self.files()})
                 copy.set(learned=self.stored_learned().renumbered(self.numbers(), len(self.alive)))
             (temporary / LOCK).unlink(missing_ok=True)
 

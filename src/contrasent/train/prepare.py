@@ -44,7 +44,7 @@ def prepare(
         attention_dropout=settings.dropout if attention is None else attention,
     )
     encoder.prompts = _prompts(encoder.prompts, settings)
-    encoder.nested = ()  # what trains it now says whether its first dimensions are vectors
+    encoder.matryoshka_dims = ()  # what trains it now says whether its first dimensions are vectors
     made = find(objective)(encoder, **parameters)
     if settings.pooler not in (None, encoder.pooling):
         problem = f"{objective} pools by {encoder.pooling!r}; leave it out"

@@ -1,0 +1,1 @@
+"""Indexes of documents by models: which model, and which texts become rows."""

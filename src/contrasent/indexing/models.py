@@ -1,0 +1,121 @@
+"""The model of an index, and the base for texts in a language."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from contrasent.errors import ModelError
+from contrasent.model.base import TaskEncoder
+from contrasent.model.opening import absolute_name, find_model, open_encoder
+from contrasent.model.pretrained import MINILM, installed_bases
+from contrasent.search.index import Index
+from contrasent.search.languages import SAMPLE, choose_base, fit
+
+
+def model_settings(index: Index) -> dict[str, Any]:
+    """The settings that an index's model was opened with."""
+    return {key: index.facts.settings.get(key) for key in ("pooler", "max_tokens")}
+
+
+def find_index_model(index: Index) -> Path:
+    """The folder of the model that made an index's vectors."""
+    name = index.facts.source
+    if not name:
+        raise ModelError(f"{index.folder}: does not say which model made it; name it with --model")
+    try:
+        return find_model(name)
+    except ModelError as error:
+        raise ModelError(f"{error} (the index's model; if it has moved, use --model)") from error
+
+
+def open_index_model(
+    index: Index,
+    name: str | None = None,
+    *,
+    runtime: str | None = None,
+    batch: int = 64,
+    batch_invariant: bool = False,
+) -> TaskEncoder:
+    """The model that made an index's vectors, with the settings that it had then.
+
+    Args:
+        index: an open index.
+        name: where the model is now, if it has moved.
+        runtime: what computes it; numpy where there is no accelerator.
+        batch: sentences a forward pass.
+        batch_invariant: the same bits whatever else is encoded.
+
+    Raises:
+        ModelError: it is not there, or is another than the one that made the vectors.
+    """
+    folder = find_index_model(index) if name is None else find_model(name)
+    encoder = open_encoder(folder, runtime=runtime, light=True, **model_settings(index))
+    index.check_model(encoder.identity, f"the model {name or index.facts.source}")
+    return TaskEncoder(encoder, batch=batch, batch_invariant=batch_invariant)
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A model for some texts.
+
+    Attributes:
+        name: of the model.
+        encode: encodes by it.
+        word_weight: the share of words in a score that suits the texts.
+        remarks: a line if the model was named and does not know the language.
+    """
+
+    name: str
+    encode: TaskEncoder
+    word_weight: float
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def source(self) -> str:
+        """The name as an index keeps it, which leads there from any working directory."""
+        return absolute_name(self.name)
+
+
+def open_base(
+    texts: Iterable[str],
+    name: str | None = None,
+    *,
+    log: Callable[[str], None] = lambda line: None,
+    runtime: str | None = None,
+    pooler: str | None = None,
+    max_tokens: int | None = None,
+    batch: int = 64,
+) -> Base:
+    """Open the model of a name, or the installed base that knows the language of some texts.
+
+    Args:
+        texts: of which the first 200 are looked at.
+        name: of the model, if it is not to be chosen.
+        log: takes a line about the choice.
+        runtime: what computes the model; numpy where there is no accelerator.
+        pooler: instead of the model's own.
+        max_tokens: instead of the model's own.
+        batch: sentences a forward pass.
+    """
+    sample, chosen = list(islice(texts, SAMPLE)), None
+    if name is None and sample:
+        chosen = choose_base(sample, installed_bases())
+        log(f"base: {chosen.name}; {chosen.reason}")
+    name = chosen.name if chosen else name or MINILM
+    encoder = open_encoder(
+        find_model(name), runtime=runtime, pooler=pooler, max_tokens=max_tokens, light=True
+    )
+    encode = TaskEncoder(encoder, batch=batch)
+    if chosen:
+        return Base(name, encode, chosen.fit.word_weight)
+    language = fit(sample, encoder.tokenizer)
+    weight, remarks = language.word_weight, list[str]()
+    if not language.known:
+        remarks.append(
+            f"the model's vocabulary is of another language than the texts "
+            f"({language.pieces:.1f} tokens a word): words count for {weight:g} of a score "
+            "(--word-weight)"
+        )
+    return Base(name, encode, weight, tuple(remarks))

@@ -1,0 +1,99 @@
+"""Opening a model to encode with: this name, this runtime, these settings."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from contrasent.errors import ModelError, OptionError, check_choice, import_extra
+from contrasent.model.base import Encoder
+from contrasent.model.numpy_model import NumpyModel, by_numpy
+from contrasent.model.pretrained import resolve
+from contrasent.model.runtime import NAME, RUNTIMES, Exported, read_export
+
+FLOW = "contrasent_flow.json"  # of a folder with a flow in it
+DESCRIPTIONS = ("modules.json", "config.json", NAME, FLOW)
+"""Files of model folders; each has one of them at least."""
+
+
+def find_model(name: str | Path, *, revision: str | None = None) -> Path:
+    """The folder of a model, before anything heavy is imported."""
+    folder = resolve(name, revision=revision)
+    if not any((folder / file).is_file() for file in DESCRIPTIONS):
+        raise ModelError(
+            f"{folder}: not a model folder (neither modules.json nor config.json in it)"
+        )
+    return folder
+
+
+def absolute_name(name: str) -> str:
+    """A model's name that still leads there from another working directory."""
+    path = Path(name)
+    return str(path.resolve()) if path.is_dir() else name
+
+
+def open_encoder(
+    folder: Path,
+    *,
+    runtime: str | None = None,
+    pooler: str | None = None,
+    max_tokens: int | None = None,
+    light: bool = False,
+    check: bool = True,
+    torch_settings: Mapping[str, Any] | None = None,
+) -> Encoder:
+    """The encoder of a model folder, computed by torch, numpy or an exported graph.
+
+    Args:
+        folder: of a model, a flow or an export, as :func:`find_model` gives it.
+        runtime: what computes it; by default torch if it is installed, else numpy.
+        pooler: instead of the folder's own.
+        max_tokens: instead of the folder's own.
+        light: by default numpy, where it knows the model and there is no accelerator.
+        check: compare the weights with the digests that were saved with them.
+        torch_settings: further settings, which torch's encoder alone takes.
+    """
+    given: dict[str, Any] = {"pooler": pooler, "max_tokens": max_tokens}
+    if runtime is not None:
+        check_choice("--runtime", runtime, RUNTIMES)
+    is_flow = (folder / FLOW).is_file()
+    if is_flow and runtime not in (None, "torch"):
+        problem = f"{folder} holds a flow, which torch alone computes"
+        raise OptionError("--runtime", runtime, problem)
+    more = {key: value for key, value in (torch_settings or {}).items() if value is not None}
+    if (folder / NAME).is_file() or runtime not in (None, "torch", "numpy"):
+        encoder: Encoder = _open_export(folder, runtime, pooler, max_tokens)
+    elif runtime == "numpy" or (
+        not (is_flow or runtime or more) and by_numpy(folder, pooler, light=light)
+    ):
+        encoder = NumpyModel(folder, **given, check=check)
+    elif is_flow:
+        flows = import_extra("contrasent.encoder.flow", "train", f"the flow in {folder}")
+        encoder = flows.FlowEncoder.load(folder, **given, **more)
+    else:
+        purpose = f"computing {folder} by torch"
+        torch_encoder = import_extra("contrasent.encoder.encoder", "train", purpose)
+        encoder = torch_encoder.Encoder.load(folder, **given, check=check, **more)
+    if more and encoder.runtime != "torch":
+        name, value = next(iter(more.items()))
+        raise OptionError(name, value, f"cannot be set where {encoder.runtime} computes the model")
+    return encoder
+
+
+def _open_export(
+    folder: Path, runtime: str | None, pooler: str | None, max_tokens: int | None
+) -> Exported:
+    """The export that is the folder, or the one of this runtime in a model's folder."""
+    if (folder / NAME).is_file():
+        name = read_export(folder).name
+        if runtime not in (None, name):
+            raise OptionError("--runtime", runtime, f"{folder} is exported to {name}")
+        exported = Exported.open(folder)
+    else:
+        place = folder / str(runtime)
+        if not (place / NAME).is_file():
+            to, _, int8 = str(runtime).partition("-")
+            how = f"contrasent export {folder} --to {to}{' --int8' if int8 else ''}"
+            raise ModelError(f"{folder}: is not exported to {runtime}; do that with '{how}'")
+        exported = Exported.open(place, model=folder)
+    exported.check(pooler=pooler, max_tokens=max_tokens)
+    return exported
