@@ -7,6 +7,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+SHOWN = 300  # characters of a value that an error shows
+
 
 class UserError(Exception):
     """An error that a user can correct; its message is one line that says how."""
@@ -30,7 +32,9 @@ class OptionError(UserError):
     ) -> None:
         self.option = option
         self.value = value
-        super().__init__(f"{option} {value!r}: {problem}{suggestion(str(value), choices)}")
+        shown = repr(value)
+        shown = shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}..."
+        super().__init__(f"{option} {shown}: {problem}{suggestion(str(value)[:SHOWN], choices)}")
 
 
 class ModelError(UserError):

@@ -20,8 +20,10 @@ A filter becomes a condition of SQL over the JSON of each row, or of Milvus.
 """
 
 import json
+import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+import reprlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -30,14 +32,17 @@ from contrasent.errors import OptionError, UserError
 Where = dict[str, Any]
 
 _ORDER = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
+_LISTS = ("$in", "$nin")
 _WANTED: dict[str, tuple[Any, str]] = {
     **dict.fromkeys(_ORDER, (int | float | str, "a number or a string")),
-    **dict.fromkeys(("$in", "$nin"), (list, "a list")),
+    **dict.fromkeys(_LISTS, (list, "a list")),
     "$exists": (bool, "true or false"),
 }
 OPERATORS = ("$eq", "$ne", "$contains", *_WANTED)
 _JOINS = ("$and", "$or", "$not")
-_DEPTH = 32
+DEPTH = 10  # filters inside one another; the parser of SQL holds no more than some twenty
+PARTS, LETTERS = 16, 1000  # of a field's name: names with dots between them, and characters
+NAMES, VALUES = 1024, 10_000  # of a filter: such names, and values to compare with
 FEW, SHORT = 20, 60  # distinct values of a facet, and the characters of each
 _SHORT = re.compile(r"\s*([^<>=!~\s]+)\s*(<=|>=|!=|=|<|>|~)\s*(.*?)\s*")
 _SIGNS = {"=": "$eq", "!=": "$ne", "~": "$contains", **{s: name for name, s in _ORDER.items()}}
@@ -52,30 +57,55 @@ def operators(value: Any) -> dict[str, Any]:
     return {"$eq": value}
 
 
-def check_where(where: Any, depth: int = 0) -> Where:
-    """Reject a filter that cannot be evaluated; returns it."""
+def check_where(where: Any) -> Where:
+    """Reject a filter that cannot be evaluated, or is too large to be; returns it."""
+    names = values = 0
+    for field, op, want in _tests(where, 0):
+        names += field.count(".") + 1
+        values += len(want) if op in _LISTS else 1
+        if names > NAMES or values > VALUES:
+            problem = f"has more than {NAMES:,} names of fields or {VALUES:,} values"
+            raise OptionError("where", where, problem)
+    try:
+        canonical(where).encode()
+    except UnicodeEncodeError as error:
+        problem = "holds a lone surrogate, which is no character"
+        raise OptionError("where", where, problem) from error
+    checked: Where = where
+    return checked
+
+
+def _tests(where: Any, depth: int) -> Iterator[tuple[str, str, Any]]:
+    """The fields, operators and values of a filter, each in a form that can be evaluated."""
     if not isinstance(where, dict):
         raise OptionError("where", where, "a filter is a JSON object, such as {'lang': 'en'}")
-    if depth > _DEPTH:
-        raise OptionError("where", "...", f"is nested deeper than {_DEPTH}")
+    if depth > DEPTH:
+        raise OptionError("where", "...", f"is nested deeper than {DEPTH}")
     for key, value in where.items():
         if key in ("$and", "$or") and not (isinstance(value, list) and value):
             raise OptionError("where", value, f"{key} takes a list of filters")
         if key in _JOINS:
             for part in value if key != "$not" else [value]:
-                check_where(part, depth + 1)
+                yield from _tests(part, depth + 1)
         elif key.startswith("$"):
             raise OptionError("where", key, "is no field", choices=_JOINS)
         elif '"' in key or any(ord(letter) < 32 for letter in key):
             raise OptionError("where", key, "a field's name holds no quotes or control characters")
+        elif len(key) > LETTERS or key.count(".") >= PARTS:
+            problem = f"a field has at most {LETTERS:,} characters, and {PARTS} names between dots"
+            raise OptionError("where", key, problem)
         else:
             for op, want in operators(value).items():
-                if op not in OPERATORS:
-                    raise OptionError("where", op, "is no operator", choices=OPERATORS)
-                kinds, named = _WANTED.get(op, (object, ""))
-                if not isinstance(want, kinds) or (isinstance(want, bool) and op in _ORDER):
-                    raise OptionError("where", want, f"{op} takes {named}")
-    return where
+                _check_test(op, want)
+                yield key, op, want
+
+
+def _check_test(op: str, want: Any) -> None:
+    if op not in OPERATORS:
+        raise OptionError("where", op, "is no operator", choices=OPERATORS)
+    kinds, named = _WANTED.get(op, (object, ""))
+    if not isinstance(want, kinds) or (isinstance(want, bool) and op in _ORDER):
+        raise OptionError("where", want, f"{op} takes {named}")
 
 
 def parse_where(conditions: Sequence[str]) -> Where | None:
@@ -110,72 +140,117 @@ def canonical(value: Any) -> str:
             value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
         )
     except (TypeError, ValueError, RecursionError) as error:
-        raise UserError(f"{str(value)[:60]!r} is not JSON ({error})") from error
+        raise UserError(f"{reprlib.repr(value)} is not JSON ({error})") from error
 
 
-def _joined(where: Where, field: Callable[[str, dict[str, Any]], str], anything: str) -> str:
-    """A filter in the words that SQL and Milvus share; ``field``: the tests of one in theirs."""
+Join = Callable[[str, list[str]], str]
+"""Conditions joined by "and" or "or"."""
+
+
+def _joined(where: Where, field: Callable[[str, dict[str, Any]], str], join: Join) -> str:
+    """A filter in the words that SQL and Milvus share; "" for one that matches everything.
+
+    ``field``: the tests of a field in the language of one of them.
+    """
     parts = []
     for key, value in where.items():
         if key == "$not":
-            parts.append(f"not ({_joined(value, field, anything)})")
+            parts.append(f"not ({_joined(value, field, join) or join('and', [])})")
         elif key in ("$and", "$or"):
-            inner = (f"({_joined(part, field, anything)})" for part in value)
-            parts.append(f" {key[1:]} ".join(inner))
+            inner = [_joined(part, field, join) or join("and", []) for part in value]
+            parts.append(join(key[1:], inner))
         else:
             parts.append(field(key, operators(value)))
-    return " and ".join(f"({part})" for part in parts) or anything
+    return join("and", parts) if parts else ""
 
 
-def sql_condition(where: Where) -> tuple[str, list[Any]]:
-    """A condition on the column ``metadata`` and its parameters."""
-    values: list[Any] = []
+class _Values(dict[str, Any]):
+    """The parameters of an SQL condition by their names."""
+
+    def add(self, value: Any) -> str:
+        """The place of a value in the condition."""
+        name = f"v{len(self)}"
+        self[name] = value
+        return f":{name}"
+
+
+def sql_condition(where: Where) -> tuple[str, dict[str, Any]]:
+    """A condition on the column ``metadata``, and its parameters."""
+    values = _Values()
 
     def field(name: str, tests: dict[str, Any]) -> str:
-        place = f"metadata, {_path(name)}"
-        return " and ".join(f"({_test(place, op, want, values)})" for op, want in tests.items())
+        place = f"metadata, {_path(name, values)}"
+        return _sql_join("and", [_test(place, op, want, values) for op, want in tests.items()])
 
-    return _joined(where, field, "1"), values
+    return _joined(where, field, _sql_join) or "1", values
 
 
-def _path(field: str) -> str:
+def _sql_join(word: str, parts: list[str]) -> str:
+    # A chain of "a or b or c" is a tree as deep as it is long, and SQLite's depth is limited.
+    if len(parts) == 1:
+        return parts[0]
+    sign = "1 in" if word == "or" else "0 not in"
+    return f"({sign} ({', '.join(f'({part})' for part in parts)}))" if parts else "1"
+
+
+def _path(field: str, values: _Values) -> str:
     """Where a field is; a key with dots in it is tried before the path that it may mean."""
-    parts = field.replace("'", "''").split(".")
+    parts = field.split(".")
     *others, last = (
-        "'$" + "".join(f'."{name}"' for name in (*parts[:n], ".".join(parts[n:]))) + "'"
+        values.add("$" + "".join(f'."{name}"' for name in (*parts[:n], ".".join(parts[n:]))))
         for n in range(len(parts))
     )
     cases = "".join(f" when json_type(metadata, {path}) not null then {path}" for path in others)
     return f"case{cases} else {last} end" if others else last
 
 
-def _test(place: str, op: str, want: Any, values: list[Any]) -> str:
+def _test(place: str, op: str, want: Any, values: _Values) -> str:
     """One test, true or false and never null; ``place``: the arguments of SQL's JSON functions."""
     kind, have = f"json_type({place})", f"json_extract({place})"
     if op == "$exists":
         return f"{kind} {'not null' if want else 'is null'}"
     if op in _MISSING:
         return f"not ({_test(place, _MISSING[op], want, values)})"
-    if op == "$in":
-        return " or ".join(f"({_test(place, '$eq', one, values)})" for one in want) or "0"
     if op == "$contains":
-        values.append(want if isinstance(want, str) else None)
-        inside = _test("metadata, json_each.fullkey", "$eq", want, values)
+        part = values.add(want if isinstance(want, str) else None)
+        inside = _one_of("metadata, json_each.fullkey", [want], values)
         return (
-            f"({kind} = 'text' and instr({have}, ?) > 0) is true or {kind} is 'array' and "
+            f"({kind} = 'text' and instr({have}, {part}) > 0) is true or {kind} is 'array' and "
             f"exists (select 1 from json_each({place}) where {inside})"
         )
+    if op in _ORDER:
+        kinds, value = _stored(want)
+        return f"({kind} in ({kinds}) and {have} {_ORDER[op]} {values.add(value)}) is true"
+    return _one_of(place, want if op == "$in" else [want], values)
+
+
+def _one_of(place: str, wanted: Sequence[Any], values: _Values) -> str:
+    """Whether a value is equal, as JSON, to one of some."""
+    parts, by_kind = [], dict[str, list[str]]()
+    for want in wanted:
+        kinds, value = _stored(want)
+        by_kind.setdefault(kinds, []).extend([] if value is None else [values.add(value)])
+    for kinds, names in by_kind.items():
+        same = f"json_type({place}) in ({kinds})"
+        same += f" and json_extract({place}) in ({', '.join(names)})" if names else ""
+        parts.append(f"({same}) is true")
+    return _sql_join("or", parts) if parts else "0"
+
+
+def _stored(want: Any) -> tuple[str, Any]:
+    """The types that SQLite gives to a JSON value, and the value there; None for null and truth."""
     if want is None or isinstance(want, bool):
-        return f"{kind} is '{canonical(want)}'"
-    value: Any = want
+        return f"'{canonical(want)}'", None
     if isinstance(want, str):
-        kinds = "'text'"
-    elif isinstance(want, list | dict):
-        kinds, value = "'array'" if isinstance(want, list) else "'object'", canonical(want)
-    else:
-        kinds, value = "'integer', 'real'", float(want) if abs(want) >= 1 << 63 else want
-    values.append(value)
-    return f"({kind} in ({kinds}) and {have} {_ORDER.get(op, '=')} ?) is true"
+        return "'text'", want
+    if isinstance(want, list | dict):
+        return "'array'" if isinstance(want, list) else "'object'", canonical(want)
+    if abs(want) < 1 << 63:
+        return "'integer', 'real'", want
+    try:
+        return "'integer', 'real'", float(want)
+    except OverflowError:
+        return "'integer', 'real'", math.inf if want > 0 else -math.inf
 
 
 def ids_in(ids: Sequence[str]) -> str:
@@ -190,7 +265,11 @@ def milvus_expression(where: Where) -> str:
         place = "metadata" + "".join(f"[{_quoted(part)}]" for part in name.split("."))
         return " and ".join(f"({_milvus_test(place, op, want)})" for op, want in tests.items())
 
-    return _joined(where, field, "id != ''") if where else ""
+    return _joined(where, field, _milvus_join)
+
+
+def _milvus_join(word: str, parts: list[str]) -> str:
+    return f" {word} ".join(f"({part})" for part in parts) or "id != ''"
 
 
 def _milvus_test(field: str, op: str, want: Any) -> str:

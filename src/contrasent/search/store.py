@@ -11,11 +11,13 @@ transaction and so sees one state for as long as it lives.
 import json
 import sqlite3
 import threading
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Self
 
@@ -46,6 +48,8 @@ from contrasent.types import EncodeFn, Vectors, for_task
 
 FORMAT = 3
 ROWS_AT_ONCE = 4096
+FILTERED_ROWS, A_TURN = 1024, 0.05
+"""Rows that a filter looks at first, and the seconds from which it looks at fewer at a time."""
 
 _TABLES = """
 CREATE TABLE facts (one INTEGER PRIMARY KEY CHECK (one = 1), json TEXT, sum INTEGER);
@@ -111,7 +115,7 @@ class Store:
         self.connection, self.folder, self.facts = connection, folder, facts
         self.vectors: Vectors = np.empty((0, facts.dimension), dtype=np.float32)
         self.stated: dict[str, Any] = {}
-        self._one_query, self._masks = threading.Lock(), dict[str, NDArray[np.bool_]]()
+        self._one_query, self._masks = threading.Lock(), dict[bytes, NDArray[np.bool_]]()
         self._samples = dict[float, Vectors]()  # of rows, by the weight that they are smoothed with
 
     @classmethod
@@ -249,7 +253,7 @@ class Store:
 
     # ------------------------------------------------------------------ reading
 
-    def ask(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def ask(self, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of an answer of the database."""
         with self._one_query, translated(self.folder):
             return self.connection.execute(sql, values).fetchall()
@@ -305,14 +309,26 @@ class Store:
 
     def matching(self, where: Where) -> NDArray[np.bool_]:
         """(rows,) which rows are there and have metadata that a filter matches."""
-        key = canonical(check_where(where))
+        key = blake2b(canonical(check_where(where)).encode()).digest()
         if key not in self._masks:
-            condition, values = sql_condition(where)
-            mask = np.zeros(self.facts.rows, dtype=bool)
-            found = self.ask(f"SELECT row FROM rows WHERE {condition}", values)
-            mask[[row for (row,) in found]] = True
+            mask = self.filtered(where)
             self._masks = {**dict(list(self._masks.items())[-15:]), key: mask}
         return self._masks[key]
+
+    def filtered(self, where: Where) -> NDArray[np.bool_]:
+        """(rows,) which rows are there and have metadata that a checked filter matches."""
+        condition, values = sql_condition(where)
+        sql = f"SELECT row FROM rows WHERE row >= :first AND row < :stop AND {condition}"
+        mask = np.zeros(self.facts.rows, dtype=bool)
+        first, step = 0, FILTERED_ROWS
+        while first < len(mask):
+            began = time.monotonic()
+            for (row,) in self.ask(sql, {**values, "first": first, "stop": first + step}):
+                mask[row] = True
+            first += step
+            # Others have their turn at the database between two parts.
+            step = step * 2 if time.monotonic() - began < A_TURN else max(1, step // 2)
+        return mask
 
     def lengths(self) -> NDArray[np.float32]:
         """(rows,) terms of each row."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from contrasent.errors import OptionError, OutputError, UserError
 from contrasent.files import remove_temporaries, writing
 from contrasent.search.codes import make_codes
-from contrasent.search.filters import Where, canonical, check_where, sql_condition
+from contrasent.search.filters import Where, canonical, check_where
 from contrasent.search.folder import (
     BUSY,
     CHECKSUM,
@@ -224,9 +224,7 @@ class Writer(Store):
 
     def delete_where(self, where: Where) -> int:
         """Delete the rows whose metadata matches a filter."""
-        condition, values = sql_condition(check_where(where))
-        found = self.ask(f"SELECT row FROM rows WHERE {condition}", values)
-        return self.delete_rows(np.array(found, np.int64).ravel())
+        return self.delete_rows(np.flatnonzero(self.filtered(check_where(where))))
 
     def delete_rows(self, numbers: NDArray[np.int64]) -> int:
         """Delete rows by their numbers; their vectors stay until all rows are written anew."""
