@@ -3,6 +3,7 @@
 import pytest
 
 from commands import mounted
+from contrasent.cli import options
 
 MODEL = "all-MiniLM-L6-v2"
 
@@ -229,6 +230,19 @@ UNPARSED = {
 @pytest.mark.parametrize("line", UNPARSED)
 def test_a_line_that_cannot_be_parsed(refused, line):
     refused(*line.split(), words=UNPARSED[line].split("|"))
+
+
+def test_a_command_that_documents_an_option_it_lacks_is_an_error():
+    def count(words: str, limit: int = 3) -> None:
+        """Count words.
+
+        Options:
+            words: Text.
+            limt: Words at most.
+        """
+
+    with pytest.raises(TypeError, match="count documents options it lacks: limt"):
+        options.command(count)
 
 
 def test_help_and_version_are_no_errors(run):

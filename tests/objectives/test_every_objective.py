@@ -2,12 +2,14 @@
 
 import itertools
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 import torch
 
-from contrasent.engine.registry import described, find, names, parameters, summaries
+from contrasent import objectives
+from contrasent.engine.registry import METHODS, described, find, names, parameters
 from contrasent.errors import OptionError
 from contrasent.text.views import VIEWS
 from contrasent.train import method_checks
@@ -48,11 +50,12 @@ def run(objective, batch, step=0):
     return loss, terms
 
 
-def test_all_files_are_walked():
-    assert names() == NAMES
-    found = summaries()
-    assert found["simcse"].startswith("SimCSE without labels: ")
-    assert all(line and "\n" not in line for line in found.values())
+def test_the_table_of_methods_agrees_with_their_files():
+    home = Path(objectives.__file__).parent
+    files = [path.stem for path in sorted(home.glob("[!_]*.py"))]
+    assert names() == NAMES == files == list(METHODS)
+    modules = {name: import_module(f"contrasent.objectives.{name}") for name in files}
+    assert {name: m.__doc__.partition("\n")[0] for name, m in modules.items()} == METHODS
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -96,6 +96,8 @@ def command(function: Callable[..., Output | None]) -> Callable[..., None]:
     about, _, stated = inspect.cleandoc(function.__doc__ or "").partition("\n\nOptions:\n")
     entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", stated, re.MULTILINE)
     help_of = {name: " ".join(text.split()) for name, text in entries}
+    if unknown := help_of.keys() - own.parameters.keys():
+        raise TypeError(f"{function.__name__} documents options it lacks: {', '.join(unknown)}")
     flat: list[inspect.Parameter] = []
     parts: tuple[str, ...] = ()
     for name, given in own.parameters.items():

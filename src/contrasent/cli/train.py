@@ -1,7 +1,6 @@
 """``contrasent train CORPUS -o MODEL``."""
 
 import os
-import re
 import tomllib
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 from typer.core import TyperCommand
 
-import contrasent
 from contrasent import progress
 from contrasent.cli import options
 from contrasent.cli.adapt import DEFAULT_BASE, Resume
@@ -47,17 +45,15 @@ class Command(TyperCommand):
 
 
 def listing() -> str:
-    """Methods and settings with their defaults, in Markdown, read without importing torch."""
-    home = Path(contrasent.__file__).parent
+    """Methods and settings with their defaults, in Markdown; nothing here imports torch."""
+    from contrasent.engine.registry import METHODS
+    from contrasent.train.settings import run_settings
+
     lines = ['Methods (`--objective`), whose own settings the page "Settings" has:', ""]
-    for path in sorted((home / "objectives").glob("[!_]*.py")):
-        about = path.read_text("utf-8").partition("\n")[0].strip('"')
-        lines.append(f"- {path.stem}: {about}")
+    lines += [f"- {name}: {about}" for name, about in METHODS.items()]
     lines += ["", "Settings (`--set`) and their defaults, where base and method have no others:"]
-    text = (home / "train" / "settings.py").read_text("utf-8")
-    text = text.partition("class Settings:")[2].partition("    def ")[0]
-    fields = re.findall(r"^    (\w+): .+ = (.+)$", text, re.M)
-    return "\n".join([*lines, "", ", ".join(map("=".join, fields))])
+    defaults = (f"{name}={setting.default}" for name, setting in run_settings().items())
+    return "\n".join([*lines, "", ", ".join(defaults)])
 
 
 @options.command

@@ -3,7 +3,6 @@
 # A name is a file's in objectives/, path/to/file.py[:Class], package.module:Class, or an entry
 # point of the group `contrasent.objectives`. It is looked up without torch.
 
-import ast
 import hashlib
 import inspect
 import sys
@@ -31,9 +30,28 @@ if TYPE_CHECKING:
     from contrasent.encoder.encoder import Encoder
     from contrasent.engine.objective import Objective
 
-BUILT_IN = Path(__file__).parents[1] / "objectives"
 GROUP = "contrasent.objectives"
 OPTION = "--objective"
+METHODS = {
+    "angle": "AnglE: the order of rated pairs, by cosines and by angles in complex space.",
+    "barlow_twins": "SimCSE with Barlow Twins: decorrelated dimensions, and artificial rows.",
+    "cosent": "CoSENT: the order of pairs that people have rated.",
+    "cosine_regression": "Cosine regression: the cosine of a rated pair is to be its score.",
+    "diffcse": "DiffCSE: contrast by dropout, and the sentence vector must tell what was edited.",
+    "dimension_wise": "Dimension-wise contrast as the only loss: an alternative to whitening.",
+    "esimcse": "ESimCSE: positives of another length, and negatives from the batches before.",
+    "gist": "GISTEmbed: a guide says which negatives of a batch are none.",
+    "masked_lm": "Masked language modelling: with a contrast, or alone.",
+    "matryoshka": "Matryoshka: the first dimensions of a vector are to be a vector of their own.",
+    "promptbert": "PromptBERT: a sentence is what fills the mask of a template around it.",
+    "ranking_distillation": "Ranking distillation: the batch is ranked as a guide ranks it.",
+    "simcse": "SimCSE without labels: a sentence is its own positive, by dropout.",
+    "simcse_copies": "SimCSE with an edited copy of every sentence as a further example.",
+    "simcse_noise": "SimCSE with more or less dropout noise in positive or in negative pairs.",
+    "simcse_plus_plus": "SimCSE++: negatives without dropout noise, contrast between dimensions.",
+    "simcse_supervised": "SimCSE with labels: pairs that belong together, and hard negatives.",
+}
+"""The methods in ``objectives/``: the first line of each module's docstring."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +71,7 @@ def names() -> list[str]:
 def summaries() -> dict[str, str]:
     """A line on each method that is installed, read without importing it."""
     points = {p.name: f"from {p.dist.name}" if p.dist else "" for p in entry_points(group=GROUP)}
-    for path in sorted(BUILT_IN.glob("[!_]*.py")):
-        text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
-        points[path.stem] = text.partition("\n")[0]
-    return points
+    return points | METHODS
 
 
 def parts(name: str) -> list[str]:
@@ -146,7 +161,7 @@ def _method(name: str) -> Method:
     """The method of a name: its file or module is run, and its class found in it."""
     head, colon, wanted = name.rpartition(":") if ":" in name else (name, "", "")
     file = Path(head if head.endswith(".py") else name)
-    if name.isidentifier() and not name.startswith("_") and (BUILT_IN / f"{name}.py").is_file():
+    if name in METHODS:
         module = _imported(name, f"contrasent.objectives.{name}")
     elif file.suffix == ".py":
         module = _run(name, file.expanduser().resolve())

@@ -1,4 +1,4 @@
-"""Ranking distillation: the batch is to be ranked as a guide ranks it."""
+"""Ranking distillation: the batch is ranked as a guide ranks it."""
 
 from typing import Any, ClassVar
 

@@ -1,4 +1,4 @@
-"""SimCSE with an edited copy of every sentence as one more positive or negative."""
+"""SimCSE with an edited copy of every sentence as a further example."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal

@@ -1,4 +1,4 @@
-"""SimCSE with labels: pairs that belong together, and hard negatives that do not."""
+"""SimCSE with labels: pairs that belong together, and hard negatives."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
