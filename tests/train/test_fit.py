@@ -15,7 +15,7 @@ from commands import mounted
 from contrasent import processes
 from contrasent.encoder.card import CardMetadata
 from contrasent.encoder.encoder import Encoder
-from contrasent.errors import OutputError, TrainingError
+from contrasent.errors import OptionError, OutputError, TrainingError
 from contrasent.report import Report, Row
 from contrasent.text import cache
 from contrasent.text.batches import Collator, Plan
@@ -267,6 +267,57 @@ def test_a_resumed_run_compares_with_the_same_base(start, tmp_path):
     fresh = start("fresh", steps=1, lr=1e-12)[0].encoder  # as good as untouched
     assert np.allclose(base.encode(["a map"]), fresh.encode(["a map"]), atol=1e-6)
     assert same(weights(tmp_path / "m"), weights(tmp_path / "m" / "run" / "base"))
+
+
+def test_a_run_by_name_is_that_of_the_command(run, bert, sentences, tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_text(
+        "question\tanswer\n"
+        + "".join(f"{a}\t{b}\n" for a, b in zip(sentences[:90], sentences[90:180], strict=True))
+    )
+    given = {"batch": 8, "pooler": "mean", "temperature": 0.1, "evaluate_every": 2}
+    words = [part for name, value in given.items() for part in ("--set", f"{name}={value}")]
+    run("train", path, "-o", "shell", "--base", bert, *words, "--set", "steps=4")
+    found = fit("simcse_supervised", path, given, folder=tmp_path / "m", base=bert, steps=4)
+    stated = [
+        json.loads((tmp_path / name / "run" / "settings.json").read_text())
+        for name in ("shell", "m")
+    ]
+    assert stated[0] == stated[1]
+    assert same(weights(tmp_path / "shell"), weights(found.folder))
+    assert np.array_equal(
+        found.encoder.encode(["a map"]), Encoder.load(tmp_path / "shell").encode(["a map"])
+    )
+    assert found.log == log(tmp_path / "m")
+    kept = dict(found.history)[found.kept]
+    assert (found.report.rows[0].metric, found.report.rows[0].value) == ("mrr@10", kept)
+    again = fit(
+        "simcse_supervised", path, given, folder=found.folder, base=bert, steps=4, resume=True
+    )
+    assert again == found
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ({"objective": "simcs"}, "no such objective; did you mean 'simcse'"),
+    ({"temprature": 0.1}, "no such setting of a run or of simcse; did you mean 'temperature'"),
+    ({"evaluate": "heldot"}, "did you mean 'heldout'"),
+])  # fmt: skip
+def test_wrong_names_are_one_line(bert, sentences, tmp_path, change, message):
+    stated = {"objective": "simcse", "folder": tmp_path / "m", "base": bert} | change
+    with pytest.raises(OptionError, match=message):
+        fit(corpus=sentences[:80], **stated)
+    assert not (tmp_path / "m").exists()
+
+
+def test_an_objective_takes_no_names(bert, sentences, tmp_path):
+    learner = prepare(bert, "simcse", {}, Settings(**FEW))
+    for given, message in [
+        ({"base": bert}, "goes with the name of a method"),
+        ({"evaluate": "stsb"}, "goes with the name of a method"),
+        ({"temperature": 0.1}, "no such setting of a run"),
+    ]:
+        with pytest.raises(OptionError, match=message):
+            fit(learner, sentences[:80], folder=tmp_path / "m", **given)
 
 
 def test_patience(start):

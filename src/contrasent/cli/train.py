@@ -2,7 +2,7 @@
 
 import os
 import tomllib
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -16,9 +16,9 @@ from contrasent.errors import InputError, OptionError, check_choice, see, sugges
 
 if TYPE_CHECKING:
     from contrasent.text.corpus import Corpus
-    from contrasent.train.monitor import Evaluate
+    from contrasent.train.plan import Plan
     from contrasent.train.run import Run
-    from contrasent.train.settings import Defaults, ResolvedSettings, Settings
+    from contrasent.train.settings import Defaults
 
 RECIPE_KEYS: dict[str, tuple[type, ...]] = {
     "objective": (str,),
@@ -111,11 +111,10 @@ def train(
     if not leads:  # of several processes one speaks
         progress.show("silent")
     stated = (_recipe(recipe) if recipe else {}) | own
-    from contrasent.evaluate.validation import choose_validation
-    from contrasent.model.pretrained import resolve
     from contrasent.text.corpus import open_corpus
+    from contrasent.train.plan import default_method, make_plan
     from contrasent.train.run import Keep, RunFolder
-    from contrasent.train.settings import assignments, choose, resolve_settings
+    from contrasent.train.settings import assignments, choose
 
     keep, evaluate = stated.get("keep", "proven"), stated.get("evaluate")
     check_choice("--keep", keep, get_args(Keep))
@@ -128,8 +127,7 @@ def train(
         score=_score_column(stated.get("score"), objective),
         documents=stated.get("documents", False),
     )
-    plain = "simcse" if source.width == 1 else "simcse_supervised"
-    name = objective or ("cosent" if source.scored else plain)
+    name = objective or default_method(source)
     given: dict[str, Any] = stated.get("settings", {})
     choose(given, name, option=f"{recipe}:")
     given |= assignments(assign or []) | ({} if seed is None else {"seed": seed})
@@ -137,80 +135,36 @@ def train(
         return _check(source, name, given, as_json=as_json)
     if output is None:
         raise OptionError("--output", "", "name the folder for the model")
-    base = stated.get("base", DEFAULT_BASE)
     stored = RunFolder(output).defaults() if resume else None
-    resolved = resolve_settings(resolve(base), name, given, corpus=source, stored=stored)
-    evaluator, judge, rows, note = choose_validation(
-        evaluate, source, resolved.settings.heldout, resolved.settings.seed
+    plan = make_plan(
+        source, given, method=name, base=stated.get("base"), evaluate=evaluate, stored=stored
     )
-    _check_visible(require_improvement, evaluator)
-    line = resolved.defaults.line(name) if resolved.defaults is not None and not as_json else ""
-    notes = "\n".join(filter(None, (note, line)))
+    _check_visible(require_improvement, plan.validation)
+    defaults = plan.resolved.defaults
+    line = defaults.line(name) if defaults is not None and not as_json else ""
+    notes = "\n".join(filter(None, (plan.note, line)))
     with options.resumable(f"--resume goes on with {output}"):
         run = _run(
-            (source, output, base, name),
-            resolved,
-            evaluate=judge,
-            geometry=_geometry(resolved.settings),
+            plan,
+            output,
             keep=keep,
-            rows=rows,
             resume=resume,
             overwrite=overwrite,
             on_start=lambda: options.note(notes) if notes else None,
         )
     if not leads:
         return None
-    found = _summary(run, evaluator, resolved.defaults)
+    found = _summary(run, plan.validation, defaults)
     return found._replace(status=3 if require_improvement and not run.improved else 0)
 
 
-def _run(
-    named: "tuple[Corpus, Path, str, str]", resolved: "ResolvedSettings", **choices: Any
-) -> "Run":
-    """Train; a run that is complete says so before a model is loaded."""
-    from contrasent.engine.registry import described
-    from contrasent.files import check_writable
-    from contrasent.model.pretrained import resolve
-    from contrasent.train.run import RunFolder, run_config
-
-    (source, output, base, objective), settings = named, resolved.settings
-    public = Path(base).name if Path(base).is_dir() else base  # no path of this machine
-    done = RunFolder(output).finished() if choices["resume"] else None
-    if done is not None and "WORLD_SIZE" not in os.environ:
-        config = run_config(
-            settings,
-            described(objective, resolved.parameters),
-            source,
-            choices["rows"],
-            base=public,
-            evaluated=choices["evaluate"] is not None,
-            processes=1,
-            defaults=resolved.defaults,
-            keep=choices["keep"],
-        )
-        RunFolder(output).check_same(config)
+def _run(plan: "Plan", output: Path, **choices: Any) -> "Run":
+    """Train; a run that is complete is found before torch is imported."""
+    if choices["resume"] and (done := plan.finished(output, choices["keep"])) is not None:
         return done
-    check_writable(output)
-    from contrasent.encoder.card import CardMetadata
-    from contrasent.evaluate.validation import NeighbourValidation
-    from contrasent.train.fit import fit
-    from contrasent.train.prepare import prepare
-    from contrasent.train.settings import LANGUAGE_MODEL, base_kind
+    from contrasent.train.fit import fit_plan
 
-    learner = prepare(resolve(base), objective, resolved.parameters, settings)
-    judge = choices["evaluate"]
-    if isinstance(judge, NeighbourValidation) and base_kind(resolve(base)) == LANGUAGE_MODEL:
-        # No sentence encoder: training is to move its neighbourhoods, not to leave them.
-        choices["evaluate"] = replace(judge, floor=0.0)
-    return fit(
-        learner,
-        source,
-        settings,
-        folder=output,
-        facts=CardMetadata(base=public),
-        defaults=resolved.defaults,
-        **choices,
-    )
+    return fit_plan(plan, output, tokens=None, **choices)
 
 
 def _check(
@@ -277,17 +231,6 @@ def _recipe(path: Path) -> dict[str, Any]:
             problem = f"no such key {key!r}{suggestion(key, RECIPE_KEYS)}"
         raise InputError(path, problem, line=line)
     return stated
-
-
-def _geometry(settings: "Settings") -> "Evaluate | None":
-    """The measure of the space during training; missing data are an error before it."""
-    if not settings.geometry_every:
-        return None
-    from contrasent.datasets.sts import sts_pairs
-    from contrasent.evaluate.geometry import DURING_TRAINING, geometry
-
-    sts_pairs("STSB", split="dev")
-    return lambda encode: geometry(encode, split="dev", sample=DURING_TRAINING, resamples=0)
 
 
 def _summary(run: "Run", evaluator: str, defaults: "Defaults | None") -> options.Output:

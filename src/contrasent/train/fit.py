@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -18,14 +18,16 @@ from torch import Tensor, nn
 from contrasent import parallel, processes, progress
 from contrasent.encoder.card import CardMetadata, card
 from contrasent.engine.objective import Objective
-from contrasent.errors import ModelError, UserError
-from contrasent.files import atomic_file
+from contrasent.errors import ModelError, OptionError, UserError
+from contrasent.files import atomic_file, check_writable
+from contrasent.model.pretrained import resolve
 from contrasent.report import Report
 from contrasent.text.corpus import Corpus, open_corpus
 from contrasent.train.monitor import Drift, Evaluate, ModelSelector, Monitor
-from contrasent.train.prepare import collator, configure, fit_poolers, total_steps
+from contrasent.train.plan import Plan, geometry_on_stsb, make_plan
+from contrasent.train.prepare import collator, configure, fit_poolers, prepare, total_steps
 from contrasent.train.run import Keep, Run, RunFolder, run_config
-from contrasent.train.settings import Defaults, Settings
+from contrasent.train.settings import Defaults, Settings, run_values
 from contrasent.train.step import WINDOW, StepMetrics, StepRunner, interruptible
 
 LOG_EVERY = 10
@@ -33,12 +35,13 @@ MOMENTS = ("step", "exp_avg", "exp_avg_sq", "momentum_buffer")  # of AdamW and M
 
 
 def fit(
-    objective: Objective,
+    objective: Objective | str,
     corpus: Corpus | str | Path | Sequence[str] | Sequence[tuple[str, ...]],
-    settings: Settings,
+    settings: Settings | Mapping[str, Any] | None = None,
     *,
     folder: str | Path,
-    evaluate: Evaluate | None = None,
+    base: str | Path | None = None,
+    evaluate: Evaluate | str | None = None,
     geometry: Evaluate | None = None,
     keep: Keep = "proven",
     rows: NDArray[np.int64] | None = None,
@@ -48,21 +51,30 @@ def fit(
     defaults: Defaults | None = None,
     on_start: Callable[[], None] | None = None,
     tokens: Path | None = None,
+    **given: Any,
 ) -> Run:
-    """Train an objective's encoder on a corpus and leave a model folder.
+    """Train an encoder on a corpus and leave a model folder.
+
+    By a method's name this is the command ``contrasent train``: settings that are not stated are
+    chosen for the base and the method, and a part of the corpus is held out to choose the model.
+    With an :class:`~contrasent.engine.Objective` settings are as they are written, and nothing is
+    evaluated unless ``evaluate`` is given.
 
     Order, views, dropout and learning rate are functions of (seed, step, rank): a run that was
     killed and is resumed ends, on CPU, in the same bits as one that was not.
 
     Args:
-        objective: the method, with the encoder in it.
-        corpus: what to learn from, as :func:`contrasent.text.corpus.open_corpus` takes it.
-        settings: how.
+        objective: a method's name, such as "simcse" or "esimcse+simcse_plus_plus", a file of your
+            own, or an objective with the encoder in it.
+        corpus: sentences, pairs, or a file, as :func:`contrasent.open_corpus` takes it.
+        settings: of the run, and by name of the method too; keywords add to them.
         folder: where the model and the record of the run go.
+        base: model to begin from, by folder or name; with an objective's name only.
         evaluate: called every ``evaluate_every`` steps with the encoder's ``encode``; the first
             row of its report decides which model is the best (higher is better). Those of
             :mod:`contrasent.evaluate.validation` also say, on items that took no part in choosing,
-            how far it is from the base.
+            how far it is from the base. By name, with a method's name: "heldout", "documents",
+            "neighbours", "stsb", "none" or a file of labelled pairs.
         geometry: called every ``geometry_every`` steps in the same way, before the first and after
             the last too; its report goes to the run's log and decides nothing.
         keep: the model to leave where there is an evaluation: "proven" the best step if it improves
@@ -76,26 +88,108 @@ def fit(
         on_start: called when all is read and checked, before the first step.
         tokens: folder in which runs on one machine share what they have tokenised, and leave it; a
             run by itself keeps it in its own folder until it ends.
+        **given: settings by name, such as ``steps=500``.
 
     Returns:
-        What happened.
+        The outcome, with the model as ``encoder``, its scores as ``report`` and all steps as
+        ``log``.
 
     Raises:
         UserError: bad input, a target that cannot be written, NaN, collapse.
         KeyboardInterrupt: Ctrl-C or SIGTERM, after a checkpoint was written.
     """
-    place = RunFolder(Path(folder))
-    read = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
+    source = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
+    options: dict[str, Any] = {"keep": keep, "resume": resume, "overwrite": overwrite}
+    options |= {"on_start": on_start, "tokens": tokens}
+    if isinstance(objective, str):
+        stated = asdict(settings) if isinstance(settings, Settings) else dict(settings or {})
+        stored = RunFolder(Path(folder)).defaults() if resume else None
+        plan = make_plan(
+            source, stated | given, method=objective, base=base, evaluate=evaluate, stored=stored
+        )
+        plan = plan if rows is None else replace(plan, rows=rows)
+        return fit_plan(plan, folder, facts=facts, geometry=geometry, **options)
+    if base is not None or isinstance(evaluate, str):
+        option, value = ("base", base) if base is not None else ("evaluate", evaluate)
+        raise OptionError(option, value, "goes with the name of a method; this is an objective")
+    if given or not isinstance(settings, Settings):
+        stated = asdict(settings) if isinstance(settings, Settings) else dict(settings or {})
+        settings = Settings(**run_values(stated | given))
+    return _fit(
+        objective,
+        source,
+        settings,
+        Path(folder),
+        evaluate=evaluate,
+        geometry=geometry,
+        rows=rows,
+        facts=facts or CardMetadata(),
+        defaults=defaults,
+        **options,
+    )
+
+
+def fit_plan(
+    plan: Plan,
+    folder: str | Path,
+    *,
+    keep: Keep,
+    resume: bool,
+    facts: CardMetadata | None = None,
+    geometry: Evaluate | None = None,
+    **options: Any,
+) -> Run:
+    """Carry a plan out; a run that is complete is returned before a model is loaded."""
+    if resume and (done := plan.finished(Path(folder), keep)) is not None:
+        return done
+    check_writable(Path(folder))
+    settings = plan.resolved.settings
+    objective = prepare(resolve(plan.base), plan.method, plan.resolved.parameters, settings)
+    return _fit(
+        objective,
+        plan.corpus,
+        settings,
+        Path(folder),
+        evaluate=plan.evaluate,
+        geometry=geometry or geometry_on_stsb(settings.geometry_every),
+        rows=plan.rows,
+        facts=replace(facts or CardMetadata(), base=plan.public_base),
+        defaults=plan.resolved.defaults,
+        keep=keep,
+        resume=resume,
+        **options,
+    )
+
+
+def _fit(
+    objective: Objective,
+    corpus: Corpus,
+    settings: Settings,
+    folder: Path,
+    *,
+    evaluate: Evaluate | None,
+    geometry: Evaluate | None,
+    keep: Keep,
+    rows: NDArray[np.int64] | None,
+    resume: bool,
+    overwrite: bool,
+    facts: CardMetadata,
+    defaults: Defaults | None,
+    on_start: Callable[[], None] | None,
+    tokens: Path | None,
+) -> Run:
+    """Open the run's folder, and train unless the run there is complete."""
+    place = RunFolder(folder)
     with parallel.processes():
-        objective.check(read.width, ordered=read.documents, scored=read.scored)
+        objective.check(corpus.width, ordered=corpus.documents, scored=corpus.scored)
         shape = geometry if settings.geometry_every else None
         selector = ModelSelector(objective.encoder, place, evaluate, shape, keep)
         config = run_config(
             settings,
             objective.describe(),
-            read,
+            corpus,
             rows,
-            base=facts.base if facts else None,
+            base=facts.base,
             evaluated=evaluate is not None,
             processes=parallel.world(),
             defaults=defaults,
@@ -109,9 +203,8 @@ def fit(
         if (done := parallel.by_main(place.finished)) is not None:
             return done
         with processes.retain_freed_memory():
-            known = facts or CardMetadata()
             return _train(
-                objective, read, settings, selector, known, rows, tokens, on_start, going_on
+                objective, corpus, settings, selector, facts, rows, tokens, on_start, going_on
             )
 
 

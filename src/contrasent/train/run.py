@@ -8,6 +8,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,8 +17,10 @@ from numpy.typing import NDArray
 
 from contrasent.errors import OutputError
 from contrasent.files import atomic_file, check_writable, recover_folder, write_json, writing
+from contrasent.report import Report
 
 if TYPE_CHECKING:
+    from contrasent.encoder.encoder import Encoder
     from contrasent.text.corpus import Corpus
     from contrasent.train.settings import Defaults, Settings
 
@@ -36,9 +39,9 @@ class Gain:
     count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Run:
-    """The outcome of a run."""
+    """The outcome of a run; ``encoder``, ``report`` and ``log`` are read when first used."""
 
     # whether the best step beats the base: by its score, and where there is a gain, by an interval
     # above zero. None if nothing was evaluated, or by what cannot see it
@@ -56,6 +59,25 @@ class Run:
     best_step: int | None  # the step after which it was reached, or None
     # (step, score) of every evaluation
     history: list[tuple[int, float]] = field(default_factory=list)
+
+    @cached_property
+    def encoder(self) -> "Encoder":
+        """The model that the run left."""
+        from contrasent.encoder.encoder import Encoder
+
+        return Encoder.load(self.folder)
+
+    @cached_property
+    def log(self) -> list[dict[str, Any]]:
+        """The lines of ``run/log.jsonl``: steps with their terms, evaluations, geometry."""
+        path = RunFolder(self.folder).log
+        return [json.loads(line) for line in _lines(path)] if path.is_file() else []
+
+    @cached_property
+    def report(self) -> Report | None:
+        """The evaluation of the model that the run left; None if it was not evaluated."""
+        rows = [x["evaluation"] for x in self.log if "evaluation" in x and x["step"] == self.kept]
+        return Report.from_json({"rows": rows[-1]}) if rows else None
 
 
 WRITTEN = ("checkpoint.safetensors", "base", "best", "last", "tokens", "log.jsonl", "settings.json")

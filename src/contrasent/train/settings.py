@@ -156,6 +156,14 @@ def choose(
     return of_run, of_objective
 
 
+def run_values(given: Mapping[str, Any]) -> Values:
+    """Check named values of which all are settings of the run."""
+    known = run_settings()
+    for name in given.keys() - known.keys():
+        raise OptionError("settings", name, "no such setting of a run", choices=sorted(known))
+    return {name: known[name].read(value) for name, value in given.items()}
+
+
 def assignments(texts: list[str], option: str = "--set", form: str = "key=value") -> dict[str, str]:
     """Read ``key=value`` texts."""
     pairs = {}
