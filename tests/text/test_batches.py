@@ -15,6 +15,7 @@ from contrasent.text.cache import tokenised
 from contrasent.text.corpus import open_corpus
 from contrasent.text.tokens import Tokenizer
 from contrasent.text.views import DeleteWords, Identity, RepeatTokens, RepeatWords
+from contrasent.train.settings import FINE
 
 ROWS = [(f"kettle number {n} on the roof", f"a map of {n} lamps", f"violin {n}") for n in range(20)]
 
@@ -240,7 +241,7 @@ def bucket(length, cuts):
 @given(
     seed=st.integers(0, 99),
     lengths=st.lists(st.integers(1, 12), min_size=40, max_size=90),
-    cuts=st.sampled_from([(3,), (5,), (8,), module.FINE]),
+    cuts=st.sampled_from([(3,), (5,), (8,), FINE]),
 )
 def test_every_batch_is_of_one_bucket_and_no_row_comes_twice(seed, lengths, cuts):
     rows = np.arange(1000, 1000 + len(lengths))
@@ -261,7 +262,7 @@ def test_every_batch_is_of_one_bucket_and_no_row_comes_twice(seed, lengths, cuts
 
 def test_the_fine_buckets_are_the_papers_six():
     lengths = np.tile(np.arange(1, 13), 2)
-    plan = BucketPlan.divide(np.arange(24), lengths, cuts=module.FINE, batch=2, seed=0)
+    plan = BucketPlan.divide(np.arange(24), lengths, cuts=FINE, batch=2, seed=0)
     assert plan.sizes == (6, 2, 2, 2, 2, 10)
 
 

@@ -100,9 +100,6 @@ def _permutation(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
     return random_for(seed, ORDER, epoch).permutation(count)
 
 
-FINE = (3, 4, 5, 6, 7)  # the paper's six fine buckets: up to 3, 4, 5, 6, 7, and 8 or more
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class BucketPlan(Plan):
     """Batches of similar length each (ESimCSE, section 5.3 and Table 6): an ablation."""

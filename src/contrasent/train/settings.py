@@ -23,8 +23,6 @@ from contrasent.engine.parameters import (
 from contrasent.engine.registry import needs_pairs, parameters, published
 from contrasent.errors import OptionError
 from contrasent.model.pooling import POOLERS
-from contrasent.text.batches import FINE
-from contrasent.text.heldout import shares_texts
 
 Precision = Literal["fp32", "bf16", "fp16"]
 Padding = Literal["none", "groups"]
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
 else:
     Pooler = Literal[tuple(POOLERS)]
 Probability = Annotated[float, Range(least=0, below=1)]
+FINE = (3, 4, 5, 6, 7)  # ESimCSE's fine buckets: up to 3, 4, 5, 6, 7 tokens, and 8 or more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,6 +278,9 @@ def _choose(
             del values["epochs"]
             values["steps"] = MOST_STEPS
     masks = corpus is not None and needs_pairs(objective) and "duplicates" in parameters(objective)
-    if corpus is not None and masks and "duplicates" not in stated and shares_texts(corpus):
-        values["duplicates"] = "mask"
+    if corpus is not None and masks and "duplicates" not in stated:
+        from contrasent.text.heldout import shares_texts  # its numpy is slow to import for --help
+
+        if shares_texts(corpus):
+            values["duplicates"] = "mask"
     return Defaults(kind, {k: v for k, v in values.items() if k not in stated})
