@@ -2,6 +2,7 @@
 
 import shutil
 import struct
+import sys
 import time
 from io import BytesIO
 from pathlib import Path
@@ -179,3 +180,10 @@ def test_blocks_of_four_bits_are_scale_times_nibbles_less_eight():
     expected = [(n - 8) * 0.5 for n in (*low, *high)]
     assert found["l0.q.w"].tolist() == expected
     assert found["l0.q.b"].tolist() == [1.5, -2.0]
+
+
+def test_a_base_of_the_repository_that_is_not_installed_says_how(monkeypatch):
+    elsewhere = [path for path in sys.path if not Path(path, "contrasent_small").is_dir()]
+    monkeypatch.setattr("sys.path", elsewhere)
+    with pytest.raises(ModelError, match=r"contrasent-small: is not installed.*bases/small"):
+        pretrained.resolve("contrasent-small")
