@@ -93,11 +93,18 @@ def test_every_public_name_is_there(stated):
         contrasent.nonsense  # noqa: B018
 
 
-def test_public_names_are_told_to_type_checkers():
-    tree = ast.parse((HOME / "__init__.py").read_text("utf-8"))
-    guarded = next(node for node in tree.body if isinstance(node, ast.If))
-    typed = {alias.name for node in guarded.body for alias in node.names}
-    assert typed == set(contrasent.__all__) - {"__version__"}
+@pytest.mark.parametrize("package", ["contrasent", "contrasent.engine", "contrasent.losses"])
+def test_exports_are_what_type_checkers_see(package):
+    module = import_module(package)
+    tree = ast.parse(Path(module.__file__).read_text("utf-8"))
+    (guarded,) = [node for node in tree.body if isinstance(node, ast.If)]
+    assert ast.unparse(guarded.test) == "TYPE_CHECKING"
+    typed = {
+        alias.asname: (node.module, alias.name) for node in guarded.body for alias in node.names
+    }
+    assert typed.keys() == set(module.__all__) - {"__version__"}
+    for name, (home, attribute) in typed.items():
+        assert getattr(module, name) is getattr(import_module(home), attribute)
     assert (HOME / "py.typed").is_file()
 
 

@@ -9,10 +9,10 @@ from contrasent.errors import exports
 from contrasent.processes import sleep_at_barriers
 
 if TYPE_CHECKING:
-    from contrasent.encoder.encoder import Encoder as Encoder
     from contrasent.errors import UserError as UserError
     from contrasent.evaluate.diff import diff_models as diff_models
     from contrasent.evaluate.sts import sts as sts
+    from contrasent.model.base import Encoder as Encoder
     from contrasent.report import Report as Report
     from contrasent.report import Row as Row
     from contrasent.search.index import Index as Index
@@ -28,7 +28,21 @@ __version__ = "0.1.0"
 
 sleep_at_barriers()
 
-_names, __getattr__ = exports(__file__)
+_names, __getattr__ = exports(
+    __name__,
+    {
+        "contrasent.errors": "UserError",
+        "contrasent.evaluate.diff": "diff_models",
+        "contrasent.evaluate.sts": "sts",
+        "contrasent.model.base": "Encoder",
+        "contrasent.report": "Report Row",
+        "contrasent.search.index": "Index",
+        "contrasent.text.corpus": "open_corpus",
+        "contrasent.train.fit": "fit",
+        "contrasent.train.settings": "Settings",
+        "contrasent.types": "Batch EncodeFn Tokens Vectors",
+    },
+)
 __all__ = sorted([*_names, "__version__"])
 
 

@@ -1,13 +1,14 @@
 """Every error that a user can correct."""
 
-import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 SHOWN = 300  # characters of a value that an error shows
+TRAINING = ("torch", "transformers", "huggingface_hub")
+"""Packages that encoding and searching do without."""
 
 
 class UserError(Exception):
@@ -79,20 +80,23 @@ def import_extra(module: str, extra: str, purpose: str, *, package: str = "") ->
         raise MissingExtraError(package or missing or module, extra, purpose) from error
 
 
-def exports(file: str) -> tuple[list[str], Callable[[str], Any]]:
-    """Names that a package imports for type checkers as themselves, and what loads one of them."""
-    home = {
-        alias.name: str(node.module)
-        for node in ast.walk(ast.parse(Path(file).read_text("utf-8")))
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-        if alias.asname
-    }
+def exports(package: str, homes: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any]]:
+    """The names that a package exports, and a function that loads one on first use.
+
+    ``homes`` has the names of each module, with spaces between.
+    """
+    home = {name: module for module, names in homes.items() for name in names.split()}
 
     def load(name: str) -> Any:
         if name not in home:
-            raise AttributeError(f"the package {Path(file).parent.name} has no attribute {name!r}")
-        return getattr(import_module(home[name]), name)
+            raise AttributeError(f"the package {package} has no attribute {name!r}")
+        try:
+            return getattr(import_module(home[name]), name)
+        except ModuleNotFoundError as error:
+            missing = str(error.name).partition(".")[0]
+            if missing not in TRAINING:
+                raise
+            raise MissingExtraError(missing, "train", f"{package}.{name}") from error
 
     return sorted(home), load
 

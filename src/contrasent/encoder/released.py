@@ -12,9 +12,9 @@ from typing import Any
 
 from contrasent.encoder.encoder import Encoder
 from contrasent.encoder.heads import Dense
+from contrasent.encoder.tensors import read_tensors, save_tensors
 from contrasent.errors import ModelError, OptionError
 from contrasent.files import read_json
-from contrasent.model.golden import read_tensors, save_tensors
 
 METHODS = ("unsup-simcse", "sup-simcse", "esimcse", "diffcse", "simcse++")
 WEIGHTS = "model.safetensors"

@@ -54,7 +54,28 @@ if TYPE_CHECKING:
     from contrasent.text.views import View as View
     from contrasent.types import Tokens as Tokens
 
-__all__, __getattr__ = exports(__file__)
+__all__, __getattr__ = exports(
+    __name__,
+    {
+        "contrasent.encoder.encoder": "Encoder",
+        "contrasent.encoder.packing": "by_length",
+        "contrasent.engine.contrast": (
+            "Barlow Contrast DimensionWise Duplicates GradedPairs MomentumQueue copy_encoder"
+        ),
+        "contrasent.engine.encodings": "BatchEncodings Source Term Terms",
+        "contrasent.engine.masked_models": "Guide LanguageHead MaskedLanguageModelling MaskedModel",
+        "contrasent.engine.objective": "Objective Which check_view make_views",
+        "contrasent.engine.parameters": (
+            "Count GuideFolder MaskedModelFolder Neutral Positive Projector Range ResampleViews "
+            "Share Size Weight"
+        ),
+        "contrasent.model.base": "Prompts",
+        "contrasent.parallel": "average first_row gather",
+        "contrasent.text.batches": "random_for",
+        "contrasent.text.views": "Identity InTemplate View",
+        "contrasent.types": "Tokens",
+    },
+)
 
 
 def __dir__() -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 from contrasent.errors import ModelError, OptionError, see
 from contrasent.files import read_json, read_object, write_object
 from contrasent.model.base import PROMPTS, Prompts
-from contrasent.model.golden import read_arrays, save_tensors
+from contrasent.model.golden import read_arrays
 from contrasent.model.pooling import MODES, MODULES, OWN, POOLERS, Part, averaging, check_pooler
 
 ACTIVATIONS = {
@@ -239,9 +239,13 @@ def write_description(
     max_tokens: int,
     lower_case: bool,
     prompts: Prompts,
+    save: Callable[[Path, dict[str, Any]], None],
     **more: Any,
 ) -> None:
-    """Write the settings of a model folder, and its modules above the transformer."""
+    """Write the settings of a model folder, and its modules above the transformer.
+
+    ``save`` writes the tensors of a module; those of torch are not known here.
+    """
     # The older schema of sentence-transformers, which today's and last year's, and the common
     # inference servers, all read.
     rows = [{"idx": 0, "name": "0", "path": "", "type": f"{MODULES}.Transformer"}]
@@ -251,7 +255,7 @@ def write_description(
         # A folder must hold a file to survive version control and the hub.
         write_object(path / "config.json", config)
         if tensors:
-            save_tensors(path / "model.safetensors", tensors)
+            save(path / "model.safetensors", tensors)
         rows.append({"idx": number, "name": str(number), "path": path.name, "type": kind})
     write_object(folder / "modules.json", rows)
     stated = {"max_seq_length": max_tokens, "do_lower_case": lower_case}

@@ -1,16 +1,17 @@
-"""Weights in safetensors, nothing unpickled, and the golden vectors stored with a model."""
+"""Weights in safetensors, nothing unpickled, and the golden vectors stored with a model.
 
-# Golden vectors are those of probe texts, in golden/, since some servers read every *.safetensors
-# next to config.json as weights; golden/weights.json has the sha256 of each file of weights, which
-# loading compares.
+Golden vectors are those of probe texts, in golden/, since some servers read every *.safetensors
+next to config.json as weights; golden/weights.json has the sha256 of each file of weights, which
+loading compares.
+"""
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +20,6 @@ from safetensors import SafetensorError, safe_open
 from contrasent.errors import ModelError
 from contrasent.files import atomic_file, read_object, write_json
 from contrasent.types import Tokens, Vectors
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 NAME = "golden/vectors.safetensors"
 FORMAT = "contrasent-golden-1"
@@ -104,23 +102,31 @@ def write_golden(folder: Path, golden: Golden) -> None:
 
 def model_identity(model: Any, arrays: Mapping[str, NDArray[Any]]) -> str:
     """A hash of all that decides a model's vectors: weights, tokenizer, settings, prompts."""
-    found = hashlib.sha256()
+    hashed = hashlib.sha256()
     settings = (model.pooling, model.normalise, model.lower_case, model.max_tokens)
-    found.update(repr(settings).encode())
+    hashed.update(repr(settings).encode())
     if model.prompts.texts:
         prompts = sorted(model.prompts.texts.items())
-        found.update(repr((prompts, model.prompts.default)).encode())
-    found.update(model.tokenizer.to_str().encode())
+        hashed.update(repr((prompts, model.prompts.default)).encode())
+    hashed.update(model.tokenizer.to_str().encode())
     for key, value in sorted(arrays.items()):
-        found.update(key.encode())
-        found.update(np.ascontiguousarray(value).data)
-    return found.hexdigest()
+        hashed.update(key.encode())
+        hashed.update(np.ascontiguousarray(value).data)
+    return hashed.hexdigest()
 
 
 def digest(path: Path) -> str:
     """The sha256 of a file: 0.05 s for 90 MB."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def check_published(path: Path, sha256: str, remedy: str) -> None:
+    """Raise a ModelError if a file is not the published one."""
+    actual = digest(path)
+    if actual != sha256:
+        problem = f"sha256 {actual[:12]}... is not the published file's ({sha256[:12]}...)"
+        raise ModelError(f"{path}: {problem}; {remedy}")
 
 
 def changed_weights(folder: Path) -> list[Path]:
@@ -162,29 +168,25 @@ def read_golden(folder: Path) -> Golden:
     return Golden(texts, Tokens(arrays["ids"], arrays["offsets"]), vectors, config)
 
 
-def save_tensors(path: Path, tensors: "dict[str, Tensor]") -> None:
-    """Write tensors as safetensors, each with storage of its own."""
-    from safetensors.torch import save_file
+def save_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
+    """Write arrays as safetensors."""
+    from safetensors.numpy import save_file
 
-    ready = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
-    try:
-        save_file(ready, path, metadata={"format": "pt"})
-    except SafetensorError as error:
-        raise OSError(str(error)) from error
+    save_file(arrays, path, metadata={"format": "pt"})
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """Read a safetensors file without torch."""
-    return _read(path, "numpy")
+    """Read a safetensors file as arrays."""
+    from safetensors.numpy import load_file
+
+    with readable(path):
+        return load_file(path)
 
 
-def read_tensors(path: Path) -> "dict[str, Tensor]":
-    """Read a safetensors file."""
-    return _read(path, "torch")
-
-
-def _read(path: Path, framework: str) -> dict[str, Any]:
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Raise a ModelError where a safetensors file is missing or damaged."""
     try:
-        return dict(import_module(f"safetensors.{framework}").load_file(path))
+        yield
     except (OSError, SafetensorError, ValueError) as error:
         raise ModelError(f"{path}: missing or not readable as safetensors ({error})") from error

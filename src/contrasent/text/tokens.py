@@ -13,7 +13,7 @@ import numpy as np
 import tokenizers
 from numpy.typing import NDArray
 
-from contrasent.errors import ModelError, OptionError
+from contrasent.errors import ModelError, OptionError, import_extra
 from contrasent.files import read_object, write_object
 from contrasent.types import Tokens, batched
 
@@ -78,10 +78,10 @@ class Tokenizer:
             return cls(backend, max_tokens=max_tokens, names=names, copy=False)
         if not any(found for pattern in VOCABULARIES for found in folder.glob(pattern)):
             raise ModelError(f"{folder}: no tokenizer.json in it, nor a vocabulary to make one of")
+        purpose = f"making a tokenizer of the vocabulary in {folder}"
+        transformers = import_extra("transformers", "train", purpose)
         try:
-            from transformers import AutoTokenizer
-
-            slow = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+            slow = transformers.AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
             backend = slow.backend_tokenizer
             names = dict(slow.special_tokens_map)
         except Exception as error:

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from contrasent.encoder.tensors import read_tensors
 from contrasent.errors import ModelError
-from contrasent.model.golden import read_tensors
 from contrasent.model.pooling import AVERAGED, MODES, MODULES, OWN, Part, layer_weights
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens
