@@ -376,6 +376,116 @@ def test_timeout():
         assert answer.headers["retry-after"]
 
 
+def large(rows=4000):
+    """An index of rows without a model; a search of it by words takes some milliseconds."""
+    texts = [f"kettle number {n} " * 20 for n in range(rows)]
+    return Index.build(
+        lambda some: np.ones((len(some), 2), np.float32), texts, model="id",
+        metadata=[{"n": n} for n in range(rows)],
+    )  # fmt: skip
+
+
+def find(url, **body):
+    return httpx.post(f"{url}/search", json=body, timeout=60)
+
+
+def test_the_time_of_a_request_holds_within_a_batch_of_queries():
+    app = create_app(slow(0), index=large(), settings=Settings(timeout=1.0))
+    with running(app) as url:
+        assert find(url, query="kettle").status_code == 200
+        began = time.monotonic()
+        answer = find(url, query=["kettle number"] * 2000, k=16)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "timeout")
+        assert time.monotonic() - began < 4
+        assert find(url, query="kettle").status_code == 200  # and the threads are free again
+        answer = find(url, query=["a"] * 2000, k=1000)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "too_many_hits")
+
+
+def test_a_long_filter_ends_in_time_and_others_go_on():
+    app = create_app(slow(0), index=large(20_000), settings=Settings(timeout=2.0))
+    where = {"$or": [{f"a.b{n}": {"$contains": n}} for n in range(500)]}
+    with running(app) as url:
+        assert find(url, query="kettle").status_code == 200
+        answers = []
+        asked = [
+            threading.Thread(
+                target=lambda n=n: answers.append(find(url, query="a", where=where | {"n": n}))
+            )
+            for n in range(3)
+        ]
+        for thread in asked:
+            thread.start()
+        took = []
+        for _ in range(10):
+            began = time.monotonic()
+            assert httpx.get(f"{url}/health").status_code == 200
+            took.append(time.monotonic() - began)
+            assert find(url, query="kettle", k=1).status_code == 200
+        for thread in asked:
+            thread.join()
+        assert [answer.status_code for answer in answers] == [503] * 3
+        assert max(took) < 1
+
+
+def test_work_for_a_client_that_has_gone_ends():
+    index = large()
+    app = create_app(slow(0), index=index, settings=Settings(max_requests=2))
+    with running(app) as url:
+        for _ in range(5):
+            body = {"query": ["kettle number"] * 2000, "k": 16}
+            with pytest.raises(httpx.ReadTimeout):
+                httpx.post(f"{url}/search", json=body, timeout=0.3)
+        time.sleep(0.5)
+        began = time.monotonic()
+        assert find(url, query="kettle").status_code == 200
+        assert time.monotonic() - began < 2
+
+
+def test_a_stopping_server_answers_what_is_left_with_503():
+    answers, seconds = [], []
+    with running(create_app(slow(3.0), settings=Settings(batch_tokens=64))) as url:
+        asked = [
+            threading.Thread(target=lambda: answers.append(embed(url, ["x" * 60] * 20, timeout=60)))
+            for _ in range(5)
+        ]
+        for thread in asked:
+            thread.start()
+        time.sleep(1)
+        began = time.monotonic()
+    seconds = time.monotonic() - began
+    for thread in asked:
+        thread.join()
+    assert seconds < 10.5
+    assert [answer.json()["error"]["code"] for answer in answers] == ["stopping"] * 5
+    assert {answer.status_code for answer in answers} == {503}
+
+
+@pytest.mark.parametrize(("path", "body", "message"), [
+    ("/v1/embeddings", {"input": []}, "input: List should have at least 1 item"),
+    ("/v1/embeddings", {"input": 3}, "input: must be a valid string or a valid list"),
+    ("/v1/embeddings", {"input": ["a", 3]}, "input.1: must be a valid string"),
+    ("/v1/embeddings", {"input": [[1], [-2]]}, "input.1.0: must be greater than or equal to 0"),
+    ("/v1/embeddings", {}, "input: Field required"),
+    ("/v1/embeddings", {"input": "a", "no": 1}, "no: Extra inputs are not permitted"),
+    ("/v1/embeddings", [], "the body: must be a valid dictionary"),
+    ("/v1/embeddings", {"input": "\ud800"}, "input: the text holds a lone surrogate"),
+    ("/search", {"query": "a", "where": {"a": "\ud800"}}, "lone surrogate, which is no"),
+    ("/search", {"query": "a", "where": {"\ud800": 1}}, "lone surrogate, which is no"),
+    ("/search", {"query": "a", "where": {"a": 10**400}}, None),
+    ("/search", {"query": "a", "where": {".".join("a" * 4000): 1}}, "16 names between dots"),
+    ("/search", {"query": "a", "where": {"$or": [{"a": 1}] * 5000}}, "more than 1,024 names"),
+    ("/search", {"query": "a", "where": {"a": {"$in": [*range(1200)]}}}, None),
+])  # fmt: skip
+def test_what_is_wrong_is_said_in_a_sentence(http, path, body, message):
+    content = json.dumps(body)
+    answer = http.post(path, content=content, headers={"content-type": "application/json"})
+    assert answer.status_code == (200 if message is None else 400)
+    if message is not None:
+        found = answer.json()["error"]["message"]
+        assert message in found and len(found) < 400 and "[" not in found.split(":")[0]
+
+
 def test_slow_body_times_out():
     sent = (
         b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from contrasent.deadline import check_deadline
 from contrasent.documents.sections import sentences
 from contrasent.metrics import normalize
 from contrasent.search.index import Hit, grouped
@@ -76,6 +77,7 @@ class Candidates:
         """Choose sentences to encode: more of hits that come first, and are shown as such."""
         found = []
         for hit in hits:
+            check_deadline()
             spans = _sentences(hit)
             terms = (set(self.analyzer(hit.text[a:b])) for a, b in spans)
             shares = [len(wanted & some) / max(1, len(wanted)) for some in terms]
@@ -104,6 +106,7 @@ class Candidates:
         ]
 
     def _answer(self, one: _Passage, cosines: NDArray[np.float32], wanted: set[str]) -> Answer:
+        check_deadline()
         text, spans, places = one.text, one.spans, one.places
         scores = {
             n: SHARED * one.shares[n] + (float(cosines[places[n]]) if places else 0.0)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from contrasent.deadline import check_deadline
 from contrasent.errors import OptionError, UserError
 from contrasent.files import atomic_folder
 from contrasent.nearest import QUERIES_AT_ONCE, Best, best_rows, scan
@@ -322,6 +323,7 @@ class Index(Store):
 
         ``own``: the query's vector as the model gave it; ``vector``: as the map did.
         """
+        check_deadline()
         words = self.bm25.scores(text) if ranker.uses_words else np.zeros(self.facts.rows, "f4")
         taught, gains = self._bonus(own, ranker, allowed)
         if coded:

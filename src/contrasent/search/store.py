@@ -9,6 +9,7 @@ transaction and so sees one state for as long as it lives.
 """
 
 import json
+import math
 import sqlite3
 import threading
 import time
@@ -24,6 +25,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from contrasent.deadline import check_deadline, deadline_passed
 from contrasent.errors import InputError, ModelError, OptionError, check_choice, see
 from contrasent.search.filters import Where, canonical, check_where, sql_condition
 from contrasent.search.folder import (
@@ -48,6 +50,7 @@ from contrasent.types import EncodeFn, Vectors, for_task
 
 FORMAT = 3
 ROWS_AT_ONCE = 4096
+STEPS = 50_000  # of SQLite's machine, a few milliseconds, between two looks at the clock
 FILTERED_ROWS, A_TURN = 1024, 0.05
 """Rows that a filter looks at first, and the seconds from which it looks at fewer at a time."""
 
@@ -107,11 +110,23 @@ class Row:
     metadata: Any
 
 
+class _Statement:
+    """The end of the time for the statement at work."""
+
+    end = math.inf
+
+    def must_end(self) -> bool:
+        """Whether it takes longer than any of a sound index does, or than the caller waits."""
+        return time.monotonic() > self.end or deadline_passed()
+
+
 class Store:
     """The rows of an index as they were at a moment; reading it is safe from many threads."""
 
     def __init__(self, connection: sqlite3.Connection, folder: Path | None, facts: Facts) -> None:
         connection.isolation_level = None  # no transaction begins by itself
+        self._patience, self._statement = math.inf, _Statement()
+        connection.set_progress_handler(self._statement.must_end, STEPS)
         self.connection, self.folder, self.facts = connection, folder, facts
         self.vectors: Vectors = np.empty((0, facts.dimension), dtype=np.float32)
         self.stated: dict[str, Any] = {}
@@ -256,7 +271,14 @@ class Store:
     def ask(self, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of an answer of the database."""
         with self._one_query, translated(self.folder):
-            return self.connection.execute(sql, values).fetchall()
+            self._statement.end = time.monotonic() + self._patience
+            try:
+                return self.connection.execute(sql, values).fetchall()
+            except sqlite3.OperationalError:
+                check_deadline()  # which may have interrupted it
+                raise
+            finally:
+                self._statement.end = math.inf
 
     @cached_property
     def alive(self) -> NDArray[np.bool_]:
@@ -282,6 +304,7 @@ class Store:
         """Rows by their numbers, verified: id, text, metadata and vector as they were written."""
         found = []
         for number in map(int, numbers):
+            check_deadline()
             stored = self.ask("SELECT * FROM rows WHERE row = ?", (number,))
             if not stored:
                 raise damaged(self.folder, f"row {number} is missing")

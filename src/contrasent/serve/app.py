@@ -5,13 +5,15 @@ import base64
 import json
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from contextvars import copy_context
+from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from importlib.resources import files
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from fastapi import Depends, FastAPI, Request, Response
@@ -21,11 +23,21 @@ from starlette.exceptions import HTTPException
 
 from contrasent.errors import InputError, UserError
 from contrasent.metrics import normalize
+from contrasent.processes import usable_cores
 from contrasent.search.answers import Candidates
-from contrasent.search.index import Index
+from contrasent.search.filters import check_where
+from contrasent.search.index import Hit, Index
 from contrasent.serve import schemas
 from contrasent.serve.batching import Batcher, Embedder, Served
-from contrasent.serve.guard import ApiError, Guard, Metrics, Settings, client_of, error_response
+from contrasent.serve.guard import (
+    ApiError,
+    Guard,
+    Metrics,
+    Settings,
+    client_of,
+    error_response,
+    out_of_time,
+)
 from contrasent.serve.library import Library, OpenModel, Snapshot
 from contrasent.serve.schemas import reply
 from contrasent.types import Vectors
@@ -45,6 +57,16 @@ POLICY = (
 )
 
 
+TURN = 8  # queries that are searched before another request has its turn
+MOST_TEXT = 1 << 25  # characters of all hits of a request
+T = TypeVar("T")
+
+
+def _record(hit: Hit) -> dict[str, Any]:
+    """The fields of a hit; its metadata is not copied."""
+    return {field.name: getattr(hit, field.name) for field in fields(Hit)}
+
+
 @dataclass(frozen=True)
 class Routes:
     """The answers of the routes; the first line of a docstring is the route's description."""
@@ -54,6 +76,7 @@ class Routes:
     library: Library | None
     metrics: Metrics
     settings: Settings
+    threads: ThreadPoolExecutor
 
     @cached_property
     def info(self) -> dict[str, Any]:
@@ -69,6 +92,11 @@ class Routes:
             "prompts": dict(self.model.prompts),
             "nested_dimensions": list(self.model.nested),
         }
+
+    async def _thread(self, function: Callable[..., T], *given: Any) -> T:
+        """Call a function in a thread for searches, with the deadline of the request."""
+        run = partial(copy_context().run, function, *given)
+        return await asyncio.get_running_loop().run_in_executor(self.threads, run)
 
     def _log(self, request: Request, inputs: int, tokens: int, truncated: int) -> None:
         """Add numbers, never texts, to the log line of a request."""
@@ -157,22 +185,37 @@ class Routes:
         library = self._index()
         queries = [body.query] if isinstance(body.query, str) else body.query
         self.embedder.check_count(len(queries))
+        most = self.settings.max_hits
+        if len(queries) * body.k > most:
+            problem = (
+                f"{len(queries):,} queries with k = {body.k:,}: at most {most:,} hits are given"
+            )
+            raise ApiError(400, problem, "too_many_hits")
+        if body.where is not None:
+            check_where(body.where)
         snapshot = await asyncio.to_thread(library.newest)
         vectors, tokens, cut = await self._vectors(snapshot, queries, request)
-        found = await asyncio.to_thread(
-            partial(library.search, snapshot, queries, vectors, documents=body.documents),
-            *(body.k, body.threshold, body.where),
-        )
-        rows = [[asdict(hit) for hit in hits] for hits in found]
+        how: dict[str, Any] = {"k": body.k, "threshold": body.threshold, "where": body.where}
+        search = partial(library.search, snapshot, **how, documents=body.documents)
+        found, size = list[list[Hit]](), 0
+        for at in range(0, len(queries), TURN):
+            part = slice(at, at + TURN)
+            own = None if vectors is None else vectors[part]
+            found += await self._thread(search, queries[part], own)
+            size += sum(len(hit.text) for hits in found[at:] for hit in hits)
+            if size > MOST_TEXT:
+                problem = f"the hits hold more than {MOST_TEXT:,} characters; ask for fewer"
+                raise ApiError(400, problem, "too_much_text")
+        rows = [[_record(hit) for hit in hits] for hits in found]
         if body.answers:
             analyzer = snapshot.index.analyzer
-            candidates = await asyncio.to_thread(Candidates, queries, found, analyzer)
+            candidates = await self._thread(Candidates, queries, found, analyzer)
             sentences = None
             if vectors is not None and candidates.texts:
                 client, prompt = client_of(request.scope), self.model.document_prompt
                 sentences, more, _ = await self.embedder.texts(candidates.texts, client, prompt)
                 tokens += more
-            best = chain(*candidates.best(vectors, sentences))
+            best = chain(*await self._thread(candidates.best, vectors, sentences))
             for row, hit, answer in zip(chain(*rows), chain(*found), best, strict=True):
                 row["answer"] = answer.to_json(hit)
         self._log(request, len(queries), tokens, cut)
@@ -195,7 +238,7 @@ class Routes:
 
     async def health(self) -> Response:
         """Whether the server works."""
-        now = None if self.library is None else await asyncio.to_thread(self.library.newest)
+        now = None if self.library is None else self.library.newest(patience=0.0)
         return reply(
             {
                 "status": "ok",
@@ -257,9 +300,10 @@ def create_app(
     opened = partial(Library, identity=model.identity, open_model=open_model)
     library = None if index is None else opened(index, word_weight=word_weight)
     embedder = Embedder(model, batcher, limits)
-    _add_routes(app, Routes(model, embedder, library, metrics, limits))
+    threads = ThreadPoolExecutor(max(2, usable_cores()), "search")
+    _add_routes(app, Routes(model, embedder, library, metrics, limits, threads))
     _add_pages(app)
-    _add_errors(app)
+    _add_errors(app, limits)
     app.add_middleware(Guard, settings=limits, metrics=metrics)
     return app
 
@@ -285,7 +329,7 @@ def _add_pages(app: FastAPI) -> None:
         app.add_route(path, page, ["GET"], include_in_schema=False)
 
 
-def _add_errors(app: FastAPI) -> None:
+def _add_errors(app: FastAPI, settings: Settings) -> None:
     @app.exception_handler(HTTPException)
     async def http_error(_: Request, error: HTTPException) -> Response:
         return error_response(error)
@@ -301,11 +345,12 @@ def _add_errors(app: FastAPI) -> None:
     async def user_error(_: Request, error: UserError) -> Response:
         return error_response(ApiError(400, str(error), "invalid"))
 
+    @app.exception_handler(TimeoutError)
+    async def too_long(_: Request, error: TimeoutError) -> Response:
+        return error_response(out_of_time(settings.timeout))
+
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
-        # The problem and its place; never the value, which may be text of the user's.
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"][1:])[:100]
-        words = f"{where}: {first['msg']}" if where else str(first["msg"])
-        param = where.encode("utf-8", "replace").decode()
-        return error_response(ApiError(400, words[:300], "invalid"), param)
+        problem, where = schemas.explain(error)
+        param = where.encode("utf-8", "replace").decode() or None
+        return error_response(ApiError(400, problem, "invalid"), param)

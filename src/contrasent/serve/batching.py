@@ -225,9 +225,10 @@ class Embedder:
         """Encode token ids without special tokens."""
         self.check_count(len(rows))
         last = self.model.vocabulary - 1
-        for token in (token for row in rows for token in row):
-            if not 0 <= token <= last:
-                raise ApiError(400, f"token id {token} is not in 0 to {last}", "invalid_token")
+        wrong = next((token for row in rows for token in row if not 0 <= token <= last), None)
+        if wrong is not None:
+            problem = f"token id {str(wrong)[:20]} is not in 0 to {last}"
+            raise ApiError(400, problem, "invalid_token")
         return await self._embed(*await asyncio.to_thread(self.model.wrap, rows), client)
 
     def check_count(self, count: int, most: int | None = None) -> None:
@@ -241,13 +242,9 @@ class Embedder:
         self, tokens: Tokens, cut: NDArray[np.bool_], client: str
     ) -> tuple[Vectors, int, int]:
         try:
-            async with asyncio.timeout(self.settings.timeout):
-                vectors = await self.batcher.submit(tokens, client)
+            vectors = await self.batcher.submit(tokens, client)
         except QueueFull as full:
             seconds = str(max(1, math.ceil(min(full.seconds, 60.0))))
             problem = f"the queue is full; try again in {seconds} s"
             raise ApiError(429, problem, "queue_full", {"Retry-After": seconds}) from full
-        except TimeoutError as error:
-            problem = f"not done within {self.settings.timeout:g} s"
-            raise ApiError(503, problem, "timeout", {"Retry-After": "5"}) from error
         return vectors, int(tokens.lengths.sum()), int(cut.sum())

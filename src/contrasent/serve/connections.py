@@ -5,7 +5,10 @@ their sockets, and its ``timeout_keep_alive`` begins after an answer (Kludex/uvi
 """
 
 import asyncio
+import os
+import threading
 from functools import partial
+from types import FrameType
 from typing import Any
 
 import h11
@@ -23,6 +26,7 @@ except ImportError:  # Windows, where open files are not limited
 BACKLOG = 128  # connections that asyncio takes in one turn of its loop
 TURNS = 5  # until what is too much is closed again
 OTHERS = 64  # file descriptors that are not for connections
+GRACE, END = 6, 9.5  # seconds after a signal: what is left gets 503, and the process ends
 
 
 class Connection(H11Protocol):
@@ -83,7 +87,18 @@ class Connection(H11Protocol):
         self.transport.abort()
 
 
-def make_server(app: Any, settings: Settings, **options: Any) -> uvicorn.Server:
+class Server(uvicorn.Server):
+    """A server whose process ends in time after a signal, whatever its threads are at."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Finish what was accepted, for some seconds."""
+        end = threading.Timer(END, os._exit, [128 + sig])
+        end.daemon = True
+        end.start()
+        super().handle_exit(sig, frame)
+
+
+def make_server(app: Any, settings: Settings, **options: Any) -> Server:
     """The process that serves an app; it prints nothing of connections or malformed requests."""
     files = _allow_files(settings.max_connections + TURNS * BACKLOG + OTHERS)
     backlog = max(1, min(BACKLOG, files // 16))
@@ -91,7 +106,8 @@ def make_server(app: Any, settings: Settings, **options: Any) -> uvicorn.Server:
     http: Any = partial(Connection, most=most, head_timeout=settings.head_timeout, waiting={})
     given = {"access_log": False, "log_config": None, "log_level": "error", "server_header": False}
     fixed = {"http": http, "ws": "none", "lifespan": "on", "backlog": backlog}
-    return uvicorn.Server(uvicorn.Config(app, **{**given, **fixed, **options}))
+    fixed["timeout_graceful_shutdown"] = GRACE
+    return Server(uvicorn.Config(app, **{**given, **fixed, **options}))
 
 
 def _allow_files(wanted: int) -> int:

@@ -22,6 +22,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from contrasent.deadline import Deadline, limited
+
 log = logging.getLogger("contrasent.serve")
 
 OPEN = frozenset({"/", "/health", "/docs", "/openapi.json", "/page.js", "/page.css", "/docs.js"})
@@ -51,6 +53,7 @@ class Settings:
     client_share: float = 0.5  # of the queue and of the requests at work, for one client
     max_inputs: int = 2048
     max_compared: int = 512  # texts on each side of a comparison
+    max_hits: int = 32_768  # k times the queries of a request
     max_body: int = 8 * 1024 * 1024
     max_connections: int = 1000  # of all clients, and at most what the limit of open files allows
     head_timeout: float = 10.0  # seconds for a request's method, path and headers
@@ -77,6 +80,11 @@ class ApiError(HTTPException):
     ) -> None:
         super().__init__(status, message, headers)
         self.code = code
+
+
+def out_of_time(seconds: float) -> ApiError:
+    """The error of a request that takes too long."""
+    return ApiError(503, f"not done within {seconds:g} s", "timeout", {"Retry-After": "5"})
 
 
 def error_response(error: HTTPException, param: str | None = None) -> Response:
@@ -232,8 +240,8 @@ class Guard:
         return b"".join(parts)
 
     async def _run(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
-        """Run the app, and stop it when the client goes away."""
-        given = False
+        """Run the app; it ends when its time is over, its client goes away or the server stops."""
+        given, seconds = False, self.settings.timeout
 
         async def replay() -> Message:
             nonlocal given
@@ -242,15 +250,22 @@ class Guard:
             given = True
             return {"type": "http.request", "body": body, "more_body": False}
 
-        work = asyncio.ensure_future(self.app(scope, replay, send))
+        deadline = Deadline(seconds)
+        with limited(deadline):
+            work = asyncio.ensure_future(self.app(scope, replay, send))
         gone = asyncio.ensure_future(_disconnected(receive))
         gone.add_done_callback(lambda task: task.cancelled() or work.cancel())
         try:
-            await work
-        except asyncio.CancelledError:
+            async with asyncio.timeout(seconds):
+                await work
+        except TimeoutError as error:
+            raise out_of_time(seconds) from error
+        except asyncio.CancelledError as error:
             if not gone.done():
-                raise
+                problem = "the server is stopping"
+                raise ApiError(503, problem, "stopping", {"Connection": "close"}) from error
         finally:
+            deadline.cancel()  # for what is at work in threads
             gone.cancel()
 
     def _record(self, scope: Scope, status: int, seconds: float, identity: str) -> None:

@@ -69,8 +69,8 @@ class Library:
                 encode = for_task(self._open_model(index), "query")
         return Snapshot(index, len(index), encode)
 
-    def newest(self) -> Snapshot:
-        """The snapshot to use; looks for a newer one once a second at most."""
+    def newest(self, patience: float = PATIENCE) -> Snapshot:
+        """The snapshot to use; looks for a newer one once a second at most, so many seconds."""
         # A newer one is opened in a thread, since its words may have to be counted and its model
         # loaded; after a moment's wait, answers come from the one before until it is there.
         opening = None
@@ -80,7 +80,7 @@ class Library:
                 opening = self._opening = threading.Thread(target=self._refresh, daemon=True)
                 opening.start()
         if opening is not None:
-            opening.join(PATIENCE)
+            opening.join(patience)
         with self._lock:
             return self._snapshot
 

@@ -1,9 +1,12 @@
 """The forms of requests and answers, which FastAPI describes at /openapi.json."""
 
+import json
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import orjson
 from fastapi import Response
+from fastapi.exceptions import RequestValidationError
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -17,8 +20,44 @@ from pydantic import (
 
 def reply(data: Any) -> Response:
     """An answer in JSON, vectors included."""
-    body = orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY)
+    try:
+        body = orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY)
+    except TypeError:  # metadata may hold whole numbers of more than 64 bits
+        body = json.dumps(data, default=lambda array: array.tolist()).encode()
     return Response(body, media_type="application/json")
+
+
+def explain(error: RequestValidationError) -> tuple[str, str]:
+    """What is wrong with a request in a sentence, and where; never the value, a user's text."""
+    # Of a value that may have several forms there is an error for each; the form is in the place,
+    # and the one that fits furthest is meant.
+    found = [(_place(part["loc"][1:], error.body), part) for part in error.errors()]
+    where, first = max(found, key=lambda pair: (len(pair[0]), not _of_type(pair[1])))
+    if first["type"] == "json_invalid":
+        return f"the body is not JSON ({first['ctx']['error']})", ""
+    same = [part for place, part in found if place == where and _of_type(part)]
+    messages = [part["msg"] for part in same] if _of_type(first) else [first["msg"]]
+    start, *others = dict.fromkeys(messages)
+    rest = [message.removeprefix("Input should be ") for message in others]
+    problem = " or ".join([start, *rest]).replace("Input should be", "must be")
+    problem = problem.removeprefix("Value error, ")
+    shown = ".".join(map(str, where))[:100]
+    return f"{shown or 'the body'}: {problem}"[:300], shown
+
+
+def _of_type(part: Mapping[str, Any]) -> bool:
+    return str(part["type"]).endswith("_type")
+
+
+def _place(location: Sequence[int | str], body: Any) -> list[int | str]:
+    """The keys and places of an error's location that are in the body, or missing from it."""
+    place: list[int | str] = []
+    for part in location:
+        if isinstance(body, dict) and isinstance(part, str):
+            place, body = [*place, part], body.get(part)
+        elif isinstance(body, list) and isinstance(part, int) and part < len(body):
+            place, body = [*place, part], body[part]
+    return place
 
 
 def _no_surrogate(text: str) -> str:
@@ -35,10 +74,11 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+# Lists are read up to their first fault: each fault of a long one would be a record in memory.
 Text = Annotated[StrictStr, AfterValidator(_no_surrogate)]
-Texts = Annotated[list[Text], Field(min_length=1)]
+Texts = Annotated[list[Text], Field(min_length=1, fail_fast=True)]
 TokenId = Annotated[StrictInt, Field(ge=0), BeforeValidator(_whole)]
-Ids = Annotated[list[TokenId], Field(min_length=1)]
+Ids = Annotated[list[TokenId], Field(min_length=1, fail_fast=True)]
 Count = Annotated[StrictInt, Field(ge=1), BeforeValidator(_whole)]
 Hits = Annotated[StrictInt, Field(ge=1, le=1000), BeforeValidator(_whole)]
 
@@ -52,7 +92,7 @@ class RequestBody(BaseModel):
 class EmbeddingRequest(RequestBody):
     """As OpenAI's ``POST /v1/embeddings``."""
 
-    input: Text | Texts | Ids | Annotated[list[Ids], Field(min_length=1)] = Field(
+    input: Text | Texts | Ids | Annotated[list[Ids], Field(min_length=1, fail_fast=True)] = Field(
         description="A text, texts, token ids, or lists of token ids. Ids are those of this "
         "model's tokenizer, without special tokens."
     )
