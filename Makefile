@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 PEERS := .venv-peers
 DEMO := .venv-demo
 
-.PHONY: setup demo test test-slow check docs release bench clean
+.PHONY: setup demo test test-slow mutants check docs release bench clean
 
 setup: $(VENV)/.ready
 
@@ -30,6 +30,10 @@ test: setup
 
 test-slow: setup
 	$(TESTS) -m slow
+
+mutants: setup
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,mutants]'
+	nice $(BIN)/python -m tools.mutants
 
 check: setup
 	$(BIN)/ruff check .

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from contrasent.text.official import STS_TASKS
 from safetensors.torch import load_file, save_file
 
 from contrasent.datasets.official import STS_TASKS

@@ -56,6 +56,26 @@ def test_of_text_with_meaning_steps_are_kept_and_last(monkeypatch, tmp_path):
     assert (mapped(kept.ranker, kept.learned, queries) != queries).any()
 
 
+def test_documents_that_judge_do_not_teach():
+    """Each document has three rows, of which one judges."""
+    texts, calls, log = with_topics(), [], []
+    index = Index.build(encode, texts, metadata=[{"document": f"{n // 3}"} for n in range(240)])
+
+    def recorded(some):
+        calls.append(list(some))
+        return encode(some)
+
+    learn_from_text(index, recorded, index.ranker, seed=0, log=log.append, until=lambda: 600.0)
+    queries, judged = [*calls[0], *calls[1]], len(calls[2])
+    assert f"{judged:,} of other documents judge" in log[0] and len(queries) > 3 * judged
+
+    def documents(sentences):
+        rows = {n for some in sentences for n, text in enumerate(texts) if some in text}
+        return {row // 3 for row in rows}
+
+    assert not documents(queries[:judged]) & documents(queries[judged:])
+
+
 def test_deleted_rows_teach_nothing(monkeypatch, tmp_path):
     """Neighbours are numbers of rows, deleted ones counted."""
     monkeypatch.setattr(steps_, "SMOOTHED_ROWS", (100, 500))

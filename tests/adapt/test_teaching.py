@@ -295,26 +295,68 @@ def test_the_best_way_loses_on_no_new_documents():
     assert best_way({AGAIN: again, NEW: new}, whole) == 0
 
 
+class Measured:
+    """Stages of a run whose folds are already measured: nDCG@10 of every way, all alike but one."""
+
+    def __init__(self, bench, gains):
+        few = teaching.FEW_FOLDS
+        count, numbers = len(ways_of(PRIOR, "few", smooth=True)), np.arange(len(bench.queries))
+        noise = np.random.default_rng(0).normal(size=len(numbers)) * 0.02
+        noise -= noise.mean()
+        by_document = folds_of(bench, numbers, NEW, few, 0)
+        self.stages = {"taught-few": True, "taught-sizes": []}
+        for kind, by_fold in gains.items():
+            folds = folds_of(bench, numbers, kind, few, 0)
+            values = np.full((count, len(numbers)), 0.5)
+            for way, of in enumerate(by_fold, start=1):
+                values[way] += np.array(of)[by_document] + (noise if kind == AGAIN else 0.0)
+            for fold in range(few):
+                self.stages[f"taught-{kind}-{fold}"] = values[:, folds == fold].tolist()
+
+    def stage(self, name, make):
+        return self.stages[name] if name in self.stages else make()
+
+    def vectors(self, name, make):
+        return make()
+
+
+ALIKE = ([0.1] * 3,)
+FORGETS = ([-0.1, 0.06, 0.06], [0.06, -0.1, 0.06], [0.06, 0.06, -0.1])  # each in one fold
+
+
 @pytest.mark.parametrize(
-    ("again", "new", "improved", "said"),
-    [(0.1, 0.0, True, ""), (0.0, 0.1, False, "may be nothing"), (0.1, -0.1, False, "forgets")],
+    ("again", "new", "improved", "reason"),
+    [
+        (ALIKE, ([0.0] * 3,), True, "default search"),
+        (([0.0] * 3,), ALIKE, False, "may be nothing"),
+        (([0.1] * 3,) * 3, FORGETS, False, "forgets"),
+    ],
 )
-def test_the_verdict_is_about_what_is_asked_again_and_what_is_new(
-    monkeypatch, again, new, improved, said
-):
-    bench, random = bench_of(0), np.random.default_rng(0)
-    noise = random.normal(size=120) * 0.02
-    moved = {AGAIN: again + noise - noise.mean(), NEW: new + noise - noise.mean()}
-    monkeypatch.setattr(teaching, "luck", lambda *_: 0.0)
-    monkeypatch.setattr(
-        teaching,
-        "cross_fitted",
-        lambda values, folds: {kind: values[kind][0] + moved[kind] for kind in values},
-    )
-    found, _ = taught(bench, until=0.0)
+def test_the_verdict_is_about_what_is_asked_again_and_what_is_new(again, new, improved, reason):
+    bench = bench_of(0)
+    found, _ = taught(bench, work=Measured(bench, {AGAIN: again, NEW: new}))
     assert found.improved == improved
-    assert said in found.reason
-    assert said or found.again.value == pytest.approx(again)
+    assert found.reason.endswith(reason) or reason in found.reason.rpartition(";")[2]
+    assert found.again.value == pytest.approx(again[0][0], abs=1e-9)
+
+
+def test_the_interval_of_a_gain_allows_for_the_choice_among_ways():
+    bench = bench_of(23, about=3.0)
+    found, _ = taught(bench, until=0.0, seed=23)
+    plain = difference(bench.queries, found.values_after - found.values_before, seed=23)
+    assert found.again.value == pytest.approx(plain.value)
+    assert found.again.low < plain.low - 0.01
+    assert found.again.high == plain.high
+
+
+def test_ways_that_surely_lose_make_no_gain_of_others_look_like_luck():
+    queries, values, folds = chosen_by_chance(3, 25, 4, ways=5)
+    random = np.random.default_rng(4)
+    worse = {kind: random.normal(-3, 1, size=(30, len(queries))) for kind in values}
+    both = {kind: np.concatenate([values[kind], worse[kind]]) for kind in values}
+    expected = teaching.luck(queries, values, folds, 0)
+    assert expected > 0
+    assert teaching.luck(queries, both, folds, 0) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize(

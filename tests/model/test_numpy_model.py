@@ -44,7 +44,7 @@ def test_each_pooler(pooler, bert, sentences):
     same(NumpyModel(bert, pooler=pooler), Encoder.load(bert, pooler=pooler), texts)
 
 
-@pytest.mark.parametrize("head", ["none", "tanh"])
+@pytest.mark.parametrize("head", ["none", "tanh", "batchnorm"])
 @pytest.mark.parametrize("normalise", [False, True])
 def test_a_saved_model_with_its_head_prompts_and_length(head, normalise, bert, sentences, tmp_path):
     encoder = Encoder.load(bert, pooler="mean", head=head, normalise=normalise, max_tokens=12)

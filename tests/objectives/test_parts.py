@@ -437,3 +437,10 @@ def test_combined_parameters_are_those_of_all_methods_and_the_first_says_the_def
     assert parameters("simcse+esimcse")["view"].default == "repeat_tokens"
     with pytest.raises(OptionError, match="did you mean 'factor'"):
         find("esimcse+simcse_plus_plus")(None, factr=1.0)
+
+
+@pytest.mark.parametrize("name", ["simcse", "esimcse", "simcse_copies"])
+def test_static_views_are_drawn_once(name, load, examples):
+    given = examples("bert")[name]
+    for resample, anew in (("epoch", True), ("static", False)):
+        assert find(name)(load(), **given, resample_views=resample).resample_views is anew

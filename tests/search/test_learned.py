@@ -247,6 +247,17 @@ def test_smoothing_by_cosines_is_smoothing_by_vectors(rows, k, weight, seed):
     assert scores[-1] == pytest.approx(vectors[-1] @ query, abs=1e-6)
 
 
+def test_a_bonus_is_the_largest_of_what_near_queries_give_and_never_negative():
+    asked = np.array([[1, 0], [0.8, 0.6], [0.6, 0.8], [-1, 0]], dtype=np.float32)
+    taught = Taught(asked, (("a", "b"), ("a",), ("c",), ("a", "c", "d")))
+    found = dict(bonus(Ranker(taught=2.0, taught_from=0.6), Learned(taught=taught), asked[0]))
+    assert found == pytest.approx({"a": 0.8, "b": 0.8})
+    found = dict(bonus(Ranker(taught=2.0, taught_from=0.5), Learned(taught=taught), asked[1]))
+    assert found == pytest.approx({"a": 1.0, "b": 0.6, "c": 0.92})
+    with pytest.raises(OptionError, match="out of range"):
+        Ranker(taught=-1.0)
+
+
 def test_without_learning_nothing_changes():
     vectors = encode(["a", "b"])
     assert mapped(Ranker(map_share=0.5), Learned(), vectors) is vectors

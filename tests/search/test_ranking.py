@@ -53,6 +53,14 @@ def test_bm25_is_its_equation(texts, query):
     assert found == pytest.approx(np.array(bm25(query, texts)), rel=1e-4, abs=1e-6)
 
 
+def test_a_word_that_stands_very_often_counts_as_often_as_can_be_kept():
+    texts = ["x " * 70_000 + "y", "x y", "y y"]
+    found, most = bm25_of(texts, "none"), 65_535
+    norm = 1.2 * (0.25 + 0.75 * 70_001 / ((70_001 + 2 + 2) / 3))
+    expected = math.log(1 + 1.5 / 2.5) * most / (most + norm)
+    assert found.scores("x")[0] == pytest.approx(expected, rel=1e-5)
+
+
 def test_weight_0_is_a_search_by_vectors_alone():
     index = Index.build(encode, TEXTS)
     assert index.ranker == Ranker()

@@ -205,6 +205,22 @@ def test_a_mean_over_kinds_is_jackknifed_over_clusters():
     assert clustered_mean(np.full((25, 1), 0.1), np.ones((25, 1))).low == pytest.approx(0.1)
 
 
+def test_each_end_of_a_clustered_interval_is_the_outer_one_of_two():
+    """Student's, and the bootstrap's, whose ends skewed values move past those or within them."""
+    moved = []
+    for seed in range(8):
+        values = np.random.default_rng(seed).exponential(size=(25, 1)) ** 2 - 0.5
+        values *= (-1) ** seed
+        found = clustered_mean(values, np.ones((25, 1)), resamples=1000)
+        student = stats.ttest_1samp(values[:, 0], 0.0)
+        low, high = student.confidence_interval()
+        assert found.p >= student.pvalue - 1e-9
+        moved.append((low - found.low, found.high - high))
+    for change in np.array(moved).T:
+        assert (change > -1e-9).all() and (change > 1e-3).any() and (change < 1e-9).any()
+    assert clustered_mean(values + 99, np.ones((25, 1)), resamples=50).p == pytest.approx(2 / 51)
+
+
 @pytest.mark.parametrize("law", ["normal", "jumps"])
 def test_gains_that_documents_share_are_found_by_chance_as_rarely_as_promised(law):
     """One side of 95 %: 2.5 % and 2.6 standard errors; the percentile bootstrap has 4.0."""

@@ -108,6 +108,11 @@ def test_the_sampled_permutation_p_agrees_with_the_exact_one(monkeypatch):
     assert permutation_p(a, b) == pytest.approx(exact, abs=0.03)
 
 
+def test_a_sampled_p_counts_the_grouping_that_was_seen():
+    a = np.arange(20.0)
+    assert permutation_p(a, a + 1000) == pytest.approx(1 / (seeds.REGROUPINGS + 1))
+
+
 @pytest.mark.parametrize(("runs", "items", "shared"), [(3, 0, 0), (5, 0, 0), (3, 0.5, 0.4)])
 def test_a_pilots_detectable_effect_is_found_four_times_in_five(runs, items, shared):
     """Each pilot names an effect by its own spread; another experiment with it must find it."""

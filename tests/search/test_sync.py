@@ -1,0 +1,77 @@
+"""An index that follows a folder: whose rows go, and whose stay."""
+
+import os
+from itertools import islice
+
+import pytest
+from whole_states import encoder
+
+from contrasent.documents.folder import Document, DocumentSource, Section
+from contrasent.search.building import create
+from contrasent.search.index import Index
+from contrasent.search.store import Facts
+from contrasent.search.sync import document_rows, first_paragraphs, synchronise
+
+encode = encoder()
+
+
+def count(texts):
+    return [len(text.split()) for text in texts]
+
+
+@pytest.fixture
+def notes(tmp_path):
+    """A folder of notes, and an index of it."""
+    folder = tmp_path / "notes"
+    for name in ("a.md", "a.md#b.md", "kept/c.md", "kept/d.md", "kept.md"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"The note on {name} is short.\n")
+    source = DocumentSource(folder)
+    rows = document_rows(source, source.files, count, 64)
+    facts = Facts(origin=source.origin, model="m")
+    create(tmp_path / "index", encode, rows, facts, documents=source.files)
+    return folder, tmp_path / "index"
+
+
+def follow(folder, index):
+    """The outcome, and the ids of the rows that are left."""
+    source = DocumentSource(folder)
+    found = synchronise(index, source, encode, count, max_tokens=64, model="m")
+    return found, {row.id for row in Index.open(index).every()}
+
+
+def test_a_file_whose_name_begins_with_another_ones_keeps_its_rows(notes):
+    folder, index = notes
+    (folder / "a.md").unlink()
+    outcome, ids = follow(folder, index)
+    assert (outcome.deleted, outcome.unchanged) == (1, 4)
+    assert ids == {"a.md#b.md#1", "kept/c.md#1", "kept/d.md#1", "kept.md#1"}
+
+
+def test_a_folder_that_cannot_be_read_now_keeps_its_rows(notes, monkeypatch):
+    folder, index = notes
+    (folder / "a.md").unlink()
+    scandir = os.scandir
+
+    def unreadable(path):
+        if os.fspath(path).endswith("kept"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", unreadable)  # chmod does not stop root
+        outcome, ids = follow(folder, index)
+    assert outcome.deleted == 1
+    assert ids == {"a.md#b.md#1", "kept/c.md#1", "kept/d.md#1", "kept.md#1"}
+    (folder / "kept" / "c.md").unlink()
+    assert follow(folder, index)[1] == {"a.md#b.md#1", "kept/d.md#1", "kept.md#1"}
+
+
+def test_the_first_paragraphs_are_of_all_folders():
+    documents = [
+        Document(f"{place}/{n}.md", "", (Section((), (text,)),))
+        for place, text in (("de", "Prosa."), ("en", "Prose."))
+        for n in range(200)
+    ]
+    first = list(islice(first_paragraphs(documents), 100))
+    assert 25 < first.count("Prosa.") < 75
