@@ -101,7 +101,7 @@ def test_sections_are_not_mixed_unless_small():
 
 @pytest.mark.parametrize(("count", "parts"), [(6, 2), (8, 2), (12, 3), (13, 3)])
 def test_a_long_section_is_cut_at_sentences_into_even_parts(count, parts):
-    """36 tokens hold five sentences of 7; filled one after another, the last would hold the rest."""
+    """36 tokens hold five sentences of 7; filled in turn, the last part would hold the rest."""
     sentence = [f"Sentence {i % 10} has six words now." for i in range(count)]
     found = cut([document(" ".join(sentence))], words, 38)
     sizes = [text.count("words") for text, *_ in found]
