@@ -1,6 +1,7 @@
 """nDCG@10 of queries on an index, against plain loops and against the search itself."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -73,6 +74,32 @@ def test_it_measures_what_a_search_finds(index, bench):
             names = list(dict.fromkeys(document_of(h.id, h.metadata) for h in hits))[:10]
             relevant = {bench.documents[at]: gain for at, gain in query.relevant.items()}
             assert value == pytest.approx(ndcg(names, relevant), abs=1e-9)
+    index.learned = Learned()
+
+
+@dataclass(frozen=True)
+class Matching(Ranker):
+    """A new way to rank: more for a row that has a word of the query."""
+
+    more: float = 0.0
+
+    def fuse(self, candidates):
+        return super().fuse(candidates) + np.float32(self.more) * (candidates.words > 0)
+
+
+def test_a_new_way_to_rank_is_a_field_and_its_part_in_fuse(index, bench):
+    texts = [query.text for query in bench.queries]
+    for ranker in (Matching(0.3), Matching(0.3, more=9.0)):
+        index.learned = learned = learned_of(index, np.random.default_rng(2))
+        found = index.search(texts, vectors=bench.vectors, k=60, ranker=ranker)
+        plain = index.search(texts, vectors=bench.vectors, k=60, ranker=Ranker(0.3))
+        rows = {hit.id: number for number, hit in enumerate(index.every())}
+        for number, (hits, before) in enumerate(zip(found, plain, strict=True)):
+            best = bench.best_rows(number, ranker, learned).tolist()
+            assert best == [rows[hit.id] for hit in hits]
+            matching = [hit.words > 0 for hit in hits]
+            first = matching == sorted(matching, reverse=True)
+            assert (hits == before, first) == ((True, False), (False, True))[bool(ranker.more)]
     index.learned = Learned()
 
 

@@ -250,10 +250,17 @@ def test_smoothing_by_cosines_is_smoothing_by_vectors(rows, k, weight, seed):
 def test_a_bonus_is_the_largest_of_what_near_queries_give_and_never_negative():
     asked = np.array([[1, 0], [0.8, 0.6], [0.6, 0.8], [-1, 0]], dtype=np.float32)
     taught = Taught(asked, (("a", "b"), ("a",), ("c",), ("a", "c", "d")))
-    found = dict(bonus(Ranker(taught=2.0, taught_from=0.6), Learned(taught=taught), asked[0]))
-    assert found == pytest.approx({"a": 0.8, "b": 0.8})
-    found = dict(bonus(Ranker(taught=2.0, taught_from=0.5), Learned(taught=taught), asked[1]))
-    assert found == pytest.approx({"a": 1.0, "b": 0.6, "c": 0.92})
+    places = {"a": [4, 5], "b": [1], "c": [7], "d": [0]}
+
+    def gains(taught_from, query):
+        ranker = Ranker(taught=2.0, taught_from=taught_from)
+        given = Learned(taught=taught), query, lambda name: np.array(places[name])
+        rows, added = bonus(ranker, *given)
+        assert rows.tolist() == sorted(rows.tolist())
+        return dict(zip(rows.tolist(), added.tolist(), strict=True))
+
+    assert gains(0.6, asked[0]) == pytest.approx({4: 0.8, 5: 0.8, 1: 0.8})
+    assert gains(0.5, asked[1]) == pytest.approx({4: 1.0, 5: 1.0, 1: 0.6, 7: 0.92})
     with pytest.raises(OptionError, match="out of range"):
         Ranker(taught=-1.0)
 
@@ -261,4 +268,4 @@ def test_a_bonus_is_the_largest_of_what_near_queries_give_and_never_negative():
 def test_without_learning_nothing_changes():
     vectors = encode(["a", "b"])
     assert mapped(Ranker(map_share=0.5), Learned(), vectors) is vectors
-    assert bonus(Ranker(taught=1.0), Learned(), vectors[0]) == []
+    assert bonus(Ranker(taught=1.0), Learned(), vectors[0], np.array)[0].tolist() == []

@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.metrics import ndcg_at_k
-from contrasent.nearest import best_rows
 from contrasent.search.index import PROPOSED, Index, document_of
 from contrasent.search.learned import Learned, bonus, mapped, smoothed
-from contrasent.search.ranking import Ranker, Spread
+from contrasent.search.ranking import Candidates, Ranker
 from contrasent.stats.bootstrap import clustered_mean
 from contrasent.types import Vectors
 
@@ -98,6 +97,8 @@ class Bench:
         self.documents, self.units = documents, units
         self.learned = learned or Learned()
         self._places = {name: at for at, name in enumerate(documents)}
+        self._by_unit = np.argsort(units, kind="stable")
+        self._sorted_units = units[self._by_unit]
         self._words: dict[str, tuple[Numbers, NDArray[np.float32]]] = {}
 
     def values(
@@ -127,39 +128,40 @@ class Bench:
         self, numbers: Numbers, rankers: Sequence[Ranker], learned: Learned
     ) -> list[list[Numbers]]:
         """Of each query the best rows by each ranker."""
-        # Rankers that differ in the share of words alone have one set of cosines.
-        dense: dict[Ranker, NDArray[np.float32]] = {}
         given = self.vectors[numbers]
-        for ranker in rankers:
-            if (key := ranker.without_words) not in dense:
-                vectors = mapped(ranker, learned, given)
-                dense[key] = np.asarray(self.index.vectors @ vectors.T).T
+        # Rankers that differ in the share of words alone have one set of candidates.
+        by_vectors = dict.fromkeys(ranker.without_words for ranker in rankers)
+        products = {
+            share: np.asarray(self.index.vectors @ mapped(ranker, learned, given).T).T
+            for share, ranker in {ranker.map_share: ranker for ranker in by_vectors}.items()
+        }
         found = []
-        for at, number in enumerate(numbers):
+        for place, number in enumerate(numbers):
             query = self.queries[number]
             shown = self.units >= 0
             shown[list(query.hidden)] = False
-            rows = np.flatnonzero(shown)
-            words = self._bm25(query.text)[rows]
-            sparse = Spread.of(words)
-            scores: dict[Ranker, tuple[NDArray[np.float32], Spread]] = {}
-            best = []
-            for ranker in rankers:
-                key = ranker.without_words
-                if key not in scores:
-                    cosines = smoothed(ranker, learned, dense[key][at])
-                    spread = Spread.of(cosines[rows])
-                    for name, more in bonus(ranker, learned, given[at]):
-                        cosines = cosines + np.float32(more) * (self.units == self._place(name))
-                    scores[key] = cosines[rows], spread
-                cosines, spread = scores[key]
-                fused = ranker.fuse(cosines, words, spread, sparse)
-                best.append(rows[best_rows(fused, PROPOSED)])
-            found.append(best)
+            words = self._bm25(query.text) * shown
+            candidates = {
+                ranker: Candidates.of_all(
+                    smoothed(ranker, learned, products[ranker.map_share][place]),
+                    words,
+                    bonus(ranker, learned, given[place], self._rows_named),
+                    shown,
+                    shown,
+                )
+                for ranker in by_vectors
+            }
+            ranked = (r.rank(candidates[r.without_words], PROPOSED) for r in rankers)
+            found.append([best.rows for best in ranked])
         return found
 
-    def _place(self, name: str) -> int:
-        return self._places.get(name, len(self._places))
+    def rows_of(self, document: int) -> Numbers:
+        """The rows of a document, by its number."""
+        first, last = np.searchsorted(self._sorted_units, [document, document + 1])
+        return self._by_unit[first:last]
+
+    def _rows_named(self, name: str) -> Numbers:
+        return self.rows_of(self._places.get(name, len(self._places)))
 
     def _bm25(self, text: str) -> NDArray[np.float32]:
         """(rows,) BM25 scores, computed once a query."""

@@ -82,15 +82,12 @@ class Learner:
         self._answers: list[Numbers] = []
         self._hard: list[Numbers] = []
         self._own: list[Numbers] = []
-        rows_of: dict[int, list[int]] = {}
-        for row, unit in enumerate(bench.units.tolist()):
-            rows_of.setdefault(unit, []).append(row)
         for number, query in enumerate(bench.queries):
             best = bench.best_rows(number, prior)
             self._hard.append(best[~np.isin(bench.units[best], list(query.relevant))][:HARD])
             answers, own = [], list(query.hidden)
             for unit, gain in query.relevant.items():
-                rows = np.array(rows_of.get(unit, []), dtype=np.int64)
+                rows = bench.rows_of(unit)
                 own.extend(rows)
                 rows = rows[~np.isin(rows, query.hidden)]
                 if len(rows) and gain > 0:

@@ -22,7 +22,7 @@ from contrasent.search.codes import BinaryCodes
 from contrasent.search.filters import Where
 from contrasent.search.folder import LOCK, check_target, check_vectors
 from contrasent.search.learned import Learned, bonus, mapped, smooth_vectors, smoothed
-from contrasent.search.ranking import Floats, Ranker, Spread
+from contrasent.search.ranking import Candidates, Floats, Found, Ranker, Spread
 from contrasent.search.store import ROWS_AT_ONCE, Facts, Store
 from contrasent.search.words import Analyzer, Bm25
 from contrasent.search.writer import Writer
@@ -65,16 +65,6 @@ def grouped(hits: Sequence[Hit]) -> list[list[int]]:
     for at, hit in enumerate(hits):
         groups.setdefault(document_of(hit.id, hit.metadata), []).append(at)
     return list(groups.values())
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Rows found for one query, best first, (k,) each."""
-
-    rows: NDArray[np.int64]
-    scores: NDArray[np.float32]
-    cosines: NDArray[np.float32]
-    words: NDArray[np.float32]
 
 
 class Index(Store):
@@ -301,70 +291,45 @@ class Index(Store):
         count = len(self) if allowed is None else int(allowed.sum())
         k = min(k, count)
         coded = k if not exact and self.facts.codes and count > FEW else 0
-        if (ranker.uses_words or ranker.uses_learned) and k:
-            learned = self.learned if ranker.uses_learned else Learned()
-            queries = zip(texts, vectors, mapped(ranker, learned, vectors), strict=True)
-            return [self._rank(*query, k, ranker, learned, allowed, coded) for query in queries]
-        found = self._nearest(vectors, k, allowed, coded)
-        return [Found(rows, scores, scores, np.zeros_like(scores)) for scores, rows in found]
+        if ranker.plain or not k:
+            nearest = self._nearest(vectors, k, allowed, coded)
+            return [Found(rows, scores, scores, np.zeros_like(scores)) for scores, rows in nearest]
+        learned, found = self.learned if ranker.uses_learned else Learned(), []
+        queries = mapped(ranker, learned, vectors)
+        for text, given, query in zip(texts, vectors, queries, strict=True):
+            check_deadline()
+            words = self.bm25.scores(text) if ranker.uses_words else np.zeros(self.facts.rows, "f4")
+            gained = bonus(ranker, learned, given, lambda name: self._taught_rows[name])
+            if coded:
+                rows = self._proposed(query, words, gained[0], allowed, k)
+                cosines = smooth_vectors(ranker, learned, self.vectors, rows) @ query
+                sampled = Spread.of(self._sample(ranker, learned) @ query)
+                candidates = Candidates.of_some(rows, cosines, words, gained, sampled, len(self))
+            else:
+                cosines = smoothed(ranker, learned, self.vectors @ query)
+                counted = self.alive if self.facts.dead else None
+                candidates = Candidates.of_all(cosines, words, gained, counted, allowed)
+            best = ranker.rank(candidates, k)
+            if ranker.uses_learned:
+                best = replace(best, cosines=np.asarray(self.vectors[best.rows]) @ given)
+            found.append(best)
+        return found
 
-    def _rank(
+    def _proposed(
         self,
-        text: str,
-        own: Vectors,
-        vector: Vectors,
-        k: int,
-        ranker: Ranker,
-        learned: Learned,
+        query: Vectors,
+        words: Floats,
+        taught: NDArray[np.int64],
         allowed: NDArray[np.bool_] | None,
-        coded: int,
-    ) -> Found:
-        """The best of all rows, or of those that codes, words or taught queries propose.
-
-        ``own``: the query's vector as the model gave it; ``vector``: as the map did.
-        """
-        check_deadline()
-        words = self.bm25.scores(text) if ranker.uses_words else np.zeros(self.facts.rows, "f4")
-        taught, gains = self._bonus(own, ranker, allowed)
-        if coded:
-            proposed = max(PROPOSED, 10 * k)
-            ((_, near),) = self._nearest(vector[None], proposed, allowed, coded)
-            shared = np.flatnonzero(words if allowed is None else words * allowed)
-            shared = shared[best_rows(words[shared], proposed)]
-            rows = np.unique(np.concatenate([near, shared, taught]))
-            cosines = smooth_vectors(ranker, learned, self.vectors, rows) @ vector
-            sampled = Spread.of(self._sample(ranker, learned) @ vector)
-            best = max(sampled.best, float(cosines.max(initial=-np.inf)))
-            dense = sampled._replace(best=best)
-        else:
-            rows = np.arange(len(words)) if allowed is None else np.flatnonzero(allowed)
-            cosines = smoothed(ranker, learned, self.vectors @ vector)
-            dense = Spread.of(cosines[self.alive] if self.facts.dead else cosines)
-            cosines = cosines if allowed is None else cosines[rows]
-        found = words if len(rows) == len(words) else words[rows]
-        scores = cosines
-        if len(taught):
-            scores = cosines.copy()
-            scores[np.searchsorted(rows, taught)] += gains
-        if ranker.uses_words:
-            scores = ranker.fuse(scores, found, dense, Spread.of_sparse(words, len(self)))
-        order = best_rows(scores, k)
-        cosines = cosines[order]
-        if ranker.uses_learned:
-            cosines = np.asarray(self.vectors[rows[order]]) @ own
-        return Found(rows[order], scores[order], cosines, found[order])
-
-    def _bonus(
-        self, query: Vectors, ranker: Ranker, allowed: NDArray[np.bool_] | None
-    ) -> tuple[NDArray[np.int64], Floats]:
-        """Rows of documents that queries like this one were answered by, and what each gains."""
-        gains: dict[int, float] = {}
-        for document, gain in bonus(ranker, self.learned, query) if ranker.taught else ():
-            gains |= dict.fromkeys(self._taught_rows[document].tolist(), gain)
-        rows = np.array(sorted(gains), np.int64)
-        if allowed is not None:
-            rows = rows[allowed[rows]]
-        return rows, np.array([gains[row] for row in rows.tolist()], np.float32)
+        k: int,
+    ) -> NDArray[np.int64]:
+        """Rows that codes, words or taught queries propose for a mapped query (d,), rising."""
+        proposed = max(PROPOSED, 10 * k)
+        ((_, near),) = self._nearest(query[None], proposed, allowed, k)
+        shared = np.flatnonzero(words if allowed is None else words * allowed)
+        shared = shared[best_rows(words[shared], proposed)]
+        taught = taught if allowed is None else taught[allowed[taught]]
+        return np.unique(np.concatenate([near, shared, taught]))
 
     def _sample(self, ranker: Ranker, learned: Learned) -> Vectors:
         """Some rows, smoothed, the same ones whenever the index is opened."""

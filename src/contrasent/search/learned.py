@@ -17,7 +17,7 @@ from contrasent.errors import OptionError
 from contrasent.metrics import normalize
 from contrasent.nearest import nearest
 from contrasent.search.folder import checksum
-from contrasent.search.ranking import Floats, Ranker
+from contrasent.search.ranking import Bonus, Floats, Ranker
 from contrasent.types import Vectors
 
 TABLE = """CREATE TABLE IF NOT EXISTS learned
@@ -198,17 +198,24 @@ def smooth_vectors(
     return own
 
 
-def bonus(ranker: Ranker, learned: Learned, query: Vectors) -> list[tuple[str, float]]:
-    """Documents that queries like this one were answered by, and what their rows' cosines gain.
+def bonus(
+    ranker: Ranker,
+    learned: Learned,
+    query: Vectors,
+    rows_of: Callable[[str], NDArray[np.int64]],
+) -> Bonus:
+    """Rows of documents that queries like this one were answered by, and what their cosines gain.
 
-    ``query``: (d,) by the base model, not mapped. The spread of cosines is taken before.
+    ``query``: (d,) by the base model, not mapped. ``rows_of``: the rows of a document. Of several
+    such queries the one with the largest gain counts.
     """
-    if not ranker.taught or learned.taught is None:
-        return []
-    cosines = learned.taught.vectors @ query
-    found: dict[str, float] = {}
-    for at in np.flatnonzero(cosines > ranker.taught_from):
-        gain = ranker.taught * (float(cosines[at]) - ranker.taught_from)
-        for document in learned.taught.documents[at]:
-            found[document] = max(gain, found.get(document, 0.0))
-    return list(found.items())
+    gains: dict[str, float] = {}
+    if ranker.taught and learned.taught is not None:
+        cosines = learned.taught.vectors @ query
+        for number in np.flatnonzero(cosines > ranker.taught_from):
+            gain = ranker.taught * (float(cosines[number]) - ranker.taught_from)
+            for document in learned.taught.documents[number]:
+                gains[document] = max(gain, gains.get(document, 0.0))
+    by_row = {row: gain for name, gain in gains.items() for row in rows_of(name).tolist()}
+    rows = np.array(sorted(by_row), np.int64)
+    return rows, np.array([by_row[row] for row in rows.tolist()], np.float32)

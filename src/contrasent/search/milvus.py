@@ -20,11 +20,10 @@ import numpy as np
 from contrasent import progress
 from contrasent.errors import InputError, OptionError, OutputError, UserError, import_extra
 from contrasent.files import encoded, write_json, writing
-from contrasent.nearest import best_rows
 from contrasent.search.filters import Where, check_where, ids_in, milvus_expression
 from contrasent.search.folder import MILVUS, check_target, check_vectors, in_milvus, row_ids
-from contrasent.search.index import PROPOSED, Found, Index
-from contrasent.search.ranking import Ranker, Spread
+from contrasent.search.index import PROPOSED, Index
+from contrasent.search.ranking import Candidates, Found, Ranker, Spread
 from contrasent.search.records import EncodedRecords, IndexRow, blocks
 from contrasent.search.store import Facts, Row, make_tables
 from contrasent.search.words import K1, B, language_of
@@ -180,10 +179,10 @@ class MilvusIndex(Index):
         return [self._find(text, vector, k, ranker, condition) for text, vector in both]
 
     def _find(self, text: str, vector: Vectors, k: int, ranker: Ranker, condition: str) -> Found:
-        proposed = min(MOST, max(PROPOSED, 10 * k)) if ranker.uses_words else k
+        proposed = k if ranker.plain else min(MOST, max(PROPOSED, 10 * k))
         cosines, words = self._ask(vector.tolist(), proposed, condition), dict[str, float]()
-        dense = sparse = Spread(0.0, 1.0)  # cosines as they are
-        if ranker.uses_words:
+        dense = sparse = Spread(0.0, 0.0)
+        if not ranker.plain:
             terms, scored = self._terms(text) or "xnoterm", max(SCORED, proposed)
             best = self._ask(terms, scored)
             shared = self._ask(terms, proposed, condition) if condition else best
@@ -204,9 +203,7 @@ class MilvusIndex(Index):
             sparse = Spread.of_sparse(np.array([*best.values()], np.float32), len(self))
         names = np.array(sorted(cosines), dtype=object)
         near, own = (np.array([d.get(n, 0) for n in names], np.float32) for d in (cosines, words))
-        scores = ranker.fuse(near, own, dense, sparse)
-        order = best_rows(scores, k)
-        return Found(names[order], scores[order], near[order], own[order])
+        return ranker.rank(Candidates(names, near, own, dense, sparse), k)
 
     def _ask(self, query: Any, limit: int, condition: str = "") -> dict[str, float]:
         """Scores of the best rows for a vector or for terms, by their ids; best first."""

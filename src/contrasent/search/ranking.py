@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import DataError, OptionError
+from contrasent.nearest import best_rows
 
 KNOWN_WEIGHT, OTHER_WEIGHT = 0.12, 0.4
 """Share of words where the model knows the language of the texts, and where it does not; both
@@ -57,8 +58,91 @@ class Spread(NamedTuple):
         """z-scores; 0 where all scores are equal."""
         if self.deviation <= 0.0:
             return np.zeros_like(scores)
-        found: Floats = (scores - np.float32(self.mean)) / np.float32(self.deviation)
-        return found
+        scaled: Floats = (scores - np.float32(self.mean)) / np.float32(self.deviation)
+        return scaled
+
+
+Bonus = tuple[NDArray[np.int64], Floats]
+"""Rows of an index, rising, and what is added to the cosine of each."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidates:
+    """The rows among which one query's hits are, with all that a ranker may weigh.
+
+    Attributes:
+        rows: (n,) their numbers or ids, rising.
+        cosines: (n,) of the rows and the query, both as learned, and with a bonus for some.
+        words: (n,) BM25 scores.
+        dense: spread of the cosines of all rows of the index, without a bonus.
+        sparse: spread of the BM25 scores of all rows.
+    """
+
+    rows: NDArray[Any]
+    cosines: Floats
+    words: Floats
+    dense: Spread
+    sparse: Spread
+
+    @classmethod
+    def of_all(
+        cls,
+        cosines: Floats,
+        words: Floats,
+        bonus: Bonus,
+        counted: NDArray[np.bool_] | None,
+        allowed: NDArray[np.bool_] | None,
+    ) -> "Candidates":
+        """All ``allowed`` rows, by cosines and BM25 scores (rows,) of every row of the index.
+
+        Spreads are over the ``counted`` rows; others have no words. None stands for every row.
+        """
+        size = len(cosines) if counted is None else int(np.count_nonzero(counted))
+        dense = Spread.of(cosines if counted is None else cosines[counted])
+        sparse = Spread.of_sparse(words, size)
+        cosines = _with_bonus(cosines, *bonus)
+        if allowed is None:
+            return cls(np.arange(len(cosines)), cosines, words, dense, sparse)
+        rows = np.flatnonzero(allowed)
+        return cls(rows, cosines[rows], words[rows], dense, sparse)
+
+    @classmethod
+    def of_some(
+        cls,
+        rows: NDArray[np.int64],
+        cosines: Floats,
+        words: Floats,
+        bonus: Bonus,
+        sampled: Spread,
+        size: int,
+    ) -> "Candidates":
+        """Some rows (n,) with their cosines, by BM25 scores (rows,) of every row of the index.
+
+        ``sampled``: the spread of the cosines of some of the ``size`` rows that count.
+        """
+        dense = sampled._replace(best=max(sampled.best, float(cosines.max(initial=-np.inf))))
+        here = np.isin(bonus[0], rows)
+        places = np.searchsorted(rows, bonus[0][here])
+        cosines = _with_bonus(cosines, places, bonus[1][here])
+        return cls(rows, cosines, words[rows], dense, Spread.of_sparse(words, size))
+
+
+def _with_bonus(cosines: Floats, places: NDArray[np.int64], gains: Floats) -> Floats:
+    if not len(places):
+        return cosines
+    cosines = cosines.copy()
+    cosines[places] += gains
+    return cosines
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Rows found for one query, best first, (k,) each."""
+
+    rows: NDArray[Any]
+    scores: Floats
+    cosines: Floats
+    words: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +172,12 @@ class Ranker:
     @property
     def uses_learned(self) -> bool:
         """Whether anything that was learned counts."""
-        return self.without_words != Ranker(0.0)
+        return bool(self.map_share or self.smoothing or self.taught)
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing counts but the cosines of the model's own vectors."""
+        return self == Ranker(0.0)
 
     @property
     def without_words(self) -> "Ranker":
@@ -108,10 +197,21 @@ class Ranker:
             return self
         return replace(self, word_weight=weight) if weight else Ranker(0.0)
 
-    def fuse(self, cosines: Floats, words: Floats, dense: Spread, sparse: Spread) -> Floats:
-        """One score (n,) of some rows, from cosines and BM25 scores, and the spreads of all."""
+    def rank(self, candidates: Candidates, k: int) -> Found:
+        """The best k candidates; of equal scores the first come first."""
+        scores = self.fuse(candidates)
+        best = best_rows(scores, k)
+        chosen = (candidates.rows, scores, candidates.cosines, candidates.words)
+        return Found(*(column[best] for column in chosen))
+
+    def fuse(self, candidates: Candidates) -> Floats:
+        """(n,) scores: cosines as they are, or, where words count, z-scores of both, weighed."""
+        if not self.uses_words:
+            return candidates.cosines
+        dense, sparse = candidates.dense, candidates.sparse
         share = np.float32(self.share(dense, sparse))
-        return (1 - share) * dense.scaled(cosines) + share * sparse.scaled(words)
+        scaled = dense.scaled(candidates.cosines), sparse.scaled(candidates.words)
+        return (1 - share) * scaled[0] + share * scaled[1]
 
     def share(self, dense: Spread, sparse: Spread) -> float:
         """Share of words in one query's scores."""
