@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from contrasent.text.official import STS_TASKS
 from safetensors.torch import load_file, save_file
 
 from contrasent.datasets.official import STS_TASKS

@@ -65,7 +65,10 @@ def statuses(folder: Path) -> dict[str, str]:
     """What came of each mutant of a copy, by its name."""
     done = subprocess.run(
         [sys.executable, "-m", "mutmut", "results", "--all", "true"],
-        **{"cwd": folder, "capture_output": True, "text": True, "check": True},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     pairs = (line.strip().rpartition(": ") for line in done.stdout.splitlines())
     return {name: status for name, mark, status in pairs if mark}
