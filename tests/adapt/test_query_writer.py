@@ -167,6 +167,35 @@ def test_failures_that_pass_are_waited_out(tmp_path, pauses, trouble):
     assert pauses == {500: [0.5], 503: [0.5, 1.0]}.get(trouble[0], [7.0])
 
 
+def test_a_connection_is_kept_and_made_again_where_the_server_closed_it():
+    places, closed = [], [False, False, True, False]
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            places.append(self.client_address)
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+            self.close_connection = closed[len(places) - 1]  # without telling the client
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
+        http.daemon_threads = True
+        threading.Thread(target=http.serve_forever, args=(0.02,)).start()
+        server = remote.JsonServer(f"http://127.0.0.1:{http.server_port}/v1", "NO_KEY")
+        for _ in closed:
+            assert server.ask("x", {"a": 1}, attempts=1) == {}
+            time.sleep(0.05)
+        http.shutdown()
+    assert places[0] == places[1] == places[2] != places[3]
+
+
 def test_a_server_that_fails_is_given_up(tmp_path, pauses, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     fake = Fake(lambda prompt: (500, "no memory for sk-secret"))

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import urldefrag, urlsplit
@@ -16,7 +17,7 @@ from contrasent import progress
 from contrasent.adapt.user_queries import Log, UserQueries, folded, is_foreign, known_words
 from contrasent.errors import InputError, ModelError, OptionError
 from contrasent.files import writing
-from contrasent.model.remote import check_address, exchange
+from contrasent.model.remote import JsonServer, ServerError, check_address
 from contrasent.search.words import words
 
 PROMPT = """\
@@ -41,13 +42,18 @@ _THOUGHT = re.compile(r"<(think\w*|reason\w*)>.*?(?:</\1>|\Z)|\A.*</(?:think|rea
 _MARKS = re.compile(r"^[\W_]*(?:(?:\d{1,3}[.):]+|(?:question|query|q) *\d*[:.])\W+)?(?=\w)", re.I)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Writer:
     """A served language model and its prompt."""
 
     url: str  # of the interface, such as http://localhost:8080/v1
     model: str
     prompt: str = PROMPT
+
+    @cached_property
+    def server(self) -> JsonServer:
+        """The server, whose connection is kept open."""
+        return JsonServer(self.url, KEY)
 
     @classmethod
     def of(cls, address: str, prompt: str | Path | None = None) -> "Writer":
@@ -70,24 +76,24 @@ class Writer:
     def check(self) -> None:
         """Make sure, before any work, that the server is there and takes the key."""
         try:
-            exchange(f"{self.url}/models", None, KEY, timeout=10.0, attempts=1)
+            self.server.ask("models", timeout=10.0, attempts=1)
         except ModelError as error:
-            code = getattr(error.__cause__, "code", None)
-            if code is None or code in (401, 403):  # not every server has this list
+            status = error.status if isinstance(error, ServerError) else None
+            if status is None or status in (401, 403):  # not every server has this list
                 remedy = f"start it, or put its key into the variable {KEY}"
                 raise OptionError(OPTION, self.url, f"{error}; {remedy}") from error
 
     def answer(self, prompt: str, until: float) -> tuple[str, int]:
         """An answer without thoughts, and its tokens."""
-        url, message = f"{self.url}/chat/completions", {"role": "user", "content": prompt}
+        path, message = "chat/completions", {"role": "user", "content": prompt}
         body = {"model": self.model, "messages": [message], "max_tokens": MAX_TOKENS}
-        found = exchange(url, body, KEY, timeout=TIMEOUT, attempts=ATTEMPTS, until=until)
+        found = self.server.ask(path, body, timeout=TIMEOUT, attempts=ATTEMPTS, until=until)
         try:
             content = found["choices"][0]["message"]["content"] or ""
             tokens = int((found.get("usage") or {}).get("total_tokens") or 0)
             return _THOUGHT.sub("", content).strip()[:LONGEST], tokens
         except (LookupError, TypeError, AttributeError, ValueError) as error:
-            raise ModelError(f"{url}: did not answer with a message") from error
+            raise ModelError(f"{self.url}/{path}: did not answer with a message") from error
 
 
 def write_queries(

@@ -4,13 +4,13 @@ import json
 import math
 import os
 import time
+import weakref
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
-from http.client import HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
-from urllib.error import HTTPError, URLError
 from urllib.parse import urldefrag, urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from urllib.request import getproxies, proxy_bypass
 
 import numpy as np
 
@@ -38,24 +38,147 @@ def check_address(address: str, option: str) -> None:
         raise OptionError(option, address, "is no http:// or https:// address")
 
 
-class _NoRedirect(HTTPRedirectHandler):
-    """Follows no redirect: the key goes to the named server alone."""
+class ServerError(ModelError):
+    """A server that does not answer, or whose answer is an error.
 
-    def redirect_request(self, *arguments: Any, **options: Any) -> None:
-        """Follow nothing."""
+    Attributes:
+        status: of HTTP; None if there was no answer.
+        wait: seconds after which the server wants to be tried again.
+    """
+
+    def __init__(self, problem: str, status: int | None = None, wait: float = 0.0) -> None:
+        super().__init__(problem)
+        self.status, self.wait = status, wait
+
+    @property
+    def passes(self) -> bool:
+        """Whether another attempt may succeed."""
+        return self.status is None or self.status in BUSY
+
+
+class JsonServer:
+    """A server that answers with JSON objects, over one connection that is kept open.
+
+    Redirects are not followed: the key goes to the named server alone.
+
+    Args:
+        base: the address that paths are put behind.
+        key: variable of the environment that holds the key.
+    """
+
+    def __init__(self, base: str, key: str) -> None:
+        self.base = base.rstrip("/")
+        self._secret = os.environ.get(key, "").strip()
+        parts = urlsplit(self.base)
+        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        host, port = str(parts.hostname), parts.port
+        proxy = "" if proxy_bypass(host) else getproxies().get(parts.scheme, "")
+        through = urlsplit(proxy if "://" in proxy else f"http://{proxy}") if proxy else parts
+        self._connection = kind(str(through.hostname), through.port)
+        if proxy and parts.scheme == "https":
+            self._connection.set_tunnel(host, port or 443)
+        weakref.finalize(self, self._connection.close)
+        # A proxy of plain http takes whole addresses.
+        self._whole = bool(proxy) and parts.scheme == "http"
+
+    def ask(
+        self,
+        path: str,
+        body: Any = None,
+        *,
+        timeout: float = TIMEOUT,
+        attempts: int = ATTEMPTS,
+        until: float = math.inf,
+    ) -> dict[str, Any]:
+        """The answer to a body, or to none; failures that may pass are waited out.
+
+        Args:
+            path: behind the base.
+            body: to be sent as JSON; a GET if None.
+            timeout: seconds for a whole answer.
+            attempts: how often it is tried.
+            until: the time (monotonic) not to wait beyond.
+
+        Raises:
+            ModelError: no answer, an error, or no JSON object.
+        """
+        for attempt in range(attempts):
+            try:
+                limit = max(0.1, min(timeout, until - time.monotonic()))
+                return self._answer(f"{self.base}/{path}", body, limit)
+            except ServerError as error:
+                wait = min(max(error.wait, 0.5 * 2**attempt), LONGEST_WAIT)
+                late = time.monotonic() + wait >= until
+                if late or not error.passes or attempt == attempts - 1:
+                    raise
+                time.sleep(wait)
+        raise AssertionError  # the last attempt returns or raises
+
+    def _answer(self, url: str, body: Any, timeout: float) -> dict[str, Any]:
+        until = time.monotonic() + timeout
+        try:
+            content = bytearray()
+            with self._request(url, body, timeout) as response:
+                while part := response.read1(1 << 20):
+                    content += part
+                    if len(content) > LARGEST or time.monotonic() > until:
+                        raise TimeoutError(f"no whole answer in {timeout:.0f} s")
+        except (OSError, HTTPException) as error:
+            self._connection.close()
+            raise ServerError(f"{url}: does not answer ({error})") from error
+        if not 200 <= response.status < 300:
+            words = " ".join(content[:500].decode("utf-8", "replace").split())
+            if self._secret:
+                words = words.replace(self._secret, "...")  # some servers repeat the key
+            after = response.getheader("Retry-After") or ""
+            wait = float(after) if after.isdecimal() else 0.0
+            problem = f"{url}: answered {response.status}: {words}"
+            raise ServerError(problem, response.status, wait)
+        try:
+            answer = json.loads(content)
+        except ValueError as error:
+            raise ModelError(f"{url}: did not answer with JSON") from error
+        if not isinstance(answer, dict):
+            raise ModelError(f"{url}: did not answer with a JSON object")
+        return answer
+
+    def _request(self, url: str, body: Any, timeout: float) -> HTTPResponse:
+        """Send a request; once more at once if the server had closed the connection meanwhile."""
+        headers = {"Accept": "application/json", "User-Agent": "contrasent"}
+        if self._secret:
+            headers["Authorization"] = f"Bearer {self._secret}"
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        data = None if body is None else json.dumps(body).encode()
+        connection, target = self._connection, urlsplit(url)
+        path = url if self._whole else target._replace(scheme="", netloc="").geturl()
+        connection.timeout = timeout
+        reused = connection.sock is not None
+        if reused:
+            connection.sock.settimeout(timeout)
+        try:
+            connection.request("GET" if data is None else "POST", path, data, headers)
+            return connection.getresponse()
+        except ConnectionError:
+            connection.close()
+            if not reused:
+                raise
+            return self._request(url, body, timeout)
 
 
 class RemoteModel:
-    """A served model; sentences in, vectors out."""
+    """A served model; sentences in, vectors out.
 
-    # A busy or failing server is tried again a few times, once it has answered at all. Prompts are
-    # put before texts only by a server that names them in its list of models, as ours does.
+    A busy or failing server is tried again a few times, once it has answered at all. Prompts are
+    put before texts only by a server that names them in its list of models, as contrasent's does.
+    """
 
     def __init__(self, address: str, *, batch: int = 64, option: str = "MODEL") -> None:
         bare, of_address = urldefrag(address)
         check_address(bare, option)
         self.base = bare.rstrip("/")
         self.base = self.base if self.base.endswith("/v1") else f"{self.base}/v1"
+        self._server = JsonServer(self.base, KEY)
         self.batch, self.requests, self.dimension = batch, 0, 0
         self._answered = False
         self.name = of_address
@@ -66,13 +189,13 @@ class RemoteModel:
             if not listed:
                 raise ModelError(f"{self.base}/models: names no model; write {bare}#MODEL")
             self.name = str(listed[0]["id"])
-        about = next((one for one in listed if one["id"] == self.name), {})
+        about = next((entry for entry in listed if entry["id"] == self.name), {})
         self.identity = str(about.get("identity") or "")
         self._prompts = about.get("prompts") or {}
 
     def _listed(self) -> list[dict[str, Any]]:
-        found = self._talk("models", None).get("data")
-        rows = found if isinstance(found, list) else []
+        listed = self._talk("models", None).get("data")
+        rows = listed if isinstance(listed, list) else []
         return [row for row in rows if isinstance(row, dict) and "id" in row]
 
     def for_task(self, task: Task) -> EncodeFn:
@@ -110,76 +233,6 @@ class RemoteModel:
     def _talk(self, path: str, body: Any) -> dict[str, Any]:
         """One answer; once a server has answered, some failures are waited out."""
         self.requests += 1
-        attempts = ATTEMPTS if self._answered else 1
-        found = exchange(f"{self.base}/{path}", body, KEY, attempts=attempts)
+        answer = self._server.ask(path, body, attempts=ATTEMPTS if self._answered else 1)
         self._answered = True
-        return found
-
-
-def exchange(
-    url: str,
-    body: Any,
-    key: str,
-    *,
-    timeout: float = TIMEOUT,
-    attempts: int = ATTEMPTS,
-    until: float = math.inf,
-) -> dict[str, Any]:
-    """The JSON object that a server answers with; failures that may pass are waited out.
-
-    ``key`` is the variable that holds the key, ``until`` the time (monotonic) not to wait beyond.
-    """
-    secret = os.environ.get(key, "").strip()
-    for attempt in range(attempts):
-        try:
-            return _send(url, body, secret, max(0.1, min(timeout, until - time.monotonic())))
-        except _Busy as error:
-            wait = min(max(error.wait, 0.5 * 2**attempt), LONGEST_WAIT)
-            if attempt == attempts - 1 or time.monotonic() + wait >= until:
-                raise
-            time.sleep(wait)
-    raise AssertionError  # the last attempt returns or raises
-
-
-def _send(url: str, body: Any, secret: str, timeout: float) -> dict[str, Any]:
-    headers, data, until = {"Accept": "application/json"}, None, time.monotonic() + timeout
-    if secret:
-        headers["Authorization"] = f"Bearer {secret}"
-    if body is not None:
-        data = json.dumps(body).encode()
-        headers["Content-Type"] = "application/json"
-    content = bytearray()
-    try:
-        opener = build_opener(_NoRedirect)
-        with opener.open(Request(url, data, headers), timeout=timeout) as answer:
-            while part := answer.read1(1 << 20):
-                content += part
-                if len(content) > LARGEST or time.monotonic() > until:
-                    raise TimeoutError(f"no whole answer in {timeout:.0f} s")
-        found = json.loads(content)
-    except HTTPError as error:
-        words = ""
-        with error, suppress(OSError, HTTPException):
-            words = " ".join(error.read(500).decode("utf-8", "replace").split())
-        words = words.replace(secret, "...") if secret else words  # some servers repeat the key
-        problem = f"{url}: answered {error.code}: {words}"
-        if error.code not in BUSY:
-            raise ModelError(problem) from error
-        after = error.headers.get("Retry-After") or ""
-        raise _Busy(problem, float(after) if after.isdecimal() else 0.0) from error
-    except (URLError, OSError, HTTPException) as error:
-        reason = getattr(error, "reason", error)
-        raise _Busy(f"{url}: does not answer ({reason})") from error
-    except ValueError as error:
-        raise ModelError(f"{url}: did not answer with JSON") from error
-    if not isinstance(found, dict):
-        raise ModelError(f"{url}: did not answer with a JSON object")
-    return found
-
-
-class _Busy(ModelError):
-    """A failure that may pass, and after how many seconds to try again."""
-
-    def __init__(self, problem: str, wait: float = 0.0) -> None:
-        super().__init__(problem)
-        self.wait = wait
+        return answer
