@@ -144,7 +144,7 @@ def test_compare_models_and_reports(bert, tiny, data, tmp_path):
         measure(model, *STS, "--data", data, "--json", tmp_path / name)
     saved = run("compare", tmp_path / "a.json", tmp_path / "b.json", "--json", "--quiet")
     by_metric = {r["metric"]: r for r in json.loads(saved)["rows"]}
-    for name in ("before", "after", "low", "high", "p", "item_low", "item_p", "detectable"):
+    for name in ("before", "after", "low", "high", "p", "item_low", "item_p"):
         assert by_metric["spearman"][name] == pytest.approx(row[name])
     assert set(by_metric) == {"spearman", "pearson"}
     out = run("compare", tmp_path / "a.json", tmp_path / "b.json", "--seed-sd", 0)

@@ -11,7 +11,7 @@ from scipy import stats
 
 from contrasent.errors import DataError
 from contrasent.stats import seeds
-from contrasent.stats.seeds import EffectEstimate, paired_t, permutation_p, runs_needed, unpaired_t
+from contrasent.stats.seeds import EffectEstimate, paired_t, permutation_p, unpaired_t
 
 RUNS = st.lists(st.floats(-5, 5), min_size=2, max_size=8).filter(lambda x: np.std(x) > 1e-3)
 
@@ -113,29 +113,6 @@ def test_a_sampled_p_counts_the_grouping_that_was_seen():
     assert permutation_p(a, a + 1000) == pytest.approx(1 / (seeds.REGROUPINGS + 1))
 
 
-@pytest.mark.parametrize(("runs", "items", "shared"), [(3, 0, 0), (5, 0, 0), (3, 0.5, 0.4)])
-def test_a_pilots_detectable_effect_is_found_four_times_in_five(runs, items, shared):
-    """Each pilot names an effect by its own spread; another experiment with it must find it."""
-    scale, number = math.sqrt(2 / runs), 2000
-    random = np.random.default_rng(runs)
-    own = math.sqrt(items**2 + (1 - shared**2) * 2 / runs) * random.normal(size=number)
-    found = 0
-    for gap in own:
-        pilot, a, b = random.normal(size=(3, runs))
-        deviation = seeds.pooled_deviation(pilot, random.normal(size=runs))
-        named = seeds.TwoWay(items, math.inf, deviation * scale, 2 * runs - 2, shared * scale)
-        spreads = (seeds.ArmSpread(float(v.var(ddof=1)), runs, runs - 1) for v in (a, b))
-        test = seeds.TwoWay(items, math.inf, *seeds.unpaired_error(*spreads), shared * scale)
-        found += abs(gap + named.detectable(runs - 1)) > test.half_width()
-    assert 0.76 <= found / number <= 0.84
-
-
-def test_the_runs_needed_are_the_fewest_that_detect_an_effect():
-    # The normal approximation of the same question says 12 and 45.
-    assert 12 <= runs_needed(1.0, 0.844, 0.0, 0.0) <= 15
-    assert 45 <= runs_needed(-0.5, 0.844, 0.0, 0.0) <= 48
-    assert runs_needed(1.5, 0.5, 0.5, 0.0) > runs_needed(1.5, 0.5, 0.0, 0.0)
-    assert runs_needed(1.0, 0.5, 0.5, 0.0) is None  # 2.8 errors of items would do
-    assert runs_needed(0.0, 1.0, 0.0, 0.0) is None
+def test_the_deviation_over_seeds_is_pooled_over_both_arms():
     assert seeds.pooled_deviation([1.0], [2.0]) is None
     assert seeds.pooled_deviation([1.0, 3.0], [2.0]) == pytest.approx(math.sqrt(2))

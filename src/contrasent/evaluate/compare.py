@@ -46,12 +46,6 @@ class Comparison:
     runs: tuple[int, int]  # how many runs A and B have
     seed_p: float | None  # permutation p over the runs; None with one run an arm
     deviation: float | None  # pooled standard deviation over seeds; None with one run an arm
-    # the smallest true difference that this comparison, made again, would find four times in five;
-    # None if a spread is assumed for one arm only
-    detectable: float | None
-    # runs an arm that would find a true difference as large as this one four times in five; None if
-    # none would
-    needed: int | None
     count: int  # pairs or queries that the scores rest on
     split: str = ""
     aggregate: str = ""
@@ -85,10 +79,6 @@ class Comparison:
         text = f"{text}  {self.verdict:<11}"
         if self.deviation is not None:
             text += f"  over seeds: p {self.seed_p:.3f}, sd {shown(self.metric, self.deviation)}"
-        if self.detectable is not None:
-            text += f"  detectable {shown(self.metric, self.detectable)}"
-        if self.needed is not None and self.verdict == "undecided":
-            text += f", {self.needed} runs an arm would find as much"
         if 1 in self.runs and self.item_low is not None and self.item_high is not None:
             low, high = shown(self.metric, self.item_low), shown(self.metric, self.item_high)
             text += f"  these models alone: [{low}, {high}] p {self.item_p:.4f}"
@@ -160,7 +150,6 @@ def _compare(
     alone = seeds.TwoWay(items, items_df, 0.0, math.inf)
     half, margin = whole.half_width(), alone.half_width()
     deviation = seeds.pooled_deviation(a, b)
-    detectable, needed = _plan(difference, arms, deviation, whole, shared)
     return Comparison(
         row.task,
         row.metric,
@@ -173,8 +162,6 @@ def _compare(
         (len(a), len(b)),
         seeds.permutation_p(a, b) if deviation is not None else None,
         deviation,
-        detectable,
-        needed,
         row.count,
         row.split,
         row.aggregate,
@@ -191,29 +178,6 @@ def _assumed(row: Row, before: int, after: int, seed_sd: float | None) -> float 
         return None
     points = SEED_SD if seed_sd is None else seed_sd
     return points / 100 if metric(row.metric).hundredths else points
-
-
-def _plan(
-    difference: float,
-    arms: Sequence[seeds.ArmSpread],
-    deviation: float | None,
-    whole: seeds.TwoWay,
-    shared: Sequence[float],
-) -> tuple[float | None, int | None]:
-    """The detectable effect and the runs needed, were the spreads that were found the true ones."""
-    # None where a spread is assumed for one arm only.
-    freedom = sum(arm.df for arm in arms)
-    if deviation is not None and math.isinf(freedom):
-        return None, None
-    if deviation is None:
-        deviation, part = math.sqrt(arms[0].variance), 0.0
-    else:
-        part = math.sqrt(sum(s * arm.df for s, arm in zip(shared, arms, strict=True)) / freedom)
-    if not deviation and not whole.items:
-        return None, None
-    rest = math.sqrt(max(whole.items**2 - whole.shared**2, 0.0))
-    least = min(arm.df for arm in arms if arm.df)
-    return whole.detectable(least), seeds.runs_needed(difference, deviation, rest, part)
 
 
 def comparison_table(

@@ -3,7 +3,6 @@
 # Without SciPy, which would be a third of what is installed.
 
 import math
-from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import NormalDist
@@ -17,8 +16,6 @@ from contrasent.errors import DataError
 Floats = NDArray[np.float64]
 
 UPPER = (1 + 0.95) / 2  # the share of a distribution below the upper end of a 95 % interval
-POWER = 0.8
-MOST_RUNS = 10_000
 REGROUPINGS = 20_000  # up to which a permutation test tries all; of more, so many random ones
 
 LOG_SMALLEST_P = math.log(1e-15)
@@ -221,14 +218,6 @@ class TwoWay(NamedTuple):
         )
         return math.sqrt(max(items * items + seeds * seeds - both * both, items * items))
 
-    def detectable(self, df: float) -> float:
-        """The smallest true difference that is found four times in five."""
-        # With the fewest degrees of freedom that Welch's test may have, runs of the smaller arm
-        # less one, it holds for experiments whose spread is estimated by a pilot of this size, too.
-        variance = self.items * self.items + self.seeds * self.seeds - self.shared * self.shared
-        error = math.sqrt(max(variance, self.items * self.items))
-        return self._replace(seeds_df=df).half_width() + t_quantile(POWER, df) * error
-
     def p(self, difference: float) -> float:
         """Two-sided p of no difference: the interval of level 1 - p just touches zero."""
         if not (self.items and self.seeds):
@@ -247,23 +236,6 @@ class TwoWay(NamedTuple):
         while high - low > 1e-12 and low < (middle := (low + high) / 2) < high:
             low, high = (middle, high) if beyond(middle) > 0 else (low, middle)
         return math.exp(low)
-
-
-def runs_needed(effect: float, deviation: float, items: float, shared: float) -> int | None:
-    """Runs an arm that find a true difference four times in five; None where none would."""
-    # `deviation`: over seeds, `shared` of which other items would change; `items`: standard error
-    # over items, which no run more makes smaller.
-
-    def detectable(runs: int) -> float:
-        scale = math.sqrt(2 / runs)
-        both = min(shared, deviation) * scale
-        items_now = math.hypot(items, shared * scale)
-        errors = TwoWay(items_now, math.inf, deviation * scale, 2 * runs - 2, both)
-        return errors.detectable(runs - 1)
-
-    choices = range(2, MOST_RUNS)
-    at = bisect_left(choices, True, key=lambda runs: detectable(runs) <= abs(effect))
-    return choices[at] if at < len(choices) else None
 
 
 def pooled_deviation(before: ArrayLike, after: ArrayLike) -> float | None:
