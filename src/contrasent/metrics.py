@@ -84,8 +84,10 @@ def reciprocal_ranks(ranks: ArrayLike, k: int) -> Floats:
 
 
 def dcg_at_k(gains: ArrayLike, ranks: ArrayLike, k: int) -> float:
-    """Discounted cumulative gain of (m,) documents, ranks from 1: sum of gain / log2(rank + 1)."""
-    # Järvelin and Kekäläinen, 2002, with linear gain (as in trec_eval and BEIR).
+    """Discounted cumulative gain of (m,) documents, ranks from 1: sum of gain / log2(rank + 1).
+
+    Järvelin and Kekäläinen, 2002, with linear gain (as in trec_eval and BEIR).
+    """
     r = np.asarray(ranks, dtype=np.float64)
     g = np.asarray(gains, dtype=np.float64)
     return float((g / np.log2(r + 1) * (r <= k)).sum())
@@ -99,8 +101,10 @@ def ndcg_at_k(gains: ArrayLike, ranks: ArrayLike, k: int) -> float:
 
 
 def alignment(first: ArrayLike, second: ArrayLike) -> float:
-    """How near the two sides of a positive pair lie: mean of ||u - v||^2 on the unit sphere."""
-    # Wang and Isola (2020), Section 4.1; SimCSE, Eq. 2. Smaller is better.
+    """How near the two sides of a positive pair lie: mean of ||u - v||^2 on the unit sphere.
+
+    Wang and Isola (2020), Section 4.1; SimCSE, Eq. 2. Smaller is better.
+    """
     gaps = norms(
         normalize(np.asarray(first, np.float64)) - normalize(np.asarray(second, np.float64))
     )
@@ -108,8 +112,10 @@ def alignment(first: ArrayLike, second: ArrayLike) -> float:
 
 
 def uniformity(vectors: ArrayLike) -> float:
-    """How evenly vectors fill the unit sphere: log of the mean of exp(-2 ||u - v||^2)."""
-    # Wang and Isola (2020), Section 4.1; SimCSE, Eq. 3. Over all pairs i < j. Smaller is better.
+    """How evenly vectors fill the unit sphere: log of the mean of exp(-2 ||u - v||^2).
+
+    Wang and Isola (2020), Section 4.1; SimCSE, Eq. 3. Over all pairs i < j. Smaller is better.
+    """
     near = nearness(vectors)
     return float(np.log(near.mean())) if len(near) else float("nan")
 
@@ -176,10 +182,12 @@ def shared_by_depth(first: ArrayLike, second: ArrayLike) -> NDArray[np.int64]:
 
 
 def rank_biased_overlap(first: ArrayLike, second: ArrayLike, p: float = 0.9) -> Floats:
-    """(n,) how far two rankings agree, the top counting most: extrapolated RBO."""
-    # Webber, Moffat and Zobel (2010), A Similarity Measure for Indefinite Rankings, equation 30:
-    # beyond the depth that is seen, rankings are taken to agree as much as they do there. `p` is
-    # the chance that a reader goes on from one rank to the next.
+    """(n,) how far two rankings agree, the top counting most: extrapolated RBO.
+
+    Webber, Moffat and Zobel (2010), A Similarity Measure for Indefinite Rankings, equation 30:
+    beyond the depth that is seen, rankings are taken to agree as much as they do there. ``p`` is
+    the chance that a reader goes on from one rank to the next.
+    """
     shared = shared_by_depth(first, second)
     depth = np.arange(1, shared.shape[1] + 1)
     agreement = shared / depth
@@ -278,8 +286,10 @@ def item_best_f1(columns: Floats) -> tuple[float, Floats]:
 
 
 def item_v_measure(columns: Floats) -> tuple[float, Floats]:
-    """Twice the mutual information of group and class over the sum of their entropies."""
-    # An entropy is the mean of the items' surprises, and a surprise less it is an item's influence.
+    """Twice the mutual information of group and class over the sum of their entropies.
+
+    An entropy is the mean of the items' surprises, and a surprise less it is an item's influence.
+    """
     group, label = columns
     parts = []
     for cell in (group, label, group * (label.max() + 1) + label):

@@ -1,7 +1,7 @@
-"""A report: rows of (task, split, metric, aggregate, value, count, interval), and its files."""
+"""A report: rows of (task, split, metric, aggregate, value, count, interval), and its files.
 
-# NAME.items.safetensors holds per-item scores for paired comparisons; "items" in NAME.json names
-# it.
+NAME.items.safetensors holds per-item scores for paired comparisons; "items" in NAME.json names it.
+"""
 
 import json
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,8 @@
-"""The linear classifier on fixed features, and how its L2 weight is chosen."""
+"""The linear classifier on fixed features, and how its L2 weight is chosen.
 
-# Logistic regression at its optimum, many subsets and weights at once: Nesterov steps of the
-# Hessian's upper bound (Böhning and Lindsay, 1988; restarts by O'Donoghue and Candès, 2015).
+Logistic regression at its optimum, many subsets and weights at once: Nesterov steps of the
+Hessian's upper bound (Böhning and Lindsay, 1988; restarts by O'Donoghue and Candès, 2015).
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,10 +26,11 @@ OUTER = 10
 
 
 class Logistic:
-    """Fits on subsets of one feature matrix."""
+    """Fits on subsets of one feature matrix.
 
-    # Features are centred, and scaled by one number so that their mean variance is 1: an L2 weight
-    # then means the same for vectors of any length.
+    Features are centred, and scaled by one number so that their mean variance is 1: an L2 weight
+    then means the same for vectors of any length.
+    """
 
     def __init__(
         self, features: NDArray[np.floating], labels: NDArray[np.int64], classes: int
@@ -130,10 +132,11 @@ def _decide(scores: Matrix) -> NDArray[np.int64]:
 
 
 def stratified_folds(labels: NDArray[np.int64], k: int, seed: int) -> list[tuple[Rows, Rows]]:
-    """Split into k folds with equal shares of each class, shuffled."""
-    # The assignment is that of scikit-learn's `StratifiedKFold(k, shuffle=True,
-    # random_state=seed)`, drawn by a generator of our own: the caller's random state is not
-    # touched.
+    """Split into k folds with equal shares of each class, shuffled.
+
+    The assignment is that of scikit-learn's ``StratifiedKFold(k, shuffle=True,
+    random_state=seed)``, drawn by a generator of our own: the caller's random state is not touched.
+    """
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     # Classes are numbered by their first appearance.
     code = np.argsort(np.argsort(first))[inverse]

@@ -1,8 +1,9 @@
-"""Two methods side by side: the difference, its interval over items and seeds, its meaning."""
+"""Two methods side by side: the difference, its interval over items and seeds, its meaning.
 
-# Items are shared by both arms, so their influences are known; runs vary by seed, with Student's t
-# of few degrees of freedom. With one run in each arm a standard deviation over seeds is assumed
-# (SEED_SD). Swapping A and B mirrors the interval to the bit.
+Items are shared by both arms, so their influences are known; runs vary by seed, with Student's t of
+few degrees of freedom. With one run in each arm a standard deviation over seeds is assumed
+(SEED_SD). Swapping A and B mirrors the interval to the bit.
+"""
 
 import math
 from collections.abc import Sequence

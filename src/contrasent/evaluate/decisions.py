@@ -1,7 +1,8 @@
-"""Paraphrases, triples and clusters by cosine alone; nothing is trained."""
+"""Paraphrases, triples and clusters by cosine alone; nothing is trained.
 
-# F1 is at its best threshold, chosen on the same pairs (as in MTEB) and so a little optimistic;
-# clusters are k-means, scored by V-measure (Rosenberg and Hirschberg, 2007).
+F1 is at its best threshold, chosen on the same pairs (as in MTEB) and so a little optimistic;
+clusters are k-means, scored by V-measure (Rosenberg and Hirschberg, 2007).
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,10 +29,11 @@ Integers = NDArray[np.int64]
 
 
 class Thresholds:
-    """Scores and labels, sorted once, so that a resample needs no sorting."""
+    """Scores and labels, sorted once, so that a resample needs no sorting.
 
-    # `scores`: (n,) the larger, the likelier class 1. Equal scores fall on one side of any
-    # threshold together. `labels`: (n,) 0 or 1.
+    ``scores``: (n,) the larger, the likelier class 1. Equal scores fall on one side of any
+    threshold together. ``labels``: (n,) 0 or 1.
+    """
 
     def __init__(self, scores: ArrayLike, labels: ArrayLike) -> None:
         x = np.asarray(scores, dtype=np.float64)
@@ -181,8 +183,10 @@ def clustering_sets(folder: Path | None = None) -> dict[str, labelled.Labelled]:
 
 
 def kmeans(vectors: Vectors, count: int, seed: int | tuple[int, ...]) -> Integers:
-    """(n,) groups of rows (n, d) scaled to length one, some perhaps empty."""
-    # Starts by k-means++ (Arthur and Vassilvitskii, 2007).
+    """(n,) groups of rows (n, d) scaled to length one, some perhaps empty.
+
+    Starts by k-means++ (Arthur and Vassilvitskii, 2007).
+    """
     unit = metrics.normalize(np.asarray(vectors, np.float64))
     random = np.random.default_rng(seed)
     picked = [int(random.integers(len(unit)))]

@@ -1,7 +1,8 @@
-"""Will a search still find what it found? Two models over the same queries and documents."""
+"""Will a search still find what it found? Two models over the same queries and documents.
 
-# Intervals are over queries, and over samples of documents by a jackknife. A sample does not show
-# the density of the whole: the 10 nearest of a tenth are about the 100 nearest of all.
+Intervals are over queries, and over samples of documents by a jackknife. A sample does not show the
+density of the whole: the 10 nearest of a tenth are about the 100 nearest of all.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -253,8 +254,10 @@ def _moved(documents: Sequence[str], old: rankings.Rows, new: rankings.Rows) -> 
 def shift(
     threshold: float, old: ArrayLike, new: ArrayLike, *, resamples: int = 300, seed: int = 0
 ) -> Shift:
-    """The threshold above which as many hits are as above the old one; queries are resampled."""
-    # `old`: (q, k) scores of what the old model finds. `new`: (q, k) those of the new model.
+    """The threshold above which as many hits are as above the old one; queries are resampled.
+
+    ``old``: (q, k) scores of what the old model finds. ``new``: (q, k) those of the new model.
+    """
     a, b = np.asarray(old, dtype=np.float64), np.asarray(new, dtype=np.float64)
     above = (a >= threshold).sum(axis=1)
     share = float(above.mean() / a.shape[1])
@@ -286,8 +289,10 @@ def encoded(encode: EncodeFn, texts: Sequence[str], task: Task) -> Vectors:
 
 
 def diff_page(found: Diff, about: Mapping[str, Mapping[str, Any]], on: str) -> str:
-    """A diff as one self-contained page: what changed, by how much, and for whom."""
-    # `about`: of "old" and "new" the name, runtime, dimension, parameters and bytes.
+    """A diff as one self-contained page: what changed, by how much, and for whom.
+
+    ``about``: of "old" and "new" the name, runtime, dimension, parameters and bytes.
+    """
     names = {
         side: Path(str(about[side]["name"])).name or str(about[side]["name"]) for side in SIDES
     }

@@ -1,9 +1,10 @@
-"""The shape of a space of vectors, and biases of similarity: equal length, repeated words."""
+"""The shape of a space of vectors, and biases of similarity: equal length, repeated words.
 
-# Wang and Isola (2020) as in SimCSE (Section 3): positives are STS-B's pairs above 4. Split and
-# repeated sentences are options, since the papers leave them open. Biases are those of ESimCSE.
-# Length (Tables 1 and 7): pairs by the difference of lengths, cosine against gold / 5. Repetition
-# (Table 8): 13 to 17 % of a query's words shared, then the shared words repeated.
+Wang and Isola (2020) as in SimCSE (Section 3): positives are STS-B's pairs above 4. Split and
+repeated sentences are options, since the papers leave them open. Biases are those of ESimCSE.
+Length (Tables 1 and 7): pairs by the difference of lengths, cosine against gold / 5. Repetition
+(Table 8): 13 to 17 % of a query's words shared, then the shared words repeated.
+"""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -115,9 +116,11 @@ def geometry_of_pairs(
 
 
 def isoscore(vectors: Vectors) -> float:
-    """How evenly the variance fills the dimensions, from 0 (one of them) to 1 (all alike)."""
-    # Rudman et al. (2022), Algorithm 1: the distance of the principal variances, scaled to length
-    # sqrt(d), from a vector of ones, mapped linearly to the share of dimensions in use.
+    """How evenly the variance fills the dimensions, from 0 (one of them) to 1 (all alike).
+
+    Rudman et al. (2022), Algorithm 1: the distance of the principal variances, scaled to length
+    sqrt(d), from a vector of ones, mapped linearly to the share of dimensions in use.
+    """
     variances = np.linalg.eigvalsh(np.cov(np.asarray(vectors, dtype=np.float64).T))
     d = len(variances)
     size = np.linalg.norm(variances)
@@ -130,8 +133,10 @@ def isoscore(vectors: Vectors) -> float:
 
 
 def cosine_by_rating(similarity: Floats, scores: Floats) -> dict[str, list[int]]:
-    """Histograms of cosine over [-1, 1] for ratings 0-1, 1-2, ... 4-5 (SimCSE, Figure G.1)."""
-    # A rating on a border belongs to the upper bin, 5 to the last.
+    """Histograms of cosine over [-1, 1] for ratings 0-1, 1-2, ... 4-5 (SimCSE, Figure G.1).
+
+    A rating on a border belongs to the upper bin, 5 to the last.
+    """
     bins = _ratings(scores)
     edges = np.linspace(-1, 1, BINS + 1)
     return {

@@ -1,7 +1,8 @@
-"""The STS protocols of published tables, by name (SimCSE, Table B.1), and SentEval's regressor."""
+"""The STS protocols of published tables, by name (SimCSE, Table B.1), and SentEval's regressor.
 
-# The regressor (Tai et al., 2015): |u - v| and u * v, softmax over scores 1 to 5, squared error,
-# Adam; Pearson on dev every 50 epochs, the fourth time without a new best ends it.
+The regressor (Tai et al., 2015): |u - v| and u * v, softmax over scores 1 to 5, squared error,
+Adam; Pearson on dev every 50 epochs, the fourth time without a new best ends it.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -171,9 +172,11 @@ def with_bias(features: NDArray[np.floating]) -> Matrix:
 
 
 def linear_start(inputs: int, outputs: int, seed: int) -> Matrix:
-    """(inputs + 1, outputs) first weights of ``nn.Linear`` after ``torch.manual_seed(seed)``."""
-    # PyTorch's generator is the Mersenne twister with the classic seeding, of which each uniform
-    # float32 takes the low 24 bits; weight and bias are uniform within 1/sqrt(inputs).
+    """(inputs + 1, outputs) first weights of ``nn.Linear`` after ``torch.manual_seed(seed)``.
+
+    PyTorch's generator is the Mersenne twister with the classic seeding, of which each uniform
+    float32 takes the low 24 bits; weight and bias are uniform within 1/sqrt(inputs).
+    """
     twister = np.random.RandomState(seed)
     raw = np.frombuffer(twister.bytes(4 * outputs * (inputs + 1)), dtype="<u4")
     uniform = (raw & np.uint32((1 << 24) - 1)).astype(np.float32) * np.float32(2.0**-24)

@@ -1,7 +1,8 @@
-"""Semantic textual similarity: the correlation of cosines with people's scores of pairs."""
+"""Semantic textual similarity: the correlation of cosines with people's scores of pairs.
 
-# SimCSE, Appendix B: Spearman of cosines on the test split; `all` is one correlation over a year's
-# subsets, `mean` and `wmean` average theirs (SentEval prints these two).
+SimCSE, Appendix B: Spearman of cosines on the test split; ``all`` is one correlation over a year's
+subsets, ``mean`` and ``wmean`` average theirs (SentEval prints these two).
+"""
 
 import itertools
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,8 @@
-"""Transfer: the accuracy of a linear classifier on fixed vectors, of many examples or few."""
+"""Transfer: the accuracy of a linear classifier on fixed vectors, of many examples or few.
 
-# SentEval's seven tasks (SimCSE, Table E.1); MRPC's features are |u - v| and u * v. Few-shot:
-# logistic regression with C = 1 (MTEB's protocol), examples drawn anew, test items the same.
+SentEval's seven tasks (SimCSE, Table E.1); MRPC's features are |u - v| and u * v. Few-shot:
+logistic regression with C = 1 (MTEB's protocol), examples drawn anew, test items the same.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,8 @@
-"""Validation of a training run, which chooses its model, on text left out of training."""
+"""Validation of a training run, which chooses its model, on text left out of training.
 
-# The best of many evaluations on the same items looks better than it is: every second item ("dev")
-# chooses the step, the others ("test") say whether it beats the base (row "gain_...").
+The best of many evaluations on the same items looks better than it is: every second item ("dev")
+chooses the step, the others ("test") say whether it beats the base (row "gain_...").
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -136,9 +137,10 @@ class LabelledValidation:
 
 @dataclass(frozen=True, slots=True)
 class NeighbourValidation:
-    """The share of the base's neighbourhoods that stay: for text without pairs or labels."""
+    """The share of the base's neighbourhoods that stay: for text without pairs or labels.
 
-    # It measures preservation, not gain: a better model and a worse one both score less than 1.
+    It measures preservation, not gain: a better model and a worse one both score less than 1.
+    """
 
     texts: Sequence[str]
     # least share at which a run gives the trained model rather than its base; 0 where the base is

@@ -55,10 +55,12 @@ def folder_digest(folder: Path) -> str:
 
 
 def departing(values: Mapping[str, Any], kind: str, name: str = "") -> Json:
-    """The values that are not those of ``first_defaults.json``, which never change."""
-    # A key of them stands for all of the resolved values: when the code's own default of an option
-    # changes, so does the key, and when the code learns an option that is written down there too,
-    # no key does.
+    """The values that are not those of ``first_defaults.json``, which never change.
+
+    A key of them stands for all of the resolved values: when the code's own default of an option
+    changes, so does the key, and when the code learns an option that is written down there too, no
+    key does.
+    """
     first = _first_defaults()
     known = first[kind] if kind == "settings" else {}
     for part in registry.parts(name) if kind != "settings" else ():

@@ -273,9 +273,10 @@ def write_figures(folder: Path, found: Book) -> list[Path]:
 
 
 def sweep(figure: Json) -> str:
-    """Values along an axis: ours with intervals, the published ones hollow; a panel each."""
-    # Where the values are not comparable, the published ones have an axis of their own, at the
-    # right.
+    """Values along an axis: ours with intervals, the published ones hollow; a panel each.
+
+    Where the values are not comparable, the published ones have an axis of their own, at the right.
+    """
     panels = figure["panels"]
     with pictures.canvas(2.9 * len(panels), len(panels)) as (drawing, grid):
         axes = [grid] if len(panels) == 1 else list(grid)

@@ -225,9 +225,11 @@ class TableVerdicts(NamedTuple):
 def decide(
     item: Item, scale: str, scores: Scores, resting: Mapping[str, tuple[str, Verdict]]
 ) -> TableVerdicts:
-    """Decide all statements of a table, and all of its values."""
-    # `resting`: text and verdict of statements of other items, by "paper:item#name". They are
-    # decided once more, among all that this item's statements rest on.
+    """Decide all statements of a table, and all of its values.
+
+    ``resting``: text and verdict of statements of other items, by "paper:item#name". They are
+    decided once more, among all that this item's statements rest on.
+    """
     cells = {
         place: Verdict(OPEN, parts=(_part("", one),), raw=one.tests())
         for place, one in _cells(item, scale, scores)

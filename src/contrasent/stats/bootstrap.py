@@ -1,8 +1,9 @@
-"""Bootstrap intervals that are cheap enough to print with every number."""
+"""Bootstrap intervals that are cheap enough to print with every number.
 
-# A resample is a row of counts, so ranks are cumulative sums and nothing is sorted again. Sets
-# share items (1,007 of STS-B's 1,379 test pairs are in STS12-16): a count is a function of the
-# item's key, the seed and the resample, Poisson with mean 1 (Chamandy et al., 2012).
+A resample is a row of counts, so ranks are cumulative sums and nothing is sorted again. Sets share
+items (1,007 of STS-B's 1,379 test pairs are in STS12-16): a count is a function of the item's key,
+the seed and the resample, Poisson with mean 1 (Chamandy et al., 2012).
+"""
 
 import hashlib
 import math
@@ -36,8 +37,10 @@ POISSON = np.searchsorted(
 
 
 def item_keys(*columns: Sequence[str]) -> Keys:
-    """A key for each item: equal for equal texts (of a pair: in either order), whatever the set."""
-    # White space does not count: "it 's" and "it's" are one sentence of SST2 and of MR.
+    """A key for each item: equal for equal texts (of a pair: in either order), whatever the set.
+
+    White space does not count: "it 's" and "it's" are one sentence of SST2 and of MR.
+    """
     bare = [["".join(text.split()) for text in column] for column in columns]
     rows = ("\0".join(sorted(texts)) for texts in zip(*bare, strict=True))
     joined = b"".join(
@@ -57,8 +60,10 @@ def digest(texts: Sequence[str]) -> str:
 def draw_counts(
     sizes: Sequence[int], number: int, seed: int | Sequence[int], keys: Keys | None = None
 ) -> Iterator[Counts]:
-    """Draw bootstrap resamples as counts."""
-    # `keys`: (n,) of `item_keys`; equal items have equal counts in every set.
+    """Draw bootstrap resamples as counts.
+
+    ``keys``: (n,) of ``item_keys``; equal items have equal counts in every set.
+    """
     total = sum(sizes)
     rows = max(4, BLOCK // max(total, 1) // 4 * 4)
     if keys is not None:
@@ -158,8 +163,10 @@ def weighted_pearson(x: ArrayLike, y: ArrayLike, counts: Counts) -> NDArray[np.f
 
 
 def mean_interval(values: ArrayLike, number: int = RESAMPLES, seed: int = 0) -> Bounds:
-    """95 % percentile interval of a mean over items."""
-    # (None, None) for fewer than 20 items or no resamples.
+    """95 % percentile interval of a mean over items.
+
+    (None, None) for fewer than 20 items or no resamples.
+    """
     if len(np.asarray(values)) < MIN_ITEMS or not number:
         return None, None
     return interval(mean_draws(values, number, seed))
@@ -183,8 +190,10 @@ def resampled(
     seed: int | Sequence[int],
     keys: Keys | None = None,
 ) -> dict[str, NDArray[np.float64]]:
-    """Several statistics over the same resamples."""
-    # `statistics`: from counts (b, n) to the statistic of each resample, (b,) or (b, m).
+    """Several statistics over the same resamples.
+
+    ``statistics``: from counts (b, n) to the statistic of each resample, (b,) or (b, m).
+    """
     blocks: dict[str, list[NDArray[np.float64]]] = {name: [] for name in statistics}
     for counts in draw_counts(sizes, number, seed, keys):
         for name, statistic in statistics.items():
@@ -243,10 +252,11 @@ def paired_spearman_difference(
     resamples: int = PAIRED_RESAMPLES,
     seed: int = 0,
 ) -> EffectEstimate:
-    """Difference of two systems' (n,) Spearman correlations with the same gold scores (n,)."""
-    # Both systems are measured on the same resamples of pairs. The p value is twice the share of
-    # resamples on the other side of zero (one added to both counts), so it agrees with the
-    # interval.
+    """Difference of two systems' (n,) Spearman correlations with the same gold scores (n,).
+
+    Both systems are measured on the same resamples of pairs. The p value is twice the share of
+    resamples on the other side of zero (one added to both counts), so it agrees with the interval.
+    """
     a, b = _paired(before, after)
     a, g = _paired(a, gold)
     first, second = RankedPairs(a, g), RankedPairs(b, g)
@@ -262,10 +272,12 @@ def paired_spearman_difference(
 def clustered_mean(
     sums: Floats, counts: Floats, *, resamples: int = CLUSTER_RESAMPLES, seed: int = 0
 ) -> EffectEstimate:
-    """The mean over kinds of the mean of each kind's values, with its interval over clusters."""
-    # Each end is the outer one of Student's t with the jackknife's error and the studentised
-    # bootstrap: either alone finds too many false gains (benchmarks/clusters.py). `sums`, `counts`:
-    # (c, k) of each kind in each cluster.
+    """The mean over kinds of the mean of each kind's values, with its interval over clusters.
+
+    Each end is the outer one of Student's t with the jackknife's error and the studentised
+    bootstrap: either alone finds too many false gains (benchmarks/clusters.py). ``sums``,
+    ``counts``: (c, k) of each kind in each cluster.
+    """
     number = len(sums)
     totals = counts.sum(axis=0)
     means = sums.sum(axis=0) / totals

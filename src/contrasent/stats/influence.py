@@ -49,9 +49,11 @@ def _resolved(report: Report, key: RowKey, weight: float = 1.0) -> list[tuple[fl
 
 
 def shared_draws(report: Report, number: int) -> dict[RowKey, Floats]:
-    """How far each row moves in resamples of its items, to first order."""
-    # Equal items count equally often whatever report they are in, so that the differences of two
-    # reports' draws vary as the reports' difference does over items, without the items themselves.
+    """How far each row moves in resamples of its items, to first order.
+
+    Equal items count equally often whatever report they are in, so that the differences of two
+    reports' draws vary as the reports' difference does over items, without the items themselves.
+    """
     found = {key: row_draws(report, key, number) for key in report.items}
     return {key: draws for key, draws in found.items() if len(draws)}
 

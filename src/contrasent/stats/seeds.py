@@ -1,6 +1,7 @@
-"""Tests over seeds: Student's t, paired and unpaired, equivalence, Holm's method."""
+"""Tests over seeds: Student's t, paired and unpaired, equivalence, Holm's method.
 
-# Without SciPy, which would be a third of what is installed.
+Without SciPy, which would be a third of what is installed.
+"""
 
 import math
 from dataclasses import dataclass
@@ -66,8 +67,10 @@ def tost(estimate: EffectEstimate, margin: float) -> float:
 
 
 def holm(p_values: ArrayLike) -> Floats:
-    """(m,) p values, adjusted so that any false finding among m tests has the chance alpha."""
-    # Holm (1979): the i-th smallest is multiplied by m - i + 1, and none is below a smaller one.
+    """(m,) p values, adjusted so that any false finding among m tests has the chance alpha.
+
+    Holm (1979): the i-th smallest is multiplied by m - i + 1, and none is below a smaller one.
+    """
     values = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(values, kind="stable")
     steps = np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1))

@@ -1,6 +1,7 @@
-"""Which rows make a batch, and what the views make of them: pure functions of (seed, step)."""
+"""Which rows make a batch, and what the views make of them: pure functions of (seed, step).
 
-# Nothing has state: step 4,711 can be made without those before it, so a resumed run sees the same.
+Nothing has state: step 4,711 can be made without those before it, so a resumed run sees the same.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,9 +38,10 @@ def random_for(seed: int, purpose: int, *key: int) -> np.random.Generator:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The order of a run: every epoch is a new permutation, cut into whole batches."""
+    """The order of a run: every epoch is a new permutation, cut into whole batches.
 
-    # The rows that do not fill a last batch are left out, others in every epoch.
+    The rows that do not fill a last batch are left out, others in every epoch.
+    """
 
     rows: Rows  # (n,) int64, the corpus rows to train on; or the range of all
     batch: int
@@ -79,9 +81,11 @@ class Plan:
 
 
 def shuffled(places: NDArray[np.int64], count: int, seed: int, epoch: int) -> NDArray[np.int64]:
-    """The rows at some places, from 0, of a random order of ``count`` that is never listed."""
-    # A Feistel network of six rounds over the next power of four (Luby and Rackoff, 1988), walked
-    # on until it is inside the range (Black and Rogaway, 2002, section 3): a permutation.
+    """The rows at some places, from 0, of a random order of ``count`` that is never listed.
+
+    A Feistel network of six rounds over the next power of four (Luby and Rackoff, 1988), walked on
+    until it is inside the range (Black and Rogaway, 2002, section 3): a permutation.
+    """
     half = max(1, ((count - 1).bit_length() + 1) // 2)
     mask = np.uint64((1 << half) - 1)
     keys = random_for(seed, ORDER, epoch).integers(0, 2**64, 6, np.uint64)
@@ -102,10 +106,11 @@ def _permutation(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BucketPlan(Plan):
-    """Batches of similar length each (ESimCSE, section 5.3 and Table 6): an ablation."""
+    """Batches of similar length each (ESimCSE, section 5.3 and Table 6): an ablation.
 
-    # In every epoch the rows are shuffled within their buckets and cut into whole batches, and the
-    # batches of all buckets are shuffled. `rows` stand bucket after bucket.
+    In every epoch the rows are shuffled within their buckets and cut into whole batches, and the
+    batches of all buckets are shuffled. ``rows`` stand bucket after bucket.
+    """
 
     sizes: tuple[int, ...]
 

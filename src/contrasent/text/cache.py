@@ -1,7 +1,8 @@
-"""A corpus, tokenised once and kept on disk, so that it may be larger than memory."""
+"""A corpus, tokenised once and kept on disk, so that it may be larger than memory.
 
-# Memory-mapped: the text of each column with offsets, and token ids in shards, each renamed when
-# whole. Processes make the shards; a row whose shard is not there yet is tokenised when wanted.
+Memory-mapped: the text of each column with offsets, and token ids in shards, each renamed when
+whole. Processes make the shards; a row whose shard is not there yet is tokenised when wanted.
+"""
 
 import hashlib
 import json
@@ -107,11 +108,12 @@ class Column:
 
 
 class TokenCache:
-    """A tokenised corpus, opened by :func:`tokenised`."""
+    """A tokenised corpus, opened by :func:`tokenised`.
 
-    # `columns`: as many as the corpus is wide. `following`: (n,) how many sentences of the same
-    # document follow each row, or None where the corpus is not in document order. `scores`: (n,)
-    # the score of each row, or None where the corpus has none.
+    ``columns``: as many as the corpus is wide. ``following``: (n,) how many sentences of the same
+    document follow each row, or None where the corpus is not in document order. ``scores``: (n,)
+    the score of each row, or None where the corpus has none.
+    """
 
     def __init__(self, folder: Path, tokenizer: Tokenizer | None = None) -> None:
         """Open the folder; shards that are missing stay so."""

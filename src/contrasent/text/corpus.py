@@ -1,7 +1,8 @@
-"""A corpus: rows of text that can be read again and again, and need not fit in memory."""
+"""A corpus: rows of text that can be read again and again, and need not fit in memory.
 
-# One column is sentences, two are pairs, three and more pairs with hard negatives; a column of
-# scores says how similar the texts of a pair are. Blank lines are passed over and counted.
+One column is sentences, two are pairs, three and more pairs with hard negatives; a column of scores
+says how similar the texts of a pair are. Blank lines are passed over and counted.
+"""
 
 import hashlib
 from array import array
@@ -52,14 +53,15 @@ class ScoredPairs:
 
 
 class Corpus:
-    """Rows of text; made by :func:`open_corpus`. Every iteration reads the source anew."""
+    """Rows of text; made by :func:`open_corpus`. Every iteration reads the source anew.
 
-    # `width`: texts in a row: 1 sentences, 2 pairs, 3 and more pairs with hard negatives. `names`:
-    # the columns' names; "0", "1", ... where they have none. `skipped`: blank lines that the last
-    # whole iteration passed over. `documents`: whether the rows are in document order, a blank line
-    # (or a new file) between documents. `starts`: rows at which the documents begin, as of the last
-    # whole iteration; row 0 is one. `scores`: (n,) float64, as of the last whole iteration; empty
-    # if not `scored`.
+    ``width``: texts in a row: 1 sentences, 2 pairs, 3 and more pairs with hard negatives.
+    ``names``: the columns' names; "0", "1", ... where they have none. ``skipped``: blank lines that
+    the last whole iteration passed over. ``documents``: whether the rows are in document order, a
+    blank line (or a new file) between documents. ``starts``: rows at which the documents begin, as
+    of the last whole iteration; row 0 is one. ``scores``: (n,) float64, as of the last whole
+    iteration; empty if not ``scored``.
+    """
 
     def __init__(
         self,
@@ -174,9 +176,11 @@ def open_corpus(
 
 
 def read_labelled_pairs(path: str | Path, *, columns: Columns | None = None) -> ScoredPairs:
-    """Read two texts and a number from each row of a tsv, csv, jsonl or parquet file."""
-    # `columns`: first text, second text and number, by name or position; by default the file's
-    # three columns. The STS Benchmark's own files take `(5, 6, 4)`.
+    """Read two texts and a number from each row of a tsv, csv, jsonl or parquet file.
+
+    ``columns``: first text, second text and number, by name or position; by default the file's
+    three columns. The STS Benchmark's own files take ``(5, 6, 4)``.
+    """
     columns = _checked(columns)
     if columns is not None and len(columns) != 3:
         raise OptionError("columns", list(columns), "two texts and a number are three columns")

@@ -1,6 +1,7 @@
-"""Hold out pairs, sentences or documents of a corpus, to measure a training without labels."""
+"""Hold out pairs, sentences or documents of a corpus, to measure a training without labels.
 
-# A view that takes the next sentence may still take a held-out one, which is no row itself.
+A view that takes the next sentence may still take a held-out one, which is no row itself.
+"""
 
 import hashlib
 from collections.abc import Iterable
@@ -37,9 +38,11 @@ class Split:
 
 
 def hold_out(corpus: Corpus, count: int, *, seed: int) -> Split:
-    """Choose pairs to hold out, with all rows that share a text with them (letter case aside)."""
-    # At most a fifth of the rows, by the seed alone, in two passes. Where nearly all rows share
-    # texts, queries are held out whose documents stay in training, or documents whose queries do.
+    """Choose pairs to hold out, with all rows that share a text with them (letter case aside).
+
+    At most a fifth of the rows, by the seed alone, in two passes. Where nearly all rows share
+    texts, queries are held out whose documents stay in training, or documents whose queries do.
+    """
     flat = np.fromiter((_mark(text) for row in corpus for text in row), np.uint64)
     texts = _Texts(np.unique(flat, return_inverse=True)[1].reshape(-1, corpus.width))
     order = random_for(seed, HELDOUT).permutation(len(texts.rows))

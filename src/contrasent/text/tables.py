@@ -1,7 +1,8 @@
-"""The one reader of tables: files of txt, csv, tsv, jsonl and parquet."""
+"""The one reader of tables: files of txt, csv, tsv, jsonl and parquet.
 
-# csv as in RFC 4180; tsv without quoting; jsonl of strings, arrays or objects; parquet. Rows are
-# streamed, UTF-8 with or without a byte order mark, and every complaint names file and line.
+csv as in RFC 4180; tsv without quoting; jsonl of strings, arrays or objects; parquet. Rows are
+streamed, UTF-8 with or without a byte order mark, and every complaint names file and line.
+"""
 
 import csv
 import json

@@ -1,6 +1,7 @@
-"""From strings to ragged token ids, with `tokenizers` directly: no padding, no torch."""
+"""From strings to ragged token ids, with `tokenizers` directly: no padding, no torch.
 
-# A wrapper of transformers costs three times as long per sentence.
+A wrapper of transformers costs three times as long per sentence.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
