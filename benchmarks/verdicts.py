@@ -26,7 +26,7 @@ from contrasent.reproduce.table_verdicts import (
     DIFFERS,
     EQUIVALENT,
     OPEN,
-    Comparison,
+    RowComparison,
     SeedScores,
     Verdict,
     decide,
@@ -96,7 +96,7 @@ def simulated(
     return scores
 
 
-def truth(one: Comparison, apart: float) -> set[str]:
+def truth(one: RowComparison, apart: float) -> set[str]:
     """The words that a true difference allows; on the edge of the margin none but its own."""
     margin, way = one.margin or 0.0, apart * one.favour
     if one.kind == EQUAL:

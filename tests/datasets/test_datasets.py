@@ -11,7 +11,7 @@ import pytest
 
 from contrasent.datasets import hub, official, sts
 from contrasent.datasets.labelled import transfer_set
-from contrasent.datasets.official import Pin, Subset, Table
+from contrasent.datasets.official import PairsFile, Pin, Subset
 from contrasent.datasets.sts import score_digest, sts_names, sts_pairs
 from contrasent.errors import DataError, OptionError
 
@@ -32,7 +32,9 @@ def small(tmp_path, monkeypatch):
     )
     monkeypatch.setitem(official.STS_YEARS, "STS12", parts)
     monkeypatch.setitem(
-        official.STS_TABLES, "STSB", {"dev": Table("STSBenchmark/sts-dev.csv", 3, parts[0].digest)}
+        official.STS_TABLES,
+        "STSB",
+        {"dev": PairsFile("STSBenchmark/sts-dev.csv", 3, parts[0].digest)},
     )
     folder = tmp_path / "STS-raw" / "STS12-en-test"
     folder.mkdir(parents=True)

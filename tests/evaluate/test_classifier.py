@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from contrasent.evaluate import classifier
-from contrasent.evaluate.classifier import Logistic, Problem, classify, stratified_folds
+from contrasent.evaluate.classifier import ClassifierProblem, Logistic, classify, stratified_folds
 
 
 def made(n=300, d=6, classes=2, seed=0):
@@ -80,7 +80,7 @@ def test_labels_without_a_reason_are_not_learnt():
     random = np.random.default_rng(8)
     noise = random.normal(size=(300, 20)).astype(np.float32)
     labels = random.integers(0, 2, 300)
-    found = classify(Problem(noise, labels, 300, 0, 2), 1111, lambda n: None)
+    found = classify(ClassifierProblem(noise, labels, 300, 0, 2), 1111, lambda n: None)
     accuracy = (found.guesses == labels).mean()
     assert 0.5 - 0.12 < accuracy < 0.5 + 0.12
     assert 0.5 - 0.15 < found.dev < 0.5 + 0.15

@@ -9,7 +9,7 @@ from commands import invoke, run
 from contrasent.cli.evaluate import _load
 from contrasent.cli.options import Loading
 from contrasent.datasets import official
-from contrasent.datasets.official import Table
+from contrasent.datasets.official import PairsFile
 from contrasent.datasets.sts import score_digest
 from contrasent.encoder.dropout import dropout_view
 from contrasent.encoder.encoder import Encoder
@@ -34,7 +34,7 @@ def corpus(tmp_path_factory):
 @pytest.fixture
 def data(tmp_path, monkeypatch):
     scores = np.random.default_rng(0).integers(0, 11, 60) / 2
-    table = Table("STSBenchmark/sts-test.csv", 60, score_digest(scores.tolist()))
+    table = PairsFile("STSBenchmark/sts-test.csv", 60, score_digest(scores.tolist()))
     monkeypatch.setitem(official.STS_TABLES, "STSB", {"test": table})
     path = tmp_path / "STS-raw" / "STSBenchmark" / "sts-test.csv"
     path.parent.mkdir(parents=True)

@@ -6,7 +6,7 @@ import pytest
 from contrasent.datasets.labelled import Labelled
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import transfer as module
-from contrasent.evaluate.classifier import Outcome
+from contrasent.evaluate.classifier import ClassifierOutcome
 from contrasent.evaluate.transfer import TASKS, f1, few_shot, guess_items, make_problem, transfer
 from contrasent.evaluate.vectors import ReportBuilder, encode_distinct
 from contrasent.stats.bootstrap import item_keys
@@ -84,7 +84,7 @@ def test_tasks_that_share_sentences_are_resampled_together(data):
     keys = item_keys([f"sentence {i}" for i in range(90)])
     drawn = []
     for order in (np.arange(90), random.permutation(90)):
-        outcome = Outcome(0.5, (np.arange(90),), guesses[order])
+        outcome = ClassifierOutcome(0.5, (np.arange(90),), guesses[order])
         builder = ReportBuilder()
         module.add_outcomes(builder, "MR", labels[order], keys[order], [outcome], 100)
         drawn.append(builder._draws[0])

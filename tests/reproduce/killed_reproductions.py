@@ -20,7 +20,7 @@ from contrasent.reproduce.plan import Place, Planner
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.results import book
 from contrasent.reproduce.run import run
-from contrasent.reproduce.store import Store
+from contrasent.reproduce.store import ResultStore
 from kills import ended, fork, passed, prepared
 from tiny_models import made_sentences
 
@@ -96,7 +96,7 @@ def reproduce(base, home, results, items, seeds):
     wanted = own.find(items)
     place = Place(results, home / "data", str(base))
     found = Planner(place, own.scales["lab"], own.corpora).plan(wanted, seeds)
-    outcome = run(found, Store(results), place.data)
+    outcome = run(found, ResultStore(results), place.data)
     (results / "made").write_text(str(outcome.made))
     told = book(wanted, results, "lab")
     (results / "book.json").write_text(json.dumps(told))

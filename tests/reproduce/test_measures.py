@@ -16,12 +16,12 @@ from contrasent.errors import DataError
 from contrasent.evaluate.geometry import by_rating
 from contrasent.report import Items, Report, Row
 from contrasent.reproduce import measures, resources, run
+from contrasent.reproduce.corpora import read_corpora
 from contrasent.reproduce.measures import MEASURES
-from contrasent.reproduce.plan import Job, Model, Unit
+from contrasent.reproduce.plan import ModelJob, PlannedModel, Unit
 from contrasent.reproduce.reading import ItemFolder
-from contrasent.reproduce.resources import read_corpora
 from contrasent.reproduce.results import figure_data
-from contrasent.reproduce.store import Store
+from contrasent.reproduce.store import ResultStore
 from contrasent.reproduce.summary import draw
 from contrasent.reproduce.table_verdicts import SeedScores
 from contrasent.text.corpus import ScoredPairs, open_corpus
@@ -270,14 +270,14 @@ def test_a_sweep_shows_the_rows_of_its_own_scale():
 
 
 def test_what_one_measurement_lacks_another_does_not_need(tmp_path, bert):
-    model = Model("m", "encoder", {}, str(bert), pooler="mean")
+    model = PlannedModel("m", "encoder", {}, str(bert), pooler="mean")
     pair = {"query": "a map", "texts": ("a torn map",)}
     units = [
         Unit("captions", "listing", MEASURES["listing"].complete({})),
         Unit("pair", "pair_similarity", pair),
     ]
-    job = Job(model, {unit.key: unit for unit in units}, "made", (0,))
-    store = Store(tmp_path / "results")
+    job = ModelJob(model, {unit.key: unit for unit in units}, "made", (0,))
+    store = ResultStore(tmp_path / "results")
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="flickr30k"):
         run.do(job, store, tmp_path / "empty")

@@ -15,11 +15,11 @@ from contrasent.engine.registry import names, parameters
 from contrasent.errors import OptionError
 from contrasent.reproduce import measures, resources
 from contrasent.reproduce import plan as plans
+from contrasent.reproduce.corpora import Built
 from contrasent.reproduce.measures import MEASURES
 from contrasent.reproduce.plan import INDIFFERENT, NUMBERS, Place, Planner, train_version
 from contrasent.reproduce.reading import ItemFolder
-from contrasent.reproduce.resources import Built
-from contrasent.reproduce.store import FIRST, Store, departing, folder_digest
+from contrasent.reproduce.store import FIRST, ResultStore, departing, folder_digest
 from contrasent.train import settings as run_settings
 from contrasent.train.settings import Settings
 
@@ -255,10 +255,11 @@ def test_stored_measurements_are_found_again(plan_again, data_folder):
 
 def test_a_lock_is_gone_with_its_process(tmp_path):
     code = (
-        "import sys, time; from pathlib import Path; from contrasent.reproduce.store import Store\n"
+        "import sys, time; from pathlib import Path\n"
+        "from contrasent.reproduce.store import ResultStore as Store\n"
         "with Store(Path(sys.argv[1])).locked('k') as ours: print(ours, flush=1), time.sleep(600)"
     )
-    store, command = Store(tmp_path), [sys.executable, "-c", code, str(tmp_path)]
+    store, command = ResultStore(tmp_path), [sys.executable, "-c", code, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
         try:
             assert other.stdout.readline() == "True\n"

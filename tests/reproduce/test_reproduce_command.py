@@ -21,7 +21,7 @@ from contrasent.reproduce import measures
 from contrasent.reproduce.measures import MEASURES
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.results import ItemResults
-from contrasent.reproduce.store import Store
+from contrasent.reproduce.store import ResultStore
 from contrasent.reproduce.tables import HERE
 
 SWEEP = 'figure = "sweep"\nsweep = "percent"\n'
@@ -205,7 +205,7 @@ def test_from_a_recipe_to_a_page(call, home, bert):
 
     # Trained rows share the order of their sentences, encoders the items that they are measured on.
     (item,) = ItemFolder(home / "recipes").find(["simcse:table1"])
-    scores = ItemResults(item, Store(home / "results"), "lab").scores["made"]
+    scores = ItemResults(item, ResultStore(home / "results"), "lab").scores["made"]
     trained = {name: one.order for name, one in scores.items() if one.order is not None}
     assert list(trained) == ["plain", "crop 20", "crop 40"]
     assert len(set(trained.values())) == 1

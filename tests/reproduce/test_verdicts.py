@@ -89,7 +89,7 @@ def effect(mean, error=0.15, df=math.inf):
 
 
 def compared(found, kind="better", sign=1.0, margin=None):
-    return table_verdicts.Comparison("column", "after", "before", found, kind, sign, margin)
+    return table_verdicts.RowComparison("column", "after", "before", found, kind, sign, margin)
 
 
 def word(found, kind="better", sign=1.0, margin=None, others=0):
@@ -160,7 +160,7 @@ def test_the_tests_of_a_statement_are_made_of_those_of_its_parts():
 ])  # fmt: skip
 def test_words_together(words, expected):
     assert table_verdicts.together(words) == expected
-    whole = Verdict(expected, parts=tuple(table_verdicts.Part("", own) for own in words))
+    whole = Verdict(expected, parts=tuple(table_verdicts.StatementPart("", own) for own in words))
     assert f"{words.count(words[0])} {words[0]}" in whole.counts
 
 
@@ -289,7 +289,7 @@ def test_a_wrong_verdict_is_counted():
         ("equal", DIFFERS, True),
         ("better", OPEN, False),
     ):
-        one = table_verdicts.Part("", said, compared(effect(1.0), kind, margin=0.3))
+        one = table_verdicts.StatementPart("", said, compared(effect(1.0), kind, margin=0.3))
         assert simulation.is_wrong(Verdict(said, parts=(one,)), means) is bad
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from contrasent.errors import OptionError, TrainingError
 from contrasent.text import batches as module
-from contrasent.text.batches import BucketPlan, Collator, Plan, random_for
+from contrasent.text.batches import BatchPlan, BucketPlan, Collator, random_for
 from contrasent.text.cache import tokenised
 from contrasent.text.corpus import open_corpus
 from contrasent.text.tokens import Tokenizer
@@ -21,13 +21,13 @@ ROWS = [(f"kettle number {n} on the roof", f"a map of {n} lamps", f"violin {n}")
 
 
 def plan(count=23, batch=5, seed=3):
-    return Plan.make(np.arange(count) * 10, batch=batch, seed=seed, parts=1)
+    return BatchPlan.make(np.arange(count) * 10, batch=batch, seed=seed, parts=1)
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(2, 60), st.integers(2, 20), st.integers(0, 2**63 - 1))
 def test_every_row_once_an_epoch(count, batch, seed):
-    order = Plan.make(np.arange(count) + 100, batch=batch, seed=seed, parts=1)
+    order = BatchPlan.make(np.arange(count) + 100, batch=batch, seed=seed, parts=1)
     steps = order.steps_per_epoch
     assert steps == count // min(batch, count)
     for epoch in range(3):
@@ -44,7 +44,7 @@ def test_every_row_once_an_epoch(count, batch, seed):
 def test_every_row_once_where_no_order_is_listed(rows, monkeypatch):
     monkeypatch.setattr(module, "LISTED", 1)
     monkeypatch.setattr(module, "_permutation", None)
-    order = Plan.make(rows, batch=2, seed=8, parts=1)
+    order = BatchPlan.make(rows, batch=2, seed=8, parts=1)
     steps = order.steps_per_epoch
     epochs = [np.concatenate([order.at(e * steps + i) for i in range(steps)]) for e in range(3)]
     for found in epochs:
@@ -88,14 +88,14 @@ def test_a_step_does_not_depend_on_those_before():
 
 
 def test_small_corpora_and_impossible_batches():
-    assert Plan.make(np.arange(5), batch=64, seed=0, parts=1).batch == 5
-    assert Plan.make(np.arange(11), batch=64, seed=0, parts=4).batch == 8
+    assert BatchPlan.make(np.arange(5), batch=64, seed=0, parts=1).batch == 5
+    assert BatchPlan.make(np.arange(11), batch=64, seed=0, parts=4).batch == 8
     for batch in (0, -2, 7):
         with pytest.raises(OptionError, match=rf"batch {batch}: must be a multiple of 2"):
-            Plan.make(np.arange(50), batch=batch, seed=0, parts=2)
+            BatchPlan.make(np.arange(50), batch=batch, seed=0, parts=2)
     for count, batch, parts in ((1, 64, 1), (50, 1, 1), (3, 64, 2), (50, 4, 4), (0, 8, 1)):
         with pytest.raises(TrainingError, match="fewer than two sentences to contrast"):
-            Plan.make(np.arange(count), batch=batch, seed=0, parts=parts)
+            BatchPlan.make(np.arange(count), batch=batch, seed=0, parts=parts)
 
 
 def test_random_streams_are_apart():
@@ -129,7 +129,7 @@ def single(tokenizer, tmp_path_factory):
 
 
 def rows_of(cache, batch):
-    return Plan.make(np.arange(len(cache)), batch=batch, seed=9, parts=1)
+    return BatchPlan.make(np.arange(len(cache)), batch=batch, seed=9, parts=1)
 
 
 def lists(batch):
@@ -193,7 +193,7 @@ def test_parts_make_the_batch(single, tokenizer):
 
 def test_views_are_functions_of_seed_row_and_epoch(single, tokenizer):
     def made(step, seed=9, resample_views=True):
-        order = Plan.make(np.arange(20), batch=10, seed=seed, parts=1)
+        order = BatchPlan.make(np.arange(20), batch=10, seed=seed, parts=1)
         views = (RepeatTokens(rate=0.5, rule="paper"), RepeatTokens(rate=0.5, rule="paper"))
         batch = Collator(single, order, views, tokenizer, resample_views=resample_views).batch(step)
         columns = lists(batch)
@@ -213,7 +213,7 @@ def test_a_word_view_is_tokenised_and_cut_as_the_corpus_was(tiny, tmp_path):
     tokenizer = Tokenizer.load(tiny["roberta"], max_tokens=8)
     texts = ["A MAP of the ROOF", "My VIOLIN"]
     cache = tokenised(open_corpus(texts), tokenizer, tmp_path / "c", lower=True)
-    order = Plan.make(np.arange(2), batch=2, seed=0, parts=1)
+    order = BatchPlan.make(np.arange(2), batch=2, seed=0, parts=1)
     views = (RepeatWords(rate=0.0, rule="exact"), Identity())
     made = Collator(cache, order, views, tokenizer, lower=True).batch(0)
     one, two = lists(made)

@@ -10,7 +10,7 @@ import pytest
 
 from contrasent.errors import InputError, OutputError
 from contrasent.text import cache as module
-from contrasent.text.batches import Collator, Plan
+from contrasent.text.batches import BatchPlan, Collator
 from contrasent.text.cache import tokenised
 from contrasent.text.corpus import open_corpus
 from contrasent.text.tokens import Tokenizer
@@ -49,7 +49,7 @@ def test_scores_are_kept_and_reopened(tokenizer, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_write_text", None)
     cache = tokenised(open_corpus(rated, score=2), tokenizer, tmp_path / "c", lower=False)
     assert len(cache.columns) == 2
-    plan = Plan.make(np.arange(3), batch=2, seed=1, parts=1)
+    plan = BatchPlan.make(np.arange(3), batch=2, seed=1, parts=1)
     made = Collator(cache, plan, (), tokenizer).batch(4)
     assert made.scores.tolist() == [[0.5, -2, 3][row] for row in made.rows]
     monkeypatch.undo()

@@ -9,7 +9,7 @@ from contrasent import cli
 from contrasent.encoder.encoder import Encoder
 from contrasent.engine.registry import find, names, published
 from contrasent.errors import OptionError
-from contrasent.reproduce import resources as scales
+from contrasent.reproduce import scales
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.train.run import RunFolder
 from contrasent.train.settings import (

@@ -18,7 +18,7 @@ from contrasent.encoder.encoder import Encoder
 from contrasent.errors import OptionError, OutputError, TrainingError
 from contrasent.report import Report, Row
 from contrasent.text import cache
-from contrasent.text.batches import Collator, Plan
+from contrasent.text.batches import BatchPlan, Collator
 from contrasent.train import prepare as module
 from contrasent.train.fit import fit
 from contrasent.train.prepare import prepare
@@ -357,7 +357,7 @@ def test_accumulated_parts_are_the_mean_of_their_losses(start, tmp_path, bert, s
     # By hand: each part is a batch of its own, the gradient the mean of theirs.
     settings = Settings(**(FEW | {"batch": 16, "dropout": 0.0}))
     fresh = prepare(bert, "simcse", {}, settings)
-    order = Plan.make(np.arange(80), batch=16, seed=1, parts=parts).at(0)
+    order = BatchPlan.make(np.arange(80), batch=16, seed=1, parts=parts).at(0)
     size, losses = 16 // parts, []
     for part in range(parts):
         rows = order[part * size : (part + 1) * size]

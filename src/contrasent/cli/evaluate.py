@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from contrasent.evaluate.suite import Options
     from contrasent.report import Report
     from contrasent.types import EncodeFn
+UserEvaluation = Callable[["EncodeFn", int], "Report"]
+"""A user's own data, read and checked: measures a model on them with so many resamples."""
 
 
 @options.command
@@ -274,11 +276,7 @@ def _load(
     return opened, count
 
 
-Own = Callable[["EncodeFn", int], "Report"]
-"""A user's own data, read and checked: measures a model on them with so many resamples."""
-
-
-def _read_pairs(files: list[Path], columns: str | None) -> Iterator[Own]:
+def _read_pairs(files: list[Path], columns: str | None) -> Iterator[UserEvaluation]:
     if columns is not None and not files:
         raise OptionError("--columns", columns, "chooses columns of --pairs, and there are none")
     if len({path.stem for path in files}) < len(files):
@@ -296,7 +294,9 @@ def _read_pairs(files: list[Path], columns: str | None) -> Iterator[Own]:
     yield lambda encode, number: several_pairs(encode, labelled, resamples=number)
 
 
-def _read_collection(folder: Path | None, own_ids: bool, models: list[str]) -> Iterator[Own]:
+def _read_collection(
+    folder: Path | None, own_ids: bool, models: list[str]
+) -> Iterator[UserEvaluation]:
     if folder is None or not models:
         return
     from contrasent.datasets.beir import read_collection

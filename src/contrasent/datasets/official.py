@@ -28,7 +28,7 @@ class Subset:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class PairsFile:
     """One file of scored pairs."""
 
     path: str
@@ -64,7 +64,7 @@ STS_YEARS = {
     for year, subsets in _STATED["years"].items()
 }
 STS_TABLES = {
-    task: {split: Table(*stated) for split, stated in splits.items()}
+    task: {split: PairsFile(*stated) for split, stated in splits.items()}
     for task, splits in _STATED["tables"].items()
 }
 STS_TASKS = (*STS_YEARS, "STSB", "SICKR")  # the seven sets that SimCSE and its successors average

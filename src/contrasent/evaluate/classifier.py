@@ -152,7 +152,7 @@ def stratified_folds(labels: NDArray[np.int64], k: int, seed: int) -> list[tuple
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Problem:
+class ClassifierProblem:
     """Features (n, d) and classes; rows to learn from come first, then dev and test rows if any."""
 
     features: NDArray[np.float32]
@@ -176,7 +176,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
+class ClassifierOutcome:
     """Predictions of a classifier."""
 
     dev: float  # the accuracy by which L2 weights were chosen
@@ -184,7 +184,7 @@ class Outcome:
     guesses: NDArray[np.int64]  # (n,) predicted classes; -1 for rows that were not tested
 
 
-def classify(problem: Problem, seed: int, advance: Advance) -> Outcome:
+def classify(problem: ClassifierProblem, seed: int, advance: Advance) -> ClassifierOutcome:
     """Choose an L2 weight, fit and predict; the seed draws the folds."""
     n, labels = problem.train, problem.labels
     model = Logistic(problem.features[:n], labels[:n], problem.classes)
@@ -212,7 +212,7 @@ def classify(problem: Problem, seed: int, advance: Advance) -> Outcome:
         found[test] = model.predict_rows(w, test)
     advance(len(outer))
     dev = float(np.mean([score for _, score in chosen]))
-    return Outcome(dev, tuple(test for _, test in outer), found)
+    return ClassifierOutcome(dev, tuple(test for _, test in outer), found)
 
 
 def _choose(
@@ -230,7 +230,9 @@ def _choose(
     return GRID[int(means.argmax())], float(means.max())
 
 
-def _tested(problem: Problem, dev: float, model: Logistic, weights: Matrix) -> Outcome:
+def _tested(
+    problem: ClassifierProblem, dev: float, model: Logistic, weights: Matrix
+) -> ClassifierOutcome:
     guesses = np.full(len(problem.labels), -1)
     guesses[problem.test] = model.predict(weights, problem.features[problem.test])
-    return Outcome(dev, (problem.test,), guesses)
+    return ClassifierOutcome(dev, (problem.test,), guesses)

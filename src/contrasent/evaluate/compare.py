@@ -33,7 +33,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class MethodComparison:
     """Method B against method A on one row of their reports."""
 
     task: str
@@ -92,7 +92,7 @@ def compare_reports(
     *,
     names: Sequence[str] = (),
     seed_sd: float | None = None,
-) -> list[Comparison]:
+) -> list[MethodComparison]:
     """Compare two methods by reports, one of each run, on every row that all of them have."""
     if not before or not after:
         raise DataError("name at least one model for each arm")
@@ -129,7 +129,7 @@ def compare_reports(
 
 def _compare(
     rows: Sequence[Row], first: int, moved: Floats | None, seed_sd: float | None
-) -> Comparison:
+) -> MethodComparison:
     """One row's comparison: the first runs are A's, the others B's."""
     row = rows[0]
     scores = np.array([r.value for r in rows])
@@ -151,7 +151,7 @@ def _compare(
     alone = seeds.TwoWay(items, items_df, 0.0, math.inf)
     half, margin = whole.half_width(), alone.half_width()
     deviation = seeds.pooled_deviation(a, b)
-    return Comparison(
+    return MethodComparison(
         row.task,
         row.metric,
         float(a.mean()),
@@ -185,7 +185,7 @@ def comparison_table(
     before: Sequence[str],
     after: Sequence[str],
     reports: Sequence[Report],
-    found: Sequence[Comparison],
+    found: Sequence[MethodComparison],
     seed_sd: float | None,
 ) -> str:
     """The comparison of the named runs for a terminal, and what its intervals mean."""
@@ -208,7 +208,9 @@ def comparison_table(
     return "\n".join(lines)
 
 
-def _meaning(before: int, after: int, seed_sd: float | None, found: Sequence[Comparison]) -> str:
+def _meaning(
+    before: int, after: int, seed_sd: float | None, found: Sequence[MethodComparison]
+) -> str:
     """The meaning of the intervals, in one line."""
     known = [one.item_p is not None for one in found]
     where = "on other items like these"

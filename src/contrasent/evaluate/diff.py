@@ -29,7 +29,7 @@ SIDES = ("old", "new")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ListedDocument:
     """A document in a list: its text, its score, and its rank in the other list if it is there."""
 
     text: str
@@ -44,8 +44,8 @@ class Change:
     query: str
     overlap: float
     rank_biased_overlap: float
-    old: tuple[Found, ...]
-    new: tuple[Found, ...]
+    old: tuple[ListedDocument, ...]
+    new: tuple[ListedDocument, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Diff:
     of: int  # how many there are; more than `documents` if those are a sample
     own: bool  # whether the documents were the queries, each without itself
     # overlap@1, @10, @100 (as deep as there are documents) and rank-biased overlap
-    measures: tuple[rankings.Measure, ...]
+    measures: tuple[rankings.MeanInterval, ...]
     changed: tuple[Change, ...]  # the queries that changed most, first the most
     moved: tuple[Moved, ...]  # the documents that were lost and gained by most queries
     # by "first hit", "tenth hit" and "random pair", then "old" and "new": the quantiles 0.05, 0.25,
@@ -86,7 +86,7 @@ class Diff:
     scores: dict[str, dict[str, list[float]]]
     threshold: Shift | None
 
-    def __getitem__(self, name: str) -> rankings.Measure:
+    def __getitem__(self, name: str) -> rankings.MeanInterval:
         return next(measure for measure in self.measures if measure.name == name)
 
     @property
@@ -129,7 +129,7 @@ class Diff:
         for query in self.changed[:3]:
             lines.append(f"{query.overlap:.1f} of ten in common: {short(query.query, 70)}")
             for side in SIDES:
-                first: Found = getattr(query, side)[0]
+                first: ListedDocument = getattr(query, side)[0]
                 lines.append(f"    {side.upper()} {first.score:.3f} {short(first.text, 70)}")
         change = self.change
         interval = f"[{change['low']:.1%}, {change['high']:.1%}]"
@@ -221,10 +221,12 @@ def _changed(
     new: rankings.Ranked,
     values: Mapping[str, rankings.Floats],
 ) -> tuple[Change, ...]:
-    def found(query: int, one: rankings.Ranked, other: rankings.Ranked) -> tuple[Found, ...]:
+    def found(
+        query: int, one: rankings.Ranked, other: rankings.Ranked
+    ) -> tuple[ListedDocument, ...]:
         ranks = {int(row): at + 1 for at, row in enumerate(other.rows[query])}
         return tuple(
-            Found(documents[row], round(float(score), 6), ranks.get(int(row)))
+            ListedDocument(documents[row], round(float(score), 6), ranks.get(int(row)))
             for row, score in zip(one.rows[query, :FOUND], one.scores[query, :FOUND], strict=True)
         )
 

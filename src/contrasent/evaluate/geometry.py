@@ -34,6 +34,10 @@ SPLITS = ("all", "train", "dev", "test")
 WHOLE = ("train", "dev", "test")
 
 Floats = NDArray[np.float64]
+NEAR = 3  # lengths that differ by at most this many words are alike
+QUERIES = 100
+OVERLAP = (0.13, 0.17)
+Length = Callable[[str], int]
 
 
 def geometry(
@@ -161,14 +165,6 @@ def by_rating(encode: EncodeFn, parts: Sequence[ScoredPairs], split: str) -> Rep
 def _ratings(scores: Floats) -> NDArray[np.int64]:
     """(n,) the whole ratings that scores belong to: a border to the upper one, 5 to the last."""
     return np.minimum(np.floor(scores).astype(np.int64), RATINGS - 1)
-
-
-NEAR = 3  # lengths that differ by at most this many words are alike
-
-QUERIES = 100
-OVERLAP = (0.13, 0.17)
-
-Length = Callable[[str], int]
 
 
 def words(sentence: str) -> int:

@@ -33,6 +33,7 @@ EPOCHS = 50
 LONGEST = 1000
 TENACITY = 3
 BATCH = 64
+OTHER_LANGUAGES = ("STSB-de", "STSB-es")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,6 @@ class Protocol:
     metrics: tuple[str, ...]
     aggregate: str
 
-
-OTHER_LANGUAGES = ("STSB-de", "STSB-es")
 
 PROTOCOLS: dict[str, Protocol] = {
     "hill2016": Protocol("Hill et al. (2016)", False, ("spearman", "pearson"), "all"),

@@ -43,7 +43,7 @@ def agreement(old: Rows, new: Rows) -> dict[str, Floats]:
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class MeanInterval:
     """A mean over queries with the ends of its 95 % interval."""
 
     name: str
@@ -65,7 +65,7 @@ def measured(
     documents: int,
     whole: int,
     seed: int,
-) -> tuple[Measure, ...]:
+) -> tuple[MeanInterval, ...]:
     """The means of :func:`agreement` over queries, with 95 % intervals."""
     values = agreement(old.cut(depth).rows, new.cut(depth).rows)
     names, table = list(values), np.stack(list(values.values()), axis=1)
@@ -81,7 +81,7 @@ def measured(
         low, high = (
             np.clip(interval(drawn[:, at]), 0.0, 1.0).round(6).tolist()
         )  # counts are float32
-        found.append(Measure(name, float(table[:, at].mean()), low, high))
+        found.append(MeanInterval(name, float(table[:, at].mean()), low, high))
     return tuple(found)
 
 

@@ -15,7 +15,7 @@ from contrasent import progress
 from contrasent.datasets.labelled import Labelled, transfer_set
 from contrasent.errors import DataError, OptionError, check_choice
 from contrasent.evaluate import vectors
-from contrasent.evaluate.classifier import Logistic, Outcome, Problem, classify
+from contrasent.evaluate.classifier import ClassifierOutcome, ClassifierProblem, Logistic, classify
 from contrasent.report import Items, Report
 from contrasent.stats.bootstrap import RESAMPLES, Keys, draw_counts, item_keys, mean_draws
 from contrasent.types import EncodeFn
@@ -77,7 +77,7 @@ def transfer(
 
 def make_problem(
     task: str, parts: dict[str, Labelled], encoded: vectors.Cached
-) -> tuple[Problem, Keys]:
+) -> tuple[ClassifierProblem, Keys]:
     """Features and keys of a task, its examples in SentEval's order (by length, then class)."""
     features, labels, keys = [], [], []
     for part in (parts[name] for name in ("all", "train", "dev", "test") if name in parts):
@@ -88,7 +88,7 @@ def make_problem(
         labels.append(part.labels[order])
         keys.append(item_keys(*_texts(part))[order])
     sizes = {name: len(part) for name, part in parts.items()}
-    problem = Problem(
+    problem = ClassifierProblem(
         np.concatenate(features),
         np.concatenate(labels),
         train=sizes.get("all", sizes.get("train", 0)),
@@ -107,7 +107,7 @@ def add_outcomes(
     task: str,
     labels: NDArray[np.int64],
     keys: Keys,
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[ClassifierOutcome],
     resamples: int,
 ) -> Floats:
     """Add the rows of a task: means over the seeds."""

@@ -13,6 +13,10 @@ from contrasent.report import Items, ItemsByRow, Report, Row
 from contrasent.stats.bootstrap import MIN_ITEMS, Keys, interval, mean_draws
 from contrasent.types import EncodeFn, Task, Vectors, for_task
 
+SPREAD = 1e-7  # differences of cosines of float32 vectors below this are rounding
+Floats = NDArray[np.float64]
+NONE = np.empty(0)  # the draws of what was not resampled
+
 
 class Cached:
     """An ``EncodeFn`` that computes each text once, however many evaluations need it."""
@@ -115,9 +119,6 @@ def pair_features(u: Vectors, v: Vectors) -> Vectors:
     return np.concatenate([np.abs(u - v), u * v], axis=1)
 
 
-SPREAD = 1e-7  # differences of cosines of float32 vectors below this are rounding
-
-
 def check_spread(similarity: NDArray[np.float64], task: str) -> None:
     """Reject cosines (n,) that are all equal: every sentence has the same direction."""
     if similarity.max() - similarity.min() < SPREAD:
@@ -125,10 +126,6 @@ def check_spread(similarity: NDArray[np.float64], task: str) -> None:
             f"{task}: all {len(similarity):,} cosines are {similarity[0]:.4f}; the model gives "
             "every sentence the same direction"
         )
-
-
-Floats = NDArray[np.float64]
-NONE = np.empty(0)  # the draws of what was not resampled
 
 
 class ReportBuilder:

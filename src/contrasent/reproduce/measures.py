@@ -20,7 +20,7 @@ from contrasent.evaluate.sts import sts
 from contrasent.evaluate.transfer import transfer
 from contrasent.metrics import cosine
 from contrasent.report import Report, Row
-from contrasent.reproduce.resources import read_corpora, sample
+from contrasent.reproduce.corpora import read_corpora, sample
 from contrasent.reproduce.store import Json, departing
 from contrasent.reproduce.tables import Names, Value
 from contrasent.text.corpus import ScoredPairs
@@ -37,6 +37,10 @@ Options = Mapping[str, Value | Names]
 
 GLOVE = ("glove/glove.840B.300d.txt", "GloVe/glove.840B.300d.txt", "glove.840B.300d.txt")
 WHOLE = ("train", "dev", "test")
+FOLLOWING = ("trace", "curve")  # measures that a run is evaluated by on its way
+FORM = (Form, "senteval")
+ANY_SPLIT = (Literal["all", Split], "all")
+TASKS = (tuple[Sts, ...], STS)
 
 
 def glove(folder: Path | None) -> Path:
@@ -63,9 +67,6 @@ def scored_pairs(
         for name in every if split == "all" else (split,):
             found += sts_pairs(task, split=name, form=form, folder=folder)
     return found
-
-
-FOLLOWING = ("trace", "curve")  # measures that a run is evaluated by on its way
 
 
 def fingerprint(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -205,9 +206,6 @@ def _pair_similarity(encode: EncodeFn, folder: Path | None, *, query: str, texts
     return Report(tuple(rows), {})
 
 
-FORM = (Form, "senteval")
-ANY_SPLIT = (Literal["all", Split], "all")
-TASKS = (tuple[Sts, ...], STS)
 MEASURES = {
     "sts": Measure(
         sts,

@@ -17,18 +17,11 @@ from contrasent.engine import registry
 from contrasent.errors import DataError, OptionError, UserError
 from contrasent.model.pretrained import resolve
 from contrasent.reproduce import measures
+from contrasent.reproduce.corpora import Built, NamedCorpus, build
 from contrasent.reproduce.measures import MEASURES, Options
-from contrasent.reproduce.resources import (
-    Built,
-    Corpus,
-    Resolved,
-    Scale,
-    build,
-    models_of,
-    resolve_row,
-)
-from contrasent.reproduce.store import Json, Store, departing, digest_of, folder_digest
-from contrasent.reproduce.tables import BASE, GLOVE, TARGET, Fit, Item, TableRow
+from contrasent.reproduce.scales import Resolved, Scale, models_of, resolve_row
+from contrasent.reproduce.store import Json, ResultStore, departing, digest_of, folder_digest
+from contrasent.reproduce.tables import BASE, GLOVE, TARGET, FittedTransform, Item, TableRow
 
 NUMBERS = {"train": 1, "measure": 1, "geometry": 2}
 """Versions of the code, raised whenever the same work gives other numbers than before, so that
@@ -50,7 +43,7 @@ class Training:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class PlannedModel:
     """Something that encodes sentences; ``base`` is the folder or file that it begins from."""
 
     key: str
@@ -68,16 +61,16 @@ class Unit:
     key: str  # digest of everything that decides its numbers
     kind: str
     options: Options
-    fit: Fit | None = None
+    fit: FittedTransform | None = None
     text: str = ""  # file of what it is fitted to; "" of each task's own sentences
     seed: int = 0
 
 
 @dataclass(slots=True)
-class Job:
+class ModelJob:
     """A model and all that is measured on it; what one process does at a time."""
 
-    model: Model
+    model: PlannedModel
     units: dict[str, Unit]
     label: str
     rank: Rank
@@ -101,10 +94,10 @@ class Job:
         return about
 
 
-class Plan(NamedTuple):
+class WorkPlan(NamedTuple):
     """Jobs in the order to do them in, and for each item what its rows consist of."""
 
-    jobs: list[Job]
+    jobs: list[ModelJob]
     manifests: dict[str, Json]
 
 
@@ -121,23 +114,23 @@ class Place:
 class Planner:
     """Makes plans; remembers digests of folders, corpora and texts."""
 
-    def __init__(self, place: Place, scale: Scale, corpora: Mapping[str, Corpus]) -> None:
+    def __init__(self, place: Place, scale: Scale, corpora: Mapping[str, NamedCorpus]) -> None:
         self.place, self.scale, self.corpora = place, scale, corpora
-        self.store = Store(place.results)
+        self.store = ResultStore(place.results)
         self._digest = cache(folder_digest)
         home = place.results / "corpora"
         self._built = cache(lambda name, n: build(self.corpora[name], n, place.data, home))
         self._texts: dict[str, str] = {}
-        self._jobs: dict[str, Job] = {}
+        self._jobs: dict[str, ModelJob] = {}
 
-    def plan(self, items: Sequence[Item], seeds: int | None) -> Plan:
+    def plan(self, items: Sequence[Item], seeds: int | None) -> WorkPlan:
         """The work for items."""
         self._jobs = {}
         manifests = {
             item.name: self._item(item, number, seeds or item.seeds)
             for number, item in enumerate(items)
         }
-        return Plan(sorted(self._jobs.values(), key=lambda job: job.rank), manifests)
+        return WorkPlan(sorted(self._jobs.values(), key=lambda job: job.rank), manifests)
 
     def _item(self, item: Item, number: int, seeds: int) -> Json:
         base = Path(self._name(BASE)).name
@@ -191,15 +184,15 @@ class Planner:
             planned["skipped"] = str(error)
         return planned
 
-    def _add(self, model: Model, unit: Unit, label: str, rank: Rank) -> None:
-        job = self._jobs.setdefault(model.key, Job(model, {}, label, rank))
+    def _add(self, model: PlannedModel, unit: Unit, label: str, rank: Rank) -> None:
+        job = self._jobs.setdefault(model.key, ModelJob(model, {}, label, rank))
         job.units[unit.key] = unit
         if rank < job.rank:
             job.rank, job.label = rank, label
 
     def _measurement(
         self, item: Item, row: TableRow, name: str, seed: int, planned: Json
-    ) -> tuple[Model, Unit] | None:
+    ) -> tuple[PlannedModel, Unit] | None:
         evaluation = item.evaluations[name]
         options = MEASURES[evaluation.kind].complete(evaluation.options)
         model = self._model(item, row, seed, evaluation.kind, options)
@@ -213,7 +206,9 @@ class Planner:
         planned["models"].setdefault(name, {})[str(seed)] = model.key
         return model, unit
 
-    def _model(self, item: Item, row: TableRow, seed: int, kind: str, options: Options) -> Model:
+    def _model(
+        self, item: Item, row: TableRow, seed: int, kind: str, options: Options
+    ) -> PlannedModel:
         if row.kind == "encoder":
             return self._encoder(row)
         found = resolve_row(item, row, self.scale, seed=seed)
@@ -250,19 +245,21 @@ class Planner:
         given = {**found.given, **{k: str(v) for k, v in models.items()}}
         resolved = replace(found, settings=settings, given=given, select=select)
         training = Training(built, resolved, trace)
-        return Model(digest_of(fingerprint), "train", fingerprint, str(base), training)
+        return PlannedModel(digest_of(fingerprint), "train", fingerprint, str(base), training)
 
-    def _encoder(self, row: TableRow) -> Model:
+    def _encoder(self, row: TableRow) -> PlannedModel:
         if row.encoder == GLOVE:
             path = measures.glove(self.place.data)
             stamp = path.stat()
             parts: dict[str, Any] = {"glove": [path.name, stamp.st_size, stamp.st_mtime_ns]}
-            return Model(digest_of(parts), "glove", parts, str(path))
+            return PlannedModel(digest_of(parts), "glove", parts, str(path))
         folder = self._folder(row.encoder)
         parts = {"encoder": self._digest(folder), "pooler": row.pooler}
-        return Model(digest_of(parts), "encoder", parts, str(folder), pooler=row.pooler)
+        return PlannedModel(digest_of(parts), "encoder", parts, str(folder), pooler=row.pooler)
 
-    def _unit(self, model: Model, row: TableRow, kind: str, options: Options, seed: int) -> Unit:
+    def _unit(
+        self, model: PlannedModel, row: TableRow, kind: str, options: Options, seed: int
+    ) -> Unit:
         fit = None if MEASURES[kind].of_training else row.fit
         about: dict[str, Any] = {}
         text = ""

@@ -11,8 +11,9 @@ from pydantic import create_model
 from contrasent.errors import InputError, OptionError, UserError, suggestion
 from contrasent.metrics import metric
 from contrasent.reproduce import tables
+from contrasent.reproduce.corpora import NamedCorpus, read_corpora
 from contrasent.reproduce.measures import MEASURES
-from contrasent.reproduce.resources import Corpus, Scale, read_corpora, read_scales, resolve_row
+from contrasent.reproduce.scales import Scale, read_scales, resolve_row
 from contrasent.reproduce.tables import Evaluation, Item, TableRow
 
 Table = TypeVar("Table", bound=tables.Strict)
@@ -45,7 +46,7 @@ class ItemFolder:
         return read_scales(self.home)
 
     @cached_property
-    def corpora(self) -> dict[str, Corpus]:
+    def corpora(self) -> dict[str, NamedCorpus]:
         """The corpora by name."""
         return read_corpora(self.home)
 
@@ -163,7 +164,7 @@ class _ItemReader:
         given = table.model_fields_set - {"kind"}
         return Evaluation(name, str(kind), {k: v for k, v in table if k in given})
 
-    def _column(self, name: str, column: tables.Column) -> tables.Column:
+    def _column(self, name: str, column: tables.TableColumn) -> tables.TableColumn:
         """A column; of facts and statements nothing is measured."""
         where, given, measured = f"columns.{name}", column.model_fields_set, column.metric or ""
         # A column that names neither evaluation nor metric is of quotations alone.

@@ -9,13 +9,13 @@ from contrasent.errors import DataError
 from contrasent.report import Report, key_text
 from contrasent.reproduce.console import Book, between, forms, number, p_value
 from contrasent.reproduce.reading import ItemFolder
-from contrasent.reproduce.store import Json, Store, times
+from contrasent.reproduce.store import Json, ResultStore, times
 from contrasent.reproduce.table_verdicts import (
     VALUE,
-    Comparison,
-    Part,
+    RowComparison,
     Scores,
     SeedScores,
+    StatementPart,
     TableVerdicts,
     Verdict,
     bounds,
@@ -30,9 +30,9 @@ from contrasent.reproduce.tables import (
     NO_BETTER,
     NO_WORSE,
     Claim,
-    Column,
     Item,
     ScaleName,
+    TableColumn,
     TableRow,
 )
 from contrasent.stats.seeds import EffectEstimate
@@ -48,7 +48,7 @@ _PATH = r"(?:/[\w.@+-]+)+/([\w.@+-]+)"  # of a path on this machine only the las
 class ItemResults:
     """An item's manifest, reports and values."""
 
-    def __init__(self, item: Item, store: Store, scale: ScaleName | None) -> None:
+    def __init__(self, item: Item, store: ResultStore, scale: ScaleName | None) -> None:
         self.item, self.store = item, store
         there = store.scales(item.name)
         self.scale: ScaleName = scale or ("paper" if "paper" in there else "lab")
@@ -79,7 +79,7 @@ class ItemResults:
                 if record is not None:
                     self.records[unit["model"]] = record
 
-    def _scores(self, row: TableRow, column: Column) -> SeedScores | None:
+    def _scores(self, row: TableRow, column: TableColumn) -> SeedScores | None:
         place = row.name, column.evaluation
         values: dict[int, float] = {}
         over_items: tuple[float, float] | None = None
@@ -155,7 +155,7 @@ class ItemResults:
         for scale, names in row.evaluations.items():
             yield from (f"{name}: belongs to --scale {scale}" for name in names if name not in here)
 
-    def _forms(self, column: Column) -> dict[str, str]:
+    def _forms(self, column: TableColumn) -> dict[str, str]:
         """How the numbers of a column are written."""
         rows = self.item.rows
         published = [r.expected[column.name].value for r in rows if column.name in r.expected]
@@ -168,7 +168,7 @@ def verdicts_on(
     items: Sequence[Item], home: Path, scale: ScaleName | None
 ) -> dict[str, tuple[ItemResults, TableVerdicts]]:
     """The stored results of items, and the verdicts on them, by name."""
-    store, folder = Store(home), ItemFolder(items[0].folder)
+    store, folder = ResultStore(home), ItemFolder(items[0].folder)
     wanted = {item.name: ItemResults(item, store, scale) for item in items}
     known: dict[str, tuple[ItemResults, TableVerdicts]] = {}
 
@@ -297,7 +297,7 @@ def _claim(found: ItemResults, claim: Claim, verdict: Verdict) -> Json:
     }
 
 
-def _claim_part(found: ItemResults, part: Part) -> Json:
+def _claim_part(found: ItemResults, part: StatementPart) -> Json:
     one = part.compared
     if one is None or one.effect is None:
         return {**_verdict(part, ""), "text": part.text}
@@ -315,11 +315,11 @@ def _claim_part(found: ItemResults, part: Part) -> Json:
     return {**entry, "text": part.text, "effect": effect}
 
 
-def _verdict(one: Verdict | Part, why: str) -> Json:
+def _verdict(one: Verdict | StatementPart, why: str) -> Json:
     return {"word": one.word, "why": why, "p": None if one.p is None else float(f"{one.p:.3g}")}
 
 
-def _why(one: Comparison, p: float | None, form: str) -> str:
+def _why(one: RowComparison, p: float | None, form: str) -> str:
     """The numbers behind a comparison's word, in a few words."""
     if one.effect is None:
         return ""

@@ -24,8 +24,8 @@ from contrasent.evaluate.sts import AVERAGE, CORRELATIONS, sts
 from contrasent.evaluate.vectors import Cached
 from contrasent.report import Report, Row, key_text, shown
 from contrasent.reproduce.measures import MEASURES, STS, measure, scored_pairs
-from contrasent.reproduce.plan import Job, Plan, Training, Unit
-from contrasent.reproduce.store import Json, Store, environment
+from contrasent.reproduce.plan import ModelJob, Training, Unit, WorkPlan
+from contrasent.reproduce.store import Json, ResultStore, environment
 from contrasent.reproduce.tables import TARGET
 from contrasent.stats.bootstrap import RESAMPLES, interval
 from contrasent.stats.influence import row_draws, shared_draws
@@ -34,9 +34,10 @@ from contrasent.types import EncodeFn, Vectors
 
 POLL = 1.0  # seconds between two looks at a job that another process has in hand
 Log = Callable[[str], object]
+DRAWS = 400  # resamples of test items whose effect on an encoder without seeds is stored
 
 
-class Outcome(NamedTuple):
+class RunOutcome(NamedTuple):
     """The outcome of a plan: measurements made, by whichever process; jobs that are left."""
 
     made: int
@@ -45,14 +46,14 @@ class Outcome(NamedTuple):
 
 
 def run(
-    plan: Plan,
-    store: Store,
+    plan: WorkPlan,
+    store: ResultStore,
     data: Path | None,
     *,
     jobs: int = 1,
     budget: float | None = None,
     log: Log = str,
-) -> Outcome:
+) -> RunOutcome:
     """Do what is missing of a plan; begin nothing after ``budget`` seconds."""
     for manifest in plan.manifests.values():
         store.write_manifest(manifest)
@@ -69,10 +70,10 @@ def run(
         queue.work(plan.jobs)
     else:
         _share(plan.jobs, queue, jobs)
-    return Outcome(before - unmeasured(), queue.left(plan.jobs), time.monotonic() - began)
+    return RunOutcome(before - unmeasured(), queue.left(plan.jobs), time.monotonic() - began)
 
 
-def missing(jobs: list[Job], store: Store) -> list[Job]:
+def missing(jobs: list[ModelJob], store: ResultStore) -> list[ModelJob]:
     """The jobs of which a measurement is not stored."""
     return [job for job in jobs if not all(store.has(key) for key in job.units)]
 
@@ -81,22 +82,22 @@ def missing(jobs: list[Job], store: Store) -> list[Job]:
 class _Queue:
     """One process's way through the jobs; ``log`` takes a line about each, and can be pickled."""
 
-    store: Store
+    store: ResultStore
     data: Path | None
     budget: float | None
     log: Log
 
-    def left(self, jobs: list[Job]) -> int:
+    def left(self, jobs: list[ModelJob]) -> int:
         """How many jobs are neither done nor impossible."""
         return sum(not self.store.skipped(job.model.key) for job in missing(jobs, self.store))
 
-    def work(self, jobs: list[Job]) -> None:
+    def work(self, jobs: list[ModelJob]) -> None:
         """Do all that is missing, or wait for whoever does it."""
         began, waiting = time.monotonic(), missing(jobs, self.store)
         total = len(waiting)
         with progress.task("reproduce", total, "jobs") as advance:
             while waiting:
-                busy: list[Job] = []
+                busy: list[ModelJob] = []
                 for job in waiting:
                     done = total - len(missing(waiting, self.store)) + 1
                     if self.left([job]):
@@ -111,7 +112,7 @@ class _Queue:
                     # All that is left is in other processes' hands; if one dies, its job is ours.
                     time.sleep(POLL)
 
-    def _try(self, job: Job, name: str) -> bool:
+    def _try(self, job: ModelJob, name: str) -> bool:
         """Do a job, unless another process has it in hand."""
         with self.store.locked(job.model.key) as ours:
             if not ours or not missing([job], self.store):
@@ -129,7 +130,7 @@ class _Queue:
         return True
 
 
-def _share(jobs: list[Job], queue: _Queue, count: int) -> None:
+def _share(jobs: list[ModelJob], queue: _Queue, count: int) -> None:
     """The same in several processes, which share by locks."""
     given = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = given or str(max(1, (os.cpu_count() or 1) // count))
@@ -162,7 +163,7 @@ def _share(jobs: list[Job], queue: _Queue, count: int) -> None:
         raise KeyboardInterrupt
 
 
-def _work(queue: _Queue, jobs: list[Job], shown: str) -> None:
+def _work(queue: _Queue, jobs: list[ModelJob], shown: str) -> None:
     os.setpgrp()  # Ctrl-C in a terminal is the first process's to pass on, once
     processes.end_with_parent()
     progress.show(shown)
@@ -173,10 +174,7 @@ def _work(queue: _Queue, jobs: list[Job], shown: str) -> None:
         raise SystemExit(130) from None
 
 
-DRAWS = 400  # resamples of test items whose effect on an encoder without seeds is stored
-
-
-def do(job: Job, store: Store, folder: Path | None) -> dict[str, Report]:
+def do(job: ModelJob, store: ResultStore, folder: Path | None) -> dict[str, Report]:
     """Make a job's model, unless it is there, and its missing measurements; then drop it."""
     about, key = job.describe(), job.model.key
     loaded = _Loaded(job, store, folder)
@@ -217,7 +215,7 @@ def do(job: Job, store: Store, folder: Path | None) -> dict[str, Report]:
 class _Loaded:
     """A model that is made when a measurement first needs it."""
 
-    def __init__(self, job: Job, store: Store, folder: Path | None) -> None:
+    def __init__(self, job: ModelJob, store: ResultStore, folder: Path | None) -> None:
         self.job, self.model, self.store, self.folder = job, job.model, store, folder
         self.training_seconds = 0.0
         self._plain: EncodeFn | None = None

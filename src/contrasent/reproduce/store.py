@@ -85,7 +85,7 @@ def digest_of(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
-class Store:
+class ResultStore:
     """The folder of results."""
 
     def __init__(self, home: Path) -> None:

@@ -138,7 +138,7 @@ def from_published(
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class RowComparison:
     """A difference of two rows, and what the document says of it."""
 
     column: str
@@ -184,12 +184,12 @@ class Comparison:
         return low <= 0 <= high and high - low <= 2 * WIDEST * self.margin
 
 
-class Part(NamedTuple):
+class StatementPart(NamedTuple):
     """A part of a statement: its text, its own word, and what it compares."""
 
     text: str
     word: str
-    compared: Comparison | None = None
+    compared: RowComparison | None = None
     p: float | None = None
 
 
@@ -201,7 +201,7 @@ class Verdict:
     # of the word being wrong, adjusted for all of the table; of an undecided one the smallest; None
     # where nothing was tested
     p: float | None = None
-    parts: tuple[Part, ...] = ()
+    parts: tuple[StatementPart, ...] = ()
     raw: Tests = field(default_factory=dict)  # p is not adjusted
 
     @property
@@ -252,7 +252,7 @@ def decide(
     )
 
 
-def joined(parts: Iterable[Part]) -> Tests:
+def joined(parts: Iterable[StatementPart]) -> Tests:
     """The tests of a statement from those of its parts."""
     every = [one.compared.tests() if one.compared else {} for one in parts]
     own = [tests["difference"] for tests in every if tests]
@@ -308,7 +308,7 @@ def _resting(
         known = [p for word, p in adjusted[name].values() if word == verdict.word]
         p = min(known, default=verdict.p)
         word = OPEN if p is not None and p > ALPHA else verdict.word
-        parts.append(Part(text, word, p=p))
+        parts.append(StatementPart(text, word, p=p))
     word = together([part.word for part in parts])
     ps = [part.p for part in parts if part.p is not None and part.word in (word, AGREES)]
     p = (min if word == DIFFERS else max)(ps, default=None)
@@ -324,17 +324,17 @@ def together(words: Sequence[str]) -> str:
     return ABSENT if set(words) <= {ABSENT} else OPEN
 
 
-def _part(text: str, one: Comparison) -> Part:
+def _part(text: str, one: RowComparison) -> StatementPart:
     """A part with its own word, which is not adjusted."""
     if one.effect is None:
-        return Part(text, ABSENT, one)
+        return StatementPart(text, ABSENT, one)
     tests = list(one.tests().values())
     least = OPEN, min((p for _, p in tests), default=None)
     word, p = next(((word, p) for word, p in tests if p <= ALPHA), least)
-    return Part(text, word, one, p)
+    return StatementPart(text, word, one, p)
 
 
-def _compared(item: Item, claim: Claim, scores: Scores) -> Iterator[tuple[str, Comparison]]:
+def _compared(item: Item, claim: Claim, scores: Scores) -> Iterator[tuple[str, RowComparison]]:
     """The parts of a statement: a text and a comparison each."""
     for name in claim.columns:
         column, own = item.columns[name], scores.get(name, {})
@@ -343,17 +343,19 @@ def _compared(item: Item, claim: Claim, scores: Scores) -> Iterator[tuple[str, C
             effect = own[claim.row].estimate() if claim.row in own else None
             sign = 1.0 if claim.sign == "positive" else -1.0
             text = f"{claim.row} is {claim.sign}{where}"
-            yield text, Comparison(name, claim.row, "", effect, sign=sign)
+            yield text, RowComparison(name, claim.row, "", effect, sign=sign)
         sign = 1.0 if column.better == "higher" else -1.0
         margin = column.margin if claim.margin is None else claim.margin
         row, kind = claim.subject, claim.relation
         for other in claim.than:
             effect = _between(own, other, row)
             text = f"{row} {RELATION_TEXTS[kind]} {other}{where}"
-            yield text, Comparison(name, row, other, effect, kind, sign, margin)
+            yield text, RowComparison(name, row, other, effect, kind, sign, margin)
 
 
-def _cells(item: Item, scale: str, scores: Scores) -> Iterator[tuple[tuple[str, str], Comparison]]:
+def _cells(
+    item: Item, scale: str, scores: Scores
+) -> Iterator[tuple[tuple[str, str], RowComparison]]:
     """Every published value that says something of ours, by row and column."""
     made = [row for row in item.rows if row.kind in ("train", "encoder", "blocked")]
     for row, column in ((r, c) for r in made for c in item.columns.values()):
@@ -363,7 +365,7 @@ def _cells(item: Item, scale: str, scores: Scores) -> Iterator[tuple[tuple[str, 
             continue
         if scale == "paper":
             effect = from_published(ours, value.value, value.sd, value.seeds) if ours else None
-            one = Comparison(column.name, row.name, "published", effect, VALUE)
+            one = RowComparison(column.name, row.name, "published", effect, VALUE)
             yield place, replace(one, margin=value.tolerance)
             continue
         # A row and the reference: a printed difference, or none to speak of.
@@ -371,7 +373,7 @@ def _cells(item: Item, scale: str, scores: Scores) -> Iterator[tuple[tuple[str, 
         if ours is not None and (apart is None or item.reference not in own):
             continue
         effect = _between(own, item.reference, row.name)
-        one = Comparison(column.name, row.name, item.reference, effect)
+        one = RowComparison(column.name, row.name, item.reference, effect)
         if apart is not None and column.margin and abs(apart) <= column.margin:
             yield place, replace(one, kind=EQUAL, margin=column.margin)
         elif apart:

@@ -32,6 +32,12 @@ COSTS: dict[Cost, str] = {
 BASE = "@base"  # stands for the encoder that a scale begins from
 GLOVE = "glove"
 TARGET = "target"  # stands for each task's own sentences, as the text that a transform is fitted to
+Relation = Literal["better", "no_worse", "no_better", "equal"]
+"""How a statement may relate a row to others."""
+
+SELECTED = ("task", "split", "metric", "aggregate")  # what a column chooses a row of a report by
+MARGIN = 0.3  # points that do not matter, if an item says nothing else
+Names = tuple[str, ...]
 
 
 def _single(value: Any) -> Any:
@@ -44,13 +50,9 @@ Value = Annotated[str | bool | int | float, PlainValidator(_single)]
 """A single value, such as that of a setting."""
 
 Settings = dict[str, Value]
-Relation = Literal["better", "no_worse", "no_better", "equal"]
-"""How a statement may relate a row to others."""
 
-SELECTED = ("task", "split", "metric", "aggregate")  # what a column chooses a row of a report by
 
 BETTER, NO_WORSE, NO_BETTER, EQUAL = RELATIONS = get_args(Relation)
-MARGIN = 0.3  # points that do not matter, if an item says nothing else
 
 
 class Strict(BaseModel):
@@ -139,7 +141,7 @@ class Expected(Strict):
     seeds: Count = 1  # how many runs it is the mean of
 
 
-class Fit(Strict):
+class FittedTransform(Strict):
     """A transform of vectors that is fitted to text."""
 
     kind: Literal["whitening", "flow"]
@@ -149,7 +151,7 @@ class Fit(Strict):
     epochs: int | None = None
 
     @model_validator(mode="after")
-    def _fits(self) -> "Fit":
+    def _fits(self) -> "FittedTransform":
         name = "dimensions" if self.kind == "flow" else "epochs"
         if getattr(self, name) is not None:
             raise ValueError(f"{name} does not belong to {self.kind}")
@@ -169,9 +171,6 @@ class ScaleChanges(Strict):
     sentences: int | None = None
     select: Selection | None = None
     note: str = ""
-
-
-Names = tuple[str, ...]
 
 
 class AtScale(Strict):
@@ -202,7 +201,7 @@ class Template(RowKeys):
     lab: AtScale = AtScale()
     paper: AtScale = AtScale()
     sentences: Size | None = None
-    postprocess: Fit | None = None
+    postprocess: FittedTransform | None = None
     evaluations: Names | None = None
 
 
@@ -220,7 +219,7 @@ class RowTable(Template):
     also: dict[str, Any] = Field(default_factory=dict)
 
 
-class Column(Strict):
+class TableColumn(Strict):
     """One [columns.NAME]: one row of an evaluation's report."""
 
     name: str = ""
@@ -298,7 +297,7 @@ class ItemTable(ItemKeys):
     tolerance: float = 1.0
     margin: Positive = MARGIN
     evaluations: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    columns: dict[str, Column] = Field(default_factory=dict)
+    columns: dict[str, TableColumn] = Field(default_factory=dict)
     templates: dict[str, Template] = Field(default_factory=dict)
     rows: tuple[RowTable, ...] = ()
     claims: tuple[Claim, ...] = ()
@@ -326,7 +325,7 @@ class TableRow(RowKeys):
     settings: Mapping[ScaleName, Settings]
     sentences: Mapping[ScaleName, int | None]
     evaluations: Mapping[ScaleName, Names]
-    fit: Fit | None  # the transform of its vectors
+    fit: FittedTransform | None  # the transform of its vectors
     expected: Mapping[str, Expected]
     also: Mapping[str, float]  # a second document's values by column, for the reader
     facts: Mapping[str, str]
@@ -344,7 +343,7 @@ class Item(ItemKeys):
     file: Path
     paper: str
     evaluations: Mapping[str, Evaluation]
-    columns: Mapping[str, Column]
+    columns: Mapping[str, TableColumn]
     rows: tuple[TableRow, ...]
     claims: tuple[Claim, ...]
     scale: Mapping[ScaleName, ScaleChanges]

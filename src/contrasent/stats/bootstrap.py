@@ -35,6 +35,10 @@ POISSON = np.searchsorted(
 ).astype(np.float32)
 """The count that 16 random bits mean."""
 
+PAIRED_RESAMPLES = 10_000
+CLUSTER_RESAMPLES = 2_000
+AT_ONCE = 200_000  # counts of clusters in a block of resamples
+
 
 def item_keys(*columns: Sequence[str]) -> Keys:
     """A key for each item: equal for equal texts (of a pair: in either order), whatever the set.
@@ -237,11 +241,6 @@ def _ratio(
     size = np.sqrt(np.where(defined, xx, 1).astype(np.float64) * np.where(defined, yy, 1))
     correlation: NDArray[np.float64] = np.where(defined, xy / size, np.nan)
     return correlation
-
-
-PAIRED_RESAMPLES = 10_000
-CLUSTER_RESAMPLES = 2_000
-AT_ONCE = 200_000  # counts of clusters in a block of resamples
 
 
 def paired_spearman_difference(

@@ -22,6 +22,7 @@ ORDER, HELDOUT, VIEW = 1, 3, 16
 LISTED = 2**24  # rows up to which an epoch's order is a list in memory
 
 Rows = NDArray[np.int64] | range
+FINE = (3, 4, 5, 6, 7)  # the paper's six fine buckets: up to 3, 4, 5, 6, 7, and 8 or more
 
 
 def random_for(seed: int, purpose: int, *key: int) -> np.random.Generator:
@@ -37,7 +38,7 @@ def random_for(seed: int, purpose: int, *key: int) -> np.random.Generator:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BatchPlan:
     """The order of a run: every epoch is a new permutation, cut into whole batches.
 
     The rows that do not fill a last batch are left out, others in every epoch.
@@ -48,7 +49,7 @@ class Plan:
     seed: int
 
     @classmethod
-    def make(cls, rows: Rows, *, batch: int, seed: int, parts: int) -> "Plan":
+    def make(cls, rows: Rows, *, batch: int, seed: int, parts: int) -> "BatchPlan":
         """Check a batch size against the rows and the number of equal parts it is cut into."""
         if batch < 1 or batch % parts:
             raise OptionError("batch", batch, f"must be a multiple of {parts} (processes x steps)")
@@ -105,7 +106,7 @@ def _permutation(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class BucketPlan(Plan):
+class BucketPlan(BatchPlan):
     """Batches of similar length each (ESimCSE, section 5.3 and Table 6): an ablation.
 
     In every epoch the rows are shuffled within their buckets and cut into whole batches, and the
@@ -172,7 +173,7 @@ class Collator:
     """Makes batches of a tokenised corpus."""
 
     cache: TokenCache
-    plan: Plan
+    plan: BatchPlan
     # view c rewrites column c; with a corpus of single sentences every view rewrites the sentence.
     # Columns beyond the views are taken as they are
     views: tuple[View, ...]

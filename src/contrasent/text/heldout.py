@@ -15,7 +15,7 @@ from contrasent.errors import TrainingError
 from contrasent.text.batches import HELDOUT, random_for
 from contrasent.text.corpus import Corpus
 
-FEWEST = 20  # sentences or documents held out, below which they measure nothing
+MIN_HELD_OUT = 20  # sentences or documents held out, below which they measure nothing
 
 MIN_PAIRS = 40
 """Pairs held out, below which none are left to judge by (:mod:`contrasent.evaluate.validation`)."""
@@ -207,10 +207,10 @@ def passages(documents: list[list[str]]) -> dict[str, tuple[list[str], list[str]
 
 
 def _check_enough(corpus: Corpus, found: int, what: str) -> None:
-    if found < FEWEST:
+    if found < MIN_HELD_OUT:
         raise TrainingError(
-            f"{corpus.source}: too few {what} to hold {FEWEST} or more out, which may be a fifth "
-            f"at most ({found} could be); give more text, or another --evaluate"
+            f"{corpus.source}: too few {what} to hold {MIN_HELD_OUT} or more out, which may be "
+            f"a fifth at most ({found} could be); give more text, or another --evaluate"
         )
 
 

@@ -44,6 +44,9 @@ STOP_WORDS = (
 # fmt: on
 """English function words, for ``InsertStopWords``."""
 
+GIVEN = {"mask", "continues", "fill", "synonyms", "where"}
+"""Parameters that come from the tokenizer, a model or a data set, not from an option."""
+
 
 class View(ABC):
     """A sentence rewritten: a pure function of the sentence and a random generator.
@@ -401,8 +404,6 @@ VIEWS: dict[str, type[View]] = {
     "insert_prediction": InsertMaskedPrediction,
     "next_sentence": NextSentence,
 }
-GIVEN = {"mask", "continues", "fill", "synonyms", "where"}
-"""Parameters that come from the tokenizer, a model or a data set, not from an option."""
 
 
 def options_of(name: str) -> list[str]:

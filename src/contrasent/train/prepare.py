@@ -18,7 +18,7 @@ from contrasent.engine.registry import check, find
 from contrasent.errors import OptionError
 from contrasent.model.base import TASKS, Prompts
 from contrasent.model.description import describe
-from contrasent.text.batches import BucketPlan, Collator, Plan, Rows
+from contrasent.text.batches import BatchPlan, BucketPlan, Collator, Rows
 from contrasent.text.cache import TokenCache, tokenised
 from contrasent.text.corpus import Corpus
 from contrasent.text.tokens import Tokenizer
@@ -151,16 +151,16 @@ def _column_prompts(objective: Objective, corpus: Corpus, settings: Settings) ->
     return (prompts.text(),) * corpus.width
 
 
-def total_steps(plan: Plan, settings: Settings) -> int:
+def total_steps(plan: BatchPlan, settings: Settings) -> int:
     """Optimizer steps of a run: those stated, or those of the epochs."""
     return settings.steps or max(1, math.ceil(settings.epochs * plan.steps_per_epoch))
 
 
-def _order(objective: Objective, cache: TokenCache, rows: Rows, settings: Settings) -> Plan:
+def _order(objective: Objective, cache: TokenCache, rows: Rows, settings: Settings) -> BatchPlan:
     parts = parallel.world() * settings.accumulate
     cuts = settings.bucket_cuts
     if not cuts:
-        return Plan.make(rows, batch=settings.batch, seed=settings.seed, parts=parts)
+        return BatchPlan.make(rows, batch=settings.batch, seed=settings.seed, parts=parts)
     before, after = objective.encoder.tokenizer.frame
     rows = np.asarray(rows)
     return BucketPlan.divide(
