@@ -15,7 +15,7 @@ from contrasent.datasets.official import STS_TASKS
 from contrasent.errors import DataError
 from contrasent.evaluate.geometry import by_rating
 from contrasent.report import Items, Report, Row
-from contrasent.reproduce import measures, resources, run
+from contrasent.reproduce import corpora, measures, run
 from contrasent.reproduce.corpora import read_corpora
 from contrasent.reproduce.measures import MEASURES
 from contrasent.reproduce.plan import ModelJob, PlannedModel, Unit
@@ -68,7 +68,7 @@ EXPECTED = {
 
 def test_every_corpus(folder, tmp_path):
     for name, (count, width) in EXPECTED.items():
-        built = resources.build(CORPORA[name], None, folder, tmp_path / "built")
+        built = corpora.build(CORPORA[name], None, folder, tmp_path / "built")
         rows = list(open_corpus(built.path, documents=built.documents))
         assert (len(rows), len(rows[0])) == (count, width), name
         assert built.count == count
@@ -76,13 +76,13 @@ def test_every_corpus(folder, tmp_path):
     assert missing == {"paranmt", "anli"}
     for name in missing:
         with pytest.raises(DataError, match=name) as error:
-            resources.build(CORPORA[name], None, folder, tmp_path / "built")
+            corpora.build(CORPORA[name], None, folder, tmp_path / "built")
         assert str(folder) not in str(error.value)  # it is stored with the results
 
 
 def test_a_sample_is_the_same_each_time_and_keeps_the_order(folder, tmp_path, sentences):
-    one = resources.build(CORPORA["wiki"], 20, folder, tmp_path / "one")
-    two = resources.build(CORPORA["wiki"], 20, folder, tmp_path / "two")
+    one = corpora.build(CORPORA["wiki"], 20, folder, tmp_path / "one")
+    two = corpora.build(CORPORA["wiki"], 20, folder, tmp_path / "two")
     assert one.digest == two.digest
     rows = [row[0] for row in open_corpus(one.path)]
     places = [sentences.index(text) for text in rows]
@@ -90,19 +90,19 @@ def test_a_sample_is_the_same_each_time_and_keeps_the_order(folder, tmp_path, se
     assert places != list(range(20))
     # Written once: a second call finds it.
     before = Path(one.path).stat().st_mtime_ns
-    assert resources.build(CORPORA["wiki"], 20, folder, tmp_path / "one") == one
+    assert corpora.build(CORPORA["wiki"], 20, folder, tmp_path / "one") == one
     assert Path(one.path).stat().st_mtime_ns == before
 
 
 def test_data_copied_anew_give_a_corpus_of_the_same_name(folder, tmp_path):
-    one = resources.build(CORPORA["wiki"], 20, folder, tmp_path / "built")
+    one = corpora.build(CORPORA["wiki"], 20, folder, tmp_path / "built")
     os.utime(CORPORA["wiki"].path(folder), (1, 1))
-    assert resources.build(CORPORA["wiki"], 20, folder, tmp_path / "built") == one
-    assert resources.build(CORPORA["wiki"], 21, folder, tmp_path / "built").path != one.path
+    assert corpora.build(CORPORA["wiki"], 20, folder, tmp_path / "built") == one
+    assert corpora.build(CORPORA["wiki"], 21, folder, tmp_path / "built").path != one.path
 
 
 def test_documents_are_sampled_whole(folder, tmp_path, sentences):
-    built = resources.build(CORPORA["wiki_documents"], 12, folder, tmp_path / "built")
+    built = corpora.build(CORPORA["wiki_documents"], 12, folder, tmp_path / "built")
     corpus = open_corpus(built.path, documents=True)
     rows = [row[0] for row in corpus]
     # Of documents of five sentences, three make twelve.
