@@ -13,7 +13,7 @@ import pytest
 from contrasent.cli.options import parse_budget
 from contrasent.engine.registry import names, parameters
 from contrasent.errors import OptionError
-from contrasent.reproduce import measures, resources
+from contrasent.reproduce import measures
 from contrasent.reproduce import plan as plans
 from contrasent.reproduce.corpora import Built
 from contrasent.reproduce.measures import MEASURES
