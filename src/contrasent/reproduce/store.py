@@ -36,7 +36,7 @@ from contrasent.files import write_json, writing
 Json = dict[str, Any]  # an object of a report or of a stored file
 HASHED = ("*.safetensors", "*.json", "vocab.txt", "merges.txt", "*.model")
 
-CODE = ("losses", "engine", "objectives", "model", "train", "text")
+CODE = ("losses", "engine", "objectives", "encoder", "model", "train", "text")
 """Folders of the package that the numbers of a training run depend on."""
 
 FIRST = Path(__file__).parent / "first_defaults.json"
