@@ -1,9 +1,4 @@
-"""A report as text for a terminal, and how pages write numbers and the lines on an item.
-
-A report (``Book``) is plain data, as ``--json`` writes it: "items", each with its "columns",
-"rows" of "cells", "claims" with "verdict" and "parts", and "figure", and "run", under which stands
-everything that differs from one run to the next. Pages, pictures and texts are made of it alone.
-"""
+"""A report as text for a terminal, and how pages write numbers and the lines on an item."""
 
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,10 +7,8 @@ from statistics import median
 from typing import Any
 
 from contrasent.report import laid_out
-from contrasent.reproduce.store import Json
+from contrasent.reproduce.book import Book, Cell, ColumnEntry, ItemEntry, RowEntry, VerdictEntry
 from contrasent.reproduce.table_verdicts import RULE, counted
-
-Book = Json
 
 WIDTH = 110
 MOST_DECIMALS = 4  # that a document prints; smaller values, such as learning rates, are as they are
@@ -77,13 +70,15 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def cell_texts(cell: Json | None, column: Mapping[str, Any]) -> dict[str, str]:
+def cell_texts(cell: Cell | None, column: ColumnEntry) -> dict[str, str]:
     """A cell of a report as texts, empty where there is nothing to say."""
     cell = cell or {}
     paper, ours = column["forms"]["paper"], column["forms"]["ours"]
-    gap, verdict = cell.get("difference", {}), cell.get("verdict", {"word": "", "p": None})
+    gap: Mapping[str, float] = cell.get("difference", {})
+    none: VerdictEntry = {"word": "", "why": "", "p": None}
+    verdict = cell.get("verdict", none)
 
-    def shown(value: Json, key: str, form: str, **signed: bool) -> str:
+    def shown(value: Mapping[str, Any], key: str, form: str, **signed: bool) -> str:
         return number(value[key], form, **signed) if key in value else ""
 
     difference = shown(gap, "ours", ours, signed=True)
@@ -121,7 +116,7 @@ def text(found: Book) -> str:
     return "\n\n".join([*parts, *(["\n".join(lines)] if lines else [])])
 
 
-def _item_text(item: Json) -> str:
+def _item_text(item: ItemEntry) -> str:
     head = f"{item['name']}  {item['title']} ({item['source']})"
     lines = [_wrapped(line) for line in (head, *about(item))]
     columns, rows = item["columns"], item["rows"]
@@ -155,12 +150,12 @@ def _item_text(item: Json) -> str:
     return "\n".join(lines).rstrip()
 
 
-def has_second(rows: Sequence[Json]) -> bool:
+def has_second(rows: Sequence[RowEntry]) -> bool:
     """Whether rows have values of a second document."""
     return any("also" in cell for row in rows for cell in row["cells"].values())
 
 
-def about(item: Json) -> Iterator[str]:
+def about(item: ItemEntry) -> Iterator[str]:
     """Scale, base, time, and what differences are from."""
     run = item["run"]
     if not item["base"] or not run["seconds"]:
@@ -178,7 +173,7 @@ def about(item: Json) -> Iterator[str]:
     yield f"{line} {item['scale_note']}".strip()
 
 
-def noise(item: Json) -> Iterator[str]:
+def noise(item: ItemEntry) -> Iterator[str]:
     """How far a seed moves the columns that statements are about; all columns if there is none."""
     titles = {title for claim in item["claims"] for title in claim["columns"]}
     for column in item["columns"]:
@@ -190,7 +185,7 @@ def noise(item: Json) -> Iterator[str]:
             yield f"A seed moves {column['title']} by {middle} (standard deviation, {rows})."
 
 
-def missing(item: Json) -> Iterator[str]:
+def missing(item: ItemEntry) -> Iterator[str]:
     """Rows that were not run and why, those with one reason together."""
     reasons: dict[str, list[str]] = {}
     runnable = sum(row["kind"] not in ("quote", "facts") for row in item["rows"])

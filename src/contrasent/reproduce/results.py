@@ -7,7 +7,16 @@ from pathlib import Path
 
 from contrasent.errors import DataError
 from contrasent.report import Report, key_text
-from contrasent.reproduce.console import Book, between, forms, number, p_value
+from contrasent.reproduce.book import (
+    Book,
+    Cell,
+    ClaimEntry,
+    ItemEntry,
+    PartEntry,
+    RowEntry,
+    VerdictEntry,
+)
+from contrasent.reproduce.console import between, forms, number, p_value
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.store import Json, ResultStore, times
 from contrasent.reproduce.table_verdicts import (
@@ -202,10 +211,15 @@ def stored_book(home: Path) -> Book:
     return book(items, home, None)
 
 
-def _entry(found: ItemResults, decided: TableVerdicts, folder: ItemFolder) -> Json:
+def _entry(found: ItemResults, decided: TableVerdicts, folder: ItemFolder) -> ItemEntry:
     item, manifest = found.item, found.manifest
     return {
-        **{k: getattr(item, k) for k in ("name", "paper", "title", "source", "kind", "about")},
+        "name": item.name,
+        "paper": item.paper,
+        "title": item.title,
+        "source": item.source,
+        "kind": item.kind,
+        "about": item.about,
         "scale": found.scale,
         "scale_title": folder.scales[found.scale].title,
         "scale_note": item.scale[found.scale].note,
@@ -226,7 +240,7 @@ def _entry(found: ItemResults, decided: TableVerdicts, folder: ItemFolder) -> Js
     }
 
 
-def _row(found: ItemResults, row: TableRow, decided: TableVerdicts) -> Json:
+def _row(found: ItemResults, row: TableRow, decided: TableVerdicts) -> RowEntry:
     cells = {column: _cell(found, row, column, decided) for column in found.item.columns}
     return {
         "name": row.name,
@@ -240,11 +254,11 @@ def _row(found: ItemResults, row: TableRow, decided: TableVerdicts) -> Json:
     }
 
 
-def _cell(found: ItemResults, row: TableRow, column: str, decided: TableVerdicts) -> Json:
+def _cell(found: ItemResults, row: TableRow, column: str, decided: TableVerdicts) -> Cell:
     own = found.scores.get(column, {})
     scores, other = own.get(row.name), own.get(found.item.reference)
     expected = row.expected.get(column)
-    cell: Json = {}
+    cell: Cell = {}
     if expected is not None:
         cell = {"paper": expected.value, "source": expected.source}
     if column in row.also:
@@ -267,27 +281,28 @@ def _cell(found: ItemResults, row: TableRow, column: str, decided: TableVerdicts
     return cell
 
 
-def _measured(scores: SeedScores) -> Json:
+def _measured(scores: SeedScores) -> Cell:
     """Ours with the seeds' spread, and a 95 % interval over seeds or test items."""
-    cell: Json = {
+    cell: Cell = {
         "ours": round(scores.mean, 4),
         "values": [round(v, 4) for v in scores.values],
         "seeds": len(scores.values) if scores.seeded else 0,
     }
-    spread, ends = scores.deviation(), _ends(scores.interval())
-    cell |= {"sd": round(spread, 4)} if spread is not None else {}
-    return cell | ends | ({"interval": "seeds" if scores.seeded else "items"} if ends else {})
+    if (spread := scores.deviation()) is not None:
+        cell["sd"] = round(spread, 4)
+    if (ends := scores.interval()) is not None:
+        cell["low"], cell["high"] = (round(end, 4) for end in ends)
+        cell["interval"] = "seeds" if scores.seeded else "items"
+    return cell
 
 
-def _difference(effect: EffectEstimate) -> Json:
-    return {"ours": round(effect.mean, 4), **_ends(bounds(effect) if effect.error else None)}
+def _difference(effect: EffectEstimate) -> dict[str, float]:
+    ends = (bounds(effect) if effect.error else None) or ()
+    low_high = {k: round(v, 4) for k, v in zip(("low", "high"), ends, strict=False)}
+    return {"ours": round(effect.mean, 4), **low_high}
 
 
-def _ends(interval: tuple[float, float] | None) -> Json:
-    return {k: round(v, 4) for k, v in zip(("low", "high"), interval or (), strict=False)}
-
-
-def _claim(found: ItemResults, claim: Claim, verdict: Verdict) -> Json:
+def _claim(found: ItemResults, claim: Claim, verdict: Verdict) -> ClaimEntry:
     return {
         "name": claim.name,
         "text": claim.text,
@@ -297,25 +312,27 @@ def _claim(found: ItemResults, claim: Claim, verdict: Verdict) -> Json:
     }
 
 
-def _claim_part(found: ItemResults, part: StatementPart) -> Json:
+def _claim_part(found: ItemResults, part: StatementPart) -> PartEntry:
     one = part.compared
+    why = _why(one, part.p, found.forms[one.column]["ours"]) if one is not None else ""
+    word = _verdict(part, why)
+    entry: PartEntry = {"word": word["word"], "why": why, "p": word["p"], "text": part.text}
     if one is None or one.effect is None:
-        return {**_verdict(part, ""), "text": part.text}
+        return entry
     ends = bounds(one.effect) if one.effect.error else None
     low, high = sorted(round(one.favour * end, 4) for end in ends) if ends else (None, None)
-    entry = _verdict(part, _why(one, part.p, found.forms[one.column]["ours"]))
     # Counted so that more of it speaks for the statement, which holds where it exceeds "beyond".
-    effect = {
+    entry["effect"] = {
         "ours": round(one.favour * one.effect.mean, 4),
         "low": low,
         "high": high,
         "beyond": -(one.margin or 0.0) if one.kind in (NO_WORSE, NO_BETTER, EQUAL) else 0.0,
         "points": found.item.columns[one.column].factor == 100,
     }
-    return {**entry, "text": part.text, "effect": effect}
+    return entry
 
 
-def _verdict(one: Verdict | StatementPart, why: str) -> Json:
+def _verdict(one: Verdict | StatementPart, why: str) -> VerdictEntry:
     return {"word": one.word, "why": why, "p": None if one.p is None else float(f"{one.p:.3g}")}
 
 

@@ -10,7 +10,8 @@ from contrasent import pictures
 from contrasent.files import minus, render, write_text
 from contrasent.report import Report
 from contrasent.reproduce import console
-from contrasent.reproduce.console import LAB_NOTE, Book, between, number, p_value
+from contrasent.reproduce.book import Book, ClaimEntry, Effect, ItemEntry, PartEntry
+from contrasent.reproduce.console import LAB_NOTE, between, number, p_value
 from contrasent.reproduce.store import Json
 from contrasent.reproduce.table_verdicts import (
     ABSENT,
@@ -46,12 +47,12 @@ NEAREST = 3  # decided statements that are named as the nearest to falling
 class Statement(NamedTuple):
     """A statement of a document and the part that its verdict hangs on."""
 
-    item: Json
-    claim: Json
+    item: ItemEntry
+    claim: ClaimEntry
     word: str
     p: float | None  # adjusted for all of the table
-    part: Json | None  # the one that differs, else the weakest; None if none was run
-    effects: list[Json]  # of all parts that were run, that of `part` first
+    part: PartEntry | None  # the one that differs, else the weakest; None if none was run
+    effects: list[Effect]  # of all parts that were run, that of `part` first
 
 
 def statements(found: Book) -> list[Statement]:
@@ -59,7 +60,7 @@ def statements(found: Book) -> list[Statement]:
     return [_statement(item, claim) for item in found["items"] for claim in item["claims"]]
 
 
-def _statement(item: Json, claim: Json) -> Statement:
+def _statement(item: ItemEntry, claim: ClaimEntry) -> Statement:
     run = [part for part in claim["parts"] if "effect" in part]
     word = claim["verdict"]["word"]
     differing = [part for part in run if word == part["word"] == DIFFERS]
@@ -129,7 +130,7 @@ def _line(one: Statement) -> str:
     if one.effects:
         effect, form = one.effects[0], ".2f" if one.effects[0]["points"] else ".3f"
         shown = number(effect["ours"], form, signed=True)
-        if effect["low"] is not None:
+        if effect["low"] is not None and effect["high"] is not None:
             shown += f" {between(effect['low'], effect['high'], form, signed=True)}"
         about.append(shown + (f", {p_value(one.p)}" if one.p is not None else ""))
         about += [one.claim["verdict"]["why"]] if len(one.claim["parts"]) > 1 else []
@@ -224,7 +225,7 @@ def page(found: Book) -> str:
     )
 
 
-def _item(item: Json) -> Json:
+def _item(item: ItemEntry) -> Json:
     """An item, the columns and rows that have something to show, and how many rows were run."""
     wanted = [row for row in item["rows"] if row["kind"] in ("train", "encoder", "blocked")]
     made = sum(any("ours" in c for c in row["cells"].values()) for row in wanted)
