@@ -37,7 +37,7 @@ def made_index(home: Path, documents: int = 12) -> tuple[Path, Path]:
 
 def search(index: Path) -> Callable[[], None]:
     """A search that prints all that it finds."""
-    return lambda: contrasent("search", index, *QUERIES, "-k", 20, "--json", "--quiet")
+    return lambda: contrasent("search", index, *QUERIES, "-k", 500, "--flat", "--json", "--quiet")
 
 
 def served(index: Path, bodies: list[bytes], seconds: float = 20.0) -> tuple[Attempt, list[bytes]]:

@@ -2,6 +2,7 @@
 
 import hashlib
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -70,4 +71,122 @@ def sync(bench: Bench) -> None:
         shutil.rmtree(copy)
 
 
-CASES = {"kills of index": (index, 40), "kills of sync": (sync, 40)}
+def rows(text: str) -> object:
+    """The hits of a search whatever the order of the index's rows, in which sums are rounded."""
+    found = hits(text)
+    if isinstance(found, str):
+        return found
+    return [sorted((name, text, round(score, 3)) for name, text, score in some) for some in found]
+
+
+def watch(bench: Bench) -> None:
+    """A watch that is killed while documents change; a sync then leads to the new answers."""
+    made, source = made_index(bench.home)
+    texts = {path: path.read_text() for path in source.iterdir()}
+    for number in bench.numbers():
+        copy, fresh = bench.home / f"copy{number}", bench.home / f"fresh{number}"
+        shutil.copytree(made, copy)
+        watching = Process(lambda: contrasent("index", copy, source, "--watch", "--quiet"))  # noqa: B023
+        ends = time.monotonic() + bench.draw.uniform(0.2, 3)
+        while time.monotonic() < ends:
+            path = bench.draw.choice(sorted(texts))
+            path.write_text(f"# Anew {bench.draw.random()}\n\nMy neighbour hid a torn map.\n")
+            time.sleep(bench.draw.uniform(0, 0.3))
+        if watching.ended():
+            bench.fail("watch ended", f"kill {number}", watching.output(2))
+        watching.kill()
+        watching.result()
+        bench.judge(f"kill {number}: search", Process(search(copy)).result())
+        for target in (copy, fresh):
+            if target == fresh:
+                shutil.copytree(made, fresh)
+            bench.command(f"kill {number}: sync", "index", target, source, "--sync", "--quiet")
+        found, right = (Process(search(target)).result() for target in (copy, fresh))
+        if rows(found.out) != rows(right.out):
+            bench.fail("wrong answer", f"kill {number}", found.out + found.err)
+        for path, text in texts.items():
+            path.write_text(text)
+        shutil.rmtree(copy)
+        shutil.rmtree(fresh)
+
+
+def learnt(bench: Bench) -> tuple[Path, Path]:
+    """A model and a file of sentences; what learning imports is imported."""
+    model, lines = tiny_model(bench.home / "model"), bench.home / "lines.txt"
+    import torch
+
+    import contrasent.evaluate.validation
+    import contrasent.train.fit  # noqa: F401
+    from tiny_models import made_sentences
+
+    torch.set_num_threads(1)
+    lines.write_text("\n".join(made_sentences()[:200]) + "\n")
+    return model, lines
+
+
+def same_in_the_end(
+    bench: Bench,
+    command: Callable[[Path], Callable[[], None]],
+    again: Callable[[Path], Callable[[], None]],
+    content: Callable[[Path], object],
+) -> None:
+    """A command that is killed, perhaps twice, and then goes on: its folder is as if it had not."""
+    whole = bench.home / "whole"
+    seconds = done(command(whole)).seconds
+    right = content(whole)
+    for number in bench.numbers():
+        target = bench.home / f"killed{number}"
+        killed(bench, command(target), seconds)
+        if number % 2:
+            killed(bench, again(target), seconds)
+        last = bench.judge(f"kill {number}: again", Process(again(target)).result(LONG))
+        if last.status or content(target) != right:
+            bench.fail("not the same", f"kill {number}", last.out + last.err)
+        shutil.rmtree(target, ignore_errors=True)
+
+
+def train(bench: Bench) -> None:
+    """Training, resumed: the same bits."""
+    model, lines = learnt(bench)
+    settings = {"steps": 30, "batch": 8, "checkpoint_every": 4, "evaluate_every": 10}
+    given = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+
+    def command(target: Path, *more: str) -> Callable[[], None]:
+        named = ("train", lines, "-o", target, "--base", model, "--evaluate", "neighbours")
+        return lambda: contrasent(*named, *given, "--quiet", *more)
+
+    same_in_the_end(
+        bench, command, lambda target: command(target, "--resume"),
+        lambda folder: digests(folder, ("result.json",)),
+    )  # fmt: skip
+
+
+def export(bench: Bench) -> None:
+    """An export; the same command makes it."""
+    model, _ = learnt(bench)
+    import onnxruntime  # noqa: F401
+
+    def command(target: Path, *more: str) -> Callable[[], None]:
+        return lambda: contrasent("export", model, "--to", "onnx", "-o", target, "--quiet", *more)
+
+    same_in_the_end(bench, command, lambda target: command(target, "--overwrite"), digests)
+
+
+def adapt(bench: Bench) -> None:
+    """An adaptation, resumed: the same answers."""
+    model, _ = learnt(bench)
+    source = notes(bench.home / "notes", 60)
+
+    def command(target: Path, *more: str) -> Callable[[], None]:
+        return lambda: contrasent("adapt", source, "-o", target, "--base", model, "--quiet", *more)
+
+    same_in_the_end(
+        bench, command, lambda target: command(target, "--resume"),
+        lambda folder: hits(done(search(folder)).out),
+    )  # fmt: skip
+
+
+CASES = {
+    f"kills of {function.__name__}": (function, 40)
+    for function in (index, sync, watch, adapt, export, train)
+}
