@@ -4,7 +4,9 @@ import hashlib
 import shutil
 import time
 from collections.abc import Callable
+from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 from benchmarks.attack.bench import Bench, Process, contrasent, done, hits, notes, tiny_model
 from benchmarks.attack.indexes import made_index, search
@@ -71,11 +73,11 @@ def sync(bench: Bench) -> None:
         shutil.rmtree(copy)
 
 
-def rows(text: str) -> object:
+def rows(text: str) -> list[Any]:
     """The hits of a search whatever the order of the index's rows, in which sums are rounded."""
     found = hits(text)
     if isinstance(found, str):
-        return found
+        return [[found]]
     return [sorted((name, text, round(score, 3)) for name, text, score in some) for some in found]
 
 
@@ -102,8 +104,13 @@ def watch(bench: Bench) -> None:
                 shutil.copytree(made, fresh)
             bench.command(f"kill {number}: sync", "index", target, source, "--sync", "--quiet")
         found, right = (Process(search(target)).result() for target in (copy, fresh))
-        if rows(found.out) != rows(right.out):
-            bench.fail("wrong answer", f"kill {number}", found.out + found.err)
+        if differences := [
+            f"{one} instead of {other}"
+            for some, others in zip(rows(found.out), rows(right.out), strict=False)
+            for one, other in zip_longest(some, others)
+            if one != other
+        ]:
+            bench.fail("wrong answer", f"kill {number}", "\n".join([found.err, *differences[:5]]))
         for path, text in texts.items():
             path.write_text(text)
         shutil.rmtree(copy)
