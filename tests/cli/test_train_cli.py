@@ -44,18 +44,10 @@ def test_sentences(run, texts, bert, tmp_path):
     out, err = run("train", texts, "-o", "m", "--base", bert, *FAST, "--set", "steps=5")
     first, last = out.splitlines()
     assert first.startswith("m: 5 steps, ")
-    assert re.fullmatch(
-        r"sentences alone show no gain, [01]\.\d{4} of the base's neighbours are left; the model "
-        "is the last step",
-        last,
-    )
+    assert re.search(r"no gain, [01]\.\d{4} of the base's neighbours.*last step$", last)
     blind, chosen = [line for line in err.splitlines() if not line.startswith("train:")]
-    assert chosen == "settings chosen (published for simcse): max_tokens 32"
-    assert blind == (
-        "--evaluate neighbours: it sees how much of the base is left on held-out sentences, and "
-        "not whether what changed is better; pairs (two columns) or --evaluate FILE with labelled "
-        "pairs show more"
-    )
+    assert "simcse" in chosen and "max_tokens 32" in chosen
+    assert blind.startswith("--evaluate neighbours: ") and "--evaluate FILE" in blind
     assert Encoder.load(tmp_path / "m").pooling == "mean"
     told = settings_of(tmp_path / "m")
     assert told["objective"]["name"] == "simcse"
@@ -110,16 +102,14 @@ def test_what_is_better_and_not_proven_keeps_the_base():
     gain = Gain(0.01, -0.02, 0.04, 50)
     scores = {"improved": False, "kept": 0, "base_score": 0.43, "best_step": 5, "gain": gain}
     found = Run(folder=Path("m"), **numbers, **scores, metric="mrr@10")
-    assert outcome(found, "heldout") == (
-        "not proven better: step 5, heldout mrr@10 0.4400, before training 0.4300; on 50 others "
-        "+0.0100, 95 % interval -0.0200 to +0.0400; the model is the base (--keep trained leaves "
-        "step 5)"
-    )
+    said = outcome(found, "heldout")
+    assert said.startswith("not proven better: step 5, heldout mrr@10 0.4400")
+    for words in ("0.4300", "on 50 others +0.0100", "-0.0200 to +0.0400", "--keep trained"):
+        assert words in said
+    assert "the model is the base" in said
     assert outcome(replace(found, kept=5), "heldout").endswith("; the model is step 5")
-    assert outcome(replace(found, score=0.3, kept=0, steps=5), "neighbours") == (
-        "too much is lost: 0.3000 of the base's neighbours are left; the model is the base (--keep "
-        "trained leaves step 5)"
-    )
+    said = outcome(replace(found, score=0.3, kept=0, steps=5), "neighbours")
+    assert said.startswith("too much is lost: 0.3000") and "the model is the base" in said
 
 
 def test_labelled_pairs_decide(run, texts, bert, tmp_path, sentences):
@@ -163,13 +153,12 @@ def test_harm_is_said_and_the_base_is_given(run, bert, tmp_path, sentences):
     assert told["score"] < told["base_score"] == told["history"][0][1]
     gain = told["gain"]
     assert gain["low"] <= gain["value"] <= gain["high"] < 0 and gain["count"] == 25
-    assert run(*asked, "-o", "m", "--resume", "--require-improvement", code=3)[0] == (
-        f"m: 4 steps, {told['sentences_per_second']:,.0f} sentences/s, {told['seconds']:,.0f} s in "
-        f"all\nno improvement: step 4, heldout mrr@10 {told['score']:.4f}, before training "
-        f"{told['base_score']:.4f}; on 25 others {gain['value']:+.4f}, 95 % interval "
-        f"{gain['low']:+.4f} to {gain['high']:+.4f}; the model is the base (--keep trained leaves "
-        "step 4) (docs/troubleshooting.md#no-gain)\n"
-    )
+    said = run(*asked, "-o", "m", "--resume", "--require-improvement", code=3)[0].splitlines()
+    assert said[0].startswith("m: 4 steps, ")
+    assert said[1].startswith(f"no improvement: step 4, heldout mrr@10 {told['score']:.4f}")
+    numbers = (f"{told['base_score']:.4f}", *(f"{gain[k]:+.4f}" for k in ("value", "low", "high")))
+    assert all(number in said[1] for number in numbers)
+    assert said[1].endswith("(docs/troubleshooting.md#no-gain)")
     base = Encoder.load(bert, pooler="mean").encode(sentences[:5])
     assert np.array_equal(Encoder.load(tmp_path / "m").encode(sentences[:5]), base)
     out, _ = run(*asked, "-o", "n", "--keep", "last")
@@ -204,7 +193,7 @@ def test_documents_are_the_default_where_they_are_marked(run, bert, tmp_path, se
     (tmp_path / "texts.txt").write_text("\n\n".join(documents) + "\n")
     asked = ["train", "texts.txt", "--documents", "--base", bert, *FAST, "--set", "steps=2"]
     out, err = run(*asked, "-o", "m", "--json")
-    assert err.startswith("--evaluate documents: it sees whether sentences find the rest of their")
+    assert err.startswith("--evaluate documents: ")
     told = json.loads(out)
     assert (told["evaluate"], told["improved"] in (True, False)) == ("documents", True)
     assert "whether people's questions find them" in told["cannot_see"]
@@ -213,16 +202,12 @@ def test_documents_are_the_default_where_they_are_marked(run, bert, tmp_path, se
     (tmp_path / "few.txt").write_text("\n\n".join(documents[:90]) + "\n")
     out, err = run(*asked[:1], "few.txt", *asked[2:], "-o", "few", "--json")
     assert json.loads(out)["evaluate"] == "neighbours"
-    assert err.startswith(
-        "not --evaluate documents, the default: few.txt: too few documents of two sentences"
-    )
+    assert err.startswith("not --evaluate documents, the default: few.txt: too few documents")
     (tmp_path / "tiny.txt").write_text("\n\n".join(documents[:20]) + "\n")
     out, err = run(*asked[:1], "tiny.txt", *asked[2:], "-o", "tiny", "--json")
     assert (json.loads(out)["evaluate"], json.loads(out)["improved"]) == ("none", None)
-    assert err.splitlines()[0] == (
-        "nothing is evaluated: tiny.txt: too few sentences to hold 20 or more out, which may be a "
-        "fifth at most (12 could be); give more text, or another --evaluate"
-    )
+    assert err.startswith("nothing is evaluated: tiny.txt: too few sentences")
+    assert "12 could be" in err and "--evaluate" in err
 
 
 UNSEEN = "an improvement cannot be seen"

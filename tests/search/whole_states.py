@@ -18,8 +18,15 @@ from pathlib import Path
 
 import numpy as np
 
+from contrasent import files
 from contrasent.documents.folder import DocumentSource
 from contrasent.errors import UserError
+from contrasent.search import folder as folder_
+from contrasent.search import learned as learned_
+from contrasent.search import store as store_
+from contrasent.search import sync as sync_
+from contrasent.search import words as words_
+from contrasent.search import writer as writer_
 from contrasent.search.index import Index
 from contrasent.search.learned import Learned, Neighbours, Taught
 from contrasent.search.ranking import Ranker
@@ -28,10 +35,10 @@ from contrasent.search.sync import synchronise
 from contrasent.search.words import Analyzer, Bm25, postings
 from contrasent.search.writer import Writer
 
-WATCHED = (
-    "search/sync.py", "search/store.py", "search/learned.py", "search/writer.py",
-    "search/folder.py", "contrasent/files.py", "search/checks.py",
-)  # fmt: skip
+# The modules that change an index.
+WATCHED = tuple(
+    str(module.__file__) for module in (files, folder_, learned_, store_, sync_, words_, writer_)
+)
 QUERIES = ("row 17", "anew", "entry of the ledger", "added", "nowhere")
 
 
@@ -245,7 +252,7 @@ def _kill_at(number):
     seen = set()
 
     def trace(frame, event, _):
-        if not frame.f_code.co_filename.endswith(WATCHED):
+        if frame.f_code.co_filename not in WATCHED:
             return None
         if event == "line":
             seen.add((frame.f_code.co_filename, frame.f_lineno))

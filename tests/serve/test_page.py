@@ -16,8 +16,9 @@ ARGUMENTS = [
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 
-sync_api = pytest.importorskip("playwright.sync_api")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+NEEDS = "pip install 'contrasent[browser]', and a Chromium on the path or named by CHROMIUM"
+sync_api = pytest.importorskip("playwright.sync_api", reason=f"needs {NEEDS}")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=f"needs {NEEDS}")
 
 
 @pytest.fixture(scope="module")
