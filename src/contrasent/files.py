@@ -2,11 +2,13 @@
 
 import errno
 import json
+import logging
 import os
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -15,6 +17,11 @@ from contrasent.errors import ModelError, OutputError, UserError, see
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+log = logging.getLogger(__name__)
+
+LOCK, HOLDER = ".lock", ".writer"
+SILENT = 2.0  # seconds to wait for another process before saying so
 
 
 @contextmanager
@@ -141,6 +148,54 @@ def read_object(path: Path, *, needed: bool = False) -> dict[str, Any]:
 def write_object(path: Path, data: Any) -> None:
     """Write JSON into a folder that is being made."""
     path.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+def _holder(folder: Path) -> str:
+    """The process that keeps others out of a folder."""
+    try:
+        about = json.loads((folder / HOLDER).read_text("utf-8"))
+        return f"process {about['process']} on {about['machine']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"
+
+
+@contextmanager
+def only_process(folder: Path, doing: str, wait: float) -> Iterator[None]:
+    """Make a folder and keep other processes out, after waiting for the one there, if any.
+
+    ``doing`` is for messages about it, such as "is writing to this index"; ``wait`` in seconds.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(folder / LOCK)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for seconds in (min(SILENT, wait), max(0.0, wait - SILENT)):
+            try:
+                lock.acquire(timeout=seconds)
+                break
+            except Timeout as error:  # an OSError as well
+                holder = _holder(folder)
+                if seconds != SILENT or wait <= SILENT:
+                    problem = f"{holder} {doing}; try again when it has ended{see('index-locked')}"
+                    raise OutputError(f"{folder}: {problem}") from error
+                log.warning("%s: %s %s; waiting", folder, holder, doing)
+        about = {"process": os.getpid(), "machine": socket.gethostname()}
+        (folder / HOLDER).write_text(json.dumps(about), "utf-8")
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            (folder / HOLDER).unlink(missing_ok=True)
+        lock.release()
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 def check_writable(folder: Path, needed: int = 0) -> None:

@@ -59,7 +59,7 @@ def test_the_second_writer_says_who_the_first_is(tmp_path):
 
 
 def test_the_second_writer_waits_and_says_for_whom(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr("contrasent.search.folder.SILENT", 0.1)
+    monkeypatch.setattr("contrasent.files.SILENT", 0.1)
     folder = tmp_path / "index"
     make(folder)
 

@@ -87,7 +87,7 @@ def test_a_run_leaves_a_model_and_its_record(start, tmp_path, sentences):
     assert set(lines[0]) == set(named.split())
     assert lines[-1]["loss"] < lines[0]["loss"] / 2
     kept = {"checkpoint.safetensors", "last", "log.jsonl", "result.json", "settings.json"}
-    assert {p.name for p in (folder / "run").iterdir()} == kept
+    assert {p.name for p in (folder / "run").iterdir()} == {".lock", *kept}
     assert same(weights(folder), weights(folder / "run" / "last"))
     # The projector is dropped, the text of the corpus is gone.
     assert not (folder / "2_Dense").exists()

@@ -1,6 +1,7 @@
 """A run's folder: what it rejects to touch, its log, and what a kill leaves behind."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -78,7 +79,7 @@ def test_a_run_is_resumed_or_overwritten(tmp_path):
     with pytest.raises(OutputError, match="already holds a run; --resume goes on with it"):
         opened(tmp_path)
     assert opened(tmp_path, overwrite=True) is False
-    assert names(tmp_path / "run") == ["settings.json"]
+    assert names(tmp_path / "run") == [".lock", "settings.json"]
 
 
 @pytest.mark.parametrize(("change", "message"), [
@@ -120,8 +121,20 @@ def test_what_a_kill_left_is_swept_and_a_replacement_undone(tmp_path):
     (run / ".best.old").mkdir()
     (run / ".best.old" / "model.safetensors").write_text("whole")
     opened(tmp_path, resume=True)
-    assert names(run) == [".mine", "best", "log.jsonl", "settings.json"]
+    assert names(run) == [".lock", ".mine", "best", "log.jsonl", "settings.json"]
     assert (run / "best" / "model.safetensors").read_text() == "whole"
+
+
+@pytest.mark.parametrize("options", [{}, {"resume": True}, {"overwrite": True}])
+def test_a_second_run_says_who_holds_the_folder(tmp_path, options):
+    place = RunFolder(tmp_path)
+    place.open(STATED, **ASK)
+    before = names(place.home)
+    with pytest.raises(OutputError, match=rf"process {os.getpid()} on .+ is training into this"):
+        opened(tmp_path, STATED | {"processes": 2}, **options)
+    assert names(place.home) == before and json.loads(place.settings.read_text()) == STATED
+    place.close()
+    opened(tmp_path, **options)
 
 
 def test_the_log_is_cut(tmp_path):

@@ -13,7 +13,8 @@ import numpy as np
 
 from contrasent import files, progress
 from contrasent.errors import OutputError, UserError
-from contrasent.search.folder import LOCK, check_target, check_vectors, checksum, translated
+from contrasent.files import LOCK
+from contrasent.search.folder import check_target, check_vectors, checksum, translated
 from contrasent.search.index import Index
 from contrasent.search.learned import Learned
 from contrasent.search.milvus import MilvusIndex

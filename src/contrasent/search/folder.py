@@ -3,30 +3,27 @@
 import json
 import logging
 import os
-import socket
 import sqlite3
 import zlib
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock, Timeout
 
 from contrasent.errors import InputError, ModelError, OptionError, OutputError, see
-from contrasent.files import check_writable, write_json, writing
+from contrasent.files import check_writable, only_process, write_json
 from contrasent.metrics import normalize
 from contrasent.search.filters import canonical
 from contrasent.types import Vectors
 
 log = logging.getLogger(__name__)
 
-DATABASE, CHECKSUM, LOCK, HOLDER = "index.db", "index.sum", ".lock", ".writer"
+DATABASE, CHECKSUM = "index.db", "index.sum"
 FILES = (CHECKSUM, "vectors-*.f32", "codes-*.u64")
 MILVUS = "milvus.json"  # the file of an index in Milvus
 METRICS = ("cosine", "dot")
-SILENT = 2.0  # seconds to wait for another writer before saying so
 BUSY = 10.0  # seconds that SQLite waits for another process's transaction
 VERIFIED = 192 << 20
 """Bytes up to which a file is verified whole when an index is opened; larger ones by doctor."""
@@ -132,39 +129,9 @@ def left_checksum(folder: Path) -> dict[str, Any]:
         return {}
 
 
-def _holder(folder: Path) -> str:
-    """The process that writes to an index."""
-    try:
-        about = json.loads((folder / HOLDER).read_text("utf-8"))
-        return f"process {about['process']} on {about['machine']}"
-    except (OSError, ValueError, KeyError):
-        return "another process"
-
-
-@contextmanager
-def only_writer(folder: Path, wait: float) -> Iterator[None]:
+def only_writer(folder: Path, wait: float) -> AbstractContextManager[None]:
     """Wait until nobody else writes to a folder, which is made, and keep others out."""
-    lock = FileLock(folder / LOCK)
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            lock.acquire(timeout=min(SILENT, wait))
-        except Timeout:  # an OSError as well
-            log.warning("%s: %s is writing to this index; waiting", folder, _holder(folder))
-            try:
-                lock.acquire(timeout=max(0.0, wait - SILENT))
-            except Timeout as error:
-                problem = "is writing to this index; try again when it has ended"
-                problem += see("index-locked")
-                raise OutputError(f"{folder}: {_holder(folder)} {problem}") from error
-        about = {"process": os.getpid(), "machine": socket.gethostname()}
-        (folder / HOLDER).write_text(json.dumps(about), "utf-8")
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            (folder / HOLDER).unlink(missing_ok=True)
-        lock.release()
+    return only_process(folder, "is writing to this index", wait)
 
 
 def remove_files(

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from contrasent.deadline import check_deadline
 from contrasent.errors import OptionError, UserError
-from contrasent.files import atomic_folder
+from contrasent.files import LOCK, atomic_folder
 from contrasent.nearest import QUERIES_AT_ONCE, Best, best_rows, scan
 from contrasent.search.codes import BinaryCodes
 from contrasent.search.filters import Where
-from contrasent.search.folder import LOCK, check_target, check_vectors
+from contrasent.search.folder import check_target, check_vectors
 from contrasent.search.learned import Learned, bonus, mapped, smooth_vectors, smoothed
 from contrasent.search.ranking import Candidates, Floats, Found, Ranker, Spread
 from contrasent.search.store import ROWS_AT_ONCE, Facts, Store

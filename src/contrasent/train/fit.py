@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -180,7 +180,7 @@ def _fit(
 ) -> Run:
     """Open the run's folder, and train unless the run there is complete."""
     place = RunFolder(folder)
-    with parallel.processes():
+    with parallel.processes(), closing(place):
         objective.check(corpus.width, ordered=corpus.documents, scored=corpus.scored)
         shape = geometry if settings.geometry_every else None
         selector = ModelSelector(objective.encoder, place, evaluate, shape, keep)

@@ -7,6 +7,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import OutputError
-from contrasent.files import atomic_file, check_writable, recover_folder, write_json, writing
+from contrasent.files import (
+    HOLDER,
+    LOCK,
+    atomic_file,
+    check_writable,
+    only_process,
+    recover_folder,
+    remove,
+    write_json,
+    writing,
+)
 from contrasent.report import Report
 
 if TYPE_CHECKING:
@@ -124,6 +135,7 @@ class RunFolder:
         self.last = self.home / "last"
         self.result = self.home / "result.json"
         self.tokens = self.home / "tokens"
+        self._lock = ExitStack()
 
     def open(self, config: dict[str, Any], *, resume: bool, overwrite: bool, needed: int) -> bool:
         """Make sure that the folder may be written; say whether a checkpoint is there."""
@@ -133,17 +145,23 @@ class RunFolder:
         occupied = self._occupied()
         if occupied:
             self._check_loss(occupied, resume=resume, overwrite=overwrite)
+        if not (resume and self.result.is_file()):  # a complete one is only read
+            self._lock.enter_context(only_process(self.home, "is training into this folder", 0))
         with writing(self.model):
             if overwrite and not resume:
-                shutil.rmtree(self.model)
-                self.model.mkdir(parents=True)
-            self.home.mkdir(exist_ok=True)
+                for path in (*self.model.iterdir(), *self.home.iterdir()):
+                    if path != self.home and path.name not in (LOCK, HOLDER):
+                        remove(path)
             self._sweep()
         if resume and occupied:
             self.check_same(config)
             return self.checkpoint.is_file()
         write_json(self.settings, config)
         return False
+
+    def close(self) -> None:
+        """Let other processes train into the folder."""
+        self._lock.close()
 
     def _occupied(self) -> list[str]:
         """Names in the folder; none of a run that ended before its first step."""
@@ -154,7 +172,7 @@ class RunFolder:
 
     def _strange(self) -> bool:
         """Whether the folder ``run`` holds what no run writes."""
-        known = (self.settings.name, self.tokens.name)
+        known = (self.settings.name, self.tokens.name, LOCK, HOLDER)
         return not self.home.is_dir() or any(
             path.name not in known and not path.name.startswith(TEMPORARY)
             for path in self.home.iterdir()
@@ -182,7 +200,7 @@ class RunFolder:
         for folder in (self.model, self.home):
             for path in folder.iterdir():
                 if path.name.startswith(TEMPORARY):
-                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+                    remove(path)
 
     def check_same(self, config: dict[str, Any]) -> None:
         """Reject a resumption with other settings or text."""
