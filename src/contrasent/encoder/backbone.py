@@ -138,14 +138,17 @@ MOST = 4  # calls at once; more of them would wait for each other between torch'
 
 
 class PooledBackbone(nn.Module):
-    """A backbone and a pooler: one vector for each row of tokens, whatever the batch it is in."""
+    """A backbone and a pooler: one vector for each row of tokens, whatever the batch it is in.
 
-    # `backbone`: a transformers encoder without its own pooling layer. `pooler`: makes one vector
-    # of a row's token vectors. `packed`: compute without padding (`model.packed`) where that is
-    # possible; false for the backbone's own forward pass, in padded groups of similar length.
-    # `grad_cache_rows`: rows whose forward pass is kept in memory at once (`model.packing`); 0 for
-    # all. `bucketed`: pad a block to a multiple of 8 tokens instead of cutting it into groups: a
-    # GPU is faster on one block of a known shape.
+    Attributes:
+        backbone: a transformers encoder without its own pooling layer.
+        pooler: makes one vector of a row's token vectors.
+        packed: compute without padding (:mod:`contrasent.encoder.packed`) where that is possible;
+            false for the backbone's own forward pass, in padded groups of similar length.
+        grad_cache_rows: rows whose forward pass is kept in memory at once; 0 for all.
+        bucketed: pad a block to a multiple of 8 tokens instead of cutting it into groups: a GPU is
+            faster on one block of a known shape.
+    """
 
     def __init__(self, backbone: nn.Module, tokenizer: Tokenizer, pooling: str) -> None:
         super().__init__()
@@ -220,8 +223,10 @@ class PooledBackbone(nn.Module):
         return full(self.pooler(*self.hidden(tokens, all_layers=self._all_layers, **further)))
 
     def pool_at(self, tokens: Tokens, places: Tensor) -> Tensor:
-        """Pooled vectors, (n, hidden size), of tokens at other places than 0, 1, 2, ..."""
-        # `places`: (n, t) int64 place of every token, from 0.
+        """Pooled vectors, (n, hidden size), of tokens at other places than 0, 1, 2, ...
+
+        ``places``: (n, t) int64 place of every token, from 0.
+        """
         room = self.padded(tokens)[0].shape[1] - places.shape[1]
         positions = nn.functional.pad(places, (0, room)) + first_position(self._config)
         return self._pool_padded(tokens, position_ids=positions.to(self.device))
@@ -243,10 +248,12 @@ class PooledBackbone(nn.Module):
     def hidden(
         self, tokens: Tokens, *, all_layers: bool = False, **further: Tensor
     ) -> tuple[tuple[Tensor, ...], Tensor, Tensor]:
-        """Token vectors of one padded block."""
-        # Returns hidden states, each (n, t, d): the last alone, or the embedding output and all
-        # layers; the ids (n, t); and the mask (n, t), true on real tokens. `further` goes to the
-        # backbone.
+        """Token vectors of one padded block.
+
+        Returns hidden states, each (n, t, d): the last alone, or the embedding output and all
+        layers; the ids (n, t); and the mask (n, t), true on real tokens. ``further`` goes to the
+        backbone.
+        """
         ids, mask = self.padded(tokens)
         # Without padding there is nothing to mask, and attention takes a faster path.
         attention_mask = None if bool((tokens.lengths == ids.shape[1]).all()) else mask
@@ -281,8 +288,10 @@ class PooledBackbone(nn.Module):
 
 @contextmanager
 def workers(device: torch.device, calls: int) -> Iterator[Executor | None]:
-    """Threads that share torch's cores, for the block: several calls of an encoder at once."""
-    # Products of small matrices do not gain much from a second core; two calls, a core each, do.
+    """Threads that share torch's cores, for the block: several calls of an encoder at once.
+
+    Products of small matrices do not gain much from a second core; two calls, a core each, do.
+    """
     threads = torch.get_num_threads()
     count = min(threads, calls, MOST)
     if device.type != "cpu" or count < 2:

@@ -92,18 +92,20 @@ def configure(config: Any, hidden: float | None, attention: float | None) -> Non
             continue
         if not 0 <= value < 1:
             raise OptionError(option, value, "a probability in [0, 1) is needed")
-        found = [key for key in keys if hasattr(config, key)]
-        if not found:
+        known = [key for key in keys if hasattr(config, key)]
+        if not known:
             raise ModelError(f"{config.model_type}: no {option} can be set for this kind of model")
-        for key in found:
+        for key in known:
             setattr(config, key, value)
 
 
 @contextmanager
 def off(module: nn.Module) -> Iterator[None]:
-    """Switch off all dropout below a module, attention included, and restore it afterwards."""
-    # Every sub-module's `training` is cleared: attention reads the flag of the attention module,
-    # not of an `nn.Dropout`, so that switching the dropout modules alone would leave it on.
+    """Switch off all dropout below a module, attention included, and restore it afterwards.
+
+    Every sub-module's ``training`` is cleared: attention reads the flag of the attention module,
+    not of an ``nn.Dropout``, so that switching the dropout modules alone would leave it on.
+    """
     were = [(m, m.training) for m in module.modules()]
     for m, _ in were:
         m.training = False

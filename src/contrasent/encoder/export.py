@@ -1,7 +1,8 @@
-"""Writing an encoder as one graph, for ONNX Runtime or OpenVINO."""
+"""Writing an encoder as one graph, for ONNX Runtime or OpenVINO.
 
-# `input_ids` and `attention_mask`, (n, t) int64, give `sentence_embedding`, (n, d) float32,
-# compared with torch before it is kept.
+``input_ids`` and ``attention_mask``, (n, t) int64, give ``sentence_embedding``, (n, d) float32,
+compared with torch before it is kept.
+"""
 
 import logging
 import shutil
@@ -133,12 +134,12 @@ def _largest(model: Any, names: list[str], batches: list[Inputs]) -> dict[str, N
     session = onnxruntime.InferenceSession(
         watched.SerializeToString(), providers=["CPUExecutionProvider"]
     )
-    found: dict[str, NDArray[np.float32]] = {}
+    largest: dict[str, NDArray[np.float32]] = {}
     for batch in batches:
         for name, values in zip(names, session.run(names, batch), strict=True):
             top = np.abs(values).reshape(-1, values.shape[-1]).max(axis=0)
-            found[name] = np.maximum(found[name], top) if name in found else top
-    return found
+            largest[name] = np.maximum(largest[name], top) if name in largest else top
+    return largest
 
 
 EXPORTERS = (
@@ -222,15 +223,17 @@ def export(
         files = sorted(folder.glob(f"{graph.stem}.*"))
         written = replace(written, graph={path.name: digest(path) for path in files})
         runtime.write_export(folder, written)
-        found = runtime.Exported.load(folder).encode(texts, batch=8)
-        a, b = found.astype(np.float64), wanted.astype(np.float64)
+        exported = runtime.Exported.open(folder).encode(texts, batch=8)
+        a, b = exported.astype(np.float64), wanted.astype(np.float64)
         difference = float(np.abs(a - b).max() / max(1.0, np.abs(b).max()))
         if calibration is None and difference > LIMIT:
             raise ModelError(
                 f"{model}: the graph's vectors differ from torch's by {difference:.1e}, more than "
                 f"{LIMIT:.0e}; this kind of model cannot be exported to {engine}"
             )
-        written = replace(written, difference=difference, cosine=Comparison(found, wanted).cosine)
+        written = replace(
+            written, difference=difference, cosine=Comparison(exported, wanted).cosine
+        )
         runtime.write_export(folder, written)
     return written
 

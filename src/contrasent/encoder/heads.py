@@ -1,6 +1,7 @@
-"""Heads: small networks on top of the pooled vector."""
+"""Heads: small networks on top of the pooled vector.
 
-# A head inside the encoder is kept at inference; one inside an objective is dropped after training.
+A head inside the encoder is kept at inference; one inside an objective is dropped after training.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,6 +1,7 @@
-"""BERT and RoBERTa without padding: the backbone's mathematics, forward and backward by hand."""
+"""BERT and RoBERTa without padding: the backbone's mathematics, forward and backward by hand.
 
-# Products and norms see real tokens alone; attention runs over groups of rows of one length.
+Products and norms see real tokens alone; attention runs over groups of rows of one length.
+"""
 
 from collections.abc import Iterator
 from functools import wraps
@@ -18,16 +19,20 @@ Groups = tuple[Group, ...]
 
 
 def add_norm(y: Tensor, x: Tensor, dense: nn.Linear, norm: nn.LayerNorm, p: float) -> Tensor:
-    """LN(x + dropout(y W' + b)), what follows attention and the feed-forward part."""
-    # `y`: (T, a). `x`: (T, d), which is added. `dense`: with W (d, a) and b. Returns (T, d).
+    """LN(x + dropout(y W' + b)), what follows attention and the feed-forward part.
+
+    ``y``: (T, a). ``x``: (T, d), which is added. ``dense``: with W (d, a) and b. Returns (T, d).
+    """
     weights = dense.weight, dense.bias, norm.weight, norm.bias
     result: Tensor = _AddNorm.apply(y, x, *weights, norm.eps, p)  # type: ignore[no-untyped-call]
     return result
 
 
 def linear(x: Tensor, *parts: nn.Linear) -> tuple[Tensor, Tensor]:
-    """Several layers of x, side by side, and x once more for what is added to it later."""
-    # The second output's gradient enters the product that gives the gradient of x. `x`: (T, d).
+    """Several layers of x, side by side, and x once more for what is added to it later.
+
+    The second output's gradient enters the product that gives the gradient of x. ``x``: (T, d).
+    """
     weights = [part.weight for part in parts]
     biases = [part.bias for part in parts]
     y, same = _Linear.apply(x, len(parts), *weights, *biases)  # type: ignore[no-untyped-call]
@@ -63,8 +68,8 @@ class _Attend(torch.autograd.Function):
     @_as_stated
     def forward(ctx: Any, qkv: Tensor, groups: Groups, heads: int, p: float) -> Tensor:
         width = qkv.shape[1] // 3
-        own = _by_heads(qkv, groups, heads, 3)
-        split = _heads(own, groups, heads, 3)
+        by_head = _by_heads(qkv, groups, heads, 3)
+        split = _heads(by_head, groups, heads, 3)
         scores = qkv.new_empty(heads * sum(g.count * g.length**2 for g in groups))
         for square, (q, k, _) in zip(_squares(scores, groups, heads), split, strict=True):
             torch.baddbmm(square, q, k.mT, beta=0, alpha=(width // heads) ** -0.5, out=square)
@@ -83,17 +88,17 @@ class _Attend(torch.autograd.Function):
             shape = (group.count, heads, group.length, -1)
             block.view(group.count, group.length, heads, -1).copy_(out.view(shape).transpose(1, 2))
         ctx.attention = groups, heads, drawn.scale, drawn.again
-        ctx.save_for_backward(own, weights)
+        ctx.save_for_backward(by_head, weights)
         return mixed
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         groups, heads, scale, again = ctx.attention
-        own, weights = ctx.saved_tensors
+        by_head, weights = ctx.saved_tensors
         mask = again()
         width = grad.shape[1]
-        split = _heads(own, groups, heads, 3)
+        split = _heads(by_head, groups, heads, 3)
         grads = _heads(_by_heads(grad, groups, heads, 1), groups, heads, 1)
         inner = torch.empty_like(weights)
         for square, (_, _, v), (g,) in zip(
@@ -296,18 +301,20 @@ def supports_batch(backbone: nn.Module, tokens: Tokens) -> bool:
 def states(
     backbone: nn.Module, packing: Packing, *, all_layers: bool = False, firsts: bool = False
 ) -> tuple[Tensor, ...]:
-    """Hidden states of packed rows."""
-    # Returns hidden states, each (T, d); the last one (n, d) with `firsts`, rows in packed order.
+    """Hidden states of packed rows.
+
+    Returns hidden states, each (T, d); the last one (n, d) with ``firsts``, rows in packed order.
+    """
     whole: Any = backbone
     x = _embed(whole, packing)
-    found = [x]
+    states = [x]
     layers = list(whole.encoder.layer)
     for layer in layers[:-1] if firsts else layers:
         x = _layer(layer, x, packing)
-        found.append(x)
+        states.append(x)
     if firsts:
-        found.append(_last_layer_of_firsts(layers[-1], x, packing))
-    return tuple(found) if all_layers else (found[-1],)
+        states.append(_last_layer_of_firsts(layers[-1], x, packing))
+    return tuple(states) if all_layers else (states[-1],)
 
 
 def _embed(backbone: Any, packing: Packing) -> Tensor:
@@ -320,11 +327,11 @@ def _embed(backbone: Any, packing: Packing) -> Tensor:
 
 
 def _layer(layer: Any, x: Tensor, packing: Packing) -> Tensor:
-    own, out = layer.attention.self, layer.attention.output
-    qkv, x = linear(x, own.query, own.key, own.value)
-    heads: int = own.num_attention_heads
-    if torch.is_grad_enabled() or _p(own.dropout):
-        p = _p(own.dropout)
+    attention, out = layer.attention.self, layer.attention.output
+    qkv, x = linear(x, attention.query, attention.key, attention.value)
+    heads: int = attention.num_attention_heads
+    if torch.is_grad_enabled() or _p(attention.dropout):
+        p = _p(attention.dropout)
         mixed = _Attend.apply(qkv, packing.groups, heads, p)  # type: ignore[no-untyped-call]
     else:
         mixed = _attend_without_gradient(qkv, packing, heads)
@@ -349,16 +356,16 @@ def _attend_without_gradient(qkv: Tensor, packing: Packing, heads: int) -> Tenso
 
 def _last_layer_of_firsts(layer: Any, x: Tensor, packing: Packing) -> Tensor:
     """The layer's output at the first tokens, (n, d): queries of these, keys and values of all."""
-    own = layer.attention.self
+    attention = layer.attention.self
     first = x[packing.firsts]
-    both, _ = linear(x, own.key, own.value)
-    heads: int = own.num_attention_heads
-    queries = own.query(first).view(len(first), heads, 1, -1) * own.scaling
+    both, _ = linear(x, attention.key, attention.value)
+    heads: int = attention.num_attention_heads
+    queries = attention.query(first).view(len(first), heads, 1, -1) * attention.scaling
     mixed = []
     counts = [group.count for group in packing.groups]
     for q, part in zip(queries.split(counts), packing.split(both), strict=True):
         k, v = part.view(*part.shape[:2], 2, heads, -1).permute(2, 0, 3, 1, 4)
-        share = drop((q @ k.mT).softmax(-1), _p(own.dropout))
+        share = drop((q @ k.mT).softmax(-1), _p(attention.dropout))
         mixed.append((share @ v).view(len(q), -1))
     out = layer.attention.output
     x = add_norm(torch.cat(mixed), first, out.dense, out.LayerNorm, _p(out.dropout))

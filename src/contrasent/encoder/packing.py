@@ -1,7 +1,8 @@
-"""How a batch is laid out: in groups of one length, in chunks of bounded memory, or packed."""
+"""How a batch is laid out: in groups of one length, in chunks of bounded memory, or packed.
 
-# Chunks are cached gradients (Gao et al., 2021, section 3.2): vectors first, then each chunk once
-# more with the same dropout masks, and backwards. The gradient is the same.
+Chunks are cached gradients (Gao et al., 2021, section 3.2): vectors first, then each chunk once
+more with the same dropout masks, and backwards. The gradient is the same.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,12 +21,13 @@ OVERHEAD = 192  # what one more group costs, in tokens: launching a forward pass
 def by_length(lengths: NDArray[np.int64], *, overhead: int = OVERHEAD) -> list[NDArray[np.int64]]:
     """Partition rows, the shortest group first, so that padded tokens and overheads are fewest.
 
+    Groups are runs of rows sorted by length, the shortest first; the best cuts are found by dynamic
+    programming over the distinct lengths.
+
     Args:
         lengths: (n,) tokens of each row.
         overhead: cost of one group in tokens.
     """
-    # Groups are runs of rows sorted by length, the shortest first; the best cuts are found by
-    # dynamic programming over the distinct lengths.
     if len(lengths) == 0:
         return []
     order = np.argsort(lengths, kind="stable")
@@ -46,9 +48,11 @@ def by_length(lengths: NDArray[np.int64], *, overhead: int = OVERHEAD) -> list[N
 
 
 def cut(lengths: NDArray[np.int64], rows: int) -> list[NDArray[np.int64]]:
-    """Cut rows, sorted by length, into chunks that need about the same memory."""
-    # There are as many chunks as `rows` rows each would make; each has about the same number of
-    # tokens, so that a chunk of long rows has fewer of them.
+    """Cut rows, sorted by length, into chunks that need about the same memory.
+
+    There are as many chunks as ``rows`` rows each would make; each has about the same number of
+    tokens, so that a chunk of long rows has fewer of them.
+    """
     order = np.argsort(lengths, kind="stable")
     count = -(-len(lengths) // rows)
     ends = np.cumsum(lengths[order])

@@ -1,8 +1,9 @@
-"""Importing checkpoints that the code of SimCSE, ESimCSE, DiffCSE and SimCSE++ wrote."""
+"""Importing checkpoints that the code of SimCSE, ESimCSE, DiffCSE and SimCSE++ wrote.
 
-# All are edits of one code base: encoder (bert.*, roberta.*), a head on [CLS] (mlp.*, later
-# pooler.*) and training's own parts. The head belongs to supervised SimCSE alone, whose files look
-# like unsupervised SimCSE's: hence the option.
+All are edits of one code base: encoder (bert.*, roberta.*), a head on [CLS] (mlp.*, later pooler.*)
+and training's own parts. The head belongs to supervised SimCSE alone, whose files look like
+unsupervised SimCSE's: hence the option.
+"""
 
 import json
 import tempfile
@@ -38,8 +39,8 @@ def import_checkpoint(
     config = _config(folder)
     weights = _weights(folder)
     body = _body(weights, folder)
-    found = _method(weights, folder, method)
-    own = _head(weights, folder, found) if found == "sup-simcse" else None
+    detected = _method(weights, folder, method)
+    head = _head(weights, folder, detected) if detected == "sup-simcse" else None
     with tempfile.TemporaryDirectory() as place:
         bare = Path(place)
         (bare / "config.json").write_text(json.dumps(config), "utf-8")
@@ -51,12 +52,12 @@ def import_checkpoint(
         except ModelError as error:
             raise ModelError(str(error).replace(str(bare), str(folder))) from error
     encoder.source = None
-    if own is not None:
-        size_out, size_in = own["weight"].shape
+    if head is not None:
+        size_out, size_in = head["weight"].shape
         top = Dense(size_in, size_out, torch.nn.Tanh())
-        top.linear.load_state_dict(own)
+        top.linear.load_state_dict(head)
         encoder.head = top.to(encoder.device).eval()
-    return encoder, found
+    return encoder, detected
 
 
 def _config(folder: Path) -> dict[str, Any]:
@@ -117,9 +118,9 @@ def _method(weights: Iterable[str], folder: Path, method: str | None) -> str:
 def _head(weights: dict[str, Any], folder: Path, method: str) -> dict[str, Any]:
     """Weight and bias of the tanh head."""
     for head in HEADS:
-        own = {kind: f"{head}dense.{kind}" for kind in ("weight", "bias")}
-        if weights.keys() >= set(own.values()):
-            return {kind: weights[name].float() for kind, name in own.items()}
+        names = {kind: f"{head}dense.{kind}" for kind in ("weight", "bias")}
+        if weights.keys() >= set(names.values()):
+            return {kind: weights[name].float() for kind, name in names.items()}
     raise OptionError(
         "--method", method, f"{folder / WEIGHTS} has no mlp.dense or pooler.dense, its head"
     )

@@ -355,9 +355,11 @@ def by_budget(
 def encode_batch_invariant(
     embed: Callable[[Tokens], Vectors], tokens: Tokens, dimension: int, *, budget: int = 256
 ) -> Vectors:
-    """Vectors that do not depend, to the bit, on which other rows there are or in which order."""
-    # The order of additions depends on a matrix's shape: rows of one length go together without
-    # padding, always as many as fit, spare places filled by repetition.
+    """Vectors that do not depend, to the bit, on which other rows there are or in which order.
+
+    The order of additions depends on a matrix's shape: rows of one length go together without
+    padding, always as many as fit, spare places filled by repetition.
+    """
     out = np.empty((len(tokens), dimension), dtype=np.float32)
     lengths = tokens.lengths
     with progress.task("encode", len(tokens), "sentences") as advance:

@@ -152,7 +152,7 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
     listed = read_json(path)
     if not isinstance(listed, list) or not all(isinstance(module, dict) for module in listed):
         raise ModelError(f"{path}: not a list of modules with their types and paths")
-    found = []
+    modules = []
     for module in listed:
         kind, place = module.get("type"), module.get("path")
         if not isinstance(kind, str) or not isinstance(place, str):
@@ -160,8 +160,8 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
         inside = PurePath(place)
         if inside.is_absolute() or ".." in inside.parts or "\0" in place:
             raise ModelError(f"{path}: path {place!r} leads out of the model's folder")
-        found.append((kind, folder / place))
-    return found
+        modules.append((kind, folder / place))
+    return modules
 
 
 def _length(transformer: Path, stated: dict[str, Any]) -> int | None:
@@ -244,10 +244,9 @@ def write_description(
 ) -> None:
     """Write the settings of a model folder, and its modules above the transformer.
 
-    ``save`` writes the tensors of a module; those of torch are not known here.
+    The schema is the older one of sentence-transformers, which today's and last year's, and the
+    common inference servers, all read. ``save`` writes the tensors of a module.
     """
-    # The older schema of sentence-transformers, which today's and last year's, and the common
-    # inference servers, all read.
     rows = [{"idx": 0, "name": "0", "path": "", "type": f"{MODULES}.Transformer"}]
     for number, (kind, config, tensors) in enumerate(parts, start=1):
         path = folder / f"{number}_{kind.rpartition('.')[2]}"

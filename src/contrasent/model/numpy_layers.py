@@ -222,19 +222,19 @@ class NumpyEncoder:
                 f"size, {size}"
             )
         for number in range(self.layers):
-            at = names["layer"].format(number)
+            prefix = names["layer"].format(number)
             self._layers.append(
                 _Layer(
                     linear(
-                        *(at + names[part] for part in ("query", "key", "value")),
+                        *(prefix + names[part] for part in ("query", "key", "value")),
                         out=size,
                         size=size,
                     ),
-                    linear(at + names["attended"], out=size, size=size),
-                    norm(at + names["attention_norm"], size),
-                    up := linear(at + names["up"], out=None, size=size),
-                    linear(at + names["down"], out=size, size=up.weight.shape[1]),
-                    norm(at + names["output_norm"], size),
+                    linear(prefix + names["attended"], out=size, size=size),
+                    norm(prefix + names["attention_norm"], size),
+                    up := linear(prefix + names["up"], out=None, size=size),
+                    linear(prefix + names["down"], out=size, size=up.weight.shape[1]),
+                    norm(prefix + names["output_norm"], size),
                 )
             )
         self._relative = None

@@ -45,8 +45,10 @@ def supports(folder: Path, pooler: str | None = None) -> bool:
 
 
 def by_numpy(folder: Path, pooler: str | None = None, *, light: bool = True) -> bool:
-    """Whether numpy is to compute a model: without torch, or if ``light`` and there is no GPU."""
-    # Starting torch takes longer than encoding some thousand texts.
+    """Whether numpy is to compute a model: without torch, or if ``light`` and there is no GPU.
+
+    Starting torch takes longer than encoding some thousand texts.
+    """
     if find_spec("torch") is None:
         return True
     accelerated = sys.platform == "darwin" or Path("/dev/nvidiactl").exists()
@@ -100,8 +102,10 @@ class NumpyModel(Encoder):
 
     @property
     def identity(self) -> str:
-        """The same hash as of :class:`contrasent.encoder.encoder.Encoder`."""
-        # Of the tensors that the torch model has, by its names for them.
+        """The same hash as of :class:`contrasent.encoder.encoder.Encoder`.
+
+        Of the tensors that the torch model has, by its names for them.
+        """
         arrays: dict[str, NDArray[Any]] = {}
         for key in self.backbone.used:
             value = self._weights[key]

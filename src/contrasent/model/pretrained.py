@@ -106,10 +106,10 @@ def _from_hub(name: str, revision: str | None) -> Path:
                 "(the model's page lists them under Files and versions)"
             )
         local = not hub_is_reachable()
-        found = snapshot_download(
+        snapshot = snapshot_download(
             name, revision=revision, allow_patterns=NEEDED, local_files_only=local
         )
-        return Path(found)
+        return Path(snapshot)
     except errors.HFValidationError as error:
         raise ModelError(
             f"{name}: neither a model folder nor a possible name on the hub"

@@ -1,7 +1,7 @@
-"""Exported models: one graph from token ids to vectors, used without torch and transformers."""
+"""Exported models: one graph from token ids to vectors, used without torch and transformers.
 
-# A folder of export.json, the graph (encoder.onnx, or encoder.xml and encoder.bin) and the
-# tokenizer.
+A folder of export.json, the graph (encoder.onnx, or encoder.xml and encoder.bin) and the tokenizer.
+"""
 
 import importlib.util
 import json
@@ -102,12 +102,12 @@ def read_export(folder: Path) -> Export:
 
 def source_files(model: Path) -> dict[str, str]:
     """The sha256 of every file that decides a model's vectors, by its path in the folder."""
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for path in sorted([*model.glob("*"), *model.glob("[0-9]*_*/*")]):
         decides = path.suffix == ".safetensors" or path.name in DECIDING
         if path.is_file() and decides and path.name != "golden.safetensors":
-            found[path.relative_to(model).as_posix()] = digest(path)
-    return found
+            digests[path.relative_to(model).as_posix()] = digest(path)
+    return digests
 
 
 class Exported(Encoder):
@@ -202,10 +202,12 @@ class Exported(Encoder):
         return run(ids, np.pad(mask.astype(np.int64), more))
 
     def _width(self, tokens: int) -> int:
-        """The width of a call whose longest row has so many tokens."""
-        # OpenVINO makes kernels for each new shape, which takes about as long as a call in int8,
-        # and keeps memory for them: few widths, an eighth apart at most. In float32 the padding
-        # would cost more than it saves.
+        """The width of a call whose longest row has so many tokens.
+
+        OpenVINO makes kernels for each new shape, which takes about as long as a call in int8, and
+        keeps memory for them: few widths, an eighth apart at most. In float32 the padding would
+        cost more than it saves.
+        """
         if self.export.engine == "onnx":
             return tokens
         step = 4
@@ -299,8 +301,8 @@ def _openvino(path: Path, precision: str, streams: int) -> Run:
             request = idle.pop()
         except IndexError:
             request = compiled.create_infer_request()
-        found = request.infer(dict(zip(INPUTS, (ids, mask), strict=True)))
-        vectors = np.array(found[compiled.output(0)], dtype=np.float32)
+        outputs = request.infer(dict(zip(INPUTS, (ids, mask), strict=True)))
+        vectors = np.array(outputs[compiled.output(0)], dtype=np.float32)
         idle.append(request)
         return vectors
 

@@ -61,9 +61,9 @@ class Pooler(nn.Module):
 
     def load(self, path: Path) -> None:
         """Read its state from the folder of its module."""
-        own = self.state_dict()
-        stored = read_tensors(path / "model.safetensors") if own else {}
-        shapes = [{k: (v.shape, v.dtype) for k, v in state.items()} for state in (own, stored)]
+        state = self.state_dict()
+        stored = read_tensors(path / "model.safetensors") if state else {}
+        shapes = [{k: (v.shape, v.dtype) for k, v in part.items()} for part in (state, stored)]
         if shapes[0] != shapes[1]:
             raise ModelError(f"{path}: does not fit the pooler {self.name!r} of this model")
         self.load_state_dict(stored)

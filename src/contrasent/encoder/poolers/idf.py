@@ -38,15 +38,15 @@ class IdfPooling(Pooler):
     def fit(self, corpus: Iterable[Tokens]) -> None:
         """Count the texts, and those that hold each token."""
         texts, vocabulary = 0, len(self.frequencies)
-        found = np.zeros(vocabulary, dtype=np.int64)
+        holding = np.zeros(vocabulary, dtype=np.int64)
         for tokens in corpus:
             rows = np.repeat(np.arange(len(tokens)), tokens.lengths)
             ids = tokens.ids[tokens.offsets[0] : tokens.offsets[-1]]
             once = np.unique(rows * vocabulary + ids) % vocabulary
-            found += np.bincount(once, minlength=vocabulary)
+            holding += np.bincount(once, minlength=vocabulary)
             texts += len(tokens)
         self.texts.fill_(texts)
-        self.frequencies.copy_(torch.from_numpy(found))
+        self.frequencies.copy_(torch.from_numpy(holding))
 
     def forward(self, states: tuple[Tensor, ...], ids: Tensor, mask: Tensor) -> Tensor:
         """(n, d) vectors."""

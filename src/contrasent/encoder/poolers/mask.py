@@ -27,10 +27,10 @@ class MaskPooling(Pooler):
 
     def forward(self, states: tuple[Tensor, ...], ids: Tensor, mask: Tensor) -> Tensor:
         """(n, d) vectors."""
-        found = ids == self.mask
-        if not bool(found.any(1).all()):
+        masked = ids == self.mask
+        if not bool(masked.any(1).all()):
             raise ModelError(
                 "pooling at the mask token: a text has none; the model needs a template with "
                 "[MASK] as its prompt, as objective promptbert saves it"
             )
-        return states[-1][found & (found.flip(1).cumsum(1).flip(1) == 1)]
+        return states[-1][masked & (masked.flip(1).cumsum(1).flip(1) == 1)]
