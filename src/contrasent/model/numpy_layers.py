@@ -222,19 +222,19 @@ class NumpyEncoder:
                 f"size, {size}"
             )
         for number in range(self.layers):
-            prefix = names["layer"].format(number)
+            layer = names["layer"].format(number)
             self._layers.append(
                 _Layer(
                     linear(
-                        *(prefix + names[part] for part in ("query", "key", "value")),
+                        *(layer + names[part] for part in ("query", "key", "value")),
                         out=size,
                         size=size,
                     ),
-                    linear(prefix + names["attended"], out=size, size=size),
-                    norm(prefix + names["attention_norm"], size),
-                    up := linear(prefix + names["up"], out=None, size=size),
-                    linear(prefix + names["down"], out=size, size=up.weight.shape[1]),
-                    norm(prefix + names["output_norm"], size),
+                    linear(layer + names["attended"], out=size, size=size),
+                    norm(layer + names["attention_norm"], size),
+                    up := linear(layer + names["up"], out=None, size=size),
+                    linear(layer + names["down"], out=size, size=up.weight.shape[1]),
+                    norm(layer + names["output_norm"], size),
                 )
             )
         self._relative = None
