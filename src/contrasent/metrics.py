@@ -124,7 +124,7 @@ def nearness(vectors: ArrayLike) -> Floats:
     """(n,) mean of exp(-2 ||u - v||^2) over the other vectors; NaN for a single vector."""
     u = normalize(vectors).astype(np.float32)
     n = len(u)
-    found = np.zeros(n)
+    sums = np.zeros(n)
     rows = max(1, BLOCK // max(n, 1))
     for start in range(0, n, rows):
         block = u[start : start + rows]
@@ -132,9 +132,9 @@ def nearness(vectors: ArrayLike) -> Floats:
         squared = 2.0 - 2.0 * (block @ u[start:].T)
         near = np.exp(-2.0 * np.maximum(squared, 0.0))
         np.fill_diagonal(near, 0.0)
-        found[start : start + rows] += near.sum(axis=1, dtype=np.float64)
-        found[start + rows :] += near[:, len(block) :].sum(axis=0, dtype=np.float64)
-    return found / (n - 1) if n > 1 else np.full(n, np.nan)
+        sums[start : start + rows] += near.sum(axis=1, dtype=np.float64)
+        sums[start + rows :] += near[:, len(block) :].sum(axis=0, dtype=np.float64)
+    return sums / (n - 1) if n > 1 else np.full(n, np.nan)
 
 
 def anisotropy(vectors: ArrayLike) -> float:
@@ -148,8 +148,8 @@ def anisotropy(vectors: ArrayLike) -> float:
 def singular_values(vectors: ArrayLike) -> Floats:
     """(d,) singular values of the matrix of vectors over the largest one (SimCSE, Figure F.1)."""
     x = np.asarray(vectors, dtype=np.float64)
-    found: Floats = np.sqrt(np.maximum(np.linalg.eigvalsh(x.T @ x), 0))[::-1]
-    return found / (found[0] or 1.0)
+    values: Floats = np.sqrt(np.maximum(np.linalg.eigvalsh(x.T @ x), 0))[::-1]
+    return values / (values[0] or 1.0)
 
 
 def effective_rank(vectors: ArrayLike) -> float:
@@ -211,8 +211,8 @@ class _Order:
     def above(self, values: Floats) -> Floats:
         """(n,) sum of the values of the items above each, and half of those that are equal."""
         sums = self.sums(values)
-        found: Floats = sums[-1] - (sums[self.below] + sums[self.upto]) / 2
-        return found
+        higher: Floats = sums[-1] - (sums[self.below] + sums[self.upto]) / 2
+        return higher
 
     def sums(self, values: Floats) -> Floats:
         """(n + 1,) sums of the values of the 0, 1, ... lowest items: up to each at ``upto``."""
@@ -238,16 +238,16 @@ def item_f1(columns: Floats) -> tuple[float, Floats]:
     scale = (guess + label).mean()
     if not scale:
         return 0.0, np.zeros_like(guess)
-    found = 2 * (guess * label).mean() / scale
-    return float(found), (2 * guess * label - found * (guess + label)) / scale
+    f1 = 2 * (guess * label).mean() / scale
+    return float(f1), (2 * guess * label - f1 * (guess + label)) / scale
 
 
 def item_pearson(columns: Floats) -> tuple[float, Floats]:
     """Pearson's correlation of two columns."""
     a, b = (c - c.mean() for c in columns)
     a, b = (c / max(np.sqrt((c * c).mean()), 1e-300) for c in (a, b))
-    found = float((a * b).mean())
-    return found, a * b - found / 2 * (a * a + b * b)
+    correlation = float((a * b).mean())
+    return correlation, a * b - correlation / 2 * (a * a + b * b)
 
 
 def item_spearman(columns: Floats) -> tuple[float, Floats]:
@@ -257,11 +257,11 @@ def item_spearman(columns: Floats) -> tuple[float, Floats]:
     f, g = x.ranks - 0.5, y.ranks - 0.5
     # The derivatives of the mean products of ranks, in which every item has a hand.
     both = f * g + (x.above(g) + y.above(f)) / n - 3 * (f * g).mean()
-    own = [r * r + 2 * c.above(r) / n - 3 * (r * r).mean() for c, r in ((x, f), (y, g))]
+    variances = [r * r + 2 * c.above(r) / n - 3 * (r * r).mean() for c, r in ((x, f), (y, g))]
     xx, yy = (max((r * r).mean(), 1e-300) for r in (f, g))
-    found = float((f * g).mean() / np.sqrt(xx * yy))
-    moved = both / np.sqrt(xx * yy) - found / 2 * (own[0] / xx + own[1] / yy)
-    return found, moved - moved.mean()
+    correlation = float((f * g).mean() / np.sqrt(xx * yy))
+    moved = both / np.sqrt(xx * yy) - correlation / 2 * (variances[0] / xx + variances[1] / yy)
+    return correlation, moved - moved.mean()
 
 
 def item_average_precision(columns: Floats) -> tuple[float, Floats]:
@@ -269,12 +269,12 @@ def item_average_precision(columns: Floats) -> tuple[float, Floats]:
     down, label = _Order(-columns[0]), columns[1]
     positive = max(label.sum(), 1.0)
     precision = down.sums(label)[down.upto] / down.upto
-    found = float((label * precision).sum() / positive)
+    average = float((label * precision).sum() / positive)
     # Sums over the scores at or below each.
     sums = [down.sums(label * x / down.upto) for x in (1.0, precision)]
     gained, lost = (s[-1] - s[down.below] for s in sums)
-    moved = label * (precision + gained - found) - lost
-    return found, moved * len(label) / positive
+    moved = label * (precision + gained - average) - lost
+    return average, moved * len(label) / positive
 
 
 def item_best_f1(columns: Floats) -> tuple[float, Floats]:
@@ -299,8 +299,8 @@ def item_v_measure(columns: Floats) -> tuple[float, Floats]:
     if not (total := whole.mean()):
         return 1.0, np.zeros_like(whole)
     shared = whole - parts[2]
-    found = float(2 * shared.mean() / total)
-    return found, (2 * shared - found * whole) / total
+    measure = float(2 * shared.mean() / total)
+    return measure, (2 * shared - measure * whole) / total
 
 
 Statistic = Callable[[Floats], tuple[float, Floats]]

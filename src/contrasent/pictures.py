@@ -64,21 +64,21 @@ def plane(reports: Reports) -> str | None:
 
 def trajectories(paths: Mapping[str, Sequence[Mapping[str, float]]]) -> str | None:
     """Alignment and uniformity in the course of training (SimCSE, Figure 2), as SVG."""
-    found = {name: path for name, path in paths.items() if path}
-    if not found:
+    drawn = {name: path for name, path in paths.items() if path}
+    if not drawn:
         return None
     labelled: set[str] = set()
     with canvas(4.4) as (figure, axes):
-        for i, (name, path) in enumerate(found.items()):
+        for i, (name, path) in enumerate(drawn.items()):
             x = [point["uniformity"] for point in path]
             y = [point["alignment"] for point in path]
-            own = colour(i)
-            axes.plot(x, y, color=own, linewidth=1, alpha=0.5)
-            axes.plot(x, y, mark(i), color=own, markersize=5, label=name)
+            shade = colour(i)
+            axes.plot(x, y, color=shade, linewidth=1, alpha=0.5)
+            axes.plot(x, y, mark(i), color=shade, markersize=5, label=name)
             axes.plot(x[0], y[0], mark(i), color=INK, markersize=9, fillstyle="none")
             for before, after in pairwise(path):
                 ends = [(p["uniformity"], p["alignment"]) for p in (before, after)]
-                axes.annotate("", ends[1], ends[0], arrowprops={"arrowstyle": "->", "color": own})
+                axes.annotate("", ends[1], ends[0], arrowprops={"arrowstyle": "->", "color": shade})
             last = f"step {path[-1]['step']:.0f}"
             if last not in labelled:  # one label is enough for runs of one length
                 axes.annotate(last, (x[-1], y[-1]), xytext=(6, 6), textcoords="offset points")
@@ -96,14 +96,14 @@ def _label_geometry(figure: "Figure", axes: "Axes") -> None:
 
 def spectrum(reports: Reports) -> str | None:
     """Singular values over the largest (SimCSE, Figure F.1), as SVG; None without geometry."""
-    found = {n: v for n, r in reports.items() if (v := _note(r, "singular_values"))}
-    if not found:
+    spectra = {n: v for n, r in reports.items() if (v := _note(r, "singular_values"))}
+    if not spectra:
         return None
     with canvas(3.4) as (figure, axes):
-        for i, (name, values) in enumerate(found.items()):
+        for i, (name, values) in enumerate(spectra.items()):
             axes.plot(np.arange(1, len(values) + 1), values, color=colour(i), label=name)
         axes.set_yscale("log")
-        axes.set_ylim(bottom=max(1e-4, min(min(v) for v in found.values())))
+        axes.set_ylim(bottom=max(1e-4, min(min(v) for v in spectra.values())))
         axes.set_xlabel("rank")
         axes.set_ylabel("singular value / largest")
         add_legend(figure, axes)
@@ -112,17 +112,17 @@ def spectrum(reports: Reports) -> str | None:
 
 def densities(reports: Reports) -> str | None:
     """Density of cosine for each band of ratings (SimCSE, Figure G.1), as SVG."""
-    found = {n: v for n, r in reports.items() if (v := _note(r, "cosine_by_rating"))}
-    if not found:
+    densities_of = {n: v for n, r in reports.items() if (v := _note(r, "cosine_by_rating"))}
+    if not densities_of:
         return None
-    columns = min(2, len(found))
-    rows = -(-len(found) // columns)
+    columns = min(2, len(densities_of))
+    rows = -(-len(densities_of) // columns)
     with canvas(2.6 * rows + 0.3, rows, columns) as (figure, grid):
         panels = np.atleast_1d(grid).ravel()
-        for panel, (name, bands) in zip(panels, found.items(), strict=False):
+        for panel, (name, bands) in zip(panels, densities_of.items(), strict=False):
             _ridges(panel, bands)
             panel.set_title(_short(name, 44), fontsize=9)
-        for panel in panels[len(found) :]:
+        for panel in panels[len(densities_of) :]:
             panel.set_visible(False)
         return as_svg(figure, "densities")
 

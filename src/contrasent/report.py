@@ -101,15 +101,15 @@ class Report:
 
     def select(self, **wanted: str) -> "Report":
         """The rows whose named fields have the given values."""
-        found = [r for r in self.rows if all(getattr(r, k) == v for k, v in wanted.items())]
-        return Report(tuple(found), self.notes, self.items)
+        rows = [r for r in self.rows if all(getattr(r, k) == v for k, v in wanted.items())]
+        return Report(tuple(rows), self.notes, self.items)
 
     def one(self, **wanted: str) -> Row:
         """The single row whose named fields have the given values."""
-        found = self.select(**wanted).rows
-        if len(found) != 1:
-            raise DataError(f"the report has {len(found)} rows for {wanted}, wanted exactly one")
-        return found[0]
+        rows = self.select(**wanted).rows
+        if len(rows) != 1:
+            raise DataError(f"the report has {len(rows)} rows for {wanted}, wanted exactly one")
+        return rows[0]
 
     def average(self, tasks: Sequence[str], **wanted: str) -> float:
         """Plain mean of the named tasks' unrounded values."""
@@ -201,23 +201,23 @@ def read_reports(path: Path) -> dict[str, Report]:
     try:
         record = json.loads(path.read_text("utf-8"))
         records = record.get("models", [record])
-        found = {str(r.get("model", "")): Report.from_json(r) for r in records}
+        reports = {str(r.get("model", "")): Report.from_json(r) for r in records}
     except OSError as error:
         raise InputError(path, f"cannot be read ({error.strerror})") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(path, "no report; write one with evaluate --json") from error
     if "items" not in record:
-        return found
+        return reports
     second = path.with_name(Path(str(record["items"])).name)
     if not second.is_file():
         raise InputError(path, f"its items, {second.name}, are missing; keep both files together")
     try:
-        items = _unpack(second, len(found))
+        items = _unpack(second, len(reports))
     except Exception as error:  # safetensors raises its own, which has no common base
         raise InputError(second, f"no items of a report ({error})") from error
     return {
         name: Report(report.rows, report.notes, own)
-        for (name, report), own in zip(found.items(), items, strict=True)
+        for (name, report), own in zip(reports.items(), items, strict=True)
     }
 
 
@@ -251,7 +251,7 @@ def _pack(reports: list[Report]) -> bytes:
 def _unpack(path: Path, reports: int) -> list[ItemsByRow]:
     from safetensors import safe_open
 
-    found: list[ItemsByRow] = [{} for _ in range(reports)]
+    unpacked: list[ItemsByRow] = [{} for _ in range(reports)]
     with safe_open(path, framework="np") as file:
         metadata = file.metadata() or {}
         if metadata.get("format") != FORMAT:
@@ -260,9 +260,11 @@ def _unpack(path: Path, reports: int) -> list[ItemsByRow]:
     for entry in json.loads(metadata["index"]):
         key: RowKey = tuple(entry["row"])
         if "mean_of" in entry:
-            found[entry["report"]][key] = tuple(map(tuple, entry["mean_of"]))
+            unpacked[entry["report"]][key] = tuple(map(tuple, entry["mean_of"]))
             continue
-        own = {part.name: entry[part.name] for part in fields(Items)}
-        own |= {name: arrays[own[name]] for name in ARRAYS} | {"sizes": tuple(own["sizes"])}
-        found[entry["report"]][key] = Items(**own)
-    return found
+        values = {part.name: entry[part.name] for part in fields(Items)}
+        values |= {name: arrays[values[name]] for name in ARRAYS} | {
+            "sizes": tuple(values["sizes"])
+        }
+        unpacked[entry["report"]][key] = Items(**values)
+    return unpacked

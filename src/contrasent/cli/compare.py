@@ -58,8 +58,8 @@ def compare(
     chosen = Options(form=form, tasks=tasks, split=split, resamples=0, folder=data)
 
     def measure(folder: Path) -> "Report":
-        found = evaluate(open_model(folder, loading), suites, chosen)
-        return found.select(metric="spearman") if suites == ("sts",) else found
+        comparisons = evaluate(open_model(folder, loading), suites, chosen)
+        return comparisons.select(metric="spearman") if suites == ("sts",) else comparisons
 
     saved = {name: _saved(name) for arm in arms for name in arm if name.endswith(".json")}
     folders = {name: find_model(name) for arm in arms for name in arm if name not in saved}
@@ -67,10 +67,10 @@ def compare(
         read_data(suites, chosen)  # before a model is loaded
     saved |= {name: measure(folder) for name, folder in folders.items()}
     loaded = [[saved[name] for name in arm] for arm in arms]
-    found = compare_reports(*loaded, names=[*arms[0], *arms[1]], seed_sd=seed_sd)
-    facts = {"a": arms[0], "b": arms[1], "rows": [one.to_json() for one in found]}
+    comparisons = compare_reports(*loaded, names=[*arms[0], *arms[1]], seed_sd=seed_sd)
+    facts = {"a": arms[0], "b": arms[1], "rows": [one.to_json() for one in comparisons]}
     return options.Output(
-        facts, comparison_table(arms[0], arms[1], list(saved.values()), found, seed_sd)
+        facts, comparison_table(arms[0], arms[1], list(saved.values()), comparisons, seed_sd)
     )
 
 
@@ -139,7 +139,7 @@ def diff(
     names = {"old": old, "new": new}
     models = {side: _open_side(name, side, loading, searched) for side, name in names.items()}
     known = searched.vectors_by(models["old"])
-    found = diff_models(
+    change = diff_models(
         models["old"],
         models["new"],
         searched.texts,
@@ -152,15 +152,15 @@ def diff(
         seed=seed,
     )
     about = {side: _described(name, models[side]) for side, name in names.items()}
-    passed = fail_over is None or found.change["high"] <= fail_over
-    facts = {**about, "on": on, "stored_vectors": known is not None, **found.to_json()}
-    facts |= {"change": found.change, "fail_over": fail_over, "passed": passed, "seed": seed}
+    passed = fail_over is None or change.change["high"] <= fail_over
+    facts = {**about, "on": on, "stored_vectors": known is not None, **change.to_json()}
+    facts |= {"change": change.change, "fail_over": fail_over, "passed": passed, "seed": seed}
     if report is not None:
         from contrasent.evaluate.diff import diff_page
         from contrasent.files import write_text
 
-        write_text(report, diff_page(found, about, on))
-    lines = found.lines(about)
+        write_text(report, diff_page(change, about, on))
+    lines = change.lines(about)
     if fail_over is not None:
         lines.append(f"{'within' if passed else 'over'} --fail-over {fail_over:g}")
     return options.Output(facts, "\n".join(lines), status=0 if passed else CHANGED)
@@ -250,6 +250,6 @@ def _described(name: str, model: "TaskEncoder | RemoteModel") -> dict[str, Any]:
         "name": name,
         "runtime": model.encoder.runtime,
         "dimension": model.encoder.dimension,
-        "parameters": None if weights is None else sum(one.numel() for one in weights()),
+        "parameters": None if weights is None else sum(weight.numel() for weight in weights()),
         "bytes": sum(path.stat().st_size for path in inside if path.is_file()),
     }

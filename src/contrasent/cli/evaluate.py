@@ -101,32 +101,37 @@ def evaluate(
     others = [model for model in models if model not in indexes]
     if own_ids and collection is None:
         raise OptionError("--own-ids", "", "belongs to --collection, and there is none")
-    own = [*_read_pairs(pairs or [], columns), *_read_collection(collection, own_ids, others)]
+    user_evaluations = [
+        *_read_pairs(pairs or [], columns),
+        *_read_collection(collection, own_ids, others),
+    ]
     _check_before(models, others, suites, chosen, report_file, json_file)
-    found: dict[str, Report] = {}
+    reports_of: dict[str, Report] = {}
     for model in models:
         notes, more = list[str](), dict[str, Any]()
         if model in indexes and collection is not None:
-            found[model], notes = _search(model, collection, loading, weight, own_ids, resamples)
+            reports_of[model], notes = _search(
+                model, collection, loading, weight, own_ids, resamples
+            )
         else:
             encode, tokens = _load(model, loading, stop_words)
             reports = [measured(encode, suites, replace(chosen, tokens=tokens))] if suites else []
-            reports += [measure(encode, resamples) for measure in own]
-            found[model] = Report.join(reports)
+            reports += [measure(encode, resamples) for measure in user_evaluations]
+            reports_of[model] = Report.join(reports)
             notes = getattr(encode, "notes", [])
             if report_file is not None:
                 more = _for_page(model, encode, suites, chosen)
-        typer.echo(f"{model}\n{found[model].table()}\n")
+        typer.echo(f"{model}\n{reports_of[model].table()}\n")
         for line in notes:
             options.note(line)
-        found[model] = replace(found[model], notes={**found[model].notes, **more})
+        reports_of[model] = replace(reports_of[model], notes={**reports_of[model].notes, **more})
     if json_file is not None:
-        write_reports(json_file, found)
+        write_reports(json_file, reports_of)
     if report_file is not None:
         from contrasent.evaluate.page import page
         from contrasent.files import write_text
 
-        write_text(report_file, page(found))
+        write_text(report_file, page(reports_of))
         options.note(f"wrote {report_file}")
 
 
@@ -138,12 +143,12 @@ def _show_data(folder: Path | None, form: str, json_file: Path | None) -> None:
     from contrasent.files import write_json
 
     check_choice("--form", form, FORMS)
-    found = [(one, one.locate(folder)) for one in data_sets()]
+    located = [(data_set, data_set.locate(folder)) for data_set in data_sets()]
     missing = missing_data(folder, form)
     if json_file is not None:
         data = [
             {"name": o.name, "kind": o.kind, "rows": o.rows, "hub": o.hub, "places": places}
-            for o, places in found
+            for o, places in located
         ]
         suites = [
             {"name": name, "data": SUITES[name].data, "missing": lacking}
@@ -152,11 +157,11 @@ def _show_data(folder: Path | None, form: str, json_file: Path | None) -> None:
         write_json(json_file, {"data": data, "form": form, "suites": suites})
         options.note(f"wrote {json_file}")
         return
-    for one, places in found:
-        rows = ", ".join(f"{split} {count:,}" for split, count in one.rows.items())
-        typer.echo(f"{one.name:10}  {one.kind:10}  {rows}".rstrip())
+    for data_set, places in located:
+        rows = ", ".join(f"{split} {count:,}" for split, count in data_set.rows.items())
+        typer.echo(f"{data_set.name:10}  {data_set.kind:10}  {rows}".rstrip())
         for its, place in places.items():
-            absent = f"missing; put it at {one.places[its][0]} in CONTRASENT_DATA's folder"
+            absent = f"missing; put it at {data_set.places[its][0]} in CONTRASENT_DATA's folder"
             typer.echo(f"{'':12}{its + ': ' if its else ''}{place or absent}")
     for name, lacking in missing.items():
         typer.echo(f"--suite {name}: {'missing ' + ', '.join(lacking) if lacking else 'ready'}")
@@ -206,18 +211,18 @@ def _check_indexes(
     from contrasent.search.opening import index_folder
 
     # The folder that adapt left is a model with an index in it: a model here, as ever.
-    found = [
+    indexes = [
         model
         for model in models
         if is_any_index(index_folder(model)) and not (Path(model) / "modules.json").is_file()
     ]
-    if found and collection is None:
-        raise UserError(f"{found[0]}: an index is measured by --collection FOLDER")
-    if found and others:
-        raise UserError(f"{found[0]}: is an index; --suite and --pairs measure models")
-    if weight is not None and not found:
+    if indexes and collection is None:
+        raise UserError(f"{indexes[0]}: an index is measured by --collection FOLDER")
+    if indexes and others:
+        raise UserError(f"{indexes[0]}: is an index; --suite and --pairs measure models")
+    if weight is not None and not indexes:
         raise OptionError("--word-weight", weight, "is for an index that is measured")
-    return found
+    return indexes
 
 
 def _search(

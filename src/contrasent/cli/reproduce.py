@@ -104,18 +104,18 @@ def reproduce(
     from contrasent.reproduce.console import text
     from contrasent.reproduce.results import book
 
-    found = book(wanted, stored or results, chosen)
-    typer.echo(text(found))
+    made = book(wanted, stored or results, chosen)
+    typer.echo(text(made))
     written = [path for path in (json_file, report) if path is not None]
     if json_file is not None:
-        write_json(json_file, found)
+        write_json(json_file, made)
     if report is not None:
-        write_text(report, summary.page(found))
+        write_text(report, summary.page(made))
     if holds is not None:
         book_file = report.name if report is not None and report.parent == holds.parent else ""
-        written += summary.write(holds, found, book_file)
+        written += summary.write(holds, made, book_file)
     if figures is not None:
-        written += summary.write_figures(figures, found)
+        written += summary.write_figures(figures, made)
     for path in written:
         options.note(f"wrote {path}")
 
@@ -138,11 +138,11 @@ def _listed(folder: "ItemFolder") -> str:
 
 
 def _checked(folder: "ItemFolder") -> str:
-    found = folder.all()
-    rows = [row for item in found for row in item.rows]
-    values, claims = sum(len(row.expected) for row in rows), sum(len(item.claims) for item in found)
+    items = folder.all()
+    rows = [row for item in items for row in item.rows]
+    values, claims = sum(len(row.expected) for row in rows), sum(len(item.claims) for item in items)
     return (
-        f"checked {len(found):,} items, {len(rows):,} rows, {values:,} published values, "
+        f"checked {len(items):,} items, {len(rows):,} rows, {values:,} published values, "
         f"{claims:,} claims"
     )
 

@@ -60,11 +60,11 @@ def places_of(names: Sequence[str]) -> dict[str, int]:
 
     Short for ``notes/faq.jsonl#7`` is 7, for ``notes/plan.md`` plan.md and plan.
     """
-    found: dict[str, set[int]] = {}
+    numbers_of: dict[str, set[int]] = {}
     for number, name in enumerate(names):
         for form in (name.rpartition("#")[2], Path(name).name, Path(name).stem):
-            found.setdefault(form, set()).add(number)
-    short = {form: min(numbers) for form, numbers in found.items() if len(numbers) == 1}
+            numbers_of.setdefault(form, set()).add(number)
+    short = {form: min(numbers) for form, numbers in numbers_of.items() if len(numbers) == 1}
     return short | {name: number for number, name in enumerate(names)}
 
 
@@ -94,14 +94,14 @@ def read_texts(path: Path) -> dict[str, str]:
     """The texts of a corpus or of queries in BEIR's layout, by their ids."""
     if not path.is_file():
         raise DataError(f"{path}: no such file; expected lines of {{_id, text}}, as BEIR has them")
-    found = {}
+    texts = {}
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip():
             continue
         try:
             record = json.loads(line)
             title = str(record.get("title") or "")
-            found[str(record["_id"])] = f"{title} {record['text']}".strip()
+            texts[str(record["_id"])] = f"{title} {record['text']}".strip()
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError(f"{path}:{number}: expected a JSON object with _id and text") from error
-    return found
+    return texts

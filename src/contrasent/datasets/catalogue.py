@@ -21,11 +21,11 @@ class DataSet:
 
     def locate(self, folder: Path | None = None) -> dict[str, str]:
         """By form, the local file if it is there, else the hub's copy, else ""."""
-        found = {form: official.find(places, folder) for form, places in self.places.items()}
+        local = {form: official.find(places, folder) for form, places in self.places.items()}
         # The hub has the raw form alone.
         return {
             form: str(path) if path else self.hub if form == "raw" else ""
-            for form, path in found.items()
+            for form, path in local.items()
         }
 
 

@@ -136,7 +136,7 @@ def inference_triples(*, folder: Path | None = None) -> Triples:
 
 
 def _rows(path: Path, wanted: tuple[str, ...], mark: str) -> list[tuple[int, dict[str, str]]]:
-    found = []
+    rows = []
     table = open_table(Source(path, ".csv", str(path)), header=True, delimiter=mark)
     lacking = [name for name in wanted if name not in table.columns]
     if lacking:
@@ -146,10 +146,10 @@ def _rows(path: Path, wanted: tuple[str, ...], mark: str) -> list[tuple[int, dic
             row = dict(zip(table.columns, cells, strict=True))
             if not all(row[name] for name in wanted):
                 raise DataError(f"{path}:{line}: expected {', '.join(wanted)}")
-            found.append((line, row))
-    if not found:
+            rows.append((line, row))
+    if not rows:
         raise DataError(f"{path}: holds no rows")
-    return found
+    return rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,18 +74,18 @@ def sts_places(task: str, form: str, path: str) -> list[str]:
 
 
 def _year(task: str, form: str, folder: Path | None) -> tuple[ScoredPairs, ...]:
-    found: list[ScoredPairs] = []
+    subsets: list[ScoredPairs] = []
     for subset in official.STS_YEARS[task]:
         places = sts_places(task, form, f"{task}-en-test/STS.input.{subset.name}.txt")
         path = official.find(places, folder)
-        if path is None and not found:
+        if path is None and not subsets:
             return _from_hub(task, "test", form, places[0])
         if path is None:
             raise DataError(
                 official.missing(f"{task}/{subset.name}", places[0], "the other parts are there")
             )
-        found.append(_read_subset(path, subset))
-    return tuple(found)
+        subsets.append(_read_subset(path, subset))
+    return tuple(subsets)
 
 
 def _sick_all(split: str, form: str, folder: Path | None) -> tuple[ScoredPairs, ...]:

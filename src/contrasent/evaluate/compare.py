@@ -185,19 +185,19 @@ def comparison_table(
     before: Sequence[str],
     after: Sequence[str],
     reports: Sequence[Report],
-    found: Sequence[MethodComparison],
+    comparisons: Sequence[MethodComparison],
     seed_sd: float | None,
 ) -> str:
     """The comparison of the named runs for a terminal, and what its intervals mean."""
-    width = max(len(one.name) for one in found)
+    width = max(len(comparison.name) for comparison in comparisons)
     lines = [
         f"A: {', '.join(before)}\nB: {', '.join(after)}",
         f"{'':<{width}} {'A':>7} {'B':>7} {'B - A':>7}  [95 % interval]",
-        *(one.line(width) for one in found),
-        _meaning(len(before), len(after), seed_sd, found),
+        *(comparison.line(width) for comparison in comparisons),
+        _meaning(len(before), len(after), seed_sd, comparisons),
     ]
     every = [{row.metric for row in report} for report in reports]
-    left = set.intersection(*every) - {one.metric for one in found}
+    left = set.intersection(*every) - {comparison.metric for comparison in comparisons}
     left = {metric for metric in left if not metric.endswith(SPREAD)}
     if left:
         lines.append(
@@ -209,10 +209,10 @@ def comparison_table(
 
 
 def _meaning(
-    before: int, after: int, seed_sd: float | None, found: Sequence[MethodComparison]
+    before: int, after: int, seed_sd: float | None, comparisons: Sequence[MethodComparison]
 ) -> str:
     """The meaning of the intervals, in one line."""
-    known = [one.item_p is not None for one in found]
+    known = [comparison.item_p is not None for comparison in comparisons]
     where = "on other items like these"
     if not any(known):
         where = "on these items only: the reports hold none"

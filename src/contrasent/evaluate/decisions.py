@@ -48,8 +48,8 @@ class Thresholds:
         hits, taken = self._counted(counts)
         gained = np.diff(hits, axis=1, prepend=0)
         precision = hits / np.maximum(taken, 1e-9)
-        found: Floats = (gained * precision).sum(axis=1) / np.maximum(hits[:, -1], 1e-9)
-        return found
+        precisions: Floats = (gained * precision).sum(axis=1) / np.maximum(hits[:, -1], 1e-9)
+        return precisions
 
     def best_f1(self, counts: ArrayLike) -> Floats:
         """(b,) of each resample: F1 of class 1 at the threshold where it is largest."""
@@ -62,8 +62,8 @@ class Thresholds:
 
     def _f1(self, counts: ArrayLike) -> Floats:
         hits, taken = self._counted(counts)
-        found: Floats = 2 * hits / np.maximum(taken + hits[:, -1:], 1e-9)
-        return found
+        f1: Floats = 2 * hits / np.maximum(taken + hits[:, -1:], 1e-9)
+        return f1
 
     def _counted(self, counts: ArrayLike) -> tuple[Floats, Floats]:
         """True positives, and all items, at or above each threshold."""
@@ -87,8 +87,8 @@ def pair_classification(
     """
     data = sets
     if data is None:
-        own = labelled.transfer_set("MRPC", folder=folder)["test"]
-        data = {"MRPC": own, "QQP": labelled.question_pairs(folder=folder)}
+        mrpc = labelled.transfer_set("MRPC", folder=folder)["test"]
+        data = {"MRPC": mrpc, "QQP": labelled.question_pairs(folder=folder)}
     sides = {task: (found.first, found.second or ()) for task, found in data.items()}
     encoded = encode_distinct(encode, [side for both in sides.values() for side in both])
     builder, thresholds = ReportBuilder(), {}
@@ -123,17 +123,17 @@ def triplet_accuracy(
     A row "accuracy_triplet" of the task "NLI"; equal cosines count as wrong. By default of 5,000
     triples at equal distances over the file of the data folder.
     """
-    found = (
+    given = (
         labelled.inference_triples(folder=folder).spread(TRIPLES) if triples is None else triples
     )
-    columns = (found.premises, found.entailed, found.contradicted)
+    columns = (given.premises, given.entailed, given.contradicted)
     encoded = encode_distinct(encode, columns)
     premise, entailed, contradicted = (encoded(column) for column in columns)
     right = metrics.cosine(premise, entailed) > metrics.cosine(premise, contradicted)
-    builder, premises = ReportBuilder(), len(set(found.premises))
-    about: Any = {"keys": item_keys(found.premises), "context": digest(found.entailed)}
+    builder, premises = ReportBuilder(), len(set(given.premises))
+    about: Any = {"keys": item_keys(given.premises), "context": digest(given.entailed)}
     builder.mean("NLI", "test", "accuracy_triplet", right, resamples=resamples, seed=seed, **about)
-    return builder.report({"triples": found.source, "premises": premises, "resamples": resamples})
+    return builder.report({"triples": given.source, "premises": premises, "resamples": resamples})
 
 
 def clustering(
@@ -150,11 +150,11 @@ def clustering(
     By default all of TREC (six kinds of questions) and SUBJ; the score is the mean of the starts.
     """
     data = clustering_sets(folder) if sets is None else sets
-    encoded = encode_distinct(encode, [found.first for found in data.values()])
+    encoded = encode_distinct(encode, [texts.first for texts in data.values()])
     builder = ReportBuilder()
-    for task, found in data.items():
-        n, labels, own = len(found), found.labels, item_keys(found.first)
-        vectors, classes = encoded(found.first), len(np.unique(labels))
+    for task, texts in data.items():
+        n, labels, keys = len(texts), texts.labels, item_keys(texts.first)
+        vectors, classes = encoded(texts.first), len(np.unique(labels))
         groups = [kmeans(vectors, classes, (seed, i)) for i in range(starts)]
 
         def mean_v(counts: ArrayLike, labels: Integers = labels, groups: Any = groups) -> Floats:
@@ -162,24 +162,22 @@ def clustering(
             return mean
 
         value = float(np.mean([v_measure(labels, g) for g in groups]))
-        drawn = resampled({"": mean_v}, [n], resamples, seed, own)[""]
+        drawn = resampled({"": mean_v}, [n], resamples, seed, keys)[""]
         # Each start is a subset that holds all items: their mean, in which a text counts once.
         columns = np.array([groups, [labels] * starts], dtype=float).reshape(2, -1)
-        items = Items("v_measure", np.tile(own, starts), columns, (n,) * starts, "mean")
+        items = Items("v_measure", np.tile(keys, starts), columns, (n,) * starts, "mean")
         builder.add(task, "test", "v_measure", value, n, draws=drawn, items=items)
     return builder.report({"k-means starts": starts, "seed": seed, "resamples": resamples})
 
 
 def clustering_sets(folder: Path | None = None) -> dict[str, labelled.Labelled]:
     """All texts of TREC and SUBJ with their classes."""
-    found = {}
+    sets = {}
     for task in CLUSTERED:
         parts = list(labelled.transfer_set(task, folder=folder).values())
         texts = tuple(text for part in parts for text in part.first)
-        found[task] = labelled.Labelled(
-            texts, None, np.concatenate([part.labels for part in parts])
-        )
-    return found
+        sets[task] = labelled.Labelled(texts, None, np.concatenate([part.labels for part in parts]))
+    return sets
 
 
 def kmeans(vectors: Vectors, count: int, seed: int | tuple[int, ...]) -> Integers:
@@ -211,10 +209,10 @@ def v_measure(labels: ArrayLike, groups: ArrayLike) -> float:
 
 def v_measures(labels: ArrayLike, groups: ArrayLike, counts: ArrayLike) -> Floats:
     """(b,) V-measure of each resample, by counts (b, n) of the items."""
-    classes, found = np.asarray(labels), np.asarray(groups)
-    shape = (int(classes.max()) + 1, int(found.max()) + 1)
+    classes, clusters = np.asarray(labels), np.asarray(groups)
+    shape = (int(classes.max()) + 1, int(clusters.max()) + 1)
     cell = np.zeros((len(classes), shape[0] * shape[1]), dtype=np.float32)
-    cell[np.arange(len(classes)), classes * shape[1] + found] = 1
+    cell[np.arange(len(classes)), classes * shape[1] + clusters] = 1
     joint = (np.asarray(counts, dtype=np.float32) @ cell).astype(np.float64)
     joint /= joint.sum(axis=1, keepdims=True)
     table = joint.reshape(-1, *shape)

@@ -118,8 +118,10 @@ class Diff:
                 f"are about the {10 * self.of // self.documents:,} nearest of all"
             )
         lines.append(f"{'':<20} {'value':>7}  [95 % interval]")
-        for one in self.measures:
-            lines.append(f"{one.name:<20} {one.value:7.3f}  [{one.low:.3f}, {one.high:.3f}]")
+        for measure in self.measures:
+            lines.append(
+                f"{measure.name:<20} {measure.value:7.3f}  [{measure.low:.3f}, {measure.high:.3f}]"
+            )
         if (shift := self.threshold) is not None:
             new = ": no hit of OLD reaches it, so it cannot be carried over"
             if shift.new is not None:
@@ -183,7 +185,7 @@ def diff_models(
         raise DataError(f"{problem}; {MIN_ITEMS} are needed")
     chosen = np.sort(random.choice(len(pool), min(sample, len(pool)), replace=False))
     wanted = [pool[row] for row in chosen]
-    own = chosen if queries is None else None
+    itself = chosen if queries is None else None
     whole = max(len(texts), of) if of is not None and of > len(documents) else len(texts)
     encoders = {"old": old, "new": new}
     of_documents, of_queries, deep = {}, {}, {}
@@ -196,7 +198,7 @@ def diff_models(
         if metric == "cosine":
             given, ask = (metrics.normalize(v).astype(np.float32) for v in (given, ask))
         of_documents[name], of_queries[name] = given, ask
-        deep[name] = rankings.Ranked(*nearest(ask, given, most, own=own))
+        deep[name] = rankings.Ranked(*nearest(ask, given, most, own=itself))
     a, b = (found.cut(depth) for found in deep.values())
     values = rankings.agreement(a.rows, b.rows)
     return Diff(
@@ -209,7 +211,7 @@ def diff_models(
         ),
         changed=_changed(wanted, texts, a, b, values),
         moved=_moved(texts, a.rows[:, :10], b.rows[:, :10]),
-        scores=rankings.score_quantiles(deep, of_queries, of_documents, own, random),
+        scores=rankings.score_quantiles(deep, of_queries, of_documents, itself, random),
         threshold=None if threshold is None else shift(threshold, a.scores, b.scores, seed=seed),
     )
 

@@ -69,10 +69,10 @@ def geometry(
         first, second = [first[i] for i in chosen], [second[i] for i in chosen]
         scores = scores[chosen]
     pairs = ScoredPairs("STSB", tuple(first), tuple(second), scores, parts[0].source)
-    found = geometry_of_pairs(
+    report = geometry_of_pairs(
         encode, pairs, split=split, duplicates=duplicates, resamples=resamples, seed=seed
     )
-    return Report(found.rows, {"geometry_form": form, **found.notes}, found.items)
+    return Report(report.rows, {"geometry_form": form, **report.notes}, report.items)
 
 
 def geometry_of_pairs(
@@ -97,8 +97,8 @@ def geometry_of_pairs(
     one, two = (metrics.normalize(np.asarray(v[positives], np.float64)) for v in (first, second))
     gaps = metrics.norms(one - two) ** 2
     builder = ReportBuilder()
-    named, own = (pairs.name, split), items[positives]
-    builder.mean(*named, "alignment", gaps, resamples=resamples, seed=seed, keys=own)
+    named, positive_keys = (pairs.name, split), items[positives]
+    builder.mean(*named, "alignment", gaps, resamples=resamples, seed=seed, keys=positive_keys)
     # Vectors of equal keys, those of one pair, are resampled together.
     near = metrics.nearness(space)
     even, moved = metrics.item_uniformity(near[None])
@@ -210,8 +210,8 @@ def length_bias(
             builder.add(task, "test", f"{name}_gap", apart, len(values), aggregate=unit)
     if set(STS_TASKS) <= set(data):
         for name in dict.fromkeys(row.metric for row in builder.rows):
-            own = [r for r in builder.rows if r.metric == name and r.task in STS_TASKS]
-            value, count = sum(r.value for r in own) / len(own), sum(r.count for r in own)
+            rows = [r for r in builder.rows if r.metric == name and r.task in STS_TASKS]
+            value, count = sum(r.value for r in rows) / len(rows), sum(r.count for r in rows)
             builder.add("STS7", "test", name, value, count, aggregate=unit)
     notes = {"length": f"difference up to {NEAR} {unit} or above", "bias_form": form}
     return builder.report({**notes, **encoded.notes})
@@ -249,7 +249,7 @@ def repeated_overlaps(
     random = np.random.default_rng(seed)
     split = [s.split() for s in sentences]
     order = random.permutation(len(sentences))
-    found: list[tuple[str, str, str]] = []
+    triples: list[tuple[str, str, str]] = []
     for q in order:
         shared_with = {w.lower() for w in split[q]}
         for c in random.permutation(len(sentences))[:1000]:
@@ -257,11 +257,11 @@ def repeated_overlaps(
             share = sum(shared) / max(len(shared), 1)
             if c != q and OVERLAP[0] <= share <= OVERLAP[1]:
                 doubled = np.repeat(split[c], np.where(shared, 2, 1))
-                found.append((sentences[q], sentences[c], " ".join(doubled)))
+                triples.append((sentences[q], sentences[c], " ".join(doubled)))
                 break
-        if len(found) == queries:
-            return found
+        if len(triples) == queries:
+            return triples
     raise DataError(
-        f"only {len(found)} of {queries} queries have a sentence with {OVERLAP[0]:.0%} to "
+        f"only {len(triples)} of {queries} queries have a sentence with {OVERLAP[0]:.0%} to "
         f"{OVERLAP[1]:.0%} of its words in common, among {len(sentences):,}; give more text"
     )

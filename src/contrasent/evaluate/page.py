@@ -58,12 +58,12 @@ def titles(names: Sequence[str]) -> list[str]:
     """Names of models without the folders that they have in common."""
     parts = [Path(name).parts or (name,) for name in names]
     for count in range(1, max(map(len, parts), default=1) + 1):
-        found = [str(Path(*own[-count:])) for own in parts]
-        if len(set(found)) == len(found):
+        short = [str(Path(*own[-count:])) for own in parts]
+        if len(set(short)) == len(short):
             # A hub's name is "owner/model"; it is a name as it stands.
             return [
                 n if n.count("/") == 1 and not n.startswith((".", "/")) else f
-                for n, f in zip(names, found, strict=True)
+                for n, f in zip(names, short, strict=True)
             ]
     return list(names)
 
@@ -113,11 +113,11 @@ def _notes(reports: Reports) -> list[tuple[str, list[tuple[str, Any]]]]:
     first = next(iter(notes_of.values()), {})
     shared = {k: v for k, v in first.items() if all(n.get(k) == v for n in notes_of.values())}
     whole = "All models" if len(notes_of) > 1 else next(iter(notes_of), "")
-    own = [
+    separate = [
         (name, [(key, value) for key, value in notes.items() if key not in shared])
         for name, notes in notes_of.items()
     ]
-    return [(whole, list(shared.items())), *own]
+    return [(whole, list(shared.items())), *separate]
 
 
 def _flat(notes: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:

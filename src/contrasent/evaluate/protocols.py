@@ -88,18 +88,20 @@ def every_protocol(
     items = Report.join((whole, trained, *others)).items
     described = {}
     for name in names:
-        own = PROTOCOLS[name]
-        how = "regressor for STS-B and SICK-R, " if own.regressor else ""
-        described[name] = f"{own.paper}: {how}{' and '.join(own.metrics)}, {own.aggregate}"
-        for metric in own.metrics:
+        protocol = PROTOCOLS[name]
+        how = "regressor for STS-B and SICK-R, " if protocol.regressor else ""
+        described[name] = (
+            f"{protocol.paper}: {how}{' and '.join(protocol.metrics)}, {protocol.aggregate}"
+        )
+        for metric in protocol.metrics:
             parts = [
                 trained.one(task=task, split="test", metric=metric)
-                if own.regressor and task in TASKS
-                else whole.one(task=task, metric=metric, aggregate=own.aggregate)
+                if protocol.regressor and task in TASKS
+                else whole.one(task=task, metric=metric, aggregate=protocol.aggregate)
                 for task in STS_TASKS
             ]
             value, count = sum(r.value for r in parts) / len(parts), sum(r.count for r in parts)
-            rows.append(Row(f"protocol {name}", "test", metric, own.aggregate, value, count))
+            rows.append(Row(f"protocol {name}", "test", metric, protocol.aggregate, value, count))
             items[rows[-1].key] = tuple(part.key for part in parts)
     notes = {
         "protocols": described,
@@ -221,9 +223,9 @@ def fit(features: dict[str, Matrix], gold: dict[str, Floats], *, seed: int) -> t
                     weights = (weights - pace * mean / root).astype(np.float32, copy=False)
                 advance(1)
             epoch += EPOCHS
-            found = metrics.pearson(_expected(features["dev"], weights), gold["dev"])
-            if found > best:
-                best, best_weights = found, weights
+            correlation = metrics.pearson(_expected(features["dev"], weights), gold["dev"])
+            if correlation > best:
+                best, best_weights = correlation, weights
             elif misses >= TENACITY:
                 break
             else:

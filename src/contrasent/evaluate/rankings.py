@@ -76,13 +76,13 @@ def measured(
         random = np.random.default_rng(seed)
         error = document_error(old, new, depth, documents, random) * (1 - documents / whole) ** 0.5
         drawn = drawn + error * random.normal(size=drawn.shape)
-    found = []
+    intervals = []
     for at, name in enumerate(names):
         low, high = (
             np.clip(interval(drawn[:, at]), 0.0, 1.0).round(6).tolist()
         )  # counts are float32
-        found.append(MeanInterval(name, float(table[:, at].mean()), low, high))
-    return tuple(found)
+        intervals.append(MeanInterval(name, float(table[:, at].mean()), low, high))
+    return tuple(intervals)
 
 
 def document_error(
@@ -118,7 +118,7 @@ def score_quantiles(
     if own is not None:
         right = np.where(right == own[left], (right + 1) % total, right)
     columns = {"first hit": 0, "tenth hit": 9}
-    found: dict[str, dict[str, list[float]]] = {}
+    quantiles_of: dict[str, dict[str, list[float]]] = {}
     for kind in (*columns, "random pair"):
         for name, one in ranked.items():
             if kind == "random pair":
@@ -128,5 +128,5 @@ def score_quantiles(
             else:
                 continue
             quantiles = np.quantile(values.astype(np.float64), QUANTILES)
-            found.setdefault(kind, {})[name] = [round(q, 6) for q in quantiles.tolist()]
-    return found
+            quantiles_of.setdefault(kind, {})[name] = [round(q, 6) for q in quantiles.tolist()]
+    return quantiles_of

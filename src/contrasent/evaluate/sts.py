@@ -76,12 +76,12 @@ def sts(
     if not tasks:
         raise OptionError("tasks", "", "name at least one task")
     data = {task: sts_pairs(task, split=split, form=form, folder=folder) for task in tasks}
-    parts = [part for found in data.values() for part in found]
+    parts = [part for parts_of in data.values() for part in parts_of]
     encoded = encode_distinct(encode, [side for p in parts for side in (p.first, p.second)])
     builder = ReportBuilder()
-    for task, found in data.items():
+    for task, parts_of in data.items():
         add_correlations(
-            builder, task, split, found, encoded, wanted, subsets, resamples=resamples, seed=seed
+            builder, task, split, parts_of, encoded, wanted, subsets, resamples=resamples, seed=seed
         )
     if set(STS_TASKS) <= set(data):
         for m, a in itertools.product(CORRELATIONS, wanted):

@@ -84,10 +84,10 @@ class Suite:
 
 def _retrieval(encode: EncodeFn, o: Options) -> Report:
     captions = labelled.flickr30k(folder=o.folder).last(o.captions)
-    found = stsb_retrieval(encode, form=o.form, resamples=o.resamples, folder=o.folder)
+    sentences = stsb_retrieval(encode, form=o.form, resamples=o.resamples, folder=o.folder)
     pictures = caption_retrieval(encode, captions, resamples=o.resamples)
-    notes = {"stsb": found.notes, "captions": pictures.notes}
-    whole = Report.join((found, pictures))
+    notes = {"stsb": sentences.notes, "captions": pictures.notes}
+    whole = Report.join((sentences, pictures))
     return Report(whole.rows, notes, whole.items)
 
 
@@ -170,7 +170,7 @@ def suite_names(wanted: Sequence[str]) -> tuple[str, ...]:
 
 def read_data(suites: Sequence[str], options: Options) -> list[object]:
     """All data that the suites need, so that missing files are found before a model is loaded."""
-    found: list[object] = []
+    data: list[object] = []
     readers: dict[str, Callable[..., object]] = {
         "QQP": labelled.question_pairs,
         "NLI": labelled.inference_triples,
@@ -178,22 +178,25 @@ def read_data(suites: Sequence[str], options: Options) -> list[object]:
     }
     for name in dict.fromkeys(name for suite in suites for name in SUITES[suite].others):
         read = readers.get(name) or partial(labelled.transfer_set, name)
-        found.append(read(folder=options.folder))
+        data.append(read(folder=options.folder))
     for pairs in dict.fromkeys(pairs for suite in suites for pairs in SUITES[suite].pairs(options)):
         task, split, form = pairs
-        found.append(sts_pairs(task, split=split, form=form, folder=options.folder))
-    return found
+        data.append(sts_pairs(task, split=split, form=form, folder=options.folder))
+    return data
 
 
 def missing_data(folder: Path | None = None, form: str = "senteval") -> dict[str, list[str]]:
     """By suite, the data sets that are neither in the data folder nor, in this form, on the hub."""
     absent = set()
-    for found in data_sets():
-        located = found.locate(folder)
+    for data_set in data_sets():
+        located = data_set.locate(folder)
         # Some sets have one form only, whatever is wanted of the others.
         if not (located[form] if form in located else any(located.values())):
-            absent.add(found.name)
-    return {name: [own for own in suite.data if own in absent] for name, suite in SUITES.items()}
+            absent.add(data_set.name)
+    return {
+        name: [data_name for data_name in suite.data if data_name in absent]
+        for name, suite in SUITES.items()
+    }
 
 
 def evaluate(

@@ -212,8 +212,8 @@ def guess_items(
             subsets = [place[d, :, :k].ravel() for d in range(draws)]
             # Mean cross-entropy of features over `scale`: C = 1 is this L2 weight.
             weights = model.fit(subsets, [1 / (len(s) * model.scale**2) for s in subsets])
-            found = [model.predict(w, features) == test.labels for w in weights]
-            right[k] = np.array(found, dtype=np.float64)
+            guessed_right = [model.predict(w, features) == test.labels for w in weights]
+            right[k] = np.array(guessed_right, dtype=np.float64)
         guessed[task] = item_keys(test.first), right
     return guessed
 

@@ -60,19 +60,19 @@ class RetrievalValidation:
         """Rows "mrr@10" and "recall@1" of the items that choose; ``notes["items"]`` has all."""
         sides = list(zip(*self.pools.values(), strict=True))
         queried, read = encode_search(encode, *sides)
-        found = {}
+        rankings = {}
         for name, (queries, documents) in self.pools.items():
             places = range(len(queries)) if self.relevant is None else self.relevant
             relevant = check_relevant(places, len(queries), len(documents))
-            found[name] = rank_vectors(queried(queries), read(documents), relevant)
-        items = np.mean([ranking.reciprocal(CUT) for ranking in found.values()], axis=0)
-        first = np.mean([ranking.recall(1) for ranking in found.values()], axis=0)
+            rankings[name] = rank_vectors(queried(queries), read(documents), relevant)
+        items = np.mean([ranking.reciprocal(CUT) for ranking in rankings.values()], axis=0)
+        first = np.mean([ranking.recall(1) for ranking in rankings.values()], axis=0)
         rows = [_mean(self.task, "dev", f"mrr@{CUT}", choosing(items))]
         rows.append(_mean(self.task, "dev", "recall@1", choosing(first)))
-        if len(found) > 1:
+        if len(rankings) > 1:
             rows += [
                 _mean(f"{self.task}/{name}", "dev", f"mrr@{CUT}", choosing(r.reciprocal(CUT)))
-                for name, r in found.items()
+                for name, r in rankings.items()
             ]
         return Report(tuple(rows), {"items": items.tolist()})
 
@@ -106,8 +106,8 @@ class LabelledValidation:
         items = metrics.cosine(encoded(self.first), encoded(self.second))
         places = self._halves()[0]
         one, two = ([side[i] for i in places] for side in (self.first, self.second))
-        found = check_pairs(one, two, self.scores[places], "pairs")
-        report = several_pairs(encoded, {"pairs": found}, split="dev")
+        pairs = check_pairs(one, two, self.scores[places], "pairs")
+        report = several_pairs(encoded, {"pairs": pairs}, split="dev")
         return Report(report.rows, {**report.notes, "items": items.tolist()})
 
     def against(self, encode: EncodeFn, base: Report) -> Report:
@@ -118,12 +118,10 @@ class LabelledValidation:
         gold = self.scores[others]
         if not len(gold) or min(map(np.ptp, (before, after, gold))) == 0:
             return report
-        found = bootstrap.paired_spearman_difference(
+        gain = bootstrap.paired_spearman_difference(
             before, after, gold, resamples=bootstrap.RESAMPLES
         )
-        row = Row(
-            "pairs", "test", "gain_spearman", "", found.mean, len(gold), found.low, found.high
-        )
+        row = Row("pairs", "test", "gain_spearman", "", gain.mean, len(gold), gain.low, gain.high)
         return Report((*report.rows, row), report.notes)
 
     def _halves(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -38,10 +38,10 @@ class Cached:
 
     def for_task(self, task: Task) -> EncodeFn:
         """Itself, or a cache of queries or documents where those have prompts."""
-        own = for_task(self._encode, task)
-        if own is self._encode:
+        encode = for_task(self._encode, task)
+        if encode is self._encode:
             return self
-        return self._tasks.setdefault(task, Cached(own))
+        return self._tasks.setdefault(task, Cached(encode))
 
     def __call__(self, sentences: Sequence[str]) -> Vectors:
         """Vectors of all, of which only new texts are encoded."""
@@ -187,8 +187,8 @@ class ReportBuilder:
     ) -> None:
         """Add the plain mean of rows of several tasks, resampled together."""
         places = {row.key: i for i, row in enumerate(self.rows)}
-        found = [places[own, split, metric, aggregate] for own in over]
-        rows, draws = [self.rows[i] for i in found], [self._draws[i] for i in found]
+        chosen = [places[own, split, metric, aggregate] for own in over]
+        rows, draws = [self.rows[i] for i in chosen], [self._draws[i] for i in chosen]
         whole = np.mean(draws, axis=0) if all(map(len, draws)) else NONE
         value, count = sum(row.value for row in rows) / len(rows), sum(row.count for row in rows)
         self.add(task, split, metric, value, count, aggregate=name, draws=whole)

@@ -102,14 +102,14 @@ def cell_texts(cell: Cell | None, column: ColumnEntry) -> dict[str, str]:
     }
 
 
-def text(found: Book) -> str:
+def text(book: Book) -> str:
     """A report for a terminal."""
-    parts = [_item_text(item) for item in found["items"]]
-    if any(item["scale"] == "lab" and item["base"] for item in found["items"]):
+    parts = [_item_text(item) for item in book["items"]]
+    if any(item["scale"] == "lab" and item["base"] for item in book["items"]):
         parts.insert(0, _wrapped(LAB_NOTE))
-    words = [claim["verdict"]["word"] for item in found["items"] for claim in item["claims"]]
-    lines = [f"{len(words)} claims: {counted(words)}"] if len(found["items"]) > 1 and words else []
-    run = found["run"]
+    words = [claim["verdict"]["word"] for item in book["items"] for claim in item["claims"]]
+    lines = [f"{len(words)} claims: {counted(words)}"] if len(book["items"]) > 1 and words else []
+    run = book["run"]
     if run["seconds"]:
         where = "; ".join([*run["machines"], *run["precisions"], *run["versions"]])
         lines += [_wrapped(RULE), f"computed in {duration(run['seconds'])} on {where}"]

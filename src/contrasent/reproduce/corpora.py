@@ -116,10 +116,10 @@ def _labelled_pairs(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
 
 def _hypotheses(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
     """A premise with the first hypothesis of each label."""
-    found: dict[str, dict[str, str]] = {}
+    by_premise: dict[str, dict[str, str]] = {}
     for label, one, two in _nli(path):
-        found.setdefault(one, {}).setdefault(label, two)
-    for premise, by in found.items():
+        by_premise.setdefault(one, {}).setdefault(label, two)
+    for premise, by in by_premise.items():
         if len(by) == len(corpus.labels):
             yield premise, *(by[label] for label in corpus.labels)
 
@@ -160,13 +160,13 @@ READERS: dict[str, Callable[[Path, NamedCorpus], Iterable[Texts]]] = {
 def read_corpora(folder: Path = HERE) -> dict[str, NamedCorpus]:
     """The corpora of a folder of items, by name; the package's if it brings none."""
     path = shared(folder, "corpora.toml")
-    found = {}
+    corpora = {}
     for name, data in read_toml(path).items():
-        found[name] = decode(NamedCorpus, {"name": name, **data}, path, name)
-        form = found[name].form
+        corpora[name] = decode(NamedCorpus, {"name": name, **data}, path, name)
+        form = corpora[name].form
         if form not in ("", *READERS):
             raise InputError(path, f"{name}.form {form!r}: unknown{suggestion(form, READERS)}")
-    return found
+    return corpora
 
 
 def build(corpus: NamedCorpus, sentences: int | None, data: Path | None, home: Path) -> Built:
@@ -178,9 +178,9 @@ def build(corpus: NamedCorpus, sentences: int | None, data: Path | None, home: P
     stem = f"{corpus.name}-{sentences or 'all'}"
     meta = home / f"{stem}-{mark}.json"
     if meta.is_file():
-        found = Built(**json.loads(meta.read_text("utf-8")))
-        if Path(found.path).is_file():
-            return found
+        built_before = Built(**json.loads(meta.read_text("utf-8")))
+        if Path(built_before.path).is_file():
+            return built_before
     documents = corpus.form == "documents"
     if documents:
         parts = groupby(corpus.rows(data), key=bool)

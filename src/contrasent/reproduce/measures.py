@@ -45,12 +45,12 @@ TASKS = (tuple[Sts, ...], STS)
 
 def glove(folder: Path | None) -> Path:
     """The file of GloVe vectors."""
-    found = find(GLOVE, folder)
-    if found is None:
+    path = find(GLOVE, folder)
+    if path is None:
         # Stored with the results, so without the name of this machine's folder.
         where = "in the data folder" if folder or data_folder() else "without CONTRASENT_DATA"
         raise DataError(f"needs GloVe's vectors: no {GLOVE[0]} {where}")
-    return found
+    return path
 
 
 def scored_pairs(
@@ -61,12 +61,12 @@ def scored_pairs(
     form: str = "senteval",
 ) -> list[ScoredPairs]:
     """All pairs of tasks; of split "all" those of every split."""
-    found: list[ScoredPairs] = []
+    pairs: list[ScoredPairs] = []
     for task in tasks:
         every = ("test",) if task in STS_YEARS else WHOLE
         for name in every if split == "all" else (split,):
-            found += sts_pairs(task, split=name, form=form, folder=folder)
-    return found
+            pairs += sts_pairs(task, split=name, form=form, folder=folder)
+    return pairs
 
 
 def fingerprint(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,10 +159,10 @@ def _pairs(folder: Path | None, **options: Any) -> Iterator[str]:
 def _transfer_texts(folder: Path | None, *, tasks: Iterable[str], **_: Any) -> Iterator[str]:
     """Transfer tasks, the labels as text."""
     for task in tasks:
-        for found in transfer_set(task, folder=folder).values():
-            yield from found.first
-            yield from found.second or ()
-            yield found.labels.tobytes().hex()
+        for part in transfer_set(task, folder=folder).values():
+            yield from part.first
+            yield from part.second or ()
+            yield part.labels.tobytes().hex()
 
 
 def _captions(folder: Path | None, *, captions: int = 0, **_: Any) -> Sequence[str]:
@@ -181,9 +181,9 @@ def _repeated(folder: Path | None, *, text: str, **_: Any) -> Sequence[str]:
 
 
 def _geometry(encode: EncodeFn, folder: Path | None, *, split: str, form: str) -> Report:
-    found = geometry(encode, split=split, form=form, folder=folder)
+    shape = geometry(encode, split=split, form=form, folder=folder)
     more = by_rating(encode, scored_pairs(folder, split=split, form=form), split)
-    return Report((*found.rows, *more.rows), found.notes, found.items | more.items)
+    return Report((*shape.rows, *more.rows), shape.notes, shape.items | more.items)
 
 
 def _listing(encode: EncodeFn, folder: Path | None, *, queries: Names, k: int, **of: Any) -> Report:
@@ -201,8 +201,8 @@ def _listing(encode: EncodeFn, folder: Path | None, *, queries: Names, k: int, *
 
 def _pair_similarity(encode: EncodeFn, folder: Path | None, *, query: str, texts: Names) -> Report:
     vectors = encode([query, *texts])
-    found = cosine(vectors[:1].repeat(len(texts), axis=0), vectors[1:])
-    rows = [Row(str(i), "", "cosine", "", float(v), 1) for i, v in enumerate(found, start=1)]
+    cosines = cosine(vectors[:1].repeat(len(texts), axis=0), vectors[1:])
+    rows = [Row(str(i), "", "cosine", "", float(v), 1) for i, v in enumerate(cosines, start=1)]
     return Report(tuple(rows), {})
 
 

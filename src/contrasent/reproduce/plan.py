@@ -80,15 +80,15 @@ class ModelJob:
         model = self.model
         about = {"label": self.label, "told": model.fingerprint, "base": Path(model.base).name}
         if model.training is not None:
-            found = model.training.resolved
+            resolved = model.training.resolved
             # A path on this machine is nobody else's business.
-            names = {k: Path(v).name for k, v in models_of(found.given).items()}
+            names = {k: Path(v).name for k, v in models_of(resolved.given).items()}
             corpus = asdict(model.training.corpus)
             del corpus["path"]
             about |= {
-                "objective": found.objective,
-                "parameters": {**found.defaults, **found.given, **names},
-                "settings": found.settings,
+                "objective": resolved.objective,
+                "parameters": {**resolved.defaults, **resolved.given, **names},
+                "settings": resolved.settings,
                 "corpus": corpus,
             }
         return about
@@ -176,10 +176,10 @@ class Planner:
         try:
             for seed in range(known if row.seeded else 1):
                 for name in row.evaluations[self.scale.name]:
-                    found = self._measurement(item, row, name, seed, planned)
-                    if found is not None and seed < seeds:
+                    measurement = self._measurement(item, row, name, seed, planned)
+                    if measurement is not None and seed < seeds:
                         label = f"{item.name} {row.name!r} seed {seed}"
-                        self._add(*found, label, (rank[0], seed, *rank[1:]))
+                        self._add(*measurement, label, (rank[0], seed, *rank[1:]))
         except UserError as error:
             planned["skipped"] = str(error)
         return planned
@@ -211,23 +211,23 @@ class Planner:
     ) -> PlannedModel:
         if row.kind == "encoder":
             return self._encoder(row)
-        found = resolve_row(item, row, self.scale, seed=seed)
+        resolved_row = resolve_row(item, row, self.scale, seed=seed)
         base = self._folder(row.base)
-        models = {k: self._folder(v, row.base) for k, v in models_of(found.given).items()}
-        settings = dict(found.settings)
+        models = {k: self._folder(v, row.base) for k, v in models_of(resolved_row.given).items()}
+        settings = dict(resolved_row.settings)
         if settings["pooler"] is None and not (base / "modules.json").is_file():
             settings["pooler"] = "cls"
-        built = self._corpus(row.corpus, found.sentences)
+        built = self._corpus(row.corpus, resolved_row.sentences)
         trace = options if kind in measures.FOLLOWING else None
-        select = "none" if trace else found.select
+        select = "none" if trace else resolved_row.select
         evaluated: Options | None = trace or ({"split": "dev"} if select == "stsb" else None)
-        values = {**found.defaults, **found.given}
+        values = {**resolved_row.defaults, **resolved_row.given}
         fingerprint = {
-            "version": train_version(found.objective, values | settings),
+            "version": train_version(resolved_row.objective, values | settings),
             "base": self._digest(base),
-            "objective": found.objective,
+            "objective": resolved_row.objective,
             "parameters": {
-                **departing(values, "objectives", found.objective),
+                **departing(values, "objectives", resolved_row.objective),
                 **{k: self._digest(v) for k, v in models.items()},
             },
             "settings": {
@@ -242,8 +242,8 @@ class Planner:
             if evaluated
             else "",
         }
-        given = {**found.given, **{k: str(v) for k, v in models.items()}}
-        resolved = replace(found, settings=settings, given=given, select=select)
+        given = {**resolved_row.given, **{k: str(v) for k, v in models.items()}}
+        resolved = replace(resolved_row, settings=settings, given=given, select=select)
         training = Training(built, resolved, trace)
         return PlannedModel(digest_of(fingerprint), "train", fingerprint, str(base), training)
 

@@ -99,10 +99,10 @@ def _order(path: Path) -> tuple[int, int, str]:
 def _evaluation_table(kind: str) -> type[tables.Strict]:
     """The keys of an evaluation of a kind."""
     options: dict[str, Any] = {k: (form, None) for k, (form, _) in MEASURES[kind].options.items()}
-    found: type[tables.Strict] = create_model(
+    table: type[tables.Strict] = create_model(
         kind, __base__=tables.Strict, kind=(str, ...), **options
     )
-    return found
+    return table
 
 
 class _ItemReader:
@@ -173,15 +173,15 @@ class _ItemReader:
             self.check(f"{where}.evaluation", column.evaluation, self.evaluations)
             if not measured:
                 self.fail(where, "metric is missing")
-        found: dict[str, Any] = {"name": name, "title": column.title or name}
+        completed: dict[str, Any] = {"name": name, "title": column.title or name}
         if "factor" not in given:
-            found["factor"] = 100.0 if metric(measured).hundredths else 1.0
+            completed["factor"] = 100.0 if metric(measured).hundredths else 1.0
         if "better" not in given:
-            found["better"] = metric(measured).better
-        if "margin" not in given and found.get("factor", column.factor) == 100:
+            completed["better"] = metric(measured).better
+        if "margin" not in given and completed.get("factor", column.factor) == 100:
             # Points of a correlation are alike; what does not matter of a time, a file must say.
-            found["margin"] = self.table.margin
-        return column.model_copy(update=found)
+            completed["margin"] = self.table.margin
+        return column.model_copy(update=completed)
 
     def _every_row(self) -> Iterator[TableRow]:
         templates = self.table.templates
@@ -262,23 +262,26 @@ class _ItemReader:
         self, where: str, given: Mapping[str, Any], source: str, count: int
     ) -> dict[str, list[tables.Expected | None]]:
         """Published values of each column, one for each of so many rows; "" is none."""
-        found: dict[str, list[tables.Expected | None]] = {}
+        published: dict[str, list[tables.Expected | None]] = {}
         for column, value in given.items():
             self.check(where, column, self.columns)
             values = value if isinstance(value, tuple) else (value,)
             if len(values) != count:
                 self.fail(where, f"{column} has {len(values)} values for {count} rows")
-            found[column] = []
-            for own in values:
+            published[column] = []
+            for cell_value in values:
                 defaults = {"tolerance": self.table.tolerance, "source": source}
-                data = {**defaults, **(own if isinstance(own, dict) else {"value": own})}
+                data = {
+                    **defaults,
+                    **(cell_value if isinstance(cell_value, dict) else {"value": cell_value}),
+                }
                 cell = (
                     tables.decode(tables.Expected, data, self.path, f"{where}.{column}")
-                    if own != ""
+                    if cell_value != ""
                     else None
                 )
-                found[column].append(cell)
-        return found
+                published[column].append(cell)
+        return published
 
     def _claim(self, claim: tables.Claim, names: Sequence[str]) -> tables.Claim:
         where = f"claims.{claim.name}"
@@ -328,16 +331,16 @@ class _ItemReader:
 
 def _over(below: tables.Strict, above: Table) -> Table:
     """A row over its template: settings one by one, of the rest what the row says."""
-    found: dict[str, Any] = {}
+    merged: dict[str, Any] = {}
     for name in below.model_fields_set:
         one, two = getattr(below, name), getattr(above, name)
         if isinstance(one, tables.AtScale):
-            found[name] = _over(one, two)
+            merged[name] = _over(one, two)
         elif isinstance(one, dict):
-            found[name] = {**one, **two}
+            merged[name] = {**one, **two}
         elif name not in above.model_fields_set:
-            found[name] = one
-    return above.model_copy(update=found)
+            merged[name] = one
+    return above.model_copy(update=merged)
 
 
 def _first(one: Any, two: Any) -> Any:

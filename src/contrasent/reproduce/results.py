@@ -71,17 +71,19 @@ class ItemResults:
                 self._read((row.name, name), about["units"])
         self.scores: dict[str, dict[str, SeedScores]] = {}
         for column in item.columns.values():
-            own = {row.name: one for row in item.rows if (one := self._scores(row, column))}
-            if own:
-                self.scores[column.name] = own
+            scores_of = {
+                row.name: scores for row in item.rows if (scores := self._scores(row, column))
+            }
+            if scores_of:
+                self.scores[column.name] = scores_of
         self.forms = {name: self._forms(column) for name, column in item.columns.items()}
 
     def _read(self, place: tuple[str, str], units: Mapping[str, str]) -> None:
-        found = self.reports[place] = {}
+        reports = self.reports[place] = {}
         for seed, key in units.items():
             unit = self.store.unit(key)
             if unit is not None:
-                found[seed] = Report.from_json(unit["report"])
+                reports[seed] = Report.from_json(unit["report"])
                 self.draws[place] = unit.get("draws", {})
                 self.records[key] = unit
                 record = self.store.unit(f"train-{unit['model']}")
@@ -95,20 +97,20 @@ class ItemResults:
         draws: tuple[float, ...] = ()
         for seed, report in self.reports.get(place, {}).items():
             try:
-                found = report.one(**column.select)
+                row_of_report = report.one(**column.select)
             except DataError:
                 continue
-            values[int(seed)] = column.factor * found.value
-            if found.low is not None and found.high is not None:
-                over_items = column.factor * found.low, column.factor * found.high
+            values[int(seed)] = column.factor * row_of_report.value
+            if row_of_report.low is not None and row_of_report.high is not None:
+                over_items = column.factor * row_of_report.low, column.factor * row_of_report.high
             if not row.seeded:
-                stored = self.draws[place].get(key_text(found.key), "")
+                stored = self.draws[place].get(key_text(row_of_report.key), "")
                 draws = tuple(column.factor * float(draw) for draw in stored.split())
         if not values:
             return None
         seeds = tuple(sorted(values))
-        own = tuple(values[seed] for seed in seeds)
-        return SeedScores(own, row.seeded, seeds, over_items, draws, self._order(*place))
+        ordered = tuple(values[seed] for seed in seeds)
+        return SeedScores(ordered, row.seeded, seeds, over_items, draws, self._order(*place))
 
     def _order(self, row: str, evaluation: str) -> Hashable:
         """All that decides the order of a row's training sentences, but for the seed."""
@@ -169,7 +171,7 @@ class ItemResults:
         rows = self.item.rows
         published = [r.expected[column.name].value for r in rows if column.name in r.expected]
         published += [r.also[column.name] for r in rows if column.name in r.also]
-        ours = [own.mean for own in self.scores.get(column.name, {}).values()]
+        ours = [scores.mean for scores in self.scores.get(column.name, {}).values()]
         return forms(published, ours, points=column.factor == 100)
 
 
@@ -183,14 +185,14 @@ def verdicts_on(
 
     def find(name: str) -> tuple[ItemResults, TableVerdicts]:
         if name not in known:
-            found = wanted.get(name) or ItemResults(folder.find([name])[0], store, scale)
+            results = wanted.get(name) or ItemResults(folder.find([name])[0], store, scale)
             resting: dict[str, tuple[str, Verdict]] = {}
-            for place in dict.fromkeys(p for c in found.item.claims for p in c.rests_on):
+            for place in dict.fromkeys(p for c in results.item.claims for p in c.rests_on):
                 other, _, inner = place.partition("#")
                 there, decided = find(other)
                 text = next(c.text for c in there.item.claims if c.name == inner)
                 resting[place] = f"{other}: {text}", decided.claims[inner]
-            known[name] = found, decide(found.item, found.scale, found.scores, resting)
+            known[name] = results, decide(results.item, results.scale, results.scores, resting)
         return known[name]
 
     return {name: find(name) for name in wanted}
@@ -199,9 +201,9 @@ def verdicts_on(
 def book(items: Sequence[Item], home: Path, scale: ScaleName | None) -> Book:
     """A report of items, from their stored results alone: no data, no model, only statistics."""
     folder = ItemFolder(items[0].folder)
-    found = verdicts_on(items, home, scale)
-    records = {key: record for one, _ in found.values() for key, record in one.records.items()}
-    return {"items": [_entry(*own, folder) for own in found.values()], "run": times(records)}
+    results = verdicts_on(items, home, scale)
+    records = {key: record for one, _ in results.values() for key, record in one.records.items()}
+    return {"items": [_entry(*own, folder) for own in results.values()], "run": times(records)}
 
 
 def stored_book(home: Path) -> Book:
@@ -255,8 +257,8 @@ def _row(found: ItemResults, row: TableRow, decided: TableVerdicts) -> RowEntry:
 
 
 def _cell(found: ItemResults, row: TableRow, column: str, decided: TableVerdicts) -> Cell:
-    own = found.scores.get(column, {})
-    scores, other = own.get(row.name), own.get(found.item.reference)
+    column_scores = found.scores.get(column, {})
+    scores, other = column_scores.get(row.name), column_scores.get(found.item.reference)
     expected = row.expected.get(column)
     cell: Cell = {}
     if expected is not None:
@@ -275,8 +277,12 @@ def _cell(found: ItemResults, row: TableRow, column: str, decided: TableVerdicts
             cell["difference"] = {**_difference(gap), "tolerance": expected.tolerance}
     if (row.name, column) in decided.cells:
         verdict = decided.cells[row.name, column]
-        one = verdict.parts[0].compared
-        why = _why(one, verdict.p, found.forms[column]["ours"]) if one is not None else ""
+        comparison = verdict.parts[0].compared
+        why = (
+            _why(comparison, verdict.p, found.forms[column]["ours"])
+            if comparison is not None
+            else ""
+        )
         cell["verdict"] = _verdict(verdict, why)
     return cell
 
@@ -313,21 +319,27 @@ def _claim(found: ItemResults, claim: Claim, verdict: Verdict) -> ClaimEntry:
 
 
 def _claim_part(found: ItemResults, part: StatementPart) -> PartEntry:
-    one = part.compared
-    why = _why(one, part.p, found.forms[one.column]["ours"]) if one is not None else ""
+    comparison = part.compared
+    why = (
+        _why(comparison, part.p, found.forms[comparison.column]["ours"])
+        if comparison is not None
+        else ""
+    )
     word = _verdict(part, why)
     entry: PartEntry = {"word": word["word"], "why": why, "p": word["p"], "text": part.text}
-    if one is None or one.effect is None:
+    if comparison is None or comparison.effect is None:
         return entry
-    ends = bounds(one.effect) if one.effect.error else None
-    low, high = sorted(round(one.favour * end, 4) for end in ends) if ends else (None, None)
+    ends = bounds(comparison.effect) if comparison.effect.error else None
+    low, high = sorted(round(comparison.favour * end, 4) for end in ends) if ends else (None, None)
     # Counted so that more of it speaks for the statement, which holds where it exceeds "beyond".
     entry["effect"] = {
-        "ours": round(one.favour * one.effect.mean, 4),
+        "ours": round(comparison.favour * comparison.effect.mean, 4),
         "low": low,
         "high": high,
-        "beyond": -(one.margin or 0.0) if one.kind in (NO_WORSE, NO_BETTER, EQUAL) else 0.0,
-        "points": found.item.columns[one.column].factor == 100,
+        "beyond": -(comparison.margin or 0.0)
+        if comparison.kind in (NO_WORSE, NO_BETTER, EQUAL)
+        else 0.0,
+        "points": found.item.columns[comparison.column].factor == 100,
     }
     return entry
 
@@ -336,18 +348,20 @@ def _verdict(one: Verdict | StatementPart, why: str) -> VerdictEntry:
     return {"word": one.word, "why": why, "p": None if one.p is None else float(f"{one.p:.3g}")}
 
 
-def _why(one: RowComparison, p: float | None, form: str) -> str:
+def _why(comparison: RowComparison, p: float | None, form: str) -> str:
     """The numbers behind a comparison's word, in a few words."""
-    if one.effect is None:
+    if comparison.effect is None:
         return ""
-    parts = [number(one.effect.mean, form, signed=True)]
-    interval = bounds(one.effect)
+    parts = [number(comparison.effect.mean, form, signed=True)]
+    interval = bounds(comparison.effect)
     if interval is None:
         parts[0] += ", no interval"
-    elif one.effect.error:
+    elif comparison.effect.error:
         parts[0] += f" {between(*interval, form, signed=True)}"
-    if one.kind != BETTER:
-        parts.append(f"{'tolerance' if one.kind == VALUE else 'margin'} {one.margin:g}")
+    if comparison.kind != BETTER:
+        parts.append(
+            f"{'tolerance' if comparison.kind == VALUE else 'margin'} {comparison.margin:g}"
+        )
     return ", ".join([*parts, *([p_value(p)] if p is not None else [])])
 
 
@@ -362,21 +376,21 @@ def figure_data(item: Item, scale: str, reports: Reports, scores: Scores) -> Jso
     """The data of an item's figure, plain; empty without a figure or results."""
     if item.figure == "sweep":
         return _sweep(item, scale, scores)
-    found: Json = {}
+    rows: Json = {}
     for row in item.rows if item.figure else ():
         for name in item.evaluations:
             some = list(reports.get((row.name, name), {}).values())
             if item.figure == "curves":
-                own = [r.notes["curves"] for r in some if "curves" in r.notes]
-                if own:
-                    found[row.name] = [next(iter(curves.values())) for curves in own]
+                curves_of = [r.notes["curves"] for r in some if "curves" in r.notes]
+                if curves_of:
+                    rows[row.name] = [next(iter(curves.values())) for curves in curves_of]
             elif item.figure == "trace":
                 paths = [r.notes["path"] for r in some if "path" in r.notes]
                 if paths:
-                    found[row.name] = _mean_path(paths)
+                    rows[row.name] = _mean_path(paths)
             elif some:
-                found.setdefault(row.name, some[0].to_json())
-    return {"kind": item.figure, "rows": found} if found else {}
+                rows.setdefault(row.name, some[0].to_json())
+    return {"kind": item.figure, "rows": rows} if rows else {}
 
 
 def _mean_path(paths: Sequence[Sequence[Sequence[float]]]) -> list[list[float]]:
@@ -399,10 +413,13 @@ def _sweep(item: Item, scale: str, scores: Scores) -> Json:
                     continue
                 line = ", ".join(f"{k} {v}" for k, v in row.point.items() if k != axis)
                 points.append({"x": row.point[axis], "line": line})
-                own = scores.get(name, {}).get(row.name)
-                if own is not None:
-                    low, high = (own.interval() if own.seeded else None) or (None, None)
-                    points[-1] |= {"ours": own.mean, "low": low, "high": high}
+                row_scores = scores.get(name, {}).get(row.name)
+                if row_scores is not None:
+                    low, high = (row_scores.interval() if row_scores.seeded else None) or (
+                        None,
+                        None,
+                    )
+                    points[-1] |= {"ours": row_scores.mean, "low": low, "high": high}
                 if name in row.expected:
                     points[-1]["paper"] = row.expected[name].value
             if any("ours" in point or "paper" in point for point in points):

@@ -119,12 +119,12 @@ class _Queue:
                 return ours
             began = time.monotonic()
             try:
-                found = do(job, self.store, self.data)
+                reports = do(job, self.store, self.data)
             except UserError as error:
                 self.store.skip(job.model.key, str(error))
                 self.log(f"{name}: skipped, {error}")
                 return True
-        first = next((r.rows[0] for r in found.values() if r.rows), None)
+        first = next((r.rows[0] for r in reports.values() if r.rows), None)
         result = f"{first.task} {shown(first.metric, first.value)}" if first is not None else "done"
         self.log(f"{name}: {result} ({time.monotonic() - began:.0f} s)")
         return True
@@ -178,7 +178,7 @@ def do(job: ModelJob, store: ResultStore, folder: Path | None) -> dict[str, Repo
     """Make a job's model, unless it is there, and its missing measurements; then drop it."""
     about, key = job.describe(), job.model.key
     loaded = _Loaded(job, store, folder)
-    found: dict[str, Report] = {}
+    reports: dict[str, Report] = {}
     failed: UserError | None = None
     for unit in [unit for unit in job.units.values() if not store.has(unit.key)]:
         began = time.monotonic()
@@ -204,12 +204,12 @@ def do(job: ModelJob, store: ResultStore, folder: Path | None) -> dict[str, Repo
                 for row, values in shared_draws(report, DRAWS).items()
             }
         store.write_unit(unit.key, stored)
-        found[unit.key] = report
+        reports[unit.key] = report
     if failed is not None:
         raise failed
     if job.model.kind == "train":
         store.drop_model(key)
-    return found
+    return reports
 
 
 class _Loaded:
@@ -237,14 +237,14 @@ class _Loaded:
 
     def _on_targets(self, unit: Unit) -> Report:
         """A transform for each task, fitted to all of its own sentences."""
-        found: list[Report] = []
+        reports: list[Report] = []
         options: Json = dict(unit.options)
         for task in options["tasks"]:
             parts = scored_pairs(self.folder, tasks=(task,), split="all", form=options["form"])
             texts = [s for p in parts for side in (p.first, p.second) for s in side]
             encode = self._fitted(unit, list(dict.fromkeys(texts)))
-            found.append(measure(encode, unit.kind, {**options, "tasks": (task,)}, self.folder))
-        joined = with_sts7_mean(Report.join(found), options)
+            reports.append(measure(encode, unit.kind, {**options, "tasks": (task,)}, self.folder))
+        joined = with_sts7_mean(Report.join(reports), options)
         return Report(joined.rows, {"fitted": "to each task"}, joined.items)
 
     def _load(self, *, normalise: bool | None) -> EncodeFn:
@@ -358,32 +358,32 @@ def _evaluator(training: Training, folder: Path | None) -> Callable[[EncodeFn], 
 
     def evaluate(encode: EncodeFn) -> Report:
         run: Any = sts if "tasks" in given else geometry
-        found = run(encode, **given, resamples=0, folder=folder)
+        report = run(encode, **given, resamples=0, folder=folder)
         wanted = ("alignment", "uniformity", "spearman")
-        return Report((same, *(r for r in found if r.metric in wanted)), {})
+        return Report((same, *(r for r in report if r.metric in wanted)), {})
 
     return evaluate
 
 
 def _trace(log: Path) -> list[tuple[int, Json]]:
     """The reports in a run's log, by step."""
-    found = {}
+    by_step = {}
     for line in map(json.loads, log.read_text("utf-8").splitlines()):
         if "evaluation" in line:
-            found[int(line["step"])] = {"rows": line["evaluation"], "notes": {}}
-    return sorted(found.items())
+            by_step[int(line["step"])] = {"rows": line["evaluation"], "notes": {}}
+    return sorted(by_step.items())
 
 
 def with_sts7_mean(report: Report, options: Json) -> Report:
     """A report, and the plain mean over the seven STS sets, each measured with its own vectors."""
-    found = report
+    joined = report
     for metric in CORRELATIONS if set(STS) <= set(options["tasks"]) else ():
         for name in options["aggregate"]:
-            own = [report.one(task=t, metric=metric, aggregate=name) for t in STS]
-            value, count = sum(r.value for r in own) / len(own), sum(r.count for r in own)
+            rows = [report.one(task=t, metric=metric, aggregate=name) for t in STS]
+            value, count = sum(r.value for r in rows) / len(rows), sum(r.count for r in rows)
             row = Row(AVERAGE, options["split"], metric, name, value, count)
-            items = {**found.items, row.key: tuple(r.key for r in own)}
+            items = {**joined.items, row.key: tuple(r.key for r in rows)}
             moves = row_draws(Report((), {}, items), row.key, RESAMPLES)
             low, high = interval(value + moves)
-            found = Report((*found.rows, replace(row, low=low, high=high)), report.notes, items)
-    return found
+            joined = Report((*joined.rows, replace(row, low=low, high=high)), report.notes, items)
+    return joined

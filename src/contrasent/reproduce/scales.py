@@ -101,8 +101,8 @@ class Resolved:
 def resolve_row(item: Item, row: TableRow, scale: Scale, *, seed: int = 0) -> Resolved:
     """The settings of a row at a scale: the scale's, its objective's, the item's, the row's own."""
     changes = item.scale[scale.name]
-    own = scale.of(row.objective)
-    given = {**scale.set, **own, **changes.set, **row.settings[scale.name], "seed": seed}
+    of_objective = scale.of(row.objective)
+    given = {**scale.set, **of_objective, **changes.set, **row.settings[scale.name], "seed": seed}
     if given.get("precision") == AUTO:
         given["precision"] = precision()
     of_run, parts = run_settings.choose(given, row.objective, option="set")

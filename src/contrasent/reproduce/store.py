@@ -162,10 +162,10 @@ class ResultStore:
 
     def _read(self, folder: str, name: str) -> Json | None:
         try:
-            found = json.loads(self._path(folder, name).read_text("utf-8"))
+            content = json.loads(self._path(folder, name).read_text("utf-8"))
         except FileNotFoundError:
             return None
-        return found if isinstance(found, dict) else None
+        return content if isinstance(content, dict) else None
 
 
 def _plain(item: str) -> str:
@@ -208,8 +208,8 @@ def environment() -> Json:
     if torch.cuda.is_available():
         name = torch.cuda.get_device_name()
     elif (cpuinfo := Path("/proc/cpuinfo")).is_file():
-        found = re.search(r"^model name[^:\n]*:(.*)$", cpuinfo.read_text("utf-8"), re.M)
-        name = found.group(1).strip() if found else name
+        model_name = re.search(r"^model name[^:\n]*:(.*)$", cpuinfo.read_text("utf-8"), re.M)
+        name = model_name.group(1).strip() if model_name else name
     # The source text that a training run's numbers depend on.
     code = hashlib.sha256()
     for folder in CODE:

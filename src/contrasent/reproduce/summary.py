@@ -55,9 +55,9 @@ class Statement(NamedTuple):
     effects: list[Effect]  # of all parts that were run, that of `part` first
 
 
-def statements(found: Book) -> list[Statement]:
+def statements(book: Book) -> list[Statement]:
     """All statements of a report, in its order."""
-    return [_statement(item, claim) for item in found["items"] for claim in item["claims"]]
+    return [_statement(item, claim) for item in book["items"] for claim in item["claims"]]
 
 
 def _statement(item: ItemEntry, claim: ClaimEntry) -> Statement:
@@ -66,7 +66,10 @@ def _statement(item: ItemEntry, claim: ClaimEntry) -> Statement:
     differing = [part for part in run if word == part["word"] == DIFFERS]
     part = max(run, key=lambda part: (part["word"] == OPEN, part["p"] or 0.0), default=None)
     part = min(differing, key=lambda part: part["p"] or 0.0, default=part)
-    effects = [one["effect"] for one in sorted(run, key=lambda one: one is not part)]
+    effects = [
+        effect_part["effect"]
+        for effect_part in sorted(run, key=lambda effect_part: effect_part is not part)
+    ]
     return Statement(item, claim, word, claim["verdict"]["p"], part, effects)
 
 
@@ -105,10 +108,10 @@ def summary(found: Book, drawn: Mapping[str, str], book: str = "") -> str:
     )
 
 
-def write(target: Path, found: Book, book: str = "") -> list[Path]:
+def write(target: Path, report: Book, book: str = "") -> list[Path]:
     """Write the summary, and its pictures next to it."""
-    folders = {item["paper"]: item["name"].partition(":")[0] for item in found["items"]}
-    drawn = forests(found) or {"": "<svg xmlns='http://www.w3.org/2000/svg'/>"}
+    folders = {item["paper"]: item["name"].partition(":")[0] for item in report["items"]}
+    drawn = forests(report) or {"": "<svg xmlns='http://www.w3.org/2000/svg'/>"}
     files = {
         paper: target.with_name(f"{target.stem}{f'-{folders[paper]}' if paper else ''}.svg")
         for paper in drawn
@@ -117,7 +120,7 @@ def write(target: Path, found: Book, book: str = "") -> list[Path]:
         # On a page of its own the picture knows no text colour: it brings paper and ink.
         ink = '<svg style="color:#1c2127;background:#fff" '
         write_text(files[paper], picture.replace("<svg ", ink, 1))
-    write_text(target, summary(found, {paper: file.name for paper, file in files.items()}, book))
+    write_text(target, summary(report, {paper: file.name for paper, file in files.items()}, book))
     return [target, *files.values()]
 
 
@@ -125,34 +128,36 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _line(one: Statement) -> str:
-    about = [one.item["source"]]
-    if one.effects:
-        effect, form = one.effects[0], ".2f" if one.effects[0]["points"] else ".3f"
+def _line(statement: Statement) -> str:
+    about = [statement.item["source"]]
+    if statement.effects:
+        effect, form = statement.effects[0], ".2f" if statement.effects[0]["points"] else ".3f"
         shown = number(effect["ours"], form, signed=True)
         if effect["low"] is not None and effect["high"] is not None:
             shown += f" {between(effect['low'], effect['high'], form, signed=True)}"
-        about.append(shown + (f", {p_value(one.p)}" if one.p is not None else ""))
-        about += [one.claim["verdict"]["why"]] if len(one.claim["parts"]) > 1 else []
-    return f"{one.claim['text']} ({'; '.join(about)})"
+        about.append(shown + (f", {p_value(statement.p)}" if statement.p is not None else ""))
+        about += [statement.claim["verdict"]["why"]] if len(statement.claim["parts"]) > 1 else []
+    return f"{statement.claim['text']} ({'; '.join(about)})"
 
 
 def _by_need(absent: list[Statement]) -> dict[str, list[str]]:
     """Statements that were not run, by what their rows say that they need."""
-    found: dict[str, list[str]] = {}
-    for one in absent:
-        texts = [part["text"] for part in one.claim["parts"] if part["word"] == ABSENT]
-        rows = [r for r in one.item["rows"] if r["skipped"] and any(r["name"] in t for t in texts)]
+    needing: dict[str, list[str]] = {}
+    for statement in absent:
+        texts = [part["text"] for part in statement.claim["parts"] if part["word"] == ABSENT]
+        rows = [
+            r for r in statement.item["rows"] if r["skipped"] and any(r["name"] in t for t in texts)
+        ]
         needs = dict.fromkeys(need for row in rows for need in row["skipped"].split("; "))
         why = "; ".join(needs) or "other tables, which were not run"
-        found.setdefault(_sentence(why), []).append(_line(one))
-    return found
+        needing.setdefault(_sentence(why), []).append(_line(statement))
+    return needing
 
 
-def forests(found: Book) -> dict[str, str]:
+def forests(book: Book) -> dict[str, str]:
     """All statements with their effects and intervals, as SVG, by document; "" for all."""
-    every = [one for one in statements(found) if one.effects]
-    papers = list(dict.fromkeys(one.item["paper"] for one in every))
+    every = [statement for statement in statements(book) if statement.effects]
+    papers = list(dict.fromkeys(statement.item["paper"] for statement in every))
     if len(every) <= MANY or len(papers) < 2:
         return {"": _forest(every, "holds")} if every else {}
     return {
@@ -162,14 +167,17 @@ def forests(found: Book) -> dict[str, str]:
 
 
 def _forest(every: list[Statement], name: str) -> str:
-    panels = [[one for one in every if one.effects[0]["points"] is unit] for unit in (True, False)]
+    panels = [
+        [statement for statement in every if statement.effects[0]["points"] is unit]
+        for unit in (True, False)
+    ]
     panels = [panel for panel in panels if panel]
     heights = [len(panel) + 2 for panel in panels]
     with pictures.canvas(0.19 * sum(heights) + 0.6, len(panels), ratios=heights) as (figure, grid):
         for axes, panel in zip([grid] if len(panels) == 1 else list(grid), panels, strict=True):
             _panel(axes, panel)
         for word, colour in COLOURS.items():
-            if any(one.word == word for one in every):
+            if any(statement.word == word for statement in every):
                 figure.axes[0].plot([], [], "o", color=colour, markersize=5, label=word)
         pictures.add_legend(figure, figure.axes[0])
         return pictures.as_svg(figure, name)
@@ -177,9 +185,9 @@ def _forest(every: list[Statement], name: str) -> str:
 
 def _panel(axes: Any, panel: list[Statement]) -> None:
     points = panel[0].effects[0]["points"]
-    for place, one in enumerate(panel):
-        colour = COLOURS[one.word]
-        for k, effect in enumerate(one.effects):
+    for place, statement in enumerate(panel):
+        colour = COLOURS[statement.word]
+        for k, effect in enumerate(statement.effects):
             ends = effect["low"], effect["high"]
             width, alpha = (0.7, 0.6) if k else (2.2, 1)
             if None not in ends:
@@ -193,7 +201,9 @@ def _panel(axes: Any, panel: list[Statement]) -> None:
         left, right = axes.get_xlim()
         ticks = [tick for tick in TICKS if left <= tick <= right]
         axes.set_xticks(ticks, [minus(f"{tick:g}") for tick in ticks])
-    texts = [f"{one.item['name']}  {one.claim['text'].rstrip('.')}" for one in panel]
+    texts = [
+        f"{statement.item['name']}  {statement.claim['text'].rstrip('.')}" for statement in panel
+    ]
     texts = [t if len(t) <= LETTERS else f"{t[: LETTERS - 1]}\u2026" for t in texts]
     axes.set_yticks(range(len(panel)), texts)
     axes.tick_params(axis="y", length=0, labelsize=7)
@@ -202,23 +212,23 @@ def _panel(axes: Any, panel: list[Statement]) -> None:
     axes.set_xlabel(f"difference in the statement's favour, {unit}")
 
 
-def page(found: Book) -> str:
+def page(book: Book) -> str:
     """The page's text."""
-    items = found["items"]
+    items = book["items"]
     names = items[0]["name"] if len(items) == 1 else f"{len(items)} tables and figures"
     return render(
         "reproduction.html",
         window=f" reproduces {names}",
         heading=f"Reproduction of {names}",
         lab_note=LAB_NOTE if any(item["scale"] == "lab" for item in items) else "",
-        run=found["run"],
+        run=book["run"],
         scales={
             item["scale"]: item["scale_title"] for item in sorted(items, key=itemgetter("scale"))
         },
         rule=RULE,
         words=WORDS,
         items=[_item(item) for item in items],
-        pictures=list(forests(found).values()) if len(items) > 1 else [],
+        pictures=list(forests(book).values()) if len(items) > 1 else [],
         explained=EXPLAINED,
         console=console,
         draw=draw,
@@ -246,26 +256,28 @@ def draw(figure: Json, name: str = "figure") -> str | None:
     if not figure:
         return None
     kind, rows = figure["kind"], figure.get("rows", {})
-    found: str | None
+    picture: str | None
     if kind in ("sweep", "curves"):
-        found = (sweep if kind == "sweep" else curves)(figure)
+        picture = (sweep if kind == "sweep" else curves)(figure)
     elif kind == "trace":
         names = ("step", "uniformity", "alignment")
-        found = pictures.trajectories(
+        picture = pictures.trajectories(
             {row: [dict(zip(names, p, strict=True)) for p in path] for row, path in rows.items()}
         )
     else:
         drawn = {row: Report.from_json(data) for row, data in rows.items()}
-        found = getattr(pictures, kind)(drawn)
+        picture = getattr(pictures, kind)(drawn)
     # Identifiers of a figure's own: several stand on one page.
-    own = re.sub(r"[^A-Za-z0-9]+", "-", name)
-    return re.sub(r'((?:id|xlink:href)="#?|url\(#)', rf"\g<1>{own}-", found) if found else None
+    prefix = re.sub(r"[^A-Za-z0-9]+", "-", name)
+    return (
+        re.sub(r'((?:id|xlink:href)="#?|url\(#)', rf"\g<1>{prefix}-", picture) if picture else None
+    )
 
 
-def write_figures(folder: Path, found: Book) -> list[Path]:
+def write_figures(folder: Path, book: Book) -> list[Path]:
     """Write the figures of a book into a folder, one SVG file an item."""
     written = []
-    for item in found["items"]:
+    for item in book["items"]:
         drawn = draw(item["figure"], item["name"])
         if drawn is not None:
             written.append(folder / f"{item['name'].replace(':', '-')}.svg")
@@ -302,8 +314,8 @@ def _sweep_panel(axes: Any, points: Sequence[Json], *, apart: bool) -> Any | Non
     lines = list(dict.fromkeys(point["line"] for point in points))
     for i, line in enumerate(lines):
         colour = pictures.COLOURS[i % len(pictures.COLOURS)]
-        own = [p for p in points if p["line"] == line]
-        ours, published = ([p for p in own if key in p] for key in ("ours", "paper"))
+        line_points = [p for p in points if p["line"] == line]
+        ours, published = ([p for p in line_points if key in p] for key in ("ours", "paper"))
         x = [places.index(p["x"]) for p in ours]
         if ours:
             values = [p["ours"] for p in ours]
@@ -329,8 +341,8 @@ def curves(figure: Json) -> str:
             steps = sorted(set.intersection(*({step for step, _ in seed} for seed in seeds)))
             values = [[100 * dict(seed)[step] for step in steps] for seed in seeds]
             colour = pictures.colour(i)
-            for own in values if len(values) > 1 else ():
-                axes.plot(steps, own, color=colour, linewidth=0.5, alpha=0.5)
+            for run_values in values if len(values) > 1 else ():
+                axes.plot(steps, run_values, color=colour, linewidth=0.5, alpha=0.5)
             mean = [sum(at) / len(at) for at in zip(*values, strict=True)]
             axes.plot(steps, mean, color=colour, linewidth=1.8, label=name)
             axes.plot(steps[-1:], mean[-1:], pictures.mark(i), color=colour, markersize=5)

@@ -85,8 +85,8 @@ class SeedScores:
 
     def interval(self) -> tuple[float, float] | None:
         """95 % interval of the mean over seeds; of a row without seeds that over test items."""
-        own = None if self.seeded else self.over_items
-        return own or bounds(self.estimate())
+        over_items = None if self.seeded else self.over_items
+        return over_items or bounds(self.estimate())
 
 
 Scores = Mapping[str, Mapping[str, SeedScores]]  # by column and row
@@ -113,8 +113,8 @@ def difference(before: SeedScores, after: SeedScores) -> EffectEstimate:
         return unpaired_t(before.values, after.values)
     if before.seeded or after.seeded:
         # The other row would give the same value again.
-        found = (before if before.seeded else after).estimate()
-        return EffectEstimate.from_error(mean, found.error, found.df)
+        estimate = (before if before.seeded else after).estimate()
+        return EffectEstimate.from_error(mean, estimate.error, estimate.df)
     if before.draws and len(before.draws) == len(after.draws):
         pairs = zip(before.draws, after.draws, strict=True)
         error = math.sqrt(fmean((new - old) ** 2 for old, new in pairs))
@@ -130,11 +130,11 @@ def from_published(
     mean = scores.mean - value
     if not scores.seeded or len(scores.values) < 2:
         return EffectEstimate.from_error(mean, math.inf if scores.seeded else 0.0)
-    own = ArmSpread.of(check_scores(scores.values))
-    theirs = ArmSpread(own.variance, seeds, 0)
+    ours = ArmSpread.of(check_scores(scores.values))
+    theirs = ArmSpread(ours.variance, seeds, 0)
     if deviation is not None:
         theirs = ArmSpread(deviation**2, seeds, seeds - 1 or math.inf)
-    return EffectEstimate.from_error(mean, *unpaired_error(theirs, own))
+    return EffectEstimate.from_error(mean, *unpaired_error(theirs, ours))
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +168,10 @@ class RowComparison:
             }
         edge = 0.0 if self.kind == BETTER else -margin
         p = p_value(self.effect, self.favour * edge)
-        found: Tests = {"difference": (AGREES if mean > edge else DIFFERS, p)}
+        tests: Tests = {"difference": (AGREES if mean > edge else DIFFERS, p)}
         if self.kind == BETTER and margin:
-            return {**found, "equivalence": (EQUIVALENT, tost(self.effect, margin))}
-        return found
+            return {**tests, "equivalence": (EQUIVALENT, tost(self.effect, margin))}
+        return tests
 
     def is_compatible(self) -> bool:
         """Whether a published value lies where another run of ours would: in the interval."""
@@ -254,17 +254,17 @@ def decide(
 
 def joined(parts: Iterable[StatementPart]) -> Tests:
     """The tests of a statement from those of its parts."""
-    every = [one.compared.tests() if one.compared else {} for one in parts]
-    own = [tests["difference"] for tests in every if tests]
+    every = [part.compared.tests() if part.compared else {} for part in parts]
+    differences = [tests["difference"] for tests in every if tests]
     whole: dict[Family, tuple[str, float]] = {}
-    if differing := [p for word, p in own if word == DIFFERS]:
-        whole["difference"] = DIFFERS, min(1.0, len(own) * min(differing))
-    if not own or len(own) < len(every):
+    if differing := [p for word, p in differences if word == DIFFERS]:
+        whole["difference"] = DIFFERS, min(1.0, len(differences) * min(differing))
+    if not differences or len(differences) < len(every):
         return whole
     if not differing:
-        whole["difference"] = AGREES, max(p for _, p in own)
+        whole["difference"] = AGREES, max(p for _, p in differences)
     # Each part is better or does not matter, and one at least is surer not to matter.
-    better = [p if word == AGREES else 1.0 for word, p in own]
+    better = [p if word == AGREES else 1.0 for word, p in differences]
     equal = [tests.get("equivalence", (EQUIVALENT, 1.0)) for tests in every]
     pairs = list(zip(better, (p for _, p in equal), strict=True))
     if any(within < above for above, within in pairs):
@@ -274,12 +274,12 @@ def joined(parts: Iterable[StatementPart]) -> Tests:
 
 def _adjusted(verdicts: Mapping[Name, Verdict]) -> dict[Name, dict[Family, tuple[str, float]]]:
     """The tests of every verdict, each family adjusted by Holm's method."""
-    found: dict[Name, dict[Family, tuple[str, float]]] = {name: {} for name in verdicts}
+    adjusted: dict[Name, dict[Family, tuple[str, float]]] = {name: {} for name in verdicts}
     for family in get_args(Family):
         tested = {name: own.raw[family] for name, own in verdicts.items() if family in own.raw}
         for name, p in zip(tested, holm([p for _, p in tested.values()]), strict=True):
-            found[name][family] = tested[name][0], float(p)
-    return found
+            adjusted[name][family] = tested[name][0], float(p)
+    return adjusted
 
 
 def _decided(verdict: Verdict, adjusted: Tests) -> Verdict:
@@ -287,11 +287,11 @@ def _decided(verdict: Verdict, adjusted: Tests) -> Verdict:
     if all(part.word == ABSENT for part in verdict.parts):
         return replace(verdict, word=ABSENT)
     shown = [(word, p) for word, p in adjusted.values() if p <= ALPHA]
-    one = verdict.parts[0].compared
-    if one is not None and one.kind == VALUE and DIFFERS not in dict(shown):
-        if one.is_compatible():
+    comparison = verdict.parts[0].compared
+    if comparison is not None and comparison.kind == VALUE and DIFFERS not in dict(shown):
+        if comparison.is_compatible():
             return replace(verdict, word=AGREES)
-        if one.effect is not None and not one.effect.error:
+        if comparison.effect is not None and not comparison.effect.error:
             return replace(verdict, word=DIFFERS)
     if shown:
         return replace(verdict, word=shown[0][0], p=shown[0][1])
@@ -324,23 +324,23 @@ def together(words: Sequence[str]) -> str:
     return ABSENT if set(words) <= {ABSENT} else OPEN
 
 
-def _part(text: str, one: RowComparison) -> StatementPart:
+def _part(text: str, comparison: RowComparison) -> StatementPart:
     """A part with its own word, which is not adjusted."""
-    if one.effect is None:
-        return StatementPart(text, ABSENT, one)
-    tests = list(one.tests().values())
+    if comparison.effect is None:
+        return StatementPart(text, ABSENT, comparison)
+    tests = list(comparison.tests().values())
     least = OPEN, min((p for _, p in tests), default=None)
     word, p = next(((word, p) for word, p in tests if p <= ALPHA), least)
-    return StatementPart(text, word, one, p)
+    return StatementPart(text, word, comparison, p)
 
 
 def _compared(item: Item, claim: Claim, scores: Scores) -> Iterator[tuple[str, RowComparison]]:
     """The parts of a statement: a text and a comparison each."""
     for name in claim.columns:
-        column, own = item.columns[name], scores.get(name, {})
+        column, column_scores = item.columns[name], scores.get(name, {})
         where = f", {column.title}" if len(claim.columns) > 1 else ""
         if claim.sign:
-            effect = own[claim.row].estimate() if claim.row in own else None
+            effect = column_scores[claim.row].estimate() if claim.row in column_scores else None
             sign = 1.0 if claim.sign == "positive" else -1.0
             text = f"{claim.row} is {claim.sign}{where}"
             yield text, RowComparison(name, claim.row, "", effect, sign=sign)
@@ -348,7 +348,7 @@ def _compared(item: Item, claim: Claim, scores: Scores) -> Iterator[tuple[str, R
         margin = column.margin if claim.margin is None else claim.margin
         row, kind = claim.subject, claim.relation
         for other in claim.than:
-            effect = _between(own, other, row)
+            effect = _between(column_scores, other, row)
             text = f"{row} {RELATION_TEXTS[kind]} {other}{where}"
             yield text, RowComparison(name, row, other, effect, kind, sign, margin)
 
@@ -359,27 +359,27 @@ def _cells(
     """Every published value that says something of ours, by row and column."""
     made = [row for row in item.rows if row.kind in ("train", "encoder", "blocked")]
     for row, column in ((r, c) for r in made for c in item.columns.values()):
-        place, own = (row.name, column.name), scores.get(column.name, {})
-        value, ours = row.expected.get(column.name), own.get(row.name)
+        place, column_scores = (row.name, column.name), scores.get(column.name, {})
+        value, ours = row.expected.get(column.name), column_scores.get(row.name)
         if value is None:
             continue
         if scale == "paper":
             effect = from_published(ours, value.value, value.sd, value.seeds) if ours else None
-            one = RowComparison(column.name, row.name, "published", effect, VALUE)
-            yield place, replace(one, margin=value.tolerance)
+            comparison = RowComparison(column.name, row.name, "published", effect, VALUE)
+            yield place, replace(comparison, margin=value.tolerance)
             continue
         # A row and the reference: a printed difference, or none to speak of.
         apart = published_difference(item, row, column.name)
-        if ours is not None and (apart is None or item.reference not in own):
+        if ours is not None and (apart is None or item.reference not in column_scores):
             continue
-        effect = _between(own, item.reference, row.name)
-        one = RowComparison(column.name, row.name, item.reference, effect)
+        effect = _between(column_scores, item.reference, row.name)
+        comparison = RowComparison(column.name, row.name, item.reference, effect)
         if apart is not None and column.margin and abs(apart) <= column.margin:
-            yield place, replace(one, kind=EQUAL, margin=column.margin)
+            yield place, replace(comparison, kind=EQUAL, margin=column.margin)
         elif apart:
-            yield place, replace(one, sign=math.copysign(1.0, apart), margin=column.margin)
+            yield place, replace(comparison, sign=math.copysign(1.0, apart), margin=column.margin)
         elif ours is None:  # else there is no direction to agree with, no margin to be equal by
-            yield place, one
+            yield place, comparison
 
 
 def _between(scores: Mapping[str, SeedScores], before: str, after: str) -> EffectEstimate | None:

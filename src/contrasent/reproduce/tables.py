@@ -80,8 +80,8 @@ def read_toml(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise InputError(path, f"cannot be read ({error.strerror})") from error
     except tomllib.TOMLDecodeError as error:
-        found = re.search(r"at line (\d+)", str(error))
-        line = int(found.group(1)) if found else None
+        position = re.search(r"at line (\d+)", str(error))
+        line = int(position.group(1)) if position else None
         raise InputError(path, f"not valid TOML ({error})", line=line) from error
     except UnicodeDecodeError as error:
         raise InputError(path, "not UTF-8") from error
@@ -97,8 +97,8 @@ def _tuples(value: Any) -> Any:
 
 def shared(folder: Path, name: str) -> Path:
     """A file that a folder of items may bring, else the package's of that name."""
-    own = folder / name
-    return own if own.is_file() else HERE / name
+    brought = folder / name
+    return brought if brought.is_file() else HERE / name
 
 
 def decode(kind: type[Model], data: Any, path: Path, *where: str) -> Model:

@@ -55,10 +55,10 @@ def item_keys(*columns: Sequence[str]) -> Keys:
 
 def digest(texts: Sequence[str]) -> str:
     """A digest of texts in their order: what items were measured against."""
-    found = hashlib.blake2b(digest_size=16)
+    total = hashlib.blake2b(digest_size=16)
     for text in texts:
-        found.update(text.encode(errors="surrogatepass") + b"\0")
-    return found.hexdigest()
+        total.update(text.encode(errors="surrogatepass") + b"\0")
+    return total.hexdigest()
 
 
 def draw_counts(
@@ -286,16 +286,21 @@ def clustered_mean(
     error = math.sqrt((number - 1) / number * float(((left - value) ** 2).sum()))
     # As many clusters of one size would say as much (Kish, 1965).
     shares = (counts / totals).mean(axis=1)
-    found = EffectEstimate.from_error(value, error, max(1 / float((shares**2).sum()) - 1, 1.0))
+    jackknife = EffectEstimate.from_error(value, error, max(1 / float((shares**2).sum()) - 1, 1.0))
     linear = math.sqrt(float(((((sums - means * counts) / totals).mean(axis=1)) ** 2).sum()))
     drawn = _studentised(sums, counts, value, resamples, seed)
     if not linear or not len(drawn):
-        return found
+        return jackknife
     few, many = interval(drawn)
     low, high = (value - point * linear for point in (many, few))
     t = value / linear
     p = bootstrap_p(drawn - t)
-    return replace(found, low=min(found.low, low), high=max(found.high, high), p=max(found.p, p))
+    return replace(
+        jackknife,
+        low=min(jackknife.low, low),
+        high=max(jackknife.high, high),
+        p=max(jackknife.p, p),
+    )
 
 
 def _studentised(sums: Floats, counts: Floats, value: float, resamples: int, seed: int) -> Floats:
@@ -312,9 +317,9 @@ def _studentised(sums: Floats, counts: Floats, value: float, resamples: int, see
             means = (weights @ sums) / totals
             moved = np.zeros_like(weights)
             for kind in range(sums.shape[1]):
-                own = sums[:, kind] - means[:, kind, None] * counts[:, kind]
+                residuals = sums[:, kind] - means[:, kind, None] * counts[:, kind]
                 # A kind that a resample missed altogether says nothing in it.
-                moved += np.where(totals[:, kind, None] > 0, own / totals[:, kind, None], 0.0)
+                moved += np.where(totals[:, kind, None] > 0, residuals / totals[:, kind, None], 0.0)
             kinds = (totals > 0).sum(axis=1)
             errors = np.sqrt((weights * moved**2).sum(axis=1)) / kinds
             blocks.append((np.nanmean(means, axis=1) - value) / errors)

@@ -33,18 +33,18 @@ def measure(items: Items) -> tuple[float, Floats]:
         return total, np.concatenate(centred)
     weights = sizes / sizes.sum() if items.aggregate == "wmean" else np.full(len(sizes), 1.0)
     weights = weights / weights.sum()
-    found = [compute(part) for part in np.split(columns, cuts, axis=1)]
-    total = float(sum(w * v for w, (v, _) in zip(weights, found, strict=True)))
-    scaled = [w * m / len(m) for w, (_, m) in zip(weights, found, strict=True)]
+    results = [compute(part) for part in np.split(columns, cuts, axis=1)]
+    total = float(sum(w * v for w, (v, _) in zip(weights, results, strict=True)))
+    scaled = [w * m / len(m) for w, (_, m) in zip(weights, results, strict=True)]
     return total, np.concatenate(scaled)
 
 
 def _resolved(report: Report, key: RowKey, weight: float = 1.0) -> list[tuple[float, Items]] | None:
     """The items that a row rests on, and the weight of each group of them; None if unknown."""
-    found = report.items.get(key)
-    if found is None or isinstance(found, Items):
-        return None if found is None else [(weight, found)]
-    parts = [_resolved(report, k, weight / len(found)) for k in found]
+    items = report.items.get(key)
+    if items is None or isinstance(items, Items):
+        return None if items is None else [(weight, items)]
+    parts = [_resolved(report, k, weight / len(items)) for k in items]
     return None if None in parts else [pair for part in parts if part is not None for pair in part]
 
 
@@ -54,8 +54,8 @@ def shared_draws(report: Report, number: int) -> dict[RowKey, Floats]:
     Equal items count equally often whatever report they are in, so that the differences of two
     reports' draws vary as the reports' difference does over items, without the items themselves.
     """
-    found = {key: row_draws(report, key, number) for key in report.items}
-    return {key: draws for key, draws in found.items() if len(draws)}
+    draws_of = {key: row_draws(report, key, number) for key in report.items}
+    return {key: draws for key, draws in draws_of.items() if len(draws)}
 
 
 def row_draws(report: Report, key: RowKey, number: int) -> Floats:
@@ -83,13 +83,13 @@ def item_moves(
     for group in zip(*known, strict=True):
         orders = [np.argsort(items.keys, kind="stable") for _, items in group]
         keys.append(_check(label, [items for _, items in group], orders, names))
-        found = [measure(items) for _, items in group]
-        for row, name, (value, _) in zip(rows, names, found, strict=True):
+        measured = [measure(items) for _, items in group]
+        for row, name, (value, _) in zip(rows, names, measured, strict=True):
             if len(known[0]) == 1 and abs(value - row.value) > 1e-6:
                 raise DataError(
                     f"{name}: the items of {label} are another report's; write it again"
                 )
-        moves = [w * m[o] for (w, _), (_, m), o in zip(group, found, orders, strict=True)]
+        moves = [w * m[o] for (w, _), (_, m), o in zip(group, measured, orders, strict=True)]
         influences.append(np.stack(moves))
     distinct, place = np.unique(np.concatenate(keys), return_inverse=True)
     joined = np.concatenate(influences, axis=1)

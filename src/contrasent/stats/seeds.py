@@ -42,11 +42,11 @@ class EffectEstimate:
 
 def paired_t(differences: ArrayLike) -> EffectEstimate:
     """Student's paired t test: differences of runs that share a seed, or of any pairs."""
-    found = check_scores(differences)
-    if len(found) < 2:
+    gaps = check_scores(differences)
+    if len(gaps) < 2:
         raise DataError("one difference has no spread; at least 2 are needed")
-    error = math.sqrt(float(found.var(ddof=1)) / len(found))
-    return EffectEstimate.from_error(float(found.mean()), error, len(found) - 1)
+    error = math.sqrt(float(gaps.var(ddof=1)) / len(gaps))
+    return EffectEstimate.from_error(float(gaps.mean()), error, len(gaps) - 1)
 
 
 def unpaired_t(before: ArrayLike, after: ArrayLike) -> EffectEstimate:
@@ -144,12 +144,12 @@ def _beyond(distance: float, error: float, df: float) -> float:
 
 def check_scores(values: ArrayLike) -> Floats:
     """(n,) scores of an arm's runs; DataError for none, or one that is not finite."""
-    found = np.atleast_1d(np.asarray(values, dtype=np.float64))
-    if found.ndim != 1 or not len(found):
+    scores = np.atleast_1d(np.asarray(values, dtype=np.float64))
+    if scores.ndim != 1 or not len(scores):
         raise DataError("an arm has no runs; at least 1 is needed")
-    if not np.isfinite(found).all():
+    if not np.isfinite(scores).all():
         raise DataError("a run's score is NaN or infinite")
-    return found
+    return scores
 
 
 class ArmSpread(NamedTuple):
@@ -172,11 +172,11 @@ def unpaired_error(before: ArmSpread, after: ArmSpread) -> tuple[float, float]:
     """Standard error over seeds of a difference of two means, and its degrees of freedom."""
     # Of a variance for each arm (Welch) and one for both (Student), whichever gives the wider
     # interval: of 2 runs against 5, Welch alone finds more than 5.5 % false differences.
-    found = [_welch(before, after)] if before.df and after.df else []
+    errors = [_welch(before, after)] if before.df and after.df else []
     # Of equal arms both have the same error, and Welch's has fewer degrees of freedom.
-    if not math.isinf(before.df + after.df) and not (found and before.runs == after.runs):
-        found.append(_student(before, after))
-    return max(found, key=lambda own: own[0] * t_quantile(UPPER, own[1]))
+    if not math.isinf(before.df + after.df) and not (errors and before.runs == after.runs):
+        errors.append(_student(before, after))
+    return max(errors, key=lambda own: own[0] * t_quantile(UPPER, own[1]))
 
 
 def _welch(before: ArmSpread, after: ArmSpread) -> tuple[float, float]:

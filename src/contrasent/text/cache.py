@@ -69,15 +69,15 @@ class Column:
 
     def tokens(self, rows: NDArray[np.int64]) -> Tokens:
         """Token ids of the named rows; those of shards that are not there are made now."""
-        found: dict[int, NDArray[np.int32]] = {}
+        ids: dict[int, NDArray[np.int32]] = {}
         for row in rows.tolist():
             if (shard := self.shard(row // self.size)) is not None:
-                found[row] = shard[0][row % self.size]
-        missing = [row for row in dict.fromkeys(rows.tolist()) if row not in found]
+                ids[row] = shard[0][row % self.size]
+        missing = [row for row in dict.fromkeys(rows.tolist()) if row not in ids]
         if missing:
             made, _ = self.tokenise([self.text(row) for row in missing])
-            found |= {row: made[at] for at, row in enumerate(missing)}
-        return Tokens.from_rows(found[row] for row in rows.tolist())
+            ids |= {row: made[at] for at, row in enumerate(missing)}
+        return Tokens.from_rows(ids[row] for row in rows.tolist())
 
     def rows(self, number: int) -> range:
         """Rows of a shard."""

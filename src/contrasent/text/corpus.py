@@ -122,10 +122,10 @@ class Corpus:
         total = hashlib.sha256()
         for table, chosen in self._tables:
             choice = f"{table.form} {_names(table, chosen) if table.names else chosen}"
-            one = hashlib.sha256(choice.encode() + b" scored" * self.scored)
+            part = hashlib.sha256(choice.encode() + b" scored" * self.scored)
             for block in table.content():
-                one.update(block)
-            total.update(one.digest())
+                part.update(block)
+            total.update(part.digest())
         return total.hexdigest()
 
 
@@ -226,19 +226,19 @@ def _select(table: Table, columns: Columns | None, score: str | int | None) -> C
     """Choose columns; by default all of text."""
     last = () if score is None else (table.position(score, "score"),)
     if columns is not None:
-        return table, tuple(table.position(one) for one in columns) + last
-    others = [at for at in range(len(table.columns)) if at not in last]
+        return table, tuple(table.position(column) for column in columns) + last
+    others = [position for position in range(len(table.columns)) if position not in last]
     listed = ", ".join(table.columns)
     if table.form in (".csv", ".tsv"):
         _check_header(table.columns, table.source)
-        for at in others:
-            cell = (table.first or ())[at]
+        for position in others:
+            cell = (table.first or ())[position]
             if as_number(cell) is not None:
-                name = table.columns[at]
+                name = table.columns[position]
                 problem = f"column {name!r} holds numbers ({cell!r}); choose columns of {listed}"
                 raise InputError(table.source, problem)
     else:
-        others = [at for at in others if table.text[at]]
+        others = [position for position in others if table.text[position]]
         if not others:
             raise InputError(table.source, f"no column of {listed} holds text")
     return table, tuple(others) + last
@@ -274,11 +274,11 @@ def _names(table: Table, chosen: tuple[int, ...]) -> tuple[str, ...]:
 def _check_same_columns(first: Chosen, other: Chosen) -> None:
     """Reject a file of a folder whose columns are not those of the folder's first file."""
     (one, own), (two, its) = first, other
-    names, found = _names(*first), _names(*other)
-    if len(own) != len(its) or (one.names and two.names and names != found):
+    names, its_names = _names(*first), _names(*other)
+    if len(own) != len(its) or (one.names and two.names and names != its_names):
         raise InputError(
             two.source,
-            f"the file gives {', '.join(found)} where {Path(one.source).name} gives "
+            f"the file gives {', '.join(its_names)} where {Path(one.source).name} gives "
             f"{', '.join(names)}; files of one folder must have the same columns",
         )
 

@@ -150,14 +150,14 @@ def find(source: str | Path) -> list[Source]:
         return [_spooled(sys.stdin.buffer, "standard input")]
     path = Path(source)
     if path.is_dir():
-        found = [
+        files = [
             Source(path, form, str(path))
             for path in sorted(_visible(path))
             if (form := form_of(path)) is not None
         ]
-        if not found:
+        if not files:
             raise InputError(path, f"the folder holds no text; put files there of {KNOWN}")
-        return found
+        return files
     if not path.exists():
         raise InputError(source, missing(path))
     if not path.is_file():

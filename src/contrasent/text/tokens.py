@@ -77,7 +77,7 @@ class Tokenizer:
             except Exception as error:
                 raise ModelError(f"{path}: not a readable tokenizer ({error})") from error
             return cls(backend, max_tokens=max_tokens, names=names, copy=False)
-        if not any(found for pattern in VOCABULARIES for found in folder.glob(pattern)):
+        if not any(file for pattern in VOCABULARIES for file in folder.glob(pattern)):
             raise ModelError(f"{folder}: no tokenizer.json in it, nor a vocabulary to make one of")
         purpose = f"making a tokenizer of the vocabulary in {folder}"
         transformers = import_extra("transformers", "train", purpose)

@@ -411,8 +411,8 @@ def options_of(name: str) -> list[str]:
     check_choice("view", name, VIEWS)
     # A prediction is inserted where a [MASK] would be.
     kind = InsertMask if name == "insert_prediction" else VIEWS[name]
-    found = [f.name for f in fields(kind) if f.name not in GIVEN]  # type: ignore[arg-type]
-    return found + (["wordnet"] if name == "synonym" else [])
+    options = [f.name for f in fields(kind) if f.name not in GIVEN]  # type: ignore[arg-type]
+    return options + (["wordnet"] if name == "synonym" else [])
 
 
 def make_view(

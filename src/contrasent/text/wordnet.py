@@ -39,12 +39,12 @@ def _from_files(folder: Path) -> Callable[[str], Sequence[str]]:
     missing = [name for name in FILES if not (folder / name).is_file()]
     if missing:
         raise DataError(f"{folder}: {missing[0]} is missing, so these are not WordNet's files")
-    found: dict[str, set[str]] = {}
+    members_of: dict[str, set[str]] = {}
     for name in FILES:
         for members in _synsets(folder / name):
             for member in members:
-                found.setdefault(member.lower(), set()).update(members)
-    table = {word: _others(word, members) for word, members in found.items()}
+                members_of.setdefault(member.lower(), set()).update(members)
+    table = {word: _others(word, members) for word, members in members_of.items()}
     return lambda word: table.get(word, ())
 
 
