@@ -8,7 +8,7 @@ import pytest
 from commands import invoke, run
 from contrasent.cli.evaluate import _load
 from contrasent.cli.options import Loading
-from contrasent.datasets import official
+from contrasent.datasets import hub, official
 from contrasent.datasets.official import PairsFile
 from contrasent.datasets.sts import score_digest
 from contrasent.encoder.dropout import dropout_view
@@ -118,7 +118,7 @@ def test_mistakes_are_named_before_a_model_is_loaded(
     def unreachable(*_, **__):
         raise DataError("the hub is out of reach; put the file at ...")
 
-    monkeypatch.setattr(official, "fetch_pairs", unreachable)
+    monkeypatch.setattr(hub, "fetch_pairs", unreachable)
     monkeypatch.setattr(Encoder, "load", pytest.fail)
     with pytest.raises(kind, match=message):
         run("evaluate", bert, "--data", data, *arguments)

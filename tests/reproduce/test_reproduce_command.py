@@ -383,14 +383,14 @@ def test_the_list_needs_no_torch():
     assert done.returncode == 0, done.stderr
     found = re.findall(r"^  (\w+:\w+) ", done.stdout.decode(), re.MULTILINE)
     assert {"simcse:table1", "simcse:figure2"} <= set(found)
-    assert f"{len(found)} items" == "64 items" and b"64 items" in done.stdout
+    assert f"{len(found)} items".encode() in done.stdout
 
 
 def test_items_are_checked(call, home):
     out, _ = call("--check", "--recipes", "recipes")
     assert out == "checked 4 items, 14 rows, 13 published values, 3 claims\n"
     out, _ = call("--check")
-    assert out.startswith("checked 64 items, 497 rows")
+    assert out.startswith(f"checked {len(ItemFolder().all(settings=False))} items, ")
     path = home / "recipes" / "simcse" / "table2.toml"
     path.write_text(path.read_text().replace("corpus = ", "corpse = "))
     _, err = call("--check", "--recipes", "recipes", code=2)
