@@ -14,7 +14,7 @@ from contrasent.reproduce import table_verdicts
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.results import verdicts_on
 from contrasent.reproduce.table_verdicts import ABSENT, AGREES, DIFFERS, EQUIVALENT, OPEN, Verdict
-from contrasent.reproduce.tables import MARGIN, Claim, Column, Expected
+from contrasent.reproduce.tables import MARGIN, Claim, Expected, TableColumn
 from contrasent.stats.seeds import EffectEstimate
 
 T_2 = 4.302652729911275
@@ -80,7 +80,7 @@ def test_one_seed_alone_decides_nothing():
     for one, two in ((scores(70.0), scores(90.0)), (scores(70.0, seeded=False),) * 2):
         assert table_verdicts.bounds(table_verdicts.difference(one, two)) is None
         claim = Claim(name="own", text="", columns=("column",), better="two", than=("one",))
-        item = compact_item((claim,), {"column": Column(margin=0.3)})
+        item = compact_item((claim,), {"column": TableColumn(margin=0.3)})
         own = {"column": {"one": one, "two": two}}
         assert table_verdicts.decide(item, "lab", own, {}).claims["own"].word == OPEN
 
@@ -102,7 +102,7 @@ def compact_item(claims, columns, rows=(), reference=""):
 
 def word(mean, error=0.15, kind="better", sign=1, margin=None, others=0):
     """The word on two rows whose difference has a known error, among statements of equal rows."""
-    columns = {"column": Column(better="higher" if sign > 0 else "lower", margin=margin)}
+    columns = {"column": TableColumn(better="higher" if sign > 0 else "lower", margin=margin)}
     claims = [
         Claim(name="own", text="own", columns=("column",), than=("before",), **{kind: "after"})
     ]
@@ -126,7 +126,7 @@ def word_on_value(ours, published, tolerance):
     expected = {"column": Expected(value=published, tolerance=tolerance)}
     row = next(row for row in item.rows if row.kind == "train")
     row = row.model_copy(update={"expected": expected})
-    item = compact_item((), {"column": Column(name="column")}, (row,))
+    item = compact_item((), {"column": TableColumn(name="column")}, (row,))
     found = table_verdicts.decide(item, "paper", {"column": {row.name: ours}}, {})
     return found.cells[row.name, "column"].word
 
@@ -161,7 +161,7 @@ def test_more_statements_need_more():
 
 
 def statement(*parts):
-    return table_verdicts.joined([table_verdicts.Part("", OPEN, one) for one in parts])
+    return table_verdicts.joined([table_verdicts.StatementPart("", OPEN, one) for one in parts])
 
 
 def test_the_tests_of_a_statement_are_made_of_those_of_its_parts():
