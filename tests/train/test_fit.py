@@ -81,10 +81,12 @@ def test_a_run_leaves_a_model_and_its_record(start, tmp_path, sentences):
     trained = Encoder.load(folder)
     assert np.array_equal(trained.encode(sentences[:5]), learner.encoder.encode(sentences[:5]))
     lines = log(folder)
-    assert [line["step"] for line in lines] == [*range(1, 11), 11, 21, 23]
+    assert [line["step"] for line in lines] == [*range(1, 11), 11, 12, 21, 23]
     named = "step lr norm loss contrast cosine_positive cosine_negative mean_cosine"
     named += " effective_rank neighbour_overlap measured_at"
-    assert set(lines[0]) == set(named.split())
+    assert set(lines[1]) == set(named.split())
+    measured = {line["step"]: line["shares"] for line in lines if "shares" in line}
+    assert measured == dict.fromkeys((1, 3, 12, 23), {"contrast": 1.0})
     assert lines[-1]["loss"] < lines[0]["loss"] / 2
     kept = {"checkpoint.safetensors", "last", "log.jsonl", "result.json", "settings.json"}
     assert {p.name for p in (folder / "run").iterdir()} == {".lock", *kept}

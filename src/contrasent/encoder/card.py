@@ -23,6 +23,8 @@ class CardMetadata:
     settings: dict[str, Any] = field(default_factory=dict)
     step: int | None = None
     report: Report | None = None
+    # of each term in the encoder's gradient, by name, and "step"
+    shares: list[dict[str, float]] = field(default_factory=list)
 
 
 def card(encoder: "Encoder", facts: CardMetadata) -> str:
@@ -54,6 +56,7 @@ def card(encoder: "Encoder", facts: CardMetadata) -> str:
         prompts=[f"`{name}`: {text!r}" for name, text in encoder.prompts.texts.items()],
         dense=[(_function(layer.activation), layer.linear.bias is not None) for layer in dense],
         training=training if facts.objective else None,
+        shares=facts.shares,
         rows=rows,
     )
 

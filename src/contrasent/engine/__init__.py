@@ -5,15 +5,7 @@ from typing import TYPE_CHECKING
 from contrasent.errors import exports
 
 if TYPE_CHECKING:
-    from contrasent.engine.contrast import (
-        Barlow as Barlow,
-        Contrast as Contrast,
-        DimensionWise as DimensionWise,
-        Duplicates as Duplicates,
-        GradedPairs as GradedPairs,
-        MomentumQueue as MomentumQueue,
-        copy_encoder as copy_encoder,
-    )
+    from contrasent.engine.contrast import Contrast as Contrast, Duplicates as Duplicates
     from contrasent.engine.encodings import (
         BatchEncodings as BatchEncodings,
         Source as Source,
@@ -25,6 +17,10 @@ if TYPE_CHECKING:
         LanguageHead as LanguageHead,
         MaskedLanguageModelling as MaskedLanguageModelling,
         MaskedModel as MaskedModel,
+    )
+    from contrasent.engine.momentum_queue import (
+        MomentumQueue as MomentumQueue,
+        copy_encoder as copy_encoder,
     )
     from contrasent.engine.objective import (
         Objective as Objective,
@@ -44,6 +40,11 @@ if TYPE_CHECKING:
         Share as Share,
         Size as Size,
         Weight as Weight,
+    )
+    from contrasent.engine.vector_terms import (
+        Barlow as Barlow,
+        DimensionWise as DimensionWise,
+        GradedPairs as GradedPairs,
     )
     from contrasent.model.base import Prompts as Prompts
     from contrasent.encoder.encoder import Encoder as Encoder

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from contrasent import parallel
 from contrasent.encoder.encoder import Encoder
 from contrasent.encoder.packing import by_length
-from contrasent.engine.contrast import copy_encoder
 from contrasent.engine.encodings import (
     BatchEncodings,
     Term,
@@ -20,6 +19,7 @@ from contrasent.engine.encodings import (
     mask_tokens,
 )
 from contrasent.engine.masked_models import LanguageHead, MaskedModel
+from contrasent.engine.momentum_queue import copy_encoder
 from contrasent.errors import ModelError
 from contrasent.losses import Normalisation, corrective_lm, masked_lm, token_detection
 from contrasent.types import Tokens

@@ -41,7 +41,7 @@ class Networks(Protocol):
     labelled: bool
     baseline: Baseline | None
 
-    queue: Any  # :class:`contrasent.engine.contrast.MomentumQueue`, or None
+    queue: Any  # :class:`contrasent.engine.momentum_queue.MomentumQueue`, or None
 
 
 class Term(nn.Module):
@@ -61,6 +61,17 @@ class Term(nn.Module):
             encodings: of the rows of this process.
         """
         raise NotImplementedError
+
+    def diagnostics(self, encodings: "BatchEncodings") -> Terms:
+        """What the term is about, in numbers for the log, at a few steps of a run.
+
+        Args:
+            encodings: those of ``forward``, which has been called.
+
+        Returns:
+            Scalars by name, the same in all processes or means of their rows.
+        """
+        return {}
 
     def after_step(self, encoder: Encoder) -> None:
         """Called after every optimizer step, for a term that keeps state in buffers.

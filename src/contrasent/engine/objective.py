@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from contrasent.encoder.encoder import Encoder
 from contrasent.encoder.heads import make_head
 from contrasent.engine import contrast
-from contrasent.engine.contrast import Contrast, MomentumQueue, copy_encoder
+from contrasent.engine.contrast import Contrast
 from contrasent.engine.encodings import Baseline, BatchEncodings, Term, Terms
+from contrasent.engine.momentum_queue import MomentumQueue, copy_encoder
 from contrasent.engine.parameters import check_values, parameters_of, source_digest
 from contrasent.errors import OptionError, TrainingError
 from contrasent.text.views import Identity, View, make_view, options_of
@@ -50,6 +51,7 @@ class Objective(nn.Module):
         queue: negatives from earlier batches, or None.
         terms: further terms by name, see :class:`contrasent.engine.encodings.Term`.
         weights: weight of each term in the loss.
+        diagnosing: whether ``forward`` adds the diagnostics of its terms and queue.
     """
 
     published: ClassVar[dict[str, Any]] = {}
@@ -83,6 +85,7 @@ class Objective(nn.Module):
         self.queue: MomentumQueue | None = None
         self.terms = nn.ModuleDict()
         self.weights: dict[str, float] = {"contrast": 1.0}
+        self.diagnosing = False
 
     def forward(self, batch: Batch) -> Terms:
         """The terms of one batch.
@@ -94,6 +97,10 @@ class Objective(nn.Module):
         terms: Terms = self.contrast(encodings) if self.contrast is not None else {}
         for term in self.terms.values():
             terms.update(term(encodings))
+        if self.diagnosing:
+            for part in (*self.terms.values(), self.queue):
+                if isinstance(part, (Term, MomentumQueue)):
+                    terms.update(part.diagnostics(encodings))
         if self.queue is not None and self.training:
             self.queue.encode(encodings)
         return terms

@@ -3,7 +3,7 @@
 from typing import Annotated, Any, ClassVar
 
 from contrasent import engine
-from contrasent.engine.contrast import Column, Init, Start
+from contrasent.engine.momentum_queue import Column, Init, Start
 from contrasent.losses import Similarity
 from contrasent.text.views import Rule
 

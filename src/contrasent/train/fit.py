@@ -257,7 +257,10 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
     )
 
     def save_model(target: Path, step: int, report: Report | None) -> None:
-        found = replace(facts, objective=objective.describe(), step=step, report=report)
+        shares = place.shares(step)
+        found = replace(
+            facts, objective=objective.describe(), step=step, report=report, shares=shares
+        )
         encoder.save(target, card=card(encoder, found))
 
     def save_checkpoint(step: int) -> None:
@@ -279,7 +282,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
     def write_log(metrics: list[StepMetrics]) -> None:
         """Lines of the first steps, of every tenth, and of the last."""
         for one in metrics:
-            wanted = one.step % LOG_EVERY == 0 or one.step < LOG_EVERY or one.step == total - 1
+            wanted = one.step % LOG_EVERY == 0 or one.step < LOG_EVERY or one.step in steps.moments
             if wanted and parallel.is_main():
                 place.write_log(one.line() | drift.values)
 
@@ -334,6 +337,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
         seconds=time.monotonic() - began,
         sentences_per_second=sentences / trained_seconds if sentences else 0.0,
         history=selector.history,
+        shares=parallel.by_main(place.shares),
         **selector.outcome(step),
     )
     if parallel.is_main():

@@ -70,6 +70,8 @@ class Run:
     best_step: int | None  # the step after which it was reached, or None
     # (step, score) of every evaluation
     history: list[tuple[int, float]] = field(default_factory=list)
+    # of each term in the encoder's gradient, by name, at the steps that were measured
+    shares: list[dict[str, float]] = field(default_factory=list)
 
     @cached_property
     def encoder(self) -> "Encoder":
@@ -251,6 +253,12 @@ class RunFolder:
         """Append a line."""
         with writing(self.log), self.log.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(line) + "\n")
+
+    def shares(self, step: int | None = None) -> list[dict[str, float]]:
+        """The shares of the terms in the log, up to a step."""
+        lines = map(json.loads, _lines(self.log) if self.log.is_file() else ())
+        found = [{"step": line["step"], **line["shares"]} for line in lines if "shares" in line]
+        return [shares for shares in found if step is None or shares["step"] <= step]
 
     def publish(self, run: Run) -> None:
         """Put the model that the run gives at the top of the folder; record the result."""

@@ -22,6 +22,7 @@ from contrasent.engine.objective import Objective
 from contrasent.text.batches import Collator
 from contrasent.train.monitor import Monitor
 from contrasent.train.settings import Settings
+from contrasent.train.shares import GradientShares, moments, to_contrast
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 log = logging.getLogger(__name__)
@@ -43,11 +44,15 @@ class StepMetrics:
     rate: float
     norm: float
     terms: dict[str, float]  # the loss and its terms, means over processes and accumulated parts
+    shares: dict[str, float]  # of each term in the encoder's gradient; empty where not measured
 
     def line(self) -> dict[str, Any]:
         """As the run's log has it."""
         norm = self.norm if math.isfinite(self.norm) else None
-        return {"step": self.step + 1, "lr": self.rate, "norm": norm, **self.terms}
+        line: dict[str, Any] = {"step": self.step + 1, "lr": self.rate, "norm": norm, **self.terms}
+        if self.shares:
+            line |= {"shares": self.shares, "to_contrast": to_contrast(self.shares)}
+        return line
 
 
 @dataclass
@@ -67,6 +72,10 @@ class StepRunner:
     monitor: Monitor
     window: int = 1
     _waiting: list[tuple[int, float, list[str], Tensor]] = field(default_factory=list)
+    _shares: dict[int, dict[str, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.moments = moments(self.objective, self.total)
 
     def take(self, step: int) -> list[StepMetrics]:
         """Take a step; the numbers that have become known."""
@@ -101,7 +110,7 @@ class StepRunner:
             # In fp16 the scaler passes over steps whose gradients overflow.
             scaled = self.settings.precision == "fp16"
             self.monitor.check(step, terms if scaled else {**terms, "the gradient": norm}, rate)
-            found.append(StepMetrics(step, rate, norm, terms))
+            found.append(StepMetrics(step, rate, norm, terms, self._shares.pop(step, {})))
         return found
 
     def _gradient(self, step: int) -> dict[str, Tensor]:
@@ -110,6 +119,7 @@ class StepRunner:
         parts = settings.accumulate
         dtype = DTYPES.get(settings.precision)
         sums: dict[str, Tensor] = {}
+        measured = self.objective.diagnosing = step in self.moments
         for part in range(parts):
             torch.manual_seed(mix(settings.seed, step, parallel.rank(), part))
             own = parallel.rank() * parts + part
@@ -117,7 +127,17 @@ class StepRunner:
             with torch.autocast(device, dtype) if dtype else nullcontext():
                 terms = self.module(batch)
                 loss = self.objective.loss(terms)
+            shares = None
+            if (
+                measured
+                and not part
+                and GradientShares.possible(self.objective, compiled=settings.compile)
+            ):
+                shares, factor = GradientShares(self.objective), self.scaler.get_scale() / parts
+                shares.before(terms, factor)
             self.scaler.scale(loss / parts).backward()  # type: ignore[no-untyped-call]
+            if shares is not None:
+                self._shares[step] = shares.after(factor)
             for name, value in {"loss": loss, **terms}.items():
                 share = value.detach() / parts
                 sums[name] = sums[name] + share if name in sums else share

@@ -1,0 +1,166 @@
+"""Negatives from the batches before, by a momentum encoder."""
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, cast
+
+import torch
+from torch import Tensor, nn
+
+from contrasent import parallel
+from contrasent.encoder import dropout
+from contrasent.encoder.encoder import Encoder
+from contrasent.engine.encodings import BatchEncodings, Terms
+
+Init = Literal["copy", "random"]
+Column = Literal["first", "second"]
+Start = Literal["grow", "full"]
+
+
+class MomentumQueue(nn.Module):
+    """Vectors of the last batches by a slowly following encoder (ESimCSE, section 3.2).
+
+    After every optimizer step theta_m <- momentum * theta_m + (1 - momentum) * theta_e (equation
+    5); buffers, which are no weights, are copied. Every training batch is encoded by theta_m
+    without dropout and without gradient, put through the objective's own projector (there is no
+    momentum copy of it, as in the released code), and enters the queue after the step; the oldest
+    rows leave. With several processes the rows of all of them enter every process's queue, so that
+    the loss is that of one process.
+
+    A batch normalisation, in the projector or in a head of the encoder, takes the statistics of the
+    rows that enter together, as the views that they will be compared with take those of theirs, and
+    as the key encoder does in MoCo (He et al., 2020, section 3.3; rows of the queue are negatives
+    alone, so there is no positive for the statistics to give away). Running statistics would still
+    be near their start in the first steps, and all rows of the queue nearly parallel. ESimCSE's
+    paper and code have no batch normalisation.
+
+    Attributes:
+        momentum_encoder: theta_m, equal to the encoder at step 0 unless ``init`` is "random".
+        rows: (size, d) buffer, the newest rows last.
+        filled: how many of them are in use.
+    """
+
+    rows: Tensor
+    filled: Tensor
+    first_weights: Tensor
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        *,
+        size: int,
+        momentum: float,
+        init: Init = "copy",
+        column: Column = "first",
+        start: Start = "grow",
+    ) -> None:
+        """Make an empty queue.
+
+        Args:
+            encoder: theta_e.
+            size: rows at most.
+            momentum: lambda of equation 5.
+            init: "copy" of the encoder; "random" is what the released code does, by accident: its
+                copy is made before the weights are loaded.
+            column: "first" enqueues the original sentence (released code), "second" its view.
+            start: "grow" uses the queue from its first rows on (released code), "full" only once
+                it is filled.
+        """
+        super().__init__()
+        self.size, self.momentum, self.column, self.start = size, momentum, column, start
+        self.momentum_encoder = copy_encoder(encoder)
+        if init == "random":
+            randomise(self.momentum_encoder)
+        self.momentum_encoder.requires_grad_(False)
+        self.register_buffer("rows", torch.zeros(size, encoder.dimension))
+        self.register_buffer("filled", torch.zeros((), dtype=torch.long))
+        self._waiting: list[Tensor] = []
+        self.register_buffer("first_weights", _sample(self.momentum_encoder), persistent=False)
+
+    @torch.no_grad()
+    def diagnostics(self, encodings: BatchEncodings) -> Terms:
+        """Distances of the momentum encoder's weights, relative to the length of the others."""
+        weights = _sample(self.momentum_encoder)
+        places = {"start": self.first_weights, "encoder": _sample(encodings.networks.encoder)}
+        return {
+            f"momentum_from_{name}": (weights - other).norm() / other.norm().clamp_min(1e-12)
+            for name, other in places.items()
+        }
+
+    def negatives(self) -> Tensor | None:
+        """(q, d) rows to contrast with, or None while there are none."""
+        filled = int(self.filled)
+        if filled == 0 or (self.start == "full" and filled < self.size):
+            return None
+        return self.rows[self.size - filled :]
+
+    @torch.no_grad()
+    def encode(self, encodings: BatchEncodings) -> None:
+        """Encode a batch; its rows enter with ``after_step``."""
+        networks = encodings.networks
+        tokens = encodings.columns("anchor" if self.column == "first" else "positive")[0]
+        with _without_running_statistics(self.momentum_encoder) as normalised:
+            if normalised and len(tokens) < 2:
+                return  # one row has no statistics
+            vectors = parallel.gather(self.momentum_encoder(tokens))
+        if networks.projector is not None:
+            with _without_running_statistics(networks.projector) as normalised:
+                if normalised and len(vectors) < 2:
+                    return
+                vectors = networks.projector(vectors)
+        self._waiting.append(vectors.to(self.rows.dtype))
+
+    @torch.no_grad()
+    def after_step(self, encoder: Encoder) -> None:
+        """Let the step's rows in and let the momentum encoder follow."""
+        for vectors in self._waiting:
+            self.rows = torch.cat([self.rows, vectors.to(self.rows)])[-self.size :]
+            self.filled = (self.filled + len(vectors)).clamp_max(self.size)
+        self._waiting.clear()
+        mine = [p.detach() for p in self.momentum_encoder.parameters()]
+        theirs = [p.detach() for p in encoder.parameters()]
+        torch._foreach_lerp_(mine, theirs, 1 - self.momentum)
+        for own, other in zip(self.momentum_encoder.buffers(), encoder.buffers(), strict=True):
+            own.copy_(other)
+
+
+SAMPLED = 1_000_000
+
+
+@torch.no_grad()
+def _sample(encoder: Encoder) -> Tensor:
+    """All weights of an encoder, or of more than a million evenly many of each layer."""
+    weights = [p.detach().flatten() for p in encoder.parameters()]
+    stride = -(-sum(map(len, weights)) // SAMPLED)
+    return torch.cat([part[::stride] for part in weights])
+
+
+@contextmanager
+def _without_running_statistics(module: nn.Module) -> Iterator[bool]:
+    """Dropout off; batch normalisation by the rows alone, their statistics kept nowhere."""
+    norms = [m for m in module.modules() if isinstance(m, nn.BatchNorm1d)]
+    with dropout.off(module):
+        for norm in norms:
+            norm.training, norm.track_running_stats = True, False
+        try:
+            yield bool(norms)
+        finally:
+            for norm in norms:
+                norm.track_running_stats = True
+
+
+def copy_encoder(encoder: Encoder) -> Encoder:
+    """A copy of an encoder with weights of its own; the tokenizer is shared."""
+    memo: dict[int, Any] = {id(encoder.tokenizer): encoder.tokenizer}
+    return copy.deepcopy(encoder, memo)
+
+
+def randomise(encoder: Encoder) -> None:
+    """Give a backbone the weights that its architecture starts from before pre-training."""
+    from transformers import AutoModel
+
+    config = copy.deepcopy(cast(Any, encoder.backbone).config)
+    weights = AutoModel.from_config(config).state_dict()
+    own = encoder.backbone.state_dict()
+    encoder.backbone.load_state_dict({k: weights[k] for k in own})

@@ -1,0 +1,120 @@
+"""Terms that see vectors alone: of dimensions, and of rated pairs."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from contrasent import losses, parallel
+from contrasent.engine.encodings import BatchEncodings, Term, Terms
+from contrasent.errors import TrainingError
+from contrasent.text.batches import random_for
+
+ARTIFICIAL = 200
+
+
+class DimensionWise(Term):
+    """The term "dimensions": dimension-wise contrast of the projected views (SimCSE++, 4.3).
+
+    The rows of all processes are taken together, so that the statistics are those of the batch.
+    """
+
+    vectors_only = True
+
+    def __init__(self, **settings: Any) -> None:
+        """Of the settings of :func:`contrasent.losses.dimension_wise_contrast`."""
+        super().__init__()
+        self.settings = settings
+
+    def forward(self, encodings: BatchEncodings) -> Terms:
+        """The term of a batch."""
+        views = (parallel.gather(view) for view in encodings.noisy[:2])
+        loss = losses.dimension_wise_contrast(*views, **self.settings)
+        return {"dimensions": loss}
+
+    def diagnostics(self, encodings: BatchEncodings) -> Terms:
+        """The mean absolute correlation of two different dimensions."""
+        return {"dimension_correlation": mean_correlation(encodings.noisy[0])}
+
+
+class Barlow(Term):
+    """The term "barlow": Barlow Twins with artificial rows (SimCSE++, 4.1 and 4.2).
+
+    The artificial rows are drawn anew in every step, the same for both views.
+
+    Args:
+        off_diagonal: weight of the correlations between dimensions.
+        artificial: rows of Gaussian noise that are appended to both views.
+    """
+
+    vectors_only = True
+
+    def __init__(self, *, off_diagonal: float, artificial: int, norm: losses.BarlowNorm) -> None:
+        super().__init__()
+        self.off_diagonal, self.artificial, self.norm = off_diagonal, artificial, norm
+
+    def forward(self, encodings: BatchEncodings) -> Terms:
+        """The term of a batch."""
+        first, second = (parallel.gather(view) for view in encodings.noisy[:2])
+        seed = int(
+            random_for(encodings.batch.seed, ARTIFICIAL, encodings.batch.step).integers(2**62)
+        )
+        generator = torch.Generator().manual_seed(seed)
+        noise = torch.randn(self.artificial, first.shape[1], generator=generator)
+        options: dict[str, Any] = {"off_diagonal": self.off_diagonal, "norm": self.norm}
+        return {"barlow": losses.barlow_twins(first, second, artificial=noise.to(first), **options)}
+
+    def diagnostics(self, encodings: BatchEncodings) -> Terms:
+        """The mean absolute correlation of two different dimensions."""
+        return {"dimension_correlation": mean_correlation(encodings.noisy[0])}
+
+
+@torch.no_grad()
+def mean_correlation(view: Tensor) -> Tensor:
+    """The mean absolute correlation of two different columns, over the rows of all processes."""
+    rows = parallel.gather(view).float() if view.dtype.itemsize < 4 else parallel.gather(view)
+    columns = nn.functional.normalize(rows - rows.mean(dim=0), dim=0)
+    correlations = (columns.T @ columns).abs()
+    count = len(correlations)
+    return (correlations.sum() - correlations.diagonal().sum()) / max(count * (count - 1), 1)
+
+
+class GradedPairs(Term):
+    """A term of the pairs' similarities and their scores, both of all processes.
+
+    Attributes:
+        loss: maps similarities (n,) and scores (n,) to a scalar.
+        similarity: maps two columns (n, d) to similarities (n,).
+        unit: scores are divided by it, and must then lie from -1 to 1; None leaves them alone.
+    """
+
+    vectors_only = True
+
+    def __init__(
+        self,
+        name: str,
+        loss: Callable[[Tensor, Tensor], Tensor],
+        *,
+        similarity: Callable[[Tensor, Tensor], Tensor] = losses.pair_cosines,
+        unit: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.name, self.loss, self.similarity, self.unit = name, loss, similarity, unit
+
+    def forward(self, encodings: BatchEncodings) -> Terms:
+        """The term of a batch."""
+        scores = encodings.batch.scores
+        if scores is None:
+            raise TrainingError(f"the term {self.name!r} needs a corpus with scores")
+        if self.unit is not None:
+            worst = scores[abs(scores).argmax()]
+            if abs(worst) > self.unit:
+                raise TrainingError(
+                    f"score {worst:g} is beyond the highest, {self.unit:g}, which stands for pairs "
+                    "that mean the same; set highest_score"
+                )
+            scores = scores / self.unit
+        found = self.similarity(*encodings.noisy[:2])
+        given = torch.from_numpy(scores).to(found)
+        return {self.name: self.loss(parallel.gather(found), parallel.gather(given))}

@@ -1,0 +1,166 @@
+"""Shares of the terms in the encoder's gradient, and diagnostics, against one term at a time."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from contrasent.train import step as step_module
+from contrasent.train.fit import fit
+from contrasent.train.method_checks import Trial, make_small_base, with_small_models
+from contrasent.train.prepare import prepare
+from contrasent.train.settings import Settings
+from contrasent.train.shares import GradientShares, moments, to_contrast
+
+METHODS = {
+    "simcse_plus_plus": {"dimension_weight": 0.5},
+    "diffcse": {"generator": "small", "difference_weight": 0.3},
+    "simcse+masked_lm": {"masked_lm_weight": 0.2},
+    "simcse_plus_plus+barlow_twins": {"dimension_weight": 0.0, "barlow_weight": 0.01},
+    "cosent+cosine_regression": {"highest_score": 5.0},
+    "dimension_wise": {},
+}
+FEW = {"batch": 8, "lr": 1e-3, "seed": 1, "pooler": "mean", "max_tokens": 24}
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    return make_small_base(tmp_path_factory.mktemp("small") / "base")
+
+
+def norm_of(value, encoder):
+    """The gradient's length on the encoder, parameter by parameter."""
+    grads = torch.autograd.grad(value, list(encoder.parameters()), allow_unused=True)
+    return sum(float((g * g).sum()) for g in grads if g is not None) ** 0.5
+
+
+@pytest.mark.parametrize("cached", [0, 5])
+@pytest.mark.parametrize("method", METHODS)
+def test_shares_are_those_of_each_term_alone(small, method, cached):
+    if cached and method in ("diffcse", "simcse+masked_lm"):
+        pytest.skip("works on tokens")
+    given = with_small_models(method, METHODS[method], small)
+    expected = {}
+
+    def terms_of(objective, batch):
+        torch.manual_seed(5)
+        return objective(batch(0))
+
+    with Trial(method, given, small).training(dropout=0.1, cached_rows=cached) as (one, batch):
+        for name, weight in one.weights.items():
+            expected[name] = weight * norm_of(terms_of(one, batch)[name], one.encoder)
+        whole = norm_of(one.loss(terms_of(one, batch)), one.encoder)
+        one.zero_grad()
+        measured = GradientShares(one)
+        terms = terms_of(one, batch)
+        measured.before(terms, 2.0)
+        (2.0 * one.loss(terms)).backward()
+        shares = measured.after(2.0)
+        assert shares == pytest.approx({k: v / whole for k, v in expected.items()}, rel=1e-9)
+        grads = {name: p.grad.clone() for name, p in one.named_parameters() if p.grad is not None}
+        one.zero_grad()
+        (2.0 * one.loss(terms_of(one, batch))).backward()
+        for name, parameter in one.named_parameters():
+            assert parameter.grad is None or torch.equal(parameter.grad, grads[name]), name
+    if len(expected) > 1 and "contrast" in expected:
+        assert to_contrast(shares) == pytest.approx(
+            {k: v / expected["contrast"] for k, v in expected.items() if k != "contrast"}
+        )
+
+
+def trained(small, folder, method, **options):
+    given = with_small_models(method, METHODS.get(method, {}), small)
+    settings = Settings(**(FEW | options))
+    resume = folder.exists()
+    learner = prepare(small, method, given, settings)
+    corpus = [f"the gardener sold {n} lamps" for n in range(60)]
+    return fit(learner, corpus, settings, folder=folder, resume=resume)
+
+
+@pytest.mark.parametrize(
+    ("method", "more"), [("diffcse", {}), ("simcse_plus_plus+esimcse", {"accumulate": 2})]
+)
+def test_measuring_changes_no_bit_of_a_run(small, tmp_path, monkeypatch, method, more):
+    options = {"steps": 5, "dropout": 0.3, **more}
+    run = trained(small, tmp_path / "with", method, **options)
+    assert [shares["step"] for shares in run.shares] == [1, 5]
+    monkeypatch.setattr(step_module, "moments", lambda *given: frozenset())
+    assert trained(small, tmp_path / "without", method, **options).shares == []
+    one, two = (
+        load_file(tmp_path / name / "run" / "checkpoint.safetensors")
+        for name in ("with", "without")
+    )
+    assert one.keys() == two.keys()
+    assert all(torch.equal(one[key], two[key]) for key in one)
+    lines = {line["step"]: line for line in run.log if "loss" in line}
+    assert lines[1]["shares"]["contrast"] > 0 and "shares" not in lines[2]
+    assert {k: v for k, v in run.shares[1].items() if k != "step"} == lines[5]["shares"]
+    card = (run.folder / "README.md").read_text()
+    printed = " | ".join(f"{100 * share:.2f} %" for share in lines[5]["shares"].values())
+    assert f"| 5 | {printed} |" in card
+    assert json.loads((run.folder / "run" / "result.json").read_text())["shares"] == run.shares
+
+
+def test_a_resumed_run_has_the_shares_of_a_whole_one(small, tmp_path, monkeypatch):
+    options = {"steps": 6, "dropout": 0.3, "checkpoint_every": 2}
+    whole = trained(small, tmp_path / "whole", "simcse_plus_plus", **options)
+    take = step_module.StepRunner.take
+
+    def stop(self, step):
+        if step == 4:
+            raise KeyboardInterrupt
+        return take(self, step)
+
+    monkeypatch.setattr(step_module.StepRunner, "take", stop)
+    with pytest.raises(KeyboardInterrupt):
+        trained(small, tmp_path / "m", "simcse_plus_plus", **options)
+    monkeypatch.undo()
+    again = trained(small, tmp_path / "m", "simcse_plus_plus", **options)
+    assert again.shares == whole.shares
+    assert again.log == whole.log
+
+
+def test_long_runs_are_measured_at_four_steps_and_short_ones_at_both_ends(small):
+    settings = Settings(**FEW)
+    one = prepare(small, "simcse", {}, settings)
+    two = prepare(small, "simcse_plus_plus", {}, settings)
+    assert moments(one, 40) == {0, 4, 20, 39}  # one term alone has all of the gradient: no cost
+    assert moments(two, 80) == {0, 79}
+    assert moments(two, 4000) == {0, 400, 2000, 3999}
+
+
+def test_diagnostics_against_loops(small):
+    given = {"method": "esimcse+simcse_plus_plus", "parameters": {"queue_size": 9}, "base": small}
+    with Trial(**given).training(dropout=0.1) as (objective, batch):
+        queue, optimizer = objective.queue, torch.optim.SGD(objective.parameters(), lr=0.01)
+        start = [p.clone() for p in queue.momentum_encoder.parameters()]
+        for step in range(3):
+            torch.manual_seed(step)
+            objective.loss(objective(batch(step))).backward()
+            optimizer.step()
+            objective.after_step()
+        torch.manual_seed(7)
+        assert not any(name.startswith("momentum_") for name in objective(batch(3)))
+        objective.diagnosing = True
+        seen = []
+        objective.projector.register_forward_hook(lambda *given: seen.append(given[2].detach()))
+        torch.manual_seed(7)
+        terms = objective(batch(3))
+        now = [p.detach() for p in queue.momentum_encoder.parameters()]
+        trained = [p.detach() for p in objective.encoder.parameters()]
+        for name, others in (("start", start), ("encoder", trained)):
+            gap = sum(float((a - b).square().sum()) for a, b in zip(now, others, strict=True))
+            size = sum(float(b.square().sum()) for b in others)
+            assert terms[f"momentum_from_{name}"].item() == pytest.approx((gap / size) ** 0.5)
+            assert gap > 0
+        view = next(rows for rows in seen if len(rows) == 12)[:6].numpy()
+        columns = [c - c.mean() for c in view.T]
+        found = [
+            abs(float(a @ b)) / float(a @ a) ** 0.5 / float(b @ b) ** 0.5
+            for i, a in enumerate(columns)
+            for j, b in enumerate(columns)
+            if i != j
+        ]
+        value = terms["dimension_correlation"].item()
+        assert value == pytest.approx(sum(found) / len(found))
