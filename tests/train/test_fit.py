@@ -86,7 +86,7 @@ def test_a_run_leaves_a_model_and_its_record(start, tmp_path, sentences):
     named += " effective_rank neighbour_overlap measured_at"
     assert set(lines[1]) == set(named.split())
     measured = {line["step"]: line["shares"] for line in lines if "shares" in line}
-    assert measured == dict.fromkeys((1, 3, 12, 23), {"contrast": 1.0})
+    assert measured == {step: {"contrast": 1.0} for step in (1, 3, 12, 23)}
     assert lines[-1]["loss"] < lines[0]["loss"] / 2
     kept = {"checkpoint.safetensors", "last", "log.jsonl", "result.json", "settings.json"}
     assert {p.name for p in (folder / "run").iterdir()} == {".lock", *kept}

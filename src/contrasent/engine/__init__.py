@@ -60,16 +60,16 @@ __all__, __getattr__ = exports(
     {
         "contrasent.encoder.encoder": "Encoder",
         "contrasent.encoder.packing": "by_length",
-        "contrasent.engine.contrast": (
-            "Barlow Contrast DimensionWise Duplicates GradedPairs MomentumQueue copy_encoder"
-        ),
+        "contrasent.engine.contrast": "Contrast Duplicates",
         "contrasent.engine.encodings": "BatchEncodings Source Term Terms",
         "contrasent.engine.masked_models": "Guide LanguageHead MaskedLanguageModelling MaskedModel",
+        "contrasent.engine.momentum_queue": "MomentumQueue copy_encoder",
         "contrasent.engine.objective": "Objective Which check_view make_views",
         "contrasent.engine.parameters": (
             "Count GuideFolder MaskedModelFolder Neutral Positive Projector Range ResampleViews "
             "Share Size Weight"
         ),
+        "contrasent.engine.vector_terms": "Barlow DimensionWise GradedPairs",
         "contrasent.model.base": "Prompts",
         "contrasent.parallel": "average first_row gather",
         "contrasent.text.batches": "random_for",
