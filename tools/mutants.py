@@ -82,7 +82,7 @@ def run(folder: Path, package: str, names: list[str]) -> dict[str, str]:
     left = [name for name in names if name not in found]
     for start in range(0, len(left), 25):
         part = left[start : start + 25]
-        command = [sys.executable, "-m", "mutmut", "run", "--max-children", "1", *part]
+        command = [sys.executable, "-m", "mutmut", "run", "--max-children", "2", *part]
         subprocess.run(command, cwd=folder, env=environment, check=True, stdout=sys.stderr)
         of = statuses(folder)
         for name in part:
@@ -112,14 +112,14 @@ def main() -> None:
     """Print a table of what was caught, and the mutants that survived."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("packages", nargs="*", metavar="PACKAGE", help=", ".join(PACKAGES))
-    parser.add_argument("--number", type=int, default=300, help="mutants of all six together")
+    parser.add_argument("--number", type=int, default=300, help="mutants of all packages together")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    folders = {package: copied(package) for package in PACKAGES}
+    folders = {package: copied(package) for package in options.packages or PACKAGES}
     every = [(package, name) for package, at in folders.items() for name in mutants(at)]
     chosen = random.Random(options.seed).sample(every, options.number)
     table, survived = [], []
-    for package in options.packages or PACKAGES:
+    for package in folders:
         names = [name for other, name in chosen if other == package]
         found = run(folders[package], package, names)
         counts = Counter(status in CAUGHT for status in found.values())

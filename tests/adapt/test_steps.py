@@ -22,7 +22,7 @@ def learn(texts, names=None, encode=encode, until=lambda: 600.0, index=None):
     return index, found
 
 
-def with_topics(count=240):
+def with_topics(count=510):
     """Passages whose sentences are of fourteen words of a topic that six passages share."""
     random = np.random.default_rng(1)
     texts = []
@@ -42,8 +42,7 @@ def test_of_text_without_meaning_nothing_is_kept(seed):
     assert "sentences do not find the passages" in note or "too few" in note
 
 
-def test_of_text_with_meaning_steps_are_kept_and_last(monkeypatch, tmp_path):
-    monkeypatch.setattr(steps_, "SMOOTHED_ROWS", (100, 500))
+def test_of_text_with_meaning_steps_are_kept_and_last(tmp_path):
     index, found = learn(with_topics())
     assert found.ranker == Ranker(index.ranker.word_weight, map_share=0.25, smoothing=0.6)
     assert found.evidence.high >= 0 and "held-out" in found.notes[-1]
@@ -58,7 +57,7 @@ def test_of_text_with_meaning_steps_are_kept_and_last(monkeypatch, tmp_path):
 
 def test_documents_that_judge_do_not_teach():
     """Each document has three rows, of which one judges."""
-    texts, calls, log = with_topics(), [], []
+    texts, calls, log = with_topics(240), [], []
     index = Index.build(encode, texts, metadata=[{"document": f"{n // 3}"} for n in range(240)])
 
     def recorded(some):
@@ -76,10 +75,9 @@ def test_documents_that_judge_do_not_teach():
     assert not documents(queries[:judged]) & documents(queries[judged:])
 
 
-def test_deleted_rows_teach_nothing(monkeypatch, tmp_path):
+def test_deleted_rows_teach_nothing(tmp_path):
     """Neighbours are numbers of rows, deleted ones counted."""
-    monkeypatch.setattr(steps_, "SMOOTHED_ROWS", (100, 500))
-    index, _ = learn(with_topics())
+    index, _ = learn(with_topics(530))
     index.save(tmp_path / "index")
     with Writer(tmp_path / "index") as writer:
         writer.delete([str(n) for n in range(0, 60, 3)])

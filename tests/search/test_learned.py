@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from whole_states import encoder
 
 from contrasent.errors import OptionError
-from contrasent.search import index as index_
 from contrasent.search.index import Index
 from contrasent.search.learned import (
     Learned,
@@ -189,9 +188,8 @@ def test_after_changes(ranker, tmp_path):
 
 
 @each_way
-def test_codes_propose_the_same(ranker, tmp_path, monkeypatch):
-    monkeypatch.setattr("contrasent.search.writer.CODED", 200)
-    monkeypatch.setattr(index_, "FEW", 10)
+def test_codes_propose_the_same(ranker, tmp_path, codes_from):
+    codes_from(200, few=10)
     texts = [f"{TEXTS[n % 60]} no{n}" for n in range(300)]
     made(ranker, texts, [METADATA[n % 60] for n in range(300)]).save(tmp_path / "index")
     with Writer(tmp_path / "index") as writer:

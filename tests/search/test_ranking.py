@@ -121,10 +121,9 @@ VOCABULARY = [f"{a}{b}" for a in ("sand", "rain", "leaf", "moon", "salt") for b 
 
 
 @pytest.fixture
-def coded(tmp_path, monkeypatch):
+def coded(tmp_path, codes_from):
     """300 rows with codes, 20 behind them without, some deleted."""
-    monkeypatch.setattr("contrasent.search.writer.CODED", 200)
-    monkeypatch.setattr(index_, "FEW", 10)
+    codes_from(200, few=10)
     texts = [f"{TEXTS[n % 60]} no{n}" for n in range(320)]
     with Writer(tmp_path / "index", new=Facts()) as writer:
         writer.add(texts[:300], encode, metadata=[{"n": n} for n in range(300)])
@@ -162,10 +161,10 @@ def test_codes_of_vectors_of_any_width():
     assert codes.hamming(vectors[9])[9] == 0
 
 
-def test_a_sample_of_cosines_gives_the_order_of_all(tmp_path, monkeypatch):
+def test_a_sample_of_cosines_gives_the_order_of_all(tmp_path, monkeypatch, codes_from):
     """Of 4,000 rows 500 say mean and spread, the same ones each time, and codes propose 300."""
-    monkeypatch.setattr("contrasent.search.writer.CODED", 1000)
-    for name, value in (("FEW", 10), ("SAMPLED", 500), ("PROPOSED", 300)):
+    codes_from(1000, few=10)
+    for name, value in (("SAMPLED", 500), ("PROPOSED", 300)):
         monkeypatch.setattr(index_, name, value)
     random = np.random.default_rng(5)
     topics = random.normal(size=(40, 64)).astype(np.float32)

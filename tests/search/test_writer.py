@@ -296,8 +296,8 @@ def test_a_change_sees_what_it_did_before(folder):
     assert set(contents(Index.open(folder))) == {*map(str, range(6)), "new"}
 
 
-def test_codes_are_made_from_the_size_on_where_they_win(folder, monkeypatch):
-    monkeypatch.setattr("contrasent.search.writer.CODED", 50)
+def test_codes_are_made_from_the_size_on_where_they_win(folder, codes_from):
+    codes_from(50)
     with Writer(folder) as writer:
         writer.add([f"more {n}" for n in range(45)], encode)
     first = Index.open(folder)
