@@ -38,6 +38,14 @@ def usable_cores() -> int:
     return len(given(0)) if given is not None else (os.cpu_count() or 1)
 
 
+def memory() -> int:
+    """Bytes of this machine's memory; 0 where they are not known."""
+    names = getattr(os, "sysconf_names", {})
+    if "SC_PHYS_PAGES" not in names:
+        return 0
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 def limit_onednn_cache() -> None:
     """Bound oneDNN's cache of kernels; has an effect only before its first use in the process."""
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(KERNELS))

@@ -4,6 +4,7 @@ import os
 import random
 import shutil
 import sqlite3
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from whole_states import MODELS, QUERIES, make, text
 
 from contrasent.cli.app import app
 from contrasent.errors import UserError
+from contrasent.search import folder as folder_module
 from contrasent.search import index as index_module
 from contrasent.search import writer as writer_module
 from contrasent.search.doctor import examine
@@ -211,3 +213,75 @@ def test_a_metric_of_dot(tmp_path):
     with Writer(tmp_path / "x", new=Facts(model="one", metric="dot")) as writer:
         writer.add(["a", "b"], 7 * encode(["a", "b"]))
     assert examine(tmp_path / "x")[0].good
+
+
+@contextmanager
+def another_user(folder):
+    """The rights of somebody else, in a folder that anybody may enter."""
+    for place in (folder, *folder.parents):
+        if str(place).startswith("/tmp/"):
+            place.chmod(place.stat().st_mode | 0o055)
+    if os.geteuid():
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.parametrize("name", [*FILES, "index.db-wal", "."])
+def test_what_cannot_be_read_is_no_damage(made, tmp_path, name):
+    state = "logged" if name.endswith("-wal") else "whole"
+    folder = copied(made / state, tmp_path / "index")
+    path = folder / name
+    path.chmod(0)
+    with another_user(tmp_path):
+        for read in (answers, examine):
+            with pytest.raises(UserError, match=r"cannot be read \(Permission denied\)") as caught:
+                for finding in read(folder):
+                    if not getattr(finding, "good", True):
+                        raise UserError(finding.message)
+            assert path.name in str(caught.value)
+    path.chmod(0o755)
+
+
+def test_a_log_in_a_folder_that_cannot_be_written(made, tmp_path):
+    folder = copied(made / "logged", tmp_path / "index")
+    with another_user(tmp_path), pytest.raises(UserError, match="needs a writable folder"):
+        Index.open(folder)
+
+
+@pytest.mark.parametrize("state", FOLDERS)
+def test_no_change_of_the_files_reaches_a_private_copy(made, tmp_path, state):
+    """A mapped file that is cut short ends the process that reads it."""
+    folder = copied(made / state, tmp_path / "index")
+    right = answers(folder)
+    index = Index.open(folder, private=True)
+    assert index.codes is not None
+    content = {path: path.read_bytes() for path in folder.iterdir()}
+    for path in content:
+        path.open("wb").close()
+    given = encode(QUERIES)
+    assert index.search(QUERIES, encode=encode, k=8) == right[0]
+    assert index.search(given, k=8) == right[1]
+    assert index.search(QUERIES, encode=encode, k=8, where={"n": 1}) == right[3]
+    with pytest.raises(UserError):
+        index.refreshed()
+    for path, data in content.items():
+        path.write_bytes(data)
+    assert index.refreshed() is index
+    with Writer(folder) as writer:
+        writer.add(["one more"], encode)
+    newer = index.refreshed()
+    assert len(newer) == len(index) + 1 and newer.private
+
+
+def test_a_copy_that_memory_does_not_hold_is_in_a_file(made, tmp_path, monkeypatch):
+    folder = copied(made / "whole", tmp_path / "index")
+    right = answers(folder)
+    monkeypatch.setattr(folder_module, "memory", lambda: 0)
+    index = Index.open(folder, private=True)
+    (folder / "vectors-000001.f32").open("wb").close()
+    assert index.search(encode(QUERIES), k=8, exact=True) == right[2]

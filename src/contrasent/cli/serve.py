@@ -98,7 +98,7 @@ def serve(
 
     if index is None and is_any_index(index_folder(model)):
         index = Path(model)
-    library = None if index is None else open_index(index)
+    library = None if index is None else open_index(index, private=True)
     try:
         folder = find_model(model)
     except ModelError:

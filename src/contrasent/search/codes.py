@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from contrasent import progress
 from contrasent.files import writing
 from contrasent.processes import threads
-from contrasent.search.folder import VERIFIED, damaged
+from contrasent.search.folder import VERIFIED, damaged, mapped_array, reported
 from contrasent.search.store import Facts
 from contrasent.types import Vectors
 
@@ -40,15 +40,22 @@ class BinaryCodes:
         self.rows = int(columns.shape[1])  # of the index, that it knows
 
     @classmethod
-    def open(cls, folder: Path | None, facts: Facts, *, whole: bool = False) -> "BinaryCodes":
-        """Map the codes that lie next to an index; large ones are verified if ``whole``."""
+    def open(
+        cls, folder: Path | None, facts: Facts, *, whole: bool = False, private: bool = False
+    ) -> "BinaryCodes":
+        """Map the codes that lie next to an index, or read a private copy of them.
+
+        Large ones are verified if ``whole``.
+        """
         assert folder is not None
         path = folder / Path(str(facts.codes["file"])).name
         shape = (-(-facts.dimension // WORD), int(facts.codes["rows"]))
         size = shape[0] * shape[1] * 8
-        if not path.is_file() or path.stat().st_size != size:
+        with reported(path):
+            there = path.is_file() and path.stat().st_size == size
+        if not there:
             raise damaged(folder, f"{path.name} is missing or of another size")
-        columns = np.memmap(path, dtype="<u8", mode="r", shape=shape)
+        columns = mapped_array(path, "<u8", shape, private=private)
         if (whole or size <= VERIFIED) and zlib.crc32(columns.data) != facts.codes["sum"]:
             raise damaged(folder, path.name)
         return cls(columns, np.array(facts.codes["centre"], dtype=np.float32))

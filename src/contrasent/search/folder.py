@@ -2,8 +2,11 @@
 
 import json
 import logging
+import math
 import os
+import shutil
 import sqlite3
+import tempfile
 import zlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
@@ -11,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from contrasent.errors import InputError, ModelError, OptionError, OutputError, see
+from contrasent.errors import InputError, ModelError, OptionError, OutputError, UserError, see
 from contrasent.files import check_writable, only_process, write_json
 from contrasent.metrics import normalize
+from contrasent.processes import memory
 from contrasent.search.filters import canonical
 from contrasent.types import Vectors
 
@@ -25,6 +30,7 @@ FILES = (CHECKSUM, "vectors-*.f32", "codes-*.u64")
 MILVUS = "milvus.json"  # the file of an index in Milvus
 METRICS = ("cosine", "dot")
 BUSY = 10.0  # seconds that SQLite waits for another process's transaction
+MOST_COPIED = 0.25  # of the memory of the machine
 VERIFIED = 192 << 20
 """Bytes up to which a file is verified whole when an index is opened; larger ones by doctor."""
 
@@ -32,7 +38,7 @@ VERIFIED = 192 << 20
 def is_index(folder: str | Path) -> bool:
     """Whether a folder is an index of this kind, one whose first writer was not killed."""
     place = Path(folder)
-    if not (place / DATABASE).is_file() or (place / f"{DATABASE}-journal").exists():
+    if not _is_file(place / DATABASE) or (place / f"{DATABASE}-journal").exists():
         return False  # there is a journal only before the first table
     try:
         with closing(reading(place)) as connection:
@@ -43,12 +49,12 @@ def is_index(folder: str | Path) -> bool:
 
 def in_milvus(folder: str | Path) -> bool:
     """Whether an index folder names a collection of Milvus, where its rows are."""
-    return (Path(folder) / MILVUS).is_file()
+    return _is_file(Path(folder) / MILVUS)
 
 
 def is_any_index(folder: str | Path) -> bool:
     """Whether a folder is an index of this kind, of an earlier format, or in Milvus."""
-    return is_index(folder) or in_milvus(folder) or (Path(folder) / "index.json").is_file()
+    return is_index(folder) or in_milvus(folder) or _is_file(Path(folder) / "index.json")
 
 
 def reading(folder: Path) -> sqlite3.Connection:
@@ -57,7 +63,14 @@ def reading(folder: Path) -> sqlite3.Connection:
     kept = log.exists() and log.stat().st_size > 0
     how = "ro" if kept or os.access(folder, os.W_OK) else "ro&immutable=1"
     path = f"{(folder / DATABASE).absolute().as_uri()}?mode={how}"
-    return sqlite3.connect(path, uri=True, timeout=BUSY, check_same_thread=False)
+    return guarded(sqlite3.connect(path, uri=True, timeout=BUSY, check_same_thread=False))
+
+
+def guarded(connection: sqlite3.Connection) -> sqlite3.Connection:
+    """A connection that calls nothing that the file of a stranger names."""
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA cell_size_check = ON")
+    return connection
 
 
 def not_an_index(folder: Path) -> str:
@@ -78,6 +91,11 @@ def translated(folder: Path | None) -> Iterator[None]:
         yield
     except sqlite3.DatabaseError as error:
         said = str(error) if isinstance(error, sqlite3.OperationalError) else ""
+        if "unable to open" in said and folder is not None:
+            for file in folder.glob(f"{DATABASE}*"):
+                check_readable(file)
+            problem = "cannot be read (its last change is in a log, which needs a writable folder)"
+            raise InputError(folder, problem) from error
         if "locked" in said or "busy" in said:
             raise OutputError(
                 f"{folder}: another process is writing to this index; try again when it has ended"
@@ -87,6 +105,26 @@ def translated(folder: Path | None) -> Iterator[None]:
             problem = f"cannot write ({error}); free some space{see('disk-full')}"
             raise OutputError(f"{folder}: {problem}") from error
         raise damaged(folder, error) from error
+
+
+def unreadable(path: object, error: OSError) -> InputError:
+    """The error of a file that is there and cannot be read."""
+    return InputError(str(path), f"cannot be read ({error.strerror or error})")
+
+
+def check_readable(file: Path) -> None:
+    """Reject a file that cannot be read."""
+    try:
+        file.open("rb").close()
+    except OSError as error:
+        raise unreadable(file, error) from error
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError as error:  # of a folder that may not be entered
+        raise unreadable(path.parent, error) from error
 
 
 def damaged(folder: Path | None, what: object) -> InputError:
@@ -109,6 +147,46 @@ def database_sum(connection: sqlite3.Connection) -> list[int]:
     return [total, zlib.crc32(connection.serialize()) if total <= VERIFIED else 0]
 
 
+def mapped_array(path: Path, kind: str, shape: tuple[int, ...], *, private: bool) -> NDArray[Any]:
+    """The numbers of a file, mapped; or a private copy, which no change of the file reaches.
+
+    A process that reads mapped numbers ends by SIGBUS where another one cuts the file short. The
+    copy is in memory, or in a temporary file without a name where it would fill much of that.
+    """
+    count = math.prod(shape)
+    with reported(path):
+        if not private:
+            return np.memmap(path, dtype=kind, mode="r", shape=shape)
+        if count * np.dtype(kind).itemsize <= MOST_COPIED * memory():
+            copy = np.fromfile(path, dtype=kind, count=count)
+        else:
+            with path.open("rb") as stream, tempfile.TemporaryFile() as file:
+                shutil.copyfileobj(stream, file, 1 << 24)
+                file.flush()
+                copy = np.memmap(file, dtype=kind, mode="r")[:count]
+    if len(copy) < count:
+        raise damaged(path.parent, f"{path.name} is too short")
+    return copy.reshape(shape)
+
+
+@contextmanager
+def reported(path: Path) -> Iterator[None]:
+    """Turn the system's complaint about a file that is there into one line."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise unreadable(error.filename or path, error) from error
+
+
+def private_connection(connection: sqlite3.Connection) -> sqlite3.Connection:
+    """A copy of a database in the state that a connection sees, in a file without a name."""
+    copy = guarded(sqlite3.connect("", check_same_thread=False))
+    connection.backup(copy)
+    return copy
+
+
 def leave_checksum(
     connection: sqlite3.Connection, folder: Path, identity: str, generation: int
 ) -> None:
@@ -122,10 +200,15 @@ def leave_checksum(
 def left_checksum(folder: Path) -> dict[str, Any]:
     """The facts that the last writer left with the database; nothing where that cannot be read."""
     try:
-        found = json.loads((folder / CHECKSUM).read_text("utf-8"))
-        sum_ = found.pop("sum")
-        return dict(found) if checksum(canonical(found)) == sum_ else {}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        stated = json.loads((folder / CHECKSUM).read_text("utf-8"))
+        sum_ = stated.pop("sum")
+        known = isinstance(stated["generation"], int) and isinstance(stated["database"], list)
+        return dict(stated) if known and checksum(canonical(stated)) == sum_ else {}
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise unreadable(folder / CHECKSUM, error) from error
+    except (UserError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return {}
 
 

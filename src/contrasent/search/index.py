@@ -20,7 +20,7 @@ from contrasent.files import LOCK, atomic_folder
 from contrasent.nearest import QUERIES_AT_ONCE, Best, best_rows, scan
 from contrasent.search.codes import BinaryCodes
 from contrasent.search.filters import Where
-from contrasent.search.folder import check_target, check_vectors
+from contrasent.search.folder import check_target, check_vectors, damaged
 from contrasent.search.learned import Learned, bonus, mapped, smooth_vectors, smoothed
 from contrasent.search.ranking import Candidates, Floats, Found, Ranker, Spread
 from contrasent.search.store import ROWS_AT_ONCE, Facts, Store
@@ -172,7 +172,11 @@ class Index(Store):
     @cached_property
     def codes(self) -> BinaryCodes | None:
         """Binary codes of the first rows, where they were worth making."""
-        return BinaryCodes.open(self.folder, self.facts) if self.facts.codes else None
+        return (
+            BinaryCodes.open(self.folder, self.facts, private=self.private)
+            if self.facts.codes
+            else None
+        )
 
     # ------------------------------------------------------------------ searching
 
@@ -269,6 +273,8 @@ class Index(Store):
         chosen = np.flatnonzero(found.cosines.astype(np.float64) >= least)
         rows = self.rows(found.rows[chosen])
         scores = (found.scores[chosen], found.cosines[chosen], found.words[chosen])
+        if not np.isfinite(scores).all():
+            raise damaged(self.folder, "its vectors")
         return [
             Hit(row.id, row.text, float(score), row.metadata, float(cosine), float(own))
             for row, score, cosine, own in zip(rows, *scores, strict=True)

@@ -95,6 +95,32 @@ class Learned:
         place = np.where(alive, np.arange(len(alive)), -1)
         return replace(self, neighbours=self.neighbours.moved(place))
 
+    def misfit(self, rows: int, dimension: int) -> str:
+        """A part whose shape or numbers cannot be those of an index of this size, or ""."""
+        near, taught, own = self.neighbours, self.taught, (dimension,)
+        fits = {
+            "map": self.matrix is None or self.matrix.shape == own * 2,
+            "neighbours": near is None
+            or (
+                near.rows.ndim == 2
+                and near.rows.shape[1] > 0
+                and len(near.rows) <= rows
+                and near.products.shape == (len(near.rows), 2)
+                and -1 <= near.rows.min(initial=0) <= near.rows.max(initial=0) < rows
+            ),
+            "taught queries": taught is None
+            or (
+                taught.vectors.ndim == 2
+                and taught.vectors.shape == (len(taught.documents), *own)
+                and all(isinstance(name, str) for some in taught.documents for name in some)
+            ),
+        }
+        arrays = [self.matrix] if self.matrix is not None else []
+        arrays += [near.products] if near is not None else []
+        arrays += [taught.vectors] if taught is not None else []
+        finite = all(np.isfinite(array).all() for array in arrays)
+        return next((name for name, fit in fits.items() if not fit), "" if finite else "numbers")
+
     def lacks(self, ranker: Ranker) -> str:
         """A part that a ranker needs and that is not there, or ""."""
         needed = {

@@ -25,7 +25,8 @@ from contrasent.search.folder import MILVUS, check_target, check_vectors, in_mil
 from contrasent.search.index import PROPOSED, Index
 from contrasent.search.ranking import Candidates, Found, Ranker, Spread
 from contrasent.search.records import EncodedRecords, IndexRow, blocks
-from contrasent.search.store import Facts, Row, make_tables
+from contrasent.search.schema import make_tables
+from contrasent.search.store import Facts, Row
 from contrasent.search.words import K1, B, language_of
 from contrasent.types import EncodeFn, Vectors, batched, for_task
 

@@ -20,11 +20,14 @@ def index_folder(folder: str | Path) -> Path:
     return inside if not is_any_index(place) and is_any_index(inside) else place
 
 
-def open_index(folder: str | Path) -> Index:
-    """Open an index folder, of vectors or of a Milvus collection."""
+def open_index(folder: str | Path, *, private: bool = False) -> Index:
+    """Open an index folder, of vectors or of a Milvus collection.
+
+    ``private``: a copy of the folder, which no change of its files reaches; Milvus has its own.
+    """
     place = index_folder(folder)
     if not in_milvus(place):
-        return Index.open(place)
+        return Index.open(place, private=private)
     from contrasent.search.milvus import MilvusIndex
 
     return MilvusIndex.open(place)

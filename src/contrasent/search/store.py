@@ -8,19 +8,19 @@ A change is one transaction (:mod:`contrasent.search.writer`). A reader holds a 
 transaction and so sees one state for as long as it lives.
 """
 
-import json
 import math
 import sqlite3
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,40 +38,27 @@ from contrasent.search.folder import (
     database_sum,
     is_index,
     left_checksum,
+    mapped_array,
     not_an_index,
+    private_connection,
     reading,
+    reported,
     translated,
     vector_sum,
 )
 from contrasent.search.learned import Learned, read_learned
 from contrasent.search.ranking import Ranker
+from contrasent.search.schema import foreign_part, parse_stored, wrong_facts
 from contrasent.search.words import Posting
 from contrasent.types import EncodeFn, Vectors, for_task
 
 FORMAT = 3
 ROWS_AT_ONCE = 4096
+PATIENCE, SLOWEST = 10.0, 2 << 20
+"""Seconds that any statement may take, and the bytes of a database that give it one more."""
 STEPS = 50_000  # of SQLite's machine, a few milliseconds, between two looks at the clock
 FILTERED_ROWS, A_TURN = 1024, 0.05
 """Rows that a filter looks at first, and the seconds from which it looks at fewer at a time."""
-
-_TABLES = """
-CREATE TABLE facts (one INTEGER PRIMARY KEY CHECK (one = 1), json TEXT, sum INTEGER);
-CREATE TABLE rows (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, text TEXT NOT NULL,
-    metadata TEXT NOT NULL, vector_sum INTEGER NOT NULL, sum INTEGER NOT NULL);
-CREATE TABLE dead (row INTEGER PRIMARY KEY);
-CREATE TABLE blocks (first INTEGER PRIMARY KEY, count INTEGER NOT NULL,
-    vector_sum INTEGER NOT NULL, lengths BLOB NOT NULL, sum INTEGER NOT NULL);
-CREATE TABLE postings (first INTEGER, term TEXT, held BLOB NOT NULL, counts BLOB NOT NULL,
-    sum INTEGER NOT NULL, PRIMARY KEY (first, term)) WITHOUT ROWID;
-CREATE TABLE documents (name TEXT PRIMARY KEY, facts TEXT NOT NULL)
-"""
-
-
-def make_tables(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """Make the tables of an empty index."""
-    for table in _TABLES.split(";"):
-        connection.execute(table)
-    return connection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +97,9 @@ class Row:
     metadata: Any
 
 
+T = TypeVar("T")
+
+
 class _Statement:
     """The end of the time for the statement at work."""
 
@@ -124,30 +114,42 @@ class Store:
     """The rows of an index as they were at a moment; reading it is safe from many threads."""
 
     def __init__(self, connection: sqlite3.Connection, folder: Path | None, facts: Facts) -> None:
-        connection.isolation_level = None  # no transaction begins by itself
         self._patience, self._statement = math.inf, _Statement()
-        connection.set_progress_handler(self._statement.must_end, STEPS)
-        self.connection, self.folder, self.facts = connection, folder, facts
+        self._connect(connection)
+        self.folder, self.facts, self.private = folder, facts, False
         self.vectors: Vectors = np.empty((0, facts.dimension), dtype=np.float32)
         self.stated: dict[str, Any] = {}
         self._one_query, self._masks = threading.Lock(), dict[bytes, NDArray[np.bool_]]()
         self._samples = dict[float, Vectors]()  # of rows, by the weight that they are smoothed with
 
+    def _connect(self, connection: sqlite3.Connection) -> None:
+        connection.isolation_level = None  # no transaction begins by itself
+        connection.set_progress_handler(self._statement.must_end, STEPS)
+        self.connection = connection
+
     @classmethod
-    def open(cls, folder: str | Path, *, verify: bool = True) -> Self:
-        """A snapshot of an index folder; of what is left of a damaged one without ``verify``."""
+    def open(cls, folder: str | Path, *, verify: bool = True, private: bool = False) -> Self:
+        """A snapshot of an index folder; of what is left of a damaged one without ``verify``.
+
+        ``private``: a copy in memory or temporary files, which no change of the folder reaches.
+        """
         place = Path(folder)
         if not is_index(place):
             raise InputError(place, not_an_index(place))
         for attempt in range(3):
             stated = left_checksum(place)  # before the state, which is as new then
-            with translated(place):
+            with translated(place), reported(place):
                 store = cls(reading(place), place, Facts())
                 try:
                     store.stated, store.facts = stated, store.read_facts()
+                    store.private = private
                     if verify:
                         store.verify_database()
                     store._map(verify)
+                    if private:
+                        copy = private_connection(store.connection)
+                        store.connection.close()
+                        store._connect(copy)
                     return store
                 except FileNotFoundError:  # a writer compacted the index since the facts were read
                     store.close()
@@ -167,7 +169,7 @@ class Store:
         with translated(self.folder), closing(reading(self.folder)) as connection:
             now = Store(connection, self.folder, Facts()).read_facts()
         same = (now.identity, now.generation) == (self.facts.identity, self.facts.generation)
-        return self if same else self.open(self.folder)
+        return self if same else self.open(self.folder, private=self.private)
 
     def __len__(self) -> int:
         return self.facts.rows - self.facts.dead
@@ -225,14 +227,30 @@ class Store:
         """The description of the index now, or as it was first read."""
         if not self.connection.in_transaction:
             self.connection.execute("BEGIN")
-        found = self.connection.execute("SELECT json, sum FROM facts").fetchone()
-        if found is None or checksum(found[0]) != found[1]:
+        self._patience = PATIENCE + self._size() / SLOWEST
+        if self._size() and (part := self._limited(foreign_part)):
+            raise damaged(self.folder, part)
+        found = self.ask("SELECT json, sum FROM facts LIMIT 1")
+        try:
+            data = parse_stored(found[0][0])
+            made = data.get("format")
+        except (ValueError, LookupError, AttributeError):
+            found = []
+        if not found or checksum(found[0][0]) != found[0][1]:
             raise damaged(self.folder, "its description")
-        data = json.loads(found[0])
-        if (made := data.get("format")) != FORMAT:
+        if made != FORMAT:
             problem = f"is of format {made!r} and this version reads {FORMAT}; build it again"
             raise InputError(str(self.folder), problem)
+        if problem := wrong_facts(data):
+            raise damaged(self.folder, f"its description: {problem}")
         return Facts(**data)
+
+    def _size(self) -> int:
+        """Bytes of the files of the database; 0 for one in memory."""
+        if self.folder is None:
+            return 0
+        files = (self.folder / f"{DATABASE}{end}" for end in ("", "-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
 
     def _map(self, verify: bool) -> None:
         """Map the vectors, and verify what is small enough to."""
@@ -243,7 +261,7 @@ class Store:
             raise damaged(self.folder, f"{path.name} is too short")
         shape = (min(facts.rows, there), facts.dimension)
         if all(shape):
-            self.vectors = np.memmap(path, dtype="<f4", mode="r", shape=shape)
+            self.vectors = mapped_array(path, "<f4", shape, private=self.private)
         if verify and self.vectors.nbytes <= VERIFIED:
             for first in self.damaged_blocks():
                 raise damaged(self.folder, f"{path.name}, rows from {first:,} on")
@@ -263,17 +281,24 @@ class Store:
     def damaged_blocks(self) -> Iterator[int]:
         """First rows of the blocks whose vectors are not what was written."""
         for first, count, stated in self.ask("SELECT first, count, vector_sum FROM blocks"):
-            if vector_sum(self.vectors[first : first + count]) != stated:
+            if (
+                not isinstance(count, int)
+                or vector_sum(self.vectors[first : first + count]) != stated
+            ):
                 yield first
 
     # ------------------------------------------------------------------ reading
 
     def ask(self, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of an answer of the database."""
+        return self._limited(lambda connection: connection.execute(sql, values).fetchall())
+
+    def _limited(self, use: Callable[[sqlite3.Connection], T]) -> T:
+        """Use the connection, alone, and no longer than a sound index of this size needs."""
         with self._one_query, translated(self.folder):
             self._statement.end = time.monotonic() + self._patience
             try:
-                return self.connection.execute(sql, values).fetchall()
+                return use(self.connection)
             except sqlite3.OperationalError:
                 check_deadline()  # which may have interrupted it
                 raise
@@ -285,10 +310,11 @@ class Store:
         """(rows,) which rows are not deleted."""
         mask = np.ones(self.facts.rows, dtype=bool)
         if self.facts.dead:
-            dead = [row for (row,) in self.ask("SELECT row FROM dead")]
-            if len(dead) != self.facts.dead or max(dead) >= len(mask):
+            sql = "SELECT row FROM dead WHERE row >= 0 AND row < ? LIMIT ?"
+            found = self.ask(sql, (len(mask), len(mask) + 1))
+            mask[[row for (row,) in found]] = False
+            if len(found) != self.facts.dead or len(mask) - mask.sum() != self.facts.dead:
                 raise damaged(self.folder, "its deleted rows")
-            mask[dead] = False
         return mask
 
     def numbers(self) -> NDArray[np.int64]:
@@ -296,9 +322,11 @@ class Store:
         return np.flatnonzero(self.alive)
 
     def _row(self, row: int, id: str, text: str, metadata: str, vector: int, sum_: int) -> Row:
-        if checksum(row, id, text, metadata, vector) != sum_:
-            raise damaged(self.folder, f"the text of row {row}")
-        return Row(row, id, text, json.loads(metadata))
+        if checksum(row, id, text, metadata, vector) == sum_ and 0 <= row < self.facts.rows:
+            with suppress(ValueError):
+                if isinstance(id, str) and isinstance(text, str):
+                    return Row(row, id, text, parse_stored(metadata))
+        raise damaged(self.folder, f"the text of row {row}")
 
     def rows(self, numbers: Sequence[int] | NDArray[np.int64]) -> list[Row]:
         """Rows by their numbers, verified: id, text, metadata and vector as they were written."""
@@ -309,7 +337,8 @@ class Store:
             if not stored:
                 raise damaged(self.folder, f"row {number} is missing")
             found.append(self._row(*stored[0]))
-            if vector_sum(self.vectors[number : number + 1]) != stored[0][4]:
+            vector = self.vectors[number : number + 1]
+            if vector_sum(vector) != stored[0][4] or not np.isfinite(vector).all():
                 raise damaged(self.folder, f"the vector of row {number}")
         return found
 
@@ -317,13 +346,19 @@ class Store:
         """All rows in order; their vectors are not verified."""
         sql, last = f"SELECT * FROM rows WHERE row > ? ORDER BY row LIMIT {ROWS_AT_ONCE}", -1
         while found := [self._row(*stored) for stored in self.ask(sql, (last,))]:
+            numbers = [last, *(row.row for row in found)]
+            if any(a >= b for a, b in pairwise(numbers)):
+                raise damaged(self.folder, DATABASE)
             yield from found
-            last = found[-1].row
+            last = numbers[-1]
 
     def numbers_of(self, ids: Sequence[str]) -> NDArray[np.int64]:
         """(n,) row of each id, -1 where there is none."""
         sql = "SELECT row FROM rows WHERE id = ?"
-        return np.array([next(iter(self.ask(sql, (i,))), (-1,))[0] for i in ids], np.int64)
+        found = [next(iter(self.ask(sql, (i,))), (-1,))[0] for i in ids]
+        if any(row >= self.facts.rows for row in found):
+            raise damaged(self.folder, DATABASE)
+        return np.array(found, np.int64)
 
     def rows_of(self, document: str) -> list[Row]:
         """Rows whose ids are those of a document, or of the rows of a table, verified."""
@@ -346,7 +381,9 @@ class Store:
         first, step = 0, FILTERED_ROWS
         while first < len(mask):
             began = time.monotonic()
-            for (row,) in self.ask(sql, {**values, "first": first, "stop": first + step}):
+            for (row,) in self.ask(
+                sql, {**values, "first": first, "stop": min(first + step, len(mask))}
+            ):
                 mask[row] = True
             first += step
             # Others have their turn at the database between two parts.
@@ -355,12 +392,20 @@ class Store:
 
     def lengths(self) -> NDArray[np.float32]:
         """(rows,) terms of each row."""
-        parts = [np.empty(0, dtype=np.float32)]
+        parts, end = [np.empty(0, dtype=np.float32)], 0
         for first, data, sum_ in self.ask("SELECT first, lengths, sum FROM blocks ORDER BY 1"):
-            if checksum(first, data) != sum_:
-                raise damaged(self.folder, f"the words of rows from {first:,} on")
-            parts.append(np.frombuffer(data, "<u4").astype(np.float32))
+            if checksum(first, data) != sum_ or first != end:
+                raise damaged(self.folder, f"the words of rows from {end:,} on")
+            parts.append(self._array(data, "<u4").astype(np.float32))
+            end += len(parts[-1])
+        if end != self.facts.rows:
+            raise damaged(self.folder, f"the words of {end:,} rows are known")
         return np.concatenate(parts)
+
+    def _array(self, data: object, kind: str) -> NDArray[Any]:
+        if not isinstance(data, bytes) or len(data) % np.dtype(kind).itemsize:
+            raise damaged(self.folder, "numbers that are none")
+        return np.frombuffer(data, kind)
 
     def posting(self, term: str) -> Posting | None:
         """The rows that hold a term, dead ones included, and how often."""
@@ -379,15 +424,22 @@ class Store:
         """The rows of a block that hold a term, verified."""
         if checksum(first, term, held, counts) != sum_:
             raise damaged(self.folder, f"the rows of the word {str(term)[:60]!r}")
-        return np.frombuffer(held, "<i4"), np.frombuffer(counts, "<u2")
+        rows, often = self._array(held, "<i4"), self._array(counts, "<u2")
+        if len(rows) != len(often) or (
+            len(rows) and not 0 <= rows.min() <= rows.max() < self.facts.rows
+        ):
+            raise damaged(self.folder, f"the rows of the word {str(term)[:60]!r}")
+        return rows, often
 
     def stored_learned(self) -> Learned:
         """Everything learned, with the numbers of rows as they were written; verified."""
         try:
             found = read_learned(self.ask)
-        except (ValueError, TypeError, LookupError) as error:
+            ranker = Ranker.from_json(self.facts.ranker)
+            shape = self.facts.rows, self.facts.dimension
+            lacking = (found.lacks(ranker) or found.misfit(*shape)) if found else "checksum"
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
             raise damaged(self.folder, f"what it learned: {error}") from error
-        lacking = found.lacks(Ranker.from_json(self.facts.ranker)) if found else "checksum"
         if found is None or lacking:
             raise damaged(self.folder, f"what it learned: its {lacking}")
         return found
@@ -395,4 +447,14 @@ class Store:
     def files(self) -> dict[str, dict[str, Any]]:
         """Facts of the files that the rows came from, by name."""
         found = self.ask("SELECT name, facts FROM documents")
-        return {name: json.loads(facts) for name, facts in found}
+        files: dict[str, dict[str, Any]] = {}
+        for name, facts in found:
+            try:
+                files[name] = parse_stored(facts)
+                numbers = [files[name].get(key, 0) for key in ("rows", "size", "modified")]
+                sound = all(isinstance(number, int | float) for number in numbers)
+            except (ValueError, AttributeError):
+                sound = False
+            if not sound or not isinstance(name, str):
+                raise damaged(self.folder, f"what it knows of the file {str(name)[:60]!r}")
+        return files

@@ -28,6 +28,7 @@ from contrasent.search.folder import (
     FILES,
     checksum,
     file_number,
+    guarded,
     is_index,
     leave_checksum,
     only_writer,
@@ -38,7 +39,8 @@ from contrasent.search.folder import (
 )
 from contrasent.search.learned import write_learned
 from contrasent.search.ranking import Ranker
-from contrasent.search.store import ROWS_AT_ONCE, Facts, Store, make_tables
+from contrasent.search.schema import make_tables
+from contrasent.search.store import ROWS_AT_ONCE, Facts, Store
 from contrasent.search.words import Analyzer, language_of, postings
 from contrasent.types import EncodeFn, Vectors
 
@@ -80,7 +82,7 @@ class Writer(Store):
 
     def _begin(self, new: Facts | None) -> None:
         place = ":memory:" if self.folder is None else self.folder / DATABASE
-        connection = sqlite3.connect(place, timeout=BUSY, check_same_thread=False)
+        connection = guarded(sqlite3.connect(place, timeout=BUSY, check_same_thread=False))
         super().__init__(connection, self.folder, new or Facts())
         self.before: Facts | None = None
         self.committed = self._touched = False
