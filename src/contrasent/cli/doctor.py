@@ -60,8 +60,8 @@ def doctor(
     if model is None:
         if write:
             raise OptionError("MODEL", None, "name the model that is checked")
-        found = look_around()
-        return options.Output(found, "\n".join(environment_lines(found)))
+        environment = look_around()
+        return options.Output(environment, "\n".join(environment_lines(environment)))
     from contrasent.indexing.models import find_index_model, model_settings
     from contrasent.model import golden as golden_
     from contrasent.model.doctor import compare_golden
@@ -102,7 +102,7 @@ def doctor(
 
 def _findings(model: str, findings: "list[Finding]", wrong: str) -> options.Output:
     good = all(finding.good for finding in findings)
-    lines = [f"{'ok   ' if one.good else 'WRONG'}  {one.check}: {one.message}" for one in findings]
+    lines = [f"{'ok   ' if f.good else 'WRONG'}  {f.check}: {f.message}" for f in findings]
     checks = [asdict(finding) for finding in findings]
     return options.Output(
         {"model": model, "good": good, "findings": checks},
@@ -147,23 +147,24 @@ def look_around() -> dict[str, Any]:
     }
 
 
-def environment_lines(found: dict[str, Any]) -> list[str]:
+def environment_lines(environment: dict[str, Any]) -> list[str]:
     """The same for people."""
-    known = ", ".join(found["instructions"]) or "its instructions cannot be read here"
+    known = ", ".join(environment["instructions"]) or "its instructions cannot be read here"
     data = "CONTRASENT_DATA is not set; only suites of papers need it"
-    if found["data"] is not None:
-        folder, there = found["data"]
+    if environment["data"] is not None:
+        folder, there = environment["data"]
         data = folder if there else f"{folder}, which is not there"
     lines = [
-        ", ".join(f"{name} {number}" for name, number in found["versions"].items()),
-        f"computes with {found['threads']} threads ({known}), GPU: {found['gpu'] or 'none'}",
-        f"base model all-MiniLM-L6-v2: {found['base'] or 'not here'}",
-        f"models from the hub: {found['cache']}",
+        ", ".join(f"{name} {number}" for name, number in environment["versions"].items()),
+        f"computes with {environment['threads']} threads ({known}), "
+        f"GPU: {environment['gpu'] or 'none'}",
+        f"base model all-MiniLM-L6-v2: {environment['base'] or 'not here'}",
+        f"models from the hub: {environment['cache']}",
         f"data sets: {data}",
         *("", "extras"),
     ]
     for extra, (_, use) in EXTRAS.items():
-        lacks = extra in found["missing"]
+        lacks = extra in environment["missing"]
         tail = f": pip install 'contrasent[{extra}]'" if lacks else ""
         lines.append(f"{'     ' if lacks else 'ok   '}{extra:<10} {use}{tail}")
     return lines

@@ -78,14 +78,14 @@ def calibration(source: str | None) -> list[str]:
         from contrasent.model.golden import PROBES
 
         sources = installed_sources()
-        found = [one.summary for one in documented(sources[:: len(sources) // 600 + 1])]
-        found = [*PROBES, *dict.fromkeys(found)]
+        summaries = [doc.summary for doc in documented(sources[:: len(sources) // 600 + 1])]
+        texts = [*PROBES, *dict.fromkeys(summaries)]
     else:
         from contrasent.cli.encode import open_texts
 
-        found = list(dict.fromkeys(row[0] for row in open_texts(source, None)))
+        texts = list(dict.fromkeys(row[0] for row in open_texts(source, None)))
     # Spread over the source, so that its beginning is not all that counts.
-    return found[:: max(1, len(found) // SENTENCES)][:SENTENCES]
+    return texts[:: max(1, len(texts) // SENTENCES)][:SENTENCES]
 
 
 @options.command
@@ -112,20 +112,20 @@ def import_(
     from contrasent.encoder.card import CardMetadata, card
     from contrasent.encoder.released import import_checkpoint
 
-    encoder, found = import_checkpoint(folder, method=method, max_tokens=loading.max_tokens)
-    about = CardMetadata(base=checkpoint, objective={"name": found})
+    encoder, detected = import_checkpoint(folder, method=method, max_tokens=loading.max_tokens)
+    about = CardMetadata(base=checkpoint, objective={"name": detected})
     encoder.save(output, card=card(encoder, about))
     pooled = "[CLS]" if encoder.head is None else "[CLS] through the tanh head"
     facts = {
         "checkpoint": checkpoint,
         "model": str(output),
-        "method": found,
+        "method": detected,
         "pooling": encoder.pooling,
         "head": encoder.head is not None,
         "dimension": encoder.dimension,
         "identity": encoder.identity,
     }
-    return options.Output(facts, f"{output}: {found}, {encoder.dimension} dimensions, {pooled}")
+    return options.Output(facts, f"{output}: {detected}, {encoder.dimension} dimensions, {pooled}")
 
 
 @options.command
@@ -206,11 +206,11 @@ def postprocess(
     else:
         from contrasent.encoder.dropout import dropout_view
 
-        one, two = (
+        first, second = (
             dropout_view(encoder, texts, seed=2 * settings.seed + view, batch=loading.batch)
             for view in (0, 1)
         )
-        layer = linear.contrast(one, two, settings, report=report)
+        layer = linear.contrast(first, second, settings, report=report)
         summary = f"{len(losses):,} steps, loss {losses[0]:.3f} to {losses[-1]:.3f}"
         about = (
             "with one more layer, learnt by dimension-wise contrast (Xu et al., 2023) on two "

@@ -316,8 +316,8 @@ class NumpyEncoder:
             * (half - exact)
         ).astype(np.int64)
         bucket = bucket + np.where(size < exact, size, np.minimum(far, half - 1))
-        found: Vectors = self._relative[bucket].transpose(2, 0, 1)
-        return found
+        biases: Vectors = self._relative[bucket].transpose(2, 0, 1)
+        return biases
 
 
 def not_computed(config: Mapping[str, Any]) -> str:
