@@ -206,11 +206,11 @@ def postprocess(
     else:
         from contrasent.encoder.dropout import dropout_view
 
-        first, second = (
+        first_view, second_view = (
             dropout_view(encoder, texts, seed=2 * settings.seed + view, batch=loading.batch)
             for view in (0, 1)
         )
-        layer = linear.contrast(first, second, settings, report=report)
+        layer = linear.contrast(first_view, second_view, settings, report=report)
         summary = f"{len(losses):,} steps, loss {losses[0]:.3f} to {losses[-1]:.3f}"
         about = (
             "with one more layer, learnt by dimension-wise contrast (Xu et al., 2023) on two "
