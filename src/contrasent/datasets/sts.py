@@ -95,15 +95,7 @@ def _sick_all(split: str, form: str, folder: Path | None) -> tuple[ScoredPairs, 
     if official.find(place, folder) is None:
         return _from_hub("SICKR-all", split, form, place[0])
     parts = [sts_pairs("SICKR", split=s, form=form, folder=folder)[0] for s in SPLITS]
-    return (
-        ScoredPairs(
-            "SICKR-all",
-            tuple(s for part in parts for s in part.first),
-            tuple(s for part in parts for s in part.second),
-            np.concatenate([part.scores for part in parts]),
-            ", ".join(part.source for part in parts),
-        ),
-    )
+    return (ScoredPairs.join("SICKR-all", parts),)
 
 
 def _read_subset(path: Path, subset: official.Subset) -> ScoredPairs:

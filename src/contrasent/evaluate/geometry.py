@@ -61,14 +61,10 @@ def geometry(
     check_choice("split", split, SPLITS)
     names = WHOLE if split == "all" else (split,)
     parts = [sts_pairs("STSB", split=s, form=form, folder=folder)[0] for s in names]
-    first = [s for part in parts for s in part.first]
-    second = [s for part in parts for s in part.second]
-    scores = np.concatenate([part.scores for part in parts])
-    if sample is not None and sample < len(scores):
-        chosen = np.sort(np.random.default_rng(seed).choice(len(scores), sample, replace=False))
-        first, second = [first[i] for i in chosen], [second[i] for i in chosen]
-        scores = scores[chosen]
-    pairs = ScoredPairs("STSB", tuple(first), tuple(second), scores, parts[0].source)
+    pairs = ScoredPairs.join("STSB", parts)
+    if sample is not None and sample < len(pairs):
+        random = np.random.default_rng(seed)
+        pairs = pairs.select(np.sort(random.choice(len(pairs), sample, replace=False)))
     report = geometry_of_pairs(
         encode, pairs, split=split, duplicates=duplicates, resamples=resamples, seed=seed
     )
@@ -151,11 +147,12 @@ def cosine_by_rating(similarity: Floats, scores: Floats) -> dict[str, list[int]]
 
 def by_rating(encode: EncodeFn, parts: Sequence[ScoredPairs], split: str) -> Report:
     """Mean cosine of the pairs that people rated alike (DiffCSE, Figure 2)."""
-    first, second = [s for p in parts for s in p.first], [s for p in parts for s in p.second]
-    encoded, builder = encode_distinct(encode, [first, second]), ReportBuilder()
-    cosines = metrics.cosine(encoded(first), encoded(second))
-    bins, keys = _ratings(np.concatenate([p.scores for p in parts])), item_keys(first, second)
-    named = (parts[0].name, split, "mean_cosine")
+    pairs = ScoredPairs.join(parts[0].name, parts)
+    sides = pairs.first, pairs.second
+    encoded, builder = encode_distinct(encode, sides), ReportBuilder()
+    cosines = metrics.cosine(*map(encoded, sides))
+    bins, keys = _ratings(pairs.scores), item_keys(*sides)
+    named = (pairs.name, split, "mean_cosine")
     for low in np.unique(bins):
         own, name = bins == low, f"{low}-{low + 1}"
         builder.mean(*named, cosines[own], resamples=RESAMPLES, keys=keys[own], aggregate=name)

@@ -157,13 +157,7 @@ def relatedness(
 def in_order(pairs: ScoredPairs) -> ScoredPairs:
     """Pairs by length and score, as SentEval sorts them."""
     order = vectors.senteval_order(pairs.first, pairs.second, pairs.scores)
-    return ScoredPairs(
-        pairs.name,
-        tuple(pairs.first[i] for i in order),
-        tuple(pairs.second[i] for i in order),
-        pairs.scores[order],
-        pairs.source,
-    )
+    return pairs.select(order)
 
 
 def with_bias(features: NDArray[np.floating]) -> Matrix:

@@ -7,7 +7,7 @@ says how similar the texts of a pair are. Blank lines are passed over and counte
 import hashlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,21 @@ class ScoredPairs:
 
     def __len__(self) -> int:
         return len(self.scores)
+
+    def select(self, rows: Sequence[int] | NDArray[np.int64]) -> "ScoredPairs":
+        """The pairs of some rows, in their order."""
+        first, second = (tuple(side[i] for i in rows) for side in (self.first, self.second))
+        return replace(self, first=first, second=second, scores=self.scores[rows])
+
+    @classmethod
+    def join(cls, name: str, parts: Sequence["ScoredPairs"]) -> "ScoredPairs":
+        """All pairs of several sets."""
+        first, second = (
+            tuple(text for part in parts for text in getattr(part, side))
+            for side in ("first", "second")
+        )
+        source = ", ".join(part.source for part in parts)
+        return cls(name, first, second, np.concatenate([part.scores for part in parts]), source)
 
 
 class Corpus:
