@@ -111,8 +111,8 @@ def whole_processes(rounds: int) -> list[tuple[bool, str]]:
         ):
             times = seconds([str(BIN / "contrasent"), *arguments], rounds)
             middle = statistics.median(times)
-            told = f"{middle:.2f} ({min(times):.2f} to {max(times):.2f}), goal at most {goal}"
-            lines.append((middle <= goal, f"{title}: {told}"))
+            line = f"{middle:.2f} ({min(times):.2f} to {max(times):.2f}), goal at most {goal}"
+            lines.append((middle <= goal, f"{title}: {line}"))
     return lines
 
 
@@ -138,13 +138,13 @@ def main() -> None:
         ours, theirs = compare(comparison, options.rounds)
         ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
         middle = statistics.median(ratios)
-        told = (
+        line = (
             f"{comparison.title}: {middle:.2f}x ({min(ratios):.2f} to {max(ratios):.2f}), goal at "
             f"least {comparison.goal}x; sentences a second {statistics.median(ours):.1f} against "
             f"{statistics.median(theirs):.1f} of sentence-transformers"
         )
-        print(told, flush=True)
-        lines.append((middle >= comparison.goal, told))
+        print(line, flush=True)
+        lines.append((middle >= comparison.goal, line))
     if not options.only:
         gap = difference()
         lines.append((gap <= 1e-5, f"vectors differ by at most {gap:.1e}, goal at most 1e-5"))

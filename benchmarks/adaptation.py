@@ -1,4 +1,4 @@
-"""What ``adapt`` gives on queries of users: whole collections, the whole command, its defaults.
+"""The gain of ``adapt`` on user queries: whole collections, the whole command, its defaults.
 
     CONTRASENT_DATA=... python -m benchmarks.adaptation --work FOLDER [COLLECTION ...]
 

@@ -6,7 +6,7 @@ A world has 25 to 120 documents, on average one to four queries of people about 
 each query whose expectation over documents is zero. Gains of one document share the intraclass
 correlation of .3. A gain is normal; or like a change of nDCG@10, mostly zero and else a jump; or
 skewed, losses being rarer and larger than gains. A finding is an interval above zero, of which the
-95 % interval should have 2.5 %. Beside the verdict stands the percentile bootstrap over documents,
+95 % interval should have 2.5 %. Next to the verdict stands the percentile bootstrap over documents,
 and over queries as if they were independent. The last columns are the shares of true gains that
 verdict and percentile bootstrap find, of a size that Student's t finds four times in five.
 """

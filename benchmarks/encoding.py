@@ -102,7 +102,7 @@ def measure(runtime: str, kind: str, exports: str, keep: str | None) -> float:
 
 
 def run(command: list[str], what: str) -> str:
-    """What a process of its own prints last."""
+    """The last line that a process of its own prints."""
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{what} failed:\n{done.stderr[-2000:]}")
@@ -129,9 +129,9 @@ class Others:
         for kind in TEXTS:
             for name, texts in zip((kind, f"{kind}-warm"), texts_of(kind), strict=True):
                 (self.folder / f"{name}.json").write_text(json.dumps(texts), "utf-8")
-        told = self.folder / "calibration.json"
-        told.write_text(json.dumps(calibration(None)), "utf-8")
-        run([*self._command("prepare", minilm()), str(told)], "the peers' export")
+        sentences_file = self.folder / "calibration.json"
+        sentences_file.write_text(json.dumps(calibration(None)), "utf-8")
+        run([*self._command("prepare", minilm()), str(sentences_file)], "the peers' export")
 
     def rate(self, name: str, kind: str, keep: str | None) -> float:
         """Sentences a second of one of them."""
@@ -205,14 +205,14 @@ def table(
         middle = best[name] = statistics.median(ratios)
         gaps[name] = float(gap)
         exact = name in FULL or name == "invariant"
-        told = (
+        line = (
             f"encoding {TEXTS[kind]} {kind} texts, {name}: {middle:.2f}x ({min(ratios):.2f} to "
             f"{max(ratios):.2f}), {statistics.median(rates[name]):.1f} a second; differs by "
             f"{gap:.1e}, smallest cosine {cosine:.5f}"
         )
-        print(told, flush=True)
+        print(line, flush=True)
         near = kind != "short" or name not in EXPORTS or cosine >= NEAREST
-        lines.append((gap <= LIMIT if exact else bool(near), told))
+        lines.append((gap <= LIMIT if exact else bool(near), line))
     for title, names, goal in (
         ("full precision", FULL, GOALS[kind][0]),
         ("int8", [name for name in EXPORTS if "int8" in name], GOALS[kind][1]),

@@ -1,4 +1,4 @@
-"""What it costs to encode in shards by several processes, or by Ray, instead of by one process.
+"""The cost of encoding in shards by several processes, or by Ray, instead of by one process.
 
     python -m benchmarks.encoding_engines [--model FOLDER] [--rows 20000] [--shard-rows 2500]
                                           [--workers 2] [--turns 3]

@@ -1,4 +1,4 @@
-"""What `adapt` gains over vectors alone without queries: user queries, whole collections.
+"""The gain of `adapt` over vectors alone without queries: user queries, whole collections.
 
     CONTRASENT_DATA=... python -m benchmarks.gain --vectors CACHE [--lines FILE] [COLLECTION ...]
 

@@ -160,7 +160,15 @@ def settle() -> None:
 
 def run(job: str, options: dict[str, Any]) -> dict[str, float]:
     """A job in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.gpu", "--run", job, "--told", json.dumps(options)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.gpu",
+        "--run",
+        job,
+        "--options",
+        json.dumps(options),
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{job} {options} failed:\n{done.stderr[-2000:]}")
@@ -180,11 +188,11 @@ def main() -> None:
     parser.add_argument("--no-compile", action="store_true")
     parser.add_argument("--no-theirs", action="store_true")
     parser.add_argument("--run", choices=("ours", "theirs"), help=argparse.SUPPRESS)
-    parser.add_argument("--told", help=argparse.SUPPRESS)
+    parser.add_argument("--options", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.run:
         work = {"ours": ours, "theirs": theirs}[chosen.run]
-        print(json.dumps(work(json.loads(chosen.told))))
+        print(json.dumps(work(json.loads(chosen.options))))
         return
     import torch
 
@@ -194,7 +202,7 @@ def main() -> None:
     device = torch.cuda.get_device_name() if cuda else "CPU, tiny model"
     with tempfile.TemporaryDirectory() as folder:
         write_model(Path(folder), tiny=chosen.tiny)
-        told = {
+        options = {
             "base": folder,
             "batch": chosen.batch,
             "steps": chosen.steps,
@@ -204,9 +212,9 @@ def main() -> None:
         }
         mine, others = [], []
         for _ in range(chosen.rounds):
-            mine.append(run("ours", told))
+            mine.append(run("ours", options))
             if not chosen.no_theirs:
-                others.append(run("theirs", told))
+                others.append(run("theirs", options))
     rate = statistics.median(m["rate"] for m in mine)
     share = statistics.median(m["flops"] for m in mine) / chosen.peak
     print(

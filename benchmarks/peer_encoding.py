@@ -53,7 +53,7 @@ def prepare(model: str, folder: Path, calibration: list[str]) -> None:
 
 
 def opened(name: str, folder: Path) -> Any:
-    """What encodes a list of texts."""
+    """A function that encodes a list of texts."""
     engine, file = NAMES[name]
     if engine == "fastembed":
         from fastembed import TextEmbedding

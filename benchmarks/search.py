@@ -90,7 +90,7 @@ def build(folder: Path, blocks: Iterable[tuple[list[str], Vectors]]) -> None:
 
 
 def building(folder: Path, vectors: Vectors) -> None:
-    """What writing 100,000 rows adds to encoding them, by processor time."""
+    """The processor time that writing 100,000 rows adds to encoding them."""
     from contrasent.cli.loading import open_model
     from contrasent.cli.options import Loading
 
@@ -102,7 +102,7 @@ def building(folder: Path, vectors: Vectors) -> None:
     met = write + whole <= BUILT * whole
     print(
         f"{'met   ' if met else 'MISSED'} building {len(held):,} rows: {write / 1000:.0f} s of "
-        f"processor time beside {whole / 1000:.0f} s to encode them, together "
+        f"processor time next to {whole / 1000:.0f} s to encode them, together "
         f"{1 + write / whole:.2f} of it, goal {BUILT}"
     )
 

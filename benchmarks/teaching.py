@@ -1,4 +1,4 @@
-"""What user queries teach a search, beyond its default: judged collections, and a trainer.
+"""The gain that user queries teach a search, beyond its default: judged collections, and a trainer.
 
     CONTRASENT_DATA=... python -m benchmarks.teaching --vectors CACHE --lines FILE [COLLECTION ...]
 
