@@ -12,8 +12,18 @@ from scipy import stats
 
 from contrasent.reproduce import table_verdicts
 from contrasent.reproduce.reading import ItemFolder
+from contrasent.reproduce.results import book as results_book
 from contrasent.reproduce.results import verdicts_on
-from contrasent.reproduce.table_verdicts import ABSENT, AGREES, DIFFERS, EQUIVALENT, OPEN, Verdict
+from contrasent.reproduce.store import ResultStore
+from contrasent.reproduce.table_verdicts import (
+    ABSENT,
+    AGREES,
+    DIFFERS,
+    EQUIVALENT,
+    INERT,
+    OPEN,
+    Verdict,
+)
 from contrasent.reproduce.tables import MARGIN, Claim, Expected, TableColumn
 from contrasent.stats.seeds import EffectEstimate
 
@@ -83,6 +93,44 @@ def test_one_seed_alone_decides_nothing():
         item = compact_item((claim,), {"column": TableColumn(margin=0.3)})
         own = {"column": {"one": one, "two": two}}
         assert table_verdicts.decide(item, "lab", own, {}).claims["own"].word == OPEN
+
+
+STEPS = {
+    "acts late": (
+        [{"step": 1, "contrast": 1.0, "difference": 0.001}, {"step": 9, "difference": 0.02}],
+        AGREES,
+    ),
+    "never acts": ([{"step": 1, "difference": 0.0018}, {"step": 9, "difference": 0.0099}], INERT),
+    "not measured": (None, AGREES),
+}
+
+
+@pytest.mark.parametrize("case", STEPS)
+def test_a_statement_on_a_term_that_does_not_act_is_inert(tmp_path, case):
+    shares, word = STEPS[case]
+    store, rows = ResultStore(tmp_path), []
+    for row, values in (("lambda = 0.005", (0.7, 0.71)), ("lambda = 0.0", (0.5, 0.51))):
+        units = {}
+        for seed, value in enumerate(values):
+            key = units[str(seed)] = f"{row[-3:]}-{seed}"
+            report = {"task": "STSB", "split": "dev", "metric": "spearman", "aggregate": "all"}
+            report |= {"value": value, "count": 9}
+            unit = {"model": f"m{key}", "told": {}, "report": {"rows": [report]}}
+            store.write_unit(key, unit)
+            ours = [{"step": 1, "contrast": 1.0}] if row.endswith("0.0") else shares
+            store.write_unit(f"train-m{key}", {} if ours is None else {"shares": ours})
+        rows.append({"name": row, "models": {}, "measured": {"dev": {"units": units}}})
+    store.write_manifest({"item": "diffcse:table8", "scale": "lab", "rows": rows, "seeds": 2})
+    (item,) = ItemFolder().find(["diffcse:table8"])
+    _, decided = verdicts_on([item], tmp_path, "lab")["diffcse:table8"]
+    verdict = decided.claims["difference-helps"]
+    assert verdict.word == word
+    assert verdict.share == (max(line["difference"] for line in shares) if shares else None)
+    assert table_verdicts.together([word, AGREES]) == (OPEN if word == INERT else AGREES)
+    (entry,) = results_book([item], tmp_path, "lab")["items"]
+    why = next(c for c in entry["claims"] if c["name"] == "difference-helps")["verdict"]["why"]
+    said = {INERT: "difference has at most 0.99%", AGREES: "at most 2.00%"}[word]
+    assert (said if shares else "difference in the gradient was not measured") in why
 
 
 def effect(mean, error=0.15, df=math.inf):

@@ -13,11 +13,11 @@ class SimCSEPlusPlus(engine.Objective):
     a second contrast makes each dimension of one view most like the same dimension of the other.
     Either works alone: ``negatives="noisy"``, or ``dimension_weight=0``.
 
-    Paper and code: the defaults follow the code, which the paper's tables fit. m (``factor``)
-    multiplies the positive logit there and the sum of the negatives in equation 3; the
-    standardisation divides by n there and by n - 1 in the paper; the inner product is divided by
-    the rows and the loss averaged over dimensions there, neither in equation 5. The paper's m of
-    0.9 is the default; the released script has 1.
+    Paper and code: the defaults follow the code; whether it made the paper's tables is not known.
+    m (``factor``) multiplies the positive logit there and the sum of the negatives in equation 3;
+    the standardisation divides by n there and by n - 1 in the paper; the inner product is divided
+    by the rows and the loss averaged over dimensions there, neither in equation 5, whose gradient
+    is about 10,000 times as large. The paper's m of 0.9 is the default; the released script has 1.
 
     Args:
         temperature: tau.

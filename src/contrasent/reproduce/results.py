@@ -20,6 +20,8 @@ from contrasent.reproduce.console import between, forms, number, p_value
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.store import Json, ResultStore, times
 from contrasent.reproduce.table_verdicts import (
+    ABSENT,
+    INERT_SHARE,
     VALUE,
     RowComparison,
     Scores,
@@ -122,6 +124,27 @@ class ItemResults:
         settings = fingerprint.get("settings", {})
         return json.dumps([fingerprint["corpus"], *(settings.get(name) for name in ORDER)])
 
+    def share(self, claim: Claim) -> float | None:
+        """The largest share of a statement's term in its rows; None if some row may have more."""
+        rows = {claim.subject, claim.row, *claim.than} & self.planned.keys()
+        keys = {
+            self.records[unit]["model"]
+            for row in rows
+            for about in self.planned[row]["measured"].values()
+            for unit in about["units"].values()
+            if unit in self.records
+        }
+        trained = [self.records[key] for key in keys if key in self.records]
+        values = [
+            line[claim.term]
+            for record in trained
+            for line in record.get("shares", ())
+            if claim.term in line
+        ]
+        known = all("shares" in record for record in trained)
+        largest = max(values, default=None)
+        return largest if known or (largest or 0.0) >= INERT_SHARE else None
+
     def skipped(self, row: TableRow) -> str:
         """Why a row has no values, or not all of them; "" if it has."""
         if row.kind in ("blocked", "quote", "facts"):
@@ -192,7 +215,9 @@ def verdicts_on(
                 there, decided = find(other)
                 text = next(c.text for c in there.item.claims if c.name == inner)
                 resting[place] = f"{other}: {text}", decided.claims[inner]
-            known[name] = results, decide(results.item, results.scale, results.scores, resting)
+            shares = {c.name: results.share(c) for c in results.item.claims}
+            decided = decide(results.item, results.scale, results.scores, resting, shares)
+            known[name] = results, decided
         return known[name]
 
     return {name: find(name) for name in wanted}
@@ -313,9 +338,18 @@ def _claim(found: ItemResults, claim: Claim, verdict: Verdict) -> ClaimEntry:
         "name": claim.name,
         "text": claim.text,
         "columns": [found.item.columns[c].title for c in claim.columns],
-        "verdict": _verdict(verdict, verdict.counts),
+        "verdict": _verdict(verdict, verdict.counts + _share(claim, verdict)),
         "parts": [_claim_part(found, part) for part in verdict.parts],
     }
+
+
+def _share(claim: Claim, verdict: Verdict) -> str:
+    """How much the statement's term acts, in words; empty for a statement on no term."""
+    if not claim.term or verdict.word == ABSENT:
+        return ""
+    if verdict.share is None:
+        return f"; the share of {claim.term} in the gradient was not measured"
+    return f"; {claim.term} has at most {verdict.share:.2%} of the gradient"
 
 
 def _claim_part(found: ItemResults, part: StatementPart) -> PartEntry:

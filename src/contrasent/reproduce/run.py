@@ -331,6 +331,7 @@ def train(training: Training, base: Path, target: Path, folder: Path | None, tok
         "sentences_per_second": run.sentences_per_second,
         "best_step": run.best_step,
         "history": run.history,
+        "shares": run.shares,
         "trace": _trace(RunFolder(target).log) if trace is not None else [],
         **environment(),
     }

@@ -18,6 +18,7 @@ from contrasent.reproduce.table_verdicts import (
     AGREES,
     DIFFERS,
     EQUIVALENT,
+    INERT,
     OPEN,
     RULE,
     WORDS,
@@ -29,6 +30,7 @@ HEADINGS = {
     DIFFERS: ("What does not hold", "do not"),
     EQUIVALENT: ("Where there is no difference that matters", "with no difference that matters"),
     OPEN: ("What cannot be told", "cannot be told"),
+    INERT: ("Where the term hardly acts", "are on a term that hardly acts"),
     ABSENT: ("What was not run", "were not run"),
 }
 EXPLAINED = (
@@ -37,6 +39,7 @@ EXPLAINED = (
     "the band differences do not matter."
 )
 COLOURS = {AGREES: "#2f9e6e", DIFFERS: "#c9533f", EQUIVALENT: "#3d7edb", OPEN: "#8a8f98"}
+COLOURS |= {INERT: "#c7a34a"}
 LINEAR = 1.0  # points up to which a picture's axis is even; of other units a tenth
 TICKS = (-10.0, -3.0, -1.0, -MARGIN, MARGIN, 1.0, 3.0, 10.0)
 MANY = 60  # statements of more than one document; above it each has a picture of its own
@@ -103,7 +106,7 @@ def summary(found: Book, drawn: Mapping[str, str], book: str = "") -> str:
         ],
         nearest=[f"{o.claim['text'].rstrip('.')} ({p_value(o.p or 0.0)})" for o in nearest],
         scales=sorted({i["scale_title"] for i in found["items"] if i["base"]}),
-        undecided=len(by_word[OPEN]),
+        undecided=len(by_word[OPEN]) + len(by_word[INERT]),
         absent=len(by_word[ABSENT]),
     )
 

@@ -27,8 +27,9 @@ from contrasent.stats.seeds import (
 )
 
 AGREES, DIFFERS, EQUIVALENT = "agrees", "differs", "equivalent"
-OPEN, ABSENT = "cannot tell", "not run"
-WORDS = (AGREES, DIFFERS, EQUIVALENT, OPEN, ABSENT)
+OPEN, INERT, ABSENT = "cannot tell", "inert", "not run"
+WORDS = (AGREES, DIFFERS, EQUIVALENT, OPEN, INERT, ABSENT)
+INERT_SHARE = 0.01  # of the encoder's gradient: a term below it in all rows shows nothing
 RULE = (
     "The statements of a table are decided together by Holm's method, and so are its values: the "
     "chance that any difference that is found is wrong is at most 5 %, however many there are, and "
@@ -203,6 +204,8 @@ class Verdict:
     p: float | None = None
     parts: tuple[StatementPart, ...] = ()
     raw: Tests = field(default_factory=dict)  # p is not adjusted
+    # the largest share of the statement's term in the encoder's gradient, None if not measured
+    share: float | None = None
 
     @property
     def counts(self) -> str:
@@ -223,12 +226,17 @@ class TableVerdicts(NamedTuple):
 
 
 def decide(
-    item: Item, scale: str, scores: Scores, resting: Mapping[str, tuple[str, Verdict]]
+    item: Item,
+    scale: str,
+    scores: Scores,
+    resting: Mapping[str, tuple[str, Verdict]],
+    shares: Mapping[str, float | None] | None = None,
 ) -> TableVerdicts:
     """Decide all statements of a table, and all of its values.
 
     ``resting``: text and verdict of statements of other items, by "paper:item#name". They are
-    decided once more, among all that this item's statements rest on.
+    decided once more, among all that this item's statements rest on. ``shares``: by statement, the
+    largest share of its term in a row's gradient; None if not measured.
     """
     cells = {
         place: Verdict(OPEN, parts=(_part("", one),), raw=one.tests())
@@ -241,15 +249,22 @@ def decide(
         parts = tuple(_part(text, one) for text, one in _compared(item, claim, scores))
         claims[claim.name] = Verdict(OPEN, parts=parts, raw=joined(parts))
     among = _adjusted({**claims, **{name: verdict for name, (_, verdict) in resting.items()}})
+    shares = shares or {}
     return TableVerdicts(
         cells,
         {
             claim.name: _resting(claim, resting, among)
             if claim.rests_on
-            else _decided(claims[claim.name], among[claim.name])
+            else _acting(_decided(claims[claim.name], among[claim.name]), shares.get(claim.name))
             for claim in item.claims
         },
     )
+
+
+def _acting(verdict: Verdict, share: float | None) -> Verdict:
+    """The verdict, inert where the statement's term is known not to act."""
+    inert = share is not None and share < INERT_SHARE and verdict.word != ABSENT
+    return replace(verdict, word=INERT if inert else verdict.word, share=share)
 
 
 def joined(parts: Iterable[StatementPart]) -> Tests:

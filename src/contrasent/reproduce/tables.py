@@ -256,6 +256,7 @@ class Claim(Strict):
     row: str = ""  # the row whose value has a sign
     sign: Literal["", "positive", "negative"] = ""
     rests_on: Names = ()  # claims of other items, as "paper:item#name"; it holds where they do
+    term: str = ""  # the term of the loss that it is about; it must act in some row
 
     @property
     def relation(self) -> Relation | Literal[""]:
