@@ -271,8 +271,10 @@ def _edited(tokens: Tokens, randoms: list[np.random.Generator], edit: EditRow) -
 def mask_tokens(
     tokens: Tokens, ratio: float, tokenizer: Tokenizer, randoms: list[np.random.Generator]
 ) -> Edited:
-    """Choose tokens at random; 80 % become [MASK], 10 % a random token, 10 % stay (BERT)."""
-    # Special tokens are never chosen.
+    """Choose tokens at random; 80 % become [MASK], 10 % a random token, 10 % stay (BERT).
+
+    Special tokens are never chosen.
+    """
     hidden, special = _mask_id(tokenizer), sorted(tokenizer.specials.all)
 
     def edit(ids: NDArray[np.int32], random: np.random.Generator) -> tuple[Any, Any]:

@@ -119,9 +119,11 @@ class MaskedModel(nn.Module):
         *,
         randoms: Sequence[np.random.Generator] | None = None,
     ) -> NDArray[np.int32]:
-        """Predicted ids at chosen positions."""
-        # `where`: (total,) bool, one for each of `tokens.ids`. Returns (total,) int32: the
-        # prediction where chosen, the id itself elsewhere.
+        """Predicted ids at chosen positions.
+
+        ``where``: (total,) bool, one for each of ``tokens.ids``. Returns (total,) int32: the
+        prediction where chosen, the id itself elsewhere.
+        """
         out = tokens.ids.astype(np.int32).copy()
         for rows, logits, mask in self._blocks(tokens):
             best = logits.argmax(dim=-1).cpu().numpy()
@@ -141,9 +143,11 @@ class MaskedModel(nn.Module):
     def fill(
         self, rows: Sequence[NDArray[np.int32]], positions: Sequence[NDArray[np.int64]]
     ) -> list[NDArray[np.float32]]:
-        """Scores at positions of rows without special tokens, for views."""
-        # Special tokens cannot be predicted: their scores are -inf.
-        # `positions`: of each row, (k,) int64. Returns For each row (k, vocabulary) float32 scores.
+        """Scores at positions of rows without special tokens, for views.
+
+        Special tokens cannot be predicted: their scores are -inf. ``positions``: of each row, (k,)
+        int64. Returns for each row (k, vocabulary) float32 scores.
+        """
         before, after = self.tokenizer.frame
         tokens = Tokens.from_rows(np.concatenate([before, row, after]) for row in rows)
         special = torch.as_tensor(sorted(self.tokenizer.specials.all))

@@ -202,12 +202,12 @@ PARTS = {"encoder", "projector", "second", "second_projector", "contrast", "queu
 
 
 class Combination(Objective):
-    """The parts of several methods in one objective."""
+    """The parts of several methods in one objective.
 
-    # Terms, queues and views add up; the contrastive term is one, and each of its settings comes
-    # from the method that departs from plain SimCSE. Parameters of the same name are shared, and
-    # the first method named says their default. Two methods that want different things are an
-    # error.
+    Terms, queues and views add up; the contrastive term is one, and each of its settings comes from
+    the method that departs from plain SimCSE. Parameters of the same name are shared, and the first
+    method named says their default. Two methods that want different things are an error.
+    """
 
     def __init__(
         self, encoder: Encoder, parts: Sequence[Objective], description: dict[str, Any]

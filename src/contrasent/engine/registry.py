@@ -89,10 +89,12 @@ def methods(name: str) -> list[Method]:
 
 
 def parameters(name: str) -> dict[str, Parameter]:
-    """The parameters of a method."""
-    # Of a combination, the parameters of all its methods; where two have the same, the first says
-    # its type and default, unless its default is `Neutral` and another's is not. Those of one name
-    # and different types are different things: each keeps its default, a stated value is for both.
+    """The parameters of a method.
+
+    Of a combination, the parameters of all its methods; where two have the same, the first says its
+    type and default, unless its default is ``Neutral`` and another's is not. Those of one name and
+    different types are different things: each keeps its default, a stated value is for both.
+    """
     shared: dict[str, Parameter] = {}
     for method in methods(name):
         for key, parameter in method.parameters.items():
@@ -102,10 +104,12 @@ def parameters(name: str) -> dict[str, Parameter]:
 
 
 def published(name: str) -> dict[str, Any]:
-    """The settings of a run that a method was published with."""
-    # Of a combination, those of the first method whose settings are not plain SimCSE's: a learning
-    # rate belongs to its batch, so they stay together. Cached gradients are left out there, since
-    # the other methods may not allow them.
+    """The settings of a run that a method was published with.
+
+    Of a combination, those of the first method whose settings are not plain SimCSE's: a learning
+    rate belongs to its batch, so they stay together. Cached gradients are left out there, since the
+    other methods may not allow them.
+    """
     sets = [dict(method.kind.published) for method in methods(name)]
     if len(sets) == 1:
         return sets[0]

@@ -61,8 +61,10 @@ class Negatives:
         similarity: Similarity,
         **options: Any,
     ) -> "Negatives":
-        """Normalise the vectors."""
-        # `candidates`: (m, d). `hard`: (m, h, d), or None. `extra`: (q, d), or None.
+        """Normalise the vectors.
+
+        ``candidates``: (m, d). ``hard``: (m, h, d), or None. ``extra``: (q, d), or None.
+        """
         m = len(candidates)
         if hard is not None and (hard.dim() != 3 or len(hard) != m):
             raise ValueError(

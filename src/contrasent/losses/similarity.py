@@ -17,9 +17,11 @@ LOGITS = 1 << 21
 
 
 def mean_of_rows(block: Callable[[slice], Tensor], rows: int, columns: int) -> Tensor:
-    """Mean over rows of a loss that compares each row with ``columns`` others."""
-    # Above `LOGITS` comparisons it is made of blocks of rows, each of which is computed once more
-    # in the backward pass, so that one block at a time is in memory.
+    """Mean over rows of a loss that compares each row with ``columns`` others.
+
+    Above ``LOGITS`` comparisons it is made of blocks of rows, each of which is computed once more
+    in the backward pass, so that one block at a time is in memory.
+    """
     height = max(1, LOGITS // max(columns, 1))
     if rows <= height:
         return block(slice(0, rows))

@@ -70,9 +70,10 @@ class Monitor:
 
 @dataclass
 class Drift:
-    """Measures how far a model has moved from its base; every line of the run's log carries it."""
+    """Measures how far a model has moved from its base; every line of the run's log carries it.
 
-    # Texts go through the model without dropout, and nothing is drawn.
+    Texts go through the model without dropout, and nothing is drawn.
+    """
 
     encoder: Encoder
     # of the texts, at most 500: held-out ones, or of all; None if they are too few
@@ -169,11 +170,12 @@ that, else the base (:mod:`contrasent.evaluate.validation`)."""
 
 
 class ModelSelector:
-    """The scores of a run so far. The main process evaluates, all of them know the values."""
+    """The scores of a run so far. The main process evaluates, all of them know the values.
 
-    # `history`: (step, score) of every evaluation. `base`: the report before the first step, and
-    # None before that. `report`: of the best step so far; None before the first. `latest`: of the
-    # latest step that was evaluated; None before the first.
+    ``history``: (step, score) of every evaluation. ``base``: the report before the first step, and
+    None before that. ``report``: of the best step so far; None before the first. ``latest``: of the
+    latest step that was evaluated; None before the first.
+    """
 
     def __init__(
         self,

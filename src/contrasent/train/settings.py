@@ -231,9 +231,11 @@ def resolve_settings(
     corpus: Iterable[Any] | None = None,
     stored: Mapping[str, Any] | None = None,
 ) -> ResolvedSettings:
-    """Complete the settings of a run: stated ones, those of the base, those of the method."""
-    # The first that says a value has it: `given`; what suits a sentence encoder, if the base is
-    # one; the objective's published settings; the defaults of `Settings`.
+    """Complete the settings of a run: stated ones, those of the base, those of the method.
+
+    The first that says a value has it: ``given``; what suits a sentence encoder, if the base is
+    one; the objective's published settings; the defaults of ``Settings``.
+    """
     of_run, of_objective = choose(given or {}, objective)
     Settings(**of_run)  # rejects bad values before anything is counted by them
     stated = of_run | of_objective
