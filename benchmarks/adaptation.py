@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.lines import append, read
-from contrasent.adapt.run import adapt
+from contrasent.adapt.run import adapt_index
 from contrasent.cli.options import parse_budget
 from contrasent.datasets.beir import Judged, read_judged, read_texts
 from contrasent.evaluate.searching import Search, search_retrieval
@@ -88,7 +88,7 @@ def run(folder: Path, place: Path, budget: float, seed: int, teach: int) -> dict
         writer.writerow(("query", "document", "gain"))
         for at in np.flatnonzero(taught):
             writer.writerows((asked[at][0], name, gain) for name, gain in asked[at][1].items())
-    done = adapt(
+    done = adapt_index(
         folder / "corpus.jsonl",
         output,
         budget=budget,

@@ -178,7 +178,6 @@ def test_no_module_leans_on_itself():
 
 ENTRIES = {
     "retrieval": ("retrieval", "stsb_retrieval", "caption_retrieval", "folder_retrieval"),
-    "suite": ("evaluate",),
 }
 """Functions of ``evaluate`` on the reference page, by module; ``sts`` is exported."""
 

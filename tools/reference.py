@@ -19,7 +19,7 @@ import griffe
 PYTHON = {
     "Start": (
         "contrasent.Encoder contrasent.Index contrasent.fit contrasent.Settings "
-        "contrasent.open_corpus contrasent.adapt.run.adapt contrasent.adapt.run.update "
+        "contrasent.open_corpus contrasent.adapt_index contrasent.update_adaptation "
         "contrasent.adapt.run.Adaptation"
     ),
     "Measure": (

@@ -16,6 +16,9 @@ Vectors = NDArray[np.float32]
 EncodeFn = Callable[[Sequence[str]], Vectors]
 """Sentences in, one vector a sentence out, in the same order."""
 
+Log = Callable[[str], None]
+"""Takes a line about a step of long work, for the user."""
+
 Task = Literal["query", "document"]  # the role of a text in a search
 
 

@@ -12,7 +12,8 @@ from notes import write_notes
 from commands import invoke, run
 from contrasent import files
 from contrasent.adapt import indexing
-from contrasent.adapt.run import adapt, update
+from contrasent.adapt import run as run_module
+from contrasent.adapt.run import adapt_index, update_adaptation
 from contrasent.encoder.encoder import Encoder
 from contrasent.errors import InputError, OptionError, OutputError
 from contrasent.search.index import Index
@@ -45,7 +46,7 @@ def queries(tmp_path_factory):
 @pytest.fixture(scope="module")
 def adapted(tmp_path_factory, model, documents, queries):
     folder, said = tmp_path_factory.mktemp("out") / "s", []
-    done = adapt(documents, folder, base=str(model), queries=queries, log=said.append)
+    done = adapt_index(documents, folder, base=str(model), queries=queries, log=said.append)
     return folder, done, said
 
 
@@ -100,7 +101,7 @@ def test_its_index_follows_its_documents_and_learns_again(adapted, documents, tm
     asked = tmp_path / "new.csv"
     asked.write_text("query,document\nwhen does the ferry leave,more.md\n")
     said = []
-    again = update(folder, queries=asked, log=said.append)
+    again = update_adaptation(folder, queries=asked, log=said.append)
     assert any("0 added, 1 changed, 0 deleted, 119 unchanged" in line for line in said)
     assert again.facts["queries"]["users"] == 100  # one is new, and one document is gone
     assert {row.metadata["document"] for row in Index.open(folder / "index").every()} == {
@@ -111,37 +112,37 @@ def test_its_index_follows_its_documents_and_learns_again(adapted, documents, tm
     with pytest.raises(OptionError, match="in place"):
         invoke("adapt", folder, "--update", "-o", tmp_path / "other")
     with pytest.raises(InputError, match="was not made by 'contrasent adapt'"):
-        update(notes)
+        update_adaptation(notes)
 
 
 def test_an_index_is_copied_and_nothing_is_encoded(tmp_path, model, documents, monkeypatch):
     run("index", documents, "-o", tmp_path / "i", "--model", model, "--quiet")
-    monkeypatch.setattr(indexing, "create", None)
-    done = adapt(tmp_path / "i", tmp_path / "s")
+    monkeypatch.setattr(run_module, "make_index", None)
+    done = adapt_index(tmp_path / "i", tmp_path / "s")
     assert np.array_equal(
         Index.open(done.folder / "index").vectors, Index.open(tmp_path / "i").vectors
     )
     with pytest.raises(OptionError, match="an index has its model"):
-        adapt(tmp_path / "i", tmp_path / "other", base=str(model))
+        adapt_index(tmp_path / "i", tmp_path / "other", base=str(model))
 
 
 def test_an_index_is_searched_with_the_settings_that_it_was_made_with(tmp_path, model, documents):
     run("index", documents, "-o", tmp_path / "i", "--model", model, "--max-tokens", 20, "--quiet")
-    done = adapt(tmp_path / "i", tmp_path / "s")
+    done = adapt_index(tmp_path / "i", tmp_path / "s")
     made = Index.open(done.folder / "index")
     assert made.model == Encoder.load(model, max_tokens=20).identity != Encoder.load(model).identity
     (hits,) = json.loads(invoke("search", tmp_path / "s", "violin", "--json").stdout)["results"]
     assert hits["hits"]
-    again = update(tmp_path / "s")
+    again = update_adaptation(tmp_path / "s")
     assert Index.open(again.folder / "index").model == made.model
 
 
 def test_a_complete_adaptation_is_not_done_again(adapted, model, documents):
     folder, done, _ = adapted
-    again = adapt(documents, folder, base=str(model), resume=True)
+    again = adapt_index(documents, folder, base=str(model), resume=True)
     assert again == done
     with pytest.raises(OutputError, match="--overwrite"):
-        adapt(documents, folder, base=str(model))
+        adapt_index(documents, folder, base=str(model))
 
 
 @pytest.mark.parametrize("line", ["from now on", "learning from the text", "learning from 100"])
@@ -155,15 +156,15 @@ def test_a_killed_one_continues_and_comes_to_the_same(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        adapt(documents, tmp_path / "s", **options, log=stop)
+        adapt_index(documents, tmp_path / "s", **options, log=stop)
     with pytest.raises(OutputError, match="--resume"):
-        adapt(documents, tmp_path / "s", **options)
+        adapt_index(documents, tmp_path / "s", **options)
     with pytest.raises(OutputError, match="seed"):
-        adapt(documents, tmp_path / "s", **options, seed=1, resume=True)
+        adapt_index(documents, tmp_path / "s", **options, seed=1, resume=True)
     (tmp_path / "s" / ".index.abcd_123").mkdir()  # what a kill leaves of a folder half written
     (tmp_path / "s" / "work" / ".v.npy.abcd_123").write_text("half")
-    monkeypatch.setattr(indexing, "create", None)  # the index is there
-    done = adapt(documents, tmp_path / "s", **options, resume=True)
+    monkeypatch.setattr(run_module, "make_index", None)  # the index is there
+    done = adapt_index(documents, tmp_path / "s", **options, resume=True)
     assert not list(done.folder.glob(".*")) and not (done.folder / "work").exists()
     for key in ("kept", "reason", "taught", "changes"):
         assert done.facts[key] == adapted[1].facts[key]
@@ -177,7 +178,7 @@ def test_one_killed_before_its_report_comes_to_the_same(tmp_path, adapted, again
     default = {**adapted[1].facts["default"], "word_weight": 0.3}
     report = folder / "report.json"
     report.write_text(json.dumps({**json.loads(report.read_text()), "default": default}))
-    whole = update(folder)
+    whole = update_adaptation(folder)
     assert whole.facts["default"] == default
     if again:
 
@@ -186,8 +187,8 @@ def test_one_killed_before_its_report_comes_to_the_same(tmp_path, adapted, again
 
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr("contrasent.adapt.run.write_report", killed)
-            update(folder)
-    done = update(folder)
+            update_adaptation(folder)
+    done = update_adaptation(folder)
     for key in ("default", "kept", "reason", "taught"):
         assert done.facts[key] == whole.facts[key]
 
@@ -207,7 +208,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path, adapted, model, doc
     failures = 0
     while True:
         try:
-            done = adapt(documents, tmp_path / "s", **options, resume=failures > 0)
+            done = adapt_index(documents, tmp_path / "s", **options, resume=failures > 0)
             break
         except OutputError as error:
             failures += 1
@@ -223,9 +224,9 @@ def test_corrected_queries_continue_the_run(tmp_path, adapted, model, documents,
     bad = tmp_path / "asked.csv"
     bad.write_text("query,document\nwhat,nowhere.md\n")
     with pytest.raises(InputError, match=r"nowhere\.md"):
-        adapt(documents, tmp_path / "s", base=str(model), queries=bad)
+        adapt_index(documents, tmp_path / "s", base=str(model), queries=bad)
     assert len(Index.open(tmp_path / "s" / "index"))  # what was encoded stays
-    done = adapt(documents, tmp_path / "s", base=str(model), queries=queries, resume=True)
+    done = adapt_index(documents, tmp_path / "s", base=str(model), queries=queries, resume=True)
     assert done.facts["kept"] == adapted[1].facts["kept"]
 
 
@@ -251,7 +252,7 @@ def test_a_short_budget_searches_some_documents_and_says_so(
 ):
     monkeypatch.setattr(indexing, "_estimate", lambda rows, encode: 28.0)
     said = []
-    done = adapt(documents, tmp_path / "s", base=str(model), budget=10.0, log=said.append)
+    done = adapt_index(documents, tmp_path / "s", base=str(model), budget=10.0, log=said.append)
     (line,) = (line for line in said if "--budget" in line)
     assert "takes about 28 s of the 10 s given: 29 of 120 documents" in line
     assert line in done.facts["read"] and done.facts["documents"] == 29
@@ -264,17 +265,17 @@ def test_bad_options_and_inputs_end_before_any_work(adapted, tmp_path, model, do
         ({"queries": "nowhere.csv"}, "no such file"),
     ):
         with pytest.raises((OptionError, InputError), match=match):
-            adapt(documents, tmp_path / "s", base=str(model), **options)
+            adapt_index(documents, tmp_path / "s", base=str(model), **options)
         assert not (tmp_path / "s").exists()
     with pytest.raises(InputError, match="no such file"):
-        adapt(documents / "nowhere", adapted[0], base=str(model), overwrite=True)
+        adapt_index(documents / "nowhere", adapted[0], base=str(model), overwrite=True)
     assert (adapted[0] / "report.json").is_file()
     with pytest.raises(OutputError, match="the documents themselves"):
-        adapt(documents, documents, base=str(model), overwrite=True)
+        adapt_index(documents, documents, base=str(model), overwrite=True)
     assert len(list(documents.iterdir())) == 120
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "thesis.txt").write_text("precious")
     with pytest.raises(OutputError, match="choose another"):
-        adapt(documents, mine, base=str(model), overwrite=True)
+        adapt_index(documents, mine, base=str(model), overwrite=True)
     assert (mine / "thesis.txt").read_text() == "precious"

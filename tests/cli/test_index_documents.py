@@ -17,10 +17,10 @@ import pytest
 from commands import invoke, printed, run
 from contrasent.documents.folder import Document, DocumentSource, Section
 from contrasent.errors import UserError
+from contrasent.indexing.sources import document_rows, first_paragraphs
 from contrasent.search.building import create
 from contrasent.search.index import Index
 from contrasent.search.store import Facts
-from contrasent.search.sync import document_rows, first_paragraphs
 
 NOTES = {
     "trains.md": "# Journeys\n\n## Tickets\n\nA ticket to Berlin costs forty euros.\n\n"
@@ -127,7 +127,9 @@ def test_an_index_follows_its_documents(folder, tmp_path, monkeypatch):
     index = tmp_path / "s"
     run("index", folder, "-o", index)
     before = rows(index)
-    monkeypatch.setattr("contrasent.indexing.models.open_index_model", None)  # nothing is encoded
+    monkeypatch.setattr(
+        "contrasent.indexing.following.open_index_model", None
+    )  # nothing is encoded
     assert synced(index) == "0 added, 0 changed, 0 deleted, 6 unchanged"
     generation = Index.open(index).facts.generation
     os.utime(folder / "trains.md", ns=(1, 1))
@@ -249,7 +251,7 @@ def test_ten_thousand_documents_without_a_change_take_two_seconds(tmp_path):
         file = place / f"{number % 100:02}" / f"{number}.md"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"Note {number} is short.\n")
-    facts = Facts(origin=DocumentSource(place).origin, model="m")
+    facts = Facts(origin=DocumentSource(place).origin.to_json(), model="m")
     source = DocumentSource(place)
     made = document_rows(source, source.files, lambda texts: [3] * len(texts), 64)
     vectors = np.ones((len(made), 8), np.float32)

@@ -43,7 +43,7 @@ def test_sentences_that_suites_share_are_encoded_once(monkeypatch):
 
     monkeypatch.setitem(SUITES, "sts", Suite(run("sts", ["a", "b"])))
     monkeypatch.setitem(SUITES, "geometry", Suite(run("geometry", ["b", "c", "c"])))
-    report = suite.evaluate(encode, ("sts", "geometry"), Options())
+    report = suite.evaluate_model(encode, ("sts", "geometry"), Options())
     assert calls == [["a", "b"], ["c"]]
     assert [row.task for row in report] == ["sts", "geometry"]
     assert report.notes["geometry"] == {"requested": 3}

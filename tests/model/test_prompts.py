@@ -136,10 +136,10 @@ def test_commands_put_them_before_texts(run, saved, plain, tmp_path):
 
 def test_the_server_puts_them_before_texts(saved, plain):
     testclient = pytest.importorskip("fastapi.testclient")
-    from contrasent.cli.serve import served
     from contrasent.search.index import Index
     from contrasent.search.ranking import Ranker
     from contrasent.serve.app import create_app
+    from contrasent.serve.run import served
 
     model = Encoder.load(saved)
     model.matryoshka_dims = (32, 8)
@@ -200,7 +200,7 @@ def test_suites_put_them_before_captions(saved, plain, monkeypatch):
             return super().encode_and_count(sentences, batch=batch, prompt=prompt)
 
     model = Recorder.load(saved)
-    report = suite.evaluate(TaskEncoder(model), ("retrieval",))
+    report = suite.evaluate_model(TaskEncoder(model), ("retrieval",))
     assert read == [
         *((None, text) for text in ("a map", "a kettle", "maps", "a lamp")),
         *(("query: ", text) for text in ("a blue lamp", "a map")),

@@ -21,23 +21,23 @@ import numpy as np
 from contrasent import files
 from contrasent.documents.folder import DocumentSource
 from contrasent.errors import UserError
+from contrasent.indexing import following as following_
 from contrasent.search import folder as folder_
 from contrasent.search import learned as learned_
 from contrasent.search import store as store_
-from contrasent.search import sync as sync_
 from contrasent.search import words as words_
 from contrasent.search import writer as writer_
 from contrasent.search.index import Index
 from contrasent.search.learned import Learned, Neighbours, Taught
 from contrasent.search.ranking import Ranker
 from contrasent.search.store import Facts
-from contrasent.search.sync import synchronise
 from contrasent.search.words import Analyzer, Bm25, postings
 from contrasent.search.writer import Writer
 
 # The modules that change an index.
 WATCHED = tuple(
-    str(module.__file__) for module in (files, folder_, learned_, store_, sync_, words_, writer_)
+    str(module.__file__)
+    for module in (files, folder_, learned_, store_, following_, words_, writer_)
 )
 QUERIES = ("row 17", "anew", "entry of the ledger", "added", "nowhere")
 
@@ -105,7 +105,7 @@ def _notes(folder, name, notes):
 
 
 def _synchronise(folder, name, notes):
-    synchronise(
+    following_.synchronise(
         folder, DocumentSource(_notes(folder, name, notes)), MODELS["one"],
         lambda texts: [len(text.split()) for text in texts], max_tokens=64, model="one",
     )  # fmt: skip
@@ -114,7 +114,7 @@ def _synchronise(folder, name, notes):
 def add_documents(folder):
     """Make the rows of two documents known as theirs."""
     with Writer(folder) as writer:
-        writer.set(origin=DocumentSource(_notes(folder, "notes", OLD_NOTES)).origin)
+        writer.set(origin=DocumentSource(_notes(folder, "notes", OLD_NOTES)).origin.to_json())
     _synchronise(folder, "notes", OLD_NOTES)
 
 

@@ -13,7 +13,7 @@ def encoder():
 
 @pytest.fixture(scope="session")
 def model(encoder):
-    from contrasent.cli.serve import served
+    from contrasent.serve.run import served
 
     return served(encoder, MINILM)
 

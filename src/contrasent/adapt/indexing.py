@@ -1,21 +1,17 @@
-"""The index that an adaptation starts from: of documents as ``contrasent index`` makes it."""
+"""The index that an adaptation starts from: as ``contrasent index`` makes it, within a budget."""
 
 import hashlib
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from contrasent.documents.folder import Documents
-from contrasent.errors import InputError
-from contrasent.indexing.models import open_base
-from contrasent.search.building import create
-from contrasent.search.index import Index, document_of
-from contrasent.search.ranking import Ranker
+from contrasent.indexing.build import read_input
+from contrasent.indexing.sources import count_rows
+from contrasent.search.index import document_of
 from contrasent.search.records import IndexRow
-from contrasent.search.store import Facts
-from contrasent.search.sync import count_rows, document_rows, first_paragraphs
-
-Log = Callable[[str], None]
+from contrasent.types import Log, for_task
 
 ENCODING = 0.7  # share of the budget that encoding may take
 PROBED = 64  # passages that are encoded to estimate the time of all
@@ -23,42 +19,24 @@ PROBED = 64  # passages that are encoded to estimate the time of all
 
 def make_index(
     source: Documents, target: Path, base: str | None, budget: float, log: Log
-) -> tuple[Index, list[str]]:
-    """Read, cut and encode documents, or as many of them as the budget allows; lines about that."""
-    documents = list(source)
-    if not documents:
-        raise InputError(str(source), "holds no text")
-    opened = open_base(first_paragraphs(documents), base, log=log)
-    encode = opened.encode
-    model = encode.encoder
-    rows = document_rows(documents, source.files, model.count_tokens, model.max_tokens)
-    if not rows:
-        raise InputError(str(source), "holds no text")
-    lines = source.report.lines()
-    seconds = _estimate(rows, encode.for_task("document"))
-    log(f"{len(rows):,} passages of {len(documents):,} documents; encoding them takes about "
+) -> list[str]:
+    """Index documents, or as many of them as the budget allows; lines about what was read."""
+    given = read_input(source, base, log=log)
+    lines, rows = source.report.lines(), given.rows
+    assert isinstance(rows, list)
+    seconds = _estimate(rows, for_task(given.encode, "document"))
+    count = source.report.documents
+    log(f"{len(rows):,} passages of {count:,} documents; encoding them takes about "
         f"{spelled(seconds)}")  # fmt: skip
-    files = source.files
     if seconds > ENCODING * budget:
-        rows, line = _sample(rows, len(documents), ENCODING * budget / seconds, seconds, budget)
-        count_rows(files, rows)
-        files = {file: facts for file, facts in files.items() if facts["rows"]}
+        rows, line = _sample(rows, count, ENCODING * budget / seconds, seconds, budget)
+        count_rows(given.files, rows)
+        files = {file: facts for file, facts in given.files.items() if facts["rows"]}
+        given = replace(given, rows=rows, files=files)
         log(line)
         lines.append(line)
-    index = create(
-        target,
-        encode,
-        rows,
-        Facts(
-            model=model.identity,
-            source=opened.source,
-            ranker=Ranker(opened.word_weight).to_json(),
-            origin=source.origin,
-        ),
-        overwrite=True,
-        documents=files,
-    )
-    return index, lines
+    given.write(target, overwrite=True).close()
+    return lines
 
 
 def _estimate(rows: Sequence[IndexRow], encode: Callable[[list[str]], object]) -> float:

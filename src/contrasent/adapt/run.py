@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from contrasent.adapt.bench import Bench, document_names, queries_of
-from contrasent.adapt.indexing import Log, make_index, spelled
+from contrasent.adapt.indexing import make_index, spelled
 from contrasent.adapt.report import (
     PAGE,
     REPORT,
@@ -31,10 +32,11 @@ from contrasent.adapt.user_queries import (
 )
 from contrasent.adapt.work import Work
 from contrasent.adapt.writer import DEPTH, Writer, write_queries
-from contrasent.documents.folder import Documents, DocumentSource
+from contrasent.documents.folder import Documents, DocumentSource, Origin
 from contrasent.documents.parsers import TEXT_LIMIT
 from contrasent.errors import InputError, OptionError, OutputError
 from contrasent.files import check_writable, remove_temporaries, write_text
+from contrasent.indexing.following import sync_index
 from contrasent.indexing.models import open_index_model
 from contrasent.search.folder import in_milvus, is_index
 from contrasent.search.index import Index
@@ -44,6 +46,7 @@ from contrasent.search.ranking import Ranker
 from contrasent.search.writer import Writer as IndexWriter
 from contrasent.stats.bootstrap import digest
 from contrasent.text.sources import missing
+from contrasent.types import Log
 
 WORK, QUERIES, WRITTEN = "work", "queries.jsonl", "written.jsonl"
 SHORTEST_BUDGET = 10.0
@@ -67,7 +70,7 @@ class Adaptation:
     facts: dict[str, Any]
 
 
-def adapt(
+def adapt_index(
     source: str | Path | Documents,
     output: str | Path,
     *,
@@ -133,14 +136,14 @@ def adapt(
     if model is not None and not (target / WRITTEN).is_file():  # the answers may all be there
         model.check()
     work = Work(target / WORK, config, resume=resume)
-    run = _Run(target, work, budget, seed, log)
+    run = _AdaptationRun(target, work, budget, seed, log)
     run.start(documents, base)
     run.read(queries, collection, clicks, alone=model is None)
     run.write(model)
     return run.finish()
 
 
-def update(
+def update_adaptation(
     folder: str | Path,
     *,
     queries: Files = None,
@@ -153,6 +156,18 @@ def update(
     """Learn again, in place, after the documents or the queries have changed.
 
     The index follows its documents first, where it knows them; earlier user queries teach as well.
+
+    Args:
+        folder: the output of :func:`adapt_index`.
+        queries: tables of further user queries; likewise ``collection`` and ``clicks``.
+        collection: see :func:`adapt_index`.
+        clicks: see :func:`adapt_index`.
+        budget: seconds to spend at most.
+        seed: of everything random.
+        log: takes a line about each step.
+
+    Raises:
+        UserError: the folder was not made by ``adapt_index``, or an input cannot be used.
     """
     target = Path(folder)
     if not (target / REPORT).is_file():
@@ -160,7 +175,7 @@ def update(
     default = json.loads((target / REPORT).read_text("utf-8"))["default"]
     work = Work(target / WORK, {"update": True, "seed": seed}, resume=(target / WORK).is_dir())
     work.stage("default", lambda: default)
-    run = _Run(target, work, budget, seed, log)
+    run = _AdaptationRun(target, work, budget, seed, log)
     run.synchronise()
     earlier = [target / QUERIES] if (target / QUERIES).is_file() else []
     run.read([*paths(queries), *earlier], collection, clicks)
@@ -193,10 +208,10 @@ def _source(
         if base is not None:
             raise OptionError("base", base, "an index has its model; leave it out")
         return Index.open(place)
-    found = DocumentSource(Path(source).absolute(), columns=columns, most=most)
-    if found.source.resolve().is_relative_to(target.resolve()):
+    documents = DocumentSource(Path(source).absolute(), columns=columns, most=most)
+    if documents.source.resolve().is_relative_to(target.resolve()):
         raise OutputError(f"{target}: holds the documents themselves; choose another folder")
-    return found
+    return documents
 
 
 def _check_target(target: Path, *, resume: bool, overwrite: bool) -> None:
@@ -214,7 +229,7 @@ def _check_target(target: Path, *, resume: bool, overwrite: bool) -> None:
     remove_temporaries(target / WORK)
 
 
-class _Run:
+class _AdaptationRun:
     """One adaptation in progress."""
 
     def __init__(self, target: Path, work: Work, budget: float, seed: int, log: Log) -> None:
@@ -243,7 +258,7 @@ class _Run:
                 self.log(f"copying {source.folder}")
                 source.save(self.place)
             else:
-                _, lines = make_index(source, self.place, base, self.left(), self.log)
+                lines = make_index(source, self.place, base, self.left(), self.log)
                 self.work.stage("read", lambda: lines)
             self.log(f'from now on: contrasent search {self.place} "..."')
         if (self.work.folder / "read.stage.json").is_file():
@@ -252,30 +267,19 @@ class _Run:
 
     def synchronise(self) -> None:
         """Let the index follow its documents, where it knows them."""
-        from contrasent.search.sync import find_source, synchronise
-
-        index = Index.open(self.place)
-        origin, encode = index.facts.origin, open_index_model(index)
-        index.close()
-        if origin.get("kind") == "documents":
-            outcome = synchronise(
-                self.place,
-                find_source(origin, self.place, None),
-                encode,
-                encode.encoder.count_tokens,
-                max_tokens=encode.encoder.max_tokens,
-                model=encode.encoder.identity,
-            )
-            self.note(str(outcome))
+        with closing(Index.open(self.place)) as index:
+            origin = Origin.read(index.facts.origin)
+        if origin is not None:
+            self.note(str(sync_index(self.place)))
         self._open()
 
     def _open(self) -> None:
         self.index = Index.open(self.place)
         self.encode = open_index_model(self.index)
         self.documents, self.units = document_names(self.index)
-        # Kept, since what is learned changes the index's own before the run is complete.
-        own = Ranker(self.index.ranker.word_weight)
-        self.prior = Ranker.from_json(self.work.stage("default", own.to_json))
+        # Kept, since what is learned changes the ranker of the index before the run is complete.
+        default = Ranker(self.index.ranker.word_weight)
+        self.prior = Ranker.from_json(self.work.stage("default", default.to_json))
 
     # ------------------------------------------------------------------ queries
 
@@ -292,11 +296,11 @@ class _Run:
         if writer is None:
             return
         rows = [(row.text, int(self.units[row.row])) for row in self.index.every()]
-        places = {name: at for at, name in enumerate(self.documents)}
+        numbers = {name: n for n, name in enumerate(self.documents)}
 
         def finds(texts: list[str]) -> list[list[int]]:
-            found = self.index.documents(texts, self.encode, DEPTH, self.prior)
-            return [[places[name] for name in names] for names in found]
+            ranked = self.index.documents(texts, self.encode, DEPTH, self.prior)
+            return [[numbers[name] for name in names] for names in ranked]
 
         self.written, self.writing = write_queries(
             rows,
@@ -348,9 +352,9 @@ class _Run:
         self.index.close()
         if self.users:
             rows = (
-                {"query": text, "document": self.documents[at], "gain": gain}
+                {"query": text, "document": self.documents[n], "gain": gain}
                 for text, gains in self.users
-                for at, gain in gains.items()
+                for n, gain in gains.items()
             )
             lines = (json.dumps(row, ensure_ascii=False) for row in rows)
             write_text(self.target / QUERIES, "\n".join(lines) + "\n")

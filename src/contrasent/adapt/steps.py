@@ -25,7 +25,7 @@ from contrasent.search.learned import Learned, Neighbours
 from contrasent.search.ranking import Ranker
 from contrasent.search.store import Row
 from contrasent.search.words import words
-from contrasent.types import EncodeFn, Vectors, for_task
+from contrasent.types import EncodeFn, Log, Vectors, for_task
 
 MAP_SHARE = 0.25
 SMOOTHING, NEIGHBOURS = 0.6, 5
@@ -58,7 +58,7 @@ def learn_from_text(
     prior: Ranker,
     *,
     seed: int,
-    log: Callable[[str], None],
+    log: Log,
     until: Callable[[], float],
 ) -> Steps:
     """Learn from the text alone; ``until`` gives the seconds that are left."""

@@ -18,7 +18,7 @@ from contrasent.adapt.learner import Learner, Way, ways_of
 from contrasent.adapt.work import Work
 from contrasent.search.learned import Learned
 from contrasent.search.ranking import Ranker
-from contrasent.types import Vectors
+from contrasent.types import Log, Vectors
 
 AGAIN, NEW = "again", "new"  # kinds of folds: of queries, and of whole documents
 FOLDS, FEW_FOLDS = 5, 3
@@ -31,7 +31,6 @@ PROBED, FOLDS_SHARE = 8, 0.5  # queries that are timed; share of the time left t
 
 Values = dict[str, Floats]
 """By kind of folds: nDCG@10, (ways, queries) or (queries,)."""
-Log = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

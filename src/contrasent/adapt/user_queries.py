@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,8 @@ from contrasent.errors import InputError
 from contrasent.search.words import words
 from contrasent.text.sources import find
 from contrasent.text.tables import ABSENT, as_number, brief, open_table
+from contrasent.types import Log
 
-Log = Callable[[str], None]
 Files = str | Path | Sequence[str | Path] | None
 UserQueries = list[tuple[str, dict[int, float]]]
 """Queries, each with the gains of the documents that answer it, by their numbers."""

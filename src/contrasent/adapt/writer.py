@@ -14,11 +14,12 @@ from typing import Any
 from urllib.parse import urldefrag, urlsplit
 
 from contrasent import progress
-from contrasent.adapt.user_queries import Log, UserQueries, folded, is_foreign, known_words
+from contrasent.adapt.user_queries import UserQueries, folded, is_foreign, known_words
 from contrasent.errors import InputError, ModelError, OptionError
 from contrasent.files import writing
 from contrasent.model.remote import JsonServer, ServerError, check_address
 from contrasent.search.words import words
+from contrasent.types import Log
 
 PROMPT = """\
 Write what people might type into a search box who need what the passage below says and have not

@@ -96,8 +96,7 @@ def adapt(
 
 def carry_out(source: "str | Path | Documents", output: Path | None, **given: Any) -> "Adaptation":
     """Adapt, with a line for each step and its time on standard error."""
-    from contrasent.adapt.run import adapt as run
-    from contrasent.adapt.run import update
+    from contrasent.adapt.run import adapt_index, update_adaptation
 
     began = time.monotonic()
 
@@ -105,9 +104,9 @@ def carry_out(source: "str | Path | Documents", output: Path | None, **given: An
         options.note(f"[{time.monotonic() - began:4.0f} s] {line}")
 
     if output is None:
-        return update(source, log=log, **given)  # type: ignore[arg-type]
+        return update_adaptation(source, log=log, **given)  # type: ignore[arg-type]
     with options.resumable(f"--resume goes on with {output}"):
-        return run(source, output, log=log, **given)
+        return adapt_index(source, output, log=log, **given)
 
 
 def summary(done: "Adaptation") -> str:

@@ -50,7 +50,7 @@ def compare(
     arms = [_names(option, value) for option, value in (("A", before), ("B", after))]
     from contrasent.datasets.official import STS_TASKS
     from contrasent.evaluate.compare import compare_reports, comparison_table
-    from contrasent.evaluate.suite import Options, evaluate, read_data, suite_names
+    from contrasent.evaluate.suite import Options, evaluate_model, read_data, suite_names
     from contrasent.model.opening import find_model
 
     suites = suite_names(suite or ["sts"])
@@ -58,8 +58,8 @@ def compare(
     chosen = Options(form=form, tasks=tasks, split=split, resamples=0, folder=data)
 
     def measure(folder: Path) -> "Report":
-        comparisons = evaluate(open_model(folder, loading), suites, chosen)
-        return comparisons.select(metric="spearman") if suites == ("sts",) else comparisons
+        report = evaluate_model(open_model(folder, loading), suites, chosen)
+        return report.select(metric="spearman") if suites == ("sts",) else report
 
     saved = {name: _saved(name) for arm in arms for name in arm if name.endswith(".json")}
     folders = {name: find_model(name) for arm in arms for name in arm if name not in saved}

@@ -15,8 +15,8 @@ from contrasent.cli.adapt import DEFAULT_BASE, Resume, carry_out, summary
 
 if TYPE_CHECKING:
     from contrasent.adapt.run import Adaptation
-    from contrasent.model.base import TaskEncoder
     from contrasent.search.index import Index
+    from contrasent.types import EncodeFn
 
 QUESTIONS = (
     "how do I make a temporary directory that is removed afterwards?",
@@ -85,13 +85,13 @@ def demo(
     gains = json.loads(judged.read_text("utf-8"))
     known = {row.metadata["document"] for row in index.every()}
     index.close()
-    _add_summaries(folder, encode, [one for one in source.summaries if one[1] in known])
+    _add_summaries(folder, encode, [pair for pair in source.summaries if pair[1] in known])
     index = Index.open(folder)
     answered = _answers(index, encode)
     lines = []
-    for one in answered:
-        lines.append(one["question"])
-        lines += [f"    {score:.2f}  {name}: {text}" for name, score, text in one["found"]]
+    for answer in answered:
+        lines.append(answer["question"])
+        lines += [f"    {score:.2f}  {name}: {text}" for name, score, text in answer["found"]]
     lines.append(f"summaries held out ({gains['queries']:,}), nDCG@10 of the right explanation:")
     lines.append(f"    vectors alone                  {gains['vectors']:.3f}")
     lines += [f"    {name:30s} {gains[name]['shown']}" for name in PARTS]
@@ -106,19 +106,20 @@ PARTS = ("words add", "learning adds", "together")
 def _gains(
     done: "Adaptation",
     index: "Index",
-    encode: "TaskEncoder",
+    encode: "EncodeFn",
     summaries: Sequence[tuple[str, str]],
     seed: int,
 ) -> dict[str, Any]:
     """The gains of words and of learning over vectors alone, on summaries that taught nothing."""
     from contrasent.adapt.bench import Bench, Query, difference, document_names
     from contrasent.search.ranking import Ranker
+    from contrasent.types import for_task
 
     documents, units = document_names(index)
-    places = {name: at for at, name in enumerate(documents)}
+    places = {name: n for n, name in enumerate(documents)}
     known = [(text, places[name]) for text, name in summaries if name in places]
-    queries = [Query(text, {at: 1.0}, at) for text, at in known]
-    vectors = encode.for_task("query")([text for text, _ in known])
+    queries = [Query(text, {n: 1.0}, n) for text, n in known]
+    vectors = for_task(encode, "query")([text for text, _ in known])
     bench = Bench(index, queries, vectors, documents, units, index.learned)
     default = Ranker(done.facts["default"]["word_weight"])
     alone, both, learned = bench.values([Ranker(0.0), default, index.ranker])
@@ -130,9 +131,7 @@ def _gains(
     return facts | {name: {**asdict(gain), "shown": str(gain)} for name, gain in gains.items()}
 
 
-def _add_summaries(
-    folder: Path, encode: "TaskEncoder", summaries: Sequence[tuple[str, str]]
-) -> None:
+def _add_summaries(folder: Path, encode: "EncodeFn", summaries: Sequence[tuple[str, str]]) -> None:
     """Make each summary a passage of its document, now that they have taught and judged."""
     from contrasent.search.writer import Writer
 
@@ -148,7 +147,7 @@ def _add_summaries(
         )
 
 
-def _answers(index: "Index", encode: "TaskEncoder") -> list[dict[str, Any]]:
+def _answers(index: "Index", encode: "EncodeFn") -> list[dict[str, Any]]:
     """The best passage of each of the first three documents for each question."""
     from contrasent.search.index import grouped
 

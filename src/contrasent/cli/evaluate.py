@@ -71,8 +71,8 @@ def evaluate(
     """
     from contrasent.datasets.official import STS_TASKS
     from contrasent.evaluate.protocols import PROTOCOLS
-    from contrasent.evaluate.suite import Options, suite_names
-    from contrasent.evaluate.suite import evaluate as measured
+    from contrasent.evaluate.suite import Options, evaluate_model, suite_names
+    from contrasent.indexing.searching import evaluate_index
     from contrasent.report import Report, write_reports
 
     if list_:
@@ -110,12 +110,21 @@ def evaluate(
     for model in models:
         notes, more = list[str](), dict[str, Any]()
         if model in indexes and collection is not None:
-            reports_of[model], notes = _search(
-                model, collection, loading, weight, own_ids, resamples
+            reports_of[model] = evaluate_index(
+                model,
+                collection,
+                word_weight=weight,
+                own_ids=own_ids,
+                runtime=loading.runtime,
+                batch=loading.batch,
+                batch_invariant=loading.batch_invariant,
+                resamples=resamples,
             )
+            notes += [line for name, line in reports_of[model].notes.items() if name == "cut"]
         else:
             encode, tokens = _load(model, loading, stop_words)
-            reports = [measured(encode, suites, replace(chosen, tokens=tokens))] if suites else []
+            given = replace(chosen, tokens=tokens)
+            reports = [evaluate_model(encode, suites, given)] if suites else []
             reports += [measure(encode, resamples) for measure in user_evaluations]
             reports_of[model] = Report.join(reports)
             notes = getattr(encode, "notes", [])
@@ -223,44 +232,6 @@ def _check_indexes(
     if weight is not None and not indexes:
         raise OptionError("--word-weight", weight, "is for an index that is measured")
     return indexes
-
-
-def _search(
-    name: str,
-    collection: Path,
-    loading: options.Loading,
-    weight: float | None,
-    own_ids: bool,
-    resamples: int,
-) -> "tuple[Report, list[str]]":
-    """Measure an index as it is searched, by the judged queries of a collection."""
-    from contrasent.datasets.beir import read_judged
-    from contrasent.evaluate.searching import search_retrieval
-    from contrasent.indexing.models import open_index_model
-    from contrasent.search.index import document_of
-    from contrasent.search.opening import open_index
-
-    judged = read_judged(collection)
-    index = open_index(name)
-    ranker = index.ranker.with_words(weight)
-    encode = open_index_model(
-        index,
-        runtime=loading.runtime,
-        batch=loading.batch,
-        batch_invariant=loading.batch_invariant,
-    )
-    documents = dict.fromkeys(document_of(row.id, row.metadata) for row in index.every())
-    report = search_retrieval(
-        lambda queries, k: index.documents(queries, encode, k, ranker),
-        list(documents),
-        judged,
-        own_ids=own_ids,
-        task=collection.absolute().name,
-        split="test",
-        resamples=resamples,
-    )
-    notes = {**report.notes, "word weight": ranker.word_weight, "rows": len(index)}
-    return replace(report, notes=notes), encode.notes
 
 
 def _load(

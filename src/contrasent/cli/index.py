@@ -1,19 +1,18 @@
 """``contrasent index SOURCE -o INDEX``, and with --sync, --model or --remove an INDEX changed."""
 
 import time
+from contextlib import closing
 from dataclasses import asdict
-from importlib.util import find_spec
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contrasent.cli import index_changes, options
-from contrasent.errors import MissingExtraError, OptionError, UserError, check_choice
+from contrasent.cli import options
+from contrasent.errors import OptionError, UserError
 
 if TYPE_CHECKING:
-    from contrasent.search.records import EncodedRecords, IndexRow
+    from contrasent.indexing.build import IndexResult
 
 
 @options.command
@@ -68,15 +67,18 @@ def index(
         remove: Remove the row with this id from an index; can be repeated.
         remove_where: Remove rows whose metadata matches: year<2000, or a JSON filter.
     """
+    kept = {"--pooler": loading.pooler, "--max-tokens": loading.max_tokens}  # as the index has them
     building: dict[str, Any] = {"SOURCE": synced, "-o": output, "--add": add}
     if remove or remove_where:
-        given = building | {"--model": model}
-        return index_changes.remove_rows(Path(source), remove or [], remove_where or [], given)
+        _check_alone("--remove", building | {"--model": model})
+        return _remove_rows(Path(source), remove or [], remove_where or [])
     if sync or watch:
-        given = {"-o": output, "--model": model, "--add": add}
-        return index_changes.sync_index(Path(source), synced, loading, given, watch=watch)
+        others = {"-o": output, "--model": model, "--add": add, **kept}
+        _check_alone("--watch" if watch else "--sync", others)
+        return _sync(Path(source), synced, loading.batch, watch=watch)
     if output is None and model is not None:
-        return index_changes.change_model(Path(source), model, loading, building)
+        _check_alone("--model", building)
+        return _change_model(Path(source), model, loading)
     if output is None:
         raise UserError(
             "--output/-o (Index folder to make) is missing; see 'contrasent index --help'"
@@ -84,63 +86,119 @@ def index(
     if synced is not None:
         problem = "is one too many: contrasent index SOURCE -o INDEX --model MODEL"
         raise OptionError("SOURCE", synced, problem)
-    table = index_changes.TableOptions(column, id_column, metadata, encoded)
     weight = options.chosen_weight(word_weight, vectors_only)
+    given: dict[str, Any] = {"model": model, "column": column, "id_column": id_column}
+    given["batch"] = loading.batch
+    given["metadata"] = [name.strip() for name in metadata.split(",")] if metadata else []
     if add or update:
-        given = {"--add": add and update, "--overwrite": overwrite, "--uri": uri}
-        given |= {"--encoded": encoded, "--word-weight": weight is not None}
-        return index_changes.change_rows(
-            source, output, model, loading, table, given, update=update
-        )
-    from contrasent.documents.folder import DocumentSource, is_table
-    from contrasent.indexing.models import open_base
-    from contrasent.search.building import create
-    from contrasent.search.folder import METRICS
-    from contrasent.search.languages import SAMPLE
-    from contrasent.search.ranking import Ranker
-    from contrasent.search.records import Records
-    from contrasent.search.store import Facts
-    from contrasent.search.sync import document_rows, first_paragraphs
+        others = {"--add": add and update, "--overwrite": overwrite, "--uri": uri}
+        others |= {"--encoded": encoded, "--word-weight": weight is not None, **kept}
+        _check_alone("--update" if update else "--add", others)
+        from contrasent.indexing.changes import add_rows
 
-    check_choice("metric", metric, METRICS)
-    _check_output(output, uri, overwrite)
-    began = time.monotonic()
-    rows: Records | EncodedRecords | list[IndexRow]
-    if table.given or is_table(source):
-        rows, documents = table.rows(source), None
-        texts = [text for text, *_ in islice(rows, SAMPLE)] if isinstance(rows, Records) else []
-    else:
-        documents = DocumentSource(source, most=max_file_text)
-        read = list(documents)
-        texts = list(islice(first_paragraphs(read), SAMPLE))
-    settings: dict[str, Any] = {"pooler": loading.pooler, "max_tokens": loading.max_tokens}
-    base = open_base(texts, model, log=options.note, batch=loading.batch, **settings)
-    encode, encoder = base.encode, base.encode.encoder
-    remarks = list(base.remarks) if weight is None else []
-    if documents:
-        rows = document_rows(read, documents.files, encoder.count_tokens, encoder.max_tokens)
-        remarks += documents.report.skipped_lines()
-    facts = Facts(
-        model=encoder.identity,
-        source=base.source,
-        metric=metric,
-        ranker=Ranker(base.word_weight if weight is None else weight).to_json(),
-        settings=settings | ({"uri": uri, "collection": collection} if uri else {}),
-        origin=documents.origin if documents else {},
-    )
+        return _outcome(output, add_rows(output, source, update=update, **given))
+    from contrasent.indexing.build import index_folder
+
     with options.resumable("the same command goes on with what is encoded"):
-        files = documents.files if documents else None
-        made = create(output, encode, rows, facts, overwrite=overwrite, documents=files)
-    report = asdict(documents.report) if documents else None
-    return index_changes.outcome(output, made, base.name, encode, rows, began, report, remarks)
+        made = index_folder(
+            source,
+            output,
+            max_file_text=max_file_text,
+            encoded=encoded,
+            metric=metric,
+            word_weight=weight,
+            uri=uri,
+            collection=collection,
+            overwrite=overwrite,
+            pooler=loading.pooler,
+            max_tokens=loading.max_tokens,
+            log=options.note,
+            **given,
+        )
+    return _outcome(output, made)
 
 
-def _check_output(output: Path, uri: str, overwrite: bool) -> None:
-    """Reject, before any work, a target that cannot be written."""
-    from contrasent.search.folder import check_target, in_milvus
+def _check_alone(change: str, others: dict[str, Any]) -> None:
+    """Reject options that do not go with a change of an index in place."""
+    for option, value in others.items():
+        if value:
+            problem = f"does not go with {change}; see 'contrasent index --help'"
+            raise OptionError(option, str(value), problem)
 
-    # A load into Milvus that was killed goes on.
-    if overwrite or not (uri and in_milvus(output)):
-        check_target(output, overwrite)
-    if uri and find_spec("pymilvus") is None:
-        raise MissingExtraError("pymilvus", "milvus", "--uri")
+
+def _outcome(output: Path, made: "IndexResult") -> options.Output:
+    """The output for an index that was made of rows, or has some added."""
+    documents = None if made.documents is None else asdict(made.documents)
+    facts = {
+        "index": str(output),
+        "texts": len(made.index),
+        "dimension": made.index.dimension,
+        "metric": made.index.metric,
+        "model": made.model,
+        "identity": made.index.model,
+        "word_weight": made.index.ranker.word_weight,
+        "blank_lines": made.blank_lines,
+        "truncated": made.truncated,
+        "documents": documents,
+        "seconds": round(made.seconds, 3),
+    }
+    rows = f"passages of {documents['documents']:,} documents" if documents else "texts"
+    size, seconds = f"{made.index.dimension} dimensions", f"{made.seconds:.1f} s"
+    line = f"{output}: {len(made.index):,} {rows}, {size}, {seconds}"
+    line += f'\nsearch it: contrasent search {output} "..."'
+    return options.Output(facts, line, made.notes)
+
+
+def _change_model(folder: Path, model: str, loading: options.Loading) -> options.Output:
+    """Encode the texts of an index anew."""
+    from contrasent.indexing.changes import change_model
+    from contrasent.indexing.following import own_folder
+    from contrasent.search.index import Index
+
+    with closing(Index.open(own_folder(folder))) as index:
+        former = index.model
+    made = change_model(
+        folder,
+        model,
+        pooler=loading.pooler,
+        max_tokens=loading.max_tokens,
+        batch=loading.batch,
+    )
+    facts = {"index": str(made.folder), "texts": len(made.index)}
+    facts |= {"dimension": made.index.dimension, "model": model, "identity": made.index.model}
+    facts |= {"former": former, "truncated": made.truncated, "seconds": round(made.seconds, 3)}
+    line = f"{made.folder}: {len(made.index):,} texts encoded anew by {model}, {made.seconds:.1f} s"
+    return options.Output(facts, line, made.notes)
+
+
+def _remove_rows(folder: Path, ids: list[str], where: list[str]) -> options.Output:
+    """Remove rows by id or by metadata."""
+    from contrasent.indexing.changes import remove_rows
+    from contrasent.search.filters import parse_where
+
+    removed, left = remove_rows(folder, ids, parse_where(where))
+    return options.Output(
+        {"index": str(folder), "removed": removed, "texts": left},
+        f"{folder}: {removed:,} rows removed, {left:,} left",
+    )
+
+
+def _sync(folder: Path, source: str | None, batch: int, *, watch: bool) -> options.Output:
+    """Make an index true to its documents, once or until Ctrl-C."""
+    from contrasent.indexing.following import own_folder, sync_index, watch_index
+
+    folder = own_folder(folder)
+    began = time.monotonic()
+    if watch:
+        warn = lambda line: options.note(f"contrasent: {line}")  # noqa: E731
+        for outcome in watch_index(folder, source, batch=batch, log=warn):
+            typer.echo(f"{time.strftime('%H:%M:%S')} {folder}: {outcome}")
+            for line in outcome.notes:
+                options.note(line)
+    with options.resumable("the same command goes on with what is encoded"):
+        outcome = sync_index(folder, source, batch=batch)
+    facts = asdict(outcome)
+    facts["skipped"] = facts.pop("report")["skipped"]
+    del facts["notes"]
+    facts |= {"index": str(folder), "seconds": round(time.monotonic() - began, 3)}
+    return options.Output(facts, f"{folder}: {outcome}", outcome.notes)

@@ -54,6 +54,7 @@ def search(
         queries: File with one query a line, besides those named.
         model: Where the index's model is now, if it has moved.
     """
+    from contrasent.documents.folder import Origin
     from contrasent.indexing.models import open_index_model
     from contrasent.search.answers import answers, path_of
     from contrasent.search.filters import parse_where
@@ -80,7 +81,8 @@ def search(
     with progress.hidden():
         best = answers(wanted, vectors, found, encode, opened.analyzer)
     seconds = time.monotonic() - began
-    root = str(opened.facts.origin.get("root") or "")
+    origin = Origin.read(opened.facts.origin)
+    root = origin.root if origin else ""
     results, lines = [], list[Line]()
     for text, hits, some in zip(wanted, found, best, strict=True):
         groups = [[at] for at in range(len(hits))] if flat else grouped(hits)

@@ -2,38 +2,15 @@
 
 import logging
 import os
-import socket
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from contrasent import progress
 from contrasent.cli import options
-from contrasent.cli.loading import open_model
-from contrasent.errors import (
-    InputError,
-    MissingExtraError,
-    ModelError,
-    OptionError,
-    OutputError,
-    see,
-)
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from contrasent.model.base import Encoder
-    from contrasent.serve.batching import Served
-    from contrasent.types import Tokens
-
-LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-NEEDED = ("fastapi", "uvicorn", "orjson", "prometheus-client")
+from contrasent.errors import InputError
 
 
 @options.command
@@ -76,69 +53,33 @@ def serve(
         max_body: Bytes in one request.
         timeout: Seconds for one request.
     """
-    for package in NEEDED:
-        if find_spec(package.replace("-", "_")) is None:
-            raise MissingExtraError(package, "serve", "contrasent serve")
-    from contrasent.serve.guard import Settings
+    from contrasent.serve.run import serve_model
 
-    settings = Settings(
-        batch_tokens=batch_tokens,
-        queue_tokens=queue_tokens,
-        client_share=client_share,
-        max_inputs=max_inputs,
-        max_body=max_body,
-        timeout=timeout,
-        api_key=_read_key(api_key_file),
-        hosts=_allowed_hosts(host, allow_host or []),
-    )
-    from contrasent.indexing.models import find_index_model, model_settings, open_index_model
-    from contrasent.model.opening import find_model
-    from contrasent.search.folder import is_any_index
-    from contrasent.search.opening import index_folder, open_index
-
-    if index is None and is_any_index(index_folder(model)):
-        index = Path(model)
-    library = None if index is None else open_index(index, private=True)
-    try:
-        folder = find_model(model)
-    except ModelError:
-        if library is None or index != Path(model):
-            raise
-        folder = find_index_model(library)
-    weight = options.chosen_weight(word_weight, vectors_only)
-    if library is None and weight is not None:
-        raise OptionError("--word-weight", weight, "goes with --index INDEX")
-    listener = _listen(host, port)
-    stored = {} if library is None else model_settings(library)
-    chosen = {key: getattr(loading, key) or value for key, value in stored.items()}
-    try:
-        encoder = open_model(folder, replace(loading, **chosen), light=True).encoder
-    except BaseException:
-        listener.close()
-        raise
-    from contrasent.processes import release_freed_memory
-    from contrasent.serve.app import create_app
-    from contrasent.serve.connections import make_server
-
-    release_freed_memory()
-
-    shown = name or Path(model).name or folder.name
-    app = create_app(
-        served(encoder, shown),
-        index=library,
-        open_model=open_index_model,
-        settings=settings,
-        word_weight=weight,
-    )
-    address = f"http://{host}:{listener.getsockname()[1]}"
-    typer.echo(f"{shown} at {address} (page), {address}/v1 (OpenAI's interface), {address}/docs")
     # One JSON object a line on standard error.
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s"))
     logger = logging.getLogger("contrasent.serve")
     logger.handlers, logger.propagate = [handler], False
     logger.setLevel(logging.WARNING if progress.silent() else logging.INFO)
-    make_server(app, settings).run(sockets=[listener])
+    serve_model(
+        model,
+        index=index,
+        host=host,
+        port=port,
+        name=name,
+        api_key=_read_key(api_key_file),
+        allow_hosts=allow_host or [],
+        pooler=loading.pooler,
+        max_tokens=loading.max_tokens,
+        word_weight=options.chosen_weight(word_weight, vectors_only),
+        log=typer.echo,
+        batch_tokens=batch_tokens,
+        queue_tokens=queue_tokens,
+        client_share=client_share,
+        max_inputs=max_inputs,
+        max_body=max_body,
+        timeout=timeout,
+    )
 
 
 def _read_key(path: Path | None) -> str:
@@ -154,62 +95,3 @@ def _read_key(path: Path | None) -> str:
     if not key or not key.isascii() or not key.isprintable():
         raise InputError(path, "must hold a key of printable ASCII characters")
     return key
-
-
-def _allowed_hosts(host: str, more: Sequence[str]) -> tuple[str, ...]:
-    """Names the Host header may have: a page of a stranger's cannot reach a loopback server."""
-    if host in ("127.0.0.1", "localhost", "::1"):
-        return (*LOOPBACK, *(name.lower() for name in more))
-    return (*LOOPBACK, host.lower(), *(name.lower() for name in more)) if more else ()
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """Take the port before the model is loaded."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except socket.gaierror as error:
-        listener.close()
-        raise OptionError(
-            "--host", host, f"is no address of this machine ({error}){see('port-taken')}"
-        ) from error
-    except OSError as error:
-        listener.close()
-        raise OutputError(
-            f"{host}:{port}: cannot listen there ({error.strerror}); choose another --port"
-            f"{see('port-taken')}"
-        ) from error
-    return listener
-
-
-def served(encoder: "Encoder", name: str) -> "Served":
-    """An encoder as the server sees it."""
-    import numpy as np
-
-    from contrasent.serve.batching import Served
-    from contrasent.types import Tokens
-
-    before, after = (ids.tolist() for ids in encoder.tokenizer.frame)
-    room = encoder.max_tokens - len(before) - len(after)
-
-    def wrap(rows: Sequence[Sequence[int]]) -> "tuple[Tokens, NDArray[np.bool_]]":
-        framed = Tokens.from_rows([[*before, *row[:room], *after] for row in rows])
-        return framed, np.array([len(row) > room for row in rows], dtype=bool)
-
-    return Served(
-        name=name,
-        identity=encoder.identity,
-        dimension=encoder.dimension,
-        max_tokens=encoder.max_tokens,
-        vocabulary=encoder.tokenizer.size,
-        tokenise=encoder.tokenise,
-        wrap=wrap,
-        embed=encoder.embed,
-        prompts=dict(encoder.prompts.texts),
-        default_prompt=encoder.prompts.text(),
-        query_prompt=encoder.prompts.of_task("query"),
-        document_prompt=encoder.prompts.of_task("document"),
-        nested=encoder.matryoshka_dims,
-    )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from contrasent import progress
-from contrasent.documents.folder import ReadReport
+from contrasent.documents.folder import Origin, ReadReport
 from contrasent.documents.sections import Document, Section, sentences
 from contrasent.documents.text_formats import definitions, without_markup
 
@@ -136,7 +136,8 @@ class InstalledDocumentation(list[Document]):
         self.summaries = [(one.summary, one.name) for one in found]
         characters = sum(len(one.explanation) for one in found)
         self.report = ReadReport(len(sources), len(self), characters)
-        self.files, self.origin = dict[str, Any](), dict[str, Any]()  # nothing to be followed
+        self.files = dict[str, Any]()
+        self.origin: Origin | None = None
 
     def __str__(self) -> str:
         return f"{len(self)} names of the installed packages"

@@ -1,9 +1,8 @@
 """The documents of a folder, an archive or a file: text with its title, headings and order."""
 
-from collections.abc import Container, Iterator, Sequence
-from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
-from itertools import islice
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,7 +13,7 @@ from contrasent.documents.sections import Document as Document
 from contrasent.documents.sections import Section as Section
 from contrasent.documents.worker import FileReader
 from contrasent.errors import InputError, OptionError
-from contrasent.text.sources import find, form_of, missing
+from contrasent.text.sources import missing
 
 SHOWN = 5  # names of files that were passed over for one reason
 CHARACTERS = 1_000_000_000  # of all documents together; they are held in memory later
@@ -97,13 +96,39 @@ class ReadReport:
         return shown
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The documents that an index was made of, as the index remembers them to find them again."""
+
+    path: str
+    root: str  # the folder that names of documents are relative to
+    columns: list[str] | None
+    max_file_text: int
+
+    @classmethod
+    def read(cls, stored: Mapping[str, Any]) -> "Origin | None":
+        """The record in an index; None if its rows were not made of documents."""
+        if stored.get("kind") != "documents":
+            return None
+        return cls(**{one.name: stored[one.name] for one in fields(cls)})
+
+    def to_json(self) -> dict[str, Any]:
+        """The record to keep in an index."""
+        return {"kind": "documents", **asdict(self)}
+
+    def open(self, source: str | Path | None = None) -> "DocumentSource":
+        """The documents, where they were or where they are now."""
+        path = self.path if source is None else source
+        return DocumentSource(path, columns=self.columns, most=self.max_file_text)
+
+
 class Documents(Protocol):
     """Documents that can be read anew, in the same order; ``str`` of them says where they are."""
 
     report: ReadReport  # of the last iteration that ended, or of the one that is under way
     files: dict[str, dict[str, Any]]  # facts of the files that were read, see `facts_of`
 
-    origin: dict[str, Any]  # the record in an index to find them again; empty if they cannot be
+    origin: Origin | None  # None if they cannot be found again
 
     def __iter__(self) -> Iterator[Document]: ...
 
@@ -126,13 +151,9 @@ class DocumentSource:
         self.files: dict[str, dict[str, Any]] = {}
         self._most, path = most, self.source.absolute()
         self._lacking = list[tuple[str, Any, Any]]()  # tables, the column, and those they have
-        self.origin = {
-            "kind": "documents",
-            "path": str(path),
-            "root": str(path if path.is_dir() else path.parent),
-            "columns": None if columns is None else list(columns),
-            "max_file_text": most,
-        }
+        root = path if path.is_dir() else path.parent
+        named = None if columns is None else list(columns)
+        self.origin: Origin | None = Origin(str(path), str(root), named, most)
 
     def __str__(self) -> str:
         return str(self.source)
@@ -222,18 +243,3 @@ def _nothing(report: ReadReport) -> str:
     if not remedies or not {Reason.UNKNOWN, Reason.BINARY}.isdisjoint(report.skipped):
         remedies.append(f"read are {', '.join(FORMATS)}")
     return f"no text to read; skipped: {reasons}; {'; '.join(remedies)}"
-
-
-def is_table(source: str) -> bool:
-    """Whether a source is a table or lines: a document has paragraphs between blank lines."""
-    path = Path(source)
-    if source == "-" or (path.exists() and not path.is_file() and not path.is_dir()):
-        return True
-    form = form_of(path) if path.is_file() else None
-    if form != ".txt":
-        return form is not None
-    with suppress(InputError):
-        (file,) = find(path)
-        lines = [line.isspace() for _, line in islice(file.lines(), 1000)]
-        return sum(lines) < len(lines) / 10
-    return False

@@ -199,7 +199,7 @@ def missing_data(folder: Path | None = None, form: str = "senteval") -> dict[str
     }
 
 
-def evaluate(
+def evaluate_model(
     encode: EncodeFn, suites: Sequence[str] = ("sts",), options: Options | None = None
 ) -> Report:
     """Run suites on one model.

@@ -1,1 +1,1 @@
-"""Indexes of documents by models: which model, and which texts become rows."""
+"""Indexing: documents or tables and a model in, an index out; and changes of that index."""

@@ -1,6 +1,6 @@
 """The model of an index, and the base for texts in a language."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -12,6 +12,7 @@ from contrasent.model.opening import absolute_name, find_model, open_encoder
 from contrasent.model.pretrained import MINILM, installed_bases
 from contrasent.search.index import Index
 from contrasent.search.languages import SAMPLE, choose_base, fit
+from contrasent.types import Log
 
 
 def model_settings(index: Index) -> dict[str, Any]:
@@ -82,7 +83,7 @@ def open_base(
     texts: Iterable[str],
     name: str | None = None,
     *,
-    log: Callable[[str], None] = lambda line: None,
+    log: Log = lambda line: None,
     runtime: str | None = None,
     pooler: str | None = None,
     max_tokens: int | None = None,

@@ -25,7 +25,7 @@ from contrasent.search.writer import Writer
 from contrasent.types import EncodeFn, Vectors, batched, for_task
 
 AT_ONCE = 256  # texts that are encoded, and kept, together
-OF_MODEL = ("pooler", "max_tokens")  # settings of an index that are another's with another model
+MODEL_SETTINGS = ("pooler", "max_tokens")  # settings of an index that change with its model
 
 _BEGINNING = (
     "PRAGMA locking_mode = EXCLUSIVE",  # until it is closed
@@ -90,18 +90,18 @@ class KeptVectors:
 
     def _some(self, texts: list[str]) -> Vectors:
         keys = [self._key(text) for text in texts]
-        found = dict[bytes, Vectors]()
+        vectors = dict[bytes, Vectors]()
         for key in keys:
             stored = self._database.execute("SELECT vector, sum FROM kept WHERE key = ?", (key,))
             for vector, sum_ in stored:
                 if checksum(key, vector) == sum_:
-                    found[key] = np.frombuffer(vector, "<f4")
-        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
+                    vectors[key] = np.frombuffer(vector, "<f4")
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in vectors}
         if missing:
             made = check_vectors(self._read([*missing.values()]), len(missing), None, "dot")
             self.put([*missing.values()], made)
-            found |= zip(missing, made, strict=True)
-        return np.stack([found[key] for key in keys])
+            vectors |= zip(missing, made, strict=True)
+        return np.stack([vectors[key] for key in keys])
 
     def put(self, texts: Iterable[str], vectors: Iterable[Vectors]) -> None:
         """Keep vectors that are known."""
@@ -171,7 +171,7 @@ def reembed(
     with Writer(folder) as writer:
         size = for_task(encode, "document")(["a text"]).nbytes
         files.check_writable(Path(folder), 2 * size * len(writer))
-        stays = {k: v for k, v in writer.facts.settings.items() if k not in OF_MODEL}
+        stays = {k: v for k, v in writer.facts.settings.items() if k not in MODEL_SETTINGS}
         about: dict[str, Any] = {"model": model, "source": source}
         about["settings"] = stays | (settings or {})
         with KeptVectors(Path(folder), encode, replace(writer.facts, **about)) as kept:

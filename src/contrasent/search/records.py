@@ -41,9 +41,9 @@ def blocks(rows: "Iterable[IndexRow] | EncodedRecords", size: int) -> Iterator[B
     if isinstance(rows, EncodedRecords):
         yield from rows.blocks(size)
         return
-    for at, part in enumerate(batched(rows, size)):
+    for block, part in enumerate(batched(rows, size)):
         texts, ids, metadata = map(list, zip(*part, strict=True))
-        numbered = enumerate(ids, at * size)
+        numbered = enumerate(ids, block * size)
         yield Block(texts, [str(n) if name is None else name for n, name in numbered], metadata)
 
 
@@ -70,18 +70,18 @@ class Records:
     def __iter__(self) -> Iterator[IndexRow]:
         self.skipped = 0
         for table, text, identity, metadata in self.tables:
-            names = [table.columns[at] for at in metadata]
+            names = [table.columns[column] for column in metadata]
             text_name = table.columns[text] if table.names else ""
             chosen = (text, *(() if identity is None else (identity,)), *metadata)
             for number, cells in table.rows(chosen):
                 if cells is None or (isinstance(cells[0], str) and not cells[0].strip()):
                     self.skipped += 1
                     continue
-                own = text_cell(cells[0], text_name, table.source, number)
+                content = text_cell(cells[0], text_name, table.source, number)
                 name = None if identity is None else id_cell(cells[1], table.source, number)
                 values = zip(names, cells[len(cells) - len(names) :], strict=True)
                 extra = {name: value for name, value in values if value is not ABSENT}
-                yield own, name, _plain(extra) if names else None
+                yield content, name, _plain(extra) if names else None
 
 
 def _plain(value: Any) -> Any:
@@ -95,9 +95,9 @@ def _columns(
     place = table.text_column() if text is None else table.position(text, "--column")
     name = None if identity is None else table.position(identity, "--id")
     if list(metadata) == [ALL]:
-        others = [at for at in range(len(table.columns)) if at not in (place, name)]
+        others = [n for n in range(len(table.columns)) if n not in (place, name)]
     else:
-        others = [table.position(one, "--metadata") for one in metadata]
+        others = [table.position(column, "--metadata") for column in metadata]
     return table, place, name, others
 
 
@@ -136,8 +136,8 @@ class EncodedRecords:
         self.text = text or (TEXT if TEXT in names else None)
         self.identity = identity or (ID if ID in names else None)
         self.scale = SCALE if SCALE in names and SCALE not in metadata else None
-        own = (VECTOR, self.text, self.identity, self.scale)
-        others = [name for name in names if name not in own]
+        used = (VECTOR, self.text, self.identity, self.scale)
+        others = [name for name in names if name not in used]
         self.metadata = others if list(metadata) == [ALL] else list(metadata)
 
     def check(self, identity: str, model: str) -> None:
@@ -157,7 +157,7 @@ class EncodedRecords:
             with _opened(file) as opened:
                 for part in opened.iter_batches(size, columns=sorted(map(str, wanted))):
                     where = f"{file.shown}, rows up to {first + len(part):,}"
-                    texts, ids = [""] * len(part), [str(first + at) for at in range(len(part))]
+                    texts, ids = [""] * len(part), [str(first + n) for n in range(len(part))]
                     extra: list[Any] = [None] * len(part)
                     if self.text is not None:
                         texts = _strings(part[self.text], "text", where)
@@ -205,7 +205,7 @@ def _vectors(part: Any, where: str) -> Vectors:
 
 def _strings(column: Any, what: str, where: str) -> list[str]:
     kinds = (str, int) if what == "id" else (str,)
-    for value in (found := column.to_pylist()):
+    for value in (values := column.to_pylist()):
         if not isinstance(value, kinds):
             raise InputError(where, f"{what} {value!r} is no text")
-    return list(map(str, found))
+    return list(map(str, values))

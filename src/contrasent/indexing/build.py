@@ -1,0 +1,203 @@
+"""Documents or a table and a model in, an index out."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from contrasent.documents.folder import Documents, ReadReport
+from contrasent.documents.parsers import TEXT_LIMIT
+from contrasent.errors import InputError, MissingExtraError, check_choice
+from contrasent.indexing.models import open_base
+from contrasent.indexing.sources import (
+    FileFacts,
+    TableColumns,
+    document_rows,
+    first_paragraphs,
+    open_source,
+)
+from contrasent.model.base import TaskEncoder
+from contrasent.search.building import create
+from contrasent.search.folder import METRICS, check_target, in_milvus
+from contrasent.search.index import Index
+from contrasent.search.ranking import Ranker
+from contrasent.search.records import EncodedRecords, IndexRow, Records
+from contrasent.search.store import Facts
+from contrasent.types import Log
+
+
+@dataclass(frozen=True, slots=True)
+class IndexInput:
+    """Rows to index, the model that encodes them, and the description of their index.
+
+    Attributes:
+        model: name of the model.
+        files: facts of the files of documents, by which these are followed later.
+        report: what was read of documents; None for a table.
+        notes: lines about the model and about skipped files.
+    """
+
+    rows: Records | EncodedRecords | list[IndexRow]
+    model: str
+    encode: TaskEncoder
+    facts: Facts
+    files: dict[str, FileFacts] = field(default_factory=dict)
+    report: ReadReport | None = None
+    notes: tuple[str, ...] = ()
+
+    def write(self, output: str | Path, *, overwrite: bool = False) -> Index:
+        """Encode the rows and write the index; what a killed call encoded is kept."""
+        return create(
+            output, self.encode, self.rows, self.facts, overwrite=overwrite, documents=self.files
+        )
+
+
+def read_input(
+    source: Documents | Records | EncodedRecords,
+    model: str | None = None,
+    *,
+    pooler: str | None = None,
+    max_tokens: int | None = None,
+    batch: int = 64,
+    metric: str = "cosine",
+    word_weight: float | None = None,
+    settings: Mapping[str, Any] | None = None,
+    log: Log = lambda line: None,
+) -> IndexInput:
+    """Read documents or a table, open the model or the base for their language, cut documents."""
+    documents = [] if isinstance(source, Records | EncodedRecords) else list(source)
+    texts = first_paragraphs(documents)
+    if isinstance(source, Records):
+        texts = (text for text, *_ in source)
+    opening: dict[str, Any] = {"pooler": pooler, "max_tokens": max_tokens}
+    base = open_base(texts, model, log=log, batch=batch, **opening)
+    encode, encoder = base.encode, base.encode.encoder
+    weight = base.word_weight if word_weight is None else word_weight
+    notes = base.remarks if word_weight is None else ()
+    facts = Facts(
+        model=encoder.identity,
+        source=base.source,
+        metric=metric,
+        ranker=Ranker(weight).to_json(),
+        settings=opening | dict(settings or {}),
+    )
+    if isinstance(source, Records | EncodedRecords):
+        return IndexInput(source, base.name, encode, facts, notes=notes)
+    rows = document_rows(documents, source.files, encoder.count_tokens, encoder.max_tokens)
+    if not rows:
+        raise InputError(str(source), "holds no text")
+    if source.origin is not None:
+        facts = replace(facts, origin=source.origin.to_json())
+    notes = (*notes, *source.report.skipped_lines())
+    return IndexInput(rows, base.name, encode, facts, source.files, source.report, notes)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexResult:
+    """An index that was made or changed.
+
+    Attributes:
+        folder: where it is.
+        index: open, to be searched.
+        model: name of its model.
+        truncated: texts that were cut because they are longer than the model reads.
+        seconds: time taken.
+        blank_lines: rows without text, which were left out.
+        documents: what was read and what was skipped; None where rows are those of a table.
+        notes: lines about the model, skipped files and cut texts.
+    """
+
+    folder: Path
+    index: Index
+    model: str
+    truncated: int
+    seconds: float
+    blank_lines: int = 0
+    documents: ReadReport | None = None
+    notes: tuple[str, ...] = ()
+
+
+def index_folder(
+    source: str | Path,
+    output: str | Path,
+    *,
+    model: str | Path | None = None,
+    pooler: str | None = None,
+    max_tokens: int | None = None,
+    batch: int = 64,
+    max_file_text: int = TEXT_LIMIT,
+    column: str | None = None,
+    id_column: str | None = None,
+    metadata: Sequence[str] = (),
+    encoded: bool = False,
+    metric: str = "cosine",
+    word_weight: float | None = None,
+    uri: str = "",
+    collection: str = "contrasent",
+    overwrite: bool = False,
+    log: Log = lambda line: None,
+) -> IndexResult:
+    """Make documents or a table searchable, as ``contrasent index SOURCE -o OUTPUT`` does.
+
+    The index appears when it is complete. A call that was killed goes on with what it had encoded
+    when it is repeated. ``contrasent.progress.show("auto")`` shows the progress of this and of all
+    other long work.
+
+    Args:
+        source: a folder, an archive or a document; a table or a file of lines, each row of which is
+            a text; "-" for lines on standard input.
+        output: the index to make.
+        model: folder or name of the model; the installed base for the language by default.
+        pooler: pooler of a bare encoder, which names none.
+        max_tokens: cut texts at this many tokens; the model's own limit if None.
+        batch: sentences a forward pass.
+        max_file_text: characters of the longest document that is read.
+        column: column of a table's texts, by name or position; found if None.
+        id_column: column of its ids; row numbers if None.
+        metadata: columns to keep as metadata; ``["*"]`` for all others.
+        encoded: the source is parquet with vectors, as ``contrasent encode`` writes it.
+        metric: "cosine" or "dot".
+        word_weight: share of words in a score, from 0 to 1; by the language if None.
+        uri: keep the rows in Milvus: ``http://HOST:19530``, or a file ``NAME.db``.
+        collection: name of the collection there.
+        overwrite: replace an index.
+        log: takes a line about the choice of the base.
+
+    Raises:
+        InputError: the source holds no text, or a line of it cannot be read.
+        OptionError: an option has a value that it cannot have.
+        ModelError: the model cannot be opened, or did not make the given vectors.
+        OutputError: the output exists or cannot be written.
+        MissingExtraError: a package for Milvus or for a format is not installed.
+    """
+    began, target = time.monotonic(), Path(output)
+    check_choice("metric", metric, METRICS)
+    if overwrite or not (uri and in_milvus(target)):  # a load that was killed goes on
+        check_target(target, overwrite)
+    if uri and find_spec("pymilvus") is None:
+        raise MissingExtraError("pymilvus", "milvus", "--uri")
+    table = TableColumns(column, id_column, tuple(metadata), encoded)
+    given = read_input(
+        open_source(source, table, max_file_text=max_file_text),
+        None if model is None else str(model),
+        pooler=pooler,
+        max_tokens=max_tokens,
+        batch=batch,
+        metric=metric,
+        word_weight=word_weight,
+        settings={"uri": uri, "collection": collection} if uri else None,
+        log=log,
+    )
+    made, encode = given.write(target, overwrite=overwrite), given.encode
+    return IndexResult(
+        target,
+        made,
+        given.model,
+        encode.truncated,
+        time.monotonic() - began,
+        getattr(given.rows, "skipped", 0),
+        given.report,
+        (*given.notes, *encode.notes),
+    )

@@ -1,0 +1,136 @@
+"""Changes of an index that exists: another model, rows added, replaced or removed."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from contrasent import progress
+from contrasent.errors import OptionError
+from contrasent.indexing.build import IndexResult
+from contrasent.indexing.following import own_folder
+from contrasent.indexing.models import open_index_model
+from contrasent.indexing.sources import TableColumns
+from contrasent.model.base import TaskEncoder
+from contrasent.model.opening import absolute_name, find_model, open_encoder
+from contrasent.search.building import reembed
+from contrasent.search.filters import Where
+from contrasent.search.index import Index
+from contrasent.search.opening import index_folder, open_index, open_writer
+from contrasent.search.records import blocks
+from contrasent.search.store import ROWS_AT_ONCE
+
+
+def change_model(
+    index: str | Path,
+    model: str | Path,
+    *,
+    pooler: str | None = None,
+    max_tokens: int | None = None,
+    batch: int = 64,
+) -> IndexResult:
+    """Give an index the vectors of another model, in place; texts, ids and metadata stay.
+
+    Readers see the old vectors until the new ones are complete. What the index learned about the
+    old vectors is dropped. A call that was killed goes on when it is repeated.
+
+    Args:
+        index: folder of an index, or one that ``adapt`` left.
+        model: folder or name of the model.
+        pooler: pooler of a bare encoder, which names none.
+        max_tokens: cut texts at this many tokens; the model's own limit if None.
+        batch: sentences a forward pass.
+
+    Raises:
+        ModelError: the model cannot be opened.
+        OutputError: the index is in Milvus, or cannot be written.
+    """
+    folder, began = own_folder(index), time.monotonic()
+    Index.open(folder).close()
+    encoder = open_encoder(find_model(model), pooler=pooler, max_tokens=max_tokens, light=True)
+    encode = TaskEncoder(encoder, batch=batch)
+    made = reembed(
+        folder,
+        encode,
+        model=encoder.identity,
+        source=absolute_name(str(model)),
+        settings={"pooler": pooler, "max_tokens": max_tokens},
+    )
+    seconds = time.monotonic() - began
+    notes = tuple(encode.notes)
+    return IndexResult(folder, made, str(model), encode.truncated, seconds, notes=notes)
+
+
+def add_rows(
+    index: str | Path,
+    source: str | Path,
+    *,
+    update: bool = False,
+    model: str | Path | None = None,
+    column: str | None = None,
+    id_column: str | None = None,
+    metadata: Sequence[str] = (),
+    batch: int = 64,
+) -> IndexResult:
+    """Add the rows of a table to an index, or replace those of the same ids; in one transaction.
+
+    Args:
+        index: folder of an index, also of one in Milvus, which takes rows a block at a time.
+        source: a table or a file of lines.
+        update: replace rows whose ids are there; else such a row is an error.
+        model: where the model of the index is now, if it has moved.
+        column: column of the texts; see :func:`contrasent.index_folder`.
+        id_column: column of the ids, which ``update`` needs; numbers if None.
+        metadata: columns to keep as metadata.
+        batch: sentences a forward pass.
+
+    Raises:
+        OptionError: an id is there already, or ``update`` lacks ids.
+        ModelError: the model is not the one of the index.
+    """
+    if update and id_column is None:
+        raise OptionError("--update", True, "needs --id COLUMN, to know which rows to replace")
+    folder, began = index_folder(index), time.monotonic()
+    before = open_index(folder)
+    name = None if model is None else str(model)
+    table = TableColumns(column, id_column, metadata).read(str(source))
+    encode = open_index_model(before, name, batch=batch)
+    with open_writer(folder) as writer, progress.task("index", unit="texts") as advance:
+        for texts, ids, extra, _ in blocks(table, ROWS_AT_ONCE):
+            if update:
+                writer.update(texts, encode, ids=ids, metadata=extra)
+            else:
+                given = None if id_column is None else ids
+                writer.add(texts, encode, ids=given, metadata=extra)
+            advance(len(texts))
+    seconds, notes = time.monotonic() - began, tuple(encode.notes)
+    made, blank = open_index(folder), table.skipped
+    name = name or made.facts.source
+    return IndexResult(folder, made, name, encode.truncated, seconds, blank, notes=notes)
+
+
+class RemoveResult(NamedTuple):
+    """How many rows were removed from an index, and how many are left."""
+
+    removed: int
+    left: int
+
+
+def remove_rows(
+    index: str | Path, ids: Sequence[str] = (), where: Where | None = None
+) -> RemoveResult:
+    """Remove rows of an index by their ids and by their metadata, in one transaction.
+
+    Args:
+        index: folder of an index, also of one in Milvus.
+        ids: rows to remove; one that is not there is an error.
+        where: remove the rows whose metadata matches, see :mod:`contrasent.search.filters`.
+
+    Raises:
+        OptionError: an id is not in the index.
+    """
+    with open_writer(index) as writer:
+        count = writer.delete(ids) if ids else 0
+        if where is not None:
+            count += writer.delete_where(where)
+        return RemoveResult(count, len(writer))

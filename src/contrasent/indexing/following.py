@@ -1,0 +1,274 @@
+"""An index that follows its documents: only what was added or changed is encoded."""
+
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+from contrasent import progress
+from contrasent.documents.archives import Entry, Reason
+from contrasent.documents.folder import DocumentSource, Origin, ReadReport, facts_of, file_of
+from contrasent.documents.passages import CountTokens
+from contrasent.errors import InputError, MissingExtraError, OutputError, UserError
+from contrasent.indexing.models import open_index_model
+from contrasent.indexing.sources import FileFacts, document_rows
+from contrasent.model.base import TaskEncoder
+from contrasent.search.building import KeptVectors
+from contrasent.search.folder import in_milvus
+from contrasent.search.index import Index
+from contrasent.search.opening import index_folder
+from contrasent.search.records import IndexRow
+from contrasent.search.store import ROWS_AT_ONCE, Row
+from contrasent.search.writer import Writer
+from contrasent.types import EncodeFn, Log, batched
+
+
+@dataclass(slots=True)
+class Changes:
+    """The changes to the documents of an index; files without text count nowhere."""
+
+    added: list[Entry] = field(default_factory=list)
+    changed: list[Entry] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+    unchanged: int = 0
+    refreshed: dict[str, FileFacts] = field(default_factory=dict)  # of other time, and same content
+
+    @property
+    def none(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (self.added or self.changed or self.deleted or self.refreshed)
+
+
+def compare(known: dict[str, FileFacts], source: DocumentSource) -> Changes:
+    """Find what was added, changed or deleted; files of another time are read to compare them."""
+    changes, seen = Changes(), dict[str, Entry]()
+    for entry in source.listed():
+        seen[entry.name] = entry
+        facts = known.get(entry.name)
+        if facts is None:
+            changes.added.append(entry)
+        elif (facts["size"], facts["modified"]) == (entry.size, entry.modified):
+            changes.unchanged += bool(facts["rows"])
+        else:
+            fresh: FileFacts = {"digest": ""}
+            with suppress(OSError):  # it will be reported when it is read
+                fresh = facts_of(entry)
+            if fresh["digest"] and fresh["digest"] == facts["digest"]:
+                changes.refreshed[entry.name] = facts | fresh
+                changes.unchanged += bool(facts["rows"])
+            else:
+                changes.changed.append(entry)
+    hidden = source.report.skipped.get(Reason.UNREADABLE)
+    away = tuple(hidden.names) if hidden else ()  # folders that cannot be read now keep their rows
+    changes.deleted = [name for name in known if name not in seen and not name.startswith(away)]
+    if known and len(changes.deleted) == len(known) and not changes.added:
+        problem = "has none of the documents of the index any more; nothing was changed"
+        raise InputError(source.source, problem)
+    return changes
+
+
+@dataclass(frozen=True, slots=True)
+class SyncResult:
+    """The outcome of a synchronisation.
+
+    Attributes:
+        added: files with text that are new; likewise ``changed``, ``deleted`` and ``unchanged``.
+        rows: rows of the index now.
+        report: what was read, and what was skipped.
+        notes: lines about skipped files, if anything was read.
+    """
+
+    added: int
+    changed: int
+    deleted: int
+    unchanged: int
+    rows: int
+    report: ReadReport
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """One line."""
+        shown = f"{self.added:,} added, {self.changed:,} changed, {self.deleted:,} deleted"
+        return f"{shown}, {self.unchanged:,} unchanged"
+
+
+def sync_index(
+    index: str | Path, source: str | Path | None = None, *, batch: int = 64
+) -> SyncResult:
+    """Make an index true to its documents: what was added or changed is encoded, all else stays.
+
+    The change is one transaction. A call that was killed goes on with what it had encoded when it
+    is repeated.
+
+    Args:
+        index: folder of an index of documents, or one that ``adapt`` left.
+        source: where the documents are now, if they have moved.
+        batch: sentences a forward pass.
+
+    Returns:
+        How many files were added, changed and deleted.
+
+    Raises:
+        InputError: the index does not say which documents it was made of, or none is there now.
+        OutputError: the index is in Milvus, or cannot be written.
+    """
+    return _Follower(index, source, batch).sync()
+
+
+def watch_index(
+    index: str | Path,
+    source: str | Path | None = None,
+    *,
+    batch: int = 64,
+    log: Log = lambda line: None,
+) -> Iterator[SyncResult]:
+    """Follow the documents of an index as they change, until the caller stops.
+
+    Args:
+        index: as :func:`sync_index` takes it.
+        source: likewise.
+        batch: likewise.
+        log: takes a line when documents cannot be read for now.
+
+    Yields:
+        The outcome of each synchronisation, the first at once.
+
+    Raises:
+        MissingExtraError: the package watchfiles is not installed.
+    """
+    follower = _Follower(index, source, batch)
+    if find_spec("watchfiles") is None:
+        raise MissingExtraError("watchfiles", "documents", "--watch")
+    from watchfiles import watch
+
+    documents, folder = follower.documents().source.resolve(), follower.folder.resolve()
+
+    def counts(_: object, changed: str) -> bool:
+        path = Path(changed)
+        if not path.is_relative_to(documents) or path.is_relative_to(folder):
+            return False
+        return not any(part.startswith(".") for part in path.relative_to(documents).parts)
+
+    first = True
+    # The first wait ends at once, with the watcher at work: no change falls between.
+    for changes in watch(documents, watch_filter=counts, rust_timeout=1000, yield_on_timeout=True):
+        if not changes and not first:
+            continue
+        first = False
+        try:
+            yield follower.sync()
+        except UserError as error:  # the documents may come back
+            log(str(error))
+
+
+def own_folder(index: str | Path) -> Path:
+    """The folder of an index that has its vectors in it, not in Milvus."""
+    folder = index_folder(index)
+    if in_milvus(folder):
+        raise OutputError(f"{folder}: is in Milvus; build it anew with 'contrasent index'")
+    return folder
+
+
+class _Follower:
+    """An index and its documents; the model is opened when something is to be encoded."""
+
+    def __init__(self, index: str | Path, source: str | Path | None, batch: int) -> None:
+        self.folder, self.source, self.batch = own_folder(index), source, batch
+        self.encode: TaskEncoder | None = None
+
+    def documents(self) -> DocumentSource:
+        """The documents of the index."""
+        with closing(Index.open(self.folder)) as index:
+            return self._documents(index)
+
+    def _documents(self, index: Index) -> DocumentSource:
+        origin = Origin.read(index.facts.origin)
+        if origin is None:
+            problem = "does not say which documents it was made of; build it again from a folder"
+            raise InputError(self.folder, problem)
+        return origin.open(self.source)
+
+    def sync(self) -> SyncResult:
+        """Apply what was added, changed or deleted, in one transaction."""
+        with closing(Index.open(self.folder)) as index:
+            source = self._documents(index)
+            changes = compare(index.files(), source)
+            if changes.none and source.origin == Origin.read(index.facts.origin):
+                return SyncResult(0, 0, 0, changes.unchanged, len(index), source.report)
+            encode = self.encode = self.encode or open_index_model(index, batch=self.batch)
+        model = encode.encoder
+        return synchronise(
+            self.folder,
+            source,
+            encode,
+            model.count_tokens,
+            max_tokens=model.max_tokens,
+            model=model.identity,
+        )
+
+
+def synchronise(
+    folder: Path,
+    source: DocumentSource,
+    encode: EncodeFn,
+    count: CountTokens,
+    *,
+    max_tokens: int,
+    model: str,
+) -> SyncResult:
+    """Read and encode what was added or changed, remove what was deleted, in one transaction."""
+    with Writer(folder) as writer:
+        writer.check_model(model)
+        known = writer.files()
+        changes = compare(known, source)
+        chosen = [*changes.added, *changes.changed]
+        rows = document_rows(source.read(chosen), source.files, count, max_tokens)
+        fresh: dict[str, FileFacts | None] = {**changes.refreshed, **source.files}
+        fresh |= dict.fromkeys(changes.deleted)
+        replaced = [name for name in fresh if name in known and name not in changes.refreshed]
+        old = {
+            row.id: row
+            for name in replaced
+            for row in writer.rows_of(name)
+            if file_of(row.metadata["document"], known) == name
+        }
+        _replace(writer, folder, old, rows, encode)
+        writer.put_files(fresh)
+        writer.set(origin=source.origin.to_json() if source.origin else {})
+        before, now = (
+            {name for name, facts in files.items() if facts["rows"]}
+            for files in (known, source.files)
+        )
+        gone = before & {*changes.deleted, *source.files} - now
+        counts = len(now - before), len(now & before), len(gone)
+        report = source.report
+        notes = tuple(report.skipped_lines())
+        return SyncResult(*counts, changes.unchanged, len(writer), report, notes)
+
+
+def _replace(
+    writer: Writer, folder: Path, old: dict[str, Row], rows: list[IndexRow], encode: EncodeFn
+) -> None:
+    """Put rows in the place of others; texts that were there keep their vectors."""
+    same = {
+        name
+        for text, name, about in rows
+        if (row := old.get(str(name))) and (row.text, row.metadata) == (text, about)
+    }
+    new = [row for row in rows if row[1] not in same]
+    gone = np.array([row.row for row in old.values() if row.id not in same], np.int64)
+    if not new:
+        writer.delete_rows(gone)
+        return
+    with (
+        progress.task("Encoding", len(new), "texts") as advance,
+        KeptVectors(folder, encode, writer.facts, advance) as kept,
+    ):
+        kept.put((row.text for row in old.values()), (writer.vectors[r.row] for r in old.values()))
+        writer.delete_rows(gone)
+        for part in batched(new, ROWS_AT_ONCE):
+            texts, names, metadata = zip(*part, strict=True)
+            writer.add(list(texts), kept(texts), ids=list(map(str, names)), metadata=list(metadata))

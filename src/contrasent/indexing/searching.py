@@ -1,0 +1,118 @@
+"""An index searched and measured with the model that made it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from contrasent.datasets.beir import read_judged
+from contrasent.evaluate.searching import search_retrieval
+from contrasent.indexing.models import open_index_model
+from contrasent.report import Report
+from contrasent.search.filters import Where
+from contrasent.search.index import Hit, check_k, document_of
+from contrasent.search.opening import open_index
+from contrasent.stats.bootstrap import RESAMPLES
+
+
+def search_index(
+    index: str | Path,
+    queries: str | Sequence[str],
+    *,
+    k: int = 10,
+    where: Where | None = None,
+    threshold: float | None = None,
+    rows: bool = False,
+    exact: bool = False,
+    word_weight: float | None = None,
+    model: str | Path | None = None,
+    runtime: str | None = None,
+) -> list[list[Hit]]:
+    """Find the texts of an index that answer queries best, by words and vectors.
+
+    The model of the index is opened at each call; for many calls, open both once with
+    :meth:`contrasent.Index.open` and :meth:`contrasent.Encoder.load`.
+
+    Args:
+        index: folder of an index, or one that ``adapt`` left.
+        queries: one text or several.
+        k: documents to find for each query; rows with ``rows``.
+        where: only rows whose metadata matches, see :mod:`contrasent.search.filters`.
+        threshold: smallest cosine that counts.
+        rows: find rows, however many are of one document.
+        exact: look at every row, even of a large index.
+        word_weight: share of words in a score; the index's own if None, 0 for vectors alone.
+        model: where the model of the index is now, if it has moved.
+        runtime: what computes the model; numpy where there is no accelerator.
+
+    Returns:
+        For each query its hits, best first; several of one document if its passages are good.
+
+    Raises:
+        InputError: there is no index, or it is damaged.
+        OptionError: an option has a value that it cannot have.
+        ModelError: the model of the index is not there.
+    """
+    check_k(k)
+    texts = [queries] if isinstance(queries, str) else list(queries)
+    opened = open_index(index)
+    encode = open_index_model(opened, None if model is None else str(model), runtime=runtime)
+    vectors, ranker = opened.query_vectors(texts, encode), opened.ranker.with_words(word_weight)
+    find = opened.search if rows else opened.search_documents
+    return find(
+        texts,
+        vectors=vectors,
+        k=k,
+        threshold=threshold,
+        where=where,
+        ranker=ranker,
+        exact=exact,
+    )
+
+
+def evaluate_index(
+    index: str | Path,
+    collection: str | Path,
+    *,
+    word_weight: float | None = None,
+    own_ids: bool = False,
+    runtime: str | None = None,
+    batch: int = 64,
+    batch_invariant: bool = False,
+    resamples: int = RESAMPLES,
+) -> Report:
+    """Measure an index as it is searched, by the judged queries of a collection.
+
+    Args:
+        index: folder of an index, or one that ``adapt`` left.
+        collection: queries and relevance judgements in BEIR's layout; judged documents are rows,
+            or the documents that rows are passages of.
+        word_weight: share of words in a score; the index's own if None.
+        own_ids: rank a document with the query's own id too.
+        runtime: what computes the model; numpy where there is no accelerator.
+        batch: queries a forward pass.
+        batch_invariant: the same bits whatever the batch.
+        resamples: bootstrap resamples of the 95 % intervals; 0 for none.
+
+    Returns:
+        nDCG, recall and MRR over the documents of the index; the notes count what is not there.
+
+    Raises:
+        DataError: no judged document is in the index.
+        ModelError: the model of the index is not there.
+    """
+    judged, opened = read_judged(Path(collection)), open_index(index)
+    ranker = opened.ranker.with_words(word_weight)
+    encode = open_index_model(opened, runtime=runtime, batch=batch, batch_invariant=batch_invariant)
+    report = search_retrieval(
+        lambda queries, k: opened.documents(queries, encode, k, ranker),
+        [*dict.fromkeys(document_of(row.id, row.metadata) for row in opened.every())],
+        judged,
+        own_ids=own_ids,
+        task=Path(collection).absolute().name,
+        split="test",
+        resamples=resamples,
+    )
+    notes = {**report.notes, "word weight": ranker.word_weight, "rows": len(opened)}
+    if encode.truncated:
+        notes["cut"] = " ".join(encode.notes)
+    return replace(report, notes=notes)

@@ -1,0 +1,161 @@
+"""A model or an index, opened and served until the process is stopped."""
+
+import socket
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.errors import (
+    MissingExtraError,
+    ModelError,
+    OptionError,
+    OutputError,
+    see,
+)
+from contrasent.indexing.models import find_index_model, model_settings, open_index_model
+from contrasent.model.base import Encoder
+from contrasent.model.opening import find_model, open_encoder
+from contrasent.processes import release_freed_memory
+from contrasent.search.folder import is_any_index
+from contrasent.search.opening import index_folder, open_index
+from contrasent.types import Log, Tokens
+
+if TYPE_CHECKING:
+    from contrasent.serve.batching import Served
+
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+NEEDED = ("fastapi", "uvicorn", "orjson", "prometheus-client")
+
+
+def serve_model(
+    model: str | Path,
+    *,
+    index: str | Path | None = None,
+    host: str = "127.0.0.1",
+    port: int = 8080,
+    name: str | None = None,
+    api_key: str = "",
+    allow_hosts: Sequence[str] = (),
+    pooler: str | None = None,
+    max_tokens: int | None = None,
+    word_weight: float | None = None,
+    log: Log = print,
+    **limits: Any,
+) -> None:
+    """Serve a model over HTTP until the process is stopped: embeddings, search and a page.
+
+    Args:
+        model: folder or name of a model, or an index, which is served with its model.
+        index: folder of an index by the same model, for searching.
+        host: address to listen on; this machine alone by default.
+        port: port; 0 takes a free one.
+        name: name of the model for clients; its folder's name if None.
+        api_key: key that clients must send; none by default.
+        allow_hosts: further names that clients may use for this server.
+        pooler: pooler of a bare encoder, which names none.
+        max_tokens: cut texts at this many tokens.
+        word_weight: share of words in a score; the index's own if None.
+        log: takes the line that says where the server listens.
+        limits: fields of :class:`contrasent.serve.guard.Settings`, such as ``timeout``.
+
+    Raises:
+        MissingExtraError: the packages of a server are not installed.
+        OptionError: an option has a value that it cannot have.
+        OutputError: the port is taken.
+        ModelError: the model cannot be opened.
+    """
+    for package in NEEDED:
+        if find_spec(package.replace("-", "_")) is None:
+            raise MissingExtraError(package, "serve", "contrasent serve")
+    from contrasent.serve.app import create_app
+    from contrasent.serve.connections import make_server
+    from contrasent.serve.guard import Settings
+
+    settings = Settings(api_key=api_key, hosts=_allowed_hosts(host, allow_hosts), **limits)
+    if index is None and is_any_index(index_folder(model)):
+        index = model
+    library = None if index is None else open_index(index, private=True)
+    try:
+        folder = find_model(model)
+    except ModelError:
+        if library is None or str(index) != str(model):
+            raise
+        folder = find_index_model(library)
+    if library is None and word_weight is not None:
+        raise OptionError("--word-weight", word_weight, "goes with --index INDEX")
+    stored = {} if library is None else model_settings(library)
+    pooler, max_tokens = pooler or stored.get("pooler"), max_tokens or stored.get("max_tokens")
+    with _listen(host, port) as listener:  # before the model is loaded
+        encoder = open_encoder(folder, pooler=pooler, max_tokens=max_tokens, light=True)
+        release_freed_memory()
+        shown = name or Path(model).name or folder.name
+        app = create_app(
+            served(encoder, shown),
+            index=library,
+            open_model=open_index_model,
+            settings=settings,
+            word_weight=word_weight,
+        )
+        address = f"http://{host}:{listener.getsockname()[1]}"
+        log(f"{shown} at {address} (page), {address}/v1 (OpenAI's interface), {address}/docs")
+        make_server(app, settings).run(sockets=[listener])
+
+
+def _allowed_hosts(host: str, more: Sequence[str]) -> tuple[str, ...]:
+    """Names the Host header may have: a page of a stranger's cannot reach a loopback server."""
+    if host in ("127.0.0.1", "localhost", "::1"):
+        return (*LOOPBACK, *(name.lower() for name in more))
+    return (*LOOPBACK, host.lower(), *(name.lower() for name in more)) if more else ()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Take the port before the model is loaded."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except socket.gaierror as error:
+        listener.close()
+        raise OptionError(
+            "--host", host, f"is no address of this machine ({error}){see('port-taken')}"
+        ) from error
+    except OSError as error:
+        listener.close()
+        raise OutputError(
+            f"{host}:{port}: cannot listen there ({error.strerror}); choose another --port"
+            f"{see('port-taken')}"
+        ) from error
+    return listener
+
+
+def served(encoder: Encoder, name: str) -> "Served":
+    """An encoder as the server sees it."""
+    from contrasent.serve.batching import Served
+
+    before, after = (ids.tolist() for ids in encoder.tokenizer.frame)
+    room = encoder.max_tokens - len(before) - len(after)
+
+    def wrap(rows: Sequence[Sequence[int]]) -> tuple[Tokens, NDArray[np.bool_]]:
+        framed = Tokens.from_rows([[*before, *row[:room], *after] for row in rows])
+        return framed, np.array([len(row) > room for row in rows], dtype=bool)
+
+    return Served(
+        name=name,
+        identity=encoder.identity,
+        dimension=encoder.dimension,
+        max_tokens=encoder.max_tokens,
+        vocabulary=encoder.tokenizer.size,
+        tokenise=encoder.tokenise,
+        wrap=wrap,
+        embed=encoder.embed,
+        prompts=dict(encoder.prompts.texts),
+        default_prompt=encoder.prompts.text(),
+        query_prompt=encoder.prompts.of_task("query"),
+        document_prompt=encoder.prompts.of_task("document"),
+        nested=encoder.matryoshka_dims,
+    )

