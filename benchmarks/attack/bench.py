@@ -219,10 +219,10 @@ def contrasent(*arguments: object) -> None:
 
 def warm() -> None:
     """Import what commands import, so that each fork need not."""
-    import contrasent.search.sync
     import uvicorn  # noqa: F401
 
     import contrasent.cli.app
+    import contrasent.indexing.following
     import contrasent.model.numpy_model
     import contrasent.search.doctor
     import contrasent.search.index

@@ -7,10 +7,11 @@ import pytest
 from whole_states import encoder
 
 from contrasent.documents.folder import Document, DocumentSource, Section
+from contrasent.indexing.following import synchronise
+from contrasent.indexing.sources import document_rows, first_paragraphs
 from contrasent.search.building import create
 from contrasent.search.index import Index
 from contrasent.search.store import Facts
-from contrasent.search.sync import document_rows, first_paragraphs, synchronise
 
 encode = encoder()
 
@@ -28,7 +29,7 @@ def notes(tmp_path):
         (folder / name).write_text(f"The note on {name} is short.\n")
     source = DocumentSource(folder)
     rows = document_rows(source, source.files, count, 64)
-    facts = Facts(origin=source.origin, model="m")
+    facts = Facts(origin=source.origin.to_json(), model="m")
     create(tmp_path / "index", encode, rows, facts, documents=source.files)
     return folder, tmp_path / "index"
 
