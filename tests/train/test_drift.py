@@ -86,7 +86,7 @@ def test_lines_carry_the_numbers_and_the_training_knows_nothing_of_it(
 def test_held_out_texts_are_preferred_and_spread(bert):
     cache = SimpleNamespace(tokens=lambda column, rows: (column, rows))
     model = Encoder.load(bert, pooler="mean")
-    objective = SimpleNamespace(encoder=model, labelled=False)
+    objective = SimpleNamespace(encoder=model, labelled=False, warns_of_drift=True)
 
     def rows(count, trained, total=100, batch=64):
         class Cache(SimpleNamespace):
@@ -119,7 +119,7 @@ def test_neighbours_of_an_encoder_are_guarded_unless_pairs_say_what_is_near(bert
         (bert, False, False),
     ):
         encoder = Encoder.load(folder, pooler="mean")
-        objective = SimpleNamespace(encoder=encoder, labelled=labelled)
+        objective = SimpleNamespace(encoder=encoder, labelled=labelled, warns_of_drift=True)
         assert Drift.of(objective, batches, 10).guards is expected
 
 
