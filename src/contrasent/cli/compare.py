@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from contrasent.model.base import TaskEncoder
     from contrasent.model.remote import RemoteModel
     from contrasent.report import Report
-    from contrasent.search.index import Index
+    from contrasent.search.index import BaseIndex
     from contrasent.types import Vectors
 
 CHANGED = 3  # exit code of --fail-over, as of --require-improvement
@@ -172,7 +172,7 @@ class Searched:
 
     texts: list[str]
     of: int
-    index: "Index | None" = None
+    index: "BaseIndex | None" = None
     vectors: "Vectors | None" = None
 
     def vectors_by(self, model: "TaskEncoder | RemoteModel") -> "Vectors | None":

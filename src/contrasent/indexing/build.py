@@ -21,7 +21,7 @@ from contrasent.indexing.sources import (
 from contrasent.model.base import TaskEncoder
 from contrasent.search.building import create
 from contrasent.search.folder import METRICS, check_target, in_milvus
-from contrasent.search.index import Index
+from contrasent.search.index import BaseIndex
 from contrasent.search.ranking import Ranker
 from contrasent.search.records import EncodedRecords, IndexRow, Records
 from contrasent.search.store import Facts
@@ -47,7 +47,7 @@ class IndexInput:
     report: ReadReport | None = None
     notes: tuple[str, ...] = ()
 
-    def write(self, output: str | Path, *, overwrite: bool = False) -> Index:
+    def write(self, output: str | Path, *, overwrite: bool = False) -> BaseIndex:
         """Encode the rows and write the index; what a killed call encoded is kept."""
         return create(
             output, self.encode, self.rows, self.facts, overwrite=overwrite, documents=self.files
@@ -110,7 +110,7 @@ class IndexResult:
     """
 
     folder: Path
-    index: Index
+    index: BaseIndex
     model: str
     truncated: int
     seconds: float

@@ -10,17 +10,17 @@ from contrasent.errors import ModelError
 from contrasent.model.base import TaskEncoder
 from contrasent.model.opening import absolute_name, find_model, open_encoder
 from contrasent.model.pretrained import MINILM, installed_bases
-from contrasent.search.index import Index
+from contrasent.search.index import BaseIndex
 from contrasent.search.languages import SAMPLE, choose_base, fit
 from contrasent.types import Log
 
 
-def model_settings(index: Index) -> dict[str, Any]:
+def model_settings(index: BaseIndex) -> dict[str, Any]:
     """The settings that an index's model was opened with."""
     return {key: index.facts.settings.get(key) for key in ("pooler", "max_tokens")}
 
 
-def find_index_model(index: Index) -> Path:
+def find_index_model(index: BaseIndex) -> Path:
     """The folder of the model that made an index's vectors."""
     name = index.facts.source
     if not name:
@@ -32,7 +32,7 @@ def find_index_model(index: Index) -> Path:
 
 
 def open_index_model(
-    index: Index,
+    index: BaseIndex,
     name: str | None = None,
     *,
     runtime: str | None = None,

@@ -15,7 +15,7 @@ from contrasent import files, progress
 from contrasent.errors import OutputError, UserError
 from contrasent.files import LOCK
 from contrasent.search.folder import check_target, check_vectors, checksum, translated
-from contrasent.search.index import Index
+from contrasent.search.index import BaseIndex, Index
 from contrasent.search.learned import Learned
 from contrasent.search.milvus import MilvusIndex
 from contrasent.search.ranking import Ranker
@@ -125,7 +125,7 @@ def create(
     overwrite: bool = False,
     batch: int = ROWS_AT_ONCE,
     documents: Mapping[str, dict[str, Any]] | None = None,
-) -> Index:
+) -> BaseIndex:
     """Make an index of rows, with memory for one batch of them; it appears when all is done.
 
     One in Milvus if the settings name a ``uri``. ``documents``: the files that rows come from.

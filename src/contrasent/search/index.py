@@ -5,11 +5,12 @@ identity of the model they came from, so that vectors of another are rejected.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ from contrasent.search.filters import Where
 from contrasent.search.folder import check_target, check_vectors, damaged
 from contrasent.search.learned import Learned, bonus, mapped, smooth_vectors, smoothed
 from contrasent.search.ranking import Candidates, Floats, Found, Ranker, Spread
-from contrasent.search.store import ROWS_AT_ONCE, Facts, Store
+from contrasent.search.store import ROWS_AT_ONCE, Described, Facts, Row, Store
 from contrasent.search.words import Analyzer, Bm25
 from contrasent.search.writer import Writer
 from contrasent.types import EncodeFn, Vectors, batched, for_task
@@ -67,7 +68,159 @@ def grouped(hits: Sequence[Hit]) -> list[list[int]]:
     return list(groups.values())
 
 
-class Index(Store):
+class BaseIndex(Described, ABC):
+    """Rows to search: an :class:`Index` in a folder or in memory, or a collection of Milvus."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def find(
+        self,
+        texts: Sequence[str],
+        vectors: Vectors,
+        k: int,
+        ranker: Ranker,
+        *,
+        allowed: Any = None,
+        exact: bool = False,
+    ) -> list[Found]:
+        """The best rows for each query by their numbers or ids; see :meth:`search`.
+
+        ``vectors``: (q, d), checked and scaled. ``allowed``: as :meth:`matching` gives it.
+        """
+
+    @abstractmethod
+    def matching(self, where: Where) -> Any:
+        """The rows that a filter matches, as :meth:`find` takes them."""
+
+    @abstractmethod
+    def rows(self, numbers: Any) -> list[Row]:
+        """Rows by their numbers or ids, as :meth:`find` gives them."""
+
+    @abstractmethod
+    def every(self) -> Iterator[Row]:
+        """All rows."""
+
+    @abstractmethod
+    def refreshed(self) -> Self:
+        """The newest state: this one if nothing was written since."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of files and connections."""
+
+    @cached_property
+    def ranker(self) -> Ranker:
+        """How a query finds rows, unless a search says otherwise."""
+        return Ranker.from_json(self.facts.ranker)
+
+    @cached_property
+    def analyzer(self) -> Analyzer:
+        """The terms of a text in the language of the index."""
+        return Analyzer(self.facts.language or "none")
+
+    def query_vectors(
+        self, queries: str | Sequence[str] | Vectors, encode: EncodeFn | None = None
+    ) -> Vectors:
+        """Texts with ``encode``, or (q, d) or (d,) vectors, as vectors like those of the index."""
+        if isinstance(queries, np.ndarray):
+            given = np.atleast_2d(queries)
+        else:
+            if encode is None:
+                raise UserError("searching by text needs encode=; or give vectors as queries")
+            texts = [queries] if isinstance(queries, str) else list(queries)
+            if not texts:
+                return np.empty((0, self.dimension), dtype=np.float32)
+            given = for_task(encode, "query")(texts)
+        return check_vectors(given, len(given), self.dimension, self.metric)
+
+    def search(
+        self,
+        queries: str | Sequence[str] | Vectors,
+        *,
+        encode: EncodeFn | None = None,
+        vectors: Vectors | None = None,
+        k: int = 10,
+        threshold: float | None = None,
+        where: Where | None = None,
+        model: str | None = None,
+        ranker: Ranker | None = None,
+        exact: bool = False,
+    ) -> list[list[Hit]]:
+        """The best k rows for each query, best first; equal scores in the order of rows.
+
+        Args:
+            queries: q texts, one text, or (q, d) or (d,) vectors, which find by vectors alone.
+            encode: texts in, vectors out.
+            vectors: (q, d) of the texts, instead of ``encode``.
+            k: rows to find.
+            threshold: smallest cosine that counts.
+            where: a filter, see :mod:`contrasent.search.filters`.
+            model: identity of the model behind the queries' vectors, to be compared.
+            ranker: how to search; as the index says by default.
+            exact: look at every row even where there are binary codes.
+
+        Raises:
+            UserError: an argument is wrong, or the index is damaged.
+        """
+        check_k(k)
+        if threshold is not None and math.isnan(threshold):
+            raise OptionError("threshold", threshold, "is not a number")
+        if model is not None:
+            self.check_model(model)
+        texts = [queries] if isinstance(queries, str) else queries
+        given = self.query_vectors(texts if vectors is None else vectors, encode)
+        ranker = ranker or self.ranker
+        if isinstance(texts, np.ndarray):
+            ranker, texts = replace(ranker, word_weight=0.0), [""] * len(given)
+        allowed = None if where is None else self.matching(where)
+        found = self.find(texts, given, int(k), ranker, allowed=allowed, exact=exact)
+        return [self._hits(one, threshold) for one in found]
+
+    def search_documents(
+        self, queries: Sequence[str], vectors: Vectors, k: int, **how: Any
+    ) -> list[list[Hit]]:
+        """Some of the best rows of the best k documents, each as good as its best row.
+
+        ``vectors``: (q, d) of the queries. ``how``: as :meth:`search` takes it.
+        """
+        found: list[list[Hit]] = [[] for _ in queries]
+        wanted, depth = list(range(len(queries))), k
+        while wanted and depth <= DEEPEST:
+            texts = [queries[at] for at in wanted]
+            every = self.search(texts, vectors=vectors[wanted], k=depth, **how)
+            for at, hits in zip(wanted.copy(), every, strict=True):
+                groups = grouped(hits)
+                if len(groups) >= k or len(hits) < depth:
+                    wanted.remove(at)
+                places = sorted(n for group in groups[:k] for n in group[:PASSAGES])
+                found[at] = [hits[n] for n in places]
+            depth *= 4
+        return found
+
+    def documents(
+        self, queries: Sequence[str], encode: EncodeFn, k: int, ranker: Ranker | None = None
+    ) -> list[list[str]]:
+        """The best k documents for each query, by name."""
+        vectors = self.query_vectors(queries, encode)
+        found = self.search_documents(queries, vectors, k, ranker=ranker)
+        return [[*dict.fromkeys(document_of(h.id, h.metadata) for h in hits)] for hits in found]
+
+    def _hits(self, found: Found, threshold: float | None) -> list[Hit]:
+        least = -math.inf if threshold is None else threshold
+        chosen = np.flatnonzero(found.cosines.astype(np.float64) >= least)
+        rows = self.rows(found.rows[chosen])
+        scores = (found.scores[chosen], found.cosines[chosen], found.words[chosen])
+        if not np.isfinite(scores).all():
+            raise damaged(self.folder, "its vectors")
+        return [
+            Hit(row.id, row.text, float(score), row.metadata, float(cosine), float(own))
+            for row, score, cosine, own in zip(rows, *scores, strict=True)
+        ]
+
+
+class Index(Store, BaseIndex):
     """A snapshot of an index, safe to search from many threads; see :meth:`build`, :meth:`open`."""
 
     # ------------------------------------------------------------------ making and reading
@@ -135,11 +288,6 @@ class Index(Store):
             (temporary / LOCK).unlink(missing_ok=True)
 
     @cached_property
-    def ranker(self) -> Ranker:
-        """How a query finds rows, unless a search says otherwise."""
-        return Ranker.from_json(self.facts.ranker)
-
-    @cached_property
     def learned(self) -> Learned:
         """Everything learned from its texts or from queries."""
         stored = self.stored_learned()
@@ -159,11 +307,6 @@ class Index(Store):
         return {name: np.array(some, np.int64) for name, some in rows.items()}
 
     @cached_property
-    def analyzer(self) -> Analyzer:
-        """The terms of a text in the language of the index."""
-        return Analyzer(self.facts.language or "none")
-
-    @cached_property
     def bm25(self) -> Bm25:
         """BM25 over the texts."""
         alive = self.alive if self.facts.dead else None
@@ -178,108 +321,6 @@ class Index(Store):
             else None
         )
 
-    # ------------------------------------------------------------------ searching
-
-    def query_vectors(
-        self, queries: str | Sequence[str] | Vectors, encode: EncodeFn | None = None
-    ) -> Vectors:
-        """Texts with ``encode``, or (q, d) or (d,) vectors, as vectors like those of the index."""
-        if isinstance(queries, np.ndarray):
-            given = np.atleast_2d(queries)
-        else:
-            if encode is None:
-                raise UserError("searching by text needs encode=; or give vectors as queries")
-            texts = [queries] if isinstance(queries, str) else list(queries)
-            if not texts:
-                return np.empty((0, self.dimension), dtype=np.float32)
-            given = for_task(encode, "query")(texts)
-        return check_vectors(given, len(given), self.dimension, self.metric)
-
-    def search(
-        self,
-        queries: str | Sequence[str] | Vectors,
-        *,
-        encode: EncodeFn | None = None,
-        vectors: Vectors | None = None,
-        k: int = 10,
-        threshold: float | None = None,
-        where: Where | None = None,
-        model: str | None = None,
-        ranker: Ranker | None = None,
-        exact: bool = False,
-    ) -> list[list[Hit]]:
-        """The best k rows for each query, best first; equal scores in the order of rows.
-
-        Args:
-            queries: q texts, one text, or (q, d) or (d,) vectors, which find by vectors alone.
-            encode: texts in, vectors out.
-            vectors: (q, d) of the texts, instead of ``encode``.
-            k: rows to find.
-            threshold: smallest cosine that counts.
-            where: a filter, see :mod:`contrasent.search.filters`.
-            model: identity of the model behind the queries' vectors, to be compared.
-            ranker: how to search; as the index says by default.
-            exact: look at every row even where there are binary codes.
-
-        Raises:
-            UserError: an argument is wrong, or the index is damaged.
-        """
-        check_k(k)
-        if threshold is not None and math.isnan(threshold):
-            raise OptionError("threshold", threshold, "is not a number")
-        if model is not None:
-            self.check_model(model)
-        texts = [queries] if isinstance(queries, str) else queries
-        given = self.query_vectors(texts if vectors is None else vectors, encode)
-        ranker = ranker or self.ranker
-        if isinstance(texts, np.ndarray):
-            ranker, texts = replace(ranker, word_weight=0.0), [""] * len(given)
-        alive = self.alive if self.facts.dead else None
-        allowed = alive if where is None else self.matching(where)
-        found = self.find(texts, given, int(k), ranker, allowed=allowed, exact=exact)
-        return [self._hits(one, threshold) for one in found]
-
-    def search_documents(
-        self, queries: Sequence[str], vectors: Vectors, k: int, **how: Any
-    ) -> list[list[Hit]]:
-        """Some of the best rows of the best k documents, each as good as its best row.
-
-        ``vectors``: (q, d) of the queries. ``how``: as :meth:`search` takes it.
-        """
-        found: list[list[Hit]] = [[] for _ in queries]
-        wanted, depth = list(range(len(queries))), k
-        while wanted and depth <= DEEPEST:
-            texts = [queries[at] for at in wanted]
-            every = self.search(texts, vectors=vectors[wanted], k=depth, **how)
-            for at, hits in zip(wanted.copy(), every, strict=True):
-                groups = grouped(hits)
-                if len(groups) >= k or len(hits) < depth:
-                    wanted.remove(at)
-                places = sorted(n for group in groups[:k] for n in group[:PASSAGES])
-                found[at] = [hits[n] for n in places]
-            depth *= 4
-        return found
-
-    def documents(
-        self, queries: Sequence[str], encode: EncodeFn, k: int, ranker: Ranker | None = None
-    ) -> list[list[str]]:
-        """The best k documents for each query, by name."""
-        vectors = self.query_vectors(queries, encode)
-        found = self.search_documents(queries, vectors, k, ranker=ranker)
-        return [[*dict.fromkeys(document_of(h.id, h.metadata) for h in hits)] for hits in found]
-
-    def _hits(self, found: Found, threshold: float | None) -> list[Hit]:
-        least = -math.inf if threshold is None else threshold
-        chosen = np.flatnonzero(found.cosines.astype(np.float64) >= least)
-        rows = self.rows(found.rows[chosen])
-        scores = (found.scores[chosen], found.cosines[chosen], found.words[chosen])
-        if not np.isfinite(scores).all():
-            raise damaged(self.folder, "its vectors")
-        return [
-            Hit(row.id, row.text, float(score), row.metadata, float(cosine), float(own))
-            for row, score, cosine, own in zip(rows, *scores, strict=True)
-        ]
-
     def find(
         self,
         texts: Sequence[str],
@@ -290,10 +331,9 @@ class Index(Store):
         allowed: NDArray[np.bool_] | None = None,
         exact: bool = False,
     ) -> list[Found]:
-        """The best rows for each query by their numbers; see :meth:`search`.
-
-        ``vectors``: (q, d), checked and scaled. ``allowed``: (rows,) bool, which rows count.
-        """
+        """The best rows for each query by their numbers; ``allowed``: (rows,) bool."""
+        alive = self.alive if self.facts.dead else None
+        allowed = alive if allowed is None else allowed
         count = len(self) if allowed is None else int(allowed.sum())
         k = min(k, count)
         coded = k if not exact and self.facts.codes and count > FEW else 0
@@ -313,8 +353,7 @@ class Index(Store):
                 candidates = Candidates.of_some(rows, cosines, words, gained, sampled, len(self))
             else:
                 cosines = smoothed(ranker, learned, self.vectors @ query)
-                counted = self.alive if self.facts.dead else None
-                candidates = Candidates.of_all(cosines, words, gained, counted, allowed)
+                candidates = Candidates.of_all(cosines, words, gained, alive, allowed)
             best = ranker.rank(candidates, k)
             if ranker.uses_learned:
                 best = replace(best, cosines=np.asarray(self.vectors[best.rows]) @ given)

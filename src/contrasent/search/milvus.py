@@ -8,12 +8,11 @@ index learned is not kept there.
 
 import json
 import os
-import sqlite3
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -22,10 +21,9 @@ from contrasent.errors import InputError, OptionError, OutputError, UserError, i
 from contrasent.files import encoded, write_json, writing
 from contrasent.search.filters import Where, check_where, ids_in, milvus_expression
 from contrasent.search.folder import MILVUS, check_target, check_vectors, in_milvus, row_ids
-from contrasent.search.index import PROPOSED, Index
+from contrasent.search.index import PROPOSED, BaseIndex
 from contrasent.search.ranking import Candidates, Found, Ranker, Spread
 from contrasent.search.records import EncodedRecords, IndexRow, blocks
-from contrasent.search.schema import make_tables
 from contrasent.search.store import Facts, Row
 from contrasent.search.words import K1, B, language_of
 from contrasent.types import EncodeFn, Vectors, batched, for_task
@@ -37,20 +35,19 @@ BATCH, EFFORT, SAMPLED, SCORED = 1024, 128, 2000, 2000
 FIELDS = ("id", "text", "metadata", "vector", "draw", "terms", "words")
 
 
-class MilvusIndex(Index):
+class MilvusIndex(BaseIndex):
     """A collection of Milvus as an index; ``facts.generation`` is 0 until it is loaded whole."""
 
     def __init__(self, folder: Path, facts: Facts) -> None:
         self.sdk = import_extra("pymilvus", "milvus", f"the index {folder}")
-        empty = make_tables(sqlite3.connect(":memory:", check_same_thread=False))
-        super().__init__(empty, folder, facts)
-        self.place = folder
+        self.folder: Path = folder
+        self.facts = facts
         self.uri = facts.settings["uri"] or str(folder / LOCAL)
         self._drawn: Vectors | None = None
         self.client = self._said(self.sdk.MilvusClient, self.uri, token=os.environ.get(TOKEN, ""))
 
     @classmethod
-    def open(cls, folder: str | Path, **_: Any) -> "MilvusIndex":
+    def open(cls, folder: str | Path) -> "MilvusIndex":
         """Connect to the collection that a folder names."""
         facts = _read(Path(folder))
         if not facts.generation:
@@ -63,7 +60,7 @@ class MilvusIndex(Index):
         return opened
 
     @classmethod
-    def build(  # type: ignore[override]
+    def build(
         cls,
         folder: str | Path,
         encode: EncodeFn,
@@ -106,18 +103,18 @@ class MilvusIndex(Index):
 
     def _begin(self) -> None:
         """Make the collection, unless a load that was killed has; then it must be of the same."""
-        resumed, there = in_milvus(self.place), self._do("has_collection")
+        resumed, there = in_milvus(self.folder), self._do("has_collection")
         if resumed:
-            before = _read(self.place)
+            before = _read(self.folder)
             self.facts = replace(self.facts, identity=before.identity)
             if self.facts != before:
-                raise OutputError(f"{self.place}: was begun with other settings; give those")
+                raise OutputError(f"{self.folder}: was begun with other settings; give those")
         elif there:
             raise InputError(self.uri, "has a collection of that name already; name another")
         if there:
             self._do("load_collection")
             return
-        write_json(self.place / MILVUS, asdict(self.facts))
+        write_json(self.folder / MILVUS, asdict(self.facts))
         own, kinds = self.sdk, self.sdk.DataType
         schema = self.client.create_schema(auto_id=False, description=self.facts.identity)
         schema.add_field("id", kinds.VARCHAR, is_primary=True, max_length=LONGEST)
@@ -144,7 +141,7 @@ class MilvusIndex(Index):
     def __len__(self) -> int:
         return int(self._do("query", filter="", output_fields=["count(*)"])[0]["count(*)"])
 
-    def refreshed(self) -> "MilvusIndex":
+    def refreshed(self) -> Self:
         """This one: Milvus always answers from the newest rows."""
         return self
 
@@ -159,25 +156,32 @@ class MilvusIndex(Index):
         """All rows, in Milvus's own order."""
         return (Row(-1, *row) for part in self.blocks() for row in zip(*part[:3], strict=True))
 
-    def rows(self, numbers: Any) -> list[Row]:
+    def rows(self, numbers: Sequence[str]) -> list[Row]:
         """Rows by their ids, as :meth:`find` gives them."""
         stored = self._stored(list(numbers), "text", "metadata")
         if len(stored) < len(numbers):
             raise InputError(self.uri, "a row was deleted meanwhile; search again")
         return [Row(-1, n, stored[n]["text"], stored[n]["metadata"]) for n in numbers]
 
-    def matching(self, where: Where) -> Any:
+    def matching(self, where: Where) -> str:
         """A filter in Milvus's language."""
         return milvus_expression(check_where(where))
 
     def find(
-        self, texts: Sequence[str], vectors: Vectors, k: int, ranker: Ranker, **given: Any
+        self,
+        texts: Sequence[str],
+        vectors: Vectors,
+        k: int,
+        ranker: Ranker,
+        *,
+        allowed: str | None = None,
+        exact: bool = False,
     ) -> list[Found]:
         """As ``Index.find``, by ids instead of numbers; equal scores in the order of ids."""
-        if k > MOST or given.get("exact"):
+        if k > MOST or exact:
             raise OptionError("k", k, f"Milvus gives at most {MOST:,} rows, approximately")
-        both, condition = zip(texts, vectors, strict=True), given.get("allowed") or ""
-        return [self._find(text, vector, k, ranker, condition) for text, vector in both]
+        queries = zip(texts, vectors, strict=True)
+        return [self._find(text, vector, k, ranker, allowed or "") for text, vector in queries]
 
     def _find(self, text: str, vector: Vectors, k: int, ranker: Ranker, condition: str) -> Found:
         proposed = k if ranker.plain else min(MOST, max(PROPOSED, 10 * k))
@@ -280,7 +284,7 @@ class MilvusIndex(Index):
         """Terms as words that Milvus's plainest analyzer leaves as they are, cut where too long."""
         if len(encoded(text)) > LONGEST:
             raise UserError(f"{text[:40]!r}... has more than {LONGEST:,} bytes; split it")
-        own = self.bm25.analyzer(text)
+        own = self.analyzer(text)
         plain = " ".join(t if t.isascii() and t.isalnum() else f"x{t.encode().hex()}" for t in own)
         return plain if len(plain) <= LONGEST else plain[:LONGEST].rpartition(" ")[0]
 

@@ -100,6 +100,52 @@ class Row:
 T = TypeVar("T")
 
 
+class Described:
+    """Rows that have a description, in a folder, in memory or in Milvus."""
+
+    facts: Facts
+    folder: Path | None
+
+    @property
+    def model(self) -> str:
+        """Identity of the model that made the vectors."""
+        return self.facts.model
+
+    @property
+    def metric(self) -> str:
+        """The measure of nearness: "cosine", or "dot" for the inner product."""
+        return self.facts.metric
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+        return self.facts.dimension
+
+    def check_model(self, model: str, option: str = "model") -> None:
+        """Reject another model than the one the vectors came from."""
+        if model != self.model:
+            where = self.folder if self.folder is not None else "the index"
+            raise ModelError(
+                f"{where} holds vectors of model {self.model!r} and {option} is {model!r}: their "
+                "vectors cannot be compared; use the first, or build the index again"
+                f"{see('another-model')}"
+            )
+
+    def check_rows(
+        self,
+        texts: Sequence[str],
+        vectors: Vectors | EncodeFn,
+        metadata: Sequence[Any] | None,
+        model: str | None,
+    ) -> Vectors:
+        """(n, d) vectors of rows to add, given or made here, checked and scaled."""
+        self.check_model(self.model if model is None else model)
+        if metadata is not None and len(metadata) != len(texts):
+            raise OptionError("metadata", len(metadata), f"is not one value for {len(texts)} texts")
+        given = for_task(vectors, "document")(texts) if callable(vectors) else vectors
+        return check_vectors(given, len(texts), self.dimension or None, self.metric)
+
+
 class _Statement:
     """The end of the time for the statement at work."""
 
@@ -110,7 +156,7 @@ class _Statement:
         return time.monotonic() > self.end or deadline_passed()
 
 
-class Store:
+class Store(Described):
     """The rows of an index as they were at a moment; reading it is safe from many threads."""
 
     def __init__(self, connection: sqlite3.Connection, folder: Path | None, facts: Facts) -> None:
@@ -175,21 +221,6 @@ class Store:
         return self.facts.rows - self.facts.dead
 
     @property
-    def model(self) -> str:
-        """Identity of the model that made the vectors."""
-        return self.facts.model
-
-    @property
-    def metric(self) -> str:
-        """The measure of nearness: "cosine", or "dot" for the inner product."""
-        return self.facts.metric
-
-    @property
-    def dimension(self) -> int:
-        """Length of a vector."""
-        return self.facts.dimension
-
-    @property
     def path(self) -> Path:
         """The file of the vectors."""
         assert self.folder is not None
@@ -198,30 +229,6 @@ class Store:
     def close(self) -> None:
         """Let go of the folder."""
         self.connection.close()
-
-    def check_model(self, model: str, option: str = "model") -> None:
-        """Reject another model than the one the vectors came from."""
-        if model != self.model:
-            where = self.folder if self.folder is not None else "the index"
-            raise ModelError(
-                f"{where} holds vectors of model {self.model!r} and {option} is {model!r}: their "
-                "vectors cannot be compared; use the first, or build the index again"
-                f"{see('another-model')}"
-            )
-
-    def check_rows(
-        self,
-        texts: Sequence[str],
-        vectors: Vectors | EncodeFn,
-        metadata: Sequence[Any] | None,
-        model: str | None,
-    ) -> Vectors:
-        """(n, d) vectors of rows to add, given or made here, checked and scaled."""
-        self.check_model(self.model if model is None else model)
-        if metadata is not None and len(metadata) != len(texts):
-            raise OptionError("metadata", len(metadata), f"is not one value for {len(texts)} texts")
-        given = for_task(vectors, "document")(texts) if callable(vectors) else vectors
-        return check_vectors(given, len(texts), self.dimension or None, self.metric)
 
     def read_facts(self) -> Facts:
         """The description of the index now, or as it was first read."""

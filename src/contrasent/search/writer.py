@@ -60,30 +60,31 @@ class Writer(Store):
         self, folder: str | Path | None, *, new: Facts | None = None, wait: float = WAIT
     ) -> None:
         """``folder``: None for memory. ``new``: made where none is; ``wait``: seconds."""
-        self.folder, self._new, self._wait = Path(folder) if folder is not None else None, new, wait
         self._stack = ExitStack()
-
-    def __enter__(self) -> Self:
-        if self.folder is None:
-            self._begin(self._new)
-            return self
-        if self._new is None:
-            Store.open(self.folder).close()  # reject what is no index before a lock is made in it
+        if folder is None:
+            self._begin(None, new)
+            return
+        place = Path(folder)
+        if new is None:
+            Store.open(place).close()  # reject what is no index before a lock is made in it
         with ExitStack() as stack:
-            stack.enter_context(only_writer(self.folder, self._wait))
-            new = None if is_index(self.folder) else self._new
-            if new is not None:
-                remove_files(self.folder)  # of a writer killed before its first commit
-            with translated(self.folder):
-                self._begin(new)
+            stack.enter_context(only_writer(place, wait))
+            if is_index(place):
+                new = None
+            else:
+                remove_files(place)  # of a writer killed before its first commit
+            with translated(place):
+                self._begin(place, new)
             self._stack = stack.pop_all()
         self._sweep()
+
+    def __enter__(self) -> Self:
         return self
 
-    def _begin(self, new: Facts | None) -> None:
-        place = ":memory:" if self.folder is None else self.folder / DATABASE
-        connection = guarded(sqlite3.connect(place, timeout=BUSY, check_same_thread=False))
-        super().__init__(connection, self.folder, new or Facts())
+    def _begin(self, folder: Path | None, new: Facts | None) -> None:
+        database = ":memory:" if folder is None else folder / DATABASE
+        connection = guarded(sqlite3.connect(database, timeout=BUSY, check_same_thread=False))
+        super().__init__(connection, folder, new or Facts())
         self.before: Facts | None = None
         self.committed = self._touched = False
         self._stream: Any = None

@@ -26,7 +26,7 @@ from contrasent.metrics import normalize
 from contrasent.processes import usable_cores
 from contrasent.search.answers import Candidates
 from contrasent.search.filters import check_where
-from contrasent.search.index import Hit, Index
+from contrasent.search.index import BaseIndex, Hit
 from contrasent.serve import schemas
 from contrasent.serve.batching import Batcher, Embedder, Served
 from contrasent.serve.guard import (
@@ -259,7 +259,7 @@ class Routes:
 def create_app(
     model: Served,
     *,
-    index: Index | None = None,
+    index: BaseIndex | None = None,
     open_model: OpenModel | None = None,
     settings: Settings | None = None,
     word_weight: float | None = None,

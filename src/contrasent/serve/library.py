@@ -12,13 +12,13 @@ from typing import Any
 
 from contrasent.errors import InputError, UserError
 from contrasent.search.filters import facets
-from contrasent.search.index import Hit, Index
+from contrasent.search.index import BaseIndex, Hit
 from contrasent.search.opening import numbered_rows
 from contrasent.types import EncodeFn, Vectors, for_task
 
 log = logging.getLogger("contrasent.serve")
 
-OpenModel = Callable[[Index], EncodeFn]  # loads the model that an index names
+OpenModel = Callable[[BaseIndex], EncodeFn]  # loads the model that an index names
 
 LOOK_EVERY = 1.0
 PATIENCE = 2.0  # seconds that an answer waits for a newer snapshot
@@ -29,7 +29,7 @@ SAMPLED = 5000  # rows that facets are found in
 class Snapshot:
     """An index as it was at a moment; ``encode`` is None where the model served is its own."""
 
-    index: Index
+    index: BaseIndex
     texts: int
     encode: EncodeFn | None
 
@@ -46,7 +46,7 @@ class Library:
 
     def __init__(
         self,
-        index: Index,
+        index: BaseIndex,
         identity: str,
         *,
         open_model: OpenModel | None = None,
@@ -60,7 +60,7 @@ class Library:
         self._encoding = threading.Lock()
         self._counting = threading.Lock()
 
-    def _take(self, index: Index) -> Snapshot:
+    def _take(self, index: BaseIndex) -> Snapshot:
         encode = None
         if index.model != self.identity:
             if self._open_model is None:
