@@ -3,6 +3,7 @@
 import gzip
 import json
 import shutil
+import time
 import zipfile
 from dataclasses import asdict
 from pathlib import Path
@@ -12,6 +13,8 @@ from sample_files import PROSE, one
 
 from contrasent.documents.archives import Reason
 from contrasent.documents.folder import Document, DocumentSource, Section
+from contrasent.documents.sections import without_keys
+from contrasent.documents.text_formats import without_markup
 from contrasent.errors import InputError, OptionError
 
 ROOT = Path(__file__).parents[2]
@@ -243,6 +246,14 @@ def test_an_archive_is_read_in_place_and_cannot_lead_outside(tmp_path):
     once = ("secret", "hidden", "archive within an archive", "nothing but repetition")
     assert counts == {"unsafe name in an archive": 3, **dict.fromkeys(once, 1)}
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.zip"]
+
+
+@pytest.mark.parametrize("mark", ["![", "[a](", "<![CDATA[", "sk-aaaaaaaaaaaaaaaaaaaa-"])
+def test_what_repeats_a_mark_is_cleaned_in_linear_time(mark):
+    text, began = mark * (300_000 // len(mark)), time.process_time()
+    without_markup(text)
+    without_keys([Section((), (text,))])
+    assert time.process_time() - began < 3
 
 
 def test_every_reason_is_explained():

@@ -12,7 +12,7 @@ _KEY = re.compile(
     r"""
       -----BEGIN\ [A-Z ]*PRIVATE\ KEY
     | \b(?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}\b                     # Amazon
-    | \bsk-(?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{20,}                    # OpenAI, Anthropic and others
+    | \bsk-(?=[A-Za-z_-]{0,99}\d)[A-Za-z0-9_-]{20,}             # OpenAI, Anthropic and others
     | \b(?:sk|rk|pk)_(?:live|test)_[0-9A-Za-z]{16,}               # Stripe
     | \bgh[pousr]_[A-Za-z0-9]{36,}\b | \bgithub_pat_[A-Za-z0-9_]{40,}
     | \bglpat-[A-Za-z0-9_-]{20,}
