@@ -196,7 +196,7 @@ def test_a_folder_that_may_only_be_read(made, tmp_path, monkeypatch):
         right = answers(copied(made / state, tmp_path / f"{state} right"))
         folder = copied(made / state, tmp_path / state)
         with monkeypatch.context() as patch:
-            patch.setattr(os, "access", lambda *_: False)
+            patch.setattr(os, "access", lambda *_, **__: False)
             assert answers(folder) == right
 
 

@@ -61,7 +61,9 @@ def reading(folder: Path) -> sqlite3.Connection:
     """A connection that reads; of a folder that cannot be written, without a log."""
     log = folder / f"{DATABASE}-wal"
     kept = log.exists() and log.stat().st_size > 0
-    how = "ro" if kept or os.access(folder, os.W_OK) else "ro&immutable=1"
+    effective = os.access in os.supports_effective_ids
+    writable = os.access(folder, os.W_OK, effective_ids=effective)
+    how = "ro" if kept or writable else "ro&immutable=1"
     path = f"{(folder / DATABASE).absolute().as_uri()}?mode={how}"
     return guarded(sqlite3.connect(path, uri=True, timeout=BUSY, check_same_thread=False))
 
