@@ -136,6 +136,31 @@ Machine.TestCase.settings = settings(
 TestMachine = Machine.TestCase
 
 
+@pytest.mark.parametrize("saved", [True, False])
+def test_an_index_changes_itself(folder, saved):
+    index = Index.open(folder)
+    if not saved:
+        index = Index.build(encode, [row.text for row in index.every()], ids=None, model="m")
+    other = Index.open(folder)
+    index.search("text 3", encode=encode)  # what it keeps for queries is of the rows before
+    assert index.add(["a boat", "a ferry"], encode, metadata=[{"n": 1}, {"n": 77}]) == 2
+    assert index.update(["text three", "new"], encode, ids=["3", "x"], model="m") == (1, 1)
+    assert index.remove(["4", "5"], where={"n": {"$gte": 77}}) == 3
+    left = {"10", "x", *map(str, (0, 1, 2, 3, 6, 7, 8, 9))}
+    assert {*contents(index)} == left and contents(index)["3"] == ("text three", None)
+    assert index.search("boat", encode=encode, k=1)[0][0].id == "10"
+    with pytest.raises(OptionError, match="not in the index"):
+        index.remove(["0", "4"])
+    with pytest.raises(ModelError, match="cannot be compared"):
+        index.add(["x"], encode, model="another")
+    assert {*contents(index)} == left and len(other) == 10
+    assert index.remove(sorted(left - {"x"})) == 9  # most are gone: all are written anew
+    assert [*contents(index)] == ["x"] and index.facts.dead == 0
+    if saved:
+        assert contents(Index.open(folder)) == contents(index)
+        assert {*contents(other)} == {*map(str, range(10))}
+
+
 def test_ids_that_are_not_given_are_new(folder):
     with Writer(folder) as writer:
         writer.add(["a", "b"], encode)

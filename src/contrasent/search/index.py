@@ -6,11 +6,11 @@ identity of the model they came from, so that vectors of another are rejected.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,9 @@ FEW = 10_000  # rows up to which an exact search is preferred to binary codes
 # codes each propose.
 SAMPLED, PROPOSED = 10_000, 200
 DEEPEST, PASSAGES = 16_384, 5  # rows that documents are looked for among, and of one document
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +224,13 @@ class BaseIndex(Described, ABC):
 
 
 class Index(Store, BaseIndex):
-    """A snapshot of an index, safe to search from many threads; see :meth:`build`, :meth:`open`."""
+    """Texts to search, in memory (:meth:`build`) or in a folder (:meth:`open`).
+
+    It is a snapshot, which many threads may search at once: it does not see what others write to
+    its folder (:meth:`refreshed` does). Its own :meth:`add`, :meth:`update` and :meth:`remove`
+    change the folder, or what is in memory, and leave it as the newest snapshot; nothing may
+    search it meanwhile.
+    """
 
     # ------------------------------------------------------------------ making and reading
 
@@ -286,6 +295,97 @@ class Index(Store, BaseIndex):
                 copy.put_files({**self.files()})
                 copy.set(learned=self.stored_learned().renumbered(self.numbers(), len(self.alive)))
             (temporary / LOCK).unlink(missing_ok=True)
+
+    def add(
+        self,
+        texts: Sequence[str],
+        vectors: Vectors | EncodeFn,
+        *,
+        ids: Sequence[str] | None = None,
+        metadata: Sequence[Any] | None = None,
+        model: str | None = None,
+    ) -> int:
+        """Add texts, in one transaction: better many at a time than one by one.
+
+        Args:
+            texts: n of them.
+            vectors: (n, d) of the texts, or what encodes them.
+            ids: one distinct string a text; the next numbers by default.
+            metadata: one JSON value a text.
+            model: identity of the model behind the vectors, to be compared.
+
+        Returns:
+            How many were added.
+
+        Raises:
+            OptionError: an id is there already, or there is not one for each text.
+            ModelError: the vectors are those of another model, not finite or of the wrong shape.
+            OutputError: another process is writing to the folder, or it cannot be written.
+        """
+        return self._change(
+            lambda to: to.add(texts, vectors, ids=ids, metadata=metadata, model=model)
+        )
+
+    def update(
+        self,
+        texts: Sequence[str],
+        vectors: Vectors | EncodeFn,
+        *,
+        ids: Sequence[str],
+        metadata: Sequence[Any] | None = None,
+        model: str | None = None,
+    ) -> tuple[int, int]:
+        """Replace the texts of ids that are there, and add those that are not.
+
+        Args:
+            texts: as :meth:`add` takes them, and likewise all else.
+            vectors: likewise.
+            ids: one distinct string a text.
+            metadata: likewise; without it the replaced rows have none.
+            model: likewise.
+
+        Returns:
+            How many were replaced, and how many added.
+
+        Raises:
+            OptionError: there is not one id for each text.
+            ModelError: as :meth:`add`.
+            OutputError: as :meth:`add`.
+        """
+        return self._change(
+            lambda to: to.update(texts, vectors, ids=ids, metadata=metadata, model=model)
+        )
+
+    def remove(self, ids: Sequence[str] = (), where: Where | None = None) -> int:
+        """Remove rows by their ids and by their metadata, in one transaction.
+
+        Args:
+            ids: of rows to remove.
+            where: the rows whose metadata matches, see :mod:`contrasent.search.filters`.
+
+        Returns:
+            How many were removed.
+
+        Raises:
+            OptionError: an id is not there, or the filter is none.
+            OutputError: as :meth:`add`.
+        """
+
+        def removed(to: Writer) -> int:
+            count = to.delete(ids) if ids else 0
+            return count if where is None else count + to.delete_where(where)
+
+        return self._change(removed)
+
+    def _change(self, change: Callable[[Writer], T]) -> T:
+        """Do something to the folder, or to a copy in memory, and take the state after it."""
+        with Writer(self.folder, of=self if self.folder is None else None) as writer:
+            done = change(writer)
+        newest = self.of(writer) if self.folder is None else self.refreshed()
+        if newest is not self:
+            self.connection.close()
+            self.__dict__ = newest.__dict__
+        return done
 
     @cached_property
     def learned(self) -> Learned:

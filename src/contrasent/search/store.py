@@ -175,9 +175,16 @@ class Store(Described):
 
     @classmethod
     def open(cls, folder: str | Path, *, verify: bool = True, private: bool = False) -> Self:
-        """A snapshot of an index folder; of what is left of a damaged one without ``verify``.
+        """A snapshot of an index folder.
 
-        ``private``: a copy in memory or temporary files, which no change of the folder reaches.
+        Args:
+            folder: where :meth:`save` or ``contrasent index`` wrote it.
+            verify: compare it with the checksums of its writer; without, open what is left of a
+                damaged one.
+            private: a copy in memory or temporary files, which no change of the folder reaches.
+
+        Raises:
+            InputError: the folder is no index, or a damaged one.
         """
         place = Path(folder)
         if not is_index(place):

@@ -57,12 +57,17 @@ class Writer(Store):
     """
 
     def __init__(
-        self, folder: str | Path | None, *, new: Facts | None = None, wait: float = WAIT
+        self,
+        folder: str | Path | None,
+        *,
+        new: Facts | None = None,
+        of: Store | None = None,
+        wait: float = WAIT,
     ) -> None:
-        """``folder``: None for memory. ``new``: made where none is; ``wait``: seconds."""
+        """``folder``: None for memory. ``new``: made where none is; ``of``: copied to memory."""
         self._stack = ExitStack()
         if folder is None:
-            self._begin(None, new)
+            self._begin(None, new, of)
             return
         place = Path(folder)
         if new is None:
@@ -81,7 +86,7 @@ class Writer(Store):
     def __enter__(self) -> Self:
         return self
 
-    def _begin(self, folder: Path | None, new: Facts | None) -> None:
+    def _begin(self, folder: Path | None, new: Facts | None, of: Store | None = None) -> None:
         database = ":memory:" if folder is None else folder / DATABASE
         connection = guarded(sqlite3.connect(database, timeout=BUSY, check_same_thread=False))
         super().__init__(connection, folder, new or Facts())
@@ -93,6 +98,9 @@ class Writer(Store):
         try:
             for line in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL"):
                 connection.execute(line)
+            if of is not None:
+                of.connection.backup(connection)
+                self._parts = [of.vectors]
             connection.execute("BEGIN IMMEDIATE")
             if new is None:
                 self.facts = self.before = self.read_facts()
