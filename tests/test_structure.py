@@ -200,6 +200,17 @@ def exported():
     return {n: o for n, o in found.items() if inspect.isfunction(o) or inspect.isclass(o)}
 
 
+def test_what_is_printed_passes_one_function():
+    """Where a command prints by other means, nothing of it comes from outside."""
+    places = {"cli/__init__.py": 1, "cli/app.py": 3, "cli/options.py": 3, "progress.py": 1}
+    prints = re.compile(r"\btyper\.echo\b|\bstd(?:out|err)\.write\(")
+    counts = {
+        str(path.relative_to(HOME)): len(prints.findall(path.read_text("utf-8")))
+        for path in HOME.rglob("*.py")
+    }
+    assert {name: count for name, count in counts.items() if count} == places
+
+
 def test_exported_names_say_what_they_take():
     """Args of functions, and of constructors, that take two things or more."""
     seen, silent = 0, []

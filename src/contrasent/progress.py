@@ -1,5 +1,9 @@
-"""Progress of long work: a bar on a terminal, plain lines when piped, silence on request."""
+"""Progress of long work: a bar on a terminal, plain lines when piped, silence on request.
 
+:func:`printable` is what every text passes that goes to a terminal.
+"""
+
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,8 +17,19 @@ PATIENCE = 2.0
 LINE_EVERY = 10.0
 SLOW = 0.1  # units a second below which the time of each is shown
 
+# Control characters, those that turn the direction of writing, and halves of surrogate pairs; not
+# tabs and ends of lines.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff]"
+)
+
 _mode = "silent"
 _busy = False
+
+
+def printable(text: str) -> str:
+    """A text, JSON as well, with what a terminal would obey written as JSON escapes it."""
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def show(mode: str) -> None:
@@ -82,7 +97,7 @@ class _Lines:
             slow = rate < SLOW
             parts.append(f"{1 / rate:.0f} s each" if slow else f"{rate:,.1f} {self.unit}/s")
         parts += [f"{k} {_text(v)}" for k, v in fields.items()]
-        sys.stderr.write(f"{self.title}: {', '.join(parts)}\n")
+        sys.stderr.write(printable(f"{self.title}: {', '.join(parts)}") + "\n")
         sys.stderr.flush()
 
 
@@ -93,17 +108,17 @@ def _bar(title: str, total: int | None, unit: str, start: int) -> Iterator[Advan
 
     bar = rich.Progress(
         rich.SpinnerColumn(),
-        rich.TextColumn("{task.description}"),
+        rich.TextColumn("{task.description}", markup=False),
         rich.BarColumn(),
         rich.MofNCompleteColumn(),
         rich.TextColumn(unit),
         rich.TimeRemainingColumn(),
-        rich.TextColumn("{task.fields[more]}"),
+        rich.TextColumn("{task.fields[more]}", markup=False),
         console=Console(stderr=True),
         transient=True,
     )
     began = time.monotonic()
-    identity = bar.add_task(title, total=total, completed=start, more="")
+    identity = bar.add_task(printable(title), total=total, completed=start, more="")
     started = False
 
     def advance(n: int = 1, **fields: Any) -> None:
@@ -111,7 +126,7 @@ def _bar(title: str, total: int | None, unit: str, start: int) -> Iterator[Advan
         if not started and time.monotonic() - began > PATIENCE:
             bar.start()
             started = True
-        more = "  ".join(f"{k} {_text(v)}" for k, v in fields.items())
+        more = printable("  ".join(f"{k} {_text(v)}" for k, v in fields.items()))
         if more:
             bar.update(identity, advance=n, more=more)
         else:

@@ -1,5 +1,8 @@
 """Everything a user can get wrong: one line that names it and says what to do, exit code 2."""
 
+import json
+import re
+
 import pytest
 
 from commands import mounted
@@ -251,3 +254,35 @@ def test_help_and_version_are_no_errors(run):
         assert err == "", arguments
         assert "contrasent" in out
     assert "[default: 10]" in run("search", "--help")[0]
+
+
+def test_nothing_from_outside_gives_orders_to_a_terminal(run, bert, tmp_path):
+    order, turned = "\x1b]0;PWNED\x07\x9b2J", "\u202egnp.exe\u2069"
+    notes, moved = tmp_path / f"notes{order}", tmp_path / "moved"
+    notes.mkdir()
+    text = f"The clerk hid {order} a \u05d0\u200f, torn{turned} map.\n"
+    (notes / f"a{order}{turned}.md").write_text(f"# Head{order}{turned}\n\n{text}")
+    (notes / f"b{order}\n{turned}.xyz").write_bytes(bytes(range(256)))
+    (notes / f"c{turned}.csv").write_text(f'id,text{order}\n1{order},"{text.strip()}"\n')
+    commands = [
+        ("index", notes, "-o", f"ix{turned}", "--model", bert, "--pooler", "mean"),
+        ("search", f"ix{turned}", "a torn map", f"hid{order}"),
+        ("search", f"ix{turned}", f"hid{order}", "--json"),
+        ("doctor", f"ix{turned}"),
+        ("dedupe", f"ix{turned}", "--threshold", "0"),
+        ("index", f"ix{turned}", moved, "--sync"),
+        ("similarity", f"no{order}{turned}", "a", "b"),
+        ("search", f"ix{turned}", "a", "--where", f"x{order}>1{turned}"),
+        ("search", f"ix{turned}", "a", f"--no{order}{turned}"),
+        ("index", f"no{order}{turned}", "-o", "other"),
+    ]
+    seen = {}
+    for number, command in enumerate(commands):
+        out, err = run(*command, code=0 if number < 5 else 2)
+        orders = "[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202e\u2069]"
+        assert not re.findall(orders, out + err), command
+        seen[number] = out + err
+    assert "b\\u001b]0;PWNED\\u0007\\u009b2J\\u000a\\u202egnp.exe\\u2069.xyz" in seen[0]
+    assert "a \u05d0, torn\\u202egnp.exe" in seen[1]
+    hits = json.loads(seen[2])["results"][0]["hits"]
+    assert hits[0]["metadata"]["document"] in {f"a{order}{turned}.md", f"c{turned}.csv#1{order}"}

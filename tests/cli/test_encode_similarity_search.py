@@ -144,12 +144,14 @@ def test_a_terminal_gets_bold_words_a_link_and_no_orders_of_a_text(monkeypatch):
     from contrasent.search.answers import Answer
     from contrasent.search.index import Hit
 
-    hit = Hit("r#0", "The \x1b[31mroof.", 1.0, {"document": "a b.md", "headings": ["Up", "On"]})
+    hit = Hit(
+        "r#0", "The \x1b[31mroof.", 1.0, {"document": "a b.md", "headings": ["Up\u202e", "On"]}
+    )
     lines = _entry(1, [hit, hit, hit], Answer(0, 14, ((9, 13),)), "/notes")
     plain = _printed(lines)
     assert plain.splitlines() == [
         "  1  The [31mroof.",
-        "     /notes/a b.md › Up › On · 1.0000 · 2 more passages",
+        "     /notes/a b.md › Up\\u202e › On · 1.0000 · 2 more passages",
     ]
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")

@@ -8,6 +8,7 @@ import re
 import sys
 
 from contrasent.errors import TRAINING, LostProcessError, UserError, brief, install, see
+from contrasent.progress import printable
 
 OUT_OF_MEMORY = re.compile("(?i)out of memory|can't allocate memory")
 
@@ -59,4 +60,4 @@ def _end(code: int) -> None:
 
 
 def _say(line: str) -> None:
-    sys.stderr.write(" ".join(line.split("\n")) + "\n")
+    sys.stderr.write(printable(" ".join(line.split("\n"))) + "\n")

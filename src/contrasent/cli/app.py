@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from contrasent import __version__, progress
+from contrasent.cli.options import LineFormatter
 from contrasent.errors import OptionError, UserError
 
 PANELS = {
@@ -130,7 +131,9 @@ def _every_command(
     if context.invoked_subcommand is None:
         typer.echo(WELCOME)
     progress.show("auto")
-    logging.basicConfig(format="contrasent: %(message)s", level=logging.WARNING)
+    handler = logging.StreamHandler()
+    handler.setFormatter(LineFormatter("contrasent: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
 
 
 for panel, names in PANELS.items():

@@ -130,7 +130,7 @@ def evaluate(
             notes = getattr(encode, "notes", [])
             if report_file is not None:
                 more = _for_page(model, encode, suites, chosen)
-        typer.echo(f"{model}\n{reports_of[model].table()}\n")
+        options.echo(f"{model}\n{reports_of[model].table()}\n")
         for line in notes:
             options.note(line)
         reports_of[model] = replace(reports_of[model], notes={**reports_of[model].notes, **more})
@@ -168,12 +168,12 @@ def _show_data(folder: Path | None, form: str, json_file: Path | None) -> None:
         return
     for data_set, places in located:
         rows = ", ".join(f"{split} {count:,}" for split, count in data_set.rows.items())
-        typer.echo(f"{data_set.name:10}  {data_set.kind:10}  {rows}".rstrip())
+        options.echo(f"{data_set.name:10}  {data_set.kind:10}  {rows}".rstrip())
         for its, place in places.items():
             absent = f"missing; put it at {data_set.places[its][0]} in CONTRASENT_DATA's folder"
-            typer.echo(f"{'':12}{its + ': ' if its else ''}{place or absent}")
+            options.echo(f"{'':12}{its + ': ' if its else ''}{place or absent}")
     for name, lacking in missing.items():
-        typer.echo(f"--suite {name}: {'missing ' + ', '.join(lacking) if lacking else 'ready'}")
+        options.echo(f"--suite {name}: {'missing ' + ', '.join(lacking) if lacking else 'ready'}")
 
 
 def _check_before(

@@ -192,7 +192,7 @@ def _sync(folder: Path, source: str | None, batch: int, *, watch: bool) -> optio
     if watch:
         warn = lambda line: options.note(f"contrasent: {line}")  # noqa: E731
         for outcome in watch_index(folder, source, batch=batch, log=warn):
-            typer.echo(f"{time.strftime('%H:%M:%S')} {folder}: {outcome}")
+            options.echo(f"{time.strftime('%H:%M:%S')} {folder}: {outcome}")
             for line in outcome.notes:
                 options.note(line)
     with options.resumable("the same command goes on with what is encoded"):

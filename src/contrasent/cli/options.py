@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -52,6 +53,7 @@ class Output(NamedTuple):
     text: str = ""
     notes: Sequence[str] = ()  # for standard error, after all else
     status: int = 0
+    styled: bool = False  # the text has colours, and all that came from outside is printable
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,17 +152,30 @@ def _print(output: Output, *, as_json: bool) -> None:
     if as_json:
         text = json.dumps(output.data, ensure_ascii=False, indent=2, allow_nan=False)
     if text:
-        typer.echo(text)
+        (typer.echo if output.styled and not as_json else echo)(text)
     for line in output.notes:
         note(line)
     if output.status:
         raise typer.Exit(output.status)
 
 
+def echo(text: str) -> None:
+    """Print a text that may come from outside."""
+    typer.echo(progress.printable(text))
+
+
 def note(text: str) -> None:
     """Print a line on standard error, unless the command is quiet."""
     if not progress.silent():
-        typer.echo(text, err=True)
+        typer.echo(progress.printable(text).replace("\n", "\\u000a"), err=True)
+
+
+class LineFormatter(logging.Formatter):
+    """Messages of a log as they can be printed."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See logging."""
+        return progress.printable(super().format(record))
 
 
 @contextmanager

@@ -70,7 +70,7 @@ def reproduce(
 
     folder = ItemFolder(own or HERE)
     if listing or check:
-        typer.echo(_listed(folder) if listing else _checked(folder))
+        options.echo(_listed(folder) if listing else _checked(folder))
         return
     if not items:
         raise OptionError("ITEM", "", "name a table or figure, a paper, or all (--list shows them)")
@@ -105,7 +105,7 @@ def reproduce(
     from contrasent.reproduce.results import book
 
     made = book(wanted, stored or results, chosen)
-    typer.echo(text(made))
+    options.echo(text(made))
     written = [path for path in (json_file, report) if path is not None]
     if json_file is not None:
         write_json(json_file, made)

@@ -13,6 +13,7 @@ import typer
 from contrasent import progress
 from contrasent.cli import options
 from contrasent.errors import OptionError
+from contrasent.progress import printable
 
 if TYPE_CHECKING:
     from contrasent.search.answers import Answer
@@ -22,6 +23,7 @@ Line = list[tuple[str, str]]  # parts of a line, each with its style; the first 
 
 INDENT = " " * 5
 _BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
+_MARKS = dict.fromkeys((0x61C, 0x200E, 0x200F))  # of direction, in Arabic and Hebrew; left out
 
 
 @options.command
@@ -115,7 +117,7 @@ def search(
     }
     cut = f"{truncated:,} of {len(wanted):,} queries were longer than {encode.encoder.max_tokens}"
     notes = [f"{cut} tokens and were cut there"] if truncated else []
-    return options.Output(facts, _printed(lines), notes)
+    return options.Output(facts, _printed(lines), notes, styled=True)
 
 
 def _entry(rank: int, hits: Sequence["Hit"], answer: "Answer", root: str) -> list[Line]:
@@ -142,9 +144,12 @@ def _entry(rank: int, hits: Sequence["Hit"], answer: "Answer", root: str) -> lis
 
 def _printed(lines: Sequence[Line]) -> str:
     """Lines as they are for a pipe, or wrapped, with bold words and links, for a terminal."""
-    # Control characters in a text are not for the terminal.
     clean = [
-        [head, *((_BLANK.sub(" ", text), style) for text, style in rest)] for head, *rest in lines
+        [
+            head,
+            *((printable(_BLANK.sub(" ", text.translate(_MARKS))), style) for text, style in rest),
+        ]
+        for head, *rest in lines
     ]
     if not sys.stdout.isatty():
         return "\n".join("".join(text for text, _ in line) for line in clean)

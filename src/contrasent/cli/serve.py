@@ -57,7 +57,7 @@ def serve(
 
     # One JSON object a line on standard error.
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(message)s"))
+    handler.setFormatter(options.LineFormatter("%(message)s"))
     logger = logging.getLogger("contrasent.serve")
     logger.handlers, logger.propagate = [handler], False
     logger.setLevel(logging.WARNING if progress.silent() else logging.INFO)
@@ -72,7 +72,7 @@ def serve(
         pooler=loading.pooler,
         max_tokens=loading.max_tokens,
         word_weight=options.chosen_weight(word_weight, vectors_only),
-        log=typer.echo,
+        log=options.echo,
         batch_tokens=batch_tokens,
         queue_tokens=queue_tokens,
         client_share=client_share,

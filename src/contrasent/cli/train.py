@@ -184,7 +184,7 @@ def _check(
     for finding in check_objective(objective, of_objective, source):
         found.append(finding)
         if not as_json:
-            typer.echo(f"{SIGNS[finding.passed]:>6}  {finding.check}: {finding.detail}")
+            options.echo(f"{SIGNS[finding.passed]:>6}  {finding.check}: {finding.detail}")
     failed = any(finding.passed is False for finding in found)
     facts = {"method": objective, "checks": [asdict(finding) for finding in found]}
     return options.Output(facts, status=int(failed))
