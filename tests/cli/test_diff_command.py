@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -192,6 +193,40 @@ def test_redirects_are_not_followed(corpus):
     with server.running() as url, pytest.raises(ModelError, match="answered 307"):
         run("diff", f"{url}#fake", f"{url}#fake", "--on", corpus)
     assert "/v1/models" in server.paths and "/v1/secret" not in server.paths
+
+
+def test_a_connection_is_kept_and_made_again_where_the_server_closed_it():
+    places, closed = [], [False, False, True, False, None]
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            places.append(self.client_address)
+            how = closed[len(places) - 1]
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            if how is None:  # bytes come all the time, but no whole answer
+                time.sleep(1.0)
+            self.wfile.write(b"{}")
+            self.close_connection = how  # without telling the client
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
+        http.daemon_threads = True
+        threading.Thread(target=http.serve_forever, args=(0.02,)).start()
+        server = remote.JsonServer(f"http://127.0.0.1:{http.server_port}/v1", "NO_KEY", 0.5)
+        for _ in closed[:-1]:
+            assert server.ask("x", {"a": 1}, attempts=1) == {}
+            time.sleep(0.05)
+        with pytest.raises(ModelError, match="does not answer"):
+            server.ask("x", {"a": 1}, attempts=1)
+        http.shutdown()
+    assert places[0] == places[1] == places[2] != places[3] == places[4]
 
 
 def test_a_sample_of_documents(model, tmp_path):

@@ -29,7 +29,6 @@ class Query:
     text: str
     relevant: Mapping[int, float]
     document: int  # its main answer: queries about one document are no independent evidence
-    written: bool = False  # by a language model
     hidden: tuple[int, ...] = ()  # rows that it cannot find
 
 

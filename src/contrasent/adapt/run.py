@@ -25,13 +25,11 @@ from contrasent.adapt.teaching import teach
 from contrasent.adapt.user_queries import (
     Files,
     UserQueries,
-    enough,
     log_foreign,
     paths,
     read_user_queries,
 )
 from contrasent.adapt.work import Work
-from contrasent.adapt.writer import DEPTH, Writer, write_queries
 from contrasent.documents.folder import Documents, DocumentSource, Origin
 from contrasent.documents.parsers import TEXT_LIMIT
 from contrasent.errors import InputError, OptionError, OutputError
@@ -43,14 +41,13 @@ from contrasent.search.index import Index
 from contrasent.search.learned import Learned
 from contrasent.search.opening import INSIDE, index_folder
 from contrasent.search.ranking import Ranker
-from contrasent.search.writer import Writer as IndexWriter
+from contrasent.search.writer import Writer
 from contrasent.stats.bootstrap import digest
 from contrasent.text.sources import missing
 from contrasent.types import Log
 
-WORK, QUERIES, WRITTEN = "work", "queries.jsonl", "written.jsonl"
+WORK, QUERIES = "work", "queries.jsonl"
 SHORTEST_BUDGET = 10.0
-WRITING = 0.5  # share of the time left that a language model may write for
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +76,6 @@ def adapt_index(
     queries: Files = None,
     collection: Files = None,
     clicks: Files = None,
-    writer: str | None = None,
-    prompt: str | Path | None = None,
     columns: Sequence[str] | None = None,
     max_file_text: int = TEXT_LIMIT,
     seed: int = 0,
@@ -103,8 +98,6 @@ def adapt_index(
         queries: tables of user queries: query, document and perhaps gain.
         collection: the same as folders in BEIR's layout.
         clicks: tables of opened documents: query, document and perhaps count.
-        writer: ``http://HOST:PORT/v1#MODEL``, a language model that writes queries.
-        prompt: a file with another prompt for it.
         columns: of tables, those to read, the title first.
         max_file_text: characters of the longest file that is read.
         seed: of everything random.
@@ -117,11 +110,10 @@ def adapt_index(
     """
     if budget < SHORTEST_BUDGET:
         raise OptionError("budget", budget, f"must be at least {SHORTEST_BUDGET:g} seconds")
-    model = None if writer is None else Writer.of(writer, prompt)
     target = Path(output)
     if resume and (done := finished(target)) is not None:
         return done
-    for place in (*paths(queries), *paths(collection), *paths(clicks), *paths(prompt)):
+    for place in (*paths(queries), *paths(collection), *paths(clicks)):
         if not place.exists():
             raise InputError(place, missing(place))
     config = {
@@ -133,13 +125,10 @@ def adapt_index(
     }
     documents = _source(source, target, base, columns, max_file_text)
     _check_target(target, resume=resume, overwrite=overwrite)
-    if model is not None and not (target / WRITTEN).is_file():  # the answers may all be there
-        model.check()
     work = Work(target / WORK, config, resume=resume)
     run = _AdaptationRun(target, work, budget, seed, log)
     run.start(documents, base)
-    run.read(queries, collection, clicks, alone=model is None)
-    run.write(model)
+    run.read(queries, collection, clicks)
     return run.finish()
 
 
@@ -237,8 +226,6 @@ class _AdaptationRun:
         self.place = target / INSIDE
         self.lines: list[str] = []
         self.users: UserQueries = []
-        self.written: UserQueries = []
-        self.writing: dict[str, Any] | None = None
 
     def left(self) -> float:
         """Seconds of the budget that are left."""
@@ -283,40 +270,17 @@ class _AdaptationRun:
 
     # ------------------------------------------------------------------ queries
 
-    def read(self, queries: Files, collection: Files, clicks: Files, *, alone: bool = True) -> None:
-        """Read the queries of users; ``alone``: no others are going to be written."""
+    def read(self, queries: Files, collection: Files, clicks: Files) -> None:
+        """Read the queries of users."""
         if queries or collection or clicks:
-            self.users = read_user_queries(
-                queries, collection, clicks, self.documents, self.note, alone=alone
-            )
+            self.users = read_user_queries(queries, collection, clicks, self.documents, self.note)
             log_foreign(self.users, (row.text for row in self.index.every()), self.note)
-
-    def write(self, writer: Writer | None) -> None:
-        """Let a language model write queries about some passages."""
-        if writer is None:
-            return
-        rows = [(row.text, int(self.units[row.row])) for row in self.index.every()]
-        numbers = {name: n for n, name in enumerate(self.documents)}
-
-        def finds(texts: list[str]) -> list[list[int]]:
-            ranked = self.index.documents(texts, self.encode, DEPTH, self.prior)
-            return [[numbers[name] for name in names] for names in ranked]
-
-        self.written, self.writing = write_queries(
-            rows,
-            writer,
-            kept=self.target / WRITTEN,
-            finds=finds,
-            limit=WRITING * self.left(),
-            log=self.note,
-        )
 
     # ------------------------------------------------------------------ learning
 
     def _bench(self, learned: Learned) -> Bench | None:
         """The queries on the index; None where there are too few."""
-        asked = [*self.users, *self.written]
-        queries = queries_of(enough(asked, self.note) if self.written else asked)
+        queries = queries_of(self.users)
         if not queries:
             return None
         texts = [query.text for query in queries]
@@ -347,7 +311,7 @@ class _AdaptationRun:
                 ranker, learned = lesson.ranker, lesson.learned
             elif words is not None and words.high < 0:
                 ranker = ranker.without_words
-        with IndexWriter(self.place) as writer:
+        with Writer(self.place) as writer:
             writer.set(ranker=ranker, learned=learned)
         self.index.close()
         if self.users:
@@ -366,7 +330,7 @@ class _AdaptationRun:
             steps=steps,
             lesson=lesson,
             changes=changes,
-            counts={"users": len(self.users), "written": len(self.written), "writer": self.writing},
+            counts={"users": len(self.users)},
             documents=len(self.documents),
             lines=self.lines,
             seconds=self.work.seconds(),

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +28,9 @@ _Row = tuple[str, Any, Any, Any]  # its place for messages, then query, document
 
 
 def read_user_queries(
-    queries: Files,
-    collection: Files,
-    clicks: Files,
-    documents: Sequence[str],
-    log: Log,
-    alone: bool = True,
+    queries: Files, collection: Files, clicks: Files, documents: Sequence[str], log: Log
 ) -> UserQueries:
-    """Queries of files, of folders in BEIR's layout and of click logs, put together.
-
-    None where they are too few, unless others are going to join them (not ``alone``).
-    """
+    """Queries of files, of folders in BEIR's layout and of click logs; none if they are too few."""
     places, found, useless = places_of(documents), dict[str, tuple[str, dict[int, float]]](), []
     files = [(path, _rows(path, "gain"), False) for path in paths(queries)]
     files += [(path, _judged(path, log), False) for path in paths(collection)]
@@ -46,17 +38,17 @@ def read_user_queries(
     for path, rows, clicked in files:
         gains, problem = _gather(path, rows, places, log, clicked)
         for (query, number), gain in gains.items():
-            known = found.setdefault(folded(query), (query, {}))[1]
+            known = found.setdefault(_folded(query), (query, {}))[1]
             known[number] = max(known.get(number, 0.0), gain)
         if not gains:
             useless.append(InputError(path, f"{problem}; documents are such as {documents[0]!r}"))
     if useless and not found:
         raise useless[0]
     usable = _without_common(list(found.values()), documents, log)
-    return enough(usable, log) if alone and found else usable
+    return _enough(usable, log) if found else usable
 
 
-def folded(query: str) -> str:
+def _folded(query: str) -> str:
     """A query as it is compared with others: without case and superfluous spaces."""
     return " ".join(query.split()).casefold()
 
@@ -79,7 +71,7 @@ def _gather(
             problem, value = "no such document was read", repr(name)
         else:
             if gain > 0:
-                key = texts.setdefault(folded(text), text), places[name]
+                key = texts.setdefault(_folded(text), text), places[name]
                 repeated += key in gains
                 before = gains.get(key, 0.0)
                 gains[key] = before + gain if clicked else max(before, gain)
@@ -98,7 +90,7 @@ def _gather(
     return {key: scale(gain) for key, gain in gains.items()}, "; ".join(lines) or "holds no answers"
 
 
-def enough(queries: UserQueries, log: Log) -> UserQueries:
+def _enough(queries: UserQueries, log: Log) -> UserQueries:
     """These queries, or none of them where they can neither teach nor judge."""
     about = len({max(gains, key=lambda number: gains[number]) for _, gains in queries})
     if len(queries) >= MIN_QUERIES and about >= MIN_DOCUMENTS:
@@ -124,22 +116,16 @@ def _without_common(queries: UserQueries, documents: Sequence[str], log: Log) ->
     return kept
 
 
-def known_words(texts: Iterable[str]) -> frozenset[str]:
-    """The words of the first texts."""
-    return frozenset(chain.from_iterable(words(text[:LONGEST]) for text in islice(texts, SAMPLE)))
-
-
-def is_foreign(query: str, known: frozenset[str]) -> bool:
-    """Whether hardly a word of a query stands in the texts, as in one of another language."""
-    terms = words(query)
-    return bool(terms) and sum(term in known for term in terms) < KNOWN_WORDS * len(terms)
-
-
 def log_foreign(queries: UserQueries, texts: Iterable[str], log: Log) -> None:
     """Log how many queries seem to be in another language than the text."""
     # They stay: users ask them, and what they teach is judged like everything else.
-    known = known_words(texts)
-    foreign = [query for query, _ in queries if is_foreign(query, known)]
+    known = {word for text in islice(texts, SAMPLE) for word in words(text[:LONGEST])}
+    of_query = ((query, words(query)) for query, _ in queries)
+    foreign = [
+        query
+        for query, terms in of_query
+        if terms and sum(term in known for term in terms) < KNOWN_WORDS * len(terms)
+    ]
     if foreign:
         shown = f"{len(foreign)} of {len(queries)} queries (such as {brief(foreign[0])})"
         log(f"{shown} have hardly a word in common with the text, as if in another language")

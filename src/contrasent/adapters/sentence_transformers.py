@@ -5,13 +5,13 @@ A saved model folder needs no adapter: ``SentenceTransformer("my-model")`` reads
 
 import tempfile
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from torch import Tensor, nn
 
 from contrasent import parallel
-from contrasent.adapters import Model, encoder_of
 from contrasent.encoder.encoder import Encoder
 from contrasent.encoder.heads import Dense
 from contrasent.engine.objective import Objective
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 POOLERS = ("cls", "mean", "max")
 
 
-def sentence_transformer(model: Model, **options: Any) -> "SentenceTransformer":
+def sentence_transformer(model: str | Path | Encoder, **options: Any) -> "SentenceTransformer":
     """Build a ``SentenceTransformer`` of an encoder, by way of a temporary model folder."""
     try:
         from sentence_transformers import SentenceTransformer
@@ -37,7 +37,8 @@ def sentence_transformer(model: Model, **options: Any) -> "SentenceTransformer":
             "sentence-transformers", "bench", "the sentence-transformers adapter"
         ) from error
     with tempfile.TemporaryDirectory() as folder:
-        encoder_of(model).save(f"{folder}/model")
+        encoder = model if isinstance(model, Encoder) else Encoder.load(model)
+        encoder.save(f"{folder}/model")
         return SentenceTransformer(f"{folder}/model", **options)
 
 

@@ -27,8 +27,6 @@ def adapt(
     queries: Paths = None,
     collection: Paths = None,
     clicks: Paths = None,
-    writer: Annotated[str | None, typer.Option(metavar="URL#MODEL")] = None,
-    writer_prompt: Path | None = None,
     budget: str = "30m",
     update: bool = False,
     columns: str | None = None,
@@ -53,9 +51,6 @@ def adapt(
             be repeated.
         collection: The same as a folder in BEIR's layout.
         clicks: Documents that people opened: csv, tsv or jsonl, query, document and count.
-        writer: Language model that writes queries, on any OpenAI-compatible server:
-            http://HOST:PORT/v1#MODEL.
-        writer_prompt: File with another prompt for it.
         budget: Time to spend at most: 90s, 30m, 2h.
         update: Follow the documents, and learn again in place, from earlier queries too.
         columns: Columns of tables to read, with commas; title first.
@@ -67,7 +62,7 @@ def adapt(
     people: dict[str, Any] = {"queries": queries, "collection": collection, "clicks": clicks}
     people |= {"budget": options.parse_budget(budget), "seed": seed}
     if update:
-        for option, value in (("-o", output), ("--base", base), ("--writer", writer)):
+        for option, value in (("-o", output), ("--base", base)):
             if value is not None:
                 raise OptionError(option, str(value), "--update changes SOURCE in place")
         done = carry_out(Path(source), None, **people)
@@ -78,8 +73,6 @@ def adapt(
             source,
             output,
             base=base,
-            writer=writer,
-            prompt=writer_prompt,
             columns=[part.strip() for part in columns.split(",")] if columns else None,
             max_file_text=max_file_text,
             resume=resume,

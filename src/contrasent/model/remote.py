@@ -1,7 +1,6 @@
 """A model behind a server with OpenAI's interface, as an ``EncodeFn``."""
 
 import json
-import math
 import os
 import time
 import weakref
@@ -64,10 +63,11 @@ class JsonServer:
     Args:
         base: the address that paths are put behind.
         key: variable of the environment that holds the key.
+        timeout: seconds for a whole answer.
     """
 
-    def __init__(self, base: str, key: str) -> None:
-        self.base = base.rstrip("/")
+    def __init__(self, base: str, key: str, timeout: float = TIMEOUT) -> None:
+        self.base, self.timeout = base.rstrip("/"), timeout
         self._secret = os.environ.get(key, "").strip()
         parts = urlsplit(self.base)
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
@@ -81,48 +81,35 @@ class JsonServer:
         # A proxy of plain http takes whole addresses.
         self._whole = bool(proxy) and parts.scheme == "http"
 
-    def ask(
-        self,
-        path: str,
-        body: Any = None,
-        *,
-        timeout: float = TIMEOUT,
-        attempts: int = ATTEMPTS,
-        until: float = math.inf,
-    ) -> dict[str, Any]:
+    def ask(self, path: str, body: Any = None, *, attempts: int = ATTEMPTS) -> dict[str, Any]:
         """The answer to a body, or to none; failures that may pass are waited out.
 
         Args:
             path: behind the base.
             body: to be sent as JSON; a GET if None.
-            timeout: seconds for a whole answer.
             attempts: how often it is tried.
-            until: the time (monotonic) not to wait beyond.
 
         Raises:
             ModelError: no answer, an error, or no JSON object.
         """
         for attempt in range(attempts):
             try:
-                limit = max(0.1, min(timeout, until - time.monotonic()))
-                return self._answer(f"{self.base}/{path}", body, limit)
+                return self._answer(f"{self.base}/{path}", body)
             except ServerError as error:
-                wait = min(max(error.wait, 0.5 * 2**attempt), LONGEST_WAIT)
-                late = time.monotonic() + wait >= until
-                if late or not error.passes or attempt == attempts - 1:
+                if not error.passes or attempt == attempts - 1:
                     raise
-                time.sleep(wait)
+                time.sleep(min(max(error.wait, 0.5 * 2**attempt), LONGEST_WAIT))
         raise AssertionError  # the last attempt returns or raises
 
-    def _answer(self, url: str, body: Any, timeout: float) -> dict[str, Any]:
-        until = time.monotonic() + timeout
+    def _answer(self, url: str, body: Any) -> dict[str, Any]:
+        until = time.monotonic() + self.timeout
         try:
             content = bytearray()
-            with self._request(url, body, timeout) as response:
+            with self._request(url, body) as response:
                 while part := response.read1(1 << 20):
                     content += part
                     if len(content) > LARGEST or time.monotonic() > until:
-                        raise TimeoutError(f"no whole answer in {timeout:.0f} s")
+                        raise TimeoutError(f"no whole answer in {self.timeout:g} s")
         except (OSError, HTTPException) as error:
             self._connection.close()
             raise ServerError(f"{url}: does not answer ({error})") from error
@@ -142,7 +129,7 @@ class JsonServer:
             raise ModelError(f"{url}: did not answer with a JSON object")
         return answer
 
-    def _request(self, url: str, body: Any, timeout: float) -> HTTPResponse:
+    def _request(self, url: str, body: Any) -> HTTPResponse:
         """Send a request; once more at once if the server had closed the connection meanwhile."""
         headers = {"Accept": "application/json", "User-Agent": "contrasent"}
         if self._secret:
@@ -152,10 +139,10 @@ class JsonServer:
         data = None if body is None else json.dumps(body).encode()
         connection, target = self._connection, urlsplit(url)
         path = url if self._whole else target._replace(scheme="", netloc="").geturl()
-        connection.timeout = timeout
+        connection.timeout = self.timeout
         reused = connection.sock is not None
         if reused:
-            connection.sock.settimeout(timeout)
+            connection.sock.settimeout(self.timeout)
         try:
             connection.request("GET" if data is None else "POST", path, data, headers)
             return connection.getresponse()
@@ -163,7 +150,7 @@ class JsonServer:
             connection.close()
             if not reused:
                 raise
-            return self._request(url, body, timeout)
+            return self._request(url, body)
 
 
 class RemoteModel:
