@@ -136,11 +136,10 @@ def test_a_bad_row_is_named_and_the_other_shards_stay(tmp_path, bert):
     (["--engine", "local", "--worker-gpus", "1"], OptionError, "goes with --engine ray"),
     (["--engine", "local", "--id", "none"], OptionError, "no such column"),
     (["--engine", "local", "-o", "v.npy"], OptionError, "must be a folder"),
+    (["--id", "key", "-o", "v.npy"], OptionError, "--id 'key': goes with shards"),
+    (["--dtype", "int8", "-o", "v.npy"], OptionError, "goes with shards"),
+    (["--workers", "2", "-o", "v.npy"], OptionError, "--workers 2: goes with shards"),
     (["--engine", "local", "-o", "full"], OutputError, "no folder of vectors"),
-    (["--workers", "2"], OptionError, "--workers 2: goes with --engine"),
-    (["--worker-cpus", "2"], OptionError, "goes with --engine"),
-    (["--id", "key"], OptionError, "goes with --engine"),
-    (["--dtype", "int8"], OptionError, "goes with --engine"),
     (["--engine", "local", "-o", "nothing://x/y"], InputError, "nothing"),
 ])  # fmt: skip
 def test_what_cannot_be_is_refused(tmp_path, bert, source, options, error, words, monkeypatch):
@@ -149,7 +148,7 @@ def test_what_cannot_be_is_refused(tmp_path, bert, source, options, error, words
     (tmp_path / "full" / "precious").touch()
     with pytest.raises(error, match=words):
         invoke("encode", bert, source, "-o", "v", "--text", "body", "--pooler", "cls", *options)
-    assert not (tmp_path / "v").exists()
+    assert not (tmp_path / "v").exists() and not (tmp_path / "v.npy").exists()
 
 
 def test_what_is_not_installed_is_named(tmp_path, bert, source, monkeypatch):

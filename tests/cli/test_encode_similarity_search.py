@@ -59,14 +59,42 @@ def test_encode_npy_and_parquet(tmp_path, lines):
 
 
 def test_encode_standard_input_in_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr("contrasent.cli.encode.SHARD", 2)
+    monkeypatch.setattr("contrasent.cli.encode.AT_ONCE", 2)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(LINES).encode())))
-    text = "\n".join([*LINES[:2], "", *LINES[2:]])
+    text = "\n".join([*LINES[:2], "", *LINES[2:], LINES[0]])
     said = json.loads(
         run("encode", MINILM, "-", "-o", tmp_path / "v.npy", "--json", "--quiet", stdin=text)
     )
-    assert (said["texts"], said["blank_lines"]) == (5, 1)
-    assert np.load(tmp_path / "v.npy") == pytest.approx(reference(), abs=1e-5)
+    assert (said["texts"], said["blank_lines"], said["computed"]) == (6, 1, 5)
+    wanted = reference()
+    assert np.load(tmp_path / "v.npy") == pytest.approx(wanted[[*range(5), 0]], abs=1e-5)
+    assert [path.name for path in tmp_path.iterdir()] == ["v.npy"]
+
+
+def test_encode_goes_on_after_a_kill(tmp_path, lines):
+    """What was encoded is kept next to the file; another input takes of it what is the same."""
+    from contrasent.encoder.encoder import Encoder
+    from contrasent.search.building import KeptVectors
+
+    long, order = tmp_path / "long.txt", np.random.default_rng(0).permutation(300)
+    long.write_text("".join(f"{LINES[n % 5][:-1]} {n}.\n" for n in order))
+    command, target = ("encode", MINILM, long, "-o", tmp_path / "v.npy"), tmp_path / "v.npy"
+    done, put = [], KeptVectors.put
+
+    def killed(self, texts, vectors):
+        put(self, texts, vectors)
+        done.extend(texts)
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("contrasent.cli.encode.AT_ONCE", 270)
+        patch.setattr(KeptVectors, "put", killed)
+        assert invoke(*command).exit_code == 130
+        assert not target.exists() and len(done) == 270
+    assert printed(*command)["computed"] == 30
+    texts = long.read_text().splitlines()
+    assert np.load(target) == pytest.approx(Encoder.load(MINILM).encode(texts), abs=1e-5)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["long.txt", "v.npy"]
 
 
 def test_encode_reports_truncation(tmp_path):

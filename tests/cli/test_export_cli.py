@@ -1,10 +1,10 @@
 """The command export, and what uses its graphs: encode and search without torch, and auto."""
 
-import json
 import subprocess
 import sys
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from commands import printed, run
@@ -54,24 +54,13 @@ def test_invariant_is_the_same_in_any_order(model, lines, tmp_path):
     assert np.array_equal(np.load(tmp_path / "a.npy"), np.load(tmp_path / "b.npy")[::-1])
 
 
-def test_a_folder_of_shards_and_a_run_that_goes_on(model, lines, tmp_path, monkeypatch):
-    monkeypatch.setattr("contrasent.cli.encode.SHARD", 25)
+def test_a_folder_of_shards(model, lines, tmp_path):
     out = tmp_path / "vectors"
-    run("encode", model, lines, "-o", out, "--runtime", "onnx")
-    manifest = json.loads((out / "manifest.json").read_text())
-    assert [s["rows"] for s in manifest["shards"]] == [25, 25, 25, 15]
-    found = np.concatenate([np.load(out / s["name"]) for s in manifest["shards"]])
-    assert np.abs(found - wanted(model, lines)).max() <= 1e-5
-    with pytest.raises(OutputError, match="--overwrite"):
-        run("encode", model, lines, "-o", out)
-    manifest["shards"], manifest["complete"] = manifest["shards"][:2], False
-    (out / "manifest.json").write_text(json.dumps(manifest))
-    said = printed("encode", model, lines, "-o", out, "--runtime", "onnx")
-    assert (said["texts"], said["computed"]) == (90, 40)
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "file").write_text("x")
-    with pytest.raises(OutputError, match="holds no vectors"):
-        run("encode", model, lines, "-o", tmp_path / "mine", "--overwrite")
+    run("encode", model, lines, "-o", out, "--runtime", "onnx", "--shard-rows", 25)
+    files = sorted(out.glob("*.parquet"))
+    found = [pq.read_table(file).column("vector").to_pylist() for file in files]
+    assert [len(rows) for rows in found] == [25, 25, 25, 15]
+    assert np.abs(np.concatenate(found) - wanted(model, lines)).max() <= 1e-5
 
 
 def test_what_an_export_cannot_do_is_refused(model, lines, tmp_path):

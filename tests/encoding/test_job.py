@@ -11,10 +11,10 @@ import pytest
 from openers import Numbers, made, run, vectors
 
 from contrasent.encoding import job as jobs
-from contrasent.encoding import shards
 from contrasent.encoding.engines import Local
-from contrasent.encoding.job import begin, chosen_shards, gather
-from contrasent.encoding.shards import read_manifest
+from contrasent.encoding.inputs import Folder
+from contrasent.encoding.job import begin, chosen_shards, gather, read_begun
+from contrasent.encoding.shards import read_facts
 from contrasent.errors import InputError, OptionError, OutputError, UserError
 
 TEXTS = [f"text {number * number % 397}" for number in range(250)]
@@ -46,10 +46,10 @@ def test_rows_are_exact_and_the_folder_says_what_it_is(tmp_path, source):
     assert [row["text"] for row in rows] == TEXTS
     assert np.array_equal([row["vector"] for row in rows], vectors(TEXTS))
     assert manifest.complete
-    assert manifest == read_manifest(tmp_path / "v")
+    assert manifest == read_begun(Folder(str(tmp_path / "v")))
     assert [shard.rows for shard in manifest.shards] == [20] * 12 + [10]
     with (tmp_path / "v" / "shard-000012.parquet").open("rb") as stream:
-        footer, count = shards.read_facts(stream, "shard 12")
+        footer, count = read_facts(stream, "shard 12")
     assert (footer["model"], footer["shard"], footer["of"], count) == ("numbers", 12, 13, 10)
     assert sorted(path.name for path in (tmp_path / "v").iterdir()) == sorted(
         ["manifest.json", *(shard.name for shard in manifest.shards)]
@@ -132,7 +132,7 @@ def test_a_shard_with_too_few_or_too_many_rows_is_named(tmp_path, source, number
     pq.write_table(more.replace_schema_metadata(pq.read_metadata(path).metadata), path)
     with pytest.raises(InputError, match=f"{path.name}: has {rows} rows, not {rows - change}; rem"):
         gather(str(tmp_path / "v"))
-    assert not read_manifest(tmp_path / "v").complete
+    assert not read_begun(Folder(str(tmp_path / "v"))).complete
 
 
 def test_a_worker_with_another_model_makes_nothing(tmp_path, source):

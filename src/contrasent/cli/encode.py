@@ -1,7 +1,6 @@
 """Vectors of texts, and texts that are alike: ``contrasent encode``, ``similarity``, ``dedupe``."""
 
 import json
-import shutil
 import time
 from dataclasses import replace
 from importlib.util import find_spec
@@ -21,7 +20,7 @@ from contrasent.errors import (
     UserError,
     check_choice,
 )
-from contrasent.files import check_writable
+from contrasent.types import batched
 
 if TYPE_CHECKING:
     from contrasent.encoding.engines import Local, OnRay
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 FORMATS = (".npy", ".parquet")
 SHOWN = 10  # near-duplicates that are printed
-SHARD = 16_384  # texts a shard of a stream: what a kill costs at most, and what memory holds
+AT_ONCE = 16_384  # texts of a stream: what a kill costs at most, and what memory holds
 
 Batched = Annotated[options.Loading, "runtime", "batch_invariant", "pooler", "max_tokens", "batch"]
 
@@ -58,31 +57,28 @@ def encode(
 ) -> options.Output:
     """Write the vector of every sentence to a file or a folder.
 
-    A .npy file holds float32 rows in the order of the input; a .parquet file also the texts; a
-    folder holds .npy shards and a manifest. Memory stays bounded. If it is killed, the same command
-    goes on where it was: shards are kept in the folder, or in .NAME.parts next to the file. Lines
-    that repeat are computed once.
-
-    With --engine or --shard, or where a place is a URL (s3://, gs://), the folder holds shards of
-    parquet that are made independently, by one process, by several, or by a Ray cluster.
+    A .npy file holds float32 rows in the order of the input; a .parquet file also the texts. Lines
+    that repeat are computed once. A folder holds shards of parquet and a manifest, made
+    independently, by one process, by several, or by a Ray cluster. Memory stays bounded. If it is
+    killed, the same command goes on where it was: with the shards of the folder, or with what is
+    kept in .NAME.encoded next to the file.
 
     Options:
         model: Model folder or name, or an exported model.
-        input_: File, folder, or - for standard input; with --engine also a pattern with *, or a
-            URL.
-        output: FILE.npy, FILE.parquet, or a folder of shards; with --engine a folder or a URL.
-        engine: Encode in independent shards: local, on this machine, or ray, on a Ray cluster
-            (docs/scale.md).
-        workers: With --engine: number of workers. [default: local 1, ray as many as fit]
-        worker_cpus: With --engine: cores a worker. [default: local all, ray 1]
+        input_: File, folder, or - for standard input; for shards also a pattern with *, or a URL.
+        output: FILE.npy, FILE.parquet, or a folder or URL for shards.
+        engine: What makes shards: local, this machine, or ray, a Ray cluster (docs/scale.md).
+            [default: local]
+        workers: Of shards: number of workers. [default: local 1, ray as many as fit]
+        worker_cpus: Of shards: cores a worker. [default: local all, ray 1]
         worker_gpus: With --engine ray: GPUs a worker, also 0.5.
         timeout: With --engine ray: end after so many seconds without a report from any worker.
         column: Column with the text, by name or position from 0.
-        id_column: With --engine: column with the ids; row numbers if not given.
-        keep_text: With --engine: keep the texts with the vectors.
-        dtype: With --engine: float32, float16, int8 (with a scale a row) or binary (signs, as
+        id_column: Of shards: column with the ids; row numbers if not given.
+        keep_text: Of shards: keep the texts with the vectors.
+        dtype: Of shards: float32, float16, int8 (with a scale a row) or binary (signs, as
             bits).
-        shard_rows: With --engine: texts a shard. [default: 250000]
+        shard_rows: Texts a shard. [default: 250000]
         shard: Make this share of the shards, such as 3/64: for independent jobs;
             the one that makes the last shard checks them all.
         unit: Scale vectors to length one.
@@ -95,7 +91,8 @@ def encode(
 
     began = time.monotonic()
     opener = OpenModel(model, loading, unit, dimensions, prompt)
-    if engine or shard or is_url(output) or is_url(input_) or "*" in input_:
+    file = Path(output).suffix in FORMATS and not is_url(output)
+    if engine or shard or not file or is_url(input_) or "*" in input_:
         return _in_shards(
             *(opener, input_, output, began),
             make_engine(engine or "local", workers, worker_cpus, worker_gpus, timeout),
@@ -111,7 +108,7 @@ def encode(
     wrong["dtype"] = None if dtype == "float32" else dtype
     for option, value in wrong.items():
         if value:
-            raise OptionError(f"--{option}", value, "goes with --engine")
+            raise OptionError(f"--{option}", value, "goes with shards: name a folder by -o")
     return _as_stream(opener, input_, Path(output), began, column, overwrite)
 
 
@@ -119,72 +116,47 @@ def _as_stream(
     opener: OpenModel, source: str, output: Path, began: float, column: str | None, overwrite: bool
 ) -> options.Output:
     """One process, one text after the other; each is computed once."""
-    from contrasent.encoding.shards import encode_shards, join_shards, read_manifest
+    from contrasent.encoding.shards import write_vectors
     from contrasent.model.opening import find_model
+    from contrasent.search.building import KeptVectors
+    from contrasent.search.store import Facts
 
-    _check_output(output, overwrite)
+    if output.is_dir():
+        raise OutputError(f"{output}: is a folder; name a file")
+    options.check_new(output, overwrite)
+    if output.suffix == ".parquet":
+        _check_pyarrow(f"writing {output}")
     corpus = open_texts(source, column)
     name = opener.folder
     opener = replace(opener, folder=str(find_model(name)), stream=True)
     model, settings = opener.open()
-    whole = output.suffix in FORMATS
-    place = output.with_name(f".{output.name}.parts") if whole else output
-    begun = read_manifest(place) if overwrite else None
-    if begun is not None:
-        same = all(begun.facts.get(key) == value for key, value in settings.items())
-        if not same or (begun.complete and not whole):
-            shutil.rmtree(place)
-    manifest = encode_shards(
-        place,
-        lambda texts: opener.formed(model(texts)),
-        (row[0] for row in corpus),
-        facts=settings,
-        dimension=opener.dimensions or model.encoder.dimension,
-        rows=SHARD,
-        keep_texts=output.suffix == ".parquet",
-    )
-    if whole:
-        join_shards(output, place, manifest)
-        shutil.rmtree(place)
+    maker = Facts(model=settings["model"], source=json.dumps(settings, sort_keys=True))
+    dimension = opener.dimensions or model.encoder.dimension
+    with (
+        progress.task("encode", unit="sentences") as advance,
+        KeptVectors(
+            output, lambda texts: opener.formed(model(texts)), maker, advance, at_once=AT_ONCE
+        ) as kept,
+    ):
+        blocks = batched((row[0] for row in corpus), AT_ONCE)
+        rows = write_vectors(output, ((texts, kept(texts)) for texts in blocks), dimension)
     seconds = time.monotonic() - began
     facts = {
         "output": str(output),
         "model": name,
         "identity": model.encoder.identity,
         "runtime": model.encoder.runtime,
-        "texts": manifest.rows,
+        "texts": rows,
         "computed": model.texts,
-        "dimension": manifest.dimension,
+        "dimension": dimension,
         "unit": opener.unit,
         "blank_lines": corpus.skipped,
         "truncated": model.truncated,
         "seconds": round(seconds, 3),
     }
-    made = f"{manifest.rows:,} vectors of {manifest.dimension} dimensions, {seconds:.1f} s"
+    made = f"{rows:,} vectors of {dimension} dimensions, {seconds:.1f} s"
     notes = [*options.blank_lines(corpus.skipped), *opener.notes(model.encoder), *model.notes]
     return options.Output(facts, f"{output}: {made}", notes)
-
-
-def _check_output(output: Path, overwrite: bool) -> None:
-    """Reject, before any work, an output that cannot or must not be written."""
-    from contrasent.encoding.shards import read_manifest
-
-    if output.suffix in FORMATS:
-        if output.is_dir():
-            raise OutputError(f"{output}: is a folder; name a file")
-        options.check_new(output, overwrite)
-        if output.suffix == ".parquet":
-            _check_pyarrow(f"writing {output}")
-        return
-    if output.suffix or output.is_file():
-        problem = "must end in .npy or .parquet, or be a folder without a suffix"
-        raise OptionError("-o", str(output), problem)
-    if output.is_dir() and any(not path.name.startswith(".") for path in output.iterdir()):
-        begun = read_manifest(output)
-        if begun is None:
-            raise OutputError(f"{output}: exists and holds no vectors; choose another folder")
-        options.check_new(output, overwrite or not begun.complete, "folder")
-    check_writable(output.parent)
 
 
 def _check_pyarrow(purpose: str) -> None:
@@ -221,7 +193,7 @@ def _in_shards(
 ) -> options.Output:
     """Independent shards of parquet, by ``--engine`` and ``--shard``."""
     from contrasent.encoding import job as jobs
-    from contrasent.encoding.inputs import Folder, plan
+    from contrasent.encoding.inputs import Folder, is_url, plan
     from contrasent.encoding.shards import TYPES
     from contrasent.model.opening import find_model
     from contrasent.text.tables import column as position
@@ -232,7 +204,10 @@ def _in_shards(
     if share and overwrite:
         raise OptionError("--overwrite", True, "would remove the shards of others; leave it out")
     if Path(output).suffix in FORMATS:
-        raise OptionError("-o", output, "must be a folder with --engine: it holds a file a shard")
+        raise OptionError("-o", output, "must be a folder of shards here, which holds a file each")
+    if not is_url(output) and (Path(output).suffix or Path(output).is_file()):
+        problem = "must end in .npy or .parquet, or be a folder without a suffix"
+        raise OptionError("-o", output, problem)
     folder = Folder(output)
     begun = jobs.read_begun(folder)
     if overwrite and begun is not None:

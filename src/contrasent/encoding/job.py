@@ -15,25 +15,35 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contrasent.encoding.inputs import Folder, Part, Plan, open_binary
-from contrasent.encoding.shards import (
-    GROUP,
-    NAME,
-    Manifest,
-    Shard,
-    TableWriter,
-    check_same,
-    hashes,
-    parse_manifest,
-    read_facts,
-    to_json,
-)
+from contrasent.encoding.shards import GROUP, TableWriter, hashes, read_facts
 from contrasent.errors import InputError, ModelError, OptionError, OutputError, UserError
 from contrasent.types import EncodeFn, batched
 
-FORMAT = "contrasent-shard"
+NAME = "manifest.json"
+FORMAT, SHARD_FORMAT = "contrasent-vectors", "contrasent-shard"
 CALL = 4096  # texts a call of the model, and between two signs of life
 
 Advance = Callable[[int], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One shard: its file, its rows, and a hash of the texts that it was made of."""
+
+    name: str
+    rows: int
+    texts: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The content of ``manifest.json``."""
+
+    # what decides the vectors, such as the model's identity; resumed only if equal
+    facts: dict[str, Any]
+    dimension: int
+    shards: tuple[Shard, ...] = ()
+    complete: bool = False
 
 
 class Opened(NamedTuple):
@@ -134,7 +144,8 @@ class Job:
                 rows += len(block)
             footer = {"dtype": self.dtype, "dimension": self.dimension, "shard": shard}
             footer |= {"of": self.plan.shards, "job": digest(self.facts)}
-            writer.finish({"format": FORMAT, **self.settings, **footer, "texts": texts.hexdigest()})
+            footer["texts"] = texts.hexdigest()
+            writer.finish({"format": SHARD_FORMAT, **self.settings, **footer})
         seconds = time.monotonic() - began
         return Done(shard, rows, model.truncated() - cut, opening, encoding, seconds)
 
@@ -157,8 +168,22 @@ def digest(facts: dict[str, Any]) -> str:
 
 def read_begun(folder: Folder) -> Manifest | None:
     """The manifest of a folder of such shards; None if there is none."""
-    data = folder.read(NAME)
-    return None if data is None else parse_manifest(data, folder.file(NAME))
+    if (content := folder.read(NAME)) is None:
+        return None
+    try:
+        data = json.loads(content)
+        if data.pop("format") != FORMAT:
+            raise ValueError(f"its format is not {FORMAT}")
+        data["shards"] = tuple(Shard(**shard) for shard in data["shards"])
+        return Manifest(**data)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(folder.file(NAME), f"is no manifest of vectors ({error})") from error
+
+
+def to_json(manifest: Manifest) -> bytes:
+    """The content of a manifest's file."""
+    data = {"format": FORMAT, **asdict(manifest)}
+    return (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def begin(job: Job, manifest: Manifest | None) -> list[int]:
@@ -166,7 +191,13 @@ def begin(job: Job, manifest: Manifest | None) -> list[int]:
     folder = Folder(job.output)
     facts = json.loads(json.dumps(job.facts))
     if manifest is not None:
-        check_same(facts, manifest, folder.name)
+        if other := sorted(
+            k for k in facts | manifest.facts if manifest.facts.get(k) != facts.get(k)
+        ):
+            raise OutputError(
+                f"{folder.name}: was begun with other settings ({', '.join(other)}); finish it "
+                "with those, or remove it"
+            )
     elif other := sorted(name for name in folder.names() if not name.startswith(".")):
         raise OutputError(
             f"{folder.name}: exists and is no folder of vectors ({other[0]}); choose another"

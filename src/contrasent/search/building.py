@@ -37,7 +37,7 @@ _BEGINNING = (
 
 
 class KeptVectors:
-    """Encodes, and keeps the vectors by their texts next to an index until its change is done.
+    """Encodes, and keeps the vectors by their texts next to what is made until that is done.
 
     A run that was stopped at any moment finds what it has encoded when it is started again, by the
     same model.
@@ -49,7 +49,10 @@ class KeptVectors:
         encode: EncodeFn,
         facts: Facts,
         advance: progress.Advance = lambda n=1, **fields: None,
+        *,
+        at_once: int = AT_ONCE,
     ) -> None:
+        self.at_once = at_once
         self.index, self.folder = index, index.with_name(f".{index.name}.encoded")
         self._read, self._maker = for_task(encode, "document"), f"{facts.model} {facts.source}"
         self._advance = advance
@@ -82,7 +85,7 @@ class KeptVectors:
     def __call__(self, texts: Sequence[str]) -> Vectors:
         """(n, d) vectors of texts."""
         parts = []
-        for some in batched(texts, AT_ONCE):
+        for some in batched(texts, self.at_once):
             with translated(self.folder):
                 parts.append(self._some(some))
             self._advance(len(some))
