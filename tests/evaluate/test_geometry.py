@@ -11,6 +11,7 @@ from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import geometry as module
 from contrasent.evaluate.compare import compare_reports
 from contrasent.evaluate.geometry import (
+    batch_ranks,
     cosine_by_rating,
     geometry,
     geometry_of_pairs,
@@ -18,6 +19,7 @@ from contrasent.evaluate.geometry import (
     length_bias,
     repeated_overlaps,
     repetition_bias,
+    spectral_bound,
 )
 from contrasent.metrics import anisotropy, effective_rank, singular_values
 from contrasent.text.corpus import ScoredPairs
@@ -46,6 +48,31 @@ def test_isoscore_knows_the_extremes_and_counts_dimensions():
     assert isoscore(half) == pytest.approx(3 / 7, abs=0.02)
     stretched, turn = ROUND * np.linspace(1, 3, 8), np.linalg.qr(ROUND[:8].astype(float))[0]
     assert isoscore(5 * stretched @ turn + 2) == pytest.approx(isoscore(stretched), abs=1e-6)
+
+
+def test_the_spectral_bound_is_both_sides_of_equation_7():
+    for vectors, positive in ((CONE[:40], True), (ROUND[:40], False)):
+        found, m, tau = spectral_bound(vectors, temperature=0.1), 40, 0.1
+        h = [v / math.sqrt(sum(x * x for x in v)) for v in vectors.astype(float)]
+        dots = [[float(a @ b) for b in h] for a in h]
+        left = sum(math.log(sum(math.exp(x / tau) for x in row) / m) for row in dots) / m
+        right = sum(map(sum, dots)) / (tau * m * m)
+        assert found["log_mean_exp"] == pytest.approx(left, abs=1e-10)
+        assert found["mean_over_temperature"] == pytest.approx(right, abs=1e-10)
+        assert left >= right
+        assert found["sum"] == pytest.approx(sum(map(sum, dots)), abs=1e-8)
+        assert found["top"] == pytest.approx(np.linalg.eigvalsh(dots)[-1], abs=1e-8)
+        assert found["positive"] == sum(x > 0 for row in dots for x in row) / m**2
+        assert (found["positive"] == 1) == positive
+    # Merikoski (1984): where all elements are positive the sum is no less.
+    assert spectral_bound(CONE[:40])["sum"] >= spectral_bound(CONE[:40])["top"]
+
+
+def test_a_batch_bounds_the_rank_of_its_correlation_matrix():
+    wide = np.random.default_rng(1).normal(size=(70, 96)).astype(np.float32)
+    assert batch_ranks(wide, batch=32) == [(32, 31), (32, 31)]
+    assert batch_ranks(wide[:, :8], batch=32) == [(8, 8), (8, 8)]
+    assert batch_ranks(np.repeat(wide[:2], 16, axis=0), batch=32) == [(2, 1)]
 
 
 def test_singular_values_and_effective_rank():

@@ -193,7 +193,7 @@ def test_mean_cosine_by_rating():
 
 
 def test_every_kind_is_measured_and_has_defaults():
-    assert len(MEASURES) == 11
+    assert len(MEASURES) == 13
     of_training = [kind for kind, found in MEASURES.items() if found.of_training]
     assert of_training == ["trace", "curve", "speed"]
     for found in MEASURES.values():
@@ -224,7 +224,48 @@ def test_a_curve_is_what_a_run_was_evaluated_by():
             row = found.one(task=task, metric="spearman", aggregate=name)
             assert row.value == pytest.approx(value + add)
     assert found.notes["curves"]["STSB"] == [[0, 0.5], [10, 0.8], [20, 0.7]]
-    assert len(found.rows) == 10
+    assert [row.value for row in found.rows if row.metric == "best_step"] == [10, 10]
+    assert len(found.rows) == 12
+
+
+def test_lexical_overlap_counts_each_word_as_often_as_both_have_it(folder):
+    texts = (("A cat, a dog.", "a dog and a Cat", 4), ("so", "not", 0), ("", "", 0))
+    for one, two, shared in texts:
+        lengths = [len(re.findall(r"\w+", text)) for text in (one, two)]
+        precision, recall = (shared / max(1, n) for n in lengths)
+        f1 = 2 * precision * recall / (precision + recall) if shared else 0.0
+        assert measures.lexical_overlap(one, two) == pytest.approx(f1, abs=1e-12)
+    report = MEASURES["lexical_overlap"].run(None, folder, corpora=("nli_entailment", "qqp"))
+    assert [(row.task, row.count) for row in report.rows] == [("nli_entailment", 10), ("qqp", 2)]
+    assert [row.value for row in report.rows] == [0, 0]
+    same = folder / "qqp/qqp_subset.tsv"
+    same.write_text(same.read_text("utf-8").replace("how so?", "so why"), "utf-8")
+    report = MEASURES["lexical_overlap"].run(None, folder, corpora=("qqp",))
+    assert report.one(task="qqp").value == pytest.approx((2 / 3 + 0) / 2)
+
+
+@pytest.mark.data
+def test_sizes_of_the_study_are_those_of_the_sets_and_models():
+    items = {item.name: item for item in ItemFolder().find(["study"])}
+    sizes = {row.name: row.facts["counted"] for row in items["study:table2"].rows}
+    names = {"STS-B": "STSB", "SICK-R": "SICKR"}
+    assert len(sizes) == 7
+    for name, size in sizes.items():
+        parts = measures.scored_pairs(None, tasks=(names.get(name, name),))
+        assert sum(map(len, parts)) == int(size)
+    transformers = pytest.importorskip("transformers")
+    large = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16}
+    roberta = {"vocab_size": 50265, "max_position_embeddings": 514, "type_vocab_size": 1}
+    with pytest.importorskip("torch").device("meta"):
+        for row in items["study:table1"].rows:
+            kind, size = row.name.split("-")
+            shape = roberta if kind == "RoBERTa" else {}
+            shape = shape | (large | {"intermediate_size": 4096} if size == "large" else {})
+            kind = {"BERT": "Bert", "RoBERTa": "Roberta"}[kind]
+            config = getattr(transformers, f"{kind}Config")(**shape)
+            model = getattr(transformers, f"{kind}Model")(config)
+            total = sum(weight.numel() for weight in model.parameters())
+            assert f"{total:,}" == row.facts["counted"]
 
 
 def test_figures():

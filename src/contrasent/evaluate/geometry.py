@@ -132,6 +132,46 @@ def isoscore(vectors: Vectors) -> float:
     return float((d * used - 1) / (d - 1))
 
 
+def spectral_bound(vectors: Vectors, *, temperature: float = 0.05) -> dict[str, float]:
+    """Both sides of SimCSE's equation 7, and the spectrum that Section 5 reads from them.
+
+    Args:
+        vectors: (m, d), one for each sentence; each is scaled to length one.
+        temperature: tau.
+
+    Returns:
+        "log_mean_exp", the second term of equation 6, and "mean_over_temperature", its lower bound
+        by Jensen's inequality; "sum", of all elements of W W^T; "top", its largest eigenvalue,
+        which the sum bounds where all elements are positive; "positive", the share of those that
+        are.
+    """
+    unit = metrics.normalize(np.asarray(vectors, np.float64))
+    products = unit @ unit.T
+    rows = np.log(np.mean(np.exp((products - 1) / temperature), axis=1)) + 1 / temperature
+    return {
+        "log_mean_exp": float(rows.mean()),
+        "mean_over_temperature": float(products.mean() / temperature),
+        "sum": float(products.sum()),
+        "top": float(np.linalg.eigvalsh(unit.T @ unit)[-1]),
+        "positive": float(np.mean(products > 0)),
+    }
+
+
+def batch_ranks(vectors: Vectors, *, batch: int = 64) -> list[tuple[int, int]]:
+    """Ranks of the correlation matrix of dimensions in each whole batch (SimCSE++, Section 4.2).
+
+    The first is that of Z^T Z with columns of length one, as in the paper, at most the rows of a
+    batch; the second that after columns are centred, as Barlow Twins has it, which loses one more.
+    """
+    ranks = []
+    for start in range(0, len(vectors) - batch + 1, batch):
+        rows = np.asarray(vectors[start : start + batch], np.float64)
+        columns = (rows, rows - rows.mean(axis=0))
+        plain, centred = (np.linalg.matrix_rank(metrics.normalize(z.T), rtol=1e-6) for z in columns)
+        ranks.append((int(plain), int(centred)))
+    return ranks
+
+
 def cosine_by_rating(similarity: Floats, scores: Floats) -> dict[str, list[int]]:
     """Histograms of cosine over [-1, 1] for ratings 0-1, 1-2, ... 4-5 (SimCSE, Figure G.1).
 

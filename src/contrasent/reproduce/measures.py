@@ -4,17 +4,28 @@ An item's ``[evaluations.NAME]`` names a measure (``kind``) and its options.
 """
 
 import hashlib
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
+
+import numpy as np
 
 from contrasent.datasets.labelled import flickr30k, transfer_set
 from contrasent.datasets.official import STS_YEARS, data_folder, find
 from contrasent.datasets.sts import sts_pairs
 from contrasent.engine.parameters import Size
 from contrasent.errors import DataError
-from contrasent.evaluate.geometry import by_rating, geometry, length_bias, repetition_bias
+from contrasent.evaluate.geometry import (
+    batch_ranks,
+    by_rating,
+    geometry,
+    length_bias,
+    repetition_bias,
+    spectral_bound,
+)
 from contrasent.evaluate.retrieval import nearest_documents, stsb_retrieval
 from contrasent.evaluate.sts import sts
 from contrasent.evaluate.transfer import transfer
@@ -102,8 +113,10 @@ def curve(record: Json, **options: Any) -> Report:
         }
         curves[task] = [[int(step), row.value] for step, row in named.items()]
         last = named[str(points[-1][0])]
-        named |= {"best": max(named.values(), key=lambda row: row.value), "last": last}
+        top = max(named, key=lambda step: named[step].value)
+        named |= {"best": named[top], "last": last}
         rows += [replace(row, aggregate=name) for name, row in named.items()]
+        rows.append(Row(task, last.split, "best_step", "", float(top), last.count))
     return Report(tuple(rows), {"curves": curves})
 
 
@@ -186,6 +199,46 @@ def _geometry(encode: EncodeFn, folder: Path | None, *, split: str, form: str) -
     return Report((*shape.rows, *more.rows), shape.notes, shape.items | more.items)
 
 
+def _distinct(folder: Path | None, split: str, form: str) -> list[str]:
+    """Every sentence of a split of STS-B, once."""
+    parts = scored_pairs(folder, split=split, form=form)
+    return list(dict.fromkeys(s for part in parts for s in (*part.first, *part.second)))
+
+
+def _spectrum(encode: EncodeFn, folder: Path | None, *, split: str, form: str) -> Report:
+    texts = _distinct(folder, split, form)
+    vectors = encode(texts)
+    values = spectral_bound(vectors)
+    ranks = np.asarray(batch_ranks(vectors), np.float64).mean(axis=0)
+    values |= {"batch_rank": float(ranks[0]), "centred_batch_rank": float(ranks[1])}
+    rows = [Row("STSB", split, name, "", value, len(texts)) for name, value in values.items()]
+    return Report(tuple(rows), {})
+
+
+def _words(text: str) -> Counter[str]:
+    return Counter(re.findall(r"\w+", text.lower()))
+
+
+def lexical_overlap(first: str, second: str) -> float:
+    """F1 of two bags of words (SimCSE, Section 4)."""
+    one, two = _words(first), _words(second)
+    return 2 * (one & two).total() / max(1, one.total() + two.total())
+
+
+def _overlap(encode: EncodeFn, folder: Path | None, *, corpora: Names) -> Report:
+    """Of the pairs of corpora; the model plays no part."""
+    rows = []
+    for name in corpora:
+        values = [lexical_overlap(*row[:2]) for row in read_corpora()[name].rows(folder)]
+        rows.append(Row(name, "", "f1", "", float(np.mean(values)), len(values)))
+    return Report(tuple(rows), {})
+
+
+def _corpus_texts(folder: Path | None, *, corpora: Names) -> Iterator[str]:
+    for name in corpora:
+        yield from ("\t".join(row) for row in read_corpora()[name].rows(folder))
+
+
 def _listing(encode: EncodeFn, folder: Path | None, *, queries: Names, k: int, **of: Any) -> Report:
     if of["documents"] == "flickr30k":
         texts = _captions(folder, captions=of["captions"])
@@ -225,6 +278,8 @@ MEASURES = {
         {"tasks": (tuple[Transfer, ...], get_args(Transfer)), "solver": (Literal["fast"], "fast")},
     ),
     "geometry": Measure(_geometry, _pairs, {"split": ANY_SPLIT, "form": FORM}),
+    "spectrum": Measure(_spectrum, _pairs, {"split": (Split, "test"), "form": FORM}),
+    "lexical_overlap": Measure(_overlap, _corpus_texts, {"corpora": (Names, ())}),
     "trace": Measure(
         trace,
         _pairs,
