@@ -23,7 +23,7 @@ from benchmarks.lines import append, read
 from contrasent.adapt.run import adapt_index
 from contrasent.cli.options import parse_budget
 from contrasent.datasets.beir import Judged, read_judged, read_texts
-from contrasent.evaluate.searching import Search, search_retrieval
+from contrasent.evaluate.retrieval import Search, search_retrieval
 from contrasent.indexing.models import open_index_model
 from contrasent.metrics import normalize
 from contrasent.model.numpy_model import NumpyModel

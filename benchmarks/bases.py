@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from contrasent.files import write_text
-from contrasent.reproduce.book import Book
+from contrasent.reproduce.console import Book
 from contrasent.reproduce.results import stored_book
 from contrasent.reproduce.summary import Statement, statements
 from contrasent.reproduce.table_verdicts import AGREES, DIFFERS, EQUIVALENT, WORDS

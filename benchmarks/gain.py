@@ -20,7 +20,7 @@ import numpy as np
 
 from contrasent.adapt.steps import learn_from_text
 from contrasent.datasets.beir import Collection, read_collection
-from contrasent.evaluate.searching import search_retrieval
+from contrasent.evaluate.retrieval import search_retrieval
 from contrasent.model.base import TaskEncoder
 from contrasent.model.numpy_model import NumpyModel
 from contrasent.model.pretrained import MINILM, installed_bases, resolve

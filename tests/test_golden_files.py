@@ -9,8 +9,7 @@ import pytest
 
 from contrasent.encoder.encoder import Encoder
 from contrasent.errors import InputError
-from contrasent.model.doctor import compare_golden
-from contrasent.model.golden import read_golden
+from contrasent.model.golden import compare_golden, read_golden
 from contrasent.report import read_reports
 from contrasent.search.index import Index
 

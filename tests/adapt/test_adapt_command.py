@@ -11,7 +11,7 @@ from notes import write_notes
 
 from commands import invoke, run
 from contrasent import files
-from contrasent.adapt import indexing
+from contrasent.adapt import run as adaptation
 from contrasent.adapt import run as run_module
 from contrasent.adapt.run import adapt_index, update_adaptation
 from contrasent.encoder.encoder import Encoder
@@ -250,7 +250,7 @@ def test_few_queries_are_left_out_and_a_no_can_be_an_exit_code(tmp_path, model, 
 def test_a_short_budget_searches_some_documents_and_says_so(
     tmp_path, model, documents, monkeypatch
 ):
-    monkeypatch.setattr(indexing, "_estimate", lambda rows, encode: 28.0)
+    monkeypatch.setattr(adaptation, "_estimate", lambda rows, encode: 28.0)
     said = []
     done = adapt_index(documents, tmp_path / "s", base=str(model), budget=10.0, log=said.append)
     (line,) = (line for line in said if "--budget" in line)

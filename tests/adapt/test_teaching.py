@@ -8,8 +8,7 @@ import pytest
 
 from contrasent.adapt import learner, teaching
 from contrasent.adapt.bench import Bench, Difference, difference, document_names, queries_of
-from contrasent.adapt.learner import Learner, ways_of
-from contrasent.adapt.query_map import contrast, descend
+from contrasent.adapt.learner import Learner, contrast, descend, ways_of
 from contrasent.adapt.teaching import AGAIN, NEW, best_way, cross_fitted, folds_of, teach
 from contrasent.adapt.work import Work
 from contrasent.metrics import normalize

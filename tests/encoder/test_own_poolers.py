@@ -12,8 +12,7 @@ from contrasent.encoder.encoder import Encoder
 from contrasent.encoder.export import export
 from contrasent.errors import ModelError, OptionError
 from contrasent.model.base import Prompts
-from contrasent.model.doctor import compare_golden
-from contrasent.model.golden import WEIGHTS, read_golden
+from contrasent.model.golden import WEIGHTS, compare_golden, read_golden
 from contrasent.model.runtime import Exported
 from contrasent.text.tokens import Tokenizer
 from contrasent.train.fit import fit

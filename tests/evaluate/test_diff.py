@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 
 from contrasent import metrics
 from contrasent.errors import DataError, OptionError
-from contrasent.evaluate import rankings
-from contrasent.evaluate.diff import diff_models, shift
-from contrasent.evaluate.rankings import Ranked, document_error, measured
+from contrasent.evaluate.diff import Ranked, diff_models, document_error, measured, shift, spare
 from contrasent.nearest import nearest
 
 TEXTS = [f"note {n} about {'harbours' if n % 2 else 'gardens'}" for n in range(120)]
@@ -127,7 +125,7 @@ def test_a_sample_of_documents_widens_the_interval():
     errors, means, texts = [], [], [str(q) for q in range(60)]
     for _ in range(60):
         rows = random.choice(3000, 300, replace=False)
-        depth = 10 + rankings.spare(10, True)
+        depth = 10 + spare(10, True)
         old, new = (Ranked(*nearest(queries, d[rows], depth)) for d in (documents, moved))
         errors.append(document_error(old, new, 10, 300, random))
         means.append([m.value for m in measured(old, new, 10, texts, 1, 1, 0)])
@@ -137,7 +135,7 @@ def test_a_sample_of_documents_widens_the_interval():
     alone = measured(old, new, 10, texts, 300, 300, 0)[1]
     wider = measured(old, new, 10, texts, 300, 3000, 0)[1]
     assert wider.high - wider.low > alone.high - alone.low
-    assert isinstance(old.cut(3), rankings.Ranked) and old.cut(3).rows.shape == (60, 3)
+    assert isinstance(old.cut(3), Ranked) and old.cut(3).rows.shape == (60, 3)
 
 
 @given(st.integers(0, 2**32 - 1))

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from contrasent.errors import DataError
-from contrasent.evaluate.retrieval import retrieval
-from contrasent.evaluate.searching import search_retrieval
+from contrasent.evaluate.retrieval import retrieval, search_retrieval
 from contrasent.report import read_reports
 from contrasent.search.index import Index
 from contrasent.search.ranking import Ranker

@@ -8,8 +8,7 @@ import pytest
 
 from contrasent.encoder.encoder import Encoder
 from contrasent.errors import ModelError
-from contrasent.model.doctor import compare_golden
-from contrasent.model.golden import NAME, PROBES, read_golden, write_golden
+from contrasent.model.golden import NAME, PROBES, compare_golden, read_golden, write_golden
 from tiny_models import made_sentences, write_backbone, write_tokenizer
 
 

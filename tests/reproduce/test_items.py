@@ -8,8 +8,7 @@ import pytest
 
 from contrasent.errors import InputError, OptionError
 from contrasent.reproduce.measures import MEASURES
-from contrasent.reproduce.reading import ItemFolder
-from contrasent.reproduce.scales import resolve_row
+from contrasent.reproduce.reading import ItemFolder, resolve_row
 from contrasent.reproduce.tables import COSTS, SCALES, Figure, Kind
 
 OWN = ItemFolder()

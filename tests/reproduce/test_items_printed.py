@@ -7,8 +7,7 @@ import re
 
 import pytest
 
-from contrasent.reproduce.reading import ItemFolder
-from contrasent.reproduce.scales import resolve_row
+from contrasent.reproduce.reading import ItemFolder, resolve_row
 from contrasent.reproduce.tables import BASE, Item, TableRow
 
 STS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")

@@ -13,7 +13,7 @@ import pytest
 from contrasent.cli.options import parse_budget
 from contrasent.engine.registry import names, parameters
 from contrasent.errors import OptionError
-from contrasent.reproduce import measures, scales
+from contrasent.reproduce import measures, reading
 from contrasent.reproduce import plan as plans
 from contrasent.reproduce.corpora import Built
 from contrasent.reproduce.measures import MEASURES
@@ -135,7 +135,7 @@ def written(kind, name):
 
 CHANGES = {
     "settings": lambda m: m.setattr(run_settings, "Settings", partial(Settings, weight_decay=0.01)),
-    "objectives": lambda m: m.setattr(scales, "parameters", partial(other_default, "temperature")),
+    "objectives": lambda m: m.setattr(reading, "parameters", partial(other_default, "temperature")),
     "measures": lambda m: m.setitem(MEASURES["sts"].options, "form", (str, "raw")),
 }
 
@@ -215,7 +215,7 @@ def plan_again(monkeypatch, tmp_path):
         return build(planner, name, sentences) if planner.place.data else Built(*["", ""] * 3)
 
     def again(data_home=None):
-        monkeypatch.setattr(scales, "precision", lambda: "bf16")
+        monkeypatch.setattr(reading, "precision", lambda: "bf16")
         monkeypatch.setattr(plans, "folder_digest", lambda folder: base)
         monkeypatch.setattr(Planner, "_corpus", corpus)
         if data_home is None:

@@ -9,8 +9,7 @@ from contrasent import cli
 from contrasent.encoder.encoder import Encoder
 from contrasent.engine.registry import find, names, published
 from contrasent.errors import OptionError
-from contrasent.reproduce import scales
-from contrasent.reproduce.reading import ItemFolder
+from contrasent.reproduce.reading import ItemFolder, resolve_row
 from contrasent.train.run import RunFolder
 from contrasent.train.settings import (
     ENCODER_SETTINGS,
@@ -123,7 +122,7 @@ def test_published_settings_are_those_of_the_papers_items():
     for (name, item, title), objective in PAPERS.items():
         (own,) = folder.find([f"{name}:{item}"])
         row = next(r for r in own.rows if (r.name, r.objective) == (title, objective))
-        trained = scales.resolve_row(own, row, folder.scales["paper"]).settings
+        trained = resolve_row(own, row, folder.scales["paper"]).settings
         stated = {k: v for k, v in published(objective).items() if k != "grad_cache_rows"}
         assert {"lr", "batch", "epochs", "max_tokens"} <= stated.keys()
         assert {k: trained[k] for k in stated} == stated

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.adapt.bench import MIN_DOCUMENTS, Bench, Difference, Query, difference
-from contrasent.adapt.query_map import contrast, descend
+from contrasent.adapt.learner import contrast, descend
 from contrasent.documents.sections import sentences
 from contrasent.metrics import normalize
 from contrasent.search.index import Index, document_of

@@ -64,7 +64,7 @@ def doctor(
         return options.Output(environment, "\n".join(environment_lines(environment)))
     from contrasent.indexing.models import find_index_model, model_settings
     from contrasent.model import golden as golden_
-    from contrasent.model.doctor import compare_golden
+    from contrasent.model.golden import compare_golden
     from contrasent.model.opening import find_model, open_encoder
     from contrasent.search.doctor import examine
     from contrasent.search.folder import is_any_index, is_index

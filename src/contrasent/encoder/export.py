@@ -27,8 +27,7 @@ from contrasent.errors import ModelError, OptionError
 from contrasent.files import atomic_folder
 from contrasent.model import runtime
 from contrasent.model.base import PROMPTS, by_budget
-from contrasent.model.doctor import Comparison
-from contrasent.model.golden import PROBES, digest
+from contrasent.model.golden import PROBES, Comparison, digest
 from contrasent.text.tokens import Tokenizer
 
 STRENGTH = 0.7

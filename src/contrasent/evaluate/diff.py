@@ -10,15 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from contrasent import metrics, progress
 from contrasent.errors import DataError, OptionError
-from contrasent.evaluate import rankings
 from contrasent.evaluate.vectors import check_vectors
 from contrasent.files import render, short
 from contrasent.nearest import nearest
-from contrasent.stats.bootstrap import MIN_ITEMS, Counts, draw_counts, interval
+from contrasent.stats.bootstrap import (
+    MIN_ITEMS,
+    Counts,
+    draw_counts,
+    interval,
+    item_keys,
+    resampled,
+)
 from contrasent.types import EncodeFn, Task, Vectors, for_task
 
 DEPTH = 100
@@ -26,6 +32,126 @@ ENCODED_AT_ONCE = 1024
 SHOWN = 10
 FOUND = 5
 SIDES = ("old", "new")
+AT = (1, 10, 100)
+PERSISTENCE = 0.9  # of rank-biased overlap: the first ten ranks have about 86 % of the weight
+PARTS, PARTINGS = 5, 4
+"""Groups of documents that are left out in turn, and how often they are drawn anew. Of few groups
+the error is right: the jackknife of a rank-based mean is too large where little is left out."""
+RESAMPLES = 1000
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+BIASED = "rank-biased overlap"
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranked:
+    """The hits of one model: (q, k) rows of documents, best first, and their scores."""
+
+    rows: Rows
+    scores: NDArray[np.float32]
+
+    def cut(self, depth: int) -> "Ranked":
+        """The first ``depth`` of each list."""
+        return Ranked(self.rows[:, :depth], self.scores[:, :depth])
+
+
+def agreement(old: Rows, new: Rows) -> dict[str, Floats]:
+    """By measure (q,) values of each query: overlap@1, @10, @100 as far as k goes, and RBO."""
+    shared = metrics.shared_by_depth(old, new)
+    values = {f"overlap@{k}": shared[:, k - 1] / k for k in AT if k <= shared.shape[1]}
+    return {**values, BIASED: metrics.rank_biased_overlap(old, new, PERSISTENCE)}
+
+
+@dataclass(frozen=True, slots=True)
+class MeanInterval:
+    """A mean over queries with the ends of its 95 % interval."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+
+
+def spare(depth: int, sampled: bool) -> int:
+    """Ranks beyond ``depth`` that leaving out a group of documents may need."""
+    return depth // (PARTS - 1) + 20 if sampled else 0
+
+
+def measured(
+    old: Ranked,
+    new: Ranked,
+    depth: int,
+    queries: Sequence[str],
+    documents: int,
+    whole: int,
+    seed: int,
+) -> tuple[MeanInterval, ...]:
+    """The means of :func:`agreement` over queries, with 95 % intervals."""
+    values = agreement(old.cut(depth).rows, new.cut(depth).rows)
+    names, table = list(values), np.stack(list(values.values()), axis=1)
+    keys = item_keys(queries)
+    means = {"": lambda counts: counts @ table / len(table)}
+    drawn = resampled(means, [len(table)], RESAMPLES, seed, keys)[""]
+    if whole > documents:
+        random = np.random.default_rng(seed)
+        error = document_error(old, new, depth, documents, random) * (1 - documents / whole) ** 0.5
+        drawn = drawn + error * random.normal(size=drawn.shape)
+    intervals = []
+    for at, name in enumerate(names):
+        low, high = (
+            np.clip(interval(drawn[:, at]), 0.0, 1.0).round(6).tolist()
+        )  # counts are float32
+        intervals.append(MeanInterval(name, float(table[:, at].mean()), low, high))
+    return tuple(intervals)
+
+
+def document_error(
+    old: Ranked, new: Ranked, depth: int, documents: int, random: np.random.Generator
+) -> Floats:
+    """Standard error of each mean over samples of documents: a delete-a-group jackknife."""
+    variances = []
+    for _ in range(PARTINGS):
+        part, means = random.integers(0, PARTS, documents), []
+        for left_out in range(PARTS):
+            rows = []
+            for ranked in (old, new):
+                gone = part[ranked.rows] == left_out
+                order = np.argsort(gone, axis=1, kind="stable")[:, :depth]
+                rows.append(np.take_along_axis(ranked.rows, order, axis=1))
+            means.append([float(values.mean()) for values in agreement(*rows).values()])
+        variances.append(np.var(means, axis=0) * (PARTS - 1))
+    errors: Floats = np.sqrt(np.mean(variances, axis=0))
+    return errors
+
+
+def score_quantiles(
+    ranked: Mapping[str, Ranked],
+    queries: Mapping[str, Vectors],
+    documents: Mapping[str, Vectors],
+    own: NDArray[np.int64] | None,
+    random: np.random.Generator,
+) -> dict[str, dict[str, list[float]]]:
+    """Quantiles of scores at ranks 1 and 10, and of queries with documents taken at random."""
+    count, total = len(queries["old"]), len(documents["old"])
+    left = np.tile(np.arange(count), 10)
+    right = random.integers(0, total, len(left))
+    if own is not None:
+        right = np.where(right == own[left], (right + 1) % total, right)
+    columns = {"first hit": 0, "tenth hit": 9}
+    quantiles_of: dict[str, dict[str, list[float]]] = {}
+    for kind in (*columns, "random pair"):
+        for name, one in ranked.items():
+            if kind == "random pair":
+                values = np.einsum("ij,ij->i", queries[name][left], documents[name][right])
+            elif one.scores.shape[1] > columns[kind]:
+                values = one.scores[:, columns[kind]]
+            else:
+                continue
+            quantiles = np.quantile(values.astype(np.float64), QUANTILES)
+            quantiles_of.setdefault(kind, {})[name] = [round(q, 6) for q in quantiles.tolist()]
+    return quantiles_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +204,7 @@ class Diff:
     of: int  # how many there are; more than `documents` if those are a sample
     own: bool  # whether the documents were the queries, each without itself
     # overlap@1, @10, @100 (as deep as there are documents) and rank-biased overlap
-    measures: tuple[rankings.MeanInterval, ...]
+    measures: tuple[MeanInterval, ...]
     changed: tuple[Change, ...]  # the queries that changed most, first the most
     moved: tuple[Moved, ...]  # the documents that were lost and gained by most queries
     # by "first hit", "tenth hit" and "random pair", then "old" and "new": the quantiles 0.05, 0.25,
@@ -86,7 +212,7 @@ class Diff:
     scores: dict[str, dict[str, list[float]]]
     threshold: Shift | None
 
-    def __getitem__(self, name: str) -> rankings.MeanInterval:
+    def __getitem__(self, name: str) -> MeanInterval:
         return next(measure for measure in self.measures if measure.name == name)
 
     @property
@@ -190,7 +316,7 @@ def diff_models(
     encoders = {"old": old, "new": new}
     of_documents, of_queries, deep = {}, {}, {}
     depth = min(DEPTH, len(texts) - (queries is None))
-    most = min(depth + rankings.spare(depth, whole > len(texts)), len(texts) - (queries is None))
+    most = min(depth + spare(depth, whole > len(texts)), len(texts) - (queries is None))
     for name, encode in encoders.items():
         known = old_vectors if name == "old" else None
         given = encoded(encode, texts, "document") if known is None else known[distinct]
@@ -198,20 +324,18 @@ def diff_models(
         if metric == "cosine":
             given, ask = (metrics.normalize(v).astype(np.float32) for v in (given, ask))
         of_documents[name], of_queries[name] = given, ask
-        deep[name] = rankings.Ranked(*nearest(ask, given, most, own=itself))
+        deep[name] = Ranked(*nearest(ask, given, most, own=itself))
     a, b = (found.cut(depth) for found in deep.values())
-    values = rankings.agreement(a.rows, b.rows)
+    values = agreement(a.rows, b.rows)
     return Diff(
         queries=len(wanted),
         documents=len(texts),
         of=whole,
         own=queries is None,
-        measures=rankings.measured(
-            deep["old"], deep["new"], depth, wanted, len(texts), whole, seed
-        ),
+        measures=measured(deep["old"], deep["new"], depth, wanted, len(texts), whole, seed),
         changed=_changed(wanted, texts, a, b, values),
         moved=_moved(texts, a.rows[:, :10], b.rows[:, :10]),
-        scores=rankings.score_quantiles(deep, of_queries, of_documents, itself, random),
+        scores=score_quantiles(deep, of_queries, of_documents, itself, random),
         threshold=None if threshold is None else shift(threshold, a.scores, b.scores, seed=seed),
     )
 
@@ -219,20 +343,18 @@ def diff_models(
 def _changed(
     queries: Sequence[str],
     documents: Sequence[str],
-    old: rankings.Ranked,
-    new: rankings.Ranked,
-    values: Mapping[str, rankings.Floats],
+    old: Ranked,
+    new: Ranked,
+    values: Mapping[str, Floats],
 ) -> tuple[Change, ...]:
-    def found(
-        query: int, one: rankings.Ranked, other: rankings.Ranked
-    ) -> tuple[ListedDocument, ...]:
+    def found(query: int, one: Ranked, other: Ranked) -> tuple[ListedDocument, ...]:
         ranks = {int(row): at + 1 for at, row in enumerate(other.rows[query])}
         return tuple(
             ListedDocument(documents[row], round(float(score), 6), ranks.get(int(row)))
             for row, score in zip(one.rows[query, :FOUND], one.scores[query, :FOUND], strict=True)
         )
 
-    overlap, biased = values["overlap@10"], values[rankings.BIASED]
+    overlap, biased = values["overlap@10"], values[BIASED]
     most = [q for q in np.argsort(biased, kind="stable")[:SHOWN].tolist() if biased[q] < 1]
     return tuple(
         Change(
@@ -242,7 +364,7 @@ def _changed(
     )
 
 
-def _moved(documents: Sequence[str], old: rankings.Rows, new: rankings.Rows) -> tuple[Moved, ...]:
+def _moved(documents: Sequence[str], old: Rows, new: Rows) -> tuple[Moved, ...]:
     stays = (old[:, :, None] == new[:, None, :]).any(axis=2)
     comes = (new[:, :, None] == old[:, None, :]).any(axis=2)
     lost = np.bincount(old[~stays], minlength=len(documents))
@@ -271,7 +393,7 @@ def shift(
     order = np.argsort(-flat, kind="stable")
     query, falling = order // b.shape[1], flat[order]
 
-    def place(counts: Counts | rankings.Floats) -> float:
+    def place(counts: Counts | Floats) -> float:
         at = int(np.searchsorted(np.cumsum(counts[query]), counts @ above))
         return float(falling[min(at, len(falling) - 1)])
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from contrasent.datasets.beir import read_judged
-from contrasent.evaluate.searching import search_retrieval
+from contrasent.evaluate.retrieval import search_retrieval
 from contrasent.indexing.models import open_index_model
 from contrasent.report import Report
 from contrasent.search.filters import Where

@@ -19,7 +19,7 @@ from contrasent.model.pretrained import resolve
 from contrasent.reproduce import measures
 from contrasent.reproduce.corpora import Built, NamedCorpus, build
 from contrasent.reproduce.measures import MEASURES, Options
-from contrasent.reproduce.scales import Resolved, Scale, models_of, resolve_row
+from contrasent.reproduce.reading import Resolved, Scale, models_of, resolve_row
 from contrasent.reproduce.store import Json, ResultStore, departing, digest_of, folder_digest
 from contrasent.reproduce.tables import BASE, GLOVE, TARGET, FittedTransform, Item, TableRow
 

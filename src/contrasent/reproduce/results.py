@@ -7,7 +7,7 @@ from pathlib import Path
 
 from contrasent.errors import DataError
 from contrasent.report import Report, key_text
-from contrasent.reproduce.book import (
+from contrasent.reproduce.console import (
     Book,
     Cell,
     ClaimEntry,
@@ -15,8 +15,11 @@ from contrasent.reproduce.book import (
     PartEntry,
     RowEntry,
     VerdictEntry,
+    between,
+    forms,
+    number,
+    p_value,
 )
-from contrasent.reproduce.console import between, forms, number, p_value
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.store import Json, ResultStore, times
 from contrasent.reproduce.table_verdicts import (

@@ -10,8 +10,17 @@ from contrasent import pictures
 from contrasent.files import minus, render, write_text
 from contrasent.report import Report
 from contrasent.reproduce import console
-from contrasent.reproduce.book import Book, ClaimEntry, Effect, ItemEntry, PartEntry
-from contrasent.reproduce.console import LAB_NOTE, between, number, p_value
+from contrasent.reproduce.console import (
+    LAB_NOTE,
+    Book,
+    ClaimEntry,
+    Effect,
+    ItemEntry,
+    PartEntry,
+    between,
+    number,
+    p_value,
+)
 from contrasent.reproduce.store import Json
 from contrasent.reproduce.table_verdicts import (
     ABSENT,
