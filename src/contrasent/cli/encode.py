@@ -20,7 +20,6 @@ from contrasent.errors import (
     UserError,
     check_choice,
 )
-from contrasent.types import batched
 
 if TYPE_CHECKING:
     from contrasent.encoding.engines import Local, OnRay
@@ -120,6 +119,7 @@ def _as_stream(
     from contrasent.model.opening import find_model
     from contrasent.search.building import KeptVectors
     from contrasent.search.store import Facts
+    from contrasent.types import batched
 
     if output.is_dir():
         raise OutputError(f"{output}: is a folder; name a file")

@@ -11,71 +11,33 @@ from contrasent.errors import exports
 if TYPE_CHECKING:
     from contrasent.losses.auxiliary import (
         BarlowNorm as BarlowNorm,
-    )
-    from contrasent.losses.auxiliary import (
         Norm as Norm,
-    )
-    from contrasent.losses.auxiliary import (
         Normalisation as Normalisation,
-    )
-    from contrasent.losses.auxiliary import (
         Reduction as Reduction,
-    )
-    from contrasent.losses.auxiliary import (
         Variance as Variance,
-    )
-    from contrasent.losses.auxiliary import (
         barlow_twins as barlow_twins,
-    )
-    from contrasent.losses.auxiliary import (
         corrective_lm as corrective_lm,
-    )
-    from contrasent.losses.auxiliary import (
         dimension_wise_contrast as dimension_wise_contrast,
-    )
-    from contrasent.losses.auxiliary import (
         masked_lm as masked_lm,
-    )
-    from contrasent.losses.auxiliary import (
         token_detection as token_detection,
     )
     from contrasent.losses.contrastive import (
         FactorForm as FactorForm,
-    )
-    from contrasent.losses.contrastive import (
         Weights as Weights,
-    )
-    from contrasent.losses.contrastive import (
         info_nce as info_nce,
-    )
-    from contrasent.losses.contrastive import (
         two_source_info_nce as two_source_info_nce,
     )
     from contrasent.losses.graded import (
         complex_cosines as complex_cosines,
-    )
-    from contrasent.losses.graded import (
         cosent as cosent,
-    )
-    from contrasent.losses.graded import (
         cosine_regression as cosine_regression,
-    )
-    from contrasent.losses.graded import (
         distil_ranking as distil_ranking,
-    )
-    from contrasent.losses.graded import (
         gist as gist,
     )
     from contrasent.losses.similarity import (
         Similarity as Similarity,
-    )
-    from contrasent.losses.similarity import (
         mean_cosines as mean_cosines,
-    )
-    from contrasent.losses.similarity import (
         pair_cosines as pair_cosines,
-    )
-    from contrasent.losses.similarity import (
         similarities as similarities,
     )
 
