@@ -1,4 +1,4 @@
-"""Whitening, flow and dimension-wise contrast on one encoder, each fitted on three kinds of text.
+"""Whitening and flow on one encoder, each fitted on three kinds of text.
 
     CONTRASENT_DATA=... python -m benchmarks.postprocessing --base FOLDER --json FILE
 
@@ -21,7 +21,6 @@ import numpy as np
 from contrasent import progress
 from contrasent.datasets.official import STS_TASKS
 from contrasent.datasets.sts import sts_pairs
-from contrasent.encoder.dropout import dropout_view
 from contrasent.encoder.encoder import Encoder
 from contrasent.encoder.flow import FlowSettings
 from contrasent.evaluate.geometry import geometry
@@ -54,19 +53,13 @@ def corpora(data: Path, most: int) -> dict[str, list[str]]:
     return {"wiki": wiki, "nli": list(nli)[:most], "target": list(target)}
 
 
-def arms(
-    texts: list[str], vectors: Vectors, views: Callable[[int], tuple[Vectors, Vectors]]
-) -> Iterator[tuple[str, Transform]]:
+def arms(vectors: Vectors) -> Iterator[tuple[str, Transform]]:
     """Every method, fitted on one corpus; its name with the seed."""
     yield "whitening", linear.whiten(vectors)
     yield "whitening, 256 dimensions", linear.whiten(vectors, dimensions=256)
     for seed in SEEDS:
         settings = FlowSettings(seed=seed)
         yield f"flow/{seed}", flow.fit(vectors, settings).transform
-    first, second = views(0)
-    for seed in SEEDS:
-        own = linear.LayerSettings(seed=seed)
-        yield f"dimension-wise/{seed}", linear.contrast(first, second, own)
 
 
 def main() -> None:
@@ -75,7 +68,6 @@ def main() -> None:
     parser.add_argument("--base", required=True)
     parser.add_argument("--pooler", default="first_last")
     parser.add_argument("--sentences", type=int, default=20_000)
-    parser.add_argument("--views", type=int, default=6_000, help="sentences for dimension-wise")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     data = Path(os.environ["CONTRASENT_DATA"])
@@ -99,13 +91,7 @@ def main() -> None:
 
     reports = {"plain": measured(lambda x: x)}
     for name, lines in texts.items():
-        part = lines[: options.views]
-
-        def views(seed: int, part: list[str] = part) -> tuple[Vectors, Vectors]:
-            one, two = (dropout_view(encoder, part, seed=2 * seed + i) for i in (0, 1))
-            return one, two
-
-        for method, transform in arms(lines, encode(lines), views):
+        for method, transform in arms(encode(lines)):
             reports[f"{method} ({name})"] = measured(transform)
             print(line(f"{method} ({name})", [reports[f"{method} ({name})"]]), flush=True)
     show(reports)

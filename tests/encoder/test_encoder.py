@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from contrasent.encoder import backbone as module
-from contrasent.encoder.dropout import dropout_view
 from contrasent.encoder.encoder import Encoder
 from contrasent.encoder.heads import BatchNormProjector, Dense
 from contrasent.encoder.poolers import pooler_class
@@ -234,24 +233,3 @@ def test_a_head_of_another_kind_is_rejected(encoder, bert, tmp_path):
     with pytest.raises(TypeError, match="Sequential cannot be written"):
         other.save(tmp_path / "m")
     assert not list(tmp_path.iterdir())
-
-
-def test_a_view_is_a_function_of_its_seed(bert, sentences):
-    encoder = Encoder.load(bert, pooler="mean", dropout=0.2)
-    state = torch.get_rng_state()
-    one, again, other = (dropout_view(encoder, sentences[:9], seed=s, batch=4) for s in (1, 1, 2))
-    assert torch.equal(state, torch.get_rng_state())
-    assert not encoder.training
-    assert np.array_equal(one, again)
-    plain = encoder.encode(sentences[:9])
-    for row in range(9):
-        assert not np.allclose(one[row], other[row])
-        assert not np.allclose(one[row], plain[row])
-    assert one.dtype == np.float32
-    assert one.shape == plain.shape
-
-
-def test_without_dropout_a_view_is_the_plain_vector(bert, sentences):
-    encoder = Encoder.load(bert, pooler="mean", dropout=0.0, attention_dropout=0.0)
-    view = dropout_view(encoder, sentences[:9], seed=1, batch=4)
-    np.testing.assert_allclose(view, encoder.encode(sentences[:9]), atol=1e-6)

@@ -5,13 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from commands import invoke, run
+from commands import run
 from contrasent.cli.evaluate import _load
 from contrasent.cli.options import Loading
 from contrasent.datasets import hub, official
 from contrasent.datasets.official import PairsFile
 from contrasent.datasets.sts import score_digest
-from contrasent.encoder.dropout import dropout_view
 from contrasent.encoder.encoder import Encoder
 from contrasent.errors import DataError, ModelError, OptionError, OutputError, UserError
 
@@ -188,26 +187,13 @@ def test_a_flow_can_be_evaluated(bert, corpus, data, tmp_path):
         measure(target, *STS, "--data", data)
 
 
-def test_a_dimension_wise_layer_makes_an_ordinary_model(bert, tmp_path):
-    lines = list(dict.fromkeys(texts(700, 5)))
-    corpus = tmp_path / "many.txt"
-    corpus.write_text("\n".join(lines) + "\n")
-    target = tmp_path / "apart"
-    line = f"postprocess dimension-wise {bert} {corpus} -o {target} --pooler mean"
-    assert "1 steps, loss" in invoke(*line.split()).output
-    model = Encoder.load(target, normalise=False)
-    views = np.concatenate([dropout_view(model, lines, seed=s) for s in (0, 1)])
-    np.testing.assert_allclose(views.mean(axis=0), 0, atol=1e-3)
-    np.testing.assert_allclose(views.std(axis=0), 1, atol=1e-3)
-
-
 @pytest.mark.parametrize(("arguments", "problem"), [
     (("whitening",), "METHOD 'whitening'.*did you mean 'whiten'"),
     (("whiten", "--set", "epochs=2"), "--set 'epochs': no such setting of whiten"),
     (("flow", "--dimensions", 2), "--dimensions 2: goes with whiten"),
     (("flow", "--set", "epochs=0"), "--set 'epochs=0': is too small"),
-    (("dimension-wise", "--set", "levels=2"), "--set 'levels': .*batch, epochs, lr, seed"),
-    (("dimension-wise", "--sentences", 100), "--sentences 100: .*needs 512"),
+    (("flow", "--set", "level=2"), "--set 'level': .*did you mean 'levels'"),
+    (("flow", "--sentences", 50), "--sentences 50: .*needs 64"),
 ])  # fmt: skip
 def test_postprocess_rejects_options_of_another_method(arguments, problem, tmp_path):
     method, *options = arguments

@@ -11,7 +11,7 @@ from contrasent.errors import OptionError, check_choice
 from contrasent.files import check_writable
 
 SENTENCES = 500  # texts that int8 is calibrated with, at most
-MIN_SENTENCES = {"whiten": 2, "flow": 64, "dimension-wise": 512}
+MIN_SENTENCES = {"whiten": 2, "flow": 64}
 """Sentences that each method needs: more than one, or one batch."""
 
 
@@ -142,17 +142,16 @@ def postprocess(
 ) -> None:
     """Fit a layer on a fixed model's vectors of your text; save both as a new model.
 
-    whiten (Su et al., 2021) and dimension-wise (the contrast of SimCSE++) add a linear layer: the
-    result is an ordinary model. flow (BERT-flow) is no linear layer, so its folder has a form of
-    its own, which `contrasent evaluate` reads: the model in encoder/, with the flow.
-    To train the encoder itself: `contrasent train --objective dimension_wise`.
+    whiten (Su et al., 2021) adds a linear layer: the result is an ordinary model. flow (BERT-flow)
+    is no linear layer, so its folder has a form of its own, which `contrasent evaluate` reads: the
+    model in encoder/, with the flow.
 
     Options:
-        method: whiten, flow or dimension-wise.
+        method: whiten or flow.
         corpus: Text to fit on: a file or folder.
         output: Folder of the new model.
         dimensions: whiten: keep so many dimensions; all by default.
-        assign: flow, dimension-wise: a setting, key=value, such as epochs=2; may be repeated.
+        assign: flow: a setting, key=value, such as epochs=2; may be repeated.
         sentences: Fit on at most so many distinct sentences.
     """
     check_choice("METHOD", method, MIN_SENTENCES)
@@ -181,43 +180,24 @@ def postprocess(
     encoder = Encoder.load(
         folder, pooler=loading.pooler, max_tokens=loading.max_tokens, normalise=False
     )
-    fitted, losses = f"{len(texts):,} sentences", list[float]()
-
-    def report(step: int, loss: float) -> None:
-        losses.append(loss)
-
+    vectors, fitted = encoder.encode(texts, batch=loading.batch), f"{len(texts):,} sentences"
     if method == "flow":
         from contrasent.encoder.flow import write_flow
         from contrasent.postprocess.flow import fit
 
-        flow = fit(encoder.encode(texts, batch=loading.batch), settings, report=report)
+        losses = list[float]()
+        flow = fit(vectors, settings, report=lambda step, loss: losses.append(loss))
         write_flow(output, flow, encoder.save)
         tenth = max(1, len(losses) // 10)
         first, last = (sum(part) / len(part) for part in (losses[:tenth], losses[-tenth:]))
         change = f"{len(losses):,} steps, {first:.3f} to {last:.3f} bits a dimension"
         options.note(f"wrote {output}: {change}, on {fitted}")
         return
-    if method == "whiten":
-        layer: Any = linear.whiten(
-            encoder.encode(texts, batch=loading.batch), dimensions=dimensions
-        )
-        summary = f"{layer.matrix.shape[1]} dimensions"
-        about = f"whitened (Su et al., 2021) to {summary} on"
-    else:
-        from contrasent.encoder.dropout import dropout_view
-
-        first_view, second_view = (
-            dropout_view(encoder, texts, seed=2 * settings.seed + view, batch=loading.batch)
-            for view in (0, 1)
-        )
-        layer = linear.contrast(first_view, second_view, settings, report=report)
-        summary = f"{len(losses):,} steps, loss {losses[0]:.3f} to {losses[-1]:.3f}"
-        about = (
-            "with one more layer, learnt by dimension-wise contrast (Xu et al., 2023) on two "
-            "dropout views of"
-        )
+    layer = linear.whiten(vectors, dimensions=dimensions)
     encoder.add_layer(layer.matrix, layer.bias)
-    encoder.save(output, card=f"# {output.name}\n\n{model}, {about} {fitted} of {corpus.name}.\n")
+    summary = f"{layer.matrix.shape[1]} dimensions"
+    about = f"{model}, whitened (Su et al., 2021) to {summary} on {fitted} of {corpus.name}."
+    encoder.save(output, card=f"# {output.name}\n\n{about}\n")
     options.note(f"wrote {output}: {summary}, fitted on {fitted}")
 
 
@@ -225,11 +205,9 @@ def _settings(method: str, given: list[str]) -> Any:
     """The settings of a method, validated."""
     from contrasent.encoder.flow import FlowSettings
     from contrasent.engine.parameters import parameters_of
-    from contrasent.postprocess.linear import LayerSettings
     from contrasent.train.settings import assignments
 
-    kind = {"flow": FlowSettings, "dimension-wise": LayerSettings}.get(method)
-    known = parameters_of(kind) if kind else {}
+    known = parameters_of(FlowSettings) if method == "flow" else {}
     values = {}
     for name, value in assignments(given).items():
         if name not in known:
@@ -237,4 +215,4 @@ def _settings(method: str, given: list[str]) -> Any:
         values[name] = known[name].read(value)
         if isinstance(values[name], int) and values[name] < (name != "seed"):
             raise OptionError("--set", f"{name}={value}", "is too small")
-    return kind(**values) if kind else None
+    return FlowSettings(**values)

@@ -4,7 +4,7 @@ Masks are a function of torch's random state alone. On CPU four are cut from a 6
 SFC64: the probability is a multiple of 1/65536, and the scaling uses that exact value.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -15,9 +15,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from contrasent.errors import ModelError, OptionError
-from contrasent.model.base import by_budget, in_calls
-from contrasent.text.tokens import SLOT
-from contrasent.types import Vectors
 
 ATTENTION = "contrasent"
 HIDDEN_KEYS = ("hidden_dropout_prob", "dropout", "embedding_dropout", "mlp_dropout")
@@ -155,23 +152,3 @@ def _register() -> None:
 
     AttentionInterface.register(ATTENTION, _attend)
     AttentionMaskInterface.register(ATTENTION, sdpa_mask)
-
-
-def dropout_view(encoder: Any, sentences: Sequence[str], *, seed: int, batch: int = 64) -> Vectors:
-    """(n, d) float32 vectors, not normalised, with dropout on: a view that SimCSE compares.
-
-    They are a function of the sentences, the seed and the batch size; the caller's random state is
-    neither read nor moved.
-    """
-    prompt = encoder.prompts.text()
-    tokens, _ = encoder.tokenise(list(sentences), prompt if SLOT in prompt else "")
-    calls = by_budget(tokens.lengths, batch)
-    was = encoder.training
-    encoder.train()
-    try:
-        with torch.inference_mode(), torch.random.fork_rng():
-            torch.manual_seed(seed)
-            embed = lambda part: encoder(part).cpu().numpy()  # noqa: E731
-            return in_calls(embed, tokens, encoder.dimension, calls)
-    finally:
-        encoder.train(was)

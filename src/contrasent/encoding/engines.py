@@ -214,22 +214,12 @@ class Watch:
                     "more memory than its node has?"
                 )
         if (waited := self.clock() - self.heard) > self.engine.patience:
-            raise UserError(f"no worker has reported for {waited:.0f} s: {self._why(running)}")
-
-    def _why(self, running: Any) -> str:
-        waiting = [shard for shard in running if shard not in self.begun]
-        if not waiting:
-            shown = ", ".join(map(str, list(running)[:5]))
-            return f"shards {shown} were begun and are silent; see the logs of their workers"
-        nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
-        most = max(((node.get("CPU", 0), node.get("GPU", 0)) for node in nodes), default=(0, 0))
-        free = self.ray.available_resources()
-        return (
-            f"{len(waiting)} shards wait for {self.engine.threads} CPUs and "
-            f"{self.engine.gpus:g} GPUs each; the largest of {len(nodes)} nodes has {most[0]:g} "
-            f"and {most[1]:g}, and {free.get('CPU', 0):g} and {free.get('GPU', 0):g} are free: "
-            "change --worker-cpus or --worker-gpus, add a node, or wait for other jobs"
-        )
+            engine, silent = self.engine, sum(shard not in self.begun for shard in running)
+            raise UserError(
+                f"no worker has reported for {waited:.0f} s, and {silent} shards were never begun: "
+                f"no node has {engine.threads} CPUs and {engine.gpus:g} GPUs free for each "
+                "('ray status' shows them; --worker-cpus, --worker-gpus), or the workers hang"
+            )
 
 
 def make_engine(
