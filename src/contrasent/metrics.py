@@ -172,8 +172,10 @@ def shared_share(first: NDArray[np.int64], second: NDArray[np.int64]) -> Floats:
 
 
 def shared_by_depth(first: ArrayLike, second: ArrayLike) -> NDArray[np.int64]:
-    """(n, k) how many entries two rankings (n, k), best first, share among their first d."""
-    # Column d - 1 is the size of the overlap at depth d, X_d of Webber et al. (2010).
+    """(n, k) how many entries two rankings (n, k), best first, share among their first d.
+
+    Column d - 1 is the size of the overlap at depth d, X_d of Webber et al. (2010).
+    """
     a, b = np.asarray(first), np.asarray(second)
     row, one, two = np.nonzero(a[:, :, None] == b[:, None, :])
     added = np.zeros(a.shape, dtype=np.int64)

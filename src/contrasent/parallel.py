@@ -1,7 +1,8 @@
-"""Several processes: the only module that names ``torch.distributed``."""
+"""Several processes: the only module that names ``torch.distributed``.
 
-# Each process averages over its own rows and DDP over processes: W processes with B rows give the
-# gradient of one with W * B.
+Each process averages over its own rows and DDP over processes: W processes with B rows give the
+gradient of one with W * B.
+"""
 
 import inspect
 import os

@@ -1,6 +1,7 @@
-"""The few types that every room shares."""
+"""The few types that every room shares.
 
-# `EncodeFn` is all that evaluation, search and serving see of a model.
+``EncodeFn`` is all that evaluation, search and serving see of a model.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -161,9 +161,9 @@ if sys.argv[1:] == ["read"]:
 worker.COMMAND = [sys.executable, __file__, "read"]
 from contrasent.cli import main
 from contrasent.serve import connections
-from contrasent.serve.guard import Settings
+from contrasent.serve.guard import ServerSettings
 assert connections.resource is worker.resource is None
-connections.make_server(None, Settings())
+connections.make_server(None, ServerSettings())
 for words in (["index", "notes", "-o", "i", "--model", "model", "-q"], ["search", "i", "a boat"]):
     sys.argv = ["contrasent", *words]
     try:

@@ -18,9 +18,9 @@ LINES = [
 def running(app, **limits):
     """Serve an app; gives its address."""
     from contrasent.serve.connections import make_server
-    from contrasent.serve.guard import Settings
+    from contrasent.serve.guard import ServerSettings
 
-    server = make_server(app, Settings(**limits), port=0)
+    server = make_server(app, ServerSettings(**limits), port=0)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:

@@ -329,9 +329,9 @@ def test_texts_are_never_html(browser, model):
 
 def test_key(browser, model, index):
     from contrasent.serve.app import create_app
-    from contrasent.serve.guard import Settings
+    from contrasent.serve.guard import ServerSettings
 
-    app = create_app(model, index=index, settings=Settings(api_key="secret"))
+    app = create_app(model, index=index, settings=ServerSettings(api_key="secret"))
     with running(app) as url:
         page = browser.new_page()
         page.goto(url)

@@ -9,7 +9,7 @@ import pytest
 
 from contrasent.serve.app import create_app
 from contrasent.serve.batching import Batcher, QueueFull
-from contrasent.serve.guard import Settings, client_of
+from contrasent.serve.guard import ServerSettings, client_of
 from contrasent.types import Tokens
 
 
@@ -101,15 +101,15 @@ def test_who_a_client_is(scope, client):
 
 
 def test_shares_of_the_settings():
-    settings = Settings(max_requests=10, queue_tokens=1000, client_share=0.25)
+    settings = ServerSettings(max_requests=10, queue_tokens=1000, client_share=0.25)
     assert (settings.client_requests, settings.client_tokens) == (2, 250)
-    assert Settings(max_requests=1, client_share=0.01).client_requests == 1
+    assert ServerSettings(max_requests=1, client_share=0.01).client_requests == 1
 
 
 def test_requests_of_one_client_leave_room_for_others(model):
     """Six slow requests of one address; another's is answered beside them."""
     held = asyncio.Event()
-    app = create_app(model, settings=Settings(max_requests=4, client_share=0.5))
+    app = create_app(model, settings=ServerSettings(max_requests=4, client_share=0.5))
 
     async def get(path, address):
         transport = httpx.ASGITransport(app, client=(address, 1))

@@ -1,7 +1,8 @@
-"""Files here or behind URLs, and inputs divided into shards by counting their rows."""
+"""Files here or behind URLs, and inputs divided into shards by counting their rows.
 
-# Of parquet only footers are read to plan; other formats are counted once and read from their
-# beginning.
+Of parquet only footers are read to plan; other formats are counted once and read from their
+beginning.
+"""
 
 import tempfile
 from collections.abc import Iterator
@@ -127,7 +128,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ShardPlan:
     """Which rows of which files make which shard: a pure function of the files' row counts."""
 
     parts: tuple[Part, ...]
@@ -198,9 +199,11 @@ def list_parts(source: str) -> list[Part]:
     return parts
 
 
-def plan(source: str, *, shard_rows: int, text: Column = None, identity: Column = None) -> Plan:
+def plan(
+    source: str, *, shard_rows: int, text: Column = None, identity: Column = None
+) -> ShardPlan:
     """Count the rows of an input, and divide them."""
-    chosen = Plan((), shard_rows, text, identity)
+    chosen = ShardPlan((), shard_rows, text, identity)
     counted = (replace(one, rows=_opened(one, chosen)[0].count()) for one in list_parts(source))
     found = replace(chosen, parts=tuple(counted))
     if found.rows == 0:
@@ -208,7 +211,7 @@ def plan(source: str, *, shard_rows: int, text: Column = None, identity: Column 
     return found
 
 
-def _opened(part: Part, chosen: Plan) -> tuple[Table, int, int | None]:
+def _opened(part: Part, chosen: ShardPlan) -> tuple[Table, int, int | None]:
     """A file, and where text and id stand."""
     form = form_of(Path(part.name)) or ""
     path = (lambda: open_binary(part.name)) if form == ".parquet" else local_copy(part.name)

@@ -1,7 +1,8 @@
-"""A job: an input, a model and a folder, divided into shards that know nothing of one another."""
+"""A job: an input, a model and a folder, divided into shards that know nothing of one another.
 
-# A shard is one parquet file, there as a whole or not at all, whose footer says of which job and
-# texts it is; whoever goes on lists the folder and makes what is missing, in any order.
+A shard is one parquet file, there as a whole or not at all, whose footer says of which job and
+texts it is; whoever goes on lists the folder and makes what is missing, in any order.
+"""
 
 import hashlib
 import json
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from contrasent.encoding.inputs import Folder, Part, Plan, open_binary
+from contrasent.encoding.inputs import Folder, Part, ShardPlan, open_binary
 from contrasent.encoding.shards import GROUP, TableWriter, hashes, read_facts
 from contrasent.errors import InputError, ModelError, OptionError, OutputError, UserError
 from contrasent.types import EncodeFn, batched
@@ -84,7 +85,7 @@ class Job:
     """All that a worker needs to know; it can be pickled."""
 
     output: str  # folder of the shards, from the root or a URL
-    plan: Plan
+    plan: ShardPlan
     opener: Opener
     dimension: int
     dtype: str  # of what is stored, one of `encoding.shards.TYPES`
@@ -155,7 +156,7 @@ def shard_name(shard: int) -> str:
     return f"shard-{shard:06d}.parquet"
 
 
-def missing_shards(folder: Folder, plan: Plan) -> list[int]:
+def missing_shards(folder: Folder, plan: ShardPlan) -> list[int]:
     """The shards of a plan that are not in a folder, by one listing."""
     names = folder.names()
     return [number for number in range(plan.shards) if shard_name(number) not in names]
@@ -233,7 +234,7 @@ def gather(name: str) -> Manifest:
         raise InputError(name, "is no folder of 'contrasent encode --engine' (no manifest of one)")
     try:
         parts = tuple(Part(*given) for given in manifest.facts["inputs"])
-        plan = Plan(parts, manifest.facts["rows_a_shard"])
+        plan = ShardPlan(parts, manifest.facts["rows_a_shard"])
         if plan.shard_rows < 1 or any(part.rows < 0 for part in parts):
             raise ValueError("no counts of rows")
     except (KeyError, TypeError, ValueError) as error:

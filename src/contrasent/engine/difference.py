@@ -33,7 +33,7 @@ Condition = Literal["projected", "pooled"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Difference:
+class DifferenceSettings:
     """Settings of the difference prediction, see ``DiffCSE`` for what each means."""
 
     task: Task
@@ -58,7 +58,7 @@ class DifferencePrediction(Term):
     def __init__(
         self,
         encoder: Encoder,
-        settings: Difference,
+        settings: DifferenceSettings,
         *,
         generator: MaskedModel | None,
         language_head: str | None,

@@ -1,7 +1,8 @@
-"""Methods by name, alone or joined by "+": their classes, and their parameters checked."""
+"""Methods by name, alone or joined by "+": their classes, and their parameters checked.
 
-# A name is a file's in objectives/, path/to/file.py[:Class], package.module:Class, or an entry
-# point of the group `contrasent.objectives`. It is looked up without torch.
+A name is a file's in objectives/, path/to/file.py[:Class], package.module:Class, or an entry
+point of the group ``contrasent.objectives``. It is looked up without torch.
+"""
 
 import hashlib
 import inspect

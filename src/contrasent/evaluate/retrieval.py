@@ -1,7 +1,8 @@
-"""Retrieval: the ranks of each query's relevant documents, in any collection and in named ones."""
+"""Retrieval: the ranks of each query's relevant documents, in any collection and in named ones.
 
-# Exact, in blocks. Ties count against the model: a document that scores as high as the relevant one
-# stands before it.
+Exact, in blocks. Ties count against the model: a document that scores as high as the relevant one
+stands before it.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

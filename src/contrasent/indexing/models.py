@@ -58,7 +58,7 @@ def open_index_model(
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
+class OpenedBase:
     """A model for some texts.
 
     Attributes:
@@ -88,7 +88,7 @@ def open_base(
     pooler: str | None = None,
     max_tokens: int | None = None,
     batch: int = 64,
-) -> Base:
+) -> OpenedBase:
     """Open the model of a name, or the installed base that knows the language of some texts.
 
     Args:
@@ -110,7 +110,7 @@ def open_base(
     )
     encode = TaskEncoder(encoder, batch=batch)
     if chosen:
-        return Base(name, encode, chosen.fit.word_weight)
+        return OpenedBase(name, encode, chosen.fit.word_weight)
     language = fit(sample, encoder.tokenizer)
     weight, remarks = language.word_weight, list[str]()
     if not language.known:
@@ -119,4 +119,4 @@ def open_base(
             f"({language.pieces:.1f} tokens a word): words count for {weight:g} of a score "
             "(--word-weight)"
         )
-    return Base(name, encode, weight, tuple(remarks))
+    return OpenedBase(name, encode, weight, tuple(remarks))

@@ -105,7 +105,7 @@ class DiffCSE(engine.Objective):
         check_difference(given)
         if not difference_weight:
             return
-        settings = difference.Difference(
+        settings = difference.DifferenceSettings(
             task=task,
             edits=edits,
             target=target,

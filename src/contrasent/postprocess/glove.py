@@ -1,7 +1,8 @@
-"""Averaged word vectors: the oldest baseline of every table (SimCSE, Table 5)."""
+"""Averaged word vectors: the oldest baseline of every table (SimCSE, Table 5).
 
-# Reimers and Gurevych (2019, 61.32) drop stop words and strip punctuation; SentEval keeps every
-# token that has a vector.
+Reimers and Gurevych (2019, 61.32) drop stop words and strip punctuation; SentEval keeps every
+token that has a vector.
+"""
 
 import string
 from collections.abc import Sequence
@@ -44,8 +45,10 @@ class Glove:
 
     @classmethod
     def load(cls, path: Path, *, stop_words: bool = False) -> "Glove":
-        """Read the published text format: a word and its numbers a line, with spaces between."""
-        # A first line with two numbers (word2vec's text format) is skipped.
+        """Read the published text format: a word and its numbers a line, with spaces between.
+
+        A first line with two numbers (word2vec's text format) is skipped.
+        """
         if not path.is_file():
             raise InputError(path, "no such file; GloVe vectors are a text file")
         words: list[str] = []

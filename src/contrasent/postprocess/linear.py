@@ -34,8 +34,10 @@ class Whitening:
 
 
 def whiten(vectors: Vectors, *, dimensions: int | None = None) -> Whitening:
-    """Stretch a space until its covariance is the identity (Su et al., 2021, Algorithm 1)."""
-    # `vectors`: (n, d), more of them than dimensions.
+    """Stretch a space until its covariance is the identity (Su et al., 2021, Algorithm 1).
+
+    ``vectors``: (n, d), more of them than dimensions.
+    """
     x = np.asarray(vectors, dtype=np.float64)
     n, d = x.shape
     keep = d if dimensions is None else dimensions

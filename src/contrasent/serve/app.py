@@ -33,7 +33,7 @@ from contrasent.serve.guard import (
     ApiError,
     Guard,
     Metrics,
-    Settings,
+    ServerSettings,
     client_of,
     error_response,
     out_of_time,
@@ -75,7 +75,7 @@ class Routes:
     embedder: Embedder
     library: Library | None
     metrics: Metrics
-    settings: Settings
+    settings: ServerSettings
     threads: ThreadPoolExecutor
 
     @cached_property
@@ -261,13 +261,13 @@ def create_app(
     *,
     index: BaseIndex | None = None,
     open_model: OpenModel | None = None,
-    settings: Settings | None = None,
+    settings: ServerSettings | None = None,
     word_weight: float | None = None,
 ) -> FastAPI:
     """The server as an ASGI application."""
     if index is not None:
         index.check_model(model.identity, f"the model {model.name}")
-    limits = settings or Settings()
+    limits = settings or ServerSettings()
     metrics = Metrics()
     batcher = Batcher(
         model.embed,
@@ -329,7 +329,7 @@ def _add_pages(app: FastAPI) -> None:
         app.add_route(path, page, ["GET"], include_in_schema=False)
 
 
-def _add_errors(app: FastAPI, settings: Settings) -> None:
+def _add_errors(app: FastAPI, settings: ServerSettings) -> None:
     @app.exception_handler(HTTPException)
     async def http_error(_: Request, error: HTTPException) -> Response:
         return error_response(error)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.serve.guard import ApiError, Settings
+from contrasent.serve.guard import ApiError, ServerSettings
 from contrasent.types import Tokens, Vectors
 
 TURN = 8  # rows that a request gets in a batch before the next request has its turn
@@ -49,7 +49,7 @@ class QueueFull(Exception):
         self.seconds = seconds
 
 
-class Job:
+class PendingRows:
     """Rows of one request."""
 
     def __init__(self, tokens: Tokens, dimension: int, client: str) -> None:
@@ -76,7 +76,7 @@ class Batcher:
         self.batch_tokens, self.queue_tokens = batch_tokens, queue_tokens
         self.client_tokens = queue_tokens if client_tokens is None else client_tokens
         self.observe = observe
-        self.queues: dict[str, deque[Job]] = {}  # the first client's turn is next
+        self.queues: dict[str, deque[PendingRows]] = {}  # the first client's turn is next
         self.queued: Counter[str] = Counter()  # tokens in the queue, by client
         self.rate = 0.0  # tokens a second, a moving average
         self.wake = asyncio.Event()
@@ -112,7 +112,7 @@ class Batcher:
         ):
             if tokens_queued and tokens_queued + total > room:
                 raise QueueFull(tokens_queued / self.rate if self.rate else 1.0)
-        job = Job(tokens, self.dimension, client)
+        job = PendingRows(tokens, self.dimension, client)
         self.queues.setdefault(client, deque()).append(job)
         self._count(client, total)
         self.wake.set()
@@ -127,13 +127,13 @@ class Batcher:
         if not self.queued[client]:
             del self.queued[client]
 
-    def _remove(self, job: Job) -> None:
+    def _remove(self, job: PendingRows) -> None:
         queue = self.queues[job.client]
         queue.remove(job)
         if not queue:
             del self.queues[job.client]
 
-    def _drop(self, job: Job) -> None:
+    def _drop(self, job: PendingRows) -> None:
         if job in self.queues.get(job.client, ()):
             self._remove(job)
             self._count(job.client, -int(job.lengths[job.next :].sum()))
@@ -164,10 +164,10 @@ class Batcher:
             self.rate = speed if not self.rate else 0.9 * self.rate + 0.1 * speed
             self.observe(len(tokens), total, seconds)
 
-    def _take(self) -> list[tuple[Job, int, int]]:
+    def _take(self) -> list[tuple[PendingRows, int, int]]:
         """Rows of the next batch, as (request, first row, last row + 1)."""
         room = self.batch_tokens
-        taken: dict[int, tuple[Job, int, int]] = {}
+        taken: dict[int, tuple[PendingRows, int, int]] = {}
         while self.queues and room > 0:
             client, queue = next(iter(self.queues.items()))
             job = queue[0]
@@ -190,7 +190,7 @@ class Batcher:
                 self._remove(job)
         return list(taken.values())
 
-    def _deliver(self, taken: list[tuple[Job, int, int]], vectors: Vectors) -> None:
+    def _deliver(self, taken: list[tuple[PendingRows, int, int]], vectors: Vectors) -> None:
         at = 0
         for job, first, stop in taken:
             job.out[first:stop] = vectors[at : at + stop - first]
@@ -199,7 +199,7 @@ class Batcher:
             if job.done == len(job.tokens) and not job.result.done():
                 job.result.set_result(job.out)
 
-    def _fail(self, taken: list[tuple[Job, int, int]], error: Exception) -> None:
+    def _fail(self, taken: list[tuple[PendingRows, int, int]], error: Exception) -> None:
         for job, _, _ in taken:
             self._drop(job)
             if not job.result.done():
@@ -209,7 +209,7 @@ class Batcher:
 class Embedder:
     """Texts or ids to (n, d) vectors, and the numbers of tokens and of inputs that were cut."""
 
-    def __init__(self, model: Served, batcher: Batcher, settings: Settings) -> None:
+    def __init__(self, model: Served, batcher: Batcher, settings: ServerSettings) -> None:
         self.model, self.batcher, self.settings = model, batcher, settings
 
     async def texts(

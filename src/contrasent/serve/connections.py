@@ -15,7 +15,7 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from contrasent.serve.guard import Settings
+from contrasent.serve.guard import ServerSettings
 
 resource: Any
 try:
@@ -33,9 +33,9 @@ class Connection(H11Protocol):
     """A connection that is closed if the head of its request does not come in time.
 
     Where there are too many, the one that has waited longest makes room.
-    """
 
-    # `waiting`: connections without a request, the longest waiting first, with their timers.
+    ``waiting``: connections without a request, the longest waiting first, with their timers.
+    """
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def make_server(app: Any, settings: Settings, **options: Any) -> Server:
+def make_server(app: Any, settings: ServerSettings, **options: Any) -> Server:
     """The process that serves an app; it prints nothing of connections or malformed requests."""
     files = _allow_files(settings.max_connections + TURNS * BACKLOG + OTHERS)
     backlog = max(1, min(BACKLOG, files // 16))

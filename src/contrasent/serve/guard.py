@@ -44,7 +44,7 @@ ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ServerSettings:
     """Limits of the server; beyond those of the queue and of requests at work the answer is 429."""
 
     batch_tokens: int = 4096
@@ -144,7 +144,7 @@ class Metrics:
 class Guard:
     """ASGI middleware; see the module."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, settings: ServerSettings, metrics: Metrics) -> None:
         self.app, self.settings, self.metrics = app, settings, metrics
         self.active = 0
         self.of_client: Counter[str] = Counter()

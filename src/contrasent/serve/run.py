@@ -60,7 +60,7 @@ def serve_model(
         max_tokens: cut texts at this many tokens.
         word_weight: share of words in a score; the index's own if None.
         log: takes the line that says where the server listens.
-        limits: fields of :class:`contrasent.serve.guard.Settings`, such as ``timeout``.
+        limits: fields of :class:`contrasent.serve.guard.ServerSettings`, such as ``timeout``.
 
     Raises:
         MissingExtraError: the packages of a server are not installed.
@@ -73,9 +73,9 @@ def serve_model(
             raise MissingExtraError(package, "serve", "contrasent serve")
     from contrasent.serve.app import create_app
     from contrasent.serve.connections import make_server
-    from contrasent.serve.guard import Settings
+    from contrasent.serve.guard import ServerSettings
 
-    settings = Settings(api_key=api_key, hosts=_allowed_hosts(host, allow_hosts), **limits)
+    settings = ServerSettings(api_key=api_key, hosts=_allowed_hosts(host, allow_hosts), **limits)
     if index is None and is_any_index(index_folder(model)):
         index = model
     library = None if index is None else open_index(index, private=True)

@@ -190,7 +190,7 @@ class SearchRequest(RequestBody):
     )
 
 
-class Answer(BaseModel):
+class FoundAnswer(BaseModel):
     """The sentence of a hit that answers; offsets are characters of the hit's text."""
 
     text: str
@@ -211,7 +211,7 @@ class FoundHit(BaseModel):
     cosine: float
     words: float
     metadata: Any
-    answer: Answer | None = None
+    answer: FoundAnswer | None = None
 
 
 class Result(BaseModel):

@@ -129,7 +129,7 @@ def _corpus(objective: Objective, folder: Path) -> Corpus:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class MethodFinding:
     """The result of a check; ``passed`` is None where it does not apply."""
 
     check: str
@@ -137,22 +137,22 @@ class Finding:
     detail: str
 
 
-def reported(check: Callable[[Trial], Verdict]) -> Callable[[Trial], Finding]:
+def reported(check: Callable[[Trial], Verdict]) -> Callable[[Trial], MethodFinding]:
     """Make a check that gives a finding with the function's name."""
     name = check.__name__.removeprefix("check_").replace("_", " ")
     return wraps(check)(partial(_finding, name, check))
 
 
-def _finding(name: str, check: Callable[[Trial], Verdict], trial: Trial) -> Finding:
+def _finding(name: str, check: Callable[[Trial], Verdict], trial: Trial) -> MethodFinding:
     try:
-        return Finding(name, *check(trial))
+        return MethodFinding(name, *check(trial))
     except UserError:
         raise
     except Exception as error:  # a method of others may raise anything
-        return Finding(name, False, _failure(error))
+        return MethodFinding(name, False, _failure(error))
 
 
-def check_two_processes(trials: Sequence[Trial]) -> list[Finding]:
+def check_two_processes(trials: Sequence[Trial]) -> list[MethodFinding]:
     """Whether two processes with half a batch each do what one does with it all; one start."""
     with tempfile.TemporaryDirectory() as home:
         place = Path(home)
@@ -237,7 +237,9 @@ def farthest(one: Mapping[str, Tensor], two: Mapping[str, Tensor]) -> str:
     return ""
 
 
-def check_objective(method: str, given: Mapping[str, Any], corpus: Corpus) -> Iterator[Finding]:
+def check_objective(
+    method: str, given: Mapping[str, Any], corpus: Corpus
+) -> Iterator[MethodFinding]:
     """Check a method and whether a corpus suits it; findings come as they are made."""
 
     @reported
