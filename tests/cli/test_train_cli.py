@@ -104,7 +104,12 @@ def test_what_is_better_and_not_proven_keeps_the_base():
     found = Run(folder=Path("m"), **numbers, **scores, metric="mrr@10")
     said = outcome(found, "heldout")
     assert said.startswith("not proven better: step 5, heldout mrr@10 0.4400")
-    for words in ("0.4300", "on 50 others +0.0100", "-0.0200 to +0.0400", "--keep trained"):
+    for words in (
+        "0.4300",
+        "on 50 others +0.0100",
+        "-0.0200 to +0.0400",
+        "step 5 is in m/run/best",
+    ):
         assert words in said
     assert "the model is the base" in said
     assert outcome(replace(found, kept=5), "heldout").endswith("; the model is step 5")
@@ -197,7 +202,8 @@ def test_documents_are_the_default_where_they_are_marked(run, bert, tmp_path, se
     told = json.loads(out)
     assert (told["evaluate"], told["improved"] in (True, False)) == ("documents", True)
     assert "whether people's questions find them" in told["cannot_see"]
-    assert '"rows": 288' in (tmp_path / "m" / "run" / "last" / "README.md").read_text()
+    card = tmp_path / "m" / ("README.md" if told["kept"] else "run/best/README.md")
+    assert '"rows": 288' in card.read_text()
     # Too few documents, but sentences enough; and too few of both.
     (tmp_path / "few.txt").write_text("\n\n".join(documents[:90]) + "\n")
     out, err = run(*asked[:1], "few.txt", *asked[2:], "-o", "few", "--json")
@@ -403,7 +409,7 @@ def test_ctrl_c_is_answered_during_a_long_step(texts, bert, tmp_path):
 def test_help_lists_methods_and_settings(run):
     """Brackets in the help of options are shown too."""
     text = " ".join(run("train", "--help")[0].replace("│", " ").split())
-    for words in ("[settings]", "[default: proven]", "esimcse: ESimCSE", "batch=64, accumulate=1"):
+    for words in ("[settings]", "[default: proven;", "esimcse: ESimCSE", "batch=64, accumulate=1"):
         assert words in text
 
 
@@ -421,3 +427,18 @@ def test_of_two_processes_one_speaks(texts, bert, tmp_path):
     told = json.loads(done.stdout)
     assert (told["steps"], told["evaluate"], told["improved"]) == (4, "neighbours", None)
     assert settings_of(tmp_path / "two")["processes"] == 2
+
+
+def test_several_corpora(run, pairs, bert, tmp_path, sentences):
+    rows = [{"query": sentences[i], "pos": [sentences[i + 9]], "neg": ["a map"]} for i in range(99)]
+    (tmp_path / "more.json").write_text(json.dumps(rows))
+    asked = ["train", pairs, "more.json", "--base", bert, *FAST, "--set", "steps=4"]
+    asked += ["--evaluate", "none"]
+    run(*asked, "-o", "m", "--set", "weights=1,3")
+    assert settings_of(tmp_path / "m")["corpus"]["source"] == "pairs.tsv + more.json"
+    assert settings_of(tmp_path / "m")["settings"]["weights"] == "1,3"
+    _, err = run(*asked, "-o", "n", "--set", "weights=1,2,3", code=2)
+    assert "weights '1,2,3': give as many numbers as there are corpora, 2" in err
+    alone = ["train", pairs, "--base", bert, *FAST, "--set", "steps=1", "-o", "n"]
+    assert "are of several corpora" in run(*alone, "--set", "weights=1", code=2)[1]
+    assert "a positive number each" in run(*alone, "--set", "weights=1,x", code=2)[1]

@@ -197,6 +197,31 @@ def test_split_files_know_the_usual_layouts():
     assert hub.split_files(names, "dev") == []
 
 
+def test_a_corpus_of_the_hub(tmp_path, monkeypatch):
+    from contrasent.train.plan import open_corpora
+
+    file = tmp_path / "a.jsonl"
+    file.write_text('{"a": "one", "b": "two"}\n{"a": "three", "b": "four"}\n')
+    names = ["README.md", "pair/train-0-of-1.jsonl", "pair/dev.jsonl", "triplet/train-0-of-1.jsonl"]
+    requested = stand_in(monkeypatch, names, file)
+    commit = "0123456789" * 4
+    corpus = open_corpora(f"o/set@{commit}#pair/train")
+    assert list(corpus) == [("one", "two"), ("three", "four")]
+    assert requested == [("o/set", commit), ("o/set", names[1], commit)]
+    for part in ("", "#train"):
+        with pytest.raises(
+            OptionError, match=r"configurations; add #CONFIG/train; one of pair, tr"
+        ):
+            hub.fetch_corpus(f"o/set@{commit}{part}")
+    assert hub.fetch_corpus(f"o/set@{commit}#dev") == [file]
+    with pytest.raises(DataError, match="no table of the split 'test'"):
+        hub.fetch_corpus(f"o/set@{commit}#test")
+    stand_in(monkeypatch, OSError("no route to host"), tmp_path)
+    with pytest.raises(DataError, match=r"cannot be read \(no route to host\); check name, commit"):
+        hub.fetch_corpus(f"o/set@{commit}")
+    assert hub.fetch_corpus("o/set") == hub.fetch_corpus("o/set@main") == []  # no commit, no hub
+
+
 def test_official_sizes_are_the_published_sums():
     totals = {year: sum(p.annotated for p in parts) for year, parts in official.STS_YEARS.items()}
     assert totals == {"STS12": 3108, "STS13": 1500, "STS14": 3750, "STS15": 3000, "STS16": 1186}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from contrasent.errors import OptionError, TrainingError
 from contrasent.text import batches as module
-from contrasent.text.batches import BatchPlan, BucketPlan, Collator, random_for
+from contrasent.text.batches import BatchPlan, BucketPlan, Collator, MixedPlan, random_for
 from contrasent.text.cache import tokenised
 from contrasent.text.corpus import open_corpus
 from contrasent.text.tokens import Tokenizer
@@ -290,3 +290,25 @@ def test_order_is_a_function_of_seed_and_step_and_changes_with_the_epoch():
 def test_bad_buckets(options, kind, words):
     with pytest.raises(kind, match=words):
         BucketPlan.divide(np.arange(8), np.arange(8), seed=0, **options)
+
+
+@pytest.mark.parametrize(("weights", "counts"), [((), (3, 2)), ((1, 4), (1, 4)), ((3, 1), (4, 1))])
+def test_batches_of_several_corpora(weights, counts):
+    parts_of = np.repeat([0, 1], [13, 8])
+    rows = np.array([n for n in range(21) if n != 5])
+    plan = MixedPlan.divide(rows, parts_of, weights, batch=4, seed=3, parts=2)
+    assert (plan.counts, plan.steps_per_epoch, plan.batch) == (counts, 5, 4)
+    seen = [[], []]
+    for step in range(20):
+        batch = plan.at(step)
+        (part,) = set(parts_of[batch])  # of one corpus alone
+        alone = BatchPlan.make(rows[parts_of[rows] == part], batch=4, seed=3, parts=2)
+        assert batch.tolist() == alone.at(len(seen[part])).tolist()
+        assert plan.epoch(step) == alone.epoch(len(seen[part]))
+        seen[part].append(step)
+    assert tuple(map(len, seen)) == tuple(4 * n for n in counts)
+    assert len({tuple(s in seen[0] for s in range(e, e + 5)) for e in (0, 5, 10, 15)}) > 1
+    with pytest.raises(TrainingError, match="12, 8 rows to train on: each must fill a batch of 9"):
+        MixedPlan.divide(rows, parts_of, (), batch=9, seed=3, parts=1)
+    with pytest.raises(OptionError, match=r"weights '1,2,3': give as many numbers as .* 2"):
+        MixedPlan.divide(rows, parts_of, (1, 2, 3), batch=4, seed=3, parts=1)

@@ -492,3 +492,74 @@ def test_scores_stand_with_the_texts(put, parquet, kind):
     assert list(corpus) == [row[:2] for row in RATED]
     assert corpus.scores.tolist() == [4.5, 0.0, 5.0]
     assert corpus.names == {"memory": ("0", "1"), "no header": ("1", "2")}.get(kind, ("one", "two"))
+
+
+def test_a_query_with_positives_and_negatives_is_a_row_for_each_positive(put):
+    rows = [
+        {"query": "q", "pos": ["p", "o"], "neg": ["a", "b", "c"], "pos_scores": [1, 2]},
+        {"query": "r", "pos": ["s"], "neg": ["d"]},
+    ]
+    text = "\n".join(map(json.dumps, rows))
+    for name, content in {"a.jsonl": text, "a.json": text, "b.json": json.dumps(rows)}.items():
+        found = open_corpus(put(name, content))
+        assert found.names == ("query", "pos", "neg1", "neg2", "neg3")
+        assert list(found) == [
+            *(("q", "p", "a", "b", "c"), ("q", "o", "a", "b", "c"), ("r", "s", "d", "d", "d"))
+        ]
+    two = [rows[0] | {"neg": ["a"]}, rows[1] | {"pos": ["s", "t"], "neg": ["d", "e"]}]
+    assert list(open_corpus(put("c.json", json.dumps(two))))[2:] == [
+        *(("r", "s", "d"), ("r", "t", "e"))
+    ]
+    pairs = [{"query": "q", "pos": ["p", "o"]}]
+    assert list(open_corpus(put("d.json", json.dumps(pairs)))) == [("q", "p"), ("q", "o")]
+    for wrong in ({"query": "r", "pos": []}, {"query": "r", "pos": ["s"]}, {"pos": ["s"]}):
+        broken = put("e.jsonl", "\n".join(map(json.dumps, [rows[0], wrong])))
+        with pytest.raises(InputError, match=r"e\.jsonl:2: "):
+            list(open_corpus(broken))
+
+
+def test_json_is_a_list_of_rows(put):
+    assert list(open_corpus(put("a.json", '["one",\n "two"]'))) == [("one",), ("two",)]
+    assert open_corpus(put("b.json", '[{"a": "x", "b": "y"}, {"a": "z", "b": "w"}]')).width == 2
+    with pytest.raises(InputError, match=r"c\.json: .*no list of rows, nor one row a line"):
+        open_corpus(put("c.json", '{"rows":\n ["one"]}'))
+    with pytest.raises(InputError, match="null is no text"):
+        list(open_corpus(put("d.json", '["one", null]')))
+    other = put("e/a.txt", "one\ntwo\n")
+    put("e/meta.json", "{}")
+    assert open_corpus(other.parent).width == 1  # in a folder, .json is not text
+
+
+def test_a_folder_of_save_to_disk(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    rows = {"n": [1, 2, 3], "a": ["x", "y", "z"], "b": ["k", "l", "m"]}
+    made = datasets.Dataset.from_dict(rows)
+    made.save_to_disk(tmp_path / "one", num_shards=2)
+    assert list(open_corpus(tmp_path / "one")) == [("x", "k"), ("y", "l"), ("z", "m")]
+    assert list(open_corpus(tmp_path / "one", columns=["b"])) == [("k",), ("l",), ("m",)]
+    splits = datasets.DatasetDict({"train": made, "test": made})
+    splits.save_to_disk(tmp_path / "two")
+    with pytest.raises(InputError, match=r"several splits; name the folder of one: .*two/train"):
+        open_corpus(tmp_path / "two")
+    assert open_corpus(tmp_path / "two" / "train").names == ("a", "b")
+    datasets.DatasetDict({"train": made}).save_to_disk(tmp_path / "three")
+    assert len(list(open_corpus(tmp_path / "three"))) == 3
+    (file,) = (tmp_path / "three/train").glob("*.arrow")
+    file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(InputError, match="no whole arrow file"):
+        list(open_corpus(tmp_path / "three"))
+    (tmp_path / "three/train/state.json").write_text("{}")
+    with pytest.raises(InputError, match="no data set of save_to_disk"):
+        open_corpus(tmp_path / "three")
+
+
+def test_joined_corpora_know_where_each_begins(put):
+    one, two = put("a.txt", "1 a\n2 a\n"), put("b.txt", "1 b\n2 b\n3 b\n")
+    joined = open_corpus(one).join(open_corpus(two), open_corpus(one))
+    assert [row for (row,) in joined] == ["1 a", "2 a", "1 b", "2 b", "3 b", "1 a", "2 a"]
+    assert (joined.parts, joined.source) == ([0, 2, 5], "a.txt + b.txt + a.txt")
+    assert list(open_corpus([one, two])) == list(open_corpus(one).join(open_corpus(two)))
+    together, apart = open_corpus([one, two]), open_corpus(one).join(open_corpus(two))
+    assert together.digest() != apart.digest()
+    with pytest.raises(InputError, match="columns by position that all have"):
+        open_corpus(one).join(open_corpus(put("c.tsv", "x\ty\na\tb\nc\td\n")))

@@ -88,9 +88,8 @@ def test_a_run_leaves_a_model_and_its_record(start, tmp_path, sentences):
     measured = {line["step"]: line["shares"] for line in lines if "shares" in line}
     assert measured == {step: {"contrast": 1.0} for step in (1, 3, 12, 23)}
     assert lines[-1]["loss"] < lines[0]["loss"] / 2
-    kept = {"checkpoint.safetensors", "last", "log.jsonl", "result.json", "settings.json"}
+    kept = {"log.jsonl", "result.json", "settings.json"}  # and no weights a second time
     assert {p.name for p in (folder / "run").iterdir()} == {".lock", *kept}
-    assert same(weights(folder), weights(folder / "run" / "last"))
     # The projector is dropped, the text of the corpus is gone.
     assert not (folder / "2_Dense").exists()
     assert not (folder / "run" / "tokens").exists()
@@ -160,7 +159,13 @@ def test_named_rows_alone_are_trained_on(bert, sentences, tmp_path, monkeypatch)
     assert seen == set(rows.tolist())
 
 
-def test_the_best_is_kept_and_the_last(start, tmp_path):
+@pytest.fixture
+def kept_steps(monkeypatch):
+    """Finished runs that keep their checkpoint, base, best and last."""
+    monkeypatch.setattr(RunFolder, "_drop_steps", lambda *given: None)
+
+
+def test_the_best_is_kept_and_the_last(start, tmp_path, kept_steps):
     evaluate, calls = scores([0.1, 0.4, 0.9, 0.2, 0.9])
     _, run = start(steps=8, evaluate_every=2, evaluate=evaluate)
     folder = tmp_path / "m"
@@ -191,11 +196,12 @@ def test_a_run_that_only_harms_gives_the_base(start, tmp_path):
         assert f"| taken after step | `{kept}` |" in card
         # With its own score.
         assert f"| made | dev | spearman | {run.history[kept // 2][1]:.4f} |" in card
-        # Whatever is at the top, the others are there.
-        for name, step in (("best", 4), ("last", 6)):
+        # Where the base is at the top, what was trained is not lost.
+        folders = [p.name for p in (tmp_path / keep / "run").iterdir() if p.is_dir()]
+        assert folders == ["best"] * (keep == "proven")
+        for name in folders:
             stored = Encoder.load(tmp_path / keep / "run" / name)
-            assert np.array_equal(stored.encode(["a map"]), calls[step // 2])
-        assert (tmp_path / keep / "run" / "base").is_dir() == (keep == "proven")
+            assert np.array_equal(stored.encode(["a map"]), calls[2])
         assert RunFolder(tmp_path / keep).finished() == run
 
 
@@ -243,9 +249,15 @@ def test_what_only_sees_preservation_claims_nothing(start, tmp_path, last, impro
         Encoder.load(tmp_path / "m").encode(["a map"]), learner.encoder.encode(["a map"])
     )
     assert same_vectors == (kept == 4)
+    assert (tmp_path / "m" / "run" / "last").is_dir() == (kept == 0)
+    judge = Against([1.0, 0.9, last], [None, 0.2, 0.3], floor=0.5)
+    options = {"steps": 4, "evaluate_every": 2, "evaluate": judge}
+    assert start("literal", keep="proven", **options)[1].kept == 0  # nothing was proven
+    with pytest.raises(OptionError, match="--keep 'unharmed': goes with --evaluate neighbours"):
+        start("none", keep="unharmed", steps=1)
 
 
-def test_a_resumed_run_compares_with_the_same_base(start, tmp_path):
+def test_a_resumed_run_compares_with_the_same_base(start, tmp_path, kept_steps):
     class Stop(Exception):
         pass
 
@@ -334,7 +346,7 @@ def test_patience(start):
     assert (run.steps, run.score, len(calls)) == (12, 0.9, 7)
 
 
-def test_evaluation_does_not_change_training(start, tmp_path):
+def test_evaluation_does_not_change_training(start, tmp_path, kept_steps):
     def evaluate(encode):
         torch.manual_seed(99)
         torch.rand(7)
@@ -401,7 +413,7 @@ def test_half_precision(start, tmp_path, precision):
     assert json.dumps(half, allow_nan=False)
 
 
-def test_fp16_resumes_with_its_scale(start, tmp_path, monkeypatch):
+def test_fp16_resumes_with_its_scale(start, tmp_path, monkeypatch, kept_steps):
     scaler = torch.amp.GradScaler
     large = lambda device, **given: scaler(device, **given, init_scale=2.0**24)  # noqa: E731
     monkeypatch.setattr(torch.amp, "GradScaler", large)

@@ -58,7 +58,7 @@ def listing() -> str:
 
 @options.command
 def train(
-    corpus: str,
+    corpus: list[str],
     output: Annotated[Path | None, typer.Option("--output", "-o")] = None,
     base: Annotated[
         str | None, typer.Option(help=f"Model to begin from. [default: {DEFAULT_BASE}]")
@@ -84,7 +84,8 @@ def train(
     (two columns), pairs and hard negatives (three and more), or pairs with a score each.
 
     Options:
-        corpus: txt, csv, tsv, jsonl, parquet, a folder, or -.
+        corpus: txt, csv, tsv, jsonl, json, parquet, a folder, the hub's owner/name@commit (with
+            #split or #config/split), or -. Of several, each batch is of one (--set weights=2,1).
         output: Folder for the model.
         objective: Method: a name, names joined by +, a file of your own (my_method.py), or
             package.module:Class. [default: simcse for sentences, simcse_supervised for pairs,
@@ -97,7 +98,9 @@ def train(
             labelled pairs, stsb (needs CONTRASENT_DATA), or none. [default: heldout for pairs,
             documents with --documents, else neighbours]
         keep: Model to leave: proven (the best step if proven better than the base, else the base),
-            trained (the best step in any case), or last. [default: proven]
+            unharmed (the last step if enough of the base's neighbours are left, else the base),
+            trained (the best step in any case), or last. [default: proven; with --evaluate
+            neighbours, which proves nothing, unharmed]
         require_improvement: Exit with 3, all written, if nothing improved.
         recipe: TOML file with any of the options and [settings].
         assign: A setting, key=value; may be repeated.
@@ -111,18 +114,18 @@ def train(
     if not leads:  # of several processes one speaks
         progress.show("silent")
     stated = (_recipe(recipe) if recipe else {}) | own
-    from contrasent.text.corpus import open_corpus
-    from contrasent.train.plan import default_method, make_plan
-    from contrasent.train.run import Keep, RunFolder
+    from contrasent.train.plan import default_method, make_plan, open_corpora
+    from contrasent.train.run import Keep, RunFolder, choose_keep
     from contrasent.train.settings import assignments, choose
 
-    keep, evaluate = stated.get("keep", "proven"), stated.get("evaluate")
-    check_choice("--keep", keep, get_args(Keep))
+    keep, evaluate = stated.get("keep"), stated.get("evaluate")
+    if keep is not None:
+        check_choice("--keep", keep, get_args(Keep))
     require_improvement = stated.get("require_improvement", False)
     _check_visible(require_improvement, evaluate)
     objective = stated.get("objective")
-    source = open_corpus(
-        corpus,
+    source = open_corpora(
+        *corpus,
         columns=options.column_list(stated.get("columns")),
         score=_score_column(stated.get("score"), objective),
         documents=stated.get("documents", False),
@@ -147,7 +150,7 @@ def train(
         run = _run(
             plan,
             output,
-            keep=keep,
+            keep=choose_keep(keep, plan.evaluate),
             resume=resume,
             overwrite=overwrite,
             on_start=lambda: options.note(notes) if notes else None,
@@ -260,8 +263,9 @@ def outcome(run: "Run", evaluator: str) -> str:
     kept, base, gain = run.kept or 0, run.base_score, run.gain
     place = {0: "the base", run.steps: "the last step"}.get(kept, f"step {kept}")
     model = f"the model is {place}"
-    if run.improved is False and kept == 0:
-        model += f" (--keep trained leaves step {run.best_step})"
+    if kept == 0:
+        trained = "last" if evaluator == "neighbours" else "best"
+        model += f" (step {run.best_step} is in {run.folder}/run/{trained})"
     if evaluator == "neighbours":
         left = f"{run.score:.4f} of the base's neighbours are left"
         if run.improved is False:

@@ -1,38 +1,33 @@
 """Named data sets on the hub, at pinned revisions."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from contrasent.datasets.official import Pin
-from contrasent.errors import DataError
+from contrasent.errors import DataError, OptionError
 from contrasent.text.sources import Source, form_of
 from contrasent.text.tables import open_table
 
 PATIENCE = 5.0  # seconds to wait for an answer
+
+CORPUS = re.compile(r"([\w.-]+/[\w.-]+)@([0-9a-f]{40})(?:#(.+))?")
+PAIR_FORMS = r"jsonl(?:\.gz)?|parquet"
+CORPUS_FORMS = rf"{PAIR_FORMS}|json|csv(?:\.gz)?|tsv(?:\.gz)?"
 
 HUB_SPLITS = {"train": "train", "dev": "(?:validation|dev)", "test": "test"}
 
 
 def fetch_pairs(task: str, pin: Pin, split: str, place: str) -> list[tuple[str, str, float]]:
     """Download one split of a pinned data set and read its scored pairs."""
-    from huggingface_hub import HfApi, hf_hub_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-
-    try:
-        if not hub_is_reachable():
-            raise ConnectionError("it cannot be reached")
-        names = HfApi().list_repo_files(pin.repository, repo_type="dataset", revision=pin.revision)
-        paths = [
-            Path(hf_hub_download(pin.repository, name, repo_type="dataset", revision=pin.revision))
-            for name in split_files(names, split, pin.config)
-        ]
-    except (OSError, HfHubHTTPError, LocalEntryNotFoundError, ValueError) as error:
-        reason = (str(error) or type(error).__name__).split("\n")[0][:120]
-        raise DataError(
-            f"{task}: not in the local folder, and the hub's {pin.repository} cannot be read "
-            f"({reason}); put the file at {place} in a folder that CONTRASENT_DATA names"
-        ) from error
+    paths = _fetch(
+        pin.repository,
+        pin.revision,
+        lambda names: split_files(names, split, pin.config),
+        f"{task}: not in the local folder, and the hub's {pin.repository} cannot be read",
+        f"put the file at {place} in a folder that CONTRASENT_DATA names",
+    )
     if not paths:
         raise DataError(f"{pin.repository}@{pin.revision}: holds no file of the split {split!r}")
     rows = [row for path in paths for row in _rows(path)]
@@ -45,11 +40,71 @@ def fetch_pairs(task: str, pin: Pin, split: str, place: str) -> list[tuple[str, 
     return rows
 
 
-def split_files(names: list[str], split: str, config: str = "") -> list[str]:
-    """The files of a data set's repository that hold a split, JSON lines or parquet, sorted."""
-    last = re.compile(
-        rf"(?:^|[-_/]){HUB_SPLITS[split]}(?:[-_/][^/]*)?\.(?:jsonl(?:\.gz)?|parquet)$"
+def fetch_corpus(name: str) -> list[Path]:
+    """The files of a corpus on the hub, ``owner/name@commit`` with ``#split`` or ``#config/split``.
+
+    The split is train where none is named. A name that stands for something else has no files.
+    """
+    stated = CORPUS.fullmatch(name)
+    if stated is None or Path(name).exists():
+        return []
+    repository, revision, part = stated.groups()
+    config, _, split = (part or "train").rpartition("/")
+
+    def choose(names: list[str]) -> list[str]:
+        fitting = split_files(names, split, config, forms=CORPUS_FORMS)
+        known = {re.sub(rf"(^|[-_/]){_pattern(split)}[-_/.].*$", "", name) for name in fitting}
+        if len(known) > 1:
+            listed = sorted(known)
+            problem = f"has several configurations; add #CONFIG/{split}"
+            raise OptionError("corpus", name, problem, choices=listed)
+        return fitting
+
+    remedy = "check name, commit and network, or give a file"
+    paths = _fetch(
+        repository, revision, choose, f"{name}: the hub's data set cannot be read", remedy
     )
+    if not paths:
+        raise DataError(f"{name}: holds no table of the split {split!r}; add #SPLIT")
+    return paths
+
+
+def _fetch(
+    repository: str,
+    revision: str,
+    choose: Callable[[list[str]], list[str]],
+    problem: str,
+    remedy: str,
+) -> list[Path]:
+    """Download the chosen files of a data set at a revision, or take them from the hub's cache."""
+    from huggingface_hub import HfApi, hf_hub_download, snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    pinned: dict[str, Any] = {"repo_type": "dataset", "revision": revision}
+    try:
+        if not hub_is_reachable():
+            try:
+                home = Path(snapshot_download(repository, local_files_only=True, **pinned))
+            except LocalEntryNotFoundError as error:
+                raise ConnectionError("it cannot be reached") from error
+            there = (path for path in home.rglob("*") if path.is_file())
+            return [home / n for n in choose([p.relative_to(home).as_posix() for p in there])]
+        names = choose(HfApi().list_repo_files(repository, **pinned))
+        return [Path(hf_hub_download(repository, name, **pinned)) for name in names]
+    except (OSError, HfHubHTTPError, LocalEntryNotFoundError, ValueError) as error:
+        reason = (str(error) or type(error).__name__).split("\n")[0][:120]
+        raise DataError(f"{problem} ({reason}); {remedy}") from error
+
+
+def _pattern(split: str) -> str:
+    return HUB_SPLITS.get(split, re.escape(split))
+
+
+def split_files(
+    names: list[str], split: str, config: str = "", forms: str = PAIR_FORMS
+) -> list[str]:
+    """The files of a data set's repository that hold a split, sorted; JSON lines or parquet."""
+    last = re.compile(rf"(?:^|[-_/]){_pattern(split)}(?:[-_/][^/]*)?\.(?:{forms})$")
     part = re.compile(rf"(?:^|[-_/]){re.escape(config)}(?:[-_/.]|$)")
     return sorted(n for n in names if last.search(n) and (not config or part.search(n)))
 

@@ -17,7 +17,7 @@ from contrasent.engine.encodings import BatchEncodings, Term, Terms, mask_tokens
 from contrasent.errors import ModelError, OptionError, brief
 from contrasent.losses import masked_lm
 from contrasent.model.description import describe
-from contrasent.model.pretrained import resolve
+from contrasent.model.pretrained import SMALL, resolve
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens
 
@@ -224,8 +224,9 @@ def check_masked_model(option: str, name: str | None, base: Path | None) -> Path
         raise OptionError(
             option,
             "",
-            "needs a masked language model with the encoder's vocabulary, by folder or name@commit "
-            "(the paper takes distilbert-base-uncased for bert-base-uncased)",
+            f"needs a masked language model with the encoder's vocabulary: --set {option}={SMALL} "
+            f"with --base {SMALL}, or a folder or name@commit (the paper takes "
+            "distilbert-base-uncased for bert-base-uncased)",
         )
     folder = resolve(name)
     if base is not None:

@@ -5,7 +5,7 @@ Nothing has state: step 4,711 can be made without those before it, so a resumed 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -166,6 +166,77 @@ def _bucket_order(seed: int, epoch: int, sizes: tuple[int, ...], batch: int) -> 
     batches = np.concatenate(blocks).astype(np.int64)
     mixed: NDArray[np.int64] = batches[random.permutation(len(batches))]
     return mixed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MixedPlan(BatchPlan):
+    """Batches of one of several corpora each, in an order that is new in every epoch.
+
+    An epoch has as many batches as all corpora have together; a corpus that gives more of them than
+    it has begins again, in a new order.
+    """
+
+    plans: tuple[BatchPlan, ...]
+    counts: tuple[int, ...]  # batches of each in an epoch
+
+    @classmethod
+    def divide(
+        cls,
+        rows: NDArray[np.int64],
+        parts_of: NDArray[np.int64],
+        weights: Sequence[float],
+        *,
+        batch: int,
+        seed: int,
+        parts: int,
+    ) -> "MixedPlan":
+        """Divide rows by the corpora they are of; ``weights``: of each, none for their sizes."""
+        several = [rows[parts_of[rows] == part] for part in range(int(parts_of[-1]) + 1)]
+        if weights and len(weights) != len(several):
+            problem = f"give as many numbers as there are corpora, {len(several)}"
+            raise OptionError("weights", ",".join(f"{w:g}" for w in weights), problem)
+        if min(map(len, several)) < batch:
+            sizes = ", ".join(f"{len(own):,}" for own in several)
+            raise TrainingError(
+                f"corpora of {sizes} rows to train on: each must fill a batch of {batch}; lower "
+                "batch, or put their rows into one file"
+            )
+        make = partial(BatchPlan.make, batch=batch, seed=seed, parts=parts)
+        plans = tuple(make(own) for own in several)
+        steps = sum(plan.steps_per_epoch for plan in plans)
+        shares = np.array(weights or [plan.steps_per_epoch for plan in plans], np.float64)
+        ends = np.rint(steps * np.cumsum(shares) / shares.sum()).astype(np.int64)
+        counts = tuple(int(n) for n in np.diff(ends, prepend=0))
+        return cls(rows, plans[0].batch, seed, plans, counts)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Batches in an epoch."""
+        return sum(self.counts)
+
+    def epoch(self, step: int) -> int:
+        """How often the corpus of a step's batch was gone through before."""
+        plan, place = self._place(step)
+        return plan.epoch(place)
+
+    def at(self, step: int) -> NDArray[np.int64]:
+        """(batch,) corpus rows of a step."""
+        plan, place = self._place(step)
+        return plan.at(place)
+
+    def _place(self, step: int) -> tuple[BatchPlan, int]:
+        """The corpus that gives a step's batch, and how many it has given before."""
+        epoch, at = divmod(step, self.steps_per_epoch)
+        order = _mixed_order(self.seed, epoch, self.counts)
+        part = order[at]
+        before = epoch * self.counts[part] + int((order[:at] == part).sum())
+        return self.plans[part], before
+
+
+@lru_cache(maxsize=2)
+def _mixed_order(seed: int, epoch: int, counts: tuple[int, ...]) -> NDArray[np.int64]:
+    """(steps,) which corpus gives each batch of an epoch."""
+    return random_for(seed, ORDER, epoch, 2).permutation(np.repeat(np.arange(len(counts)), counts))
 
 
 @dataclass(frozen=True, slots=True)

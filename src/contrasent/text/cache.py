@@ -35,7 +35,7 @@ SHARD, SHARDS = 131_072, 64
 """The fewest rows of a shard, and the most shards: each is a mapped file that stays open."""
 WAITED_FOR = 4_000_000
 """Rows of a corpus that is tokenised before the training begins; a larger one is meanwhile."""
-NUMBERS: dict[str, type] = {"following": np.int64, "scores": np.float64}
+NUMBERS: dict[str, type] = {"following": np.int64, "scores": np.float64, "parts": np.int64}
 """Files with a number a row, where the corpus has them."""
 CHUNK = 8192  # rows tokenised at once
 
@@ -112,7 +112,8 @@ class TokenCache:
 
     ``columns``: as many as the corpus is wide. ``following``: (n,) how many sentences of the same
     document follow each row, or None where the corpus is not in document order. ``scores``: (n,)
-    the score of each row, or None where the corpus has none.
+    the score of each row, or None where the corpus has none. ``parts``: (n,) which of several
+    joined corpora each row is of, or None where it is one.
     """
 
     def __init__(self, folder: Path, tokenizer: Tokenizer | None = None) -> None:
@@ -139,6 +140,7 @@ class TokenCache:
         ]
         self.following: NDArray[np.int64] | None = numbers[0]
         self.scores: NDArray[np.float64] | None = numbers[1]
+        self.parts: NDArray[np.int64] | None = numbers[2]
         self._workers: list[subprocess.Popen[bytes]] = []
 
     def __len__(self) -> int:
@@ -292,6 +294,9 @@ def _write_text(corpus: Corpus, folder: Path, stated: dict[str, Any]) -> None:
             (target / "following").write_bytes(following.tobytes())
         if corpus.scored:
             (target / "scores").write_bytes(corpus.scores.tobytes())
+        if len(corpus.parts) > 1:
+            sizes = np.diff([*corpus.parts, count])
+            (target / "parts").write_bytes(np.repeat(np.arange(len(sizes)), sizes).tobytes())
         stated |= {"shard": max(SHARD, -(-count // SHARDS))}
         (target / "meta.json").write_text(json.dumps(stated) + "\n", "utf-8")
 

@@ -8,8 +8,9 @@ import hashlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,7 +76,8 @@ class Corpus:
     the last whole iteration passed over. ``documents``: whether the rows are in document order, a
     blank line (or a new file) between documents. ``starts``: rows at which the documents begin, as
     of the last whole iteration; row 0 is one. ``scores``: (n,) float64, as of the last whole
-    iteration; empty if not ``scored``.
+    iteration; empty if not ``scored``. ``parts``: rows at which joined corpora begin, as of the
+    last whole iteration; [0] for one.
     """
 
     def __init__(
@@ -96,15 +98,42 @@ class Corpus:
         self.width = len(tables[0][1]) - scored
         self.names = _names(*tables[0])[: self.width]
         self.skipped = 0
+        self.parts = [0]
+        self._begins: tuple[int, ...] = (0,)  # tables at which joined corpora begin
         self._tables = tuple(tables)
         self._at_least = at_least
+
+    def join(self, *others: "Corpus") -> "Corpus":
+        """The rows of several corpora, one after the other; a batch is of one of them.
+
+        How often each gives one is the setting ``weights``.
+        """
+        for other in others:
+            if (other.width, other.scored, other.documents) != (
+                *(self.width, self.scored, self.documents),
+            ):
+                kinds = [f"{c.width} columns{' and scores' * c.scored}" for c in (other, self)]
+                problem = f"the corpus has {kinds[0]}, {self.source} has {kinds[1]}; choose columns"
+                raise InputError(other.source, f"{problem} by position that all have")
+        every = (self, *others)
+        joined = Corpus(
+            " + ".join(Path(part.source).name for part in every),
+            [table for part in every for table in part._tables],
+            at_least=self._at_least,
+            documents=self.documents,
+            scored=self.scored,
+        )
+        joined._begins = (0, *accumulate(len(part._tables) for part in every[:-1]))
+        return joined
 
     def __iter__(self) -> Iterator[tuple[str, ...]]:
         """The rows in order, each of ``width`` texts without white space at their ends."""
         count = skipped = 0
         starts: list[int] = []
         scores = array("d")
-        for table, chosen in self._tables:
+        parts: list[int] = []
+        for place, (table, chosen) in enumerate(self._tables):
+            parts += [count] * (place in self._begins)
             begins = self.documents
             source, names = table.source, _names(table, chosen)
             text_names = names[: self.width] if table.names or self.width > 1 else ("",)
@@ -131,10 +160,11 @@ class Corpus:
             problem = f"{found}, too few to contrast; {self._at_least} or more are needed"
             raise InputError(self.source, problem)
         self.skipped, self.starts, self.scores = skipped, starts, np.array(scores)
+        self.parts = parts
 
     def digest(self) -> str:
         """Sha256, in hexadecimal, of the bytes of all files and the choice of columns."""
-        total = hashlib.sha256()
+        total = hashlib.sha256(str(self._begins).encode() if len(self._begins) > 1 else b"")
         for table, chosen in self._tables:
             choice = f"{table.form} {_names(table, chosen) if table.names else chosen}"
             part = hashlib.sha256(choice.encode() + b" scored" * self.scored)
@@ -145,7 +175,7 @@ class Corpus:
 
 
 def open_corpus(
-    source: str | Path | Sequence[str] | Sequence[tuple[Any, ...]],
+    source: str | Path | Sequence[Path] | Sequence[str] | Sequence[tuple[Any, ...]],
     *,
     columns: Columns | None = None,
     score: str | int | None = None,
@@ -159,7 +189,7 @@ def open_corpus(
     passed over.
 
     Args:
-        source: what to read.
+        source: what to read; paths in a list are files of one corpus.
         columns: which columns, in order. By default all; of jsonl objects and parquet those that
             hold text. See the module for what names and positions mean in a csv or tsv.
         score: the column with a number for each row, by name or position; it is no text.
@@ -175,10 +205,13 @@ def open_corpus(
     """
     columns = _checked(columns)
     scored = score is not None
-    if not isinstance(source, str | Path):
-        table = _select(_memory_table(source), columns, score)
+    paths = (
+        [source] if isinstance(source, str | Path) else [p for p in source if isinstance(p, Path)]
+    )
+    if not paths:
+        table = _select(_memory_table(cast(Any, source)), columns, score)
         return Corpus(MEMORY, [table], at_least=at_least, scored=scored)
-    files = find(source)
+    files = [file for path in paths for file in find(path)]
     header = columns is None or by_name((*columns, score))
     opened = [open_table(file, header=header) for file in files]
     tables = [_select(table, columns, score) for table in opened if _has_rows(table)]

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import json
 import os
 import shutil
 import sys
@@ -20,7 +21,11 @@ from contrasent.files import writing
 
 FORMATS = (".txt", ".csv", ".tsv", ".jsonl", ".parquet")
 PACKED = (".txt", ".csv", ".tsv", ".jsonl")  # the formats that are also read as gzip: ".txt.gz"
-KNOWN = ", ".join((*FORMATS, *(f"{form}.gz" for form in PACKED)))
+JSON, ARROW = (
+    ".json",
+    ".arrow",
+)  # formats of files that are named, or that a data set's folder names
+KNOWN = ", ".join((*FORMATS, JSON, *(f"{form}.gz" for form in PACKED)))
 
 LONGEST = 1 << 26  # characters in one line: beyond it a file is taken for something else than text
 
@@ -144,12 +149,15 @@ def find(source: str | Path) -> list[Source]:
 
     "-" is standard input, and a pipe is read like it: a sentence a line, copied once to a temporary
     file because a corpus is read more than once. A folder stands for all files below it whose
-    suffix is known; hidden ones are passed over.
+    suffix is known, .json aside; hidden ones are passed over. One that ``save_to_disk`` of the
+    package datasets wrote stands for its rows.
     """
     if str(source) == "-":
         return [_spooled(sys.stdin.buffer, "standard input")]
     path = Path(source)
     if path.is_dir():
+        if saved := _saved(path):
+            return saved
         files = [
             Source(path, form, str(path))
             for path in sorted(_visible(path))
@@ -163,11 +171,32 @@ def find(source: str | Path) -> list[Source]:
     if not path.is_file():
         with reading(str(source)), path.open("rb") as stream:
             return [_spooled(stream, str(source))]
-    form = form_of(path)
+    plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+    form = JSON if plain.suffix.lower() == JSON else form_of(path)
     if form is None:
         suffix = path.suffix or "none"
         raise InputError(source, f"unknown format (suffix {suffix}); rename it to one of {KNOWN}")
     return [Source(path, form, str(source))]
+
+
+def _saved(folder: Path) -> list[Source]:
+    """The files of a data set that ``save_to_disk`` wrote; none if it did not."""
+    try:
+        for name in ("dataset_dict.json", "state.json"):
+            if not (folder / name).is_file():
+                continue
+            stated = json.loads((folder / name).read_text("utf-8"))
+            splits = stated.get("splits", ())
+            if len(splits) > 1:
+                listed = ", ".join(str(folder / split) for split in splits)
+                raise InputError(folder, f"holds several splits; name the folder of one: {listed}")
+            if splits:
+                return _saved(folder / splits[0])
+            files = [folder / one["filename"] for one in stated["_data_files"]]
+            return [Source(path, ARROW, str(path)) for path in files]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(folder / name, f"no data set of save_to_disk ({error})") from error
+    return []
 
 
 def _spooled(stream: IO[bytes], shown: str) -> Source:

@@ -1,7 +1,8 @@
-"""The one reader of tables: files of txt, csv, tsv, jsonl and parquet.
+"""The one reader of tables: files of txt, csv, tsv, jsonl, json, parquet and arrow.
 
-csv as in RFC 4180; tsv without quoting; jsonl of strings, arrays or objects; parquet. Rows are
-streamed, UTF-8 with or without a byte order mark, and every complaint names file and line.
+csv as in RFC 4180; tsv without quoting; jsonl of strings, arrays or objects, json with a list of
+them, whose rows count as lines. Rows are streamed (json aside), UTF-8 with or without a byte order
+mark, and every complaint names file and line.
 """
 
 import csv
@@ -10,12 +11,13 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import chain, islice
+from functools import partial
+from itertools import chain, cycle, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
 from contrasent.errors import InputError, OptionError, import_extra
-from contrasent.text.sources import LONGEST, Lines, Source, reading
+from contrasent.text.sources import ARROW, JSON, LONGEST, Lines, Source, reading
 
 Columns = Sequence[str | int]  # columns by name, or by position from 0
 
@@ -79,8 +81,9 @@ class Table:
 
     def rows(self, chosen: Sequence[int]) -> Iterator[Record]:
         """Some columns of all rows."""
-        if self.file is not None and self.form == ".parquet":  # other columns are not even read
-            return _parquet_rows(self.file, [self.columns[at] for at in chosen])
+        read = {".parquet": _parquet_rows, ARROW: _arrow_rows}.get(self.form)
+        if self.file is not None and read is not None:  # other columns are not even read
+            return read(self.file, [self.columns[at] for at in chosen])
         return (
             (number, None if cells is None else [cells[at] for at in chosen])
             for number, cells in self.stream()
@@ -105,11 +108,14 @@ def open_table(file: Source, *, header: bool, delimiter: str = ",", lenient: boo
     """Read the head of a file; ``lenient``: a row that cannot be read is as a blank line."""
     if file.form == ".parquet":
         return _parquet_table(file)
+    if file.form == ARROW:
+        return _arrow_table(file)
 
     def opened() -> tuple[tuple[str, ...] | None, _Rows]:
         lines = file.lines()
-        if file.form == ".jsonl":
-            values = _sound(_json_values(lines, file.shown), lenient)
+        if file.form in (".jsonl", JSON):
+            read = _json_values if file.form == ".jsonl" else _json_list
+            values = _sound(read(lines, file.shown), lenient)
             return _jsonl(values, file.shown, AHEAD if lenient else 0)
         if file.form == ".txt":
             return None, ((n, None if line.isspace() else (line,)) for n, line in lines)
@@ -267,6 +273,12 @@ def _jsonl(
     if kind is None:
         problem = f"{brief(first)} is neither a string, nor an array, nor an object"
         raise InputError(source, problem, line=start[0])
+    if kind == "object" and isinstance(first.get("pos"), list) and "query" in first:
+        width = len(_cells(first, "neg"))
+        rows_of = partial(_group_rows, width=width, source=source)
+        numbers = range(1, width + 1) if width > 1 else [""] * width
+        groups = (row for value in chain([start], values) for row in rows_of(*value))
+        return ("query", "pos", *(f"neg{n}" for n in numbers)), groups
     head: list[tuple[int, Any]] = [start, *islice(values, ahead)]
     keys = (key for _, value in head if isinstance(value, dict) for key in value)
     names = tuple(dict.fromkeys(keys)) if kind == "object" else None
@@ -287,6 +299,44 @@ def _jsonl(
                 yield number, value if kind == "array" else (value,)
 
     return names, rows()
+
+
+def _group_rows(number: int, value: Any, *, width: int, source: str) -> _Rows:
+    """Rows {query, pos, neg}, as BGE trains on: one for each positive, with so many negatives.
+
+    Each positive takes the next negatives of its query, from the first again after the last.
+    """
+    if value is None:
+        yield number, None
+        return
+    positives, negatives = (_cells(value, key) for key in ("pos", "neg"))
+    if not positives or (width and not negatives):
+        problem = "needs query, a list pos" + (
+            ", and a list neg as the first row has" * bool(width)
+        )
+        yield number, InputError(source, problem, line=number)
+    taken = cycle(negatives)
+    for positive in positives if negatives or not width else ():
+        yield number, [value.get("query", ABSENT), positive, *islice(taken, width)]
+
+
+def _cells(value: Any, key: str) -> list[Any]:
+    """A list of an object; empty where it is none."""
+    found = value.get(key) if isinstance(value, dict) else None
+    return found if isinstance(found, list) else []
+
+
+def _json_list(lines: Lines, source: str) -> _Rows:
+    """A list of rows, or one row a line, as many files of this name have them."""
+    read = list(lines)
+    try:
+        whole = json.loads("".join(line for _, line in read))
+    except (RecursionError, ValueError):
+        return _json_values(iter(read), source)
+    if isinstance(whole, list):
+        absent = InputError(source, "null is no text")
+        return ((n, absent if value is None else value) for n, value in enumerate(whole, 1))
+    raise InputError(source, f"{brief(whole)} is no list of rows, nor one row a line")
 
 
 def _json_values(lines: Lines, source: str) -> _Rows:
@@ -364,6 +414,35 @@ def _parquet_rows(
                     yield number, cells
             if number >= last:
                 return
+
+
+@contextmanager
+def _arrow_file(source: Source) -> Iterator[Any]:
+    """The record batches of a file that ``save_to_disk`` wrote."""
+    pa = import_extra("pyarrow", "parquet", f"reading {source.shown}")
+    with reading(source.shown):
+        try:
+            with pa.memory_map(str(source.path)) as file, pa.ipc.open_stream(file) as opened:
+                yield opened
+        except pa.ArrowException as error:
+            problem = f"this is no whole arrow file ({str(error).splitlines()[0]})"
+            raise InputError(source.shown, problem) from error
+
+
+def _arrow_table(file: Source) -> Table:
+    with _arrow_file(file) as opened:
+        schema, first = opened.schema, () if any(batch.num_rows for batch in opened) else None
+    text = tuple(_is_text(kind) for kind in schema.types)
+    names = tuple(schema.names)
+    rows = partial(_arrow_rows, file, names)
+    return Table(file.shown, file.form, names, first, text, rows, file.content, file)
+
+
+def _arrow_rows(file: Source, names: Sequence[str]) -> Iterator[Record]:
+    with _arrow_file(file) as opened:
+        rows = (row for batch in opened for row in batch.select(names).to_pylist())
+        for number, row in enumerate(rows, 1):
+            yield number, [row[name] for name in names]
 
 
 def _is_text(kind: Any) -> bool:

@@ -22,11 +22,18 @@ from contrasent.errors import ModelError, OptionError, UserError
 from contrasent.files import atomic_file, check_writable
 from contrasent.model.pretrained import resolve
 from contrasent.report import Report
-from contrasent.text.corpus import Corpus, open_corpus
+from contrasent.text.corpus import Corpus
 from contrasent.train.monitor import Drift, Evaluate, ModelSelector, Monitor
-from contrasent.train.plan import Plan, geometry_on_stsb, make_plan
-from contrasent.train.prepare import collator, configure, fit_poolers, prepare, total_steps
-from contrasent.train.run import Keep, Run, RunFolder, run_config
+from contrasent.train.plan import Plan, geometry_on_stsb, make_plan, open_corpora
+from contrasent.train.prepare import (
+    collator,
+    configure,
+    fit_poolers,
+    prepare,
+    total_steps,
+    warn_of_cuts,
+)
+from contrasent.train.run import Keep, Run, RunFolder, choose_keep, run_config
 from contrasent.train.settings import Defaults, Settings, run_values
 from contrasent.train.step import WINDOW, StepMetrics, StepRunner, interruptible
 
@@ -43,7 +50,7 @@ def fit(
     base: str | Path | None = None,
     evaluate: Evaluate | str | None = None,
     geometry: Evaluate | None = None,
-    keep: Keep = "proven",
+    keep: Keep | None = None,
     rows: NDArray[np.int64] | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -66,7 +73,9 @@ def fit(
     Args:
         objective: a method's name, such as "simcse" or "esimcse+simcse_plus_plus", a file of your
             own, or an objective with the encoder in it.
-        corpus: sentences, pairs, or a file, as :func:`contrasent.open_corpus` takes it.
+        corpus: sentences, pairs, or a file, as :func:`contrasent.open_corpus` takes it, or a data
+            set of the hub, "owner/name@commit#config/split". Several corpora are joined by
+            :meth:`~contrasent.text.corpus.Corpus.join`, with shares by the setting ``weights``.
         settings: of the run, and by name of the method too; keywords add to them.
         folder: where the model and the record of the run go.
         base: model to begin from, by folder or name; with an objective's name only.
@@ -78,8 +87,9 @@ def fit(
         geometry: called every ``geometry_every`` steps in the same way, before the first and after
             the last too; its report goes to the run's log and decides nothing.
         keep: the model to leave where there is an evaluation: "proven" the best step if it improves
-            on the base (:attr:`Run.improved`), else the base; "trained" the best step in any case,
-            as the papers do; "last" the last step.
+            on the base (:attr:`Run.improved`), else the base, the default; "unharmed" the last step
+            if enough of the base is left, else the base, the default for "neighbours", which proves
+            nothing; "trained" the best step in any case, as the papers do; "last" the last step.
         rows: which rows of the corpus to train on; all if None.
         resume: go on with the run in the folder.
         overwrite: discard what the folder holds.
@@ -98,8 +108,8 @@ def fit(
         UserError: bad input, a target that cannot be written, NaN, collapse.
         KeyboardInterrupt: Ctrl-C or SIGTERM, after a checkpoint was written.
     """
-    source = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
-    options: dict[str, Any] = {"keep": keep, "resume": resume, "overwrite": overwrite}
+    source = corpus if isinstance(corpus, Corpus) else open_corpora(corpus)
+    options: dict[str, Any] = {"resume": resume, "overwrite": overwrite}
     options |= {"on_start": on_start, "tokens": tokens}
     if isinstance(objective, str):
         stated = asdict(settings) if isinstance(settings, Settings) else dict(settings or {})
@@ -108,7 +118,8 @@ def fit(
             source, stated | given, method=objective, base=base, evaluate=evaluate, stored=stored
         )
         plan = plan if rows is None else replace(plan, rows=rows)
-        return fit_plan(plan, folder, facts=facts, geometry=geometry, **options)
+        chosen = choose_keep(keep, plan.evaluate)
+        return fit_plan(plan, folder, keep=chosen, facts=facts, geometry=geometry, **options)
     if base is not None or isinstance(evaluate, str):
         option, value = ("base", base) if base is not None else ("evaluate", evaluate)
         raise OptionError(option, value, "goes with the name of a method; this is an objective")
@@ -125,6 +136,7 @@ def fit(
         rows=rows,
         facts=facts or CardMetadata(),
         defaults=defaults,
+        keep=choose_keep(keep, evaluate),
         **options,
     )
 
@@ -226,6 +238,8 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
     where, shared = tokens or place.tokens, tokens is not None
     batches = collator(objective, corpus, settings, where, rows, shared=shared)
     fit_poolers(objective, batches)
+    if parallel.is_main():
+        warn_of_cuts(batches, settings, encoder.max_tokens)
     data = {"source": corpus.source.rsplit("/", 1)[-1], "rows": len(batches.plan.rows)}
     data |= {"sha256": batches.cache.digest, "cut": batches.cache.truncated}
     facts = replace(facts, data=data, settings=asdict(settings))

@@ -22,7 +22,7 @@ from contrasent import parallel
 from contrasent.encoder.encoder import Encoder
 from contrasent.engine.objective import Objective
 from contrasent.engine.parameters import GuideName, MaskedModelName
-from contrasent.engine.registry import methods, needs_pairs, parameters
+from contrasent.engine.registry import check, methods, needs_pairs, parameters
 from contrasent.errors import OptionError, UserError
 from contrasent.text.corpus import Corpus, open_corpus
 from contrasent.train.prepare import collator, configure, prepare
@@ -103,16 +103,25 @@ def make_small_base(folder: Path) -> Path:
 
 
 def with_small_models(method: str, given: Mapping[str, Any], base: Path) -> dict[str, Any]:
-    """The parameters with a folder in the place of "small"."""
+    """The parameters with small models in the place of those that are stated or needed."""
     found = dict(given)
     for name, parameter in parameters(method).items():
-        if found.get(name) == SMALL and parameter.mark(MaskedModelName):
+        if parameter.mark(MaskedModelName) and (found.get(name) or _needs(method, found, name)):
             found[name] = str(base)
-        if found.get(name) == SMALL and parameter.mark(GuideName):
+        if parameter.mark(GuideName):
             guide = base.with_name("guide")
             Encoder.load(base, pooler="mean").save(guide)
             found[name] = str(guide)
     return found
+
+
+def _needs(method: str, given: Mapping[str, Any], model: str) -> bool:
+    """Whether a method rejects these parameters for want of a model."""
+    try:
+        check(method, given, models=False)
+    except OptionError as error:
+        return error.option == model
+    return False
 
 
 def _corpus(objective: Objective, folder: Path) -> Corpus:
@@ -250,14 +259,18 @@ def check_objective(
 
     with tempfile.TemporaryDirectory() as home:
         base = make_small_base(Path(home) / "base")
-        trial = Trial(method, with_small_models(method, given, base), base)
-        for check in (check_corpus, check_one_step):
-            finding = check(trial)
+        small = with_small_models(method, given, base)
+        for name in small.keys() - {key for key, value in given.items() if value == small[key]}:
+            need = "" if given.get(name) else f"; a run needs --set {name}=MODEL"
+            yield Finding(name, None, f"a small model of the check's own{need}")
+        trial = Trial(method, small, base)
+        for trial_check in (check_corpus, check_one_step):
+            finding = trial_check(trial)
             yield finding
             if not finding.passed:
                 return
-        for check in (check_randomness, check_gradient, check_cached_gradients, check_resume):
-            yield check(trial)
+        for trial_check in (check_randomness, check_gradient, check_cached_gradients, check_resume):
+            yield trial_check(trial)
         yield from check_two_processes([trial])
         yield check_combination(trial)
 

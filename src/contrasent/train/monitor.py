@@ -183,7 +183,7 @@ class ModelSelector:
         place: RunFolder,
         evaluator: Evaluate | None,
         geometry: Evaluate | None,
-        keep: Keep = "proven",
+        keep: Keep,
     ) -> None:
         self.encoder, self.place = encoder, place
         self.evaluator, self.geometry, self.keep = evaluator, geometry, keep
@@ -214,7 +214,7 @@ class ModelSelector:
             self.place.write_log({"step": step, "evaluation": report.to_json()["rows"]})
             if step == 0:
                 self.base = report
-                if self.keep == "proven":
+                if self.keep in ("proven", "unharmed"):
                     save(self.place.base, step, report)
             elif self.floor is not None:
                 self.report = self.latest = report
@@ -259,7 +259,8 @@ class ModelSelector:
         improved: bool | None = best[1] > base and (not gain or gain.low is None or gain.low > 0)
         if self.floor is not None:
             improved = None if best[1] >= self.floor else False
-        kept = best[0] if improved is not False or self.keep == "trained" else 0
+        wins = improved if self.keep == "proven" else improved is not False
+        kept = best[0] if wins or self.keep == "trained" else 0
         found = {
             "improved": improved,
             "kept": last if self.keep == "last" else kept,

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from contrasent.datasets.hub import fetch_corpus
 from contrasent.datasets.sts import sts_pairs
 from contrasent.engine.registry import described
 from contrasent.evaluate.geometry import DURING_TRAINING, geometry
 from contrasent.evaluate.validation import NeighbourValidation, choose_validation
 from contrasent.model.pretrained import MINILM, resolve
-from contrasent.text.corpus import Corpus
+from contrasent.text.corpus import Corpus, open_corpus
 from contrasent.train.run import Keep, Run, RunFolder, run_config
 from contrasent.train.settings import (
     LANGUAGE_MODEL,
@@ -64,6 +65,16 @@ class Plan:
         )
         RunFolder(folder).check_same(config)
         return done
+
+
+def open_corpora(*sources: Any, **options: Any) -> Corpus:
+    """Open one corpus or several, files, folders or the hub's owner/name@commit#config/split."""
+    names = [fetch_corpus(source) if isinstance(source, str) else [] for source in sources]
+    first, *others = (
+        open_corpus(files or source, **options)
+        for files, source in zip(names, sources, strict=True)
+    )
+    return first.join(*others) if others else first
 
 
 def default_method(corpus: Corpus) -> str:

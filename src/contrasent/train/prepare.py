@@ -1,5 +1,6 @@
 """From names and settings to an objective that is ready to train, and to its batches."""
 
+import logging
 import math
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,13 @@ from contrasent.engine.registry import check, find
 from contrasent.errors import OptionError
 from contrasent.model.base import TASKS, Prompts
 from contrasent.model.description import describe
-from contrasent.text.batches import BatchPlan, BucketPlan, Collator, Rows
+from contrasent.text.batches import BatchPlan, BucketPlan, Collator, MixedPlan, Rows
 from contrasent.text.cache import TokenCache, tokenised
 from contrasent.text.corpus import Corpus
 from contrasent.text.tokens import Tokenizer
 from contrasent.train.settings import Settings
+
+log = logging.getLogger(__name__)
 
 BLOCK = 8192  # rows whose tokens a pooler counts at once
 
@@ -139,6 +142,16 @@ def fit_poolers(objective: Objective, batches: Collator) -> None:
         copy.load_state_dict(poolers[0].state_dict())
 
 
+def warn_of_cuts(batches: Collator, settings: Settings, most: int) -> None:
+    """Say in a line how many texts are cut, and the setting; nothing below one in a hundred."""
+    cut, texts = batches.cache.truncated or 0, len(batches.cache) * len(batches.cache.columns)
+    if 100 * cut >= texts:
+        raised = settings.max_tokens < most
+        remedy = f"--set max_tokens={most} reads" if raised else "the base reads no"
+        shown = f"{cut:,} of {texts:,} texts are cut at {min(settings.max_tokens, most)} tokens"
+        log.warning("%s; %s more", shown, remedy)
+
+
 def _column_prompts(objective: Objective, corpus: Corpus, settings: Settings) -> tuple[str, ...]:
     """The prompts of each column; of pairs, those of a query and of documents."""
     prompts = objective.encoder.prompts
@@ -158,7 +171,14 @@ def total_steps(plan: BatchPlan, settings: Settings) -> int:
 
 def _order(objective: Objective, cache: TokenCache, rows: Rows, settings: Settings) -> BatchPlan:
     parts = parallel.world() * settings.accumulate
-    cuts = settings.bucket_cuts
+    cuts, weights = settings.bucket_cuts, settings.corpus_weights
+    if cache.parts is not None and not cuts:
+        rows = np.asarray(rows)
+        sizes = {"batch": settings.batch, "seed": settings.seed, "parts": parts}
+        return MixedPlan.divide(rows, cache.parts, weights, **sizes)
+    if weights:
+        problem = "are of several corpora" if not cuts else "exclude buckets"
+        raise OptionError("weights", settings.weights, problem)
     if not cuts:
         return BatchPlan.make(rows, batch=settings.batch, seed=settings.seed, parts=parts)
     before, after = objective.encoder.tokenizer.frame

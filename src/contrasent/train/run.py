@@ -1,7 +1,7 @@
 """A run's folder: the model at its top, everything about the training under ``run/``."""
 
-# The model at the top; run/ holds settings.json, log.jsonl, checkpoint.safetensors, base/, best/,
-# last/ and result.json (once complete).
+# The model at the top; run/ holds settings.json, log.jsonl, and result.json once complete; until
+# then checkpoint.safetensors, base/, best/ and last/.
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.errors import OutputError
+from contrasent.errors import OptionError, OutputError
 from contrasent.files import (
     HOLDER,
     LOCK,
@@ -35,9 +35,17 @@ if TYPE_CHECKING:
     from contrasent.text.corpus import Corpus
     from contrasent.train.settings import Defaults, Settings
 
-Keep = Literal["proven", "trained", "last"]
-"""The model a run gives: the best step if it is proven better, else the base; the best step in any
-case; the last."""
+Keep = Literal["proven", "unharmed", "trained", "last"]
+"""The model a run gives: the best step if it is proven better, else the base; the last step if
+enough of the base is left, else the base; the best step in any case; the last."""
+
+
+def choose_keep(keep: Keep | None, evaluate: Any) -> Keep:
+    """The model to leave, by default what the evaluation can tell: a gain, or harm alone."""
+    blind = getattr(evaluate, "floor", None) is not None
+    if keep == "unharmed" and not blind:
+        raise OptionError("--keep", keep, "goes with --evaluate neighbours alone")
+    return keep or ("unharmed" if blind else "proven")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +165,8 @@ class RunFolder:
             self._sweep()
         if resume and occupied:
             self.check_same(config)
+            if (done := self.finished()) is not None:
+                self._drop_steps(done)
             return self.checkpoint.is_file()
         write_json(self.settings, config)
         return False
@@ -276,6 +286,14 @@ class RunFolder:
                     shutil.copy2(path, staged)
                 staged.replace(target)
         write_json(self.result, {**asdict(run), "folder": str(run.folder)})
+        self._drop_steps(run)
+
+    def _drop_steps(self, run: Run) -> None:
+        """Of a finished run, leave trained weights only where the model is the base."""
+        trained = self.best if self.best.is_dir() else self.last
+        for path in (self.checkpoint, self.base, self.best, self.last):
+            if path.exists() and not (run.kept == 0 and path == trained):
+                remove(path)
 
     def finished(self) -> Run | None:
         """The result, if the run is complete."""

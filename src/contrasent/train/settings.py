@@ -68,6 +68,8 @@ class Settings:
             graphs; rows are then padded to multiples of 8 tokens.
         buckets: "none"; "fine" for ESimCSE's six buckets of sentence length; or greatest lengths in
             tokens, such as "5" or "4,8" (ESimCSE, Table 6: an ablation that costs quality).
+        weights: of several corpora, in their order, such as "2,1": how many batches each gives. By
+            default as many as its rows fill.
         evaluate_every: steps between evaluations.
         geometry_every: steps between measurements of alignment and uniformity on STS-B's dev split
             (SimCSE, Figure 2), kept in the run's log; 0 for none.
@@ -99,6 +101,7 @@ class Settings:
     grad_cache_rows: Size = 0
     compile: bool = False
     buckets: str = "none"
+    weights: str = ""
     evaluate_every: Count = 125
     geometry_every: Size = 0
     checkpoint_every: Count = 250
@@ -109,7 +112,18 @@ class Settings:
     def __post_init__(self) -> None:
         known = run_settings()
         check_values(known.values(), {name: getattr(self, name) for name in known})
-        _ = self.bucket_cuts
+        _ = self.bucket_cuts, self.corpus_weights
+
+    @property
+    def corpus_weights(self) -> tuple[float, ...]:
+        """The weight of each of several corpora; empty for their sizes."""
+        try:
+            numbers = tuple(float(part) for part in self.weights.split(",") if self.weights)
+        except ValueError:
+            numbers = (-1.0,)
+        if not all(0 < number < math.inf for number in numbers):
+            raise OptionError("weights", self.weights, 'write a positive number each, as in "2,1"')
+        return numbers
 
     @property
     def bucket_cuts(self) -> tuple[int, ...]:
