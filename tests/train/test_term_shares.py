@@ -88,7 +88,7 @@ def test_measuring_changes_no_bit_of_a_run(small, tmp_path, monkeypatch, method,
     monkeypatch.setattr(step_module, "moments", lambda *given: frozenset())
     assert trained(small, tmp_path / "without", method, **options).shares == []
     one, two = (
-        load_file(tmp_path / name / "run" / "checkpoint.safetensors")
+        load_file(tmp_path / name / "model.safetensors")
         for name in ("with", "without")
     )
     assert one.keys() == two.keys()

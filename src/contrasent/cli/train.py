@@ -145,7 +145,12 @@ def train(
     _check_visible(require_improvement, plan.validation)
     defaults = plan.resolved.defaults
     line = defaults.line(name) if defaults is not None and not as_json else ""
-    notes = "\n".join(filter(None, (plan.note, line)))
+    notes = [*plan.note.splitlines(), *[line] * bool(line)]
+
+    def say() -> None:
+        for text in notes:
+            options.note(text)
+
     with options.resumable(f"--resume goes on with {output}"):
         run = _run(
             plan,
@@ -153,7 +158,7 @@ def train(
             keep=choose_keep(keep, plan.evaluate),
             resume=resume,
             overwrite=overwrite,
-            on_start=lambda: options.note(notes) if notes else None,
+            on_start=say,
         )
     if not leads:
         return None
