@@ -25,8 +25,11 @@ def one(name: str, options: list[str]) -> None:
     sys.path.insert(0, str(TESTS))
     warnings.simplefilter("ignore")
     with atheris.instrument_imports(include=["contrasent"]):
+        import contrasent.documents.parsers
+        import contrasent.documents.passages
         import contrasent.encoder.encoder
         import contrasent.model.golden
+        import contrasent.model.numpy_model
         import contrasent.search.milvus
         import contrasent.search.records
         import contrasent.search.writer

@@ -199,6 +199,55 @@ def golden_and_weights(data):
     _in_folder(files, _use_model)
 
 
+CONFIG_ONLY = ("config.json", "sentence_bert_config.json", "modules.json", "tokenizer.json")
+
+
+def configs(data):
+    """A model folder with one forged file of settings, encoding by numpy."""
+    from contrasent.model.opening import open_encoder
+
+    draw, files = Draw(data), dict(_model_files())
+    name = draw.choice([*CONFIG_ONLY, *sorted(n for n in files if n.endswith("/config.json"))])
+    files[name] = odd_json(draw, json.loads(files[name]))
+
+    def use(folder):
+        open_encoder(folder, runtime="numpy", check=False).encode(["a map", "the copper kettle"])
+
+    _in_folder(files, use)
+
+
+# --------------------------------------------------------------------------- documents
+
+MARKS = (
+    "# ", "## ", "a\n===\n", "---\n", "```\n", "~~~ ", "- ", "1. ", "> ", "|a|b|\n|-|-|\n", "|",
+    "[a](b)", "![", "[^1]: ", "[a]: b\n", "<b>", "<!-- ", "-->", "<script>", "</", "&amp;", "&#0;",
+    "&#1114112;", "\t", "\n\n", "    ", "\\", "`", "**", "_", "title: x\n", "+++\n", "\x00", "\r",
+    "\u202e", "word ", "http://a.b/c?d ", "AKIAABCDABCDABCDABCD ", ":a:`b <c>`", "1" * 5000,
+)  # fmt: skip
+
+
+def markdown(data):
+    """Texts made of marks and of bytes, as files of the formats that are read as text."""
+    from contrasent.documents.archives import Entry, Skip
+    from contrasent.documents.parsers import documents
+    from contrasent.documents.passages import cut
+
+    draw = Draw(data)
+    suffix = draw.choice([".md", ".md", ".md", ".txt", ".html"])
+    text = "".join(draw.choice(MARKS) * (1 + draw.number(3)) for _ in range(draw.number(200)))
+    content = text.encode() + draw.rest()
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / f"a{suffix}"
+        path.write_bytes(content)
+        entry = Entry(path.name, suffix, len(content), str(path), 0)
+        try:
+            for part, _ in documents(entry, None, 10**6):
+                for row in cut(part, lambda texts: [len(t.split()) for t in texts], 16):
+                    json.dumps(row).encode()
+        except Skip:
+            pass
+
+
 # --------------------------------------------------------------------------- filters
 
 
@@ -325,7 +374,10 @@ def records(data):
             pass
 
 
-TARGETS = (index_files, milvus_json, model_folder, golden_and_weights, filters, requests, records)
+TARGETS = (
+    index_files, milvus_json, model_folder, golden_and_weights, configs, markdown, filters,
+    requests, records,
+)  # fmt: skip
 TARGETS = {function.__name__: function for function in TARGETS}
 
 

@@ -26,4 +26,4 @@ def test_a_fault_is_found(monkeypatch):
     monkeypatch.setitem(fuzz_targets.TARGETS, "filters", lambda data: {}["missing"])
     with pytest.raises(KeyError):
         fuzz_targets.feed("filters", b"")
-    assert len(fuzz_targets.TARGETS) == 7
+    assert len(fuzz_targets.TARGETS) == 9

@@ -85,7 +85,7 @@ class Score(float):
     """A score that equals another up to rounding."""
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, float) and abs(float(self) - float(other)) < 1e-3
+        return isinstance(other, float) and abs(float(self) - float(other)) < 1e-4
 
     __hash__ = float.__hash__
 

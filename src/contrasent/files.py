@@ -1,5 +1,6 @@
 """Writing files so that nothing is ever half there, and HTML pages from templates."""
 
+import ctypes
 import errno
 import json
 import logging
@@ -7,6 +8,7 @@ import os
 import shutil
 import socket
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -22,6 +24,7 @@ log = logging.getLogger(__name__)
 
 LOCK, HOLDER = ".lock", ".writer"
 SILENT = 2.0  # seconds to wait for another process before saying so
+HERE, EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 
 
 @contextmanager
@@ -53,6 +56,7 @@ def atomic_file(target: Path, mode: str = "w") -> Iterator[IO[Any]]:
                 os.fsync(stream.fileno())
             temporary.chmod(0o644)
             temporary.replace(target)
+            flush(target.parent)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
@@ -71,13 +75,17 @@ def atomic_folder(target: Path) -> Iterator[Path]:
             temporary.chmod(0o755)
             for path in temporary.rglob("*"):
                 path.chmod(0o755 if path.is_dir() else 0o644)
-                if path.is_file():
-                    _flush(path)
+                flush(path)
+            flush(temporary)
             aside = target.with_name(f".{target.name}.old")
             shutil.rmtree(aside, ignore_errors=True)
-            if target.exists():
-                target.rename(aside)
-            temporary.rename(target)
+            if target.exists() and _exchange(temporary, target):
+                aside = temporary
+            else:
+                if target.exists():
+                    target.rename(aside)
+                temporary.rename(target)
+            flush(target.parent)
             shutil.rmtree(aside, ignore_errors=True)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -85,16 +93,39 @@ def atomic_folder(target: Path) -> Iterator[Path]:
             raise
 
 
-def _flush(path: Path) -> None:
-    with path.open("r+b") as stream:  # Windows flushes only files that can be written
-        os.fsync(stream.fileno())
+def flush(path: Path) -> None:
+    """Write a file to the disk, or the names in a folder where the system can."""
+    folder = path.is_dir()
+    if folder and os.name == "nt":
+        return
+    handle = os.open(path, os.O_RDONLY if folder else os.O_RDWR)  # Windows wants both rights
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if not folder or error.errno != errno.EINVAL:  # some file systems keep no names themselves
+            raise
+    finally:
+        os.close(handle)
 
 
-def recover_folder(target: Path) -> None:
-    """Undo a replacement that was killed between its two renames."""
-    aside = target.with_name(f".{target.name}.old")
-    if aside.exists() and not target.exists():
-        aside.rename(target)
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two folders in one step, where the system and the file system can."""
+    try:
+        rename = ctypes.CDLL(None).renameat2
+    except (AttributeError, OSError, TypeError):
+        return False
+    return bool(rename(HERE, os.fsencode(one), HERE, os.fsencode(other), EXCHANGE) == 0)
+
+
+def recover_folder(target: Path, patience: float = 0.0) -> None:
+    """Undo a replacement that was killed between its two renames; one at work has some seconds."""
+    aside, ends = target.with_name(f".{target.name}.old"), time.monotonic() + patience
+    while aside.exists() and not target.exists():
+        if time.monotonic() >= ends:
+            with writing(target), suppress(FileNotFoundError):  # another reader was faster
+                aside.rename(target)
+            return
+        time.sleep(0.01)
 
 
 def remove_temporaries(folder: Path, name: str = "*") -> None:

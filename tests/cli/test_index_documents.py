@@ -123,6 +123,58 @@ def synced(index, *options):
     return run("index", index, *options, "--sync").strip().rpartition(": ")[2]
 
 
+def test_a_file_that_goes_while_the_folder_is_read(bert, tmp_path, monkeypatch):
+    """Whenever it goes, all others are indexed, searched and followed."""
+    from contrasent.documents import folder as folder_
+    from contrasent.documents.worker import FileReader
+
+    notes = tmp_path / "notes"
+    places = {"listed": (DocumentSource, "listed"), "read": (FileReader, "read")}
+    for name, (owner, method) in {**places, "known": (folder_, "facts_of")}.items():
+        notes.mkdir()
+        put(notes, "a.md", "The ferry leaves at noon.\n")
+        put(notes, "gone.md", "The bus stops at the gate.\n")
+        function = getattr(owner, method)
+
+        def remove(*given, function=function, after=name == "listed"):
+            last = getattr(given[-1], "name", "gone.md") == "gone.md"
+            done = function(*given) if after else None
+            (notes / "gone.md").unlink(missing_ok=True) if last else None
+            return done if after else function(*given)
+
+        monkeypatch.setattr(owner, method, remove)
+        index = tmp_path / name
+        said = invoke("index", notes, "-o", index, "--model", bert, "--pooler", "mean").stderr
+        monkeypatch.undo()
+        assert "skipped 1, unreadable: gone.md" in said
+        assert rows(index).keys() == {"a.md#1"}
+        assert "ferry" in run("search", index, "where is the bus?")
+        assert synced(index) == "0 added, 0 changed, 0 deleted, 1 unchanged"
+        shutil.rmtree(notes)
+
+
+@pytest.mark.parametrize(("age", "options"), [(0, []), (1, []), (3600, ["--checksum"])])
+def test_a_change_of_the_same_size_and_time_is_seen(bert, tmp_path, age, options):
+    """A file as new as the index is compared by its content, others with --checksum."""
+    notes, index = tmp_path / "notes", tmp_path / "ix"
+    notes.mkdir()
+    put(notes, "a.md", "The ferry leaves at noon.\n")
+    put(notes, "b.md", "The bus stops at the gate.\n")
+    when = time.time_ns() - age * 10**9
+    for name in "ab":
+        os.utime(notes / f"{name}.md", ns=(when, when))
+    run("index", notes, "-o", index, "--model", bert, "--pooler", "mean")
+    put(notes, "a.md", "The ferry leaves at four.\n")
+    os.utime(notes / "a.md", ns=(when, when))
+    if options:
+        assert synced(index) == "0 added, 0 changed, 0 deleted, 2 unchanged"
+    assert synced(index, *options) == "0 added, 1 changed, 0 deleted, 1 unchanged"
+    assert "four" in rows(index)["a.md#1"].text
+    assert synced(index, *options) == "0 added, 0 changed, 0 deleted, 2 unchanged"
+    with pytest.raises(UserError, match="--checksum 'True': does not go with"):
+        invoke("index", notes, "-o", tmp_path / "other", "--checksum")
+
+
 def test_an_index_follows_its_documents(folder, tmp_path, monkeypatch):
     index = tmp_path / "s"
     run("index", folder, "-o", index)

@@ -1,5 +1,6 @@
 """Indexes made and changed from Python, which are those that the command makes."""
 
+import time
 import uuid
 
 import pytest
@@ -54,6 +55,7 @@ def content(folder):
 @pytest.mark.parametrize("source", ["", "boats.md", "faq.csv"])
 def test_python_and_the_command_make_the_same_index(notes, models, tmp_path, monkeypatch, source):
     monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=1))  # of each index, else drawn
+    monkeypatch.setattr(time, "time_ns", lambda: 1)
     path, options = notes / source, ["--max-tokens", 24, "--batch", 2]
     given = {"model": models / "mean", "max_tokens": 24, "batch": 2}
     if source == "faq.csv":

@@ -53,7 +53,7 @@ def folder(tmp_path, sentences):
         content = ("\n".join(rows) + "\n").encode()
         (home / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
     with (home / "nli" / "nli_triples.csv").open("w", newline="") as stream:
-        triples = [(lines[i], f'{lines[i + 1]} "so"', lines[i + 2]) for i in range(40)]
+        triples = [(lines[i], f'=cmd|{lines[i + 1]} "so"', lines[i + 2]) for i in range(40)]
         csv.writer(stream).writerows([("sent0", "sent1", "hard_neg"), *triples])
     return home
 
@@ -72,6 +72,9 @@ def test_every_corpus(folder, tmp_path):
         rows = list(open_corpus(built.path, documents=built.documents))
         assert (len(rows), len(rows[0])) == (count, width), name
         assert built.count == count
+        assert not built.path.endswith(".csv")  # whose cells a spreadsheet computes
+        if name == "nli_triples":
+            assert all(row[1].startswith("=cmd|") for row in rows)
     missing = set(CORPORA) - set(EXPECTED)
     assert missing == {"paranmt", "anli"}
     for name in missing:

@@ -7,6 +7,8 @@ import socket
 import subprocess
 import sys
 import threading
+import time
+from pathlib import Path
 
 import pytest
 import whole_states
@@ -135,6 +137,45 @@ def test_an_index_that_replaced_another(tmp_path, how):
     assert whole_states.whole(reader) == before  # its own files are there as long as it is
     reader.close()
     newest.close()
+
+
+@pytest.mark.parametrize("exchange", [True, False])
+def test_readers_meet_an_index_at_every_moment_of_its_replacement(tmp_path, monkeypatch, exchange):
+    """Without an exchange they wait between the two renames, and undo a first one."""
+    folder = tmp_path / "index"
+    made = [Index.build(MODELS["one"], [text(n, name) for n in range(300)]) for name in "ab"]
+    made[0].save(folder)
+    whole = [[row.text for row in one.every()] for one in made]
+    if not exchange:
+        monkeypatch.setattr("contrasent.files._exchange", lambda one, other: False)
+        rename = Path.rename
+        slow = lambda self, other: (rename(self, other), time.sleep(0.005))  # noqa: E731
+        monkeypatch.setattr(Path, "rename", slow)
+
+    def replace():
+        for turn in range(40):
+            made[turn % 2].save(folder, overwrite=True)
+
+    other = threading.Thread(target=replace)
+    other.start()
+    seen, reader = [0, 0], Index.open(folder)
+    while other.is_alive():
+        opened, reader = Index.open(folder, verify=False), reader.refreshed()
+        for one in (opened, reader):
+            (vector,) = one.query_vectors([text(3, "a")], MODELS["one"])
+            assert [row.text for row in one.every()] in whole
+            (hit,) = one.search([text(3, "a")], vectors=vector[None], k=1)[0]
+            assert hit.text in whole[0] + whole[1]
+        seen[whole.index([row.text for row in opened.every()])] += 1
+        opened.close()
+    other.join()
+    assert min(seen) > 2, seen
+    if not exchange:
+        folder.rename(tmp_path / ".index.old")
+        assert [row.text for row in Index.open(folder).every()] == whole[1]
+        folder.rename(tmp_path / ".index.old")
+        assert len(reader.refreshed()) == 300
+    assert [path.name for path in tmp_path.iterdir()] == ["index"]
 
 
 def test_a_writer_whose_index_was_replaced_says_so(tmp_path):

@@ -1,6 +1,5 @@
 """``contrasent demo``: search and ``contrasent adapt`` on text that every machine has."""
 
-import csv
 import json
 import tempfile
 from collections.abc import Sequence
@@ -61,11 +60,10 @@ def demo(
 
     source = InstalledDocumentation(names)
     with tempfile.TemporaryDirectory() as place:
-        teaching = Path(place) / "summaries.csv"
-        with teaching.open("w", encoding="utf-8", newline="") as stream:
-            rows = csv.writer(stream)
-            rows.writerow(("query", "document"))
-            rows.writerows(source.summaries[::TAUGHT])
+        teaching = Path(place) / "summaries.jsonl"
+        with teaching.open("w", encoding="utf-8") as stream:
+            for query, document in source.summaries[::TAUGHT]:
+                stream.write(json.dumps({"query": query, "document": document}) + "\n")
         done = carry_out(
             source,
             output,

@@ -24,6 +24,7 @@ def index(
     model: str | None = None,
     sync: bool = False,
     watch: bool = False,
+    checksum: bool = False,
     max_file_text: Annotated[int, typer.Option(min=1, metavar="CHARACTERS")] = 5_000_000,
     column: options.Column = None,
     id_column: Annotated[str | None, typer.Option("--id")] = None,
@@ -54,6 +55,7 @@ def index(
         output: Index folder to make.
         model: Model folder or name; without -o the model whose vectors the index gets, in place.
         sync: Follow the documents: encode what was added or changed, remove what was deleted.
+        checksum: With --sync: compare the contents of all files; else size and time tell.
         watch: Go on with --sync whenever documents change, until Ctrl-C.
         max_file_text: Leave out files with more text than so many characters.
         id_column: Column with the ids of a table's rows; row numbers if not given.
@@ -74,8 +76,10 @@ def index(
         return _remove_rows(Path(source), remove or [], remove_where or [])
     if sync or watch:
         others = {"-o": output, "--model": model, "--add": add, **kept}
+        others |= {"--checksum": watch and checksum}
         _check_alone("--watch" if watch else "--sync", others)
-        return _sync(Path(source), synced, loading.batch, watch=watch)
+        return _sync(Path(source), synced, loading.batch, watch=watch, checksum=checksum)
+    _check_alone("-o", {"--checksum": checksum})
     if output is None and model is not None:
         _check_alone("--model", building)
         return _change_model(Path(source), model, loading)
@@ -183,7 +187,9 @@ def _remove_rows(folder: Path, ids: list[str], where: list[str]) -> options.Outp
     )
 
 
-def _sync(folder: Path, source: str | None, batch: int, *, watch: bool) -> options.Output:
+def _sync(
+    folder: Path, source: str | None, batch: int, *, watch: bool, checksum: bool
+) -> options.Output:
     """Make an index true to its documents, once or until Ctrl-C."""
     from contrasent.indexing.following import own_folder, sync_index, watch_index
 
@@ -196,7 +202,7 @@ def _sync(folder: Path, source: str | None, batch: int, *, watch: bool) -> optio
             for line in outcome.notes:
                 options.note(line)
     with options.resumable("the same command goes on with what is encoded"):
-        outcome = sync_index(folder, source, batch=batch)
+        outcome = sync_index(folder, source, batch=batch, checksum=checksum)
     facts = asdict(outcome)
     facts["skipped"] = facts.pop("report")["skipped"]
     del facts["notes"]

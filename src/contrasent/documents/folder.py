@@ -1,5 +1,6 @@
 """The documents of a folder, an archive or a file: text with its title, headings and order."""
 
+import time
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -104,13 +105,14 @@ class Origin:
     root: str  # the folder that names of documents are relative to
     columns: list[str] | None
     max_file_text: int
+    listed: int = field(default=0, compare=False)  # when they were last listed, ns since 1970
 
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> "Origin | None":
         """The record in an index; None if its rows were not made of documents."""
         if stored.get("kind") != "documents":
             return None
-        return cls(**{one.name: stored[one.name] for one in fields(cls)})
+        return cls(**{one.name: stored[one.name] for one in fields(cls) if one.name in stored})
 
     def to_json(self) -> dict[str, Any]:
         """The record to keep in an index."""
@@ -161,6 +163,8 @@ class DocumentSource:
     def listed(self) -> list[Entry]:
         """All files, none of them opened, in a new report."""
         self.report = ReadReport()
+        if self.origin is not None:
+            self.origin = replace(self.origin, listed=time.time_ns())
         return list(entries(self.source, self.report.skip))
 
     def __iter__(self) -> Iterator[Document]:

@@ -131,7 +131,7 @@ def _answers(order: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"skip": skip.args}
     except ExpansionError:
         yield {"skip": [Reason.EXPANDS]}
-    except PermissionError:
+    except (PermissionError, FileNotFoundError):  # since it was listed
         yield {"skip": [Reason.UNREADABLE]}
     except (MemoryError, RecursionError):
         yield {"skip": [Reason.MEMORY]}

@@ -1,5 +1,6 @@
 """An index that follows its documents: only what was added or changed is encoded."""
 
+import math
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -21,9 +22,11 @@ from contrasent.search.folder import in_milvus
 from contrasent.search.index import Index
 from contrasent.search.opening import index_folder
 from contrasent.search.records import IndexRow
-from contrasent.search.store import ROWS_AT_ONCE, Row
+from contrasent.search.store import ROWS_AT_ONCE, Facts, Row
 from contrasent.search.writer import Writer
 from contrasent.types import EncodeFn, Log, batched
+
+TICK = 2_000_000_000  # nanoseconds, of the coarsest clock of a file system
 
 
 @dataclass(slots=True)
@@ -42,22 +45,30 @@ class Changes:
         return not (self.added or self.changed or self.deleted or self.refreshed)
 
 
-def compare(known: dict[str, FileFacts], source: DocumentSource) -> Changes:
-    """Find what was added, changed or deleted; files of another time are read to compare them."""
+def compare(
+    known: dict[str, FileFacts], source: DocumentSource, trusted: float = math.inf
+) -> Changes:
+    """Find what was added, changed or deleted; files of another time are read to compare them.
+
+    ``trusted``: so are those of the same size and time, unless that time is earlier (ns).
+    """
     changes, seen = Changes(), dict[str, Entry]()
     for entry in source.listed():
         seen[entry.name] = entry
         facts = known.get(entry.name)
         if facts is None:
             changes.added.append(entry)
-        elif (facts["size"], facts["modified"]) == (entry.size, entry.modified):
+            continue
+        same = (facts["size"], facts["modified"]) == (entry.size, entry.modified)
+        if same and entry.modified < trusted:
             changes.unchanged += bool(facts["rows"])
         else:
             fresh: FileFacts = {"digest": ""}
             with suppress(OSError):  # it will be reported when it is read
                 fresh = facts_of(entry)
-            if fresh["digest"] and fresh["digest"] == facts["digest"]:
-                changes.refreshed[entry.name] = facts | fresh
+            if fresh["digest"] == facts.get("digest") and (same or fresh["digest"]):
+                if not same:
+                    changes.refreshed[entry.name] = facts | fresh
                 changes.unchanged += bool(facts["rows"])
             else:
                 changes.changed.append(entry)
@@ -96,7 +107,11 @@ class SyncResult:
 
 
 def sync_index(
-    index: str | Path, source: str | Path | None = None, *, batch: int = 64
+    index: str | Path,
+    source: str | Path | None = None,
+    *,
+    batch: int = 64,
+    checksum: bool = False,
 ) -> SyncResult:
     """Make an index true to its documents: what was added or changed is encoded, all else stays.
 
@@ -107,6 +122,8 @@ def sync_index(
         index: folder of an index of documents, or one that ``adapt`` left.
         source: where the documents are now, if they have moved.
         batch: sentences a forward pass.
+        checksum: read every file to see whether it has changed. Else size and time tell, but for
+            files whose time is not older than the last synchronisation by two seconds.
 
     Returns:
         How many files were added, changed and deleted.
@@ -115,7 +132,7 @@ def sync_index(
         InputError: the index does not say which documents it was made of, or none is there now.
         OutputError: the index is in Milvus, or cannot be written.
     """
-    return _Follower(index, source, batch).sync()
+    return _Follower(index, source, batch).sync(checksum=checksum)
 
 
 def watch_index(
@@ -191,11 +208,11 @@ class _Follower:
             raise InputError(self.folder, problem)
         return origin.open(self.source)
 
-    def sync(self) -> SyncResult:
+    def sync(self, *, checksum: bool = False) -> SyncResult:
         """Apply what was added, changed or deleted, in one transaction."""
         with closing(Index.open(self.folder)) as index:
             source = self._documents(index)
-            changes = compare(index.files(), source)
+            changes = compare(index.files(), source, _trusted(index.facts, checksum))
             if changes.none and source.origin == Origin.read(index.facts.origin):
                 return SyncResult(0, 0, 0, changes.unchanged, len(index), source.report)
             encode = self.encode = self.encode or open_index_model(index, batch=self.batch)
@@ -207,7 +224,17 @@ class _Follower:
             model.count_tokens,
             max_tokens=model.max_tokens,
             model=model.identity,
+            checksum=checksum,
         )
+
+
+def _trusted(facts: Facts, checksum: bool) -> float:
+    """The time of files from which on size and time do not tell whether they have changed, in ns.
+
+    A file may be written again within a tick of its file system's clock after it was read.
+    """
+    origin = Origin.read(facts.origin)
+    return -math.inf if checksum or origin is None else origin.listed - TICK
 
 
 def synchronise(
@@ -218,12 +245,13 @@ def synchronise(
     *,
     max_tokens: int,
     model: str,
+    checksum: bool = False,
 ) -> SyncResult:
     """Read and encode what was added or changed, remove what was deleted, in one transaction."""
     with Writer(folder) as writer:
         writer.check_model(model)
         known = writer.files()
-        changes = compare(known, source)
+        changes = compare(known, source, _trusted(writer.facts, checksum))
         chosen = [*changes.added, *changes.changed]
         rows = document_rows(source.read(chosen), source.files, count, max_tokens)
         fresh: dict[str, FileFacts | None] = {**changes.refreshed, **source.files}

@@ -181,23 +181,24 @@ def build(corpus: NamedCorpus, sentences: int | None, data: Path | None, home: P
         built_before = Built(**json.loads(meta.read_text("utf-8")))
         if Path(built_before.path).is_file():
             return built_before
-    documents = corpus.form == "documents"
+    documents, width = corpus.form == "documents", 1
     if documents:
         parts = groupby(corpus.rows(data), key=bool)
         groups = _sampled_documents([list(part) for some, part in parts if some], sentences)
         text = "\n\n".join("\n".join(row[0] for row in group) for group in groups) + "\n"
-        count, suffix = sum(map(len, groups)), ".txt"
+        count = sum(map(len, groups))
     else:
         rows = _sampled(corpus.rows(data), sentences)
         count, width = len(rows), len(rows[0]) if rows else 0
-        text, suffix = _written(rows, width), ".txt" if width == 1 else ".csv"
+        text = _as_text(rows, width)
     if count < 2:
         raise DataError(f"{source}: {count} usable rows; is it the right file?")
     digest = hashlib.sha256(text.encode()).hexdigest()
     # Named by what it holds: a run that was begun goes on if its source was merely copied anew.
-    target = home / f"{stem}-{digest[:12]}{suffix}"
+    target = home / f"{stem}-{digest[:12]}{'.txt' if width == 1 else '.jsonl'}"
     with atomic_file(target) as stream:
-        stream.write(text)
+        # A spreadsheet would compute cells of a csv that begin with "=".
+        stream.writelines([text] if width == 1 else map(_as_json, rows))
     built = Built(corpus.name, str(target.resolve()), documents, count, digest, source.name)
     write_json(meta, asdict(built))
     return built
@@ -208,7 +209,8 @@ def sample(corpus: NamedCorpus, count: int, data: Path | None) -> Texts:
     return tuple(row[0] for row in _sampled(corpus.rows(data), count))
 
 
-def _written(rows: list[Texts], width: int) -> str:
+def _as_text(rows: list[Texts], width: int) -> str:
+    """Rows as the text whose digest names a corpus: lines, or csv."""
     if width == 1:
         return "".join(f"{row[0]}\n" for row in rows)
     stream = io.StringIO()
@@ -216,6 +218,10 @@ def _written(rows: list[Texts], width: int) -> str:
     writer.writerow([f"text{i}" for i in range(width)])
     writer.writerows(rows)
     return stream.getvalue()
+
+
+def _as_json(row: Texts) -> str:
+    return json.dumps({f"text{i}": text for i, text in enumerate(row)}) + "\n"
 
 
 def _sampled(rows: list[Texts], count: int | None) -> list[Texts]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent import progress
-from contrasent.files import writing
+from contrasent.files import flush, writing
 from contrasent.processes import threads
 from contrasent.search.folder import VERIFIED, damaged, mapped_array, reported
 from contrasent.search.store import Facts
@@ -119,5 +119,6 @@ def make_codes(folder: Path, vectors: Vectors) -> dict[str, Any]:
         stream.write(data.data)
         stream.flush()
         os.fsync(stream.fileno())
+        flush(folder)
     facts = {"file": path.name, "rows": codes.rows, "sum": zlib.crc32(data.data)}
     return {**facts, "centre": [float(number) for number in codes.centre]}

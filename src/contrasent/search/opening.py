@@ -5,11 +5,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+from contrasent.files import recover_folder
 from contrasent.search.filters import Where
 from contrasent.search.folder import in_milvus, is_any_index
 from contrasent.search.index import BaseIndex, Index
 from contrasent.search.milvus import MilvusIndex
-from contrasent.search.store import Facts
+from contrasent.search.store import REPLACING, Facts
 from contrasent.search.writer import Writer
 from contrasent.types import EncodeFn, Vectors
 
@@ -19,6 +20,7 @@ INSIDE = "index"  # the index in a folder that ``adapt`` left
 def index_folder(folder: str | Path) -> Path:
     """The folder of an index: that one, or the one inside it that ``adapt`` left."""
     place = Path(folder)
+    recover_folder(place, REPLACING)
     inside = place / INSIDE
     return inside if not is_any_index(place) and is_any_index(inside) else place
 

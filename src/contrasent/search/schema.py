@@ -120,7 +120,7 @@ def _models() -> "dict[str, type[BaseModel]]":
         "centre": list[float],
     }
     origin: dict[str, Any] = {"kind": str, "path": path, "root": path, "columns": list[str] | None}
-    origin["max_file_text"] = Annotated[int, Field(ge=1)]
+    origin |= {"max_file_text": Annotated[int, Field(ge=1)], "listed": total}
     settings: dict[str, Any] = {
         "pooler": str | None,
         "max_tokens": Annotated[int, Field(ge=1)] | None,
@@ -130,6 +130,8 @@ def _models() -> "dict[str, type[BaseModel]]":
     for name, keys in {"": facts, "codes": codes, "origin": origin, "settings": settings}.items():
         optional = name == "settings"
         given: Any = {key: (kind, None if optional else ...) for key, kind in keys.items()}
+        if name == "origin":
+            given["listed"] = total, 0  # which earlier versions did not write
         config = ConfigDict(
             strict=True, extra="ignore" if optional else "forbid", allow_inf_nan=False
         )

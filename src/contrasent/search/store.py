@@ -26,7 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.deadline import check_deadline, deadline_passed
-from contrasent.errors import InputError, ModelError, OptionError, check_choice, see
+from contrasent.errors import InputError, ModelError, OptionError, OutputError, check_choice, see
+from contrasent.files import recover_folder
 from contrasent.search.filters import Where, canonical, check_where, sql_condition
 from contrasent.search.folder import (
     DATABASE,
@@ -36,6 +37,7 @@ from contrasent.search.folder import (
     checksum,
     damaged,
     database_sum,
+    file_number,
     is_index,
     left_checksum,
     mapped_array,
@@ -53,6 +55,7 @@ from contrasent.search.words import Posting
 from contrasent.types import EncodeFn, Vectors, for_task
 
 FORMAT = 3
+REPLACING, ATTEMPTS = 1.0, 5  # seconds, and tries, that a reader gives to who is replacing an index
 ROWS_AT_ONCE = 4096
 PATIENCE, SLOWEST = 10.0, 2 << 20
 """Seconds that any statement may take, and the bytes of a database that give it one more."""
@@ -187,40 +190,58 @@ class Store(Described):
             InputError: the folder is no index, or a damaged one.
         """
         place = Path(folder)
+        for _ in range(ATTEMPTS):
+            recover_folder(place, REPLACING)
+            number = file_number(place)
+            try:
+                store = cls._snapshot(place, verify, private)
+            except (FileNotFoundError, InputError, OutputError) as error:
+                # A writer compacted the index since the facts were read, or replaced it.
+                same = number == file_number(place) != 0
+                if same and not isinstance(error, FileNotFoundError):
+                    raise
+                problem = error
+            else:
+                if file_number(place) == number:
+                    return store
+                store.close()
+                problem = damaged(place, "it was replaced while it was read")
+        if isinstance(problem, FileNotFoundError):
+            raise damaged(place, f"{Path(problem.filename).name} is missing") from None
+        raise problem
+
+    @classmethod
+    def _snapshot(cls, place: Path, verify: bool, private: bool) -> Self:
+        """The index in a folder, if no writer is faster."""
         if not is_index(place):
             raise InputError(place, not_an_index(place))
-        for attempt in range(3):
-            stated = left_checksum(place)  # before the state, which is as new then
-            with translated(place), reported(place):
-                store = cls(reading(place), place, Facts())
-                try:
-                    store.stated, store.facts = stated, store.read_facts()
-                    store.private = private
-                    if verify:
-                        store.verify_database()
-                    store._map(verify)
-                    if private:
-                        copy = private_connection(store.connection)
-                        store.connection.close()
-                        store._connect(copy)
-                    return store
-                except FileNotFoundError:  # a writer compacted the index since the facts were read
-                    store.close()
-                    if attempt == 2:
-                        raise damaged(place, f"{store.facts.vectors} is missing") from None
-                except BaseException:
-                    store.close()
-                    raise
-        raise AssertionError("unreachable")
+        stated = left_checksum(place)  # before the state, which is as new then
+        with translated(place), reported(place):
+            store = cls(reading(place), place, Facts())
+            try:
+                store.stated, store.facts = stated, store.read_facts()
+                store.private = private
+                if verify:
+                    store.verify_database()
+                store._map(verify)
+                if private:
+                    copy = private_connection(store.connection)
+                    store.connection.close()
+                    store._connect(copy)
+            except BaseException:
+                store.close()
+                raise
+        return store
 
     def refreshed(self) -> Self:
         """The newest snapshot of the folder: this one if nothing was written since."""
         if self.folder is None:
             return self
-        if not (self.folder / DATABASE).is_file():
-            raise InputError(self.folder, not_an_index(self.folder))
-        with translated(self.folder), closing(reading(self.folder)) as connection:
-            now = Store(connection, self.folder, Facts()).read_facts()
+        try:
+            with translated(self.folder), closing(reading(self.folder)) as connection:
+                now = Store(connection, self.folder, Facts()).read_facts()
+        except (InputError, OutputError):  # it was replaced, or is no index any more
+            return self.open(self.folder, private=self.private)
         same = (now.identity, now.generation) == (self.facts.identity, self.facts.generation)
         return self if same else self.open(self.folder, private=self.private)
 

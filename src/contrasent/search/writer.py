@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import OptionError, OutputError, UserError
-from contrasent.files import remove_temporaries, writing
+from contrasent.files import flush, remove_temporaries, writing
 from contrasent.search.codes import make_codes
 from contrasent.search.filters import Where, canonical, check_where
 from contrasent.search.folder import (
@@ -121,6 +121,7 @@ class Writer(Store):
             with writing(self.folder):
                 self._stream.flush()
                 os.fsync(self._stream.fileno())
+                flush(self.folder)
 
     def _map(self, verify: bool = False) -> None:
         """Map the vectors, those of this change as well."""
