@@ -36,8 +36,8 @@ def compare(
 ) -> options.Output:
     """Is B better than A, or is it chance? Differences with 95 % intervals and p values.
 
-    Items are paired, and both items and seeds count as chance. With one run an arm a spread over
-    seeds is assumed, and the interval for these two models alone is shown too.
+    Items are paired, and both items and seeds count as chance. If a model has only one run,
+    the spread over seeds is assumed, and a second interval leaves seeds out.
 
     Options:
         before: Model, or its runs with several seeds: a,b,c; or their reports, written by evaluate
