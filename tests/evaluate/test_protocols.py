@@ -70,7 +70,7 @@ def test_a_score_is_shared_by_its_neighbours():
 def made(n, seed, d=4):
     random = np.random.default_rng(seed)
     x = random.normal(size=(n, d)).astype(np.float32)
-    return module.with_bias(x), np.clip(2.5 + x[:, 0] + 0.3 * random.normal(size=n), 0, 5)
+    return module.with_ones(x), np.clip(2.5 + x[:, 0] + 0.3 * random.normal(size=n), 0, 5)
 
 
 def test_the_training_is_pytorchs(monkeypatch):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from contrasent.reproduce.console import between, cell_texts, duration, forms, number, p_value
+from contrasent.progress import duration
+from contrasent.reproduce.console import between, cell_texts, forms, number, p_value
 from contrasent.reproduce.store import times
 
 

@@ -39,6 +39,7 @@ from contrasent.indexing.build import read_input
 from contrasent.indexing.following import sync_index
 from contrasent.indexing.models import open_index_model
 from contrasent.indexing.sources import count_rows
+from contrasent.progress import duration
 from contrasent.search.folder import in_milvus, is_index
 from contrasent.search.index import Index, document_of
 from contrasent.search.learned import Learned
@@ -341,7 +342,7 @@ class _AdaptationRun:
             lines=self.lines,
             seconds=self.work.seconds(),
         )
-        self.log(f"done in {spelled(self.work.seconds())}")
+        self.log(f"done in {duration(self.work.seconds())}")
         write_report(self.target, facts)
         self.work.discard()
         done = finished(self.target)
@@ -360,7 +361,7 @@ def make_index(
     seconds = _estimate(rows, for_task(given.encode, "document"))
     count = source.report.documents
     log(f"{len(rows):,} passages of {count:,} documents; encoding them takes about "
-        f"{spelled(seconds)}")  # fmt: skip
+        f"{duration(seconds)}")  # fmt: skip
     if seconds > ENCODING * budget:
         rows, line = _sample(rows, count, ENCODING * budget / seconds, seconds, budget)
         count_rows(given.files, rows)
@@ -388,8 +389,8 @@ def _sample(
     few = set(sorted(names, key=_mark)[: max(1, int(share * len(names)))])
     kept = [row for row in rows if document_of(str(row[1]), row[2]) in few]
     line = (
-        f"encoding {len(rows):,} passages takes about {spelled(seconds)} of the "
-        f"{spelled(budget)} given: {len(few):,} of {count:,} documents are searched; "
+        f"encoding {len(rows):,} passages takes about {duration(seconds)} of the "
+        f"{duration(budget)} given: {len(few):,} of {count:,} documents are searched; "
         f"--budget {minutes(seconds / ENCODING)} takes all, 'contrasent index OUT --sync' adds the "
         "other files"
     )
@@ -403,10 +404,3 @@ def _mark(name: str) -> bytes:
 def minutes(seconds: float) -> str:
     """A number of whole minutes as an option."""
     return f"{max(1, -int(-seconds // 60))}m"
-
-
-def spelled(seconds: float) -> str:
-    """A time for a person."""
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    return f"{round(seconds / 60)} min"

@@ -149,7 +149,7 @@ def _checked(folder: "ItemFolder") -> str:
 
 def _compute(items: "list[Item]", planner: "Planner", seeds: int | None, **choices: Any) -> None:
     from contrasent.files import check_writable
-    from contrasent.reproduce.console import duration
+    from contrasent.progress import duration
     from contrasent.reproduce.run import missing, run
 
     store = planner.store

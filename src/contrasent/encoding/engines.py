@@ -21,6 +21,7 @@ from contrasent.errors import (
     MissingExtraError,
     OptionError,
     UserError,
+    brief,
     check_choice,
     import_extra,
     see,
@@ -80,11 +81,6 @@ class Local:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def first_line(error: BaseException) -> str:
-    """The first line of an error's message, or its name."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
 class Board:
     """Where workers report; an actor on the driver's node that needs no CPU."""
 
@@ -127,7 +123,7 @@ class OnRay:
                 ray.init(logging_level="error", log_to_driver=False, include_dashboard=False)
             except Exception as error:  # Ray's own are of many kinds, one of them plain Exception
                 raise UserError(
-                    f"no Ray cluster can be reached or started ({first_line(error)}); start one "
+                    f"no Ray cluster can be reached or started ({brief(error)}); start one "
                     "with 'ray start --head', or name one by RAY_ADDRESS=HOST:PORT"
                 ) from error
         try:
@@ -136,7 +132,7 @@ class OnRay:
             raise  # a fault of the program, with its stack
         except ray.exceptions.RayError as error:
             raise UserError(
-                f"Ray itself died ({first_line(error)}; its logs are in "
+                f"Ray itself died ({brief(error)}; its logs are in "
                 f"/tmp/ray/session_latest/logs); shards that are made stay: {GO_ON}"
             ) from error
         finally:
@@ -168,7 +164,7 @@ class OnRay:
                     except lost as error:
                         raise UserError(
                             f"shard {shard}: its worker died {RETRIES + 1} times, the last time: "
-                            f"{first_line(error)}; the others are whole: {GO_ON}"
+                            f"{brief(error)}; the others are whole: {GO_ON}"
                         ) from error
                 watch.look(running.values(), heard=bool(ended))
         finally:

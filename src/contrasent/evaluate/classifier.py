@@ -42,7 +42,7 @@ class Logistic:
         x /= self.scale
         values, self.axes = np.linalg.eigh(x.T @ x / len(x))
         self.curvature = np.append(np.maximum(values, 0.0), 1.0)
-        self.rows = _with_ones(x @ self.axes)
+        self.rows = with_ones(x @ self.axes)
         # Two classes need one column.
         self.columns = 1 if classes == 2 else classes
         shown = labels[:, None] if self.columns == 1 else labels[:, None] == np.arange(classes)
@@ -60,7 +60,7 @@ class Logistic:
     def predict(self, weights: Matrix, features: NDArray[np.floating]) -> NDArray[np.int64]:
         """(n,) classes of any (n, d) features under one fit's weights (d + 1, c)."""
         x = (np.asarray(features, dtype=np.float64) - self.mean) / self.scale
-        return _decide(_with_ones(x @ self.axes) @ weights)
+        return _decide(with_ones(x @ self.axes) @ weights)
 
     def predict_rows(self, weights: Matrix, rows: Rows) -> NDArray[np.int64]:
         """(m,) classes of rows (m,) of the feature matrix under one fit's weights."""
@@ -119,7 +119,8 @@ class Logistic:
         return by_fit
 
 
-def _with_ones(x: NDArray[np.float64]) -> Matrix:
+def with_ones(x: NDArray[np.floating]) -> Matrix:
+    """(n, d + 1) float32: features (n, d) and a column of ones."""
     rows: Matrix = np.concatenate([x, np.ones((len(x), 1))], axis=1).astype(np.float32)
     return rows
 

@@ -18,6 +18,7 @@ from contrasent.datasets.official import STS_TASKS
 from contrasent.datasets.sts import SPLITS, sts_pairs
 from contrasent.errors import OptionError, check_choice
 from contrasent.evaluate import vectors
+from contrasent.evaluate.classifier import with_ones
 from contrasent.evaluate.sts import AGGREGATES, correlations, sts
 from contrasent.report import Items, Report, Row
 from contrasent.stats.bootstrap import RESAMPLES, item_keys
@@ -137,7 +138,7 @@ def relatedness(
     builder = vectors.ReportBuilder()
     for task, parts in data.items():
         features = {
-            s: with_bias(vectors.pair_features(encoded(p.first), encoded(p.second)))
+            s: with_ones(vectors.pair_features(encoded(p.first), encoded(p.second)))
             for s, p in parts.items()
         }
         gold = {s: p.scores for s, p in parts.items()}
@@ -158,12 +159,6 @@ def in_order(pairs: ScoredPairs) -> ScoredPairs:
     """Pairs by length and score, as SentEval sorts them."""
     order = vectors.senteval_order(pairs.first, pairs.second, pairs.scores)
     return pairs.select(order)
-
-
-def with_bias(features: NDArray[np.floating]) -> Matrix:
-    """(n, d + 1) float32: features and a column of ones."""
-    ones = np.ones((len(features), 1), dtype=np.float32)
-    return np.concatenate([np.asarray(features, dtype=np.float32), ones], axis=1)
 
 
 def linear_start(inputs: int, outputs: int, seed: int) -> Matrix:

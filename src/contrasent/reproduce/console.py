@@ -10,6 +10,7 @@ from decimal import Decimal
 from statistics import median
 from typing import Any, NotRequired, TypedDict
 
+from contrasent.progress import duration
 from contrasent.report import laid_out
 from contrasent.reproduce.store import Json
 from contrasent.reproduce.table_verdicts import RULE, counted
@@ -171,14 +172,6 @@ def between(low: float, high: float, form: str, *, signed: bool = False) -> str:
 def p_value(p: float) -> str:
     """A p value in a few digits."""
     return "p < 0.001" if p < 0.001 else f"p {p:.2f}" if p >= 0.1 else f"p {p:.3f}"
-
-
-def duration(seconds: float) -> str:
-    """A time in words."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def cell_texts(cell: Cell | None, column: ColumnEntry) -> dict[str, str]:
