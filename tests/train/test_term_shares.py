@@ -87,10 +87,7 @@ def test_measuring_changes_no_bit_of_a_run(small, tmp_path, monkeypatch, method,
     assert [shares["step"] for shares in run.shares] == [1, 5]
     monkeypatch.setattr(step_module, "moments", lambda *given: frozenset())
     assert trained(small, tmp_path / "without", method, **options).shares == []
-    one, two = (
-        load_file(tmp_path / name / "model.safetensors")
-        for name in ("with", "without")
-    )
+    one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("with", "without"))
     assert one.keys() == two.keys()
     assert all(torch.equal(one[key], two[key]) for key in one)
     lines = {line["step"]: line for line in run.log if "loss" in line}

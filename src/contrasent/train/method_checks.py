@@ -262,7 +262,7 @@ def check_objective(
         small = with_small_models(method, given, base)
         for name in small.keys() - {key for key, value in given.items() if value == small[key]}:
             need = "" if given.get(name) else f"; a run needs --set {name}=MODEL"
-            yield Finding(name, None, f"a small model of the check's own{need}")
+            yield MethodFinding(name, None, f"a small model of the check's own{need}")
         trial = Trial(method, small, base)
         for trial_check in (check_corpus, check_one_step):
             finding = trial_check(trial)
