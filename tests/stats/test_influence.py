@@ -11,7 +11,7 @@ from contrasent.errors import DataError
 from contrasent.evaluate.decisions import Thresholds, v_measures
 from contrasent.report import Items, Report, Row
 from contrasent.stats.bootstrap import RankedPairs, draw_counts, item_keys
-from contrasent.stats.influence import measure, shared_draws
+from contrasent.stats.influence import item_error, item_moves, measure, shared_draws
 
 RANDOM = np.random.default_rng(3)
 X = np.round(RANDOM.normal(size=40), 1)
@@ -155,3 +155,47 @@ def test_groups_of_one_class_and_labels_of_one_class_move_nothing():
     for columns, value in ((np.zeros((2, 5)), 1.0), (np.array([[0, 1.0, 0, 1], [0] * 4]), 0.0)):
         found, moved = measure(Items("v_measure", None, columns))
         assert (found, moved.tolist()) == (value, [0] * columns.shape[1])
+
+
+@pytest.mark.parametrize("first", [2, 4])
+def test_the_error_over_items_is_that_of_the_mean_difference_of_arms(first):
+    moved = np.random.default_rng(8).normal(size=(5, 12))
+    arms = moved[:first], moved[first:]
+    gaps = [
+        sum(b) / len(b) - sum(a) / len(a) for a, b in zip(*(arm.T for arm in arms), strict=True)
+    ]
+    error, df, parts = item_error(moved, first)
+    assert error**2 == pytest.approx(sum(gap * gap for gap in gaps) * 12 / 11) and df == 11
+    for arm, part in zip(arms, parts, strict=True):
+        apart = [x - sum(column) / len(arm) for column in arm.T for x in column]
+        wanted = sum(x * x for x in apart) / (len(arm) - 1) * 12 / 11 if len(arm) > 1 else 0.0
+        assert part == pytest.approx(wanted)
+    assert item_error(None, first) == (0.0, np.inf, [0.0, 0.0])
+
+
+def test_reports_of_other_items_labels_or_documents_are_told_apart():
+    row = Row("STSB", "test", "spearman", "", 0.5, 40)
+    keys = item_keys([f"text {n}" for n in range(40)])
+
+    def report(**changes):
+        given = {"keys": keys, "columns": np.stack([X, Y]), "context": "a"} | changes
+        items = Items("spearman", **given)
+        value = measure(items)[0]
+        rows.append(Row(*row.key, value, 40))
+        return Report((rows[-1],), {}, {row.key: items})
+
+    rows = []
+    same = [report(), report(keys=keys[::-1], columns=np.stack([X, Y])[:, ::-1])]
+    one, two = item_moves(rows, same, ["A", "B"])
+    assert one == pytest.approx(two)
+    for changes, problem in (
+        ({"keys": keys + np.uint64(1)}, r"A and B hold different items \(40 and 40 items, 0"),
+        ({"columns": np.stack([X, Y[::-1]])}, "same items, other labels"),
+        ({"context": "b"}, "same items, other documents or settings"),
+    ):
+        rows = []
+        with pytest.raises(DataError, match=problem):
+            item_moves(rows, [report(), report(**changes)], ["A", "B"])
+    assert item_moves(rows, [Report((row,)), report()], ["A", "B"]) is None
+    with pytest.raises(ValueError, match="zip"):
+        item_keys(["a"], ["b", "c"])
