@@ -41,7 +41,11 @@ StsSplit = Annotated[str, typer.Option("--split", help="STS split: test, dev or 
 NewModel = Annotated[Path, typer.Option("--output", "-o", help="Model folder to make.")]
 WordWeight = Annotated[
     float | None,
-    typer.Option(min=0.0, max=1.0, help="Weight of words (BM25) against vectors where both are equally clear."),
+    typer.Option(
+        min=0.0,
+        max=1.0,
+        help="Weight of words (BM25) where words and vectors are equally clear.",
+    ),
 ]
 VectorsOnly = Annotated[bool, typer.Option("--vectors-only", help="Search by vectors alone.")]
 
