@@ -1,12 +1,10 @@
-"""sentence-transformers: encoders as its models, objectives as losses of its trainer.
+"""sentence-transformers: objectives as losses of its trainer.
 
 A saved model folder needs no adapter: ``SentenceTransformer("my-model")`` reads it.
 """
 
-import tempfile
 from collections.abc import Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 from torch import Tensor, nn
@@ -16,30 +14,13 @@ from contrasent.encoder.encoder import Encoder
 from contrasent.encoder.heads import Dense
 from contrasent.engine.objective import Objective
 from contrasent.engine.registry import check, find
-from contrasent.errors import MissingExtraError, ModelError, OptionError, TrainingError
+from contrasent.errors import ModelError, OptionError, TrainingError
 from contrasent.text.batches import VIEW, random_for
 from contrasent.text.tokens import Tokenizer
 from contrasent.text.views import Identity, View
 from contrasent.types import Batch, Tokens
 
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
 POOLERS = ("cls", "mean", "max")
-
-
-def sentence_transformer(model: str | Path | Encoder, **options: Any) -> "SentenceTransformer":
-    """Build a ``SentenceTransformer`` of an encoder, by way of a temporary model folder."""
-    try:
-        from sentence_transformers import SentenceTransformer
-    except ImportError as error:
-        raise MissingExtraError(
-            "sentence-transformers", "bench", "the sentence-transformers adapter"
-        ) from error
-    with tempfile.TemporaryDirectory() as folder:
-        encoder = model if isinstance(model, Encoder) else Encoder.load(model)
-        encoder.save(f"{folder}/model")
-        return SentenceTransformer(f"{folder}/model", **options)
 
 
 class ObjectiveLoss(nn.Module):
