@@ -14,7 +14,6 @@ from contrasent.evaluate.geometry import (
     batch_ranks,
     cosine_by_rating,
     geometry,
-    geometry_of_pairs,
     isoscore,
     length_bias,
     repeated_overlaps,
@@ -105,7 +104,7 @@ def vectors(sentences):
 
 def test_alignment_takes_pairs_above_four_and_uniformity_all_sentences():
     pairs = made()
-    report = geometry_of_pairs(vectors, pairs)
+    report = geometry(vectors, pairs=pairs)
     first, second = vectors(pairs.first), vectors(pairs.second)
     aligned = report.one(metric="alignment")
     assert aligned.count == 20
@@ -139,7 +138,7 @@ def test_the_interval_of_uniformity_is_the_bootstraps_of_pairs_of_sentences():
     before, after = np.array(drawn).T
 
     def measured(arm):
-        return geometry_of_pairs(lambda s: np.array([arm[x] for x in s], np.float32), pairs)
+        return geometry(lambda s: np.array([arm[x] for x in s], np.float32), pairs=pairs)
 
     reports = [measured(arm) for arm in arms]
     row = reports[0].one(metric="uniformity")
@@ -155,12 +154,12 @@ def test_the_interval_of_uniformity_is_the_bootstraps_of_pairs_of_sentences():
 
 def test_duplicates_count_or_do_not():
     pairs = ScoredPairs("mine", ("sentence 1",) * 5, ("sentence 2",) * 5, np.full(5, 5.0), "here")
-    assert geometry_of_pairs(vectors, pairs).one(metric="uniformity").count == 10
-    report = geometry_of_pairs(vectors, pairs, duplicates=False)
+    assert geometry(vectors, pairs=pairs).one(metric="uniformity").count == 10
+    report = geometry(vectors, pairs=pairs, duplicates=False)
     assert report.one(metric="uniformity").count == 2
     assert report.notes["duplicates"] == "left out"
     with pytest.raises(DataError, match="no pair has a score above 4"):
-        geometry_of_pairs(vectors, replace(pairs, scores=np.full(5, 4.0)))
+        geometry(vectors, pairs=replace(pairs, scores=np.full(5, 4.0)))
 
 
 def test_splits_and_samples_of_the_benchmark(monkeypatch):

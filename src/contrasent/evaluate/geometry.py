@@ -43,6 +43,7 @@ Length = Callable[[str], int]
 def geometry(
     encode: EncodeFn,
     *,
+    pairs: ScoredPairs | None = None,
     split: str = "all",
     form: str = "senteval",
     duplicates: bool = True,
@@ -51,7 +52,7 @@ def geometry(
     seed: int = 0,
     folder: Path | None = None,
 ) -> Report:
-    """Measure the geometry of a model's vectors on STS-B.
+    """Measure the geometry of a model's vectors on STS-B, or on any scored ``pairs``.
 
     Rows "alignment", "uniformity", "anisotropy" (mean cosine of two different vectors; Ethayarajh,
     2019), "isoscore" (Rudman et al., 2022) and "effective_rank" (Roy and Vetterli, 2007); the
@@ -59,28 +60,13 @@ def geometry(
     ``sample``: use at most so many pairs, drawn with the seed.
     """
     check_choice("split", split, SPLITS)
-    names = WHOLE if split == "all" else (split,)
-    parts = [sts_pairs("STSB", split=s, form=form, folder=folder)[0] for s in names]
-    pairs = ScoredPairs.join("STSB", parts)
+    if pairs is None:
+        names = WHOLE if split == "all" else (split,)
+        parts = [sts_pairs("STSB", split=s, form=form, folder=folder)[0] for s in names]
+        pairs = ScoredPairs.join("STSB", parts)
     if sample is not None and sample < len(pairs):
         random = np.random.default_rng(seed)
         pairs = pairs.select(np.sort(random.choice(len(pairs), sample, replace=False)))
-    report = geometry_of_pairs(
-        encode, pairs, split=split, duplicates=duplicates, resamples=resamples, seed=seed
-    )
-    return Report(report.rows, {"geometry_form": form, **report.notes}, report.items)
-
-
-def geometry_of_pairs(
-    encode: EncodeFn,
-    pairs: ScoredPairs,
-    *,
-    split: str = "heldout",
-    duplicates: bool = True,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> Report:
-    """Measure geometry on any scored pairs; see :func:`geometry`."""
     encoded = encode_distinct(encode, [pairs.first, pairs.second])
     first, second = encoded(pairs.first), encoded(pairs.second)
     items = item_keys(pairs.first, pairs.second)
@@ -105,6 +91,7 @@ def geometry_of_pairs(
     for name, measure in {**shape, "effective_rank": metrics.effective_rank}.items():
         builder.add(*named, name, measure(space), len(space))
     notes: dict[str, Any] = {
+        "geometry_form": form,
         "positives": f"score above {POSITIVE:g}",
         "duplicates": "counted" if duplicates else "left out",
         "geometry_pairs": len(pairs),
