@@ -89,7 +89,7 @@ def test_a_zero_vector_gives_finite_numbers():
 
 def test_factor_out_of_range_is_named():
     ones = torch.ones(2, 3)
-    with pytest.raises(OptionError, match="factor 0"):
+    with pytest.raises(OptionError, match="factor 0: must be greater than 0"):
         two_source_info_nce(ones, ones, negative_anchors=ones, negatives=ones, factor=0)
     with pytest.raises(OptionError, match="did you mean 'negative_sum'"):
         two_source_info_nce(
@@ -241,7 +241,7 @@ def test_no_more_weights_than_a_block_are_made(monkeypatch):
     ({"debias": math.nan}, "debias nan"),
     ({"debias": 0.1, "similarity": "dot"}, "debias 0.1.*needs the cosine"),
     ({"temperature": 0.0}, "temperature 0.0"), ({"temperature": -1.0}, "temperature -1.0"),
-    ({"temperature": math.nan}, "temperature nan"), ({"alpha": -0.5}, "alpha -0.5"),
+    ({"temperature": math.nan}, "temperature nan"), ({"alpha": -0.5}, "alpha -0.5: must be 0"),
     ({"similarity": "cosin"}, "did you mean 'cosine'"),
 ])  # fmt: skip
 def test_options_out_of_range_are_named(more, message):
