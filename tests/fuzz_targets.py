@@ -284,7 +284,8 @@ def filters(data):
 def _app():
     from contrasent.search.index import Index
     from contrasent.serve.app import create_app
-    from contrasent.serve.batching import Served, Settings
+    from contrasent.serve.batching import Served
+    from contrasent.serve.guard import ServerSettings
     from contrasent.types import Tokens
 
     def tokenise(texts, prompt=""):
@@ -300,7 +301,7 @@ def _app():
         embed=lambda tokens: np.ones((len(tokens), DIMENSION), dtype=np.float32),
     )  # fmt: skip
     index = Index.build(encode, ["a", "b"], metadata=[{"n": 1}, None], model="m")
-    limits = Settings(max_body=20_000, max_inputs=8, max_compared=4, timeout=5)
+    limits = ServerSettings(max_body=20_000, max_inputs=8, max_compared=4, timeout=5)
     app = create_app(model, index=index, settings=limits)
     loop = asyncio.new_event_loop()
     loop.run_until_complete(app.router.lifespan_context(app).__aenter__())

@@ -21,6 +21,12 @@ def test_damage_is_told_in_a_line(name):
             raise AssertionError(f"{name} fails on bytes.fromhex({data.hex()!r})") from error
 
 
+@pytest.mark.parametrize(("name", "data"), [("index_files", "00017eff00ff00ff7e")])
+def test_faults_of_the_past(name, data):
+    """A schema that is no text, which SQLite's message quotes."""
+    fuzz_targets.feed(name, bytes.fromhex(data))
+
+
 def test_a_fault_is_found(monkeypatch):
     """The harness would see one."""
     monkeypatch.setitem(fuzz_targets.TARGETS, "filters", lambda data: {}["missing"])

@@ -20,7 +20,7 @@ for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"):
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-from benchmarks.attack import documents, indexes, kills, models, patterns  # noqa: E402
+from benchmarks.attack import documents, indexes, kills, models, patterns, requests  # noqa: E402
 from benchmarks.attack.bench import Bench, Process, failure_row, table  # noqa: E402
 
 CASES: dict[str, tuple[Callable[[Bench], None], int]] = {
@@ -29,6 +29,7 @@ CASES: dict[str, tuple[Callable[[Bench], None], int]] = {
     **models.CASES,
     **kills.CASES,
     **patterns.CASES,
+    **requests.CASES,
 }
 """Functions that try a case, and how many inputs each tries."""
 

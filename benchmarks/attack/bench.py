@@ -181,8 +181,11 @@ class Process:
             os.killpg(self.pid, number)
 
     def result(self, seconds: float = HANG) -> Attempt:
-        """What it left behind, ended by force if it takes too long."""
-        hung = not self.wait(seconds)
+        """What it left behind, ended by force if it takes too long for the load of the machine."""
+        ends = time.monotonic() + seconds
+        while not (over := self.wait(1)) and time.monotonic() < ends + seconds * (load() - 1):
+            pass
+        hung = not over
         if hung:
             self.kill()
             self.wait(HANG)
@@ -219,14 +222,23 @@ def contrasent(*arguments: object) -> None:
 
 def warm() -> None:
     """Import what commands import, so that each fork need not."""
+    import torch
     import uvicorn  # noqa: F401
 
     import contrasent.cli.app
+    import contrasent.encoder.encoder
     import contrasent.indexing.following
     import contrasent.model.numpy_model
     import contrasent.search.doctor
     import contrasent.search.index
     import contrasent.serve.app  # noqa: F401
+
+    torch.set_num_threads(1)
+
+
+def load() -> float:
+    """How many processes want each processor; 1 at least."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def resident(pid: int | str = "self") -> int:

@@ -19,7 +19,8 @@ from serving import LINES, MINILM, running
 from contrasent.errors import ModelError
 from contrasent.search.index import Index
 from contrasent.serve.app import create_app
-from contrasent.serve.batching import Served, Settings
+from contrasent.serve.batching import Served
+from contrasent.serve.guard import ServerSettings
 from contrasent.types import Tokens
 
 
@@ -273,7 +274,7 @@ def test_without_an_index(model):
 
 
 def test_key(model):
-    app = create_app(model, settings=Settings(api_key="open sesame"))
+    app = create_app(model, settings=ServerSettings(api_key="open sesame"))
     with running(app) as url:
         assert embed(url, "a").status_code == 401
         for wrong in ("Bearer open", "open sesame"):
@@ -288,7 +289,7 @@ def test_key(model):
 
 
 def test_host_header(model):
-    app = create_app(model, settings=Settings(hosts=("127.0.0.1", "box.local")))
+    app = create_app(model, settings=ServerSettings(hosts=("127.0.0.1", "box.local")))
     with running(app) as url:
         assert httpx.get(f"{url}/health").status_code == 200
         assert httpx.get(f"{url}/health", headers={"Host": "box.local:1"}).status_code == 200
@@ -297,7 +298,7 @@ def test_host_header(model):
 
 
 def test_body_limit(model):
-    with running(create_app(model, settings=Settings(max_body=2000))) as url:
+    with running(create_app(model, settings=ServerSettings(max_body=2000))) as url:
         assert embed(url, "a").status_code == 200
         big = embed(url, "a" * 3000)
         assert big.status_code == 413
@@ -335,7 +336,7 @@ def slow(seconds, rows=None):
 
 
 def test_full_queue_and_too_many_requests(address):
-    app = create_app(slow(0.3), settings=Settings(batch_tokens=64, queue_tokens=1024))
+    app = create_app(slow(0.3), settings=ServerSettings(batch_tokens=64, queue_tokens=1024))
     with running(app) as url:
 
         async def go():
@@ -355,7 +356,7 @@ def test_full_queue_and_too_many_requests(address):
         again = embed(url, "a")
         assert again.status_code == 200
 
-    with running(create_app(slow(0.5), settings=Settings(max_requests=1))) as url:
+    with running(create_app(slow(0.5), settings=ServerSettings(max_requests=1))) as url:
 
         async def two():
             async with httpx.AsyncClient(base_url=url, timeout=30) as client:
@@ -370,7 +371,7 @@ def test_full_queue_and_too_many_requests(address):
 
 
 def test_timeout():
-    with running(create_app(slow(1.0), settings=Settings(timeout=0.2))) as url:
+    with running(create_app(slow(1.0), settings=ServerSettings(timeout=0.2))) as url:
         answer = embed(url, "x")
         assert answer.status_code == 503
         assert answer.headers["retry-after"]
@@ -390,7 +391,7 @@ def find(url, **body):
 
 
 def test_the_time_of_a_request_holds_within_a_batch_of_queries():
-    app = create_app(slow(0), index=large(), settings=Settings(timeout=1.0))
+    app = create_app(slow(0), index=large(), settings=ServerSettings(timeout=1.0))
     with running(app) as url:
         assert find(url, query="kettle").status_code == 200
         began = time.monotonic()
@@ -403,7 +404,7 @@ def test_the_time_of_a_request_holds_within_a_batch_of_queries():
 
 
 def test_a_long_filter_ends_in_time_and_others_go_on():
-    app = create_app(slow(0), index=large(20_000), settings=Settings(timeout=2.0))
+    app = create_app(slow(0), index=large(20_000), settings=ServerSettings(timeout=2.0))
     where = {"$or": [{f"a.b{n}": {"$contains": n}} for n in range(500)]}
     with running(app) as url:
         assert find(url, query="kettle").status_code == 200
@@ -430,7 +431,7 @@ def test_a_long_filter_ends_in_time_and_others_go_on():
 
 def test_work_for_a_client_that_has_gone_ends():
     index = large()
-    app = create_app(slow(0), index=index, settings=Settings(max_requests=2))
+    app = create_app(slow(0), index=index, settings=ServerSettings(max_requests=2))
     with running(app) as url:
         for _ in range(5):
             body = {"query": ["kettle number"] * 2000, "k": 16}
@@ -444,7 +445,7 @@ def test_work_for_a_client_that_has_gone_ends():
 
 def test_a_stopping_server_answers_what_is_left_with_503():
     answers, seconds = [], []
-    with running(create_app(slow(3.0), settings=Settings(batch_tokens=64))) as url:
+    with running(create_app(slow(3.0), settings=ServerSettings(batch_tokens=64))) as url:
         asked = [
             threading.Thread(target=lambda: answers.append(embed(url, ["x" * 60] * 20, timeout=60)))
             for _ in range(5)
@@ -470,6 +471,7 @@ def test_a_stopping_server_answers_what_is_left_with_503():
     ("/v1/embeddings", {"input": "a", "no": 1}, "no: Extra inputs are not permitted"),
     ("/v1/embeddings", [], "the body: must be a valid dictionary"),
     ("/v1/embeddings", {"input": "\ud800"}, "input: the text holds a lone surrogate"),
+    ("/similarity", {"a": ["a"], "b": {"a": 1}}, "b: must be a valid"),
     ("/search", {"query": "a", "where": {"a": "\ud800"}}, "lone surrogate, which is no"),
     ("/search", {"query": "a", "where": {"\ud800": 1}}, "lone surrogate, which is no"),
     ("/search", {"query": "a", "where": {"a": 10**400}}, None),
@@ -491,14 +493,14 @@ def test_slow_body_times_out():
         b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
         b"Content-Length: 100\r\n\r\n{"
     )
-    app = create_app(slow(0), settings=Settings(timeout=0.8))
+    app = create_app(slow(0), settings=ServerSettings(timeout=0.8))
     with running(app, head_timeout=0.2) as url, connect(url, sent) as line:
         assert b" 408 " in line.recv(1000)
 
 
 def test_rows_of_an_aborted_request_are_not_computed():
     rows = []
-    app = create_app(slow(0.2, rows), settings=Settings(batch_tokens=64))
+    app = create_app(slow(0.2, rows), settings=ServerSettings(batch_tokens=64))
     with running(app) as url:
         with pytest.raises(httpx.ReadTimeout):
             embed(url, ["y" * 60] * 50, timeout=0.5)
@@ -508,7 +510,7 @@ def test_rows_of_an_aborted_request_are_not_computed():
 
 
 def test_a_short_request_overtakes_a_long_one():
-    app = create_app(slow(0.05), settings=Settings(batch_tokens=64))
+    app = create_app(slow(0.05), settings=ServerSettings(batch_tokens=64))
     with running(app) as url:
         finished = []
 
@@ -527,7 +529,7 @@ def test_a_short_request_overtakes_a_long_one():
 
 def test_many_requests_share_batches_and_each_gets_its_own():
     rows = []
-    app = create_app(slow(0.05, rows), settings=Settings(batch_tokens=4096))
+    app = create_app(slow(0.05, rows), settings=ServerSettings(batch_tokens=4096))
     with running(app) as url:
 
         async def go():
@@ -585,6 +587,19 @@ def connect(url, sent=b""):
 
 
 HEAD = b"GET /health HTTP/1.1\r\nHost: x\r\n"
+
+
+@pytest.mark.parametrize("body", [b"zz\r\n{}", b"2\r\n{}zz", b"-1\r\n"])
+def test_a_body_cut_into_no_pieces_ends_in_a_line(caplog, body):
+    """The server says so before the app can; what the app says then goes nowhere."""
+    head = b"POST /search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    with running(create_app(slow(0))) as url:
+        with connect(url, head + b"Transfer-Encoding: chunked\r\n\r\n") as line:
+            time.sleep(0.2)
+            line.sendall(body)
+            assert line.recv(1000).startswith(b"HTTP/1.1 400")
+        assert httpx.get(f"{url}/health", timeout=30).status_code == 200
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 def test_half_open_connections_end(caplog):

@@ -43,7 +43,7 @@ def is_index(folder: str | Path) -> bool:
     try:
         with closing(reading(place)) as connection:
             return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
-    except sqlite3.Error:
+    except (sqlite3.Error, UnicodeDecodeError):
         return True  # a damaged one
 
 
@@ -91,6 +91,8 @@ def translated(folder: Path | None) -> Iterator[None]:
     """Turn SQLite's complaints about an index into one line."""
     try:
         yield
+    except UnicodeDecodeError as error:  # SQLite's complaint quotes the file
+        raise damaged(folder, error) from error
     except sqlite3.DatabaseError as error:
         said = str(error) if isinstance(error, sqlite3.OperationalError) else ""
         if "unable to open" in said and folder is not None:

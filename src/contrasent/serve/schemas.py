@@ -31,7 +31,10 @@ def explain(error: RequestValidationError) -> tuple[str, str]:
     """What is wrong with a request in a sentence, and where; never the value, a user's text."""
     # Of a value that may have several forms there is an error for each; the form is in the place,
     # and the one that fits furthest is meant.
-    found = [(_place(part["loc"][1:], error.body), part) for part in error.errors()]
+    found = [
+        (_place(part["loc"][1:], error.body, part["type"] == "missing"), part)
+        for part in error.errors()
+    ]
     where, first = max(found, key=lambda pair: (len(pair[0]), not _of_type(pair[1])))
     if first["type"] == "json_invalid":
         return f"the body is not JSON ({first['ctx']['error']})", ""
@@ -49,11 +52,11 @@ def _of_type(part: Mapping[str, Any]) -> bool:
     return str(part["type"]).endswith("_type")
 
 
-def _place(location: Sequence[int | str], body: Any) -> list[int | str]:
+def _place(location: Sequence[int | str], body: Any, missing: bool) -> list[int | str]:
     """The keys and places of an error's location that are in the body, or missing from it."""
     place: list[int | str] = []
     for part in location:
-        if isinstance(body, dict) and isinstance(part, str):
+        if isinstance(body, dict) and isinstance(part, str) and (missing or part in body):
             place, body = [*place, part], body.get(part)
         elif isinstance(body, list) and isinstance(part, int) and part < len(body):
             place, body = [*place, part], body[part]
