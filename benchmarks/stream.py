@@ -4,7 +4,7 @@
                                                     [--keep VECTORS.npy]
 
 The first lines of a million Wikipedia sentences are encoded into one .npy file by ``contrasent
-encode``. With a tenth of the shards done the process gets SIGKILL, and the same command goes on.
+encode``. With a tenth of the rows written the process gets SIGKILL, and the same command goes on.
 Printed are lines a second of the second process, the largest resident memory of both,
 less that of a process which encodes one line, and whether random rows are those of encoding their
 lines alone.
@@ -28,7 +28,7 @@ GOAL = 600.0
 CHECKED = 200
 ALIKE = 0.98
 """Smallest cosine of a vector with that of its line alone; not 1 in int8, whatever the calls."""
-SHARD = 16_384
+ROW = 4 * 384  # bytes of a vector
 PROGRAM = (
     "import sys; from contrasent.cli.app import app\n"
     "try: app(sys.argv[1:])\n"
@@ -92,17 +92,19 @@ def finish(process: "subprocess.Popen[str]") -> float:
     return int(out.split()[-1]) / 1024
 
 
-def kill_early(process: "subprocess.Popen[str]", parts: Path, shards: int) -> float:
-    """SIGKILL when a tenth of the shards is there; its largest resident memory until then, MB."""
-    most = 0.0
-    while len(list(parts.glob("*.npy"))) < max(1, shards // 10):
+def kill_early(process: "subprocess.Popen[str]", target: Path, lines: int) -> tuple[float, int]:
+    """SIGKILL when a tenth of the rows is written: its largest memory until then, MB, and these."""
+    most, rows = 0.0, 0
+    while rows < lines / 10:
+        growing = target.parent.glob(f".{target.name}.????????")
+        rows = max((path.stat().st_size // ROW for path in growing), default=0)
         if process.poll() is not None:
             sys.exit(f"contrasent encode ended early:\n{process.communicate()[1][-2000:]}")
         most = max(most, peak(process))
         time.sleep(0.2)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    return most
+    return most, rows
 
 
 def main() -> None:
@@ -130,9 +132,7 @@ def main() -> None:
         (home / "one.txt").write_text(lines[0] + "\n", "utf-8")
         one = finish(start(model, home / "one.txt", home / "one.npy"))
         target = (options.keep or home / "big.npy").absolute()
-        parts, shards = target.with_name(f".{target.name}.parts"), -(-len(lines) // SHARD)
-        most = kill_early(start(model, home / "big.txt", target), parts, shards)
-        left = shards - len(list(parts.glob("*.npy")))
+        most, done = kill_early(start(model, home / "big.txt", target), target, len(lines))
         began = time.perf_counter()
         most = max(most, finish(start(model, home / "big.txt", target)))
         seconds = time.perf_counter() - began
@@ -141,7 +141,7 @@ def main() -> None:
         alone = Exported.open(model).encode([lines[row] for row in rows])
         cosine = float((alone * vectors[rows]).sum(axis=1).min())
         whole = vectors.shape == (len(lines), alone.shape[1])
-    rate = min(left * SHARD, len(lines)) / seconds
+    rate = (len(lines) - done) / seconds
     met = most - one <= GOAL and whole and cosine > ALIKE
     print(
         f"{'met   ' if met else 'MISSED'} {len(lines):,} lines, {options.runtime}, killed after a "
