@@ -28,6 +28,8 @@ MARKS = "osD^vP*X"
 WIDTH = 7.2
 
 Reports = Mapping[str, Report]
+Point = tuple[float, float, float, float]
+"""A step, a value, and the ends of its interval."""
 
 
 def colour(i: int) -> str:
@@ -92,6 +94,27 @@ def _label_geometry(figure: "Figure", axes: "Axes") -> None:
     axes.set_xlabel("uniformity (smaller is better)")
     axes.set_ylabel("alignment (smaller is better)")
     add_legend(figure, axes)
+
+
+def panels(curves: Mapping[str, Mapping[str, Sequence[Point]]]) -> str | None:
+    """Curves over steps, a panel each with its lines by name and their intervals, as SVG."""
+    if not curves:
+        return None
+    rows = -(-len(curves) // 2)
+    with canvas(2.4 * rows, rows, 2) as (figure, grid):
+        places = np.atleast_1d(grid).ravel()
+        for axes, (title, lines) in zip(places, curves.items(), strict=False):
+            for i, (name, points) in enumerate(lines.items()):
+                steps, values, low, high = zip(*points, strict=True)
+                axes.plot(steps, values, color=colour(i), linewidth=1.2, label=_short(name, 28))
+                axes.fill_between(steps, low, high, color=colour(i), alpha=0.2, linewidth=0)
+            axes.set_title(title, fontsize=9)
+            axes.set_xlabel("step", fontsize=8)
+            if len(lines) > 1:
+                axes.legend(frameon=False, fontsize=7)
+        for axes in places[len(curves) :]:
+            axes.set_visible(False)
+        return as_svg(figure, "panels")
 
 
 def spectrum(reports: Reports) -> str | None:

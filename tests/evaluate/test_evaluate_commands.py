@@ -218,3 +218,30 @@ def test_glove_keeps_stop_words_when_asked(data, tmp_path):
     path.write_text("".join(f"{w} {i} {i * i} 1\n" for i, w in enumerate([*WORDS, "the"])))
     with_them, without = (_load(str(path), Loading(), keep)[0] for keep in (True, False))
     assert not np.array_equal(with_them(["the river"]), without(["the river"]))
+
+
+def test_compare_on_data_of_ones_own(bert, tiny, tmp_path, sentences, monkeypatch):
+    monkeypatch.setenv("CONTRASENT_DATA", str(tmp_path))
+    rows = [f"{sentences[i]}\t{sentences[i + 200]}\t{i % 6}" for i in range(150)]
+    (tmp_path / "rated.tsv").write_text("\n".join(["a\tb\tscore", *rows]) + "\n")
+    arms = ("compare", bert, tiny["electra"], "--pooler", "mean", "--json", "--quiet")
+    found = json.loads(run(*arms, "--pairs", tmp_path / "rated.tsv"))["rows"]
+    assert {row["metric"] for row in found} >= {"spearman"} and found[0]["count"] == 150
+    (tmp_path / "pairs.tsv").write_text("\n".join(["a\tb", *(r[:-2] for r in rows)]) + "\n")
+    held = json.loads(run(*arms, "--on", tmp_path / "pairs.tsv"))["rows"]
+    assert {(row["split"], row["count"]) for row in held} == {("heldout", 30)}
+    collection = tmp_path / "asked"
+    (collection / "qrels").mkdir(parents=True)
+    texts = [json.dumps({"_id": str(i), "text": sentences[i]}) for i in range(60)]
+    (collection / "corpus.jsonl").write_text("\n".join(texts))
+    queries = [json.dumps({"_id": f"q{i}", "text": sentences[i + 200]}) for i in range(30)]
+    (collection / "queries.jsonl").write_text("\n".join(queries))
+    judged = [f"q{i}\t{i}\t1" for i in range(30)]
+    (collection / "qrels/test.tsv").write_text("\n".join(["query\tdocument\tscore", *judged]))
+    found = json.loads(run(*arms, "--collection", collection))["rows"]
+    assert {row["task"] for row in found} == {"asked"}
+    with pytest.raises(DataError, match=r"or compare by --form raw, --pairs FILE, --collection"):
+        run(*arms)
+    with pytest.raises(OptionError, match="needs pairs, texts in two columns"):
+        (tmp_path / "notes.txt").write_text("one\ntwo\n")
+        run(*arms, "--on", tmp_path / "notes.txt")

@@ -1,5 +1,6 @@
 """``contrasent reproduce`` from the shell."""
 
+import csv
 import json
 import os
 import re
@@ -216,8 +217,23 @@ def test_from_a_recipe_to_a_page(call, home, bert):
     shutil.rmtree(home / "data")
     shutil.rmtree(home / "results" / "corpora")
     again = ["--recipes", "recipes", "--json", "again.json", "--report", "again.html"]
-    again += ["--figures", "figures"]
-    told, err = call("all", "--from", "results", *again)
+    again += ["--figures", "figures", "--report", "t.tex", "--report", "t.csv"]
+    told, err = call("all", "--from", ".", *again)  # they are in its folder "results"
+    cells = list(csv.DictReader((home / "t.csv").open()))
+    entries = [
+        (item["name"], row["name"], column, str(cell.get("ours", "")), str(cell.get("paper", "")))
+        for item in json.loads((home / "again.json").read_text())["items"]
+        for row in item["rows"]
+        for column, cell in row["cells"].items()
+    ]
+    assert entries == [
+        tuple(c[k] for k in ("item", "row", "column", "ours", "paper")) for c in cells
+    ]
+    tex = (home / "t.tex").read_text()
+    assert tex.count(r"\toprule") == tex.count(r"\bottomrule") == tex.count(r"\end{table}") > 0
+    (wide,) = {line.count("&") for line in tex.split(r"\midrule")[1].split("\\bottomrule")[0]
+               .strip().splitlines()}  # fmt: skip
+    assert wide == tex.split(r"\begin{tabular}{l")[1].split("}")[0].count("r")
     assert told == out
     assert without_times(json.loads((home / "again.json").read_text())) == items
     assert (home / "again.html").read_text() == page
@@ -391,6 +407,9 @@ def test_items_are_checked(call, home):
     assert out == "checked 4 items, 14 rows, 13 published values, 3 claims\n"
     out, _ = call("--check")
     assert out.startswith(f"checked {len(ItemFolder().all(settings=False))} items, ")
+    assert call("--check", "simcse:table2", "--recipes", "recipes")[0].startswith(
+        "checked 1 items, "
+    )
     path = home / "recipes" / "simcse" / "table2.toml"
     path.write_text(path.read_text().replace("corpus = ", "corpse = "))
     _, err = call("--check", "--recipes", "recipes", code=2)
@@ -408,6 +427,8 @@ def test_items_are_checked(call, home):
     (["simcse:table1", "--scale", "lab", "--set", "view=crop"], "belongs to an objective"),
     (["simcse:table1", "--from", "nowhere"], "--from: dir 'nowhere' does not"),
     (["simcse:table1", "--recipes", "nowhere"], "does not exist"),
+    (["simcse:table1", "--from", "."], "holds no results of reproduce, nor does its folder"),
+    (["simcse:table1", "--report", "a.pdf"], "unknown kind of report, by its ending; one of .csv"),
 ])  # fmt: skip
 def test_what_is_wrong_is_said_in_one_line(call, arguments, problem):
     out, err = call(*arguments, code=2)

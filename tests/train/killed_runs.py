@@ -88,9 +88,12 @@ def keep_steps():
     RunFolder._drop_steps = lambda *given: None
 
 
+STAMPED = ("result.json", "report.html")  # they have times
+
+
 def digests(folder):
     """Every file of a model folder but the times; hidden ones too."""
-    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != "result.json")
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name not in STAMPED)
     return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
 
 

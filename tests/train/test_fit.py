@@ -5,6 +5,9 @@ import math
 import os
 import signal
 import subprocess
+import sys
+import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +18,7 @@ from commands import mounted
 from contrasent import processes
 from contrasent.encoder.card import CardMetadata
 from contrasent.encoder.encoder import Encoder
-from contrasent.errors import OptionError, OutputError, TrainingError
+from contrasent.errors import MissingExtraError, OptionError, OutputError, TrainingError
 from contrasent.report import Report, Row
 from contrasent.text import cache
 from contrasent.text.batches import BatchPlan, Collator
@@ -38,7 +41,10 @@ def start(bert, sentences, tmp_path):
     def start(folder="m", rows=None, objective="simcse", parameters=None, **options):
         stated = {
             k: options.pop(k)
-            for k in ("evaluate", "geometry", "keep", "resume", "overwrite", "tokens", "facts")
+            for k in (
+                *("evaluate", "geometry", "keep", "resume", "overwrite", "tokens", "facts"),
+                *("on_step", "tensorboard"),
+            )
             if k in options
         }
         settings = Settings(**(FEW | options))
@@ -581,3 +587,45 @@ def test_a_trajectory_is_read_up_to_a_torn_line(tmp_path):
     text = json.dumps({"step": 1, "loss": 2.0}) + "\n" + json.dumps(line) + "\n" + '{"step": 9, "ge'
     (tmp_path / "run" / "log.jsonl").write_text(text)
     assert trajectory(tmp_path) == [{"step": 5.0, "uniformity": -2.5}]
+
+
+def test_the_page_and_the_callback_have_every_number(start, tmp_path):
+    told = []
+    evaluate, _ = scores([0.1, 0.4, 0.3])
+    on_step = lambda step, values: told.append((step, values))  # noqa: E731
+    start(steps=24, evaluate_every=12, evaluate=evaluate, on_step=on_step)
+    steps = [(step, values) for step, values in told if "loss" in values]
+    assert [step for step, _ in steps] == list(range(1, 25))  # the log has some of them
+    logged = {line["step"]: line for line in log(tmp_path / "m") if "loss" in line}
+    assert all(values["loss"] == logged[step]["loss"] for step, values in steps if step in logged)
+    assert dict(told)[24] == {"evaluation/made/spearman": 0.3}
+    assert steps[0][1]["shares/contrast"] == 1.0
+    page = (tmp_path / "m" / "report.html").read_text()
+    for words in ("<svg", "neighbour overlap", "before and after", "0.4000", "weight_decay"):
+        assert words in page
+
+
+def test_tensorboard_has_the_same_numbers(start, tmp_path, monkeypatch):
+    written = []
+
+    class Writer:
+        def __init__(self, folder, purge_step):
+            written.append((Path(folder).name, purge_step))
+
+        def add_scalar(self, name, value, step):
+            written.append((step, name, value))
+
+        def flush(self):
+            pass
+
+    module = types.ModuleType("tensorboardX")
+    module.SummaryWriter = Writer
+    monkeypatch.setitem(sys.modules, "tensorboardX", module)
+    told = []
+    on_step = lambda step, values: told.extend((step, *pair) for pair in values.items())  # noqa: E731
+    start(steps=3, on_step=on_step, tensorboard=True)
+    assert written == [("tensorboard", 1), *told]
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    with pytest.raises(MissingExtraError, match=r"contrasent\[tensorboard\]"):
+        start("n", steps=3, tensorboard=True)
+    assert not (tmp_path / "n").exists()

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from contrasent.cli import options
+from contrasent.cli.evaluate import UserEvaluation, judged_evaluations, labelled_evaluations
 from contrasent.cli.loading import open_model
-from contrasent.errors import InputError, OptionError
+from contrasent.errors import DataError, InputError, OptionError
 
 if TYPE_CHECKING:
     from contrasent.model.base import TaskEncoder
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from contrasent.search.index import BaseIndex
     from contrasent.types import Vectors
 
+OTHERWISE = "--pairs FILE, --collection FOLDER or --on CORPUS, of pairs of your own"
+HELD_OUT = 1000  # pairs at most, as train holds them out
 CHANGED = 3  # exit code of --fail-over, as of --require-improvement
 ASIDE = ("run", "onnx", "onnx-int8", "openvino", "openvino-int8", "golden", "index")
 """Folders that may lie in a model's folder and are not the model."""
@@ -32,6 +35,11 @@ def compare(
     form: options.StsForm = "senteval",
     split: options.StsSplit = "test",
     data: options.DataFolder = None,
+    pairs: Annotated[list[Path] | None, typer.Option(metavar="FILE")] = None,
+    columns: Annotated[str | None, typer.Option(metavar="A,B,SCORE")] = None,
+    collection: Annotated[Path | None, typer.Option(metavar="FOLDER")] = None,
+    on: str | None = None,
+    seed: int = 0,
     seed_sd: Annotated[float | None, typer.Option(min=0)] = None,
 ) -> options.Output:
     """Is B better than A, or is it chance? Differences with 95 % intervals and p values.
@@ -43,7 +51,12 @@ def compare(
         before: Model, or its runs with several seeds: a,b,c; or their reports, written by evaluate
             --json.
         after: The model to compare with A, given in the same way.
-        suite: Suites to measure models by, as in evaluate; sts if not given.
+        suite: Suites to measure models by, as in evaluate; sts if nothing else is given.
+        pairs: Your own labelled pairs: csv, tsv, jsonl or parquet; can be repeated.
+        columns: For --pairs: two texts and a number by name, or by position from 0.
+        collection: Your own retrieval set, in BEIR's layout.
+        on: A corpus of pairs, of which those are searched that train holds out.
+        seed: For --on: the seed of the training.
         seed_sd: Standard deviation over seeds, in points, of an arm with one run. By default the
             other arm's, or 1.2 where that has one run too; 0 for a model no seed would change.
     """
@@ -52,25 +65,59 @@ def compare(
     from contrasent.evaluate.compare import compare_reports, comparison_table
     from contrasent.evaluate.suite import Options, evaluate_model, read_data, suite_names
     from contrasent.model.opening import find_model
+    from contrasent.report import Report
 
-    suites = suite_names(suite or ["sts"])
+    suites = suite_names(suite or ["sts"]) if suite or not (pairs or collection or on) else ()
     tasks = tuple(task or STS_TASKS)
     chosen = Options(form=form, tasks=tasks, split=split, resamples=0, folder=data)
 
+    own = [
+        *labelled_evaluations(pairs or [], columns),
+        *judged_evaluations(collection, False, [before]),
+    ]
+    own += [_held_out(on, seed)] if on is not None else []
+
     def measure(folder: Path) -> "Report":
-        report = evaluate_model(open_model(folder, loading), suites, chosen)
-        return report.select(metric="spearman") if suites == ("sts",) else report
+        model = open_model(folder, loading)
+        report = evaluate_model(model, suites, chosen) if suites else Report(())
+        report = report.select(metric="spearman") if suites == ("sts",) else report
+        return Report.join([report, *(measured(model, 0) for measured in own)])
 
     saved = {name: _saved(name) for arm in arms for name in arm if name.endswith(".json")}
     folders = {name: find_model(name) for arm in arms for name in arm if name not in saved}
     if folders:
-        read_data(suites, chosen)  # before a model is loaded
+        try:
+            read_data(suites, chosen)  # before a model is loaded
+        except DataError as error:
+            form = "" if form == "raw" else "--form raw, "
+            raise DataError(f"{error}; or compare by {form}{OTHERWISE}") from error
     saved |= {name: measure(folder) for name, folder in folders.items()}
     loaded = [[saved[name] for name in arm] for arm in arms]
     comparisons = compare_reports(*loaded, names=[*arms[0], *arms[1]], seed_sd=seed_sd)
     facts = {"a": arms[0], "b": arms[1], "rows": [one.to_json() for one in comparisons]}
     return options.Output(
         facts, comparison_table(arms[0], arms[1], list(saved.values()), comparisons, seed_sd)
+    )
+
+
+def _held_out(on: str, seed: int) -> UserEvaluation:
+    """Whether one text of a held-out pair finds the other."""
+    from contrasent.evaluate.retrieval import retrieval
+    from contrasent.text.corpus import open_corpus
+    from contrasent.text.heldout import hold_out
+
+    corpus = open_corpus(on)
+    if corpus.width < 2:
+        raise OptionError("--on", on, "needs pairs, texts in two columns that belong together")
+    split = hold_out(corpus, HELD_OUT, seed=seed)
+    return lambda encode, number: retrieval(
+        encode,
+        split.queries,
+        split.pool,
+        split.relevant,
+        task=Path(on).stem,
+        split="heldout",
+        resamples=number,
     )
 
 

@@ -102,8 +102,8 @@ def evaluate(
     if own_ids and collection is None:
         raise OptionError("--own-ids", "", "belongs to --collection, and there is none")
     user_evaluations = [
-        *_read_pairs(pairs or [], columns),
-        *_read_collection(collection, own_ids, others),
+        *labelled_evaluations(pairs or [], columns),
+        *judged_evaluations(collection, own_ids, others),
     ]
     _check_before(models, others, suites, chosen, report_file, json_file)
     reports_of: dict[str, Report] = {}
@@ -252,7 +252,8 @@ def _load(
     return opened, count
 
 
-def _read_pairs(files: list[Path], columns: str | None) -> Iterator[UserEvaluation]:
+def labelled_evaluations(files: list[Path], columns: str | None) -> Iterator[UserEvaluation]:
+    """The evaluation on the user's own labelled pairs, if there are any."""
     if columns is not None and not files:
         raise OptionError("--columns", columns, "chooses columns of --pairs, and there are none")
     if len({path.stem for path in files}) < len(files):
@@ -270,9 +271,10 @@ def _read_pairs(files: list[Path], columns: str | None) -> Iterator[UserEvaluati
     yield lambda encode, number: several_pairs(encode, labelled, resamples=number)
 
 
-def _read_collection(
+def judged_evaluations(
     folder: Path | None, own_ids: bool, models: list[str]
 ) -> Iterator[UserEvaluation]:
+    """The evaluation on the user's own collection, if there is one and a model to measure."""
     if folder is None or not models:
         return
     from contrasent.datasets.beir import read_collection

@@ -1,20 +1,23 @@
 """``contrasent reproduce ITEM...``."""
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from contrasent.cli import options
-from contrasent.errors import OptionError
+from contrasent.errors import InputError, OptionError
 
 if TYPE_CHECKING:
+    from contrasent.reproduce.console import Book
     from contrasent.reproduce.plan import Planner
     from contrasent.reproduce.reading import ItemFolder
     from contrasent.reproduce.tables import Item, ScaleName
 
 RESULTS = Path("reproduction")
+REPORTS = (".html", ".tex", ".csv")
 FOLDER: Any = {"exists": True, "file_okay": False}
 
 
@@ -33,7 +36,7 @@ def reproduce(
     checkpoint: list[str] | None = None,
     results: Path = RESULTS,
     stored: Annotated[Path | None, typer.Option("--from", metavar="RESULTS", **FOLDER)] = None,
-    report: Annotated[Path | None, typer.Option(metavar="FILE.html")] = None,
+    report: Annotated[list[Path] | None, typer.Option(metavar="FILE")] = None,
     figures: Annotated[Path | None, typer.Option(metavar="FOLDER")] = None,
     holds: Annotated[Path | None, typer.Option("--holds", metavar="FILE.md")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE")] = None,
@@ -47,7 +50,7 @@ def reproduce(
     Options:
         items: simcse:table1, a paper's name, or all.
         listing: List every table and figure, and stop.
-        check: Read and check every item, and stop; nothing is computed.
+        check: Read and check the items, all if none is named, and stop; nothing is computed.
         scale: lab or paper. [default: paper with a GPU, lab without]
         assign: Change the scale's runs, such as steps=500; can be repeated.
         sentences: Rows drawn from a corpus; 0 for all.
@@ -57,8 +60,9 @@ def reproduce(
         base: Encoder to begin from. [default: the scale's own]
         checkpoint: NAME=FOLDER of a checkpoint that an item names; can be repeated.
         results: Folder of results, made or continued.
-        stored: Compute nothing; report stored results.
-        report: Write a page with tables and figures.
+        stored: Compute nothing; report results that are stored there or in its folder results.
+        report: Write a page with tables and figures (.html), the tables for LaTeX with booktabs
+            (.tex), or every cell (.csv); can be repeated.
         figures: Write every figure as an SVG file.
         holds: Write what holds and what does not, with a picture in FILE.svg.
         json_file: Write all numbers as JSON.
@@ -70,23 +74,18 @@ def reproduce(
 
     folder = ItemFolder(own or HERE)
     if listing or check:
-        options.echo(_listed(folder) if listing else _checked(folder))
+        options.echo(_listed(folder) if listing else _checked(folder, items or ()))
         return
     if not items:
         raise OptionError("ITEM", "", "name a table or figure, a paper, or all (--list shows them)")
     wanted = folder.find(items)
-    from contrasent.files import check_writable, write_json, write_text
-
     if scale is not None and scale not in SCALES:
         raise OptionError("--scale", scale, "unknown", choices=SCALES)
     most = options.parse_budget(budget) if budget is not None else None
-    for target in filter(None, (report, json_file, holds)):
-        check_writable(target.parent)
-    if report is not None or figures is not None or holds is not None:
-        from contrasent.pictures import check_matplotlib
-
-        check_matplotlib()
+    targets = [*(report or []), *filter(None, (json_file, holds))]
+    _check_targets(targets, report or [], pictures=bool(figures or holds))
     chosen: ScaleName | None = scale
+    stored = stored and _results_in(stored)
     if stored is None:
         import torch
 
@@ -100,24 +99,56 @@ def reproduce(
         size = folder.scales[chosen].changed(assignments(assign or []), sentences)
         planner = Planner(where, size, folder.corpora)
         _compute(wanted, planner, seeds, jobs=jobs, budget=most)
-    from contrasent.reproduce import summary
     from contrasent.reproduce.console import text
     from contrasent.reproduce.results import book
 
     made = book(wanted, stored or results, chosen)
     options.echo(text(made))
-    written = [path for path in (json_file, report) if path is not None]
+    for path in _written(made, report or [], figures, holds, json_file):
+        options.note(f"wrote {path}")
+
+
+def _check_targets(targets: list[Path], reports: list[Path], *, pictures: bool) -> None:
+    from contrasent.files import check_writable
+
+    for target in targets:
+        check_writable(target.parent)
+    for target in reports:
+        if target.suffix not in REPORTS:
+            problem = "unknown kind of report, by its ending"
+            raise OptionError("--report", str(target), problem, choices=REPORTS)
+    if pictures or any(target.suffix == ".html" for target in reports):
+        from contrasent.pictures import check_matplotlib
+
+        check_matplotlib()
+
+
+def _written(
+    made: "Book",
+    reports: list[Path],
+    figures: Path | None,
+    holds: Path | None,
+    json_file: Path | None,
+) -> list[Path]:
+    """Write what was asked for; the files."""
+    from contrasent.files import write_json, write_text
+    from contrasent.reproduce import summary
+    from contrasent.reproduce.console import cells_csv, latex
+
+    written = [path for path in (json_file, *reports) if path is not None]
     if json_file is not None:
         write_json(json_file, made)
-    if report is not None:
-        write_text(report, summary.page(made))
+    makers = {".html": summary.page, ".tex": latex, ".csv": cells_csv}
+    for target in reports:
+        write_text(target, makers[target.suffix](made))
     if holds is not None:
-        book_file = report.name if report is not None and report.parent == holds.parent else ""
-        written += summary.write(holds, made, book_file)
+        pages = [
+            path.name for path in reports if (path.suffix, path.parent) == (".html", holds.parent)
+        ]
+        written += summary.write(holds, made, *pages[:1])
     if figures is not None:
         written += summary.write_figures(figures, made)
-    for path in written:
-        options.note(f"wrote {path}")
+    return written
 
 
 def _listed(folder: "ItemFolder") -> str:
@@ -137,8 +168,16 @@ def _listed(folder: "ItemFolder") -> str:
     return "\n".join([*lines[1:], "", f"{len(items)} items. Cost {costs}."])
 
 
-def _checked(folder: "ItemFolder") -> str:
-    items = folder.all()
+def _results_in(folder: Path) -> Path:
+    """The folder of results that was named, or the one inside it."""
+    for place in (folder, folder / "results"):
+        if (place / "items").is_dir():
+            return place
+    raise InputError(folder, "holds no results of reproduce, nor does its folder results")
+
+
+def _checked(folder: "ItemFolder", names: Sequence[str]) -> str:
+    items = folder.find(names) if names else folder.all()
     rows = [row for item in items for row in item.rows]
     values, claims = sum(len(row.expected) for row in rows), sum(len(item.claims) for item in items)
     return (

@@ -2,7 +2,9 @@
 
 import os
 import tomllib
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -12,13 +14,14 @@ from typer.core import TyperCommand
 from contrasent import progress
 from contrasent.cli import options
 from contrasent.cli.adapt import DEFAULT_BASE, Resume
-from contrasent.errors import InputError, OptionError, check_choice, see, suggestion
+from contrasent.errors import InputError, OptionError, TrainingError, check_choice, see, suggestion
 
 if TYPE_CHECKING:
     from contrasent.text.corpus import Corpus
     from contrasent.train.plan import Plan
-    from contrasent.train.run import Run
+    from contrasent.train.run import Keep, Run
     from contrasent.train.settings import Defaults
+    from contrasent.train.sweep import SweepRun
 
 RECIPE_KEYS: dict[str, tuple[type, ...]] = {
     "objective": (str,),
@@ -76,6 +79,7 @@ def train(
     resume: Resume = False,
     overwrite: options.Overwrite = False,
     check: bool = False,
+    tensorboard: bool = False,
     as_json: options.Json = False,
 ) -> options.Output | None:
     """Train a model on text of your own.
@@ -103,8 +107,10 @@ def train(
             neighbours, which proves nothing, unharmed]
         require_improvement: Exit with 3, all written, if nothing improved.
         recipe: TOML file with any of the options and [settings].
-        assign: A setting, key=value; may be repeated.
+        assign: A setting, key=value; may be repeated. Of several values, as in lr=1e-5,3e-5, each
+            is trained in a folder of its own, and the table names the best.
         seed: Seed of everything random.
+        tensorboard: Write the curves to run/tensorboard too, as they come.
         check: Check settings, corpus and method on a small encoder, and train nothing; exits with 1
             if a check fails.
     """
@@ -114,15 +120,16 @@ def train(
     if not leads:  # of several processes one speaks
         progress.show("silent")
     stated = (_recipe(recipe) if recipe else {}) | own
-    from contrasent.train.plan import default_method, make_plan, open_corpora
-    from contrasent.train.run import Keep, RunFolder, choose_keep
+    from contrasent.train.plan import default_method, open_corpora
+    from contrasent.train.run import Keep
     from contrasent.train.settings import assignments, choose
+    from contrasent.train.sweep import combinations
 
-    keep, evaluate = stated.get("keep"), stated.get("evaluate")
+    keep = stated.get("keep")
     if keep is not None:
         check_choice("--keep", keep, get_args(Keep))
     require_improvement = stated.get("require_improvement", False)
-    _check_visible(require_improvement, evaluate)
+    _check_visible(require_improvement, stated.get("evaluate"))
     objective = stated.get("objective")
     source = open_corpora(
         *corpus,
@@ -138,32 +145,86 @@ def train(
         return _check(source, name, given, as_json=as_json)
     if output is None:
         raise OptionError("--output", "", "name the folder for the model")
-    stored = RunFolder(output).defaults() if resume else None
-    plan = make_plan(
-        source, given, method=name, base=stated.get("base"), evaluate=evaluate, stored=stored
-    )
-    _check_visible(require_improvement, plan.validation)
-    defaults = plan.resolved.defaults
-    line = defaults.line(name) if defaults is not None and not as_json else ""
-    notes = [*plan.note.splitlines(), *[line] * bool(line)]
-
-    def say() -> None:
-        for text in notes:
-            options.note(text)
-
-    with options.resumable(f"--resume goes on with {output}"):
-        run = _run(
-            plan,
-            output,
-            keep=choose_keep(keep, plan.evaluate),
-            resume=resume,
-            overwrite=overwrite,
-            on_start=say,
-        )
+    runs = combinations(given, name)
+    choices: dict[str, Any] = {
+        "keep": keep,
+        "resume": resume,
+        "overwrite": overwrite,
+        "tensorboard": tensorboard,
+    }
+    train_one: Callable[..., Any] = partial(_train, source, name, stated, **choices, quiet=as_json)
+    if len(runs) > 1:
+        return _sweep(runs, train_one, output, stated, name)
+    run, plan = train_one(given, output)
     if not leads:
         return None
-    found = _summary(run, plan.validation, defaults)
+    found = _summary(run, plan.validation, plan.resolved.defaults)
     return found._replace(status=3 if require_improvement and not run.improved else 0)
+
+
+def _train(
+    source: "Corpus",
+    name: str,
+    stated: dict[str, Any],
+    given: dict[str, Any],
+    output: Path,
+    *,
+    quiet: bool,
+    keep: "Keep | None",
+    resume: bool,
+    **choices: Any,
+) -> "tuple[Run, Plan]":
+    """One run, and its plan."""
+    from contrasent.train.plan import make_plan
+    from contrasent.train.run import RunFolder, choose_keep
+
+    stored = RunFolder(output).defaults() if resume else None
+    base, evaluate = stated.get("base"), stated.get("evaluate")
+    plan = make_plan(source, given, method=name, base=base, evaluate=evaluate, stored=stored)
+    _check_visible(stated.get("require_improvement", False), plan.validation)
+    defaults = plan.resolved.defaults
+    line = defaults.line(name) if defaults is not None and not quiet else ""
+
+    def say() -> None:
+        for text in (*plan.note.splitlines(), *[line] * bool(line)):
+            options.note(text)
+
+    chosen = choose_keep(keep, plan.evaluate)
+    with options.resumable(f"--resume goes on with {output}"):
+        return _run(plan, output, keep=chosen, resume=resume, on_start=say, **choices), plan
+
+
+def _sweep(
+    runs: "list[SweepRun]",
+    train_one: Callable[..., "tuple[Run, Plan]"],
+    output: Path,
+    stated: dict[str, Any],
+    name: str,
+) -> options.Output:
+    """A run of each combination of settings in a folder of its own, a table, and a recipe."""
+    from contrasent.files import write_text
+    from contrasent.train.sweep import best_run, recipe_text, sweep_table
+
+    done, problems = [], []
+    for number, one in enumerate(runs, 1):
+        options.note(f"run {number} of {len(runs)}: {output / one.name}")
+        try:
+            done.append(replace(one, run=train_one(one.given, output / one.name)[0]))
+        except TrainingError as error:  # such as collapse, which is a result too
+            done.append(replace(one, problem="stopped"))
+            problems.append(f"{one.name}: {error}")
+    best, lines = best_run(done), sweep_table(done)
+    if best is not None:
+        write_text(output / "recipe.toml", recipe_text(stated, name, best.given))
+        lines.append(f"highest: {best.name}; --recipe {output / 'recipe.toml'} states it")
+    facts = [
+        {"run": o.name, "problem": o.problem, **({} if o.run is None else asdict(o.run))}
+        for o in done
+    ]
+    for fact in facts:
+        fact["folder"] = str(output / str(fact["run"]))
+    best_name = None if best is None else best.name
+    return options.Output({"best": best_name, "runs": facts}, "\n".join(lines), problems)
 
 
 def _run(plan: "Plan", output: Path, **choices: Any) -> "Run":

@@ -4,6 +4,9 @@ Pages, pictures and texts are made of the data alone. Under "run" stands everyth
 from one run to the next.
 """
 
+import csv
+import io
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -218,6 +221,55 @@ def text(book: Book) -> str:
         where = "; ".join([*run["machines"], *run["precisions"], *run["versions"]])
         lines += [_wrapped(RULE), f"computed in {duration(run['seconds'])} on {where}"]
     return "\n\n".join([*parts, *(["\n".join(lines)] if lines else [])])
+
+
+def cells_csv(book: Book) -> str:
+    """Every cell of the tables: a line each, numbers unrounded."""
+    keys = ("paper", "also", "ours", "sd", "low", "high", "seeds")
+    stream = io.StringIO()
+    table = csv.writer(stream, lineterminator="\n")
+    table.writerow(("item", "row", "column", *keys, "verdict"))
+    for item in book["items"]:
+        for row in item["rows"]:
+            for column, cell in row["cells"].items():
+                numbers = (cell.get(key, "") for key in keys)
+                word = cell["verdict"]["word"] if "verdict" in cell else ""
+                table.writerow((item["name"], row["name"], column, *numbers, word))
+    return stream.getvalue()
+
+
+def latex(book: Book) -> str:
+    r"""The tables for LaTeX, with booktabs; published values stand in brackets."""
+    parts = ["% Needs \\usepackage{booktabs}."]
+    for item in book["items"]:
+        columns = [c for c in item["columns"] if any(c["name"] in r["cells"] for r in item["rows"])]
+        lines = []
+        for row in (row for row in item["rows"] if row["cells"]):
+            cells = [_latex_cell(row["cells"].get(column["name"]), column) for column in columns]
+            lines.append(" & ".join([_latex_text(row["name"]), *cells]) + r" \\")
+        head = " & ".join(["", *(_latex_text(column["title"]) for column in columns)]) + r" \\"
+        about = f"{item['title']} ({item['source']}). In brackets: published."
+        parts += [
+            "",
+            r"\begin{table}",
+            rf"\caption{{{_latex_text(about)}}}",
+            rf"\begin{{tabular}}{{l{'r' * len(columns)}}}",
+            *(r"\toprule", head, r"\midrule", *lines, r"\bottomrule"),
+            *(r"\end{tabular}", r"\end{table}"),
+        ]
+    return "\n".join([*parts, ""])
+
+
+def _latex_cell(cell: Cell | None, column: ColumnEntry) -> str:
+    texts = cell_texts(cell, column)
+    ours = texts["ours"] + (rf" $\pm$ {texts['spread']}" if texts["spread"] else "")
+    shown = " ".join([*[ours] * bool(ours), *[f"({texts['paper']})"] * bool(texts["paper"])])
+    return re.sub(r"(?<![\w.])-(?=\d)", "$-$", shown)
+
+
+def _latex_text(text: str) -> str:
+    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    return re.sub(r"[\\~^&%$#_{}]", lambda m: special.get(m[0], "\\" + m[0]), text)
 
 
 def _item_text(item: ItemEntry) -> str:

@@ -19,11 +19,12 @@ from contrasent import parallel, processes, progress
 from contrasent.encoder.card import CardMetadata, card
 from contrasent.engine.objective import Objective
 from contrasent.errors import ModelError, OptionError, UserError
-from contrasent.files import atomic_file, check_writable
+from contrasent.files import atomic_file, check_writable, write_text
 from contrasent.model.pretrained import resolve
 from contrasent.report import Report
 from contrasent.text.corpus import Corpus
 from contrasent.train.monitor import Drift, Evaluate, ModelSelector, Monitor
+from contrasent.train.page import run_page
 from contrasent.train.plan import Plan, geometry_on_stsb, make_plan, open_corpora
 from contrasent.train.prepare import (
     collator,
@@ -33,7 +34,7 @@ from contrasent.train.prepare import (
     total_steps,
     warn_of_cuts,
 )
-from contrasent.train.run import Keep, Run, RunFolder, choose_keep, run_config
+from contrasent.train.run import Keep, OnStep, Run, RunFolder, choose_keep, run_config
 from contrasent.train.settings import Defaults, Settings, run_values
 from contrasent.train.step import WINDOW, StepMetrics, StepRunner, interruptible
 
@@ -58,6 +59,8 @@ def fit(
     defaults: Defaults | None = None,
     on_start: Callable[[], None] | None = None,
     tokens: Path | None = None,
+    on_step: OnStep | None = None,
+    tensorboard: bool = False,
     **given: Any,
 ) -> Run:
     """Train an encoder on a corpus and leave a model folder.
@@ -98,6 +101,9 @@ def fit(
         on_start: called when all is read and checked, before the first step.
         tokens: folder in which runs on one machine share what they have tokenised, and leave it; a
             run by itself keeps it in its own folder until it ends.
+        on_step: called with a step's number, from 1, and its numbers by name ("loss", "lr",
+            "shares/contrast", "evaluation/heldout/mrr_at_10"), after every step and evaluation.
+        tensorboard: write the same to ``run/tensorboard``; needs the extra "tensorboard".
         **given: settings by name, such as ``steps=500``.
 
     Returns:
@@ -111,6 +117,7 @@ def fit(
     source = corpus if isinstance(corpus, Corpus) else open_corpora(corpus)
     options: dict[str, Any] = {"resume": resume, "overwrite": overwrite}
     options |= {"on_start": on_start, "tokens": tokens}
+    options |= {"on_step": on_step, "tensorboard": tensorboard}
     if isinstance(objective, str):
         stated = asdict(settings) if isinstance(settings, Settings) else dict(settings or {})
         stored = RunFolder(Path(folder)).defaults() if resume else None
@@ -189,9 +196,12 @@ def _fit(
     defaults: Defaults | None,
     on_start: Callable[[], None] | None,
     tokens: Path | None,
+    on_step: OnStep | None = None,
+    tensorboard: bool = False,
 ) -> Run:
     """Open the run's folder, and train unless the run there is complete."""
     place = RunFolder(folder)
+    place.listen(on_step, tensorboard=tensorboard)
     with parallel.processes(), closing(place):
         objective.check(corpus.width, ordered=corpus.documents, scored=corpus.scored)
         shape = geometry if settings.geometry_every else None
@@ -297,8 +307,8 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
         """Lines of the first steps, of every tenth, and of the last."""
         for one in metrics:
             wanted = one.step % LOG_EVERY == 0 or one.step < LOG_EVERY or one.step in steps.moments
-            if wanted and parallel.is_main():
-                place.write_log(one.line() | drift.values)
+            if parallel.is_main():
+                place.write_log(one.line() | drift.values, kept=wanted)
 
     if on_start is not None:
         on_start()
@@ -357,6 +367,10 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
     if parallel.is_main():
         save_model(place.last, step, selector.latest)
         place.publish(run)
+        facts = replace(facts, objective=objective.describe())
+        near = (drift.base["neighbours"], drift.latest) if drift.base and drift.latest else ()
+        texts = [batches.cache.text(0, int(row)) for row in drift.places]
+        write_text(place.model / "report.html", run_page(run, facts, texts, *near))
     parallel.barrier()
     if parallel.local_rank() == 0:
         if tokens is None:

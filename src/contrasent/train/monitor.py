@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from contrasent import metrics, parallel
 from contrasent.encoder.encoder import Encoder
@@ -91,6 +92,9 @@ class Drift:
     # the first one, and the texts' neighbours there; None before it
     base: dict[str, Any] | None = None
     warned: bool = False  # whether the run has warned, which it does once
+    # rows of the texts in the corpus
+    places: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    latest: Any = ()  # the texts' neighbours at the last measurement
 
     @classmethod
     def of(cls, objective: Objective, batches: Collator, total: int) -> "Drift":
@@ -108,7 +112,9 @@ class Drift:
         encoder = objective.encoder
         guards = base_kind(encoder.source) == SENTENCE_ENCODER and not objective.labelled
         quiet = not objective.warns_of_drift
-        return cls(encoder, tokens, every, total, guards, objective.labelled, warned=quiet)
+        drift = cls(encoder, tokens, every, total, guards, objective.labelled, warned=quiet)
+        drift.places = places
+        return drift
 
     def state(self) -> dict[str, Any]:
         """The state for a checkpoint."""
@@ -126,6 +132,7 @@ class Drift:
         calls = by_budget(self.tokens.lengths, 64, budget=budget)
         vectors = in_calls(self.encoder.embed, self.tokens, self.encoder.dimension, calls)
         near = metrics.neighbours(vectors, NEIGHBOURS)
+        self.latest = near.tolist()
         numbers = {
             "mean_cosine": metrics.anisotropy(vectors),
             "effective_rank": metrics.effective_rank(vectors),

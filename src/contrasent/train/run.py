@@ -6,7 +6,7 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.errors import OptionError, OutputError
+from contrasent.errors import OptionError, OutputError, import_extra
 from contrasent.files import (
     HOLDER,
     LOCK,
@@ -38,6 +38,24 @@ if TYPE_CHECKING:
 Keep = Literal["proven", "unharmed", "trained", "last"]
 """The model a run gives: the best step if it is proven better, else the base; the last step if
 enough of the base is left, else the base; the best step in any case; the last."""
+
+
+OnStep = Callable[[int, dict[str, float]], Any]
+"""Takes the number of a step, and what is known of it by name; see :func:`numbers`."""
+
+
+def numbers(line: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers in a line of a run's log by name, such as "loss", "shares/contrast"."""
+    found: dict[str, float] = {}
+    for name, value in line.items():
+        if isinstance(value, dict):
+            found |= {f"{name}/{inner}": number for inner, number in value.items()}
+        elif isinstance(value, list):  # rows of a report; some trackers allow no @ in a name
+            rows = {f"{name}/{row['task']}/{row['metric']}": row["value"] for row in value}
+            found |= {key.replace("@", "_at_"): number for key, number in rows.items()}
+        elif name != "step" and value is not None:
+            found[name] = value
+    return found
 
 
 def choose_keep(keep: Keep | None, evaluate: Any) -> Keep:
@@ -101,7 +119,16 @@ class Run:
         return Report.from_json({"rows": rows[-1]}) if rows else None
 
 
-WRITTEN = ("checkpoint.safetensors", "base", "best", "last", "tokens", "log.jsonl", "settings.json")
+WRITTEN = (
+    "checkpoint.safetensors",
+    "base",
+    "best",
+    "last",
+    "tokens",
+    "log.jsonl",
+    "settings.json",
+    "report.html",
+)
 TEMPORARY = tuple(f".{name}." for name in WRITTEN)
 
 
@@ -145,6 +172,7 @@ class RunFolder:
         self.last = self.home / "last"
         self.result = self.home / "result.json"
         self.tokens = self.home / "tokens"
+        self.listeners: list[OnStep] = []
         self._lock = ExitStack()
 
     def open(self, config: dict[str, Any], *, resume: bool, overwrite: bool, needed: int) -> bool:
@@ -259,10 +287,32 @@ class RunFolder:
         with atomic_file(self.log) as stream:
             stream.writelines(line + "\n" for line in lines_before)
 
-    def write_log(self, line: dict[str, Any]) -> None:
-        """Append a line."""
-        with writing(self.log), self.log.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(line) + "\n")
+    def write_log(self, line: dict[str, Any], *, kept: bool = True) -> None:
+        """Append a line, unless it is only for those who listen."""
+        if kept:
+            with writing(self.log), self.log.open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps(line) + "\n")
+        for listener in self.listeners:
+            listener(line["step"], numbers(line))
+
+    def listen(self, on_step: OnStep | None, *, tensorboard: bool) -> None:
+        """Hand the numbers of every step to a callback, and to TensorBoard."""
+        if on_step is not None:
+            self.listeners.append(on_step)
+        if tensorboard:
+            package = import_extra("tensorboardX", "tensorboard", "--tensorboard")
+            writers: list[Any] = []  # opened with the first line: what ends before leaves nothing
+
+            def write(step: int, values: dict[str, float]) -> None:
+                if not writers:
+                    writers.append(
+                        package.SummaryWriter(str(self.home / "tensorboard"), purge_step=step)
+                    )
+                for name, value in values.items():
+                    writers[0].add_scalar(name, value, step)
+                writers[0].flush()
+
+            self.listeners.append(write)
 
     def shares(self, step: int | None = None) -> list[dict[str, float]]:
         """The shares of the terms in the log, up to a step."""

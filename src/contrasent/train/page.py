@@ -1,0 +1,88 @@
+"""A training run as one HTML page, ``report.html``: curves, neighbours, settings, data and time."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from contrasent import pictures
+from contrasent.errors import MissingExtraError
+from contrasent.files import render
+from contrasent.train.run import Run, numbers
+
+if TYPE_CHECKING:
+    from contrasent.encoder.card import CardMetadata
+
+MOST_POINTS = 400  # of a curve
+SHOWN = 6  # texts whose neighbours are listed
+DRIFT = {"mean_cosine", "effective_rank", "neighbour_overlap", "measured_at"}
+TERMS, HELD_OUT, SHARES = "loss and its terms", "held out, with 95 % interval", "share of each term"
+
+Lines = Mapping[str, Sequence[pictures.Point]]
+
+
+def run_page(
+    run: Run, facts: "CardMetadata", texts: Sequence[str], before: Any = (), after: Any = ()
+) -> str:
+    """The page's text.
+
+    ``texts`` were looked at during training; ``before`` and ``after`` have the places of each one's
+    nearest among them, by the base and by the last model that was measured.
+    """
+    try:
+        drawn, note = pictures.panels(curves(run.log)), ""
+    except MissingExtraError as error:
+        drawn, note = None, f"No curves: {error}"
+    evaluations = [line for line in run.log if "evaluation" in line]
+    places = [i * len(texts) // SHOWN for i in range(SHOWN)] if len(before) else []
+    measured = [line["measured_at"] for line in run.log if "measured_at" in line]
+    return render(
+        "training.html",
+        window=f": {run.folder.name}",
+        heading=f"Training of {run.folder.name}",
+        run=run,
+        drawn=drawn,
+        note=note,
+        shares=run.shares,
+        evaluations=[(line["step"], line["evaluation"]) for line in evaluations],
+        neighbours=[
+            (
+                texts[i],
+                [(texts[j], j not in after[i]) for j in before[i]],
+                [(texts[j], j not in before[i]) for j in after[i]],
+            )
+            for i in places
+        ],
+        measured_at=measured[-1] if measured else 0,
+        method=facts.objective,
+        settings=facts.settings,
+        data=facts.data | {"base": facts.base or "not stated"},
+        outcome={k: v for k, v in asdict(run).items() if isinstance(v, (int, float, str))},
+    )
+
+
+def curves(log: Sequence[Mapping[str, Any]]) -> dict[str, Lines]:
+    """Panels of curves from the lines of a run's log: by title, then by name."""
+    panels: dict[str, dict[str, list[pictures.Point]]] = {}
+    for line in log:
+        step = line["step"]
+        for name, value in numbers(line).items():
+            kind, _, rest = name.rpartition("/")
+            title = {"": TERMS, "shares": SHARES}.get(kind, name if kind != "to_contrast" else "")
+            if kind == "" and (name in DRIFT | {"lr", "norm"} or "cosine" in name):
+                title = "cosines" if "cosine" in name else name.replace("_", " ")
+            if kind in ("", "shares") and title and name != "measured_at":
+                points = panels.setdefault(title, {}).setdefault(rest, [])
+                at = line["measured_at"] if name in DRIFT else step
+                if not points or points[-1][0] < at:
+                    points.append((at, value, value, value))
+        for row in line.get("evaluation", ())[:1]:
+            ends = [row["value"] if row[end] is None else row[end] for end in ("low", "high")]
+            name = f"{row['task']} {row['metric']}"
+            held_out = panels.setdefault(HELD_OUT, {}).setdefault(name, [])
+            held_out.append((step, row["value"], *ends))
+    thinned = {
+        title: {name: points[:: -(-len(points) // MOST_POINTS)] for name, points in lines.items()}
+        for title, lines in panels.items()
+    }
+    first = [title for title in (TERMS, HELD_OUT, "neighbour overlap", "lr") if title in thinned]
+    return {title: thinned[title] for title in (*first, *(t for t in thinned if t not in first))}
