@@ -219,7 +219,7 @@ def test_from_a_recipe_to_a_page(call, home, bert):
     again = ["--recipes", "recipes", "--json", "again.json", "--report", "again.html"]
     again += ["--figures", "figures", "--report", "t.tex", "--report", "t.csv"]
     told, err = call("all", "--from", ".", *again)  # they are in its folder "results"
-    cells = list(csv.DictReader((home / "t.csv").open()))
+    cells = list(csv.DictReader((home / "t.csv").read_text().splitlines()))
     entries = [
         (item["name"], row["name"], column, str(cell.get("ours", "")), str(cell.get("paper", "")))
         for item in json.loads((home / "again.json").read_text())["items"]

@@ -68,7 +68,8 @@ def reproduce(
         json_file: Write all numbers as JSON.
         own: Folder of items, instead of the package's own.
     """
-    logging.getLogger("contrasent.model.base").setLevel(logging.ERROR)
+    for name in ("contrasent.model.base", "contrasent.train.prepare"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     from contrasent.reproduce.reading import ItemFolder
     from contrasent.reproduce.tables import HERE, SCALES
 
