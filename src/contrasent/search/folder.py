@@ -167,7 +167,7 @@ def mapped_array(path: Path, kind: str, shape: tuple[int, ...], *, private: bool
             with path.open("rb") as stream, tempfile.TemporaryFile() as file:
                 shutil.copyfileobj(stream, file, 1 << 24)
                 file.flush()
-                copy = np.memmap(file, dtype=kind, mode="r")[:count]
+                copy = np.memmap(file, dtype=kind, mode="c")[:count]
     if len(copy) < count:
         raise damaged(path.parent, f"{path.name} is too short")
     return copy.reshape(shape)

@@ -284,6 +284,7 @@ class Index(Store, BaseIndex):
             OutputError: the folder exists, or cannot be written.
         """
         target = Path(folder)
+        self.check_finished("a copy")
         check_target(target, overwrite)
         with atomic_folder(target) as temporary:
             facts = replace(self.facts, vectors=Facts().vectors, rows=0, dead=0, codes={})
@@ -437,7 +438,7 @@ class Index(Store, BaseIndex):
         count = len(self) if allowed is None else int(allowed.sum())
         k = min(k, count)
         coded = k if not exact and self.facts.codes and count > FEW else 0
-        if ranker.plain or not k:
+        if (ranker.plain and self.tiers is None) or not k:
             nearest = self._nearest(vectors, k, allowed, coded)
             return [Found(rows, scores, scores, np.zeros_like(scores)) for scores, rows in nearest]
         learned, found = self.learned if ranker.uses_learned else Learned(), []
@@ -453,6 +454,7 @@ class Index(Store, BaseIndex):
                 candidates = Candidates.of_some(rows, cosines, words, gained, sampled, len(self))
             else:
                 cosines = smoothed(ranker, learned, self.vectors @ query)
+                cosines = cosines if self.tiers is None else self.tiers.aligned(cosines, query)
                 candidates = Candidates.of_all(cosines, words, gained, alive, allowed)
             best = ranker.rank(candidates, k)
             if ranker.uses_learned:

@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 from contrasent.search.learned import TABLE
+from contrasent.search.tiers import TABLE as TIERS
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -38,7 +39,7 @@ def _plain(sql: str) -> str:
     return " ".join(sql.replace("IF NOT EXISTS ", "").split())
 
 
-_KNOWN = {_plain(sql) for sql in (*TABLES.split(";"), TABLE)}
+_KNOWN = {_plain(sql) for sql in (*TABLES.split(";"), TABLE, TIERS)}
 
 
 def foreign_part(connection: sqlite3.Connection) -> str:
@@ -112,6 +113,7 @@ def _models() -> "dict[str, type[BaseModel]]":
         "settings": dict[str, str | int | float | None],
         "codes": dict[str, Any],
         "origin": dict[str, Any],
+        "tier": dict[str, Any],
     }
     codes: dict[str, Any] = {
         "file": Annotated[str, Field(pattern=r"^codes-[0-9]{6}\.u64$")],
@@ -126,12 +128,16 @@ def _models() -> "dict[str, type[BaseModel]]":
         "max_tokens": Annotated[int, Field(ge=1)] | None,
     }
     settings |= {"uri": path, "collection": str}
+    tier: dict[str, Any] = {"file": facts["vectors"], "sum": int, "source": path}
+    parts = {"": facts, "codes": codes, "origin": origin, "settings": settings, "tier": tier}
     models = {}
-    for name, keys in {"": facts, "codes": codes, "origin": origin, "settings": settings}.items():
+    for name, keys in parts.items():
         optional = name == "settings"
         given: Any = {key: (kind, None if optional else ...) for key, kind in keys.items()}
         if name == "origin":
             given["listed"] = total, 0  # which earlier versions did not write
+        if not name:
+            given["tier"] = (facts["tier"], {})  # only where the encoding goes on
         config = ConfigDict(
             strict=True, extra="ignore" if optional else "forbid", allow_inf_nan=False
         )

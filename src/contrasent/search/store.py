@@ -51,6 +51,7 @@ from contrasent.search.folder import (
 from contrasent.search.learned import Learned, read_learned
 from contrasent.search.ranking import Ranker
 from contrasent.search.schema import foreign_part, parse_stored, wrong_facts
+from contrasent.search.tiers import EARLY, Tiers, read_tiers
 from contrasent.search.words import Posting
 from contrasent.types import EncodeFn, Vectors, for_task
 
@@ -85,6 +86,8 @@ class Facts:
     codes: dict[str, Any] = field(default_factory=dict)  # the binary codes of the vectors
     # where its rows came from: kind, path, root that names of documents are relative to, options
     origin: dict[str, Any] = field(default_factory=dict)
+    # while not all rows are encoded: the file of those that are since, its sum, and the source
+    tier: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_choice("metric", self.metric, METRICS)
@@ -167,6 +170,7 @@ class Store(Described):
         self._connect(connection)
         self.folder, self.facts, self.private = folder, facts, False
         self.vectors: Vectors = np.empty((0, facts.dimension), dtype=np.float32)
+        self._written = self.vectors  # as the first file has them
         self.stated: dict[str, Any] = {}
         self._one_query, self._masks = threading.Lock(), dict[bytes, NDArray[np.bool_]]()
         self._samples = dict[float, Vectors]()  # of rows, by the weight that they are smoothed with
@@ -297,9 +301,51 @@ class Store(Described):
         shape = (min(facts.rows, there), facts.dimension)
         if all(shape):
             self.vectors = mapped_array(path, "<f4", shape, private=self.private)
+        self._written = self.vectors
         if verify and self.vectors.nbytes <= VERIFIED:
             for first in self.damaged_blocks():
                 raise damaged(self.folder, f"{path.name}, rows from {first:,} on")
+        if facts.tier:
+            self._put_since(verify)
+
+    def _put_since(self, verify: bool) -> None:
+        """Put the vectors that the base has made since in the place of the first tier's."""
+        placed = self.tiers.placed if self.tiers is not None else ()
+        if not len(placed):
+            return
+        file = self.path.with_name(Path(self.facts.tier["file"]).name)
+        shape = (len(placed), self.facts.dimension)
+        there = file.stat().st_size >= 4 * math.prod(shape)
+        since = mapped_array(file, "<f4", shape, private=False) if there else None
+        small = 4 * math.prod(shape) <= VERIFIED
+        if since is None or (verify and small and vector_sum(since) != self.facts.tier["sum"]):
+            raise damaged(self.folder, file.name)
+        if not self.vectors.flags.writeable:  # a private copy is written to as it is
+            self.vectors = np.memmap(self.path, "<f4", mode="c", shape=self.vectors.shape)
+        self.vectors[placed] = since
+
+    @cached_property
+    def tiers(self) -> Tiers | None:
+        """The kinds of rows where not all are encoded yet; verified."""
+        if not self.facts.tier:
+            return None
+        found = read_tiers(self.ask, self.facts.dimension)
+        wrong = "checksum" if found is None else found.misfit(self.facts.rows, self.facts.dimension)
+        if wrong:
+            raise damaged(self.folder, f"the kinds of its rows: {wrong}")
+        return found
+
+    @property
+    def unfinished(self) -> int:
+        """Rows that the base has not encoded for good."""
+        return 0 if self.tiers is None else len(self.tiers.of_kind(EARLY, self.alive))
+
+    def check_finished(self, purpose: str) -> None:
+        """Reject, for this purpose, an index whose rows are not all encoded."""
+        if self.unfinished:
+            problem = f"{self.unfinished:,} of its {len(self):,} rows are not encoded yet; "
+            remedy = f"first finish it: contrasent index {self.folder} --sync"
+            raise InputError(str(self.folder), f"{problem}{purpose} needs all, {remedy}")
 
     def verify_database(self) -> None:
         """Compare the database with what its writer left, as it was before the state was read."""
@@ -318,7 +364,7 @@ class Store(Described):
         for first, count, stated in self.ask("SELECT first, count, vector_sum FROM blocks"):
             if (
                 not isinstance(count, int)
-                or vector_sum(self.vectors[first : first + count]) != stated
+                or vector_sum(self._written[first : first + count]) != stated
             ):
                 yield first
 

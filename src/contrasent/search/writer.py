@@ -26,6 +26,7 @@ from contrasent.search.folder import (
     CHECKSUM,
     DATABASE,
     FILES,
+    check_vectors,
     checksum,
     file_number,
     guarded,
@@ -41,6 +42,7 @@ from contrasent.search.learned import write_learned
 from contrasent.search.ranking import Ranker
 from contrasent.search.schema import make_tables
 from contrasent.search.store import ROWS_AT_ONCE, Facts, Store
+from contrasent.search.tiers import EARLY, FIRST, Tiers, write_tiers
 from contrasent.search.words import Analyzer, language_of, postings
 from contrasent.types import EncodeFn, Vectors
 
@@ -48,6 +50,7 @@ WAIT = 30.0  # seconds to wait for another writer before saying who it is
 CODED = 200_000  # rows from which binary codes are faster than looking at all vectors
 BLOCK = 1 << 16  # rows whose postings are kept together
 SMALL = 1024  # rows below which the last block is written again with those that follow
+MERGED = 1 << 16  # rows encoded since from which readers get one file of vectors again
 
 
 class Writer(Store):
@@ -139,7 +142,7 @@ class Writer(Store):
         if self.facts.dead * 2 > self.facts.rows:
             self.rewrite()
         facts = self.facts
-        stale = facts.codes.get("rows", 0) < max(1, facts.rows - CODED // 2)
+        stale = facts.codes.get("rows", 0) < max(1, facts.rows - CODED // 2) and not facts.tier
         if self.folder is not None and facts.metric == "cosine" and facts.rows >= CODED and stale:
             self._map()
             self.set(codes=make_codes(self.folder, self.vectors))
@@ -148,7 +151,10 @@ class Writer(Store):
             return
         generation = 1 if self.before is None else self.before.generation + 1
         self.facts = replace(self.facts, generation=generation)
-        stored = canonical(asdict(self.facts))
+        described = asdict(self.facts)
+        if not self.facts.tier:
+            del described["tier"]
+        stored = canonical(described)
         self.ask("REPLACE INTO facts VALUES (1, ?, ?)", (stored, checksum(stored)))
         if file_number(self.folder) != self._file:
             raise OutputError(f"{self.folder}: was replaced or removed; nothing was written to it")
@@ -254,11 +260,11 @@ class Writer(Store):
         self._stream, self._parts, old, before = None, [], self.vectors, self.facts
         kept = np.array(self.ask("SELECT row FROM rows ORDER BY row"), np.int64).ravel()
         self.set(learned=self.stored_learned().renumbered(kept, before.rows))
+        tiers, self.tiers = self.tiers, None
         self.ask("CREATE TEMP TABLE old AS SELECT row, id, text, metadata FROM rows ORDER BY row")
         for table in ("rows", "dead", "blocks", "postings"):
             self.ask(f"DELETE FROM {table}")
-        name = f"vectors-{int(before.vectors[8:14]) + 1:06d}.f32"
-        self.set(vectors=name, rows=0, dead=0, dimension=0, codes={})
+        self.set(vectors=self._new_name(), rows=0, dead=0, dimension=0, codes={}, tier={})
         self._first, self.vectors = 0, old[:0]
         with translated(self.folder):
             found = self.connection.execute("SELECT * FROM temp.old")
@@ -270,6 +276,84 @@ class Writer(Store):
                 self.append(vectors, texts, names, metadata)
             self.connection.execute("DROP TABLE temp.old")
         self.set(dimension=self.facts.dimension or before.dimension)
+        if tiers is not None:
+            kinds = tiers.kinds[kept[kept < len(tiers.kinds)]]
+            self.set(tier=before.tier)
+            left = replace(tiers, kinds=kinds, placed=tiers.placed[:0])
+            self._set_tiers(left if encode is None else None)
+
+    def _new_name(self) -> str:
+        """The name of a file of vectors that is not there yet."""
+        numbers = [int(name[8:14]) for name in (self.facts.vectors, self.facts.tier.get("file")) if name]
+        return f"vectors-{max(numbers) + 1:06d}.f32"
+
+    # ------------------------------------------------------------------ two tiers
+
+    def begin_tiers(self, numbers: NDArray[np.int64], base: Vectors, source: str) -> None:
+        """Mark all rows as of the first tier; of some, the base's vectors (n, d) are known."""
+        self._map()
+        self.tiers, static = None, np.asarray(self.vectors[numbers])
+        kinds, none = np.full(self.facts.rows, FIRST, np.uint8), np.empty(0, np.int64)
+        self.set(tier={"file": self._new_name(), "sum": 0, "source": source})
+        base = check_vectors(base, len(numbers), self.dimension, self.metric)
+        self._set_tiers(Tiers(kinds, none, static, base))
+        self.put_vectors(numbers, base, EARLY)
+
+    def put_vectors(self, numbers: NDArray[np.int64], vectors: Vectors, kind: int) -> None:
+        """Give rows of the first tier the vectors (n, d) of the base; the last ones finish it."""
+        assert self.tiers is not None and self.folder is not None
+        tiers, tier = self.tiers, self.facts.tier
+        data = check_vectors(vectors, len(numbers), self.dimension, self.metric)
+        data = np.ascontiguousarray(data, dtype="<f4")
+        if not len(tiers.placed):
+            tier = {**tier, "file": self._new_name(), "sum": 0}
+        path = self.folder / tier["file"]
+        with writing(self.folder), path.open("r+b" if len(tiers.placed) else "w+b") as stream:
+            stream.truncate(len(tiers.placed) * self.dimension * 4)
+            stream.seek(0, os.SEEK_END)
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        for row, vector in zip(numbers.tolist(), data, strict=True):
+            ((*values, _, _),) = self.ask("SELECT * FROM rows WHERE row = ?", (row,))
+            sums = vector_sum(vector), checksum(*values, vector_sum(vector))
+            self.ask("UPDATE rows SET vector_sum = ?, sum = ? WHERE row = ?", (*sums, row))
+        kinds = tiers.kinds.copy()
+        kinds[numbers] = kind
+        self.set(tier={**tier, "sum": vector_sum(data, tier["sum"])})
+        self._set_tiers(replace(tiers, kinds=kinds, placed=np.append(tiers.placed, numbers)))
+        self.finish_tiers()
+
+    def finish_tiers(self) -> None:
+        """Make one file of the two where many rows were encoded; the last step where all were."""
+        assert self.tiers is not None
+        if self.unfinished and len(self.tiers.placed) < MERGED:
+            return
+        self._map()
+        if self._stream is not None:
+            self._stream.close()
+        self._stream, old, name = None, self.vectors, self._new_name()
+        with writing(self.folder or Path()), self.path.with_name(name).open("wb") as stream:
+            for first, count in self.ask("SELECT first, count FROM blocks"):
+                data = np.ascontiguousarray(old[first : first + count], "<f4")
+                stream.write(data)
+                sums = vector_sum(data), first
+                self.ask("UPDATE blocks SET vector_sum = ? WHERE first = ?", sums)
+            stream.flush()
+            os.fsync(stream.fileno())
+        left = self.unfinished
+        self.set(vectors=name)
+        self._set_tiers(replace(self.tiers, placed=self.tiers.placed[:0]) if left else None)
+        self._map()
+
+    def _set_tiers(self, tiers: Tiers | None) -> None:
+        self._touched = True
+        if tiers is None:
+            self.ask("DROP TABLE tiers")
+            self.set(tier={})
+        else:
+            write_tiers(self.ask, tiers, self.tiers)
+        self.tiers = tiers
 
     def put_files(self, changed: dict[str, dict[str, Any] | None]) -> None:
         """Keep what is known of the files of documents, or forget it where that is None."""
@@ -373,5 +457,9 @@ class Writer(Store):
         assert self.folder is not None
         remove_temporaries(self.folder, CHECKSUM)
         states = self.facts, self.before or self.facts
-        named = {name for state in states for name in (state.vectors, state.codes.get("file"))}
+        named = {
+            name
+            for state in states
+            for name in (state.vectors, state.codes.get("file"), state.tier.get("file"))
+        }
         remove_files(self.folder, FILES[1:], named)
