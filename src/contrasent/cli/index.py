@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from contrasent.cli import options
+from contrasent.cli.search import read_queries
 from contrasent.errors import OptionError, UserError
 
 if TYPE_CHECKING:
@@ -41,12 +42,17 @@ def index(
     remove_where: Annotated[
         list[str] | None, typer.Option("--remove-where", metavar="CONDITION")
     ] = None,
+    fast: bool = False,
+    queries: Path | None = None,
     overwrite: options.Overwrite = False,
 ) -> options.Output:
     """Make a folder of documents, a file or a table searchable, and keep the index up to date.
 
     contrasent index SOURCE -o INDEX reads documents (or the rows of a table) and encodes them; with
     --sync, --model or --remove, and no -o, an INDEX that exists is changed.
+
+    Where encoding takes more than about a minute, the index can be searched before, by words and a
+    first tier of vectors; after Ctrl-C the same command, --sync or contrasent serve goes on.
 
     Options:
         source: Folder, zip, document or table to index, - for lines on standard input; or the
@@ -68,17 +74,21 @@ def index(
         update: Replace rows of the same id, add the others.
         remove: Remove the row with this id from an index; can be repeated.
         remove_where: Remove rows whose metadata matches: year<2000, or a JSON filter.
+        fast: Stop after the first tier of vectors, made from those of the model's tokens.
+        queries: File with one query a line: what they find is encoded first, after the first tier.
     """
     kept = {"--pooler": loading.pooler, "--max-tokens": loading.max_tokens}  # as the index has them
     building: dict[str, Any] = {"SOURCE": synced, "-o": output, "--add": add}
+    wanted = [] if queries is None else read_queries(queries)
     if remove or remove_where:
         _check_alone("--remove", building | {"--model": model})
         return _remove_rows(Path(source), remove or [], remove_where or [])
     if sync or watch:
-        others = {"-o": output, "--model": model, "--add": add, **kept}
+        others = {"-o": output, "--model": model, "--add": add, "--fast": fast, **kept}
         others |= {"--checksum": watch and checksum}
         _check_alone("--watch" if watch else "--sync", others)
-        return _sync(Path(source), synced, loading.batch, watch=watch, checksum=checksum)
+        how: dict[str, Any] = {"watch": watch, "checksum": checksum}
+        return _sync(Path(source), synced, loading.batch, wanted, **how)
     _check_alone("-o", {"--checksum": checksum})
     if output is None and model is not None:
         _check_alone("--model", building)
@@ -114,6 +124,8 @@ def index(
             uri=uri,
             collection=collection,
             overwrite=overwrite,
+            fast=fast,
+            queries=wanted,
             pooler=loading.pooler,
             max_tokens=loading.max_tokens,
             log=options.note,
@@ -144,6 +156,7 @@ def _outcome(output: Path, made: "IndexResult") -> options.Output:
         "blank_lines": made.blank_lines,
         "truncated": made.truncated,
         "documents": documents,
+        "unfinished": made.unfinished,
         "seconds": round(made.seconds, 3),
     }
     rows = f"passages of {documents['documents']:,} documents" if documents else "texts"
@@ -188,7 +201,13 @@ def _remove_rows(folder: Path, ids: list[str], where: list[str]) -> options.Outp
 
 
 def _sync(
-    folder: Path, source: str | None, batch: int, *, watch: bool, checksum: bool
+    folder: Path,
+    source: str | None,
+    batch: int,
+    queries: list[str],
+    *,
+    watch: bool,
+    checksum: bool,
 ) -> options.Output:
     """Make an index true to its documents, once or until Ctrl-C."""
     from contrasent.indexing.following import own_folder, sync_index, watch_index
@@ -202,7 +221,8 @@ def _sync(
             for line in outcome.notes:
                 options.note(line)
     with options.resumable("the same command goes on with what is encoded"):
-        outcome = sync_index(folder, source, batch=batch, checksum=checksum)
+        how: dict[str, Any] = {"checksum": checksum, "queries": queries}
+        outcome = sync_index(folder, source, batch=batch, **how)
     facts = asdict(outcome)
     facts["skipped"] = facts.pop("report")["skipped"]
     del facts["notes"]

@@ -9,7 +9,9 @@ from typing import Any
 
 from contrasent.documents.folder import Documents, ReadReport
 from contrasent.documents.parsers import TEXT_LIMIT
-from contrasent.errors import InputError, MissingExtraError, check_choice
+from contrasent.errors import InputError, MissingExtraError, OptionError, check_choice
+from contrasent.indexing import tiers
+from contrasent.indexing.following import resume_index
 from contrasent.indexing.models import open_base
 from contrasent.indexing.sources import (
     FileFacts,
@@ -19,9 +21,9 @@ from contrasent.indexing.sources import (
     open_source,
 )
 from contrasent.model.base import TaskEncoder
-from contrasent.search.building import create
+from contrasent.search.building import FirstTier, create
 from contrasent.search.folder import METRICS, check_target, in_milvus
-from contrasent.search.index import BaseIndex
+from contrasent.search.index import BaseIndex, Index
 from contrasent.search.ranking import Ranker
 from contrasent.search.records import EncodedRecords, IndexRow, Records
 from contrasent.search.store import Facts
@@ -47,11 +49,22 @@ class IndexInput:
     report: ReadReport | None = None
     notes: tuple[str, ...] = ()
 
-    def write(self, output: str | Path, *, overwrite: bool = False) -> BaseIndex:
+    def write(
+        self, output: str | Path, *, overwrite: bool = False, first: FirstTier | None = None
+    ) -> BaseIndex:
         """Encode the rows and write the index; what a killed call encoded is kept."""
-        return create(
-            output, self.encode, self.rows, self.facts, overwrite=overwrite, documents=self.files
-        )
+        encode = self.encode if first is None else self.encode.again()
+        more: dict[str, Any] = {"documents": self.files, "first": first}
+        return create(output, encode, self.rows, self.facts, overwrite=overwrite, **more)
+
+    def first_tier(self, source: str, *, fast: bool) -> tuple[FirstTier | None, float]:
+        """A first tier where encoding would take long, or ``fast``; and the seconds it would."""
+        if self.facts.metric != "cosine" or isinstance(self.rows, EncodedRecords):
+            return None, 0.0
+        survey = tiers.Survey.of(self.rows)
+        seconds = survey.seconds(self.encode)
+        wanted = survey.rows and (fast or seconds > tiers.LONG)
+        return (survey.first_tier(self.encode, source) if wanted else None), seconds
 
 
 def read_input(
@@ -107,6 +120,7 @@ class IndexResult:
         blank_lines: rows without text, which were left out.
         documents: what was read and what was skipped; None where rows are those of a table.
         notes: lines about the model, skipped files and cut texts.
+        unfinished: rows that have no vector of the model yet; see ``fast``.
     """
 
     folder: Path
@@ -117,6 +131,7 @@ class IndexResult:
     blank_lines: int = 0
     documents: ReadReport | None = None
     notes: tuple[str, ...] = ()
+    unfinished: int = 0
 
 
 def index_folder(
@@ -137,12 +152,17 @@ def index_folder(
     uri: str = "",
     collection: str = "contrasent",
     overwrite: bool = False,
+    fast: bool = False,
+    queries: Sequence[str] = (),
     log: Log = lambda line: None,
 ) -> IndexResult:
     """Make documents or a table searchable, as ``contrasent index SOURCE -o OUTPUT`` does.
 
-    The index appears when it is complete. A call that was killed goes on with what it had encoded
-    when it is repeated. ``contrasent.progress.show("auto")`` shows the progress of this and of all
+    Where encoding takes more than about a minute, the index appears with a first tier of vectors,
+    made of those of the model's tokens, and is searchable; the model's own vectors follow, and in
+    the end the index is the one that it would be without. Else it appears when it is complete. A
+    call that was stopped goes on with what it had encoded when it is repeated.
+    ``contrasent.progress.show("auto")`` shows the progress of this and of all
     other long work.
 
     Args:
@@ -163,7 +183,9 @@ def index_folder(
         uri: keep the rows in Milvus: ``http://HOST:19530``, or a file ``NAME.db``.
         collection: name of the collection there.
         overwrite: replace an index.
-        log: takes a line about the choice of the base.
+        fast: stop after the first tier; the same call without it goes on.
+        queries: texts that are likely to be searched for: what they find is encoded first.
+        log: takes a line about the choice of the base, and when the index can be searched.
 
     Raises:
         InputError: the source holds no text, or a line of it cannot be read.
@@ -174,6 +196,22 @@ def index_folder(
     """
     began, target = time.monotonic(), Path(output)
     check_choice("metric", metric, METRICS)
+    if fast and (uri or encoded or metric != "cosine"):
+        problem = "needs texts to encode, the metric cosine and a folder: not --uri, not --encoded"
+        raise OptionError("--fast", True, problem)
+    place = "-" if str(source) == "-" else str(Path(source).absolute())
+    settings: dict[str, Any] = {"pooler": pooler, "max_tokens": max_tokens}
+    name = None if model is None else str(model)
+    if not overwrite:
+        resumed = resume_index(
+            target, place, name, settings, batch=batch, fast=fast, queries=queries, log=log
+        )
+        if resumed is not None:
+            opened = Index.open(target)
+            given_name, seconds = opened.facts.source, time.monotonic() - began
+            return IndexResult(
+                target, opened, given_name, resumed.truncated, seconds, unfinished=opened.unfinished
+            )
     if overwrite or not (uri and in_milvus(target)):  # a load that was killed goes on
         check_target(target, overwrite)
     if uri and find_spec("pymilvus") is None:
@@ -181,16 +219,22 @@ def index_folder(
     table = TableColumns(column, id_column, tuple(metadata), encoded)
     given = read_input(
         open_source(source, table, max_file_text=max_file_text),
-        None if model is None else str(model),
-        pooler=pooler,
-        max_tokens=max_tokens,
+        name,
+        **settings,
         batch=batch,
         metric=metric,
         word_weight=word_weight,
         settings={"uri": uri, "collection": collection} if uri else None,
         log=log,
     )
-    made, encode = given.write(target, overwrite=overwrite), given.encode
+    first, needed = (None, 0.0) if uri else given.first_tier(place, fast=fast)
+    made, encode = given.write(target, overwrite=overwrite, first=first), given.encode
+    if first is not None:
+        log(tiers.announcement(target, made, time.monotonic() - began, needed, goes_on=not fast))
+        if not fast:
+            made.close()
+            tiers.finish(target, encode, queries)
+            made = Index.open(target)
     return IndexResult(
         target,
         made,
@@ -200,4 +244,5 @@ def index_folder(
         getattr(given.rows, "skipped", 0),
         given.report,
         (*given.notes, *encode.notes),
+        made.unfinished if isinstance(made, Index) else 0,
     )

@@ -1,11 +1,12 @@
 """An index that follows its documents: only what was added or changed is encoded."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,11 +15,12 @@ from contrasent.documents.archives import Entry, Reason
 from contrasent.documents.folder import DocumentSource, Origin, ReadReport, facts_of, file_of
 from contrasent.documents.passages import CountTokens
 from contrasent.errors import InputError, MissingExtraError, OutputError, UserError
-from contrasent.indexing.models import open_index_model
+from contrasent.indexing.models import model_settings, open_index_model
 from contrasent.indexing.sources import FileFacts, document_rows
+from contrasent.indexing.tiers import finish
 from contrasent.model.base import TaskEncoder
 from contrasent.search.building import KeptVectors
-from contrasent.search.folder import in_milvus
+from contrasent.search.folder import in_milvus, is_index
 from contrasent.search.index import Index
 from contrasent.search.opening import index_folder
 from contrasent.search.records import IndexRow
@@ -112,11 +114,13 @@ def sync_index(
     *,
     batch: int = 64,
     checksum: bool = False,
+    queries: Sequence[str] = (),
 ) -> SyncResult:
     """Make an index true to its documents: what was added or changed is encoded, all else stays.
 
-    The change is one transaction. A call that was killed goes on with what it had encoded when it
-    is repeated.
+    The change is one transaction. Then, where only a first tier of vectors was written, the encoding
+    goes on until every row is encoded. A call that was killed goes on with what it had encoded when
+    it is repeated.
 
     Args:
         index: folder of an index of documents, or one that ``adapt`` left.
@@ -124,6 +128,7 @@ def sync_index(
         batch: sentences a forward pass.
         checksum: read every file to see whether it has changed. Else size and time tell, but for
             files whose time is not older than the last synchronisation by two seconds.
+        queries: of an unfinished index, what they find is encoded first.
 
     Returns:
         How many files were added, changed and deleted.
@@ -132,7 +137,35 @@ def sync_index(
         InputError: the index does not say which documents it was made of, or none is there now.
         OutputError: the index is in Milvus, or cannot be written.
     """
-    return _Follower(index, source, batch).sync(checksum=checksum)
+    return _Follower(index, source, batch).sync(queries, checksum=checksum)
+
+
+def resume_index(
+    folder: Path,
+    place: str,
+    model: str | None,
+    settings: dict[str, Any],
+    *,
+    batch: int,
+    fast: bool,
+    queries: Sequence[str],
+    log: Log,
+) -> TaskEncoder | None:
+    """Go on with an index whose first tier was made from this place; None if there is none."""
+    if not is_index(folder):
+        return None
+    with closing(Index.open(folder)) as index:
+        if index.facts.tier.get("source") != place:
+            return None
+        if model_settings(index) != settings:
+            problem = f"was begun with {model_settings(index)}; use that, or --overwrite"
+            raise OutputError(f"{folder}: {problem}")
+        encode = open_index_model(index, model, batch=batch)
+        log(f"{folder}: {index.unfinished:,} of {len(index):,} rows are to be encoded")
+    follower = _Follower(folder, None, batch)
+    follower.encode = encode
+    follower.sync(queries, finishes=not fast)
+    return encode
 
 
 def watch_index(
@@ -208,8 +241,23 @@ class _Follower:
             raise InputError(self.folder, problem)
         return origin.open(self.source)
 
-    def sync(self, *, checksum: bool = False) -> SyncResult:
-        """Apply what was added, changed or deleted, in one transaction."""
+    def sync(
+        self, queries: Sequence[str] = (), *, finishes: bool = True, checksum: bool = False
+    ) -> SyncResult:
+        """Apply what was added, changed or deleted, in one transaction; then encode what is left."""
+        with closing(Index.open(self.folder)) as index:
+            unfinished = index.tiers is not None
+            if unfinished:
+                self.encode = self.encode or open_index_model(index, batch=self.batch)
+            no_documents = unfinished and not self.source and not index.facts.origin
+            rows = len(index)
+        done = SyncResult(0, 0, 0, 0, rows, ReadReport()) if no_documents else self._changed(checksum)
+        if unfinished and finishes and self.encode is not None:
+            finish(self.folder, self.encode, queries)
+        return done
+
+    def _changed(self, checksum: bool) -> SyncResult:
+        """Apply what was added, changed or deleted."""
         with closing(Index.open(self.folder)) as index:
             source = self._documents(index)
             changes = compare(index.files(), source, _trusted(index.facts, checksum))
@@ -295,7 +343,8 @@ def _replace(
         progress.task("Encoding", len(new), "texts") as advance,
         KeptVectors(folder, encode, writer.facts, advance) as kept,
     ):
-        kept.put((row.text for row in old.values()), (writer.vectors[r.row] for r in old.values()))
+        made = [row for row in old.values() if not writer.in_first_tier(row.row)]
+        kept.put((row.text for row in made), (writer.vectors[row.row] for row in made))
         writer.delete_rows(gone)
         for part in batched(new, ROWS_AT_ONCE):
             texts, names, metadata = zip(*part, strict=True)

@@ -269,6 +269,10 @@ class TaskEncoder:
         self.texts = self.truncated = 0
         self.prompt: str | None = None
 
+    def again(self) -> "TaskEncoder":
+        """The same with counts of its own."""
+        return TaskEncoder(self.encoder, batch=self.batch, batch_invariant=self.batch_invariant)
+
     def __call__(self, sentences: Sequence[str]) -> Vectors:
         """Vectors (n, d)."""
         return self._encode(sentences, self.prompt)

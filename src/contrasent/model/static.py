@@ -79,7 +79,7 @@ class StaticModel:
             list(pool.map(average, range(0, len(tokens), ROWS_AT_ONCE)))
         return normalize(out)
 
-    def _alone(self, ids: NDArray[np.int64]) -> Vectors:
+    def _alone(self, ids: NDArray[np.int32]) -> Vectors:
         """(n, d) unit vectors of tokens, each encoded alone."""
         before, after = self._encoder.tokenizer.frame
         rows = Tokens.from_rows([[*before, token, *after] for token in ids.tolist()])

@@ -2,14 +2,15 @@
 
 import shutil
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from contrasent import files, progress
 from contrasent.errors import OutputError, UserError
@@ -55,7 +56,7 @@ class KeptVectors:
         self.at_once = at_once
         self.index, self.folder = index, index.with_name(f".{index.name}.encoded")
         self._read, self._maker = for_task(encode, "document"), f"{facts.model} {facts.source}"
-        self._advance = advance
+        self.advance = advance
 
     def __enter__(self) -> Self:
         with files.writing(self.folder):
@@ -88,7 +89,7 @@ class KeptVectors:
         for some in batched(texts, self.at_once):
             with translated(self.folder):
                 parts.append(self._some(some))
-            self._advance(len(some))
+            self.advance(len(some))
         return np.concatenate(parts)
 
     def _some(self, texts: list[str]) -> Vectors:
@@ -119,6 +120,23 @@ class KeptVectors:
         return blake2b(f"{self._maker} {text}".encode("utf-8", "replace"), digest_size=16).digest()
 
 
+@dataclass(frozen=True, slots=True)
+class FirstTier:
+    """A first tier of vectors, which some rows teach.
+
+    Attributes:
+        numbers: (n,) the rows that teach, rising.
+        texts: of these rows.
+        learn: makes the encoder of the first tier of texts and their vectors by the model.
+        source: the documents or table, by which the same command is known.
+    """
+
+    numbers: NDArray[np.int64]
+    texts: list[str]
+    learn: Callable[[list[str], Vectors], EncodeFn]
+    source: str
+
+
 def create(
     folder: str | Path,
     encode: EncodeFn,
@@ -128,10 +146,12 @@ def create(
     overwrite: bool = False,
     batch: int = ROWS_AT_ONCE,
     documents: Mapping[str, dict[str, Any]] | None = None,
+    first: FirstTier | None = None,
 ) -> BaseIndex:
     """Make an index of rows, with memory for one batch of them; it appears when all is done.
 
     One in Milvus if the settings name a ``uri``. ``documents``: the files that rows come from.
+    ``first``: write vectors of a first tier, for :mod:`contrasent.indexing.tiers` to go on from.
     """
     target = Path(folder)
     if isinstance(rows, EncodedRecords):
@@ -141,22 +161,36 @@ def create(
     check_target(target, overwrite)
     total = len(rows) if isinstance(rows, list) else None
     with (
-        progress.task("Encoding", total, "texts") as advance,
-        KeptVectors(target, encode, facts, advance) as kept,
+        KeptVectors(target, encode, facts) as kept,
         files.atomic_folder(target) as temporary,
     ):
-        with Writer(temporary, new=facts) as writer:
+        make, taught = (kept, None) if first is None else _learned_tier(first, kept)
+        title = "Encoding" if first is None else "First tier"
+        with (
+            progress.task(title, total, "texts") as advance,
+            Writer(temporary, new=facts) as writer,
+        ):
+            kept.advance = advance
             for texts, ids, metadata, vectors in blocks(rows, batch):
-                given = kept if vectors is None else vectors
+                given = make if vectors is None else vectors
                 writer.add(texts, given, ids=ids, metadata=metadata)
-                if vectors is not None:
+                if given is not kept:
                     advance(len(texts))
             if not len(writer):
                 raise UserError("there are no texts to index")
             writer.set(next_id=len(writer))
             writer.put_files(dict(documents or {}))
+            if first is not None and taught is not None:
+                writer.begin_tiers(first.numbers, taught, first.source)
         (temporary / LOCK).unlink(missing_ok=True)
     return Index.open(target)
+
+
+def _learned_tier(first: FirstTier, kept: KeptVectors) -> tuple[EncodeFn, Vectors]:
+    """The encoder of a first tier, and the vectors by the model of the rows that taught it."""
+    with progress.task("Encoding a sample", len(first.texts), "texts") as kept.advance:
+        vectors = kept(first.texts)
+    return first.learn(first.texts, vectors), vectors
 
 
 def reembed(

@@ -300,11 +300,10 @@ class Writer(Store):
         self.put_vectors(numbers, base, EARLY)
 
     def put_vectors(self, numbers: NDArray[np.int64], vectors: Vectors, kind: int) -> None:
-        """Give rows of the first tier the vectors (n, d) of the base; the last ones finish it."""
+        """Give rows of the first tier the base's vectors (n, d), scaled; the last ones finish it."""
         assert self.tiers is not None and self.folder is not None
         tiers, tier = self.tiers, self.facts.tier
-        data = check_vectors(vectors, len(numbers), self.dimension, self.metric)
-        data = np.ascontiguousarray(data, dtype="<f4")
+        data = np.ascontiguousarray(vectors, dtype="<f4")
         if not len(tiers.placed):
             tier = {**tier, "file": self._new_name(), "sum": 0}
         path = self.folder / tier["file"]
@@ -336,7 +335,7 @@ class Writer(Store):
         with writing(self.folder or Path()), self.path.with_name(name).open("wb") as stream:
             for first, count in self.ask("SELECT first, count FROM blocks"):
                 data = np.ascontiguousarray(old[first : first + count], "<f4")
-                stream.write(data)
+                stream.write(data.tobytes())
                 sums = vector_sum(data), first
                 self.ask("UPDATE blocks SET vector_sum = ? WHERE first = ?", sums)
             stream.flush()
