@@ -203,7 +203,9 @@ def _source(
     if is_index(place):
         if base is not None:
             raise OptionError("base", base, "an index has its model; leave it out")
-        return Index.open(place)
+        index = Index.open(place)
+        index.check_finished("adapt")
+        return index
     documents = DocumentSource(Path(source).absolute(), columns=columns, most=most)
     if documents.source.resolve().is_relative_to(target.resolve()):
         raise OutputError(f"{target}: holds the documents themselves; choose another folder")

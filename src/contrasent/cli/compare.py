@@ -258,6 +258,7 @@ def open_searched(on: str, most: int, column: str | None, seed: int) -> Searched
     if column is not None:
         raise OptionError("--column", column, f"{on} is an index, which has one text a row")
     opened = open_index(place)
+    opened.check_finished("compare")
     held = numbered_rows(opened, most)
     numbers = held.numbers()
     if len(numbers) > most:

@@ -117,6 +117,9 @@ def search(
     }
     cut = f"{truncated:,} of {len(wanted):,} queries were longer than {encode.encoder.max_tokens}"
     notes = [f"{cut} tokens and were cut there"] if truncated else []
+    if left := opened.unfinished:
+        remedy = f"'contrasent index {index} --sync' goes on"
+        notes.append(f"{left:,} of {len(opened):,} rows are not encoded yet: {remedy}")
     return options.Output(facts, _printed(lines), notes, styled=True)
 
 

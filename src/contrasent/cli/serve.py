@@ -34,7 +34,8 @@ def serve(
 ) -> None:
     """Serve a model over HTTP: OpenAI's embeddings interface, search, metrics, and a page at /.
 
-    MODEL may be an index, whose model is served with it.
+    MODEL may be an index, whose model is served with it; rows of it that are not encoded yet are
+    encoded meanwhile, those that queries find first.
 
     Listens on this machine only unless --host says otherwise. Ctrl-C finishes accepted requests.
 

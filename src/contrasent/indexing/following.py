@@ -118,9 +118,9 @@ def sync_index(
 ) -> SyncResult:
     """Make an index true to its documents: what was added or changed is encoded, all else stays.
 
-    The change is one transaction. Then, where only a first tier of vectors was written, the encoding
-    goes on until every row is encoded. A call that was killed goes on with what it had encoded when
-    it is repeated.
+    The change is one transaction. Then the encoding of an index that only has a first tier of
+    vectors goes on to its end. A call that was killed goes on with what it had encoded when it is
+    repeated.
 
     Args:
         index: folder of an index of documents, or one that ``adapt`` left.
@@ -244,7 +244,7 @@ class _Follower:
     def sync(
         self, queries: Sequence[str] = (), *, finishes: bool = True, checksum: bool = False
     ) -> SyncResult:
-        """Apply what was added, changed or deleted, in one transaction; then encode what is left."""
+        """Apply what was added, changed or deleted; then encode what a first tier left."""
         with closing(Index.open(self.folder)) as index:
             unfinished = index.tiers is not None
             if unfinished:

@@ -115,4 +115,6 @@ def evaluate_index(
     notes = {**report.notes, "word weight": ranker.word_weight, "rows": len(opened)}
     if encode.truncated:
         notes["cut"] = " ".join(encode.notes)
+    if opened.unfinished:
+        notes["rows not encoded yet"] = opened.unfinished
     return replace(report, notes=notes)

@@ -26,7 +26,7 @@ from contrasent.search.records import IndexRow
 from contrasent.search.store import Facts, Row
 from contrasent.search.tiers import BASE, EARLY, FIRST
 from contrasent.search.writer import Writer
-from contrasent.types import Vectors, batched, for_task
+from contrasent.types import EncodeFn, Vectors, batched, for_task
 
 LONG = 45.0  # seconds of encoding from which a first tier is worth it
 TAUGHT, SHARE, TIMED = 1000, 5, 32
@@ -96,7 +96,7 @@ class SecondTier:
     Others may search and change the index meanwhile.
     """
 
-    def __init__(self, folder: Path, encode: TaskEncoder, *, keep_every: float = KEEP_EVERY):
+    def __init__(self, folder: Path, encode: EncodeFn, *, keep_every: float = KEEP_EVERY) -> None:
         self.folder, self.keep_every = folder, keep_every
         self._encode, self._generation = for_task(encode, "document"), 0
         self._firsts: NDArray[np.int64] = np.empty(0, np.int64)
@@ -126,7 +126,8 @@ class SecondTier:
         """Encode the rows of the first tier that queries are likely to find."""
         assert index.tiers is not None
         first = np.flatnonzero(index.tiers.kinds == FIRST)
-        found = index.find(list(queries), vectors, CANDIDATES, index.ranker)
+        given = index.query_vectors(vectors)
+        found = index.find(list(queries), given, CANDIDATES, index.ranker)
         rows = np.concatenate([best.rows for best in found] or [first[:0]])
         for numbers in batched(np.intersect1d(rows, first).tolist(), AT_ONCE):
             held = index.rows(numbers)
@@ -207,7 +208,11 @@ def announcement(
 
 
 def finish(
-    folder: Path, encode: TaskEncoder, queries: Sequence[str] = (), *, keep_every: float = KEEP_EVERY
+    folder: Path,
+    encode: EncodeFn,
+    queries: Sequence[str] = (),
+    *,
+    keep_every: float = KEEP_EVERY,
 ) -> None:
     """Encode all that is left of an index, the candidates of some queries first."""
     with closing(Index.open(folder)) as index:

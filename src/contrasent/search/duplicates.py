@@ -30,6 +30,7 @@ def near_duplicates(index: Store, threshold: float) -> tuple[NDArray[np.int64], 
     """
     if not np.isfinite(threshold) or (index.metric == "cosine" and not -1 <= threshold <= 1):
         raise OptionError("threshold", threshold, "must lie in -1 to 1")
+    index.check_finished("looking for duplicates")
     rows, kept = index.numbers(), np.empty(0, dtype=np.int64)
     pairs: list[Pair] = []
     with progress.task("dedupe", len(rows), "texts") as advance:

@@ -127,6 +127,18 @@ class Described:
         """Length of a vector."""
         return self.facts.dimension
 
+    @property
+    def unfinished(self) -> int:
+        """Rows that the model has not encoded for good."""
+        return 0
+
+    def check_finished(self, purpose: str) -> None:
+        """Reject, for this purpose, an index whose rows are not all encoded."""
+        if self.unfinished:
+            remedy = f"needs all; first 'contrasent index {self.folder} --sync'"
+            problem = f"{self.unfinished:,} of its rows are not encoded yet; {purpose} {remedy}"
+            raise InputError(str(self.folder), problem)
+
     def check_model(self, model: str, option: str = "model") -> None:
         """Reject another model than the one the vectors came from."""
         if model != self.model:
@@ -343,13 +355,6 @@ class Store(Described):
     def in_first_tier(self, row: int) -> bool:
         """Whether a row has no vector of the model yet."""
         return self.tiers is not None and FIRST in self.tiers.kinds[row : row + 1]
-
-    def check_finished(self, purpose: str) -> None:
-        """Reject, for this purpose, an index whose rows are not all encoded."""
-        if self.unfinished:
-            problem = f"{self.unfinished:,} of its {len(self):,} rows are not encoded yet; "
-            remedy = f"first finish it: contrasent index {self.folder} --sync"
-            raise InputError(str(self.folder), f"{problem}{purpose} needs all, {remedy}")
 
     def verify_database(self) -> None:
         """Compare the database with what its writer left, as it was before the state was read."""

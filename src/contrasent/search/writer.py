@@ -284,7 +284,9 @@ class Writer(Store):
 
     def _new_name(self) -> str:
         """The name of a file of vectors that is not there yet."""
-        numbers = [int(name[8:14]) for name in (self.facts.vectors, self.facts.tier.get("file")) if name]
+        numbers = [
+            int(name[8:14]) for name in (self.facts.vectors, self.facts.tier.get("file")) if name
+        ]
         return f"vectors-{max(numbers) + 1:06d}.f32"
 
     # ------------------------------------------------------------------ two tiers
@@ -300,7 +302,7 @@ class Writer(Store):
         self.put_vectors(numbers, base, EARLY)
 
     def put_vectors(self, numbers: NDArray[np.int64], vectors: Vectors, kind: int) -> None:
-        """Give rows of the first tier the base's vectors (n, d), scaled; the last ones finish it."""
+        """Give rows the base's vectors (n, d), scaled; the last ones finish the index."""
         assert self.tiers is not None and self.folder is not None
         tiers, tier = self.tiers, self.facts.tier
         data = np.ascontiguousarray(vectors, dtype="<f4")

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from contextvars import copy_context
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
@@ -40,7 +40,7 @@ from contrasent.serve.guard import (
 )
 from contrasent.serve.library import Library, OpenModel, Snapshot
 from contrasent.serve.schemas import reply
-from contrasent.types import Vectors
+from contrasent.types import EncodeFn, Vectors
 
 log = logging.getLogger("contrasent.serve")
 
@@ -263,8 +263,9 @@ def create_app(
     open_model: OpenModel | None = None,
     settings: ServerSettings | None = None,
     word_weight: float | None = None,
+    encode: EncodeFn | None = None,
 ) -> FastAPI:
-    """The server as an ASGI application."""
+    """The server as an ASGI application; ``encode``: goes on with an unfinished index."""
     if index is not None:
         index.check_model(model.identity, f"the model {model.name}")
     limits = settings or ServerSettings()
@@ -282,7 +283,10 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         batcher.start()
-        yield
+        with ExitStack() as stack:
+            if library is not None and encode is not None:
+                stack.enter_context(library.encoding_on(encode))
+            yield
         await batcher.stop()
 
     # The guard checks the key, before a body is read; FastAPI describes that there is one.

@@ -2,17 +2,23 @@
 
 import json
 import logging
+import os
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from contrasent.errors import InputError, UserError
+from contrasent.indexing.tiers import SecondTier
 from contrasent.search.filters import facets
-from contrasent.search.index import BaseIndex, Hit
+from contrasent.search.index import BaseIndex, Hit, Index
 from contrasent.search.opening import numbered_rows
 from contrasent.types import EncodeFn, Vectors, for_task
 
@@ -23,6 +29,8 @@ OpenModel = Callable[[BaseIndex], EncodeFn]  # loads the model that an index nam
 LOOK_EVERY = 1.0
 PATIENCE = 2.0  # seconds that an answer waits for a newer snapshot
 SAMPLED = 5000  # rows that facets are found in
+ASKED = 64  # newest queries whose candidates are encoded first
+NICENESS = 10  # of the thread that encodes while others answer
 
 
 @dataclass(eq=False)
@@ -55,6 +63,7 @@ class Library:
         self.identity, self._open_model, self._weight = identity, open_model, word_weight
         self._snapshot = self._take(index)
         self._looked = time.monotonic()
+        self.asked = deque[tuple[str, Vectors]](maxlen=ASKED)
         self._lock = threading.Lock()
         self._opening = threading.Thread()
         self._encoding = threading.Lock()
@@ -114,6 +123,8 @@ class Library:
                 raise UserError("the queries have no vectors")
             with self._encoding:
                 vectors = snapshot.encode(queries)
+        if isinstance(snapshot.index, Index) and snapshot.index.tiers is not None:
+            self.asked.extend(zip(queries, vectors, strict=True))
         ranker = snapshot.index.ranker.with_words(self._weight)
         search = snapshot.index.search_documents if documents else snapshot.index.search
         how: dict[str, Any] = {"threshold": threshold, "where": where, "ranker": ranker}
@@ -123,3 +134,29 @@ class Library:
         """The facts that texts can be filtered by."""
         with self._counting:
             return self.newest().facets
+
+    @contextmanager
+    def encoding_on(self, encode: EncodeFn) -> Iterator[None]:
+        """Encode what is left of an index in the background, the candidates of queries first."""
+        index, over = self._snapshot.index, threading.Event()
+        if isinstance(index, Index) and index.folder is not None and index.tiers is not None:
+            given = (index.folder, encode, over)
+            threading.Thread(target=self._encode_on, args=given, daemon=True).start()
+        try:
+            yield
+        finally:
+            over.set()
+
+    def _encode_on(self, folder: Path, encode: EncodeFn, over: threading.Event) -> None:
+        with suppress(AttributeError, OSError):  # threads have a niceness of their own on Linux
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+        second, left = SecondTier(folder, encode), 1
+        try:
+            while left and not over.is_set():
+                asked = [self.asked.popleft() for _ in range(len(self.asked))]
+                vectors = np.stack([vector for _, vector in asked]) if asked else None
+                left = second.turn([query for query, _ in asked], vectors)
+                log.info("%s", json.dumps({"event": "encoding", "left": left}))
+        except UserError as error:
+            problem = f"encoding does not go on: {error}"
+            log.error("%s", json.dumps({"event": "index", "problem": problem}))

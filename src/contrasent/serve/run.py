@@ -17,7 +17,7 @@ from contrasent.errors import (
     see,
 )
 from contrasent.indexing.models import find_index_model, model_settings, open_index_model
-from contrasent.model.base import Encoder
+from contrasent.model.base import Encoder, TaskEncoder
 from contrasent.model.opening import find_model, open_encoder
 from contrasent.processes import release_freed_memory
 from contrasent.search.folder import is_any_index
@@ -47,6 +47,8 @@ def serve_model(
     **limits: Any,
 ) -> None:
     """Serve a model over HTTP until the process is stopped: embeddings, search and a page.
+
+    Where an index has rows that only have vectors of a first tier, they are encoded meanwhile.
 
     Args:
         model: folder or name of a model, or an index, which is served with its model.
@@ -99,6 +101,7 @@ def serve_model(
             open_model=open_index_model,
             settings=settings,
             word_weight=word_weight,
+            encode=TaskEncoder(encoder),
         )
         address = f"http://{host}:{listener.getsockname()[1]}"
         log(f"{shown} at {address} (page), {address}/v1 (OpenAI's interface), {address}/docs")
