@@ -2,9 +2,11 @@
 
 import os
 import platform
+import re
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 SPINS = 1000
@@ -36,6 +38,14 @@ def usable_cores() -> int:
     """Cores that this process may use."""
     given = getattr(os, "sched_getaffinity", None)
     return len(given(0)) if given is not None else (os.cpu_count() or 1)
+
+
+def instructions() -> set[str]:
+    """The processor's instructions; none where they cannot be read."""
+    with suppress(OSError):
+        text = Path("/proc/cpuinfo").read_text("utf-8")
+        return set(" ".join(re.findall(r"^(?:flags|Features)\s*:(.*)$", text, re.M)).split())
+    return set()
 
 
 def memory() -> int:

@@ -14,7 +14,8 @@ from safetensors.numpy import load_file, save_file
 from contrasent.encoder.encoder import Encoder
 from contrasent.errors import ModelError, OptionError
 from contrasent.files import read_object, write_object
-from contrasent.model import numpy_layers
+from contrasent.metrics import normalize
+from contrasent.model import bfloat16, numpy_layers
 from contrasent.model.base import Prompts
 from contrasent.model.numpy_layers import KINDS, gelu
 from contrasent.model.numpy_model import POOLED, NumpyModel, supports
@@ -210,3 +211,24 @@ def test_a_token_without_a_row_is_named(bert, tmp_path):
     save_file(weights, folder / "model.safetensors")
     with pytest.raises(ModelError, match="has no row in the 5 of the embeddings"):
         NumpyModel(folder, pooler="mean").encode(["the gardener"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "pooler"),
+    [("bert", "mean"), ("roberta", "cls"), ("distilbert", "mean"), ("mpnet", "mean")],
+)
+def test_openvino_in_bfloat16_gives_the_same_directions(kind, pooler, tiny, sentences, monkeypatch):
+    pytest.importorskip("openvino")
+    monkeypatch.setattr(bfloat16, "INSTRUCTIONS", {"any"})
+    monkeypatch.setattr(bfloat16, "instructions", lambda: set())
+    model = NumpyModel(tiny[kind], pooler=pooler)
+    assert bfloat16.in_bfloat16(model) is model  # of another processor
+    monkeypatch.setattr(bfloat16, "instructions", lambda: {"any"})
+    quick = bfloat16.in_bfloat16(model)
+    if kind == "mpnet":  # positions that are relative
+        assert quick is model
+        return
+    assert (quick.runtime, quick.identity) == ("openvino-bf16", model.identity)
+    texts = [*sentences[:40], "", " ".join(sentences[:10])]
+    one, two = (normalize(encoder.encode(texts)) for encoder in (model, quick))
+    assert (one * two).sum(axis=1).min() > 0.9999

@@ -2,7 +2,6 @@
 
 import os
 import platform
-import re
 from contextlib import suppress
 from dataclasses import asdict, replace
 from importlib.util import find_spec
@@ -12,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from contrasent.cli import options
-from contrasent.errors import OptionError
-from contrasent.processes import threads
+from contrasent.errors import OptionError, install
+from contrasent.processes import instructions, threads
 
 if TYPE_CHECKING:
     from contrasent.types import Finding
@@ -116,6 +115,7 @@ def look_around() -> dict[str, Any]:
     from importlib.metadata import PackageNotFoundError, version  # slow to import
 
     from contrasent.errors import ModelError
+    from contrasent.model.bfloat16 import computes_in_bfloat16
     from contrasent.model.pretrained import MINILM, resolve
 
     versions = {"python": platform.python_version()}
@@ -123,21 +123,19 @@ def look_around() -> dict[str, Any]:
         with suppress(PackageNotFoundError):
             versions[name] = version(name)
     base = gpu = None
-    flags = set[str]()  # none where they cannot be read
+    flags = instructions()
     with suppress(ModelError):
         base = str(resolve(MINILM))
     with suppress(ImportError):
         import torch
 
         gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else None
-    with suppress(OSError):
-        text = Path("/proc/cpuinfo").read_text("utf-8")
-        flags.update(" ".join(re.findall(r"^(?:flags|Features)\s*:(.*)$", text, re.M)).split())
     data = os.environ.get("CONTRASENT_DATA")
     home = os.environ.get("HF_HOME", str(Path.home() / ".cache" / "huggingface"))
     return {
         "versions": versions,
         "threads": threads(),
+        "bfloat16": computes_in_bfloat16(),
         "instructions": [name for name in INSTRUCTIONS if name in flags],
         "gpu": gpu,
         "missing": [name for name, (module, _) in EXTRAS.items() if find_spec(module) is None],
@@ -145,6 +143,18 @@ def look_around() -> dict[str, Any]:
         "base": base,
         "cache": os.environ.get("HF_HUB_CACHE", str(Path(home) / "hub")),
     }
+
+
+def _runtime(environment: dict[str, Any]) -> str:
+    """The runtime of index, and what a faster one needs."""
+    if environment["gpu"]:
+        return "torch on the GPU"
+    if environment["bfloat16"]:
+        return "OpenVINO in bfloat16"
+    needed = "a processor that computes in bfloat16 (avx512_bf16 or amx_bf16)"
+    if {"avx512_bf16", "amx_bf16"} & {*environment["instructions"]}:
+        needed = install("openvino")
+    return f"numpy; for OpenVINO in bfloat16, twice as fast: {needed}"
 
 
 def environment_lines(environment: dict[str, Any]) -> list[str]:
@@ -158,6 +168,7 @@ def environment_lines(environment: dict[str, Any]) -> list[str]:
         ", ".join(f"{name} {number}" for name, number in environment["versions"].items()),
         f"computes with {environment['threads']} threads ({known}), "
         f"GPU: {environment['gpu'] or 'none'}",
+        f"index encodes much text by {_runtime(environment)}",
         f"base model all-MiniLM-L6-v2: {environment['base'] or 'not here'}",
         f"models from the hub: {environment['cache']}",
         f"data sets: {data}",

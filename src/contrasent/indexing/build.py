@@ -57,14 +57,16 @@ class IndexInput:
         more: dict[str, Any] = {"documents": self.files, "first": first}
         return create(output, encode, self.rows, self.facts, overwrite=overwrite, **more)
 
-    def first_tier(self, source: str, *, fast: bool) -> tuple[FirstTier | None, float]:
-        """A first tier where encoding would take long, or ``fast``; and the seconds it would."""
+    def planned(self, source: str, *, fast: bool) -> tuple["IndexInput", FirstTier | None, float]:
+        """With the encoder for so much text; a first tier where that takes long; its seconds."""
         if self.facts.metric != "cosine" or isinstance(self.rows, EncodedRecords):
-            return None, 0.0
+            return self, None, 0.0
         survey = tiers.Survey.of(self.rows)
-        seconds = survey.seconds(self.encode)
+        encode = tiers.quick(self.encode, survey.characters)
+        seconds = survey.seconds(encode)
         wanted = survey.rows and (fast or seconds > tiers.LONG)
-        return (survey.first_tier(self.encode, source) if wanted else None), seconds
+        first = survey.first_tier(encode, source) if wanted else None
+        return replace(self, encode=encode), first, seconds
 
 
 def read_input(
@@ -227,7 +229,9 @@ def index_folder(
         settings={"uri": uri, "collection": collection} if uri else None,
         log=log,
     )
-    first, needed = (None, 0.0) if uri else given.first_tier(place, fast=fast)
+    first, needed = None, 0.0
+    if not uri:
+        given, first, needed = given.planned(place, fast=fast)
     made, encode = given.write(target, overwrite=overwrite, first=first), given.encode
     if first is not None:
         log(tiers.announcement(target, made, time.monotonic() - began, needed, goes_on=not fast))

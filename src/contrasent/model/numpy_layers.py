@@ -202,20 +202,23 @@ class NumpyEncoder:
 
         if prefix + word not in weights or weights[prefix + word].ndim != 2:
             raise ModelError(f"{config.path.parent}: the weights lack a table {prefix + word!r}")
-        self._words = weights[prefix + word]  # a row a token: not copied, as it is large
-        embedding = self._words.shape[1]
+        self.words = weights[prefix + word]  # a row a token: not copied, as it is large
+        embedding = self.words.shape[1]
         positions = array(names["position"], None, embedding)
         if names["type"]:
             types = array(names["type"], None, embedding)
             positions = positions + (types[0] if len(types) else np.float32(0))
-        self._positions = positions[config.first_position :]
-        self._embedding_norm = norm(names["norm"], embedding)
+        self.positions = positions[config.first_position :]
+        self.norm = norm(names["norm"], embedding)
         self.heads, self.layers = config.heads, config.layers
+        self.activation = config.activation
         self._activation = ACTIVATIONS[config.activation]
-        self._layers = []
+        self.stack = []
         projects = f"{prefix}embeddings_project.weight" in weights
-        self._project = linear("embeddings_project", out=None, size=embedding) if projects else None
-        size = self.size = self._project.weight.shape[1] if self._project else embedding
+        self.projection = (
+            linear("embeddings_project", out=None, size=embedding) if projects else None
+        )
+        size = self.size = self.projection.weight.shape[1] if self.projection else embedding
         if size % self.heads:
             raise ModelError(
                 f"{config.path}: num_attention_heads is {self.heads}; it must divide the hidden "
@@ -223,7 +226,7 @@ class NumpyEncoder:
             )
         for number in range(self.layers):
             layer = names["layer"].format(number)
-            self._layers.append(
+            self.stack.append(
                 _Layer(
                     linear(
                         *(layer + names[part] for part in ("query", "key", "value")),
@@ -237,37 +240,37 @@ class NumpyEncoder:
                     norm(layer + names["output_norm"], size),
                 )
             )
-        self._relative = None
+        self.relative = None
         if config.kind == "mpnet":
-            self._relative = array("encoder.relative_attention_bias.weight", None, self.heads)
-            if len(self._relative) < BUCKETS:
+            self.relative = array("encoder.relative_attention_bias.weight", None, self.heads)
+            if len(self.relative) < BUCKETS:
                 raise ModelError(f"{config.path.parent}: fewer than {BUCKETS} relative positions")
 
     @property
     def longest(self) -> int:
         """Tokens of the longest row that the positions allow."""
-        return len(self._positions)
+        return len(self.positions)
 
     def __call__(self, tokens: Tokens, wanted: tuple[int, ...] = (-1,)) -> list[Vectors]:
         """Hidden states of all tokens, (tokens, d) each, of the wanted layers.
 
         ``wanted``: 0 is the embedding output, 1 the first layer, -1 the last.
         """
-        if (highest := int(tokens.ids.max())) >= len(self._words):
-            problem = f"token {highest} has no row in the {len(self._words):,} of the embeddings"
+        if (highest := int(tokens.ids.max())) >= len(self.words):
+            problem = f"token {highest} has no row in the {len(self.words):,} of the embeddings"
             raise ModelError(f"{problem}; the tokenizer is another model's")
         lengths = tokens.lengths
         ends = np.cumsum(lengths)
         places = np.arange(int(ends[-1])) - np.repeat(ends - lengths, lengths)
-        hidden: Vectors = np.asarray(self._words[tokens.ids], dtype=np.float32)
-        hidden = hidden + self._positions[places]
-        hidden = self._embedding_norm(hidden)
-        if self._project is not None:
-            hidden = self._project(hidden)
+        hidden: Vectors = np.asarray(self.words[tokens.ids], dtype=np.float32)
+        hidden = hidden + self.positions[places]
+        hidden = self.norm(hidden)
+        if self.projection is not None:
+            hidden = self.projection(hidden)
         chosen = {layer % (self.layers + 1) for layer in wanted}
         kept = {0: hidden} if 0 in chosen else {}
         runs = _runs(lengths)
-        for number, layer in enumerate(self._layers, start=1):
+        for number, layer in enumerate(self.stack, start=1):
             attended = self._attend(layer.qkv(hidden), runs)
             mixed = layer.output(attended)
             mixed += hidden
@@ -290,10 +293,10 @@ class NumpyEncoder:
             parts = qkv[start:stop].reshape(rows, length, 3, heads, width)
             query, key, value = parts.transpose(2, 0, 3, 1, 4)
             scores = (query * scale) @ key.transpose(0, 1, 3, 2)
-            if self._relative is not None:
+            if self.relative is not None:
                 scores += self._relative_bias(length)
             # Without the largest score taken off, exponentials overflow from 88 on.
-            if self._relative is not None or _bound(query, key) * scale > SAFE:
+            if self.relative is not None or _bound(query, key) * scale > SAFE:
                 scores -= scores.max(axis=-1, keepdims=True)
             np.exp(scores, out=scores)
             totals = np.einsum("...i->...", scores)[..., None]  # twice as fast as sum
@@ -304,9 +307,9 @@ class NumpyEncoder:
 
     def _relative_bias(self, length: int) -> Vectors:
         """MPNet's (heads, t, t) bias by distance (T5's buckets: 32, up to a distance of 128)."""
-        assert self._relative is not None
+        assert self.relative is not None
         distance = np.arange(length)[None, :] - np.arange(length)[:, None]
-        half = len(self._relative) // 2
+        half = len(self.relative) // 2
         bucket = np.where(-distance < 0, half, 0)
         size = np.abs(distance)
         exact = half // 2
@@ -316,7 +319,7 @@ class NumpyEncoder:
             * (half - exact)
         ).astype(np.int64)
         bucket = bucket + np.where(size < exact, size, np.minimum(far, half - 1))
-        biases: Vectors = self._relative[bucket].transpose(2, 0, 1)
+        biases: Vectors = self.relative[bucket].transpose(2, 0, 1)
         return biases
 
 

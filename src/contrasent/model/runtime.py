@@ -114,7 +114,7 @@ class Exported(Encoder):
     """An encoder that ONNX Runtime or OpenVINO computes, as one graph."""
 
     def __init__(
-        self, export: Export, tokenizer: Tokenizer, graph: Path, prompts: Prompts | None = None
+        self, export: Export, tokenizer: Tokenizer, graph: Any, prompts: Prompts | None = None
     ) -> None:
         self.export, self.tokenizer, self._graph = export, tokenizer, graph
         self.runtime = export.name
@@ -211,7 +211,7 @@ class Exported(Encoder):
         if self.export.engine == "onnx":
             return tokens
         step = 4
-        if self.export.precision == "int8":
+        if self.export.precision != "fp32":
             while 8 * step < tokens:
                 step *= 2
         return min(-(-tokens // step) * step, self.max_tokens)
@@ -238,9 +238,10 @@ def check_target(target: Path, overwrite: bool) -> None:
         raise OutputError(f"{target}: exists; choose another folder with -o, or use --overwrite")
 
 
-def open_session(engine: str, path: Path, precision: str, *, streams: int) -> Run:
-    """Open a graph."""
-    check_session(engine, path)
+def open_session(engine: str, path: Any, precision: str, *, streams: int) -> Run:
+    """Open a graph in a file, or one of OpenVINO that was made in memory."""
+    if isinstance(path, Path):
+        check_session(engine, path)
     if engine == "onnx":
         return _onnx(path, streams)
     return _openvino(path, precision, streams)
@@ -277,7 +278,7 @@ def _onnx(path: Path, streams: int) -> Run:
     return run
 
 
-def _openvino(path: Path, precision: str, streams: int) -> Run:
+def _openvino(path: Any, precision: str, streams: int) -> Run:
     limit_onednn_cache()
     import openvino
 
@@ -290,8 +291,9 @@ def _openvino(path: Path, precision: str, streams: int) -> Run:
     if precision == "fp32":
         # Left to itself, it computes in bfloat16 where the processor can.
         options["INFERENCE_PRECISION_HINT"] = "f32"
+    source = str(path) if isinstance(path, Path) else path
     try:
-        compiled = core.compile_model(str(path), "CPU", options)
+        compiled = core.compile_model(source, "CPU", options)
     except Exception as error:  # a RuntimeError, or whatever a plugin raises
         raise ModelError(f"{path}: OpenVINO cannot open it ({brief(error)})") from error
     idle: list[Any] = []  # a request is for one call at a time

@@ -17,10 +17,12 @@ from contrasent.errors import (
     see,
 )
 from contrasent.indexing.models import find_index_model, model_settings, open_index_model
+from contrasent.indexing.tiers import rest_encoder
 from contrasent.model.base import Encoder, TaskEncoder
 from contrasent.model.opening import find_model, open_encoder
 from contrasent.processes import release_freed_memory
 from contrasent.search.folder import is_any_index
+from contrasent.search.index import BaseIndex, Index
 from contrasent.search.opening import index_folder, open_index
 from contrasent.types import Log, Tokens
 
@@ -101,11 +103,18 @@ def serve_model(
             open_model=open_index_model,
             settings=settings,
             word_weight=word_weight,
-            encode=TaskEncoder(encoder),
+            encode=_rest_encoder(library, encoder),
         )
         address = f"http://{host}:{listener.getsockname()[1]}"
         log(f"{shown} at {address} (page), {address}/v1 (OpenAI's interface), {address}/docs")
         make_server(app, settings).run(sockets=[listener])
+
+
+def _rest_encoder(index: BaseIndex | None, encoder: Encoder) -> TaskEncoder | None:
+    """The encoder for what is left of an unfinished index; None where nothing is."""
+    if not isinstance(index, Index) or index.tiers is None:
+        return None
+    return rest_encoder(index, TaskEncoder(encoder))
 
 
 def _allowed_hosts(host: str, more: Sequence[str]) -> tuple[str, ...]:
