@@ -73,7 +73,7 @@ def test_assignments():
     ("attention_dropout", [-0.1, 1.0]), ("patience", [-1]), ("heldout", [-1]),
     ("seed", [-1, 2**63]), ("precision", ["fp61", "float32"]), ("padding", ["noen", "None"]),
     ("grad_cache_rows", [-1]), ("pooler", ["maen", "none"]), ("head", ["tahn"]),
-    ("buckets", ["fien", "4;8"]),
+    ("buckets", ["fien", "4;8"]), ("weights", ["2;1", "2,-1"]),
 ])  # fmt: skip
 def test_values_out_of_range(name, values):
     for value in values:
@@ -98,10 +98,10 @@ def test_names_are_those_of_poolers_and_heads():
 def test_every_setting_is_checked():
     checked = "batch accumulate max_tokens evaluate_every checkpoint_every steps epochs lr warmup"
     checked += " clip weight_decay dropout attention_dropout patience heldout seed precision pooler"
-    checked += " head buckets geometry_every padding grad_cache_rows"
+    checked += " head buckets weights geometry_every padding grad_cache_rows"
     free = {"normalise", "compile", "query_prompt", "document_prompt"}
     assert {field.name for field in fields(Settings)} == {*checked.split(), *free}
-    assert len(checked.split()) == 23
+    assert len(checked.split()) == 24
 
 
 def test_settings_reach_the_encoder(bert):
