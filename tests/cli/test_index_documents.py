@@ -9,7 +9,6 @@ import sys
 import time
 import zipfile
 from contextlib import closing
-from itertools import islice
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ import pytest
 from commands import invoke, printed, run
 from contrasent.documents.folder import Document, DocumentSource, Section
 from contrasent.errors import UserError
-from contrasent.indexing.sources import document_rows, first_paragraphs
+from contrasent.indexing.sources import document_rows, document_texts
 from contrasent.search.building import create
 from contrasent.search.index import Index
 from contrasent.search.store import Facts
@@ -54,11 +53,13 @@ def rows(index):
     return {row.id: row for row in Index.open(index).every()}
 
 
-def test_the_language_is_that_of_most_files_not_of_the_rows_of_one(tmp_path):
-    rows = [Document(f"a.csv#{n}", "", (Section((), ("aaaa",)),)) for n in range(1000)]
+def test_texts_are_of_all_documents_and_of_each_file(tmp_path):
+    rows = [Document(f"a.csv#{n}", "", (Section((), ("aaaa",)),)) for n in range(2000)]
     others = [Document(f"b{n}.md", "", (Section((), ("Prose.",)),)) for n in range(99)]
-    first = list(islice(first_paragraphs([*rows, *others]), 100))
-    assert (first.count("Prose."), first.count("aaaa")) == (99, 1)
+    texts, firsts = document_texts([*rows, *others])
+    texts = list(texts)
+    assert (texts.count("aaaa"), texts.count("Prose.")) == (2000, 99)
+    assert (firsts.count("aaaa"), firsts.count("Prose.")) == (1, 99)
 
 
 def test_a_folder_of_documents(folder, tmp_path):

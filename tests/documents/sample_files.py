@@ -1,7 +1,9 @@
 """Small files of the formats that are converted to Markdown, and the document of a file."""
 
 import io
+import struct
 import zipfile
+from itertools import pairwise
 
 import pytest
 
@@ -136,3 +138,160 @@ def odt():
 def paged():
     first = [(12, "The banks of a river are made of mud and some-"), (12, "times of stone.")]
     return pdf([first, [], [(12, "It ends here.")]], "Rivers at large")
+
+
+PROPERTIES = (
+    '<p:coreProperties xmlns:p="http://schemas.openxmlformats.org/package/2006/metadata/core-propert'
+    'ies" xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:t="http://purl.org/dc/terms/">'
+    "<dc:creator>Ann Lee</dc:creator><t:modified>2024-03-05T10:00:00Z</t:modified>"
+    "</p:coreProperties>"
+)
+
+
+def xlsx(sheets):
+    """A workbook of sheets of rows of texts."""
+    kind = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    package = "http://schemas.openxmlformats.org/package/2006/relationships"
+    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    core = "http://schemas.openxmlformats.org/package/2006/relationships/metadata/core-properties"
+    listed, targets, files = "", "", {}
+    for n, (name, rows) in enumerate(sheets.items(), 1):
+        listed += f'<sheet name="{name}" sheetId="{n}" r:id="r{n}"/>'
+        targets += f'<Relationship Id="r{n}" Type="{kind}/worksheet" Target="worksheets/{n}.xml"/>'
+        cell = '<c t="inlineStr"><is><t>{}</t></is></c>'.format
+        cells = "".join(f"<row>{''.join(map(cell, row))}</row>" for row in rows)
+        files[f"xl/worksheets/{n}.xml"] = (
+            f'<worksheet xmlns="{main}"><sheetData>{cells}</sheetData></worksheet>'
+        )
+    return zipped(files | {
+        "[Content_Types].xml":
+            '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
+            '<Default Extension="xml" ContentType="application/xml"/></Types>',
+        "_rels/.rels": f'<Relationships xmlns="{package}"><Relationship Id="a" '
+            f'Type="{kind}/officeDocument" Target="xl/workbook.xml"/><Relationship Id="b" '
+            f'Type="{core}" Target="docProps/core.xml"/></Relationships>',
+        "docProps/core.xml": PROPERTIES,
+        "xl/workbook.xml":
+            f'<workbook xmlns="{main}" xmlns:r="{kind}"><sheets>{listed}</sheets></workbook>',
+        "xl/_rels/workbook.xml.rels":
+            f'<Relationships xmlns="{package}">{targets}</Relationships>',
+    })  # fmt: skip
+
+
+def ods(rows):
+    """A workbook with one sheet of rows of texts."""
+    name = "urn:oasis:names:tc:opendocument:xmlns:"
+    cell = (
+        '<table:table-cell office:value-type="string"><text:p>{}</text:p></table:table-cell>'
+    ).format
+    held = "".join(f"<table:table-row>{''.join(map(cell, row))}</table:table-row>" for row in rows)
+    spaces = " ".join(f'xmlns:{one}="{name}{one}:1.0"' for one in ("office", "table", "text"))
+    return zipped({
+        "mimetype": "application/vnd.oasis.opendocument.spreadsheet",
+        "META-INF/manifest.xml": "<manifest/>",
+        "content.xml": f"<office:document-content {spaces}><office:body><office:spreadsheet>"
+            f'<table:table table:name="Staff">{held}</table:table></office:spreadsheet>'
+            "</office:body></office:document-content>",
+    })  # fmt: skip
+
+
+STAFF = [["name", "city", "phone"], ["Bo Smith", "Oslo", "555-0100"], ["Cy", "Rome", "555-0199"]]
+HEAD = "From: Ann Lee <ann@x.org>\nTo: Bo <bo@x.org>\nDate: Tue, 5 Mar 2024 10:00:00 +0000\n"
+QUOTED = "On 3 May 2024 at 10:00 Bo <bo@x.org>\nwrote:\n> How many geese?\n> Tell me.\n"
+EML = (
+    HEAD + 'Subject: Re: Ducks\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="b"\n\n'
+    f"--b\nContent-Type: text/plain; charset=latin-1\n\nForty ducks caf\xe9.\n\n{QUOTED}\n--b\n"
+    'Content-Type: text/markdown\nContent-Disposition: attachment; filename="bill.md"\n\n'
+    "# Bill\n\nFour euros for bread.\n\n--b\nContent-Type: message/rfc822\n\n"
+    f"{HEAD}Subject: Inner\n\nGeese too.\n\n--b--\n"
+)
+MBOX = (
+    f"From ann\n{HEAD}Subject: One\n\nHello from box one.\n>From here on.\n\nFrom bo\n"
+    "Subject: Two\nContent-Type: text/html\n\n<p>The <b>second</b>.</p>"
+    "<blockquote>A whale.</blockquote>\n"
+)
+
+
+def compound(tree):
+    """A compound file, as Outlook writes: streams, and storages of streams, by name."""
+    none, end, sectors, table = 0xFFFFFFFF, 0xFFFFFFFE, [], []
+
+    def put(data):
+        first, count = len(sectors), -(-len(data) // 512)
+        for n in range(count):
+            sectors.append(data[512 * n : 512 * n + 512].ljust(512, b"\0"))
+            table.append(first + n + 1 if n + 1 < count else end)
+        return first
+
+    entries = [["Root Entry", 5, none, none, end, 0]]  # name, kind, next, inner, start, size
+
+    def add(parent, inner):
+        numbers = []
+        for name, held in sorted(inner.items(), key=lambda item: (len(item[0]), item[0])):
+            numbers.append(len(entries))
+            if isinstance(held, dict):
+                entries.append([name, 1, none, none, 0, 0])
+                add(numbers[-1], held)
+            else:  # smaller ones would be kept elsewhere
+                entries.append([name, 2, none, none, put(held.ljust(4096, b"\0")), 4096])
+        for one, other in pairwise(numbers):
+            entries[one][2] = other
+        entries[parent][3] = numbers[0]
+
+    add(0, tree)
+    rows = b""
+    for name, kind, following, inner, start, size in entries:
+        raw = name.encode("utf-16-le")
+        facts = len(raw) + 2, kind, 1, none, following, inner, 0, start, size
+        rows += raw.ljust(64, b"\0") + struct.pack("<HBBIII16xI16xIQ", *facts)
+    directory, first = put(rows), len(sectors)
+    table += [0xFFFFFFFD] + [none] * (127 - len(table))
+    assert len(table) == 128
+    head = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 16
+    head += struct.pack("<HHHHH6x", 62, 3, 0xFFFE, 9, 6)
+    head += struct.pack("<10I", 0, 1, directory, 0, 4096, end, 0, end, 0, first)
+    tail = struct.pack("<128I", *table)
+    return head + struct.pack("<108I", *[none] * 108) + b"".join(sectors) + tail
+
+
+def msg():
+    def text(value):
+        return value.encode("utf-16-le")
+
+    return compound({
+        "__substg1.0_0037001F": text("Ducks"), "__substg1.0_007D001F": text(HEAD),
+        "__substg1.0_1000001F": text(f"The pond is full.\r\n\r\n{QUOTED}"),
+        "__substg1.0_0C1A001F": text("Ann Lee"), "__substg1.0_0C1F001F": text("ann@x.org"),
+        "__properties_version1.0": b"\0" * 32,
+        "__attach_version1.0_#00000000": {
+            "__substg1.0_37010102": b"Four euros.".ljust(4096), "__substg1.0_3707001F":
+            text("bill.txt"), "__properties_version1.0": struct.pack("<QIIQ", 0, 0x37050003, 6, 1),
+        },
+    })  # fmt: skip
+
+
+BLOCKS = {
+    "a.go": ("package main\n\n// Adds.\nfunc Add(a int) int {\n\n  return a\n}\n\nfunc Sub() {}\n",
+        "a.go", [((), ("package main",)), (("Add",), ("// Adds.\nfunc Add(a int) int {\n  return a"
+        "\n}",)), (("Sub",), ("func Sub() {}",))]),
+    "a.sql": ("-- Boats.\nCREATE TABLE boats (id INT);\n\nSELECT 1;\n", "a.sql", [
+        (("boats",), ("-- Boats.\nCREATE TABLE boats (id INT);", "SELECT 1;"))]),
+    "a.yaml": ("web:\n  port: 8080\n  password: swordfish9\n\ndb:\n  port: 1\n", "a.yaml", [
+        ((), ("web:\n  port: 8080", "db:\n  port: 1"))]),
+    "a.toml": ("[tool]\nname = 'x'\n", "a.toml", [((), ("[tool]\nname = 'x'",))]),
+    "a.json": ('{"name": "x", "n": [1]}', "a.json", [
+        ((), ('{\n "name": "x",\n "n": [\n  1\n ]\n}',))]),
+    "a.xml": ("<a><p v='1'><name>Al</name><city>Bern</city></p><p>The <b>bold</b> one.</p></a>",
+        "", [
+        ((), ("v: 1; name: Al; city: Bern", "The bold one."))]),
+    "a.tex": ("\\documentclass{a}\\title{My \\emph{River}}\\author{Ann}\n\\begin{document}\n"
+        "\\maketitle\\section{Banks}\\label{x} Of \\emph{mud} \\cite{a}. % no\n"
+        "\\begin{itemize}\\item 5\\% up\\end{itemize}\\end{document}", "My River", [
+        (("Banks",), ("Of mud.", "5% up"))]),
+    "a.srt": ("1\n00:00:01,000 --> 00:00:02,000\nHello <i>there</i>,\n\n2\n00:00:03,000 --> "
+        "00:00:04,000\ncaptain.\n", "", [((), ("Hello there, captain.",))]),
+    "a.vtt": ("WEBVTT\n\nNOTE x\n\n00:01.000 --> 00:02.000\nAhoy.\n", "", [((), ("Ahoy.",))]),
+    "a.org": ("* River\n\n** Banks\n\nMud.\n", "River", [(("Banks",), ("Mud.",))]),
+    "a.adoc": ("= River\n\n== Banks\n\nMud.\n", "River", [(("Banks",), ("Mud.",))]),
+}  # fmt: skip
+"""Files that are read without a parser of theirs: content, title, sections."""

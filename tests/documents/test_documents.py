@@ -22,7 +22,8 @@ ROOT = Path(__file__).parents[2]
 
 def test_markdown_has_title_headings_code_and_tables(tmp_path):
     text = (
-        "---\nlayout: page\n---\n# The *river*\n\n"
+        "---\nlayout: page\ndate: 2024-03-05 10:00\ntags:\n  - mud\n- a, b\nn: 3\ntitle:\n"
+        "keywords: [x, 'y']\nbody: no\n---\n# The *river*\n\n"
         "Rivers carry [sand](http://x.y/a_(b)) and\n`mud_x`.\n\n**See** [`a`][b], [c] & `[d](e)`.\n"
         "Write to <a@b.c>, *not `__now__`*.\n\n[b]: x.md\n[c]: y.md\n\n"
         "## Banks\n\n- one bank\n- other **bank**\n\n```python\nif x:\n    flow(x)\n```\n\n"
@@ -34,7 +35,10 @@ def test_markdown_has_title_headings_code_and_tables(tmp_path):
         )),
         Section(("Banks",), ("one bank", "other bank", "if x:\n    flow(x)")),
         Section(("Banks", "Left"), ("a | b\n1 | 2",)), Section(("Delta",), ("It ends.",)),
-    ))  # fmt: skip
+    ), {"layout": "page", "date": "2024-03-05", "tags": ["x", "y"], "n": 3})  # fmt: skip
+    toml = "+++\ntitle = 'T'\ndate = 2024-03-05\ndraft = true\n[more]\na = 1\n+++\nMud.\n"
+    document = one(tmp_path, "b.md", toml)
+    assert (document.title, document.metadata) == ("T", {"date": "2024-03-05", "draft": True})
 
 
 def test_a_first_heading_with_nothing_below_it_is_the_title(tmp_path):
@@ -130,7 +134,26 @@ def test_columns_are_guessed_by_length_or_chosen(tmp_path):
     assert [d.sections[0].paragraphs[0] for d in DocumentSource(path)] == [r["words"] for r in rows]
     chosen = list(DocumentSource(path, columns=["kind", "nr", "words"]))
     assert (chosen[1].title, chosen[1].sections[0].paragraphs) == ("x", ("1", f"{PROSE} 1"))
+    staff = tmp_path / "staff.csv"
+    for mark in ";\t|,":
+        rows = (
+            ["name;city, land;2023", "Bo;Oslo, N;1,5", "Cy;Rome;2"]
+            if mark == ";"
+            else [f"name{mark}city{mark}2023", f"Bo{mark}Oslo{mark}1.5", f"Cy{mark}Rome{mark}2"]
+        )
+        staff.write_text("\n".join(rows) + "\n")
+        first, second = DocumentSource(staff)
+        assert second.id == "staff.csv#2" and first.sections[0].headings == ("staff",)
+        assert second.sections[0].paragraphs[0] in (
+            "name: Cy; city: Rome; 2023: 2",
+            "name: Cy; city, land: Rome; 2023: 2",
+        )
     bare = tmp_path / "b.csv"  # without a header
+    facts = "text,name,year,note\n" + f"{PROSE},Bo,2024,x\n" * 2
+    staff.write_text(facts)
+    assert [(d.title, d.metadata) for d in DocumentSource(staff)] == [
+        ("Bo", {"year": "2024", "note": "x"})
+    ] * 2
     bare.write_text(f'1,"{PROSE}"\n2,"Again: {PROSE}"\n')
     assert len(list(DocumentSource(bare))) == 2
     with pytest.raises(OptionError, match=r"'word'.*no such column.*did you mean 'words'"):
@@ -178,9 +201,10 @@ BROKEN = ("docx", "epub", "parquet", "pdf", "pptx")
 def test_what_cannot_be_read_is_counted_by_its_reason(tmp_path):
     prose, noise = PROSE.encode(), bytes(range(256)) * 99
     files = {
+        "u.xml": b"<a>",
         "a.md": prose, "b.md": b"x" * 1001, "c.md.gz": gzip.compress(b"x" * 5000),
         "d.md.gz": gzip.compress(prose)[:-20], "e.zip": b"PK\3\4 nothing", "f.ipynb": b"[1",
-        "g.txt": b"\0\1\2\3", "h.md": b"\n", "i.md": b"", "j.xyz": prose, "k.json": b"{}",
+        "g.txt": b"\0\1\2\3", "h.md": b"\n", "i.md": b"", "j.xyz": prose, "k.json": b"3",
         "p.md": b"<p>a</p>" * 20_000, "q": noise, "r.xyz": noise,
         "README.notes.gz": gzip.compress(prose), "LICENSE": prose, "my_changelog.old": prose,
         "unread.me": prose,
@@ -194,16 +218,16 @@ def test_what_cannot_be_read_is_counted_by_its_reason(tmp_path):
     source = DocumentSource(tmp_path, most=1000)
     assert [d.id for d in source] == ["LICENSE", "README.notes.gz", "a.md", "my_changelog.old"]
     examples = {reason: skipped.names for reason, skipped in source.report.skipped.items()}
-    assert source.report.skipped["broken"].count == 7
+    assert source.report.skipped["broken"].count == 8
     assert examples == {
         "more text than --max-file-text": ["b.md", "c.md.gz"],
-        "broken": ["d.md.gz", "f.ipynb", *(f"n.{kind}" for kind in BROKEN)],
+        "broken": ["d.md.gz", "f.ipynb", *(f"n.{kind}" for kind in BROKEN), "u.xml"],
         "broken archive": ["e.zip"], "binary": ["g.txt", "q", "r.xyz"], "empty": ["h.md", "i.md"],
         "text of an unknown type": ["j.xyz", "unread.me"],
         "JSON that is no list of rows": ["k.json"],
         "link to nothing": ["l.md", "loop"], "nothing but repetition": ["p.md"],
         "link to a folder": ["m/"],
-        "table without a column of text": ["o.csv"],
+        "table of nothing but numbers": ["o.csv"],
     }  # fmt: skip
     assert any(line == "skipped 1, broken archive: e.zip" for line in source.report.lines())
 
@@ -266,7 +290,11 @@ def test_nothing_to_read_is_one_line_with_a_remedy(tmp_path):
     with pytest.raises(InputError, match="folder is empty; put documents there"):
         list(DocumentSource(tmp_path))
     (tmp_path / "a.xyz").write_text(PROSE)
-    with pytest.raises(InputError, match=r"1 text of an unknown type; add \.txt .*read are .*\.md"):
+    (only,) = DocumentSource(tmp_path, as_text=["*.XYZ"])
+    assert (only.id, only.sections[0].paragraphs) == ("a.xyz", (PROSE,))
+    with pytest.raises(
+        InputError, match=r"1 text of an unknown type; .*--as-text .*read are .*\.md"
+    ):
         list(DocumentSource(tmp_path))
     (tmp_path / "a.zip").write_bytes(b"PK\3\4 nothing")
     (tmp_path / "b.epub").write_bytes(b"no zip")

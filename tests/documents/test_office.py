@@ -3,11 +3,31 @@
 import sys
 
 import pytest
-from sample_files import HTML, PROSE, RST, docx, epub, odt, one, paged, pdf, pptx
+from sample_files import (
+    BLOCKS,
+    EML,
+    HTML,
+    MBOX,
+    PROSE,
+    RST,
+    STAFF,
+    docx,
+    epub,
+    msg,
+    ods,
+    odt,
+    one,
+    paged,
+    pdf,
+    pptx,
+    xlsx,
+)
 
 from contrasent.documents import parsers, worker
-from contrasent.documents.folder import FORMATS, Document, DocumentSource, Section
-from contrasent.errors import InputError
+from contrasent.documents.blocks import CODE, SETTINGS
+from contrasent.documents.folder import FORMATS, DocumentSource, Section
+from contrasent.documents.mail import own_text
+from contrasent.errors import InputError, OptionError
 
 pytest.importorskip("kreuzberg")
 
@@ -44,8 +64,8 @@ CONVERTED = {
 @pytest.mark.parametrize("name", CONVERTED)
 def test_headings_tables_and_text_stand_in_their_order_and_nothing_around_them(tmp_path, name):
     made, title, sections = CONVERTED[name]
-    expected = Document(name, title, tuple(Section(*part) for part in sections))
-    assert one(tmp_path, name, made()) == expected
+    found = one(tmp_path, name, made())
+    assert (found.title, found.sections) == (title, tuple(Section(*part) for part in sections))
 
 
 def test_words_of_a_pdf_keep_their_spaces_and_its_tables_are_no_copies_of_its_prose():
@@ -59,10 +79,91 @@ def test_words_of_a_pdf_keep_their_spaces_and_its_tables_are_no_copies_of_its_pr
 
 def test_all_formats_that_are_read_are_tested():
     elsewhere = [".md", ".txt", ".ipynb", ".py", ".csv", ".tsv", ".jsonl", ".json", ".parquet"]
-    same_reader = [".markdown", ".mdx", ".text", ".log", ".ndjson", ".htm", ".xhtml"]
-    here = [name[1:] for name in CONVERTED]
-    assert sorted(FORMATS) == sorted([*elsewhere, *same_reader, *here])
-    assert len(FORMATS) == 24
+    same_reader = [".markdown", ".mdx", ".text", ".log", ".ndjson", ".htm", ".xhtml", ".pyi"]
+    here = [name[1:] for name in (*CONVERTED, *BLOCKS)] + [".xlsx", ".ods", ".eml", ".mbox", ".msg"]
+    assert set(FORMATS) == {*elsewhere, *same_reader, *here, *CODE, *SETTINGS}
+    assert len(FORMATS) == 107
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_what_has_no_parser_is_read_by_its_blocks(tmp_path, name):
+    content, title, sections = BLOCKS[name]
+    found = one(tmp_path, name, content)
+    assert (found.title, found.sections) == (title, tuple(Section(*part) for part in sections))
+
+
+def rows_of(folder, name, content, **given):
+    """Title and text of each document of a file, and what is skipped of it."""
+    (folder / name).write_bytes(
+        content if isinstance(content, bytes) else content.encode("latin-1")
+    )
+    source = DocumentSource(folder / name, **given)
+    found = {d.id.removeprefix(name): (d.title, d.sections, d.metadata) for d in source}
+    return found, {reason: one.names for reason, one in source.report.skipped.items()}
+
+
+FIELDS = ["name: Bo Smith; city: Oslo; phone: 555-0100", "name: Cy; city: Rome; phone: 555-0199"]
+
+
+def test_rows_of_a_workbook_keep_the_names_of_their_columns(tmp_path):
+    notes = [["Nothing here is a table."], ["", "far"]]
+    texts = [["subject", "text", "year"], ["Ducks", "They swim.", "2024"]]
+    book = xlsx({"Staff": [["A list of our staff"], [], *STAFF], "Notes": notes, "Texts": texts})
+    found, _ = rows_of(tmp_path, "a.xlsx", book)
+    about = {"author": "Ann Lee", "date": "2024-03-05"}
+    assert found == {
+        "#Staff": ("Staff", (Section((), ("A list of our staff",)),), about),
+        **{f"#Staff#{n}": ("", (Section(("Staff",), (text,)),), about)
+           for n, text in enumerate(FIELDS, 1)},
+        "#Notes": ("Notes", (Section((), ("Nothing here is a table.", "far")),), about),
+        "#Texts#1": ("Ducks", (Section((), ("They swim.",)),), {**about, "year": "2024"}),
+    }  # fmt: skip
+    chosen, _ = rows_of(tmp_path, "a.xlsx", book, columns=["city"])
+    assert [sections[0].paragraphs for _, sections, _ in chosen.values()] == [("Oslo",), ("Rome",)]
+    with pytest.raises(OptionError, match=r"'town'.*no such column"):
+        rows_of(tmp_path, "a.xlsx", book, columns=["town"])
+    found, _ = rows_of(tmp_path, "a.ods", ods(STAFF))
+    assert [sections[0].paragraphs[0] for _, sections, _ in found.values()] == FIELDS
+
+
+SENT = {"from": "Ann Lee <ann@x.org>", "to": "Bo <bo@x.org>", "date": "2024-03-05"}
+
+
+def test_mail_is_read_once_with_its_headers_and_attachments(tmp_path):
+    who = ("Ann Lee, 2024-03-05",)
+    found, skipped = rows_of(tmp_path, "a.eml", EML)
+    answer = {**SENT, "subject": "Re: Ducks"}
+    assert found == {
+        "": ("Re: Ducks", (Section(who, ("Forty ducks café.",)),), answer),
+        "#bill.md": ("Bill", (Section((), ("Four euros for bread.",)),), {}),
+        "#3.eml": ("Inner", (Section(who, ("Geese too.",)),), {**SENT, "subject": "Inner"}),
+    }  # fmt: skip
+    found, _ = rows_of(tmp_path, "a.msg", msg())
+    sent = {"from": SENT["from"], "date": SENT["date"], "subject": "Ducks"}
+    assert found == {
+        "": ("Ducks", (Section(who, ("The pond is full.",)),), sent),
+        "#bill.txt": ("", (Section((), ("Four euros.",)),), {}),
+    }
+    found, _ = rows_of(tmp_path, "a.mbox", MBOX)
+    assert [(title, sections) for title, sections, _ in found.values()] == [
+        ("One", (Section(who, ("Hello from box one.", "From here on.")),)),
+        ("Two", (Section((), ("The second.",)),)),
+    ]
+    _, skipped = rows_of(tmp_path, "b.eml", EML.replace("bill.md", ".env"))
+    assert skipped == {"secret": ["b.eml#.env"]}
+
+
+@pytest.mark.parametrize(("text", "subject", "own"), [
+    ("Yes.\n\n-----Original Message-----\nFrom: Bo\n\nShall we?\n", "Re: x", "Yes."),
+    ("See this.\n\n-----Original Message-----\nFrom: Bo\n\nWe win.\n", "Fwd: x", "We win."),
+    ("> all of it\n> is quoted\n", "Re: x", "is quoted"),
+    ("> One?\n\nYes.\n\n> Two?\n\nNo, see 1 and 2.\n", "Re: x", "No, see 1 and 2."),
+    ("On Monday 5 May we met:\n\nall came.\n", "Re: x", "On Monday 5 May we met:"),
+])  # fmt: skip
+def test_what_a_mail_says_itself_is_kept(text, subject, own):
+    kept = own_text(text, subject)
+    assert own in kept
+    assert "Shall we" not in kept and "One?" not in kept and "Two?" not in kept
 
 
 def test_headings_of_a_pdf_are_found_by_their_size(tmp_path):

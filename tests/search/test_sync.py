@@ -1,14 +1,13 @@
 """An index that follows a folder: whose rows go, and whose stay."""
 
 import os
-from itertools import islice
 
 import pytest
 from whole_states import encoder
 
-from contrasent.documents.folder import Document, DocumentSource, Section
+from contrasent.documents.folder import DocumentSource
 from contrasent.indexing.following import synchronise
-from contrasent.indexing.sources import document_rows, first_paragraphs
+from contrasent.indexing.sources import document_rows
 from contrasent.search.building import create
 from contrasent.search.index import Index
 from contrasent.search.store import Facts
@@ -66,13 +65,3 @@ def test_a_folder_that_cannot_be_read_now_keeps_its_rows(notes, monkeypatch):
     assert ids == {"a.md#b.md#1", "kept/c.md#1", "kept/d.md#1", "kept.md#1"}
     (folder / "kept" / "c.md").unlink()
     assert follow(folder, index)[1] == {"a.md#b.md#1", "kept/d.md#1", "kept.md#1"}
-
-
-def test_the_first_paragraphs_are_of_all_folders():
-    documents = [
-        Document(f"{place}/{n}.md", "", (Section((), (text,)),))
-        for place, text in (("de", "Prosa."), ("en", "Prose."))
-        for n in range(200)
-    ]
-    first = list(islice(first_paragraphs(documents), 100))
-    assert 25 < first.count("Prosa.") < 75

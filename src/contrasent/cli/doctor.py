@@ -70,10 +70,14 @@ def doctor(
     from contrasent.search.opening import index_folder, open_index
     from contrasent.types import Finding
 
-    place = index_folder(Path(model))
+    place, about = index_folder(Path(model)), dict[str, Any]()
     content = examine(place) if is_index(place) else []
     if not all(finding.good for finding in content):
         return _findings(model, content, "the index is damaged: build it again, or restore a copy")
+    if content:
+        from contrasent.indexing.contents import describe
+
+        about = describe(place)
     index = open_index(Path(model)) if is_any_index(Path(model)) else None
     folder = find_model(model) if index is None else find_index_model(index)
     stored = {} if index is None else model_settings(index)
@@ -82,7 +86,11 @@ def doctor(
     known = not write and (index is None or (folder / golden_.NAME).is_file())
     saved = golden_.read_golden(folder) if known else None
     encoder = open_encoder(
-        folder, pooler=loading.pooler, max_tokens=loading.max_tokens, check=False
+        folder,
+        pooler=loading.pooler,
+        max_tokens=loading.max_tokens,
+        check=False,
+        light=index is not None,
     )
     if write:
         golden_.write_golden(folder, encoder.golden())
@@ -96,18 +104,55 @@ def doctor(
         same = encoder.identity == index.model
         rows = f"{len(index):,} rows of " + ("this model" if same else f"another than {folder}")
         content.append(Finding("index", same, rows))
-    return _findings(model, content, "not the model that was saved")
+    return _findings(model, content, "not the model that was saved", about)
 
 
-def _findings(model: str, findings: "list[Finding]", wrong: str) -> options.Output:
+def _findings(
+    model: str, findings: "list[Finding]", wrong: str, about: dict[str, Any] | None = None
+) -> options.Output:
     good = all(finding.good for finding in findings)
     lines = [f"{'ok   ' if f.good else 'WRONG'}  {f.check}: {f.message}" for f in findings]
     checks = [asdict(finding) for finding in findings]
+    facts = {"model": model, "good": good, "findings": checks}
     return options.Output(
-        {"model": model, "good": good, "findings": checks},
-        "\n".join([*lines, "all is well" if good else wrong]),
+        facts | ({"index": about} if about else {}),
+        "\n".join([*_described(about or {}), *lines, "all is well" if good else wrong]),
         status=0 if good else 1,
     )
+
+
+def _described(about: dict[str, Any]) -> list[str]:
+    """The contents of an index for a person."""
+    if not about:
+        return []
+    counted = {
+        key: ", ".join(f"{n:,} {name}" for name, n in about[key].items())
+        for key in ("formats", "languages")
+    }
+    some = f" of {about['languages_of']:,}" if about["languages_of"] < about["documents"] else ""
+    shown = {
+        "rows": f"{about['rows']:,} of {about['documents']:,} documents",
+        "files": counted["formats"],
+        f"languages{some}": counted["languages"],
+        "source": about["source"],
+        "removed by hand": _named(about["removed_by_hand"]),
+        "not read yet": _named(about["not_read_yet"] or []),
+        "model": f"{about['model']}, {about['dimension']} dimensions, {about['metric']}",
+        "ranker": about["ranker"],
+        "learned": ", ".join(about["learned"]),
+        "size": f"{about['bytes'] / 1e6:,.1f} MB",
+        "last change": about["changed"],
+        "last sync": about["synced"] if about["source"] else "",
+    }
+    for reason, names in about["skipped"].items():
+        shown[f"skipped, {reason}"] = _named(names)
+    return [f"{name}: {value}" for name, value in shown.items() if value]
+
+
+def _named(names: list[str]) -> str:
+    """How many, and the first."""
+    more = ", ..." if len(names) > 5 else ""
+    return f"{len(names):,} ({', '.join(names[:5])}{more})" if names else ""
 
 
 def look_around() -> dict[str, Any]:

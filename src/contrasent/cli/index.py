@@ -28,6 +28,8 @@ def index(
     checksum: bool = False,
     max_file_text: Annotated[int, typer.Option(min=1, metavar="CHARACTERS")] = 5_000_000,
     column: options.Column = None,
+    columns: str | None = None,
+    as_text: Annotated[list[str] | None, typer.Option("--as-text", metavar="PATTERN")] = None,
     id_column: Annotated[str | None, typer.Option("--id")] = None,
     metadata: str | None = None,
     metric: str = "cosine",
@@ -38,7 +40,8 @@ def index(
     vectors_only: options.VectorsOnly = False,
     add: bool = False,
     update: bool = False,
-    remove: Annotated[list[str] | None, typer.Option("--remove", metavar="ID")] = None,
+    listing: Annotated[bool, typer.Option("--list")] = False,
+    remove: Annotated[list[str] | None, typer.Option("--remove", metavar="ID|DOCUMENT")] = None,
     remove_where: Annotated[
         list[str] | None, typer.Option("--remove-where", metavar="CONDITION")
     ] = None,
@@ -49,7 +52,8 @@ def index(
     """Make a folder of documents, a file or a table searchable, and keep the index up to date.
 
     contrasent index SOURCE -o INDEX reads documents (or the rows of a table) and encodes them; with
-    --sync, --model or --remove, and no -o, an INDEX that exists is changed.
+    --sync, --model or --remove, and no -o, an INDEX that exists is changed; with --list [PATTERN]
+    its documents are listed.
 
     Where encoding takes more than about a minute, the index can be searched before, by words and a
     first tier of vectors; after Ctrl-C the same command, --sync or contrasent serve goes on.
@@ -57,13 +61,16 @@ def index(
     Options:
         source: Folder, zip, document or table to index, - for lines on standard input; or the
             index to change.
-        synced: With --sync: where the documents are now, if they have moved.
+        synced: With --sync: where the documents are now, if they have moved. With --list: the
+            documents to list, such as 'notes/*.md'.
         output: Index folder to make.
         model: Model folder or name; without -o the model whose vectors the index gets, in place.
         sync: Follow the documents: encode what was added or changed, remove what was deleted.
         checksum: With --sync: compare the contents of all files; else size and time tell.
-        watch: Go on with --sync whenever documents change, until Ctrl-C.
+        watch: Go on with --sync whenever documents change, until Ctrl-C; with -o index first.
         max_file_text: Leave out files with more text than so many characters.
+        columns: Columns of tables to read instead, with commas; title first.
+        as_text: Read files of such names, '*.xyz', as plain text; can be repeated.
         id_column: Column with the ids of a table's rows; row numbers if not given.
         metadata: Columns of a table to keep as metadata: a,b,c; * for all others.
         metric: cosine or dot.
@@ -72,7 +79,8 @@ def index(
         encoded: SOURCE is parquet with vectors in it, as encode writes it: nothing is encoded.
         add: Add the rows of a table to an index that exists.
         update: Replace rows of the same id, add the others.
-        remove: Remove the row with this id from an index; can be repeated.
+        listing: List the documents of an index, and how many passages each has.
+        remove: Remove the row with this id, or a document, from an index; can be repeated.
         remove_where: Remove rows whose metadata matches: year<2000, or a JSON filter.
         fast: Stop after the first tier of vectors, made from those of the model's tokens.
         queries: File with one query a line: what they find is encoded first, after the first tier.
@@ -83,8 +91,12 @@ def index(
     if remove or remove_where:
         _check_alone("--remove", building | {"--model": model})
         return _remove_rows(Path(source), remove or [], remove_where or [])
-    if sync or watch:
-        others = {"-o": output, "--model": model, "--add": add, "--fast": fast, **kept}
+    if listing:
+        _check_alone("--list", {"-o": output, "--model": model, "--sync": sync or watch})
+        return _list(Path(source), synced or "*")
+    if sync or (watch and output is None):
+        others: dict[str, Any] = {"-o": output, "--model": model, "--add": add, "--fast": fast}
+        others |= kept
         others |= {"--checksum": watch and checksum}
         _check_alone("--watch" if watch else "--sync", others)
         how: dict[str, Any] = {"watch": watch, "checksum": checksum}
@@ -104,8 +116,12 @@ def index(
     given: dict[str, Any] = {"model": model, "column": column, "id_column": id_column}
     given["batch"] = loading.batch
     given["metadata"] = [name.strip() for name in metadata.split(",")] if metadata else []
+    given["columns"] = [name.strip() for name in columns.split(",")] if columns else []
+    if column is not None and columns:
+        raise OptionError("--column", column, "does not go with --columns; name it there")
     if add or update:
         others = {"--add": add and update, "--overwrite": overwrite, "--uri": uri}
+        others |= {"--as-text": as_text, "--watch": watch}
         others |= {"--encoded": encoded, "--word-weight": weight is not None, **kept}
         _check_alone("--update" if update else "--add", others)
         from contrasent.indexing.changes import add_rows
@@ -118,6 +134,7 @@ def index(
             source,
             output,
             max_file_text=max_file_text,
+            as_text=as_text or (),
             encoded=encoded,
             metric=metric,
             word_weight=weight,
@@ -131,7 +148,12 @@ def index(
             log=options.note,
             **given,
         )
-    return _outcome(output, made)
+    if not watch:
+        return _outcome(output, made)
+    options.echo(_outcome(output, made).text)
+    for line in made.notes:
+        options.note(line)
+    return _sync(output, None, loading.batch, watch=True, checksum=False)
 
 
 def _check_alone(change: str, others: dict[str, Any]) -> None:
@@ -193,11 +215,24 @@ def _remove_rows(folder: Path, ids: list[str], where: list[str]) -> options.Outp
     from contrasent.indexing.changes import remove_rows
     from contrasent.search.filters import parse_where
 
-    removed, left = remove_rows(folder, ids, parse_where(where))
-    return options.Output(
-        {"index": str(folder), "removed": removed, "texts": left},
-        f"{folder}: {removed:,} rows removed, {left:,} left",
-    )
+    removed, left, files = remove_rows(folder, ids, parse_where(where))
+    line = f"{folder}: {removed:,} rows removed, {left:,} left"
+    if files:
+        more = f" and {len(files) - 3:,} more" if len(files) > 3 else ""
+        line += f"; --sync leaves them out until {', '.join(files[:3])}{more} changes"
+    facts = {"index": str(folder), "removed": removed, "texts": left, "files": list(files)}
+    return options.Output(facts, line)
+
+
+def _list(folder: Path, pattern: str) -> options.Output:
+    """The documents of an index, one a line."""
+    from contrasent.indexing.contents import list_documents
+
+    found = list_documents(folder, pattern)
+    lines = [f"{one['rows']:6,}  {one['document']}" for one in found]
+    total = sum(one["rows"] for one in found)
+    lines.append(f"{len(found):,} documents, {total:,} rows")
+    return options.Output({"index": str(folder), "documents": found}, "\n".join(lines))
 
 
 def _sync(

@@ -56,7 +56,7 @@ class Reason(StrEnum):
     NEEDS_DOCUMENTS = "needs pip install 'contrasent[documents]'"
     NEEDS_PARQUET = "needs pip install 'contrasent[parquet]'"
     NO_LIST = "JSON that is no list of rows"
-    NO_COLUMN = "table without a column of text"
+    NO_COLUMN = "table of nothing but numbers"
     NOT_CHOSEN = "table without the chosen columns"
     ROW = "row without text"
 

@@ -4,6 +4,7 @@ import time
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, fields, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -32,7 +33,7 @@ _REMEDIES = {
     Reason.EXPANDS: "unpack what is rightly so dense",
     Reason.MEMBERS: "unpack the archive into a folder",
     Reason.SECRET: "rename what is no secret",
-    Reason.UNKNOWN: "add .txt to the names of texts",
+    Reason.UNKNOWN: "read texts of other kinds by --as-text '*.xyz'",
     Reason.ENCRYPTED: "take the passwords off",
 }
 
@@ -72,6 +73,8 @@ class ReadReport:
             self.columns[name] = columns
         for _ in range(facts.get("skipped", 0)):
             self.skip(Reason.ROW, name)
+        for reason, part in facts.get("passed", ()):
+            self.skip(Reason(reason), part)
         self.keys += facts.get("keys", 0)
 
     def lines(self) -> list[str]:
@@ -106,6 +109,7 @@ class Origin:
     columns: list[str] | None
     max_file_text: int
     listed: int = field(default=0, compare=False)  # when they were last listed, ns since 1970
+    as_text: list[str] = field(default_factory=list)  # patterns of files that are plain text
 
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> "Origin | None":
@@ -116,12 +120,14 @@ class Origin:
 
     def to_json(self) -> dict[str, Any]:
         """The record to keep in an index."""
-        return {"kind": "documents", **asdict(self)}
+        kept = {name: value for name, value in asdict(self).items() if value != []}
+        return {"kind": "documents", **kept}
 
     def open(self, source: str | Path | None = None) -> "DocumentSource":
         """The documents, where they were or where they are now."""
         path = self.path if source is None else source
-        return DocumentSource(path, columns=self.columns, most=self.max_file_text)
+        most = self.max_file_text
+        return DocumentSource(path, columns=self.columns, as_text=self.as_text, most=most)
 
 
 class Documents(Protocol):
@@ -143,6 +149,7 @@ class DocumentSource:
         source: str | Path,
         *,
         columns: Sequence[str] | None = None,
+        as_text: Sequence[str] = (),
         most: int = TEXT_LIMIT,
     ) -> None:
         self.source, self.columns, self.report = Path(source), columns, ReadReport()
@@ -155,7 +162,8 @@ class DocumentSource:
         self._lacking = list[tuple[str, Any, Any]]()  # tables, the column, and those they have
         root = path if path.is_dir() else path.parent
         named = None if columns is None else list(columns)
-        self.origin: Origin | None = Origin(str(path), str(root), named, most)
+        self.origin: Origin | None = Origin(str(path), str(root), named, most, [*as_text])
+        self._plain = [pattern.casefold() for pattern in as_text]
 
     def __str__(self) -> str:
         return str(self.source)
@@ -214,6 +222,9 @@ class DocumentSource:
         """The documents of a file, as long as there is room."""
         self._check_room()
         self.files[entry.name] = facts_of(entry)
+        last = entry.name.rpartition("/")[2].casefold()
+        if any(fnmatchcase(last, pattern) for pattern in self._plain):
+            entry = replace(entry, suffix=".txt")
         for documents, facts in reader.read(entry):
             self.report.note(entry.name, facts)
             for document in documents:

@@ -4,16 +4,43 @@ import json
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from email.utils import parseaddr
+from functools import partial
 from importlib.util import find_spec
 from io import BytesIO
 from itertools import pairwise
-from typing import Any
+from pathlib import PurePosixPath
+from typing import IO, Any
 
-from contrasent.documents.archives import Entry, Reason, Skip, check_members, expands
-from contrasent.documents.sections import Document, Section, without_keys
-from contrasent.documents.table import read_table
+from contrasent.documents.archives import (
+    Entry,
+    Reason,
+    Skip,
+    check_members,
+    expands,
+    reason_to_skip,
+)
+from contrasent.documents.blocks import (
+    CODE,
+    SETTINGS,
+    read_blocks,
+    read_captions,
+    read_json,
+    read_tex,
+    read_xml,
+)
+from contrasent.documents.mail import Mail, day_of, messages, own_text, parse_mail
+from contrasent.documents.sections import (
+    Document,
+    Parsed,
+    Section,
+    described,
+    one_line,
+    without_keys,
+)
+from contrasent.documents.table import read_rows, read_table
 from contrasent.documents.text_formats import (
     SAMPLE,
     decode,
@@ -22,17 +49,30 @@ from contrasent.documents.text_formats import (
     read_notebook,
     read_python,
     read_text,
+    without_tags,
 )
 from contrasent.text.sources import Source
 
-Parsed = tuple[str, tuple[Section, ...]]
 Part = tuple[list[Document], dict[str, Any]]  # documents, and facts of the file for the report
+
+
+def _marked(mark: re.Pattern[str], text: str) -> Parsed:
+    """Text whose headings have another mark than those of Markdown."""
+    return read_markdown(mark.sub(lambda match: "#" * len(match[1]) + " ", text))
+
 
 TEXT: dict[str, Callable[[str], Parsed]] = {
     **dict.fromkeys((".md", ".markdown", ".mdx"), read_markdown),
     **dict.fromkeys((".txt", ".text", ".log", ""), read_text),
     ".ipynb": read_notebook,
-    ".py": read_python,
+    **dict.fromkeys((".py", ".pyi"), read_python),
+    **dict.fromkeys((*CODE, *SETTINGS), read_blocks),
+    ".json": read_json,
+    ".tex": read_tex,
+    ".xml": read_xml,
+    **dict.fromkeys((".srt", ".vtt"), read_captions),
+    ".org": partial(_marked, re.compile(r"^(\*{1,6}) ", re.MULTILINE)),
+    ".adoc": partial(_marked, re.compile(r"^(={1,6}) ", re.MULTILINE)),
 }
 CONVERTED = {  # formats that kreuzberg reads, with their media types
     ".pdf": "application/pdf",
@@ -43,14 +83,28 @@ CONVERTED = {  # formats that kreuzberg reads, with their media types
     ".epub": "application/epub+zip",
     ".rst": "text/x-rst",
     **dict.fromkeys((".html", ".htm", ".xhtml"), "text/html"),
+    ".msg": "application/vnd.ms-outlook",
 }
+SHEETS = {  # of which a row is a document
+    ".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    ".ods": "application/vnd.oasis.opendocument.spreadsheet",
+}
+MAILS = (".eml", ".mbox")
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
-FORMATS = (*(suffix for suffix in TEXT if suffix), *CONVERTED, *TABLES)  # also as gzip, in a zip
+# Also as gzip, in a zip, attached to a mail.
+FORMATS = (
+    *(suffix for suffix in TEXT if suffix not in ("", ".json")),
+    *CONVERTED,
+    *SHEETS,
+    *MAILS,
+    *TABLES,
+)
 LARGEST = 200_000_000  # bytes of a file that is one document; a larger one is a dump
 TEXT_LIMIT = 5_000_000  # characters of a file that is one document (--max-file-text)
 REPEATED, DENSE = 100_000, 50  # characters from which on a text may not pack to so small a part
 ROW = 10  # characters for which a row of a table counts at least
 AT_ONCE = 200  # rows of a table that are handed over together
+DEEPEST = 3  # mails within one another
 MUCH = 1_000_000  # characters of rows that are handed over, however few they are
 
 # Of HTML, kreuzberg writes what the head says before the text.
@@ -69,20 +123,36 @@ def documents(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterato
     """The documents of a file, some at a time; ``most``: characters of one."""
     if entry.size == 0:
         raise Skip(Reason.EMPTY)
-    if entry.suffix in TABLES:
+    if entry.suffix == ".msg":
+        yield from _outlook(entry, most)
+    elif entry.suffix in MAILS:
+        yield from _mails(entry, columns, most)
+    elif entry.suffix in SHEETS:
+        yield from _sheets(entry, columns, most)
+    elif entry.suffix in TABLES and not _is_object(entry):
         yield from _table(entry, columns, most)
-        return
-    facts: dict[str, Any] = {}
-    read = _converted if entry.suffix in CONVERTED else _text
-    title, sections = read(entry, facts, most)
+    else:
+        facts: dict[str, Any] = {}
+        read = _converted if entry.suffix in CONVERTED else _text
+        parsed = read(entry, facts, most)
+        if entry.suffix == ".pdf" and not parsed[1]:
+            raise Skip(Reason.SCAN)
+        yield _whole(entry.name, parsed, facts, most, code=TEXT.get(entry.suffix) is read_blocks)
+
+
+def _whole(
+    name: str, parsed: Parsed, facts: dict[str, Any], most: int, *, code: bool = False
+) -> Part:
+    """The document of a file that has one."""
+    title, sections, metadata = parsed
     if not sections:
-        raise Skip(Reason.SCAN if entry.suffix == ".pdf" else Reason.EMPTY)
-    sections, facts["keys"] = without_keys(sections)
+        raise Skip(Reason.EMPTY)
+    sections, facts["keys"] = without_keys(sections, assigned=code)
     if not sections:
         raise Skip(Reason.SECRET)
     if size_of(sections) > most:
         raise Skip(Reason.TOO_MUCH_TEXT)
-    yield [Document(entry.name, title, sections)], facts
+    return [Document(name, title, sections, metadata)], facts
 
 
 def size_of(sections: Sequence[Section]) -> int:
@@ -125,50 +195,71 @@ def _text(entry: Entry, facts: dict[str, Any], most: int) -> Parsed:
         if not _PROSE.search(entry.name.rpartition("/")[2]):
             raise Skip(Reason.UNKNOWN)
         parse = read_text
-    return parse(_decoded(entry, facts, most))
+    title, sections, metadata = parse(_decoded(entry, facts, most))
+    if not title and parse in (read_blocks, read_json):
+        title = entry.name.rpartition("/")[2]
+    return title, sections, metadata
 
 
 def _converted(entry: Entry, facts: dict[str, Any], most: int) -> Parsed:
     """Title and sections by kreuzberg's Markdown; of a PDF without headings by its pages."""
-    try:
-        import kreuzberg
-    except ImportError:
-        raise Skip(Reason.NEEDS_DOCUMENTS) from None
-
     if CONVERTED[entry.suffix].startswith("text/"):
         text = _decoded(entry, facts, most)
         data = (_ROLE.sub(r"\1", text) if entry.suffix == ".rst" else text).encode()
     else:
         data = _content(entry)
-        if zipfile.is_zipfile(BytesIO(data)):
-            with zipfile.ZipFile(BytesIO(data)) as archive:
-                if any(map(expands, check_members(archive, len(data)))):
-                    raise Skip(Reason.EXPANDS)
+    found = extract(data, entry.suffix)
+    content = _check(found.content, most)
+    pages = found.pages if entry.suffix == ".pdf" else ()  # those of a docx are guesses
+    title, about = str(found.metadata.get("title") or ""), _properties(found.metadata)
+    if pages:
+        if not _HEADING.search(content):
+            return _paged(pages, title, about)
+        content = _as_printed(content, "\n".join(page["content"] for page in pages))
+    title, sections, about = read_markdown(_HEAD.sub("", content), title, about)
+    return title, tuple(_placed(sections, pages)) if pages else sections, about
+
+
+def _properties(metadata: Any) -> dict[str, Any]:
+    """Who wrote a document, when last, and about what, as its own properties say."""
+    tags = metadata.get("meta_tags") or {}
+    dates = [metadata.get(key) for key in ("created_at", "modified_at")]
+    dates += [tags.get(key) for key in ("date", "article:published_time")]
+    return {
+        "author": metadata.get("authors"),
+        "tags": metadata.get("keywords"),
+        "subject": metadata.get("subject"),
+        "date": max(filter(None, dates), default=None),
+    }
+
+
+def extract(data: bytes, suffix: str, form: str = "markdown") -> Any:
+    """The text, metadata, pages and tables of a file by kreuzberg."""
+    try:
+        import kreuzberg
+    except ImportError:
+        raise Skip(Reason.NEEDS_DOCUMENTS) from None
+
+    if zipfile.is_zipfile(BytesIO(data)):
+        with zipfile.ZipFile(BytesIO(data)) as archive:
+            if any(map(expands, check_members(archive, len(data)))):
+                raise Skip(Reason.EXPANDS)
     # As a dict: the library's own types lag behind its options.
     options: dict[str, Any] = {
         "use_cache": False,
         "disable_ocr": True,
         "enable_quality_processing": False,
-        "output_format": "markdown",
+        "output_format": form,
         "html_options": {"preprocessing": {"enabled": True, "preset": "aggressive"}},
     }
-    if entry.suffix == ".pdf":
+    if suffix == ".pdf":
         options["pages"] = kreuzberg.PageConfig(extract_pages=True)
     try:
         config = kreuzberg.ExtractionConfig(**options)
-        found = kreuzberg.extract_bytes_sync(data, CONVERTED[entry.suffix], config)
+        return kreuzberg.extract_bytes_sync(data, (CONVERTED | SHEETS)[suffix], config)
     except Exception as error:
         encrypted = re.search("password|encrypt", str(error), re.IGNORECASE)
         raise Skip(Reason.ENCRYPTED if encrypted else Reason.BROKEN) from error
-    content = _check(found.content, most)
-    pages = found.pages if entry.suffix == ".pdf" else ()  # those of a docx are guesses
-    title = str(found.metadata.get("title") or "")
-    if pages:
-        if not _HEADING.search(content):
-            return _paged(pages, title)
-        content = _as_printed(content, "\n".join(page["content"] for page in pages))
-    title, sections = read_markdown(_HEAD.sub("", content), title)
-    return title, tuple(_placed(sections, pages)) if pages else sections
 
 
 def _as_printed(content: str, plain: str) -> str:
@@ -183,7 +274,7 @@ def _as_printed(content: str, plain: str) -> str:
     return _GRID.sub(lambda grid: "" if _letters(grid[0]) in prose else grid[0], content)
 
 
-def _paged(pages: Sequence[Any], title: str) -> Parsed:
+def _paged(pages: Sequence[Any], title: str, about: dict[str, Any]) -> Parsed:
     """A section a page."""
     found = []
     for page in pages:
@@ -191,7 +282,7 @@ def _paged(pages: Sequence[Any], title: str) -> Parsed:
         texts = [text for part in read_text(content)[1] for text in part.paragraphs]
         if texts:
             found.append(Section((), tuple(texts), page["page_number"]))
-    return title, tuple(found)
+    return one_line(title), tuple(found), described(about)
 
 
 def _placed(sections: Sequence[Section], pages: Sequence[Any]) -> Iterator[Section]:
@@ -218,6 +309,32 @@ def _table(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[P
     facts["columns"], found = read_table(_source(entry, facts), columns)
     if not facts["columns"]:
         raise Skip(Reason.NO_COLUMN)
+    yield from _in_parts(found, facts, most)
+
+
+def _sheets(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[Part]:
+    """The rows of a workbook; a sheet without a row of names is one document."""
+    found, facts, lacking = extract(_content(entry), entry.suffix), dict[str, Any](), list[Skip]()
+    names, about = found.metadata.get("sheet_names") or [], described(_properties(found.metadata))
+    parts = list[Iterator[Document]]()
+    for sheet in found.tables:
+        name = names[sheet.page_number - 1] if sheet.page_number <= len(names) else "?"
+        try:
+            chosen, documents = read_rows(sheet.cells, f"{entry.name}#{name}", name, columns)
+        except Skip as skip:
+            lacking.append(skip)
+            continue
+        parts.append(documents)
+        if chosen:
+            facts["columns"] = f"{facts['columns']}; {chosen}" if "columns" in facts else chosen
+    if lacking and not parts:
+        raise lacking[0]
+    made = (replace(one, metadata=about | one.metadata) for part in parts for one in part)
+    yield from _in_parts(made, facts, most)
+
+
+def _in_parts(found: Iterable[Document], facts: dict[str, Any], most: int) -> Iterator[Part]:
+    """The documents of a table, some at a time, unless they are one thing again and again."""
     none = {"keys": 0, "skipped": 0}
     facts, made, much = facts | none, list[Document](), 0
     texts, unchecked = list[str](), 0  # of the rows since the last look for repetition
@@ -240,6 +357,106 @@ def _table(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[P
     yield made, facts
 
 
+def _is_object(entry: Entry) -> bool:
+    """Whether a file of JSON holds one object, no list of rows."""
+    return entry.suffix == ".json" and _start(entry).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{"
+
+
+@dataclass(frozen=True, slots=True)
+class _Attached(Entry):
+    """A file within a mail."""
+
+    data: bytes = b""
+    depth: int = 1
+
+    def open(self) -> IO[bytes]:
+        return BytesIO(self.data)
+
+
+def _mails(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[Part]:
+    """The mails of a file and what is attached to them."""
+    if entry.suffix == ".eml":
+        yield from _mail(entry, entry.name, parse_mail(_content(entry)), columns, most)
+        return
+    with entry.open() as stream:
+        for number, data in enumerate(messages(stream), 1):
+            name = f"{entry.name}#{number}"
+            if data is None:
+                yield [], {"passed": [(Reason.TOO_LARGE, name)]}
+            else:
+                yield from _mail(entry, name, parse_mail(data), columns, most)
+
+
+def _mail(
+    entry: Entry, name: str, mail: Mail, columns: Sequence[str] | None, most: int
+) -> Iterator[Part]:
+    """A mail without what it quotes, and the documents that are attached to it."""
+    subject = mail.metadata.get("subject", "")
+    try:
+        text = _check(mail.text, most)
+        text, read = (_shown(text), read_markdown) if mail.html else (text, read_text)
+        sections = _sent(read(own_text(_check(text, most), subject))[1], mail)
+        yield _whole(name, (subject, sections, described(mail.metadata)), {}, most)
+    except Skip as skip:
+        yield [], {"passed": [(skip.args[0], name)]}
+    depth = entry.depth + 1 if isinstance(entry, _Attached) else 1
+    for title, data in mail.attachments:
+        inner = f"{name}#{one_line(title).replace('/', '_')}"
+        suffix = PurePosixPath(title).suffix.lower()
+        reason = reason_to_skip(title)
+        if suffix in (".gz", ".zip") or depth > DEEPEST:
+            reason = reason or Reason.NESTED
+        try:
+            if reason is not None:
+                raise Skip(reason)
+            attached = _Attached(inner, suffix, len(data), "", 0, data=data, depth=depth)
+            yield from documents(attached, columns, most)
+        except Skip as skip:
+            yield [], {"passed": [(skip.args[0], inner)]}
+        except MemoryError:
+            raise
+        except Exception:  # whatever a parser raises of a broken file
+            yield [], {"passed": [(Reason.BROKEN, inner)]}
+
+
+def _sent(sections: Sequence[Section], mail: Mail) -> tuple[Section, ...]:
+    """The text of a mail below a heading that says from whom it is, and of which day."""
+    sender, address = parseaddr(mail.metadata.get("from", ""))
+    head = ", ".join(filter(None, (sender or address, mail.metadata.get("date"))))
+    return tuple(replace(one, headings=(*[head] * bool(head), *one.headings)) for one in sections)
+
+
+def _shown(html: str) -> str:
+    """The HTML of a mail as Markdown, or as bare text where nothing reads it."""
+    try:
+        return _HEAD.sub("", str(extract(html.encode(), ".html").content))
+    except Skip:
+        return without_tags(html)
+
+
+def _outlook(entry: Entry, most: int) -> Iterator[Part]:
+    """A mail of Outlook and its attachments, by kreuzberg."""
+    found = extract(_content(entry), ".msg", "plain")
+    about, text = found.metadata, str(found.content).partition("\n\n")[2]
+    given = {
+        "from": about.get("from_email"),
+        "to": ", ".join(about.get("to_emails") or ()),
+        "date": day_of(about.get("created_at")),
+        "subject": about.get("subject"),
+    }
+    metadata = {key: str(value).replace('"', "") for key, value in given.items() if value}
+    mail = Mail(metadata, text.replace("\r\n", "\n"), False, [])
+    yield from _mail(entry, entry.name, mail, None, most)
+    for child in found.children or ():
+        name = f"{entry.name}#{one_line(str(child['path']))}"
+        parsed = read_text(_check(str(child["result"].content), most))
+        yield (
+            _whole(name, parsed, {}, most)
+            if parsed[1]
+            else ([], {"passed": [(Reason.EMPTY, name)]})
+        )
+
+
 def _source(entry: Entry, facts: dict[str, Any]) -> Source:
     if entry.suffix == ".parquet":
         if find_spec("pyarrow") is None:
@@ -259,6 +476,10 @@ def _source(entry: Entry, facts: dict[str, Any]) -> Source:
 
 def _sniff(entry: Entry) -> str:
     """The encoding of a text by its start."""
-    with entry.open() as stream:
-        sample = stream.read(SAMPLE)
+    sample = _start(entry)
     return encoding_of(sample, whole=len(sample) < SAMPLE)
+
+
+def _start(entry: Entry) -> bytes:
+    with entry.open() as stream:
+        return stream.read(SAMPLE)

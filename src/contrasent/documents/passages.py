@@ -147,6 +147,7 @@ class _Cutter:
                 places.append((max(body, at), piece.place))
             at += len(piece.text)
         about: dict[str, Any] = {
+            **document.metadata,
             "document": document.id,
             "title": document.title,
             "headings": list(part.headings),

@@ -2,8 +2,15 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from math import isfinite
+from typing import Any
+
+PLACES = ("document", "title", "headings", "body", "page", "sections")  # of a passage's metadata
+MOST, LONGEST = 50, 500  # facts of a document or values of one, and the characters of each
+_SAME = {"authors": "author", "keywords": "tags", "tag": "tags", "categories": "tags"}
+_DAY = re.compile(r"(?:D:)?((?:19|20)\d\d)-?([01]\d)-?([0-3]\d)(?=[T \d]|$)")
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u200b\ufeff\ufffe]")
 _HALF = re.compile("[\ud800-\udfff]")
@@ -26,6 +33,11 @@ _KEY = re.compile(
     | \b[a-z][a-z0-9+.-]{0,20}://[^\s/:@]{1,99}:(?!pass|secret|[<{$*])[^\s/@]{6,99}@
     """,
     re.VERBOSE,
+)
+_ASSIGNED = re.compile(  # in code and configuration: a literal, not what names or fetches one
+    r"""(?:passw(?:or)?d|passphrase|secret|api_?key|access_?key|auth_?token)["']?\s{0,9}[:=]"""
+    r"""\s{0,9}(?:(["'])[^\s"'{$<]{6,99}\1|[^\s"'{$<(]{6,99}$)""",
+    re.IGNORECASE,
 )
 _HINTS = (  # one of them stands in every key
     "-----BEGIN", "AKIA", "ASIA", "ABIA", "ACCA", "sk-", "k_live_", "k_test_", "gh", "glpat-",
@@ -71,6 +83,11 @@ class Document:
     id: str  # path relative to the source, "#" and a table's row; unique
     title: str
     sections: tuple[Section, ...]
+    metadata: dict[str, Any] = field(default_factory=dict)  # author, date, tags and the like
+
+
+Parsed = tuple[str, tuple[Section, ...], dict[str, Any]]
+"""Title, sections and metadata of a document."""
 
 
 class SectionBuilder:
@@ -112,8 +129,8 @@ class SectionBuilder:
                 self._sections.append((0, (), []))
             self._sections[-1][2].append(text)
 
-    def finish(self, title: str = "") -> tuple[str, tuple[Section, ...]]:
-        """Give the title and the sections."""
+    def finish(self, title: str = "", metadata: Mapping[str, Any] | None = None) -> Parsed:
+        """Give the title, the sections and the metadata."""
         # A first heading, alone at the highest level before all text, is the title, unless given;
         # it goes if it says the same as the given one.
         title, drop, sections = one_line(title), 0, self._sections
@@ -135,7 +152,37 @@ class SectionBuilder:
                 found.append(Section(shown, tuple(paragraphs)))
             elif shown and after[: len(headings)] != headings:
                 found.append(Section(shown[:-1], (shown[-1],)))
-        return title, tuple(found)
+        return title, tuple(found), described(metadata or {})
+
+
+def described(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata as rows keep it: plain names and short values, dates as YYYY-MM-DD, tags a list."""
+    kept = dict[str, Any]()
+    for key, value in list(given.items())[:MOST]:
+        name = _SAME.get(key.casefold(), key.casefold())
+        several = value if isinstance(value, list | tuple) else [value]
+        if name == "tags":
+            several = [part for one in several if one for part in str(one).split(",")]
+        values = [one for one in map(_plain, several[:MOST]) if one not in ("", None)]
+        if values and name not in PLACES and not _CONTROL.search(name):
+            kept[name] = values if name == "tags" or len(values) > 1 else values[0]
+    return kept
+
+
+def _plain(value: Any) -> Any:
+    """A short text, a finite number or a truth; None for anything else."""
+    if isinstance(value, str):
+        text = one_line(value)[:LONGEST]
+        day = _DAY.match(text)
+        return "-".join(day.groups()) if day else text
+    known = isinstance(value, int | float) and isfinite(value) and abs(value) < 1 << 53
+    return value if known else None
+
+
+def spelled(pairs: Iterable[tuple[str, str]]) -> str:
+    """The fields of a row or a record with their names, those that hold something."""
+    named = ((one_line(name), one_line(value)) for name, value in pairs)
+    return "; ".join(f"{name}: {value}" if name else value for name, value in named if value)
 
 
 def one_line(text: str) -> str:
@@ -152,14 +199,19 @@ def clean(text: str) -> str:
     return _HALF.sub("", _CONTROL.sub("", text))
 
 
-def without_keys(sections: Iterable[Section]) -> tuple[tuple[Section, ...], int]:
-    """Sections without the lines, in prose sentences, that hold a key, and how many those were."""
+def without_keys(
+    sections: Iterable[Section], *, assigned: bool = False
+) -> tuple[tuple[Section, ...], int]:
+    """Sections without the lines, in prose sentences, that hold a key, and how many those were.
+
+    ``assigned``: passwords that code or configuration gives to a name are keys too.
+    """
     kept, found, inside = [], 0, False
     for section in sections:
         paragraphs = []
         for text in section.paragraphs:
-            if inside or any(hint in text for hint in _HINTS):
-                text, count, inside = _clean(text, inside)
+            if inside or assigned or any(hint in text for hint in _HINTS):
+                text, count, inside = _clean(text, inside, assigned)
                 found += count
             if text:
                 paragraphs.append(text)
@@ -168,7 +220,7 @@ def without_keys(sections: Iterable[Section]) -> tuple[tuple[Section, ...], int]
     return tuple(kept), found
 
 
-def _clean(text: str, inside: bool) -> tuple[str, int, bool]:
+def _clean(text: str, inside: bool, assigned: bool) -> tuple[str, int, bool]:
     """A paragraph without what holds a key; ``inside`` says that a private key goes on."""
     mark = "\n" if "\n" in text else " "
     lines, count = [], 0
@@ -177,7 +229,7 @@ def _clean(text: str, inside: bool) -> tuple[str, int, bool]:
             inside = _KEY_END not in line
             continue
         inside = False
-        if not _KEY.search(line):
+        if not (_KEY.search(line) or (assigned and _ASSIGNED.search(line))):
             lines.append(line)
             continue
         count += 1

@@ -1,16 +1,24 @@
 """Tables to documents, a row each, by what they hold; rows that cannot be read are counted."""
 
+import csv
+import re
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from contextlib import suppress
+from datetime import date
+from itertools import chain, islice
 from typing import Any
 
 from contrasent.documents.archives import Reason, Skip
-from contrasent.documents.sections import Document, Section, SectionBuilder, one_line
+from contrasent.documents.sections import Document, Section, SectionBuilder, one_line, spelled
 from contrasent.text.sources import Source
-from contrasent.text.tables import Table, open_table
+from contrasent.text.tables import Record, Table, open_table
 
 SAMPLE = 200  # rows from which columns are guessed
-SHORTEST = 20  # characters that texts have on average in a column taken for text by its length
+HEADS = 20  # first rows among which the names of a sheet's columns, and the delimiter, are sought
+MARKS = ",;\t|"
+FACTS = 20  # columns besides text, title and id that become metadata
+_YEAR = re.compile(r"(?:19|20)\d\d")
+SHORTEST = 40  # characters that texts have on average in a column taken for text by its length
 _IDS = ("_id", "id", "doc_id", "docid", "pid", "uuid")
 _TITLES = ("title", "titel", "titre", "heading", "headline", "name", "subject", "question")
 _TEXTS = (
@@ -20,53 +28,104 @@ _TEXTS = (
 
 
 def read_table(source: Source, columns: Sequence[str] | None) -> tuple[str, Iterator[Document]]:
-    """Name the chosen columns, "" if none holds text, and read each row, some without sections."""
-    table = _opened(source)
-    chosen = _choose(table, columns)
+    """Name the chosen columns, "" if none holds words, and read each row, some without sections."""
+    stem = source.shown.rpartition("/")[2].rpartition("#")[2].partition(".")[0]
+    return _read(_opened(source), stem, columns)
+
+
+def read_rows(
+    cells: Sequence[Sequence[str]], shown: str, name: str, columns: Sequence[str] | None
+) -> tuple[str, Iterator[Document]]:
+    """The same of a sheet's rows; all of a sheet without names of columns is a document."""
+    wide = [at for at, column in enumerate(zip(*cells, strict=True)) if any(column)]
+    rows = [[row[at].removesuffix(" 00:00:00") for at in wide] for row in cells if any(row)]
+    heads = (
+        at for at, row in enumerate(rows[:HEADS]) if sum(map(bool, row)) > 1 and is_header(row)
+    )
+    head, found = next(heads, len(rows)), ("", iter(()))
+    if head + 1 < len(rows):
+        found = _read(_table(shown, rows[head], rows[head + 1 :]), name, columns)
+    elif columns is not None:
+        raise Skip(Reason.NOT_CHOSEN, columns[0], rows[0] if rows else ())
+    builder = SectionBuilder()
+    for row in rows[: 0 if columns else head] if found[0] else rows:
+        builder.lines(" | ".join(filter(None, row)))
+    alone = Document(shown, name, builder.finish()[1])
+    return found[0], chain([alone] * bool(alone.sections), found[1] if found[0] else ())
+
+
+def _table(shown: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    def stream() -> Iterator[Record]:
+        return enumerate(rows, 1)
+
+    return Table(shown, "", tuple(names), rows[0], (True,) * len(names), stream, lambda: iter(()))
+
+
+def _read(
+    table: Table, above: str, columns: Sequence[str] | None
+) -> tuple[str, Iterator[Document]]:
+    chosen = choose(table, columns)
+    names = table.names or ("",) * len(table.columns)
 
     def documents() -> Iterator[Document]:
         places = [at for _, at in chosen]
         for number, (_, cells) in enumerate(table.rows(places), 1):
-            name, title, builder = "", "", SectionBuilder()
-            for (role, _), cell in zip(chosen, cells or (), strict=False):
-                text = _text(cell)
-                if role == "id":
-                    name = text.strip()
-                elif role == "title":
-                    title = one_line(text)
-                else:
+            row = list(zip(chosen, map(_text, cells or ()), strict=False))
+            of = {role: text for (role, _), text in row}
+            title, builder = one_line(of.get("title", "")), SectionBuilder()
+            for (role, _), text in row:
+                if role == "text":
                     for block in text.replace("\r\n", "\n").split("\n\n"):
                         builder.block(block)
-            sections = builder.finish()[1]
+            fields = spelled((names[at], text) for (role, at), text in row if role == "field")
+            builder.heading(1, above if fields else "")
+            builder.paragraph(fields)
+            facts = {names[at]: text for (role, at), text in row if role == "fact"}
+            _, sections, metadata = builder.finish("-", facts)
             if title and not sections:
                 title, sections = "", (Section((), (title,)),)
-            yield Document(f"{source.shown}#{name or number}", title, sections)
+            name = of.get("id", "").strip() or number
+            yield Document(f"{table.source}#{name}", title, sections, metadata)
 
-    names = {
+    roles = {
         role: " and ".join(table.columns[at] for r, at in chosen if r == role)
-        for role in ("text", "title", "id")
+        for role in ("text", "title", "id", "field")
     }
-    return ", ".join(f"{role} from {name}" for role, name in names.items() if name), documents()
+    shown = [f"{role} from {columns}" for role, columns in roles.items() if columns]
+    return ", ".join(shown).replace("field from", "fields"), documents()
 
 
 def _opened(source: Source) -> Table:
     """A table with the delimiter and, if there is one, the header of its first line."""
-    delimiter = ","
-    if source.form == ".csv":
-        first = next(source.lines(), (1, ""))[1]
-        if "," not in first:
-            delimiter = next((other for other in ";\t|" if other in first), ",")
+    delimiter = delimiter_of(source)
     table = open_table(source, header=True, delimiter=delimiter, lenient=True)
-    if source.form in (".csv", ".tsv") and not _is_header(table.names or ()):
+    if source.form in (".csv", ".tsv") and not is_header(table.names or ()):
         table = open_table(source, header=False, delimiter=delimiter, lenient=True)
     return table
 
 
-def _is_header(names: Sequence[str]) -> bool:
-    """Whether a first row names columns: short, distinct, no numbers and no sentences."""
-    return len(set(names)) == len(names) and all(
-        name and len(name) <= 40 and not name[0].isdigit() and not name.endswith((".", "!", "?"))
-        for name in names
+def delimiter_of(source: Source) -> str:
+    """The mark between the cells of a csv: the one that cuts its first rows alike, into most."""
+    if source.form != ".csv":
+        return ","
+    lines = [line for _, line in islice(source.lines(), HEADS)]
+    widths = dict[str, int]()
+    for mark in MARKS:
+        with suppress(csv.Error):
+            counts = [len(row) for row in csv.reader(lines, delimiter=mark) if row]
+            widths[mark] = counts[0] if len({*counts[:-1]}) < 2 else 0  # the last may be cut
+    return max(MARKS, key=lambda mark: (widths.get(mark, 0), "".join(lines[:1]).count(mark)))
+
+
+def is_header(names: Sequence[str]) -> bool:
+    """Whether a first row names columns: short, distinct, no sentences, no numbers but years."""
+    if len(set(names)) != len(names) or not any(names[1:] or names):
+        return False
+    worded = [name for name in names if not _YEAR.fullmatch(name)]
+    return any(worded) and all(
+        (name and len(name) <= 40 and not name[0].isdigit() and not name.endswith((".", "!", "?")))
+        or name is worded[0] is names[0] == ""  # above the names of rows
+        for name in worded
     )
 
 
@@ -75,11 +134,16 @@ def _text(cell: Any) -> str:
         return cell
     if isinstance(cell, list | tuple) and all(isinstance(one, str) for one in cell):
         return "\n\n".join(cell)
-    return str(cell) if isinstance(cell, int) and not isinstance(cell, bool) else ""
+    known = isinstance(cell, int | float | date) and not isinstance(cell, bool)
+    return str(cell) if known else ""
 
 
-def _choose(table: Table, columns: Sequence[str] | None) -> list[tuple[str, int]]:
-    """Roles ("text", "title", "id") and places of columns, by names or by the longest texts."""
+def choose(table: Table, columns: Sequence[str] | None = None) -> list[tuple[str, int]]:
+    """Roles and places of columns, by names or by the longest texts.
+
+    Roles: "text", "title", "id"; "fact" of short columns beside a text; "field" of all where no
+    column holds texts; nothing where none holds words.
+    """
     names = table.columns
     known = {name.casefold(): at for at, name in reversed([*enumerate(names)])}
 
@@ -96,13 +160,17 @@ def _choose(table: Table, columns: Sequence[str] | None) -> list[tuple[str, int]
         return [*first("id", _IDS), *zip(roles, places, strict=True)]
     rows = [cells for _, cells in islice(table.stream(), SAMPLE) if cells]
     lengths = [
-        sum(len(_text(row[at])) for row in rows if not isinstance(row[at], int))
+        sum(len(_text(row[at])) for row in rows if not isinstance(row[at], int | float))
         for at in range(len(names))
     ]
     text = first("text", [name for name in _TEXTS if name in known and lengths[known[name]]])
     if not text:
         at = max(range(len(names)), key=lengths.__getitem__, default=-1)
         if at < 0 or lengths[at] < SHORTEST * len(rows):
-            return []
+            worded = any(map(str.isalpha, "".join(_text(cell) for row in rows for cell in row)))
+            return [("field", at) for at in range(len(names))] if worded else []
         text = [("text", at)]
-    return [*text, *first("title", _TITLES, text[0][1]), *first("id", _IDS, text[0][1])]
+    text += [*first("title", _TITLES, text[0][1]), *first("id", _IDS, text[0][1])]
+    taken = {at for _, at in text}
+    short = [at for at, length in enumerate(lengths) if length <= SHORTEST * len(rows)]
+    return [*text, *(("fact", at) for at in short[:FACTS] if at not in taken and table.names)]

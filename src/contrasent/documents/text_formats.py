@@ -4,14 +4,17 @@ import ast
 import codecs
 import json
 import re
+import tomllib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from datetime import date
 from functools import cache
 from html import unescape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from contrasent.documents.archives import Reason, Skip
-from contrasent.documents.sections import Section, SectionBuilder
+from contrasent.documents.sections import Parsed, SectionBuilder
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -30,8 +33,8 @@ _Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 _SET_OUT = re.compile(r"^\s*(?:>>>|[-*+|]|\.\.|:\w|\w+\s*:|\d+[.)])|\n\s+|::$", re.MULTILINE)
 _DIVIDED = re.compile(r"(?<=[^\W\d_])\u2010\n[ \t]*(?=[^\W\d_])")  # as man divides words
 _RULE = re.compile(r"^\s*([-=~*_#+])\1{2,}\s*$")
-_FRONT = re.compile(r"\A---[ \t]*\n(.*?\n)?(?:---|\.\.\.)[ \t]*\n", re.DOTALL)
-_TITLE = re.compile(r"^title:[ \t]*(.+?)[ \t]*$", re.MULTILINE)
+_FRONT = re.compile(r"\A(---|\+\+\+)[ \t]*\n(.*?\n)?(?:\1|\.\.\.)[ \t]*\n", re.DOTALL)
+_ENTRY = re.compile(r"([A-Za-z][\w .-]{0,40}):(?:[ \t]+(.*))?$")
 _UNSEEN = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z)", re.DOTALL | re.I)
 _TAG = re.compile(r"<[^<>]*>")
 _LINK = re.compile(r"\[([^\[\]]+)\]\([^()\s]*\)")  # in code, where kreuzberg leaves them
@@ -82,7 +85,7 @@ def decode(data: bytes) -> tuple[str, str]:
     return text.replace("\0", ""), encoding.replace("_", "-").removesuffix("-sig")
 
 
-def read_text(text: str) -> tuple[str, tuple[Section, ...]]:
+def read_text(text: str) -> Parsed:
     """Paragraphs of a plain text, by blank lines; without any, each line is one."""
     builder = SectionBuilder()
     text = _DIVIDED.sub("", text)
@@ -95,7 +98,7 @@ def read_text(text: str) -> tuple[str, tuple[Section, ...]]:
     return builder.finish()
 
 
-def read_python(text: str) -> tuple[str, tuple[Section, ...]]:
+def read_python(text: str) -> Parsed:
     """Title (a lone definition) and sections; a file that does not parse is one section of code."""
     builder, lines, done = SectionBuilder(), text.splitlines(), 0
     for names, node in definitions(text):
@@ -145,15 +148,47 @@ def _parser() -> "MarkdownIt":
     return MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
 
-def read_markdown(text: str, title: str = "") -> tuple[str, tuple[Section, ...]]:
-    """Title and sections of a file; ``title:`` in its front matter wins."""
+def read_markdown(text: str, title: str = "", metadata: Mapping[str, Any] | None = None) -> Parsed:
+    """Title, sections and metadata of a file; its front matter wins."""
+    metadata = dict(metadata or {})
     if front := _FRONT.match(text):
-        if named := _TITLE.search(front[0]):
-            title = named[1].strip("\"'")
+        metadata |= _front_matter(front[2] or "", toml=front[1] == "+++")
+        title = str(metadata.pop("title", None) or title)
         text = text[front.end() :]
     builder = SectionBuilder()
     _add_markdown(builder, text)
-    return builder.finish(title)
+    return builder.finish(title, metadata)
+
+
+def _front_matter(text: str, *, toml: bool) -> dict[str, Any]:
+    """The outermost values and lists of TOML, or of YAML as it stands before documents."""
+    found, name = dict[str, Any](), ""
+    if toml:
+        with suppress(tomllib.TOMLDecodeError, RecursionError):
+            dated = tomllib.loads(text)
+            found = {key: _iso(value) for key, value in dated.items()}
+        return found
+    for line in text.splitlines():
+        if entry := _ENTRY.match(line):
+            name, value = entry[1].casefold(), (entry[2] or "").strip()
+            inner = value.startswith("[") and value.endswith("]")
+            found[name] = list(map(_scalar, value[1:-1].split(","))) if inner else _scalar(value)
+        elif name and line.lstrip().startswith("- "):
+            before = found[name] if isinstance(found[name], list) else []
+            found[name] = [*before, _scalar(line.lstrip()[2:])]
+    return found
+
+
+def _scalar(text: str) -> Any:
+    """A value of YAML: what is JSON as that, else a string without its quotes."""
+    plain = text.strip()
+    with suppress(ValueError, RecursionError):
+        return json.loads(plain)
+    return plain.strip("\"'")
+
+
+def _iso(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, date) else value
 
 
 def _add_markdown(builder: SectionBuilder, text: str) -> None:
@@ -171,7 +206,7 @@ def _add_markdown(builder: SectionBuilder, text: str) -> None:
             case "fence" | "code_block":
                 builder.lines(token.content)
             case "html_block":
-                builder.lines(unescape(_TAG.sub(" ", _UNSEEN.sub(" ", token.content))))
+                builder.lines(without_tags(token.content))
             case "inline" if level:
                 builder.heading(level, _plain(token))
                 level = 0
@@ -181,6 +216,11 @@ def _add_markdown(builder: SectionBuilder, text: str) -> None:
                 builder.paragraph(_plain(token))
             case _:
                 pass
+
+
+def without_tags(html: str) -> str:
+    """The text of HTML, roughly."""
+    return unescape(_TAG.sub(" ", _UNSEEN.sub(" ", html)))
 
 
 def _plain(token: "Token") -> str:
@@ -193,7 +233,7 @@ def _plain(token: "Token") -> str:
     )
 
 
-def read_notebook(text: str) -> tuple[str, tuple[Section, ...]]:
+def read_notebook(text: str) -> Parsed:
     """Title and sections of a Jupyter notebook: its prose and code, not what the code printed."""
     builder = SectionBuilder()
     for cell in json.loads(text)["cells"]:

@@ -17,7 +17,7 @@ from contrasent.indexing.sources import (
     FileFacts,
     TableColumns,
     document_rows,
-    first_paragraphs,
+    document_texts,
     open_source,
 )
 from contrasent.model.base import TaskEncoder
@@ -83,11 +83,11 @@ def read_input(
 ) -> IndexInput:
     """Read documents or a table, open the model or the base for their language, cut documents."""
     documents = [] if isinstance(source, Records | EncodedRecords) else list(source)
-    texts = first_paragraphs(documents)
+    texts, firsts = document_texts(documents)
     if isinstance(source, Records):
         texts = (text for text, *_ in source)
     opening: dict[str, Any] = {"pooler": pooler, "max_tokens": max_tokens}
-    base = open_base(texts, model, log=log, batch=batch, **opening)
+    base = open_base(texts, model, firsts=firsts, log=log, batch=batch, **opening)
     encode, encoder = base.encode, base.encode.encoder
     weight = base.word_weight if word_weight is None else word_weight
     notes = base.remarks if word_weight is None else ()
@@ -146,6 +146,8 @@ def index_folder(
     batch: int = 64,
     max_file_text: int = TEXT_LIMIT,
     column: str | None = None,
+    columns: Sequence[str] = (),
+    as_text: Sequence[str] = (),
     id_column: str | None = None,
     metadata: Sequence[str] = (),
     encoded: bool = False,
@@ -176,7 +178,9 @@ def index_folder(
         max_tokens: cut texts at this many tokens; the model's own limit if None.
         batch: sentences a forward pass.
         max_file_text: characters of the longest document that is read.
-        column: column of a table's texts, by name or position; found if None.
+        column: column of a table's texts, by name or position; title and text are found if None.
+        columns: several columns of tables instead, that of the titles first.
+        as_text: patterns of names of files that are plain text, such as ``["*.xyz"]``.
         id_column: column of its ids; row numbers if None.
         metadata: columns to keep as metadata; ``["*"]`` for all others.
         encoded: the source is parquet with vectors, as ``contrasent encode`` writes it.
@@ -218,9 +222,9 @@ def index_folder(
         check_target(target, overwrite)
     if uri and find_spec("pymilvus") is None:
         raise MissingExtraError("pymilvus", "milvus", "--uri")
-    table = TableColumns(column, id_column, tuple(metadata), encoded)
+    table = TableColumns(column, tuple(columns), id_column, tuple(metadata), encoded)
     given = read_input(
-        open_source(source, table, max_file_text=max_file_text),
+        open_source(source, table, as_text=as_text, max_file_text=max_file_text),
         name,
         **settings,
         batch=batch,

@@ -1,24 +1,29 @@
 """Changes of an index that exists: another model, rows added, replaced or removed."""
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from contrasent import progress
+from contrasent.documents.folder import file_of
 from contrasent.errors import OptionError
 from contrasent.indexing.build import IndexResult
 from contrasent.indexing.following import own_folder
 from contrasent.indexing.models import open_index_model
-from contrasent.indexing.sources import TableColumns
+from contrasent.indexing.sources import FileFacts, TableColumns
 from contrasent.model.base import TaskEncoder
 from contrasent.model.opening import absolute_name, find_model, open_encoder
 from contrasent.search.building import reembed
-from contrasent.search.filters import Where
-from contrasent.search.index import Index
+from contrasent.search.filters import Where, check_where
+from contrasent.search.index import Index, document_of
 from contrasent.search.opening import index_folder, open_index, open_writer
 from contrasent.search.records import blocks
 from contrasent.search.store import ROWS_AT_ONCE
+from contrasent.search.writer import Writer
 
 
 def change_model(
@@ -68,6 +73,7 @@ def add_rows(
     update: bool = False,
     model: str | Path | None = None,
     column: str | None = None,
+    columns: Sequence[str] = (),
     id_column: str | None = None,
     metadata: Sequence[str] = (),
     batch: int = 64,
@@ -80,6 +86,7 @@ def add_rows(
         update: replace rows whose ids are there; else such a row is an error.
         model: where the model of the index is now, if it has moved.
         column: column of the texts; see :func:`contrasent.index_folder`.
+        columns: several instead; likewise.
         id_column: column of the ids, which ``update`` needs; numbers if None.
         metadata: columns to keep as metadata.
         batch: sentences a forward pass.
@@ -93,7 +100,7 @@ def add_rows(
     folder, began = index_folder(index), time.monotonic()
     before = open_index(folder)
     name = None if model is None else str(model)
-    table = TableColumns(column, id_column, metadata).read(str(source))
+    table = TableColumns(column, columns, id_column, metadata).read(str(source))
     encode = open_index_model(before, name, batch=batch)
     with open_writer(folder) as writer, progress.task("index", unit="texts") as advance:
         for texts, ids, extra, _ in blocks(table, ROWS_AT_ONCE):
@@ -110,27 +117,62 @@ def add_rows(
 
 
 class RemoveResult(NamedTuple):
-    """How many rows were removed from an index, and how many are left."""
+    """How many rows were removed from an index, and how many are left.
+
+    Attributes:
+        files: files of documents that rows were removed of; a synchronisation leaves these rows
+            away until the file changes.
+    """
 
     removed: int
     left: int
+    files: tuple[str, ...] = ()
 
 
 def remove_rows(
     index: str | Path, ids: Sequence[str] = (), where: Where | None = None
 ) -> RemoveResult:
-    """Remove rows of an index by their ids and by their metadata, in one transaction.
+    """Remove rows of an index by ids, by documents and by their metadata, in one transaction.
 
     Args:
         index: folder of an index, also of one in Milvus.
-        ids: rows to remove; one that is not there is an error.
+        ids: rows to remove, or documents by their paths (not in Milvus); what is not there is an
+            error.
         where: remove the rows whose metadata matches, see :mod:`contrasent.search.filters`.
 
     Raises:
         OptionError: an id is not in the index.
     """
     with open_writer(index) as writer:
+        if isinstance(writer, Writer):
+            return _remove(writer, ids, where)
         count = writer.delete(ids) if ids else 0
         if where is not None:
             count += writer.delete_where(where)
         return RemoveResult(count, len(writer))
+
+
+def _remove(writer: Writer, names: Sequence[str], where: Where | None) -> RemoveResult:
+    """Remove rows, and note of which files they were, for the next synchronisation."""
+    numbers, files = set[int](), writer.files()
+    for name, row in zip(names, writer.numbers_of(names).tolist(), strict=True):
+        of_document = [one.row for one in writer.rows_of(name)] if row < 0 else [row]
+        if not of_document:
+            problem = "is neither a row nor a document, and so is not in the index"
+            raise OptionError("ids", name, problem, choices=list(files))
+        numbers.update(of_document)
+    if where is not None:
+        numbers.update(np.flatnonzero(writer.filtered(check_where(where))).tolist())
+    gone = Counter(
+        file_of(document_of(row.id, row.metadata), files) for row in writer.rows(sorted(numbers))
+    )
+    changed: dict[str, FileFacts | None] = {
+        name: files[name]
+        | {"rows": files[name]["rows"] - count, "removed": files[name].get("removed", 0) + count}
+        for name, count in gone.items()
+        if name in files
+    }
+    writer.delete_rows(np.array(sorted(numbers), np.int64))
+    if changed:
+        writer.put_files(changed)
+    return RemoveResult(len(numbers), len(writer), tuple(changed))

@@ -1,6 +1,7 @@
 """An index that follows its documents: only what was added or changed is encoded."""
 
 import math
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from contrasent.indexing.sources import FileFacts, document_rows
 from contrasent.indexing.tiers import finish
 from contrasent.model.base import TaskEncoder
 from contrasent.search.building import KeptVectors
-from contrasent.search.folder import in_milvus, is_index
+from contrasent.search.folder import CHECKSUM, in_milvus, is_index
 from contrasent.search.index import Index
 from contrasent.search.opening import index_folder
 from contrasent.search.records import IndexRow
@@ -39,12 +40,18 @@ class Changes:
     changed: list[Entry] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
     unchanged: int = 0
+    removed: int = 0  # unchanged files of which rows were removed by hand
     refreshed: dict[str, FileFacts] = field(default_factory=dict)  # of other time, and same content
 
     @property
     def none(self) -> bool:
         """Whether there is nothing to do."""
         return not (self.added or self.changed or self.deleted or self.refreshed)
+
+    def stays(self, facts: FileFacts) -> None:
+        """Count a file that is as it was."""
+        self.removed += bool(facts.get("removed"))
+        self.unchanged += bool(facts["rows"] and not facts.get("removed"))
 
 
 def compare(
@@ -63,7 +70,7 @@ def compare(
             continue
         same = (facts["size"], facts["modified"]) == (entry.size, entry.modified)
         if same and entry.modified < trusted:
-            changes.unchanged += bool(facts["rows"])
+            changes.stays(facts)
         else:
             fresh: FileFacts = {"digest": ""}
             with suppress(OSError):  # it will be reported when it is read
@@ -71,7 +78,7 @@ def compare(
             if fresh["digest"] == facts.get("digest") and (same or fresh["digest"]):
                 if not same:
                     changes.refreshed[entry.name] = facts | fresh
-                changes.unchanged += bool(facts["rows"])
+                changes.stays(facts)
             else:
                 changes.changed.append(entry)
     hidden = source.report.skipped.get(Reason.UNREADABLE)
@@ -92,6 +99,7 @@ class SyncResult:
         rows: rows of the index now.
         report: what was read, and what was skipped.
         notes: lines about skipped files, if anything was read.
+        removed: unchanged files of which rows were removed by hand, and stay away.
     """
 
     added: int
@@ -101,11 +109,13 @@ class SyncResult:
     rows: int
     report: ReadReport
     notes: tuple[str, ...] = ()
+    removed: int = 0
 
     def __str__(self) -> str:
         """One line."""
+        by_hand = f", {self.removed:,} removed by hand before" if self.removed else ""
         shown = f"{self.added:,} added, {self.changed:,} changed, {self.deleted:,} deleted"
-        return f"{shown}, {self.unchanged:,} unchanged"
+        return f"{shown}, {self.unchanged:,} unchanged{by_hand}"
 
 
 def sync_index(
@@ -264,7 +274,10 @@ class _Follower:
             source = self._documents(index)
             changes = compare(index.files(), source, _trusted(index.facts, checksum))
             if changes.none and source.origin == Origin.read(index.facts.origin):
-                return SyncResult(0, 0, 0, changes.unchanged, len(index), source.report)
+                with suppress(OSError):  # its time is that of the last sync
+                    os.utime(self.folder / CHECKSUM)
+                kept = changes.unchanged, len(index), source.report
+                return SyncResult(0, 0, 0, *kept, removed=changes.removed)
             encode = self.encode = self.encode or open_index_model(index, batch=self.batch)
         model = encode.encoder
         return synchronise(
@@ -324,7 +337,9 @@ def synchronise(
         counts = len(now - before), len(now & before), len(gone)
         report = source.report
         notes = tuple(report.skipped_lines())
-        return SyncResult(*counts, changes.unchanged, len(writer), report, notes)
+        return SyncResult(
+            *counts, changes.unchanged, len(writer), report, notes, removed=changes.removed
+        )
 
 
 def _replace(

@@ -1,8 +1,7 @@
 """The model of an index, and the base for texts in a language."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from contrasent.model.base import TaskEncoder
 from contrasent.model.opening import absolute_name, find_model, open_encoder
 from contrasent.model.pretrained import MINILM, installed_bases
 from contrasent.search.index import BaseIndex
-from contrasent.search.languages import SAMPLE, choose_base, fit
+from contrasent.search.languages import SAMPLE, choose_base, fit, sampled
 from contrasent.types import Log
 
 
@@ -83,6 +82,7 @@ def open_base(
     texts: Iterable[str],
     name: str | None = None,
     *,
+    firsts: Sequence[str] = (),
     log: Log = lambda line: None,
     runtime: str | None = None,
     pooler: str | None = None,
@@ -92,17 +92,18 @@ def open_base(
     """Open the model of a name, or the installed base that knows the language of some texts.
 
     Args:
-        texts: of which the first 200 are looked at.
+        texts: of documents, of which a thousand, drawn at random, are looked at.
         name: of the model, if it is not to be chosen.
+        firsts: texts of a document of each file.
         log: takes a line about the choice.
         runtime: what computes the model; numpy where there is no accelerator.
         pooler: instead of the model's own.
         max_tokens: instead of the model's own.
         batch: sentences a forward pass.
     """
-    sample, chosen = list(islice(texts, SAMPLE)), None
+    sample, chosen = sampled(texts, SAMPLE), None
     if name is None and sample:
-        chosen = choose_base(sample, installed_bases())
+        chosen = choose_base(sample, installed_bases(), firsts)
         log(f"base: {chosen.name}; {chosen.reason}")
     name = chosen.name if chosen else name or MINILM
     encoder = open_encoder(

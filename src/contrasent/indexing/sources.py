@@ -1,11 +1,8 @@
 """The rows of an index: passages of documents, or rows of tables; the choice is made here."""
 
-import random
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +11,7 @@ from contrasent.documents.parsers import TEXT_LIMIT
 from contrasent.documents.passages import CountTokens, cut
 from contrasent.documents.sections import Document
 from contrasent.errors import InputError
+from contrasent.search.languages import LONGEST, SAMPLE, sampled
 from contrasent.search.records import EncodedRecords, IndexRow, Records
 from contrasent.text.sources import find, form_of
 from contrasent.text.tables import column as by_position
@@ -27,12 +25,14 @@ class TableColumns(NamedTuple):
 
     Attributes:
         text: column of the texts, by name or position; by its name or contents if None.
+        columns: several instead, that of the titles first.
         identity: column of the ids; row numbers if None.
         metadata: columns to keep as metadata; ("*",) for all others.
         encoded: the rows are parquet with vectors, as ``contrasent encode`` writes it.
     """
 
     text: str | None = None
+    columns: Sequence[str] = ()
     identity: str | None = None
     metadata: Sequence[str] = ()
     encoded: bool = False
@@ -42,37 +42,44 @@ class TableColumns(NamedTuple):
         if self.encoded:
             given = {"text": self.text, "identity": self.identity}
             return EncodedRecords(source, **given, metadata=self.metadata)
-        text, identity, others = by_position(self.text), by_position(self.identity), self.metadata
         return Records(
-            source, text=text, identity=identity, metadata=[by_position(name) for name in others]
+            source,
+            text=by_position(self.text),
+            columns=[by_position(name) for name in self.columns],
+            identity=by_position(self.identity),
+            metadata=[by_position(name) for name in self.metadata],
         )
 
 
 def open_source(
-    source: str | Path, table: TableColumns, *, max_file_text: int = TEXT_LIMIT
+    source: str | Path,
+    table: TableColumns,
+    *,
+    as_text: Sequence[str] = (),
+    max_file_text: int = TEXT_LIMIT,
 ) -> DocumentSource | Records | EncodedRecords:
-    """Choose how to read a source: as a table, a text a row, or as documents.
+    """Choose how to read a source: as documents, or a row a text.
 
-    A table is one by its suffix or by its lines; if any of its columns is chosen, the files of a
-    folder are tables too. The tables among documents have a document a row.
+    Lines are rows, and so is a table, or the files of a folder, of which the column of texts, ids
+    or metadata is named. All other tables have a document a row, as those in folders have.
     """
-    if table != TableColumns() or is_table(source):
+    if table._replace(columns=()) != TableColumns() or is_lines(source):
         return table.read(str(source))
-    return DocumentSource(source, most=max_file_text)
+    return DocumentSource(
+        source, columns=table.columns or None, as_text=as_text, most=max_file_text
+    )
 
 
-def is_table(source: str | Path) -> bool:
-    """Whether a source is a table or lines: a document has paragraphs between blank lines."""
+def is_lines(source: str | Path) -> bool:
+    """Whether a source has a text a line: a document has paragraphs between blank lines."""
     path = Path(source)
     if str(source) == "-" or (path.exists() and not path.is_file() and not path.is_dir()):
         return True
-    form = form_of(path) if path.is_file() else None
-    if form != ".txt":
-        return form is not None
-    with suppress(InputError):
-        (file,) = find(path)
-        lines = [line.isspace() for _, line in islice(file.lines(), 1000)]
-        return sum(lines) < len(lines) / 10
+    if path.is_file() and form_of(path) == ".txt":
+        with suppress(InputError):
+            (file,) = find(path)
+            lines = [line.isspace() for _, line in islice(file.lines(), 1000)]
+            return sum(lines) < len(lines) / 10
     return False
 
 
@@ -95,15 +102,12 @@ def count_rows(files: dict[str, FileFacts], rows: Iterable[IndexRow]) -> None:
             files[name]["rows"] += 1
 
 
-def first_paragraphs(documents: Sequence[Document]) -> Iterator[str]:
-    """Some text of each document, by which its language is known, first of one in each file."""
-    seen = Counter[str]()
-    numbered: list[tuple[int, Document]] = []
-    for document in documents:
-        file = document.id.partition("#")[0]
-        numbered.append((seen[file], document))
-        seen[file] += 1
-    random.Random(0).shuffle(numbered)  # a folder in another language is not all there is
-    for _, document in sorted(numbered, key=itemgetter(0)):
-        for section in document.sections[:2]:
-            yield from section.paragraphs[:2]
+def document_texts(documents: Sequence[Document]) -> tuple[Iterator[str], list[str]]:
+    """What tells the language of each document; and of a thousand files, by one document each."""
+    of_files = {document.id.partition("#")[0]: document for document in reversed(documents)}
+    return map(_opening, documents), [_opening(one) for one in sampled(of_files.values(), SAMPLE)]
+
+
+def _opening(document: Document) -> str:
+    texts = (text for section in document.sections[:5] for text in section.paragraphs[:5])
+    return "\n".join(texts)[:LONGEST]

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from contrasent.documents.table import choose, delimiter_of
 from contrasent.encoding.shards import KEY
 from contrasent.errors import InputError, ModelError, OptionError, see
 from contrasent.text.sources import Source, find
@@ -55,30 +56,40 @@ class Records:
         source: str,
         *,
         text: str | int | None = None,
+        columns: Sequence[str | int] = (),
         identity: str | int | None = None,
         metadata: Sequence[str | int] = (),
     ) -> None:
         self.skipped = 0
-        header = by_name((text, identity, *metadata))
-        tables = [open_table(file, header=header) for file in find(source)]
+        texts = (*columns, *([] if text is None else [text]))
+        header = by_name((*texts, identity, *metadata))
+        tables = [
+            open_table(file, header=header, delimiter=delimiter_of(file)) for file in find(source)
+        ]
         self.tables = [
-            _columns(table, text, identity, metadata) for table in tables if table.first is not None
+            _columns(table, texts, identity, metadata)
+            for table in tables
+            if table.first is not None
         ]
         if not self.tables:
             raise InputError(source, "holds no text")
 
     def __iter__(self) -> Iterator[IndexRow]:
         self.skipped = 0
-        for table, text, identity, metadata in self.tables:
+        for table, texts, identity, metadata in self.tables:
             names = [table.columns[column] for column in metadata]
-            text_name = table.columns[text] if table.names else ""
-            chosen = (text, *(() if identity is None else (identity,)), *metadata)
+            text_name = table.columns[texts[-1]] if table.names else ""
+            chosen = (*texts, *(() if identity is None else (identity,)), *metadata)
+            count = len(texts)
             for number, cells in table.rows(chosen):
-                if cells is None or (isinstance(cells[0], str) and not cells[0].strip()):
+                last = None if cells is None else cells[count - 1]
+                if cells is None or (isinstance(last, str) and not last.strip()):
                     self.skipped += 1
                     continue
-                content = text_cell(cells[0], text_name, table.source, number)
-                name = None if identity is None else id_cell(cells[1], table.source, number)
+                content = text_cell(last, text_name, table.source, number)
+                above = [one.strip() for one in cells[: count - 1] if isinstance(one, str)]
+                content = "\n".join(filter(None, (*above, content)))
+                name = None if identity is None else id_cell(cells[count], table.source, number)
                 values = zip(names, cells[len(cells) - len(names) :], strict=True)
                 extra = {name: value for name, value in values if value is not ABSENT}
                 yield content, name, _plain(extra) if names else None
@@ -90,15 +101,24 @@ def _plain(value: Any) -> Any:
 
 
 def _columns(
-    table: Table, text: str | int | None, identity: str | int | None, metadata: Sequence[str | int]
-) -> tuple[Table, int, int | None, list[int]]:
-    place = table.text_column() if text is None else table.position(text, "--column")
+    table: Table,
+    texts: Sequence[str | int],
+    identity: str | int | None,
+    metadata: Sequence[str | int],
+) -> tuple[Table, list[int], int | None, list[int]]:
+    """The places of the title and texts, as documents are read by default; of id and metadata."""
+    option = "--column" if len(texts) == 1 else "--columns"
+    places = [table.position(text, option) for text in texts]
+    if not texts:
+        roles = {role: at for role, at in choose(table) if role in ("text", "title")}
+        places = [roles[role] for role in ("title", "text") if role in roles and "text" in roles]
+    places = places or [table.text_column()]
     name = None if identity is None else table.position(identity, "--id")
     if list(metadata) == [ALL]:
-        others = [n for n in range(len(table.columns)) if n not in (place, name)]
+        others = [n for n in range(len(table.columns)) if n not in (*places, name)]
     else:
         others = [table.position(column, "--metadata") for column in metadata]
-    return table, place, name, others
+    return table, places, name, others
 
 
 class EncodedRecords:

@@ -122,7 +122,8 @@ def _models() -> "dict[str, type[BaseModel]]":
         "centre": list[float],
     }
     origin: dict[str, Any] = {"kind": str, "path": path, "root": path, "columns": list[str] | None}
-    origin |= {"max_file_text": Annotated[int, Field(ge=1)], "listed": total}
+    origin |= {"max_file_text": Annotated[int, Field(ge=1)]}
+    origin |= {"listed": total, "as_text": list[str]}
     settings: dict[str, Any] = {
         "pooler": str | None,
         "max_tokens": Annotated[int, Field(ge=1)] | None,
@@ -134,8 +135,8 @@ def _models() -> "dict[str, type[BaseModel]]":
     for name, keys in parts.items():
         optional = name == "settings"
         given: Any = {key: (kind, None if optional else ...) for key, kind in keys.items()}
-        if name == "origin":
-            given["listed"] = total, 0  # which earlier versions did not write
+        if name == "origin":  # which earlier versions did not write
+            given |= {"listed": (total, 0), "as_text": (list[str], None)}
         if not name:
             given["tier"] = (facts["tier"], {})  # only where the encoding goes on
         config = ConfigDict(

@@ -76,7 +76,10 @@ def language_of(texts: Iterable[str]) -> str:
     """The language of texts by the share of its stop words among their words; "none" if unclear."""
     counts = Counter(word for text in islice(texts, SAMPLE) for word in words(text))
     total = counts.total() or 1
-    shares = {name: sum(counts[word] for word in stop) / total for name, stop in STOP_WORDS.items()}
+    shares = {
+        name: sum(counts[word] for word in counts.keys() & stop) / total
+        for name, stop in STOP_WORDS.items()
+    }
     best = max(shares, key=lambda name: shares[name])
     return best if shares[best] >= SURE else "none"
 

@@ -1,0 +1,128 @@
+"""Mail as RFC 5322 writes it, alone or many in an mbox file: headers, own text and attachments."""
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from email import policy
+from email.parser import BytesParser
+from email.utils import parsedate_to_datetime
+from typing import IO, Any
+
+from contrasent.documents.text_formats import decode
+
+LONGEST = 50_000_000  # bytes of one mail with its attachments
+LINE = 1 << 20  # bytes that are read at once of a line
+HEADERS = ("from", "to", "cc", "date", "subject")
+
+_FORWARDED = re.compile(r"\s*(?:fwd?|wg|tr|rv|i)\s*:", re.IGNORECASE)
+_ORIGINAL = re.compile(  # a whole mail below the answer, as Outlook leaves it
+    r"^-{2,20} ?(?:original message|urspr\w{1,9}liche nachricht|message d.origine|mensaje original"
+    r"|messaggio originale|oorspronkelijk bericht) ?-{2,20}$"
+    r"|^_{20,99}\n{1,2}\*{0,2}(?:from|von|de|da|van)\b",
+    re.IGNORECASE | re.MULTILINE,
+)
+_SAYS = re.compile(r"[\d@<].{0,200}[:：]\**$", re.DOTALL)  # "On 3 May 2024 Ann wrote:"
+
+
+@dataclass(frozen=True, slots=True)
+class Mail:
+    """A mail."""
+
+    metadata: dict[str, Any]  # those of HEADERS that it has
+    text: str
+    html: bool  # whether that is HTML
+    attachments: list[tuple[str, bytes]]
+
+
+def messages(stream: IO[bytes]) -> Iterator[bytes | None]:
+    """The mails of an mbox file, each from a line "From " after a blank one; None if too long."""
+    held, size, blank, whole = list[bytes](), 0, True, True
+    while line := stream.readline(LINE):
+        if blank and whole and line.startswith(b"From "):
+            if held:
+                yield b"".join(held) if size <= LONGEST else None
+            held, size = [], 0
+        else:
+            size += len(line)
+            if size <= LONGEST:  # ">From " was "From "
+                held.append(line[1:] if line.startswith(b">From ") else line)
+        blank, whole = not line.strip(), line.endswith(b"\n")
+    if held:
+        yield b"".join(held) if size <= LONGEST else None
+
+
+def parse_mail(data: bytes) -> Mail:
+    """The parts of a mail; what cannot be read of it is left out."""
+    message = BytesParser(policy=policy.default).parsebytes(data)
+    body, attachments = message.get_body(("plain", "html")), list[tuple[str, bytes]]()
+    for number, part in enumerate(_parts(message), 1):
+        name = part.get_filename() or ""
+        if part.get_content_type() == "message/rfc822":
+            mails = part.get_payload()
+            attachments += [(name or f"{number}.eml", one.as_bytes()) for one in mails]
+        elif part is not body and name:
+            attachments.append((name, _payload(part)))
+    text, html = "", body is not None and body.get_content_type() == "text/html"
+    if body is not None:
+        text = _decoded(_payload(body), body.get_content_charset() or "")
+    return Mail(headers(message), text, html, attachments)
+
+
+def _parts(message: Any) -> Iterator[Any]:
+    """The parts of a mail, those of mails within it aside."""
+    if message.get_content_maintype() == "multipart":
+        for part in message.get_payload():
+            yield from _parts(part)
+    else:
+        yield message
+
+
+def headers(message: Any) -> dict[str, Any]:
+    """The subject, who wrote to whom, and the day."""
+    found = dict[str, Any]()
+    for name in HEADERS:
+        with suppress(Exception):  # email has many, by what is broken in a header
+            found[name] = " ".join(str(message.get(name) or "").split())
+    found["date"] = day_of(found.get("date"))
+    return {name: value for name, value in found.items() if value}
+
+
+def day_of(text: object) -> str:
+    """The day of a mail's date as YYYY-MM-DD; "" for what is no date."""
+    with suppress(TypeError, ValueError, IndexError, OverflowError):
+        return parsedate_to_datetime(str(text)).date().isoformat()
+    return ""
+
+
+def _payload(part: Any) -> bytes:
+    with suppress(Exception):  # such as an encoding that is none
+        return bytes(part.get_payload(decode=True) or b"")
+    return b""
+
+
+def _decoded(data: bytes, charset: str) -> str:
+    with suppress(LookupError, ValueError):
+        return data.decode(charset).replace("\r\n", "\n").replace("\0", "")
+    return decode(data)[0]
+
+
+def own_text(text: str, subject: str) -> str:
+    """What a mail says itself: an answer without what it quotes, all of one that quotes alone."""
+    if not _FORWARDED.match(subject) and (original := _ORIGINAL.search(text)):
+        text = text[: original.start()] if text[: original.start()].strip() else text
+    kept, quoting = list[str](), False
+    for line in text.splitlines():
+        if not line.startswith(">"):
+            kept.append(line)
+        elif not quoting:
+            while kept and not kept[-1].strip():
+                kept.pop()
+            start = len(kept)
+            while start and kept[start - 1].strip():
+                start -= 1
+            if len(kept) - start <= 3 and _SAYS.search("\n".join(kept[start:])):
+                del kept[start:]
+            kept.append("")
+        quoting = line.startswith(">")
+    return "\n".join(kept) if any(map(str.strip, kept)) else text
