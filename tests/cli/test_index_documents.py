@@ -1,5 +1,6 @@
 """contrasent index of a folder of documents, and keeping the index true to it."""
 
+import json
 import os
 import shutil
 import signal
@@ -16,6 +17,7 @@ import pytest
 from commands import invoke, printed, run
 from contrasent.documents.folder import Document, DocumentSource, Section
 from contrasent.errors import UserError
+from contrasent.indexing.contents import describe
 from contrasent.indexing.sources import document_rows, document_texts
 from contrasent.search.building import create
 from contrasent.search.index import Index
@@ -215,6 +217,80 @@ def test_an_index_follows_its_documents(folder, tmp_path, monkeypatch):
     assert Index.open(index).facts.generation == generation + 2
 
 
+def test_documents_are_listed_and_removed_and_stay_away_until_they_change(folder, tmp_path):
+    index = tmp_path / "s"
+    run("index", folder, "-o", index)
+    assert run("index", index, "--list", "KITCHEN/*").splitlines() == [
+        "     1  kitchen/bread.html", "     1  kitchen/soup.txt", "2 documents, 2 rows",
+    ]  # fmt: skip
+    listed = printed("index", index, "--list")["documents"]
+    assert listed[0] == {"document": "faq.csv#7", "rows": 1} and len(listed) == 6
+    said = run("index", index, "--remove", "trains.md", "--remove", "faq.csv#7#1")
+    assert "2 rows removed, 4 left; --sync leaves them out until faq.csv, trains.md changes" in said
+    with pytest.raises(UserError, match=r"neither a row nor a document.*did you mean 'trains.md'"):
+        run("index", index, "--remove", "train.md")
+    by_hand = "0 added, 0 changed, 0 deleted, 4 unchanged, 2 removed by hand before"
+    assert synced(index) == by_hand
+    os.utime(folder / "trains.md", ns=(1, 1))
+    assert (synced(index), len(rows(index))) == (by_hand, 4)
+    facts = describe(index)
+    assert facts["removed_by_hand"] == ["faq.csv", "trains.md"]
+    put(folder, "trains.md", "Dogs travel for free.\n")
+    assert synced(index) == "1 added, 0 changed, 0 deleted, 4 unchanged, 1 removed by hand before"
+    assert [row.text for row in rows(index).values() if "Dogs" in row.text]
+
+
+def test_doctor_says_what_an_index_holds(folder, tmp_path):
+    index = tmp_path / "s"
+    put(folder, "Bruecke.md", "Die Brücke über den Fluss ist wegen des Hochwassers gesperrt.\n")
+    put(folder, "notes.xyz", "The spare key hangs behind the clock.\n")
+    run("index", folder, "-o", index, "--as-text", "*.XYZ")
+    put(folder, "later.md", "This file came later.\n")
+    about = describe(index)
+    assert (about["rows"], about["documents"], about["source"]) == (8, 8, str(folder))
+    assert about["formats"]["md"] == 3 and about["formats"]["xyz"] == 1
+    assert about["languages"]["german"] == 1
+    assert about["not_read_yet"] == ["later.md"] and about["learned"] == []
+    assert about["skipped"] == {
+        "empty": ["empty.md"], "broken": ["broken.pdf"], "secret": ["passwords.txt"],
+        "hidden": [".hidden.md"], "binary": ["picture.png"],
+    }  # fmt: skip
+    lines = invoke("doctor", index).stdout.splitlines()
+    assert "rows: 8 of 8 documents" in lines and "skipped, binary: 1 (picture.png)" in lines
+    assert synced(index).startswith("1 added")  # as text, as before
+
+
+def test_a_table_alone_is_read_as_in_a_folder(tmp_path):
+    place = tmp_path / "t"
+    place.mkdir()
+    for n in range(3):
+        with (place / "corpus.jsonl").open("a") as stream:
+            about = {"_id": f"d{n}", "title": f"Boat {n}", "text": "It sails at noon.", "year": n}
+            stream.write(json.dumps(about) + "\n")
+    texts = []
+    for source, *options in [
+        (place,), (place / "corpus.jsonl",), (place / "corpus.jsonl", "--columns", "title,text"),
+        (place / "corpus.jsonl", "--id", "_id"),
+    ]:  # fmt: skip
+        run("index", source, "-o", tmp_path / "s", "--overwrite", *options)
+        texts.append({row.text for row in Index.open(tmp_path / "s").every()})
+    assert texts[0] == {f"Boat {n}\nIt sails at noon." for n in range(3)}
+    assert texts[1:] == [texts[0]] * 3
+    run("index", place / "corpus.jsonl", "-o", tmp_path / "s", "--add", "--columns", "year,title")
+    assert "Boat 0" in {row.text for row in Index.open(tmp_path / "s").every()}
+    with pytest.raises(UserError, match="does not go with --columns"):
+        run("index", place, "-o", tmp_path / "x", "--column", "text", "--columns", "a,b")
+
+
+def test_front_matter_is_filtered_by_and_shown(tmp_path):
+    put(tmp_path, "a.md", "---\nauthor: Ann\ndate: 2024-03-05\ntags: [sea]\n---\nThe boat sails.\n")
+    put(tmp_path, "b.md", "---\nauthor: Bo\ndate: 2023-01-01\n---\nThe boat sinks.\n")
+    run("index", tmp_path, "-o", tmp_path / "s")
+    for condition in ("author=Ann", "date>=2024-01-01", "tags~sea"):
+        found = run("search", tmp_path / "s", "boat", "--where", condition, "--json")
+        assert "a.md" in found and "b.md" not in found and '"author": "Ann"' in found
+
+
 def test_documents_that_moved_or_are_gone(folder, tmp_path):
     index = tmp_path / "s"
     run("index", folder, "-o", index)
@@ -252,8 +328,10 @@ def test_watching(folder, tmp_path):
     pytest.importorskip("watchfiles")
     index = tmp_path / "s"
     run("index", folder, "-o", index)
-    process = started(index, "--watch")
+    process = started(folder, "-o", index, "--overwrite", "--watch")
     try:
+        assert "6 passages" in process.stdout.readline()
+        assert "search it" in process.stdout.readline()
         assert "6 unchanged" in process.stdout.readline()
         put(folder, "new.md", "# Boats\n\nThe ferry leaves at noon.\n")
         assert "1 added, 0 changed, 0 deleted, 6 unchanged" in process.stdout.readline()

@@ -254,13 +254,13 @@ def compound(tree):
     return head + struct.pack("<108I", *[none] * 108) + b"".join(sectors) + tail
 
 
-def msg():
+def msg(subject="Ducks", body="The pond is full."):
     def text(value):
         return value.encode("utf-16-le")
 
     return compound({
-        "__substg1.0_0037001F": text("Ducks"), "__substg1.0_007D001F": text(HEAD),
-        "__substg1.0_1000001F": text(f"The pond is full.\r\n\r\n{QUOTED}"),
+        "__substg1.0_0037001F": text(subject), "__substg1.0_007D001F": text(HEAD),
+        "__substg1.0_1000001F": text(f"{body}\r\n\r\n{QUOTED}"),
         "__substg1.0_0C1A001F": text("Ann Lee"), "__substg1.0_0C1F001F": text("ann@x.org"),
         "__properties_version1.0": b"\0" * 32,
         "__attach_version1.0_#00000000": {

@@ -109,8 +109,8 @@ def test_rows_and_the_model_are_changed_from_python(notes, models, tmp_path):
     assert change_model(index, models / "cls").index.model != made.index.model
     ((hit,),) = search_index(index, "where does the bus stop?", k=1, where={"year": "1999"})
     assert hit.id == "8"
-    assert remove_rows(index, where={"year": "1999"}) == (1, 1)
-    assert remove_rows(index, ["7"]) == (1, 0)
+    assert remove_rows(index, where={"year": "1999"}) == (1, 1, ())
+    assert remove_rows(index, ["7"]) == (1, 0, ())
 
 
 def test_what_cannot_be_indexed_is_one_line(notes, models, tmp_path):

@@ -39,19 +39,18 @@ def read_rows(
     """The same of a sheet's rows; all of a sheet without names of columns is a document."""
     wide = [at for at, column in enumerate(zip(*cells, strict=True)) if any(column)]
     rows = [[row[at].removesuffix(" 00:00:00") for at in wide] for row in cells if any(row)]
-    heads = (
-        at for at, row in enumerate(rows[:HEADS]) if sum(map(bool, row)) > 1 and is_header(row)
-    )
-    head, found = next(heads, len(rows)), ("", iter(()))
+    several = (at for at, row in enumerate(rows[:HEADS]) if sum(map(bool, row)) > 1)
+    head = next((at for at in several if is_header(rows[at])), len(rows))
+    chosen, found = "", iter(list[Document]())
     if head + 1 < len(rows):
-        found = _read(_table(shown, rows[head], rows[head + 1 :]), name, columns)
+        chosen, found = _read(_table(shown, rows[head], rows[head + 1 :]), name, columns)
     elif columns is not None:
         raise Skip(Reason.NOT_CHOSEN, columns[0], rows[0] if rows else ())
     builder = SectionBuilder()
-    for row in rows[: 0 if columns else head] if found[0] else rows:
+    for row in rows[: 0 if columns else head] if chosen else rows:
         builder.lines(" | ".join(filter(None, row)))
     alone = Document(shown, name, builder.finish()[1])
-    return found[0], chain([alone] * bool(alone.sections), found[1] if found[0] else ())
+    return chosen, chain([alone] * bool(alone.sections), found if chosen else ())
 
 
 def _table(shown: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:

@@ -76,8 +76,9 @@ def describe(index: str | Path) -> dict[str, Any]:
 
 
 def _learned(index: Index) -> list[str]:
-    there = index.ask(THERE)
-    return [name for (name,) in index.ask("SELECT name FROM learned ORDER BY name") if there]
+    if not index.ask(THERE):
+        return []
+    return [name for (name,) in index.ask("SELECT name FROM learned ORDER BY name")]
 
 
 def _listed(origin: Origin | None, skipped: dict[str, list[str]]) -> set[str] | None:

@@ -101,7 +101,9 @@ def choose_base(
                 best = fit(every, tokenizer)
             else:
                 compared = f"; {other}: {_cut(fit(every, other_tokenizer))}"
-    lost = [group for group, one in fits.items() if not one.known]
+    # A single text of unclear language says little of it.
+    sure = [group for group in fits if not (others and group.startswith(UNCLEAR))]
+    lost = [group for group in sure if not fits[group].known]
     part, extra = share(lost), "" if others else f"; {EXTRA}"
     if best.known:
         reason = f"its vocabulary knows the language ({_cut(best)}{compared})"
