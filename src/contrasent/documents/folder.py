@@ -162,7 +162,7 @@ class DocumentSource:
         self._lacking = list[tuple[str, Any, Any]]()  # tables, the column, and those they have
         root = path if path.is_dir() else path.parent
         named = None if columns is None else list(columns)
-        self.origin: Origin | None = Origin(str(path), str(root), named, most, [*as_text])
+        self.origin: Origin | None = Origin(str(path), str(root), named, most, as_text=[*as_text])
         self._plain = [pattern.casefold() for pattern in as_text]
 
     def __str__(self) -> str:
