@@ -19,6 +19,10 @@ def samples() -> dict[str, bytes]:
     """A whole document of each format, by its suffix."""
     import sample_files as made
 
+    from contrasent.documents.blocks import SETTINGS
+
+    settings = "web:\n  port: 8080\n  password: 'swordfish'\n\ndb:\n  name: rivers\n"
+    source = "// Adds sand.\nfunc Add(a int) int {\n\n  return a\n}\n\nfunc Sub() {}\n"
     cells = [{"cell_type": "markdown", "source": ["# River\n", PROSE]}] * 3
     rows = [{"id": str(n), "text": f"{PROSE} {n}"} for n in range(5)]
     lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
@@ -31,7 +35,20 @@ def samples() -> dict[str, bytes]:
         **dict.fromkeys((".txt", ".text", ".log"), PROSE.encode() * 3),
         **dict.fromkeys((".html", ".htm", ".xhtml"), made.HTML.encode()),
         **dict.fromkeys((".jsonl", ".ndjson"), lines),
-        ".py": code.encode(),
+        **dict.fromkeys((".py", ".pyi"), code.encode()),
+        **dict.fromkeys(SETTINGS, settings.encode()),
+        **dict.fromkeys((".go", ".sql", ".js"), source.encode()),  # one reader has all code
+        **{
+            name[1:]: content.encode()
+            for name, (content, *_) in made.BLOCKS.items()
+            if name[1:] in (".tex", ".xml", ".srt", ".vtt", ".org", ".adoc")
+        },
+        "-object.json": made.BLOCKS["a.json"][0].encode(),
+        ".xlsx": made.xlsx({"Staff": made.STAFF, "More": [["Nothing here."], ["", "far"]]}),
+        ".ods": made.ods(made.STAFF),
+        ".eml": made.EML.encode("latin-1"),
+        ".mbox": made.MBOX.encode(),
+        ".msg": made.msg(),
         ".ipynb": json.dumps({"cells": cells}).encode(),
         ".json": json.dumps(rows).encode(),
         ".csv": table.format(";").encode(),
@@ -76,12 +93,13 @@ def mutant(data: bytes, bench: Bench) -> bytes:
 
 def mutants(bench: Bench) -> None:
     """``count`` mutants of each format, a folder of them at a time."""
+    from contrasent.documents.blocks import CODE
     from contrasent.documents.parsers import FORMATS
 
     model, place = tiny_model(bench.home / "model"), bench.home / "mutants"
     done(partial(write_mutants, place, bench), 1200)  # elsewhere: its memory does not count
     folders = {path.name.replace("_", "."): path for path in sorted(place.iterdir())}
-    for suffix in sorted(set(FORMATS) - folders.keys()):
+    for suffix in sorted(set(FORMATS) - {*CODE} - folders.keys()):
         bench.fail("broken bench", f"there is no sample of the format {suffix}")
     for suffix, folder in folders.items():
         bench.tried += len(list(folder.iterdir())) - 1
@@ -242,6 +260,28 @@ def bombs() -> Iterator[tuple[str, Callable[[], bytes]]]:
     yield "tags.html", lambda: b"<div>" * 4_000_000 + b"a"
     yield "line.txt", lambda: b"word " * 30_000_000
     yield "parquet.parquet", expanding_parquet
+    yield from mail_and_sheet_bombs()
+
+
+def mail_and_sheet_bombs() -> Iterator[tuple[str, Callable[[], bytes]]]:
+    """Likewise."""
+    from sample_files import xlsx
+
+    yield "deep.xml", lambda: b"<a>" * 2_000_000 + b"x" + b"</a>" * 2_000_000
+    yield "laughs.xml", lambda: f"{LAUGHS}<a>&a9;</a>".encode()
+    yield "spaces.xlsx", lambda: repacked(xlsx({"a": []}), "xl/worksheets/1.xml", b" " * (1 << 30))
+    yield "mails.mbox", lambda: b"From a\nSubject: b\n\n" * 2_000_000
+    yield "line.mbox", lambda: b"From a\n\n" + b"word " * 30_000_000
+    yield (
+        "parts.eml",
+        lambda: (
+            b"Content-Type: multipart/mixed; boundary=b\n\n"
+            + b"--b\nContent-Type: a/b\n\nx\n" * 300_000
+        ),
+    )
+    yield "nested.eml", lambda: b"Content-Type: message/rfc822\n\n" * 50_000 + b"\nx"
+    yield "braces.tex", lambda: b"\\emph{" * 1_000_000
+    yield "deep object.json", lambda: b'{"a":' * 1_000_000
 
 
 def expanding_parquet() -> bytes:
@@ -279,4 +319,4 @@ def write(path: Path, make: Callable[[], bytes]) -> None:
     path.write_bytes(make())
 
 
-CASES = {"mutants": (mutants, 200), "bombs": (bombed, 42)}
+CASES = {"mutants": (mutants, 200), "bombs": (bombed, 51)}

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from email import policy
+from email.errors import HeaderParseError
+from email.header import decode_header, make_header
 from email.parser import BytesParser
 from email.utils import parsedate_to_datetime
 from typing import IO, Any
@@ -12,6 +14,7 @@ from typing import IO, Any
 from contrasent.documents.text_formats import decode
 
 LONGEST = 50_000_000  # bytes of one mail with its attachments
+LONGEST_HEADER = 2000  # characters
 LINE = 1 << 20  # bytes that are read at once of a line
 HEADERS = ("from", "to", "cc", "date", "subject")
 
@@ -54,38 +57,41 @@ def messages(stream: IO[bytes]) -> Iterator[bytes | None]:
 
 def parse_mail(data: bytes) -> Mail:
     """The parts of a mail; what cannot be read of it is left out."""
-    message = BytesParser(policy=policy.default).parsebytes(data)
-    body, attachments = message.get_body(("plain", "html")), list[tuple[str, bytes]]()
+    # By the older policy: the newer one takes seconds for a header of some thousand characters.
+    message = BytesParser(policy=policy.compat32).parsebytes(data)
+    texts, attachments = dict[str, Any](), list[tuple[str, bytes]]()
     for number, part in enumerate(_parts(message), 1):
-        name = part.get_filename() or ""
-        if part.get_content_type() == "message/rfc822":
-            mails = part.get_payload()
-            attachments += [(name or f"{number}.eml", one.as_bytes()) for one in mails]
-        elif part is not body and name:
+        name, kind = _decoded_header(part.get_filename()), part.get_content_type()
+        if kind == "message/rfc822":
+            attachments += [(name or f"{number}.eml", one.as_bytes()) for one in part.get_payload()]
+        elif name:
             attachments.append((name, _payload(part)))
-    text, html = "", body is not None and body.get_content_type() == "text/html"
+        else:
+            texts.setdefault(kind, part)
+    body, text = texts.get("text/plain") or texts.get("text/html"), ""
     if body is not None:
-        text = _decoded(_payload(body), body.get_content_charset() or "")
-    return Mail(headers(message), text, html, attachments)
+        text = _decoded(_payload(body), str(body.get_content_charset() or ""))
+    html = "text/plain" not in texts
+    found = {name: _decoded_header(message.get(name)) for name in HEADERS}
+    found["date"] = day_of(found["date"])
+    return Mail({name: value for name, value in found.items() if value}, text, html, attachments)
 
 
 def _parts(message: Any) -> Iterator[Any]:
     """The parts of a mail, those of mails within it aside."""
-    if message.get_content_maintype() == "multipart":
+    if message.get_content_maintype() == "multipart" and message.is_multipart():
         for part in message.get_payload():
             yield from _parts(part)
     else:
         yield message
 
 
-def headers(message: Any) -> dict[str, Any]:
-    """The subject, who wrote to whom, and the day."""
-    found = dict[str, Any]()
-    for name in HEADERS:
-        with suppress(Exception):  # email has many, by what is broken in a header
-            found[name] = " ".join(str(message.get(name) or "").split())
-    found["date"] = day_of(found.get("date"))
-    return {name: value for name, value in found.items() if value}
+def _decoded_header(value: object) -> str:
+    """A header as text, its beginning where it is long."""
+    text = str(value or "")[:LONGEST_HEADER]
+    with suppress(LookupError, ValueError, HeaderParseError):  # a character set that is none
+        text = str(make_header(decode_header(text)))
+    return " ".join(text.split())
 
 
 def day_of(text: object) -> str:
