@@ -378,13 +378,20 @@ def _mails(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[P
     if entry.suffix == ".eml":
         yield from _mail(entry, entry.name, parse_mail(_content(entry)), columns, most)
         return
+    texts, unchecked = list[str](), 0  # of the mails since the last look for repetition
     with entry.open() as stream:
         for number, data in enumerate(messages(stream), 1):
             name = f"{entry.name}#{number}"
             if data is None:
                 yield [], {"passed": [(Reason.TOO_LARGE, name)]}
-            else:
-                yield from _mail(entry, name, parse_mail(data), columns, most)
+                continue
+            mail = parse_mail(data)
+            texts.append(f"{mail.metadata} {mail.text}")
+            unchecked += len(texts[-1])
+            if unchecked > REPEATED:
+                _check_repetition("\n".join(texts))
+                texts, unchecked = [], 0
+            yield from _mail(entry, name, mail, columns, most)
 
 
 def _mail(
