@@ -21,7 +21,7 @@ LINES = [
     "The central bank made borrowing dearer.",
     "Our dog dislikes the vacuum cleaner.",
 ]
-HIT = {"id", "text", "score", "cosine", "words", "metadata", "entry", "path", "answer"}
+HIT = {"id", "text", "score", "cosine", "words", "sure", "metadata", "entry", "path", "answer"}
 
 
 @pytest.fixture(scope="module")
@@ -128,8 +128,10 @@ def test_search_finds_the_near_text(built):
     rows = shown.splitlines()
     assert len(rows) == 4
     assert {row[5:] for row in rows[::2]} == set(LINES[:2])
-    said = printed("search", built, "monetary policy", "a pet", "-k", 2)
+    (lines := built.parent / "queries.txt").write_text("a pet\n")
+    said = printed("search", built, "monetary", "policy", "--queries", lines, "-k", 2)
     money, pet = said["results"]
+    assert money["query"] == money["searched"] == "monetary policy"  # words are one query
     assert {hit["text"] for hit in money["hits"]} == {LINES[2], LINES[3]}
     assert pet["hits"][0]["text"] == LINES[4]
     assert pet["hits"][0]["id"] == "4"
@@ -139,8 +141,8 @@ def test_search_finds_the_near_text(built):
 def test_every_printed_score_is_in_the_json(built):
     shown = run("search", built, "monetary policy")
     (result,) = printed("search", built, "monetary policy")["results"]
-    scores = [float(row.split(" · ")[1]) for row in shown.splitlines()[1::2]]
-    assert scores == [round(hit["score"], 4) for hit in result["hits"]]
+    rows = [row.split(" · ")[1] for row in shown.splitlines() if " · " in row]
+    assert rows == [f"{hit['sure']:.0f} %" for hit in result["hits"]]
 
 
 def test_passages_of_a_document_are_one_entry(tmp_path):
@@ -173,13 +175,14 @@ def test_a_terminal_gets_bold_words_a_link_and_no_orders_of_a_text(monkeypatch):
     from contrasent.search.index import Hit
 
     hit = Hit(
-        "r#0", "The \x1b[31mroof.", 1.0, {"document": "a b.md", "headings": ["Up\u202e", "On"]}
-    )
+        "r#0", "The \x1b[31mroof.", 1.0, {"document": "a b.md", "headings": ["Up\u202e", "On"]},
+        sure=87.3,
+    )  # fmt: skip
     lines = _entry(1, [hit, hit, hit], Answer(0, 14, ((9, 13),)), "/notes")
     plain = _printed(lines)
     assert plain.splitlines() == [
         "  1  The [31mroof.",
-        "     /notes/a b.md › Up\\u202e › On · 1.0000 · 2 more passages",
+        "     /notes/a b.md › Up\\u202e › On · 87 % · 2 more passages",
     ]
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
@@ -193,12 +196,29 @@ def test_a_terminal_gets_bold_words_a_link_and_no_orders_of_a_text(monkeypatch):
 
 def test_search_threshold_and_query_file(built, tmp_path):
     (tmp_path / "queries.txt").write_text("monetary policy\n\na pet\n")
-    said = printed("search", built, "--queries", tmp_path / "queries.txt", "--threshold", 0.2)
+    said = printed("search", built, "--queries", tmp_path / "queries.txt", "--threshold", 20)
     assert [result["query"] for result in said["results"]] == ["monetary policy", "a pet"]
-    scores = [hit["score"] for result in said["results"] for hit in result["hits"]]
-    assert scores
-    assert min(scores) >= 0.2
-    assert run("search", built, "x", "--threshold", 1.5) == "nothing found\n"
+    sure = [hit["sure"] for result in said["results"] for hit in result["hits"]]
+    assert sure and min(sure) >= 20
+    assert run("search", built, "x", "--threshold", 99) == "nothing found\n"
+    for cosine in (0.4, -1, 101):
+        with pytest.raises(OptionError, match="from 1 to 100 percent"):
+            run("search", built, "x", "--threshold", cosine)
+    weak = printed("search", built, "zzqq xkcd 12345")["results"][0]
+    assert weak["weak"] and max(hit["sure"] for hit in weak["hits"]) < 12
+    assert run("search", built, "zzqq xkcd 12345").startswith("nothing matches well\n")
+
+
+def test_typing_errors_are_repaired_unless_exact(tmp_path):
+    rows = [*LINES, "The central bank keeps a dog.", "Our dog is at the central station."]
+    (tmp_path / "t.txt").write_text("\n".join(rows))
+    run("index", tmp_path / "t.txt", "--model", MINILM, "-o", tmp_path / "i", "--quiet")
+    (result,) = printed("search", tmp_path / "i", "centrl", "bank")["results"]
+    assert (result["query"], result["searched"]) == ("centrl bank", "central bank")
+    shown = run("search", tmp_path / "i", "centrl", "bank")
+    assert shown.startswith("searched for central bank; search for centrl bank instead: --exact\n")
+    (result,) = printed("search", tmp_path / "i", "centrl", "bank", "--exact")["results"]
+    assert result["searched"] == "centrl bank"
 
 
 def test_ids_and_metadata_from_columns(tmp_path):
@@ -276,9 +296,9 @@ WRONG = [
     ("search {d} x", InputError, "no index"),
     ("search {d}/no x", InputError, "no such folder"),
     ("search {i} x -k 0", OptionError, "at least 1"),
-    ("search {i}", OptionError, "at least one query"),
+    ("search {i}", OptionError, "name a query"),
     ("search {i} --queries {d}/no", InputError, "no such file"),
-    ("search {i} ", OptionError, "is empty; name at least one query"),
+    ("search {i} ", OptionError, "is empty; name a query"),
     ("similarity {d}/no a b", ModelError, "no such"),
     ("index {t} --model {m} -o {i} --add --update", UserError, "does not go with --update"),
     ("index {t} --model m -o {i} --add --overwrite", UserError, "does not go with --add"),

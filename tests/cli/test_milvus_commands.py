@@ -107,7 +107,7 @@ def test_serve(made, model, sentences):
 def test_what_makes_no_sense_is_refused_in_a_line(made, model, tmp_path):
     folder, new, options = made
     with pytest.raises(OptionError, match="approximately"):
-        printed("search", folder, "x", "--exact")
+        printed("search", folder, "x", "--all-rows")
     with pytest.raises(OutputError, match="drop its collection"):
         printed(
             "index", new, "--model", model, "-o", folder, "--overwrite", "--uri", "x.db", *options

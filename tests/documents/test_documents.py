@@ -215,8 +215,11 @@ def test_what_cannot_be_read_is_counted_by_its_reason(tmp_path):
     (tmp_path / "l.md").symlink_to(tmp_path / "gone")
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "m").symlink_to(tmp_path)
+    (tmp_path / "0.md").symlink_to("a.md")
+    (tmp_path / "unread.txt").symlink_to("unread.me")  # which is not read by its own name
     source = DocumentSource(tmp_path, most=1000)
-    assert [d.id for d in source] == ["LICENSE", "README.notes.gz", "a.md", "my_changelog.old"]
+    names = ["LICENSE", "README.notes.gz", "a.md", "my_changelog.old", "unread.txt"]
+    assert [d.id for d in source] == names
     examples = {reason: skipped.names for reason, skipped in source.report.skipped.items()}
     assert source.report.skipped["broken"].count == 8
     assert examples == {
@@ -226,7 +229,7 @@ def test_what_cannot_be_read_is_counted_by_its_reason(tmp_path):
         "text of an unknown type": ["j.xyz", "unread.me"],
         "JSON that is no list of rows": ["k.json"],
         "link to nothing": ["l.md", "loop"], "nothing but repetition": ["p.md"],
-        "link to a folder": ["m/"],
+        "link to a folder": ["m/"], "link to a file that is read": ["0.md"],
         "table of nothing but numbers": ["o.csv"],
     }  # fmt: skip
     assert any(line == "skipped 1, broken archive: e.zip" for line in source.report.lines())

@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from contrasent.search.answers import ENCODED, LONGEST, Candidates, answers, path_of, place_of
+from contrasent.search.answers import (
+    ENCODED,
+    LONGEST,
+    Candidates,
+    answers,
+    path_of,
+    place_of,
+    set_apart,
+)
 from contrasent.search.index import Hit, grouped
 from contrasent.search.words import Analyzer
 
@@ -63,6 +71,24 @@ def test_vectors_decide_where_words_do_not():
 ])  # fmt: skip
 def test_where_a_sentence_ends(query, sentence, rest):
     assert found(query, sentence + rest)[0] == sentence
+
+
+def test_slides_headings_and_cells_are_not_run_together():
+    text = "Plan\nMobile app in August\nRisks\nThe provider may fail. We look."
+    shown, _ = found("mobile app", text, body=5, sections=[[5, ["Plan"], 1], [26, ["Risks"], 2]])
+    assert shown == "Mobile app in August"  # the next line is of another slide
+    assert set_apart("Care\nClean it\nwith water.\nRest") == "Care\u2028Clean it\nwith water.\nRest"
+
+
+@pytest.mark.parametrize("item", [
+    "- [ ] call the bank about the loan", "[x] call the bank about the loan",
+    "TODO call the bank about the loan", "The bank and the loan ....... 17",
+    "2.1 The bank and the loan 17", "- [The bank and the loan](#bank)",
+])  # fmt: skip
+def test_tasks_and_tables_of_contents_come_after_prose(item):
+    assert found("the bank and the loan", f"{item}\nWe asked a bank.")[0] == "We asked a bank."
+    ((answer,),) = Candidates(["bank"], [[hit(item)]], ENGLISH).best(None, None)
+    assert answer.listed  # where there is nothing else
 
 
 @pytest.mark.parametrize("at", [0, 500, 2000])

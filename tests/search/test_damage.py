@@ -62,7 +62,7 @@ def answers(folder):
         return [
             index.search(QUERIES, encode=encode, k=8),
             index.search(given, k=8),
-            index.search(given, k=8, exact=True),
+            index.search(given, k=8, all_rows=True),
             index.search(QUERIES, encode=encode, k=8, where={"n": 1}),
             [(row.id, row.text, row.metadata) for row in index.every()],
             index.files(),
@@ -284,4 +284,4 @@ def test_a_copy_that_memory_does_not_hold_is_in_a_file(made, tmp_path, monkeypat
     monkeypatch.setattr(folder_module, "memory", lambda: 0)
     index = Index.open(folder, private=True)
     (folder / "vectors-000001.f32").open("wb").close()
-    assert index.search(encode(QUERIES), k=8, exact=True) == right[2]
+    assert index.search(encode(QUERIES), k=8, all_rows=True) == right[2]

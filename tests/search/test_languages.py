@@ -2,11 +2,13 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from contrasent.errors import ModelError
 from contrasent.model import pretrained
 from contrasent.model.pretrained import MINILM, installed_bases, resolve
+from contrasent.search.index import Index
 from contrasent.search.languages import EXTRA, choose_base, fit
 from contrasent.search.ranking import KNOWN_WEIGHT, OTHER_WEIGHT
 from contrasent.text.tokens import Tokenizer
@@ -84,6 +86,50 @@ def test_texts_that_no_base_knows_name_the_extra(english):
 
 def test_texts_without_words_say_nothing(english):
     assert all(fit(texts, english).known for texts in ([], ["...", "!"]))
+
+
+@pytest.fixture(scope="module")
+def handbook():
+    texts = ["Who pays for a broken drill?", "The drill is returned on Monday, about noon."] * 3
+    encode = lambda texts: np.ones((len(texts), 2), np.float32)  # noqa: E731
+    return Index.build(encode, [*texts, "Iznik tiles", "The committee decided, about the roof."])
+
+
+@pytest.mark.parametrize(("query", "searched"), [
+    # One letter wrong, missing, too many, two that changed places; a stop word; capitals stay.
+    ("brokem drill", "broken drill"), ("brokn drill", "broken drill"),
+    ("brokeen drill", "broken drill"), ("boken DRILLL", "broken DRILLL"), ("Borken", "Broken"),
+    ("abuot", "about"), ("whta", "what"), ("REUTRNED DRILL", "RETURNED DRILL"),
+    # Known words, those of the index, of inner capitals, short ones, other first letters, numbers.
+    ("brother", "brother"), ("Iznik", "Iznik"), ("bRoken DrilL", "bRoken DrilL"), ("drl", "drl"),
+    ("frill droken", "frill droken"), ("drilk4", "drilk4"), ("", ""), ("xkcd zzqq", "xkcd zzqq"),
+    ("Iznkk", "Iznkk"),  # its word stands in one row
+    (" ".join(["brokem"] * 9), " ".join(["brokem"] * 9)), ("修理屋顶", "修理屋顶"),
+])  # fmt: skip
+def test_typing_errors_are_repaired(handbook, english, query, searched):
+    assert handbook.repaired([query], english.knows) == [searched]
+
+
+def test_words_that_a_shared_vocabulary_knows_have_a_mark(shared, english):
+    for tokenizer in (shared, english):
+        assert tokenizer.knows("about") and tokenizer.knows("About")
+        assert not tokenizer.knows("abuot")
+    assert shared.knows("Haus") and shared.knows("haus")
+
+
+def test_a_query_in_another_language_weighs_words_less(handbook):
+    ranker = handbook.ranker
+    for query, less in (
+        ("Wer zahlt für den kaputten drill?", True), ("who pays for the drill", False),
+        ("drill", False), ("¿quién paga el drill de la casa?", True),
+    ):  # fmt: skip
+        assert (handbook._ranker_for(query, ranker).word_weight < ranker.word_weight) == less
+    # Texts in both languages hold the stop words of both.
+    encode = lambda texts: np.ones((len(texts), 2), np.float32)  # noqa: E731
+    texts = ["Who pays for the broken drill, and is it ours?"] * 6 + ["Wer zahlt für den Bohrer?"]
+    both = Index.build(encode, texts)
+    assert both.facts.language == "english"
+    assert both._ranker_for("Wer zahlt für den Bohrer?", ranker) is ranker
 
 
 def test_installed_bases(monkeypatch):

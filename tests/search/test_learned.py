@@ -200,7 +200,7 @@ def test_codes_propose_the_same(ranker, tmp_path, codes_from):
     for where in (None, {"n": {"$gt": 20}}):
         given = {"encode": encode, "k": 6, "where": where}
         found = index.search(QUERIES, **given)
-        for some, every in zip(found, index.search(QUERIES, exact=True, **given), strict=True):
+        for some, every in zip(found, index.search(QUERIES, all_rows=True, **given), strict=True):
             assert [(h.id, pytest.approx(h.score, abs=1e-4)) for h in every] == [
                 (h.id, h.score) for h in some
             ]

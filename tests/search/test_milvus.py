@@ -129,7 +129,7 @@ def test_threshold_model_and_limits(both):
     with pytest.raises(OptionError, match="16,384"):
         index.search("x", encode=encode, k=20_000)
     with pytest.raises(OptionError, match="approximately"):
-        index.search("x", encode=encode, exact=True)
+        index.search("x", encode=encode, all_rows=True)
     with pytest.raises(OptionError, match="control character"):
         index.search("x", encode=encode, where={"a": 'x"\n'})
     assert index.search("x", encode=encode, where={"lang": 'en" or "1" == "1'}) == [[]]

@@ -179,7 +179,7 @@ def test_a_sample_of_cosines_gives_the_order_of_all(tmp_path, monkeypatch, codes
     same = 0
     for ranker in (Ranker(0.2), Ranker(0.6)):
         given = {"vectors": asked, "k": 10, "ranker": ranker}
-        found, exact = index.search(queries, **given), index.search(queries, exact=True, **given)
+        found, exact = index.search(queries, **given), index.search(queries, all_rows=True, **given)
         assert again.search(queries, **given) == found
         for some, every in zip(found, exact, strict=True):
             same += sum(a.id == b.id for a, b in zip(some, every, strict=True))

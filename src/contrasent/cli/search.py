@@ -23,18 +23,20 @@ Line = list[tuple[str, str]]  # parts of a line, each with its style; the first 
 
 INDENT = " " * 5
 _BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
-_MARKS = dict.fromkeys((0x61C, 0x200E, 0x200F))  # of direction, in Arabic and Hebrew; left out
+# Marks of direction, in Arabic and Hebrew, are left out; a heading is set apart from its text.
+_MARKS: dict[int, str | None] = dict.fromkeys((0x61C, 0x200E, 0x200F)) | {0x2028: " – "}
 
 
 @options.command
 def search(
     index: Path,
     loading: Annotated[options.Loading, "runtime"],
-    query: Annotated[list[str] | None, typer.Argument(metavar='"QUERY"...')] = None,
+    query: Annotated[list[str] | None, typer.Argument(metavar="QUERY...")] = None,
     k: Annotated[int, typer.Option("-k")] = 10,
     threshold: float | None = None,
     where: list[str] | None = None,
     exact: bool = False,
+    all_rows: bool = False,
     flat: bool = False,
     word_weight: options.WordWeight = None,
     vectors_only: options.VectorsOnly = False,
@@ -47,51 +49,61 @@ def search(
 
     Options:
         index: Index folder, made by 'contrasent index'.
-        query: What to find.
+        query: Words to search for; all of them are one query.
         k: Documents for each query, or rows with --flat.
-        threshold: Leave out results whose cosine with the query is smaller.
+        threshold: Leave out results that are less sure, in percent; of a model that is not
+            calibrated, results of a smaller cosine.
         where: Only rows whose metadata matches: year>=2000, or a JSON filter.
-        exact: Look at every row, even of a large index.
+        exact: Search for the words as they were typed; typing errors are not repaired.
+        all_rows: Compare every row, even of a large index.
         flat: Print every row found, also where several are of one document.
-        queries: File with one query a line, besides those named.
+        queries: File with one query a line, besides the one named.
         model: Where the index's model is now, if it has moved.
     """
     from contrasent.documents.folder import Origin
     from contrasent.indexing.models import open_index_model
     from contrasent.search.answers import answers, path_of
     from contrasent.search.filters import parse_where
-    from contrasent.search.index import check_k, grouped
+    from contrasent.search.index import check_k, grouped, nothing_matches
     from contrasent.search.opening import open_index
 
     check_k(k)
     condition = parse_where(where or [])
-    wanted = list(query or [])
+    wanted = [" ".join(query)] if query else []
     if queries is not None:
         wanted += read_queries(queries)
     if not wanted or not all(map(str.strip, wanted)):
-        raise OptionError("QUERY", "", "is empty; name at least one query, or --queries FILE")
+        raise OptionError("QUERY", "", "is empty; name a query, or --queries FILE")
     weight = options.chosen_weight(word_weight, vectors_only)
     opened = open_index(index)
     ranker = opened.ranker.with_words(weight)
     encode = open_index_model(opened, model, runtime=loading.runtime)
     began = time.monotonic()
-    vectors = opened.query_vectors(wanted, encode)
+    asked = wanted if exact else opened.repaired(wanted, encode.encoder.tokenizer.knows)
+    vectors = opened.query_vectors(asked, encode)
     truncated = encode.truncated
-    how: dict[str, Any] = {"where": condition, "ranker": ranker, "exact": exact}
+    how: dict[str, Any] = {"where": condition, "ranker": ranker, "all_rows": all_rows}
     by = opened.search if flat else opened.search_documents
-    found = by(wanted, vectors=vectors, k=k, threshold=threshold, **how)
+    found = by(asked, vectors=vectors, k=k, threshold=threshold, **how)
     with progress.hidden():
-        best = answers(wanted, vectors, found, encode, opened.analyzer)
+        best = answers(asked, vectors, found, encode, opened.analyzer)
     seconds = time.monotonic() - began
     origin = Origin.read(opened.facts.origin)
     root = origin.root if origin else ""
     results, lines = [], list[Line]()
-    for text, hits, some in zip(wanted, found, best, strict=True):
+    for given, text, hits, some in zip(wanted, asked, found, best, strict=True):
         groups = [[at] for at in range(len(hits))] if flat else grouped(hits)
-        lines += [[("", ""), (text, "italic")]] if len(wanted) > 1 else []
-        lines += [] if hits else [[("", ""), ("nothing found", "")]]
+        lines += [[("", ""), (given, "italic")]] if len(wanted) > 1 else []
+        if text != given:
+            repaired = f"searched for {text}; search for {given} instead: --exact"
+            lines.append([("", ""), (repaired, "")])
+        weak = nothing_matches(hits)
+        if weak or not hits:
+            lines.append([("", ""), ("nothing matches well" if weak else "nothing found", "")])
         for rank, group in enumerate(groups, 1):
-            lines += _entry(rank, [hits[at] for at in group], some[group[0]], root)
+            # Of a document prose is shown before tasks and a table of contents.
+            first, *others = sorted(group, key=lambda at: some[at].listed)
+            lines += _entry(rank, [hits[at] for at in (first, *others)], some[first], root)
         of = {at: number for number, group in enumerate(groups, 1) for at in group}
         paths = [path_of(hit, root) for hit in hits]
         rows = [
@@ -103,7 +115,7 @@ def search(
             }
             for at, (hit, answer, path) in enumerate(zip(hits, some, paths, strict=True))
         ]
-        results.append({"query": text, "hits": rows})
+        results.append({"query": given, "searched": text, "weak": weak, "hits": rows})
     facts = {
         "index": str(index),
         "model": opened.model,
@@ -125,21 +137,21 @@ def search(
 
 def _entry(rank: int, hits: Sequence["Hit"], answer: "Answer", root: str) -> list[Line]:
     """The lines of a hit with others of its document: the answer, and where it stands."""
-    from contrasent.search.answers import path_of, place_of
+    from contrasent.search.answers import path_of, place_of, set_apart
     from contrasent.search.index import document_of
 
     hit, path = hits[0], path_of(hits[0], root)
-    start, (before, behind) = answer.start, answer.cut
+    text, start, (before, behind) = set_apart(hit.text), answer.start, answer.cut
     own: Line = [(f"{rank:>3}  ", "bold"), ("… " * before, "")]
     for a, b in answer.marks:
-        own += [(hit.text[start:a], ""), (hit.text[a:b], "bold")]
+        own += [(text[start:a], ""), (text[a:b], "bold")]
         start = b
-    own += [(hit.text[start : answer.end], ""), (" …" * behind, "")]
+    own += [(text[start : answer.end], ""), (" …" * behind, "")]
     name = str(path or document_of(hit.id, hit.metadata))
     (headings, page), more = place_of(hit, answer.start), len(hits) - 1
     place = "".join(f" › {heading}" for heading in headings)
     place += f" · page {page}" if page else ""
-    place += f" · {hit.score:.4f}"
+    place += f" · {hit.shown}"
     place += f" · {more} more passage{'s' * (more > 1)}" if more else ""
     link = f"cyan link {path.absolute().as_uri()}" if path else "cyan"
     return [own, [(INDENT, ""), (name, link), (place, "dim")]]

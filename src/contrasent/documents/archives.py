@@ -33,6 +33,7 @@ class Reason(StrEnum):
     LINK_TO_FOLDER = "link to a folder"
     LINK_TO_NOTHING = "link to nothing"
     LINK_OUTSIDE = "link that leaves the source"
+    LINK_TO_READ = "link to a file that is read"
     NO_FILE = "no regular file"
     UNREADABLE = "unreadable"
     BROKEN = "broken"
@@ -172,7 +173,11 @@ def _reason_of_link(root: Path, path: Path) -> Reason | None:
         return Reason.LINK_OUTSIDE
     if path.is_dir():  # it may lead back
         return Reason.LINK_TO_FOLDER
-    return _reason_by_path(target.relative_to(home).parts)
+    reason = _reason_by_path(target.relative_to(home).parts)
+    within = target.parents[: len(target.relative_to(home).parts) - 1]  # folders below the source
+    made = any((folder / name).is_file() for folder in within for name in _MADE)
+    same = _suffix(path) == _suffix(target)  # else it may not be read by its own name
+    return Reason.LINK_TO_READ if reason is None and same and not made else reason
 
 
 def _reason_by_path(parts: Sequence[str]) -> Reason | None:
@@ -184,14 +189,17 @@ def _shown(name: str) -> str:
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _file(path: Path, name: str, skip: Report) -> Iterator[Entry]:
+def _suffix(path: Path) -> str:
     suffix = path.suffix.lower()
-    if suffix == ".zip":
+    return Path(path.stem).suffix.lower() if suffix == ".gz" else suffix
+
+
+def _file(path: Path, name: str, skip: Report) -> Iterator[Entry]:
+    if path.suffix.lower() == ".zip":
         yield from _archive(path, name, skip)
     else:
-        suffix = Path(path.stem).suffix.lower() if suffix == ".gz" else suffix
         about = path.stat()
-        yield Entry(name, suffix, about.st_size, str(path), about.st_mtime_ns)
+        yield Entry(name, _suffix(path), about.st_size, str(path), about.st_mtime_ns)
 
 
 class _ArchiveFile(io.FileIO):

@@ -1,5 +1,6 @@
 """An index searched and measured with the model that made it."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,8 @@ from contrasent.search.index import Hit, check_k, document_of
 from contrasent.search.opening import open_index
 from contrasent.stats.bootstrap import RESAMPLES
 
+log = logging.getLogger(__name__)
+
 
 def search_index(
     index: str | Path,
@@ -23,6 +26,7 @@ def search_index(
     threshold: float | None = None,
     rows: bool = False,
     exact: bool = False,
+    all_rows: bool = False,
     word_weight: float | None = None,
     model: str | Path | None = None,
     runtime: str | None = None,
@@ -37,9 +41,11 @@ def search_index(
         queries: one text or several.
         k: documents to find for each query; rows with ``rows``.
         where: only rows whose metadata matches, see :mod:`contrasent.search.filters`.
-        threshold: smallest cosine that counts.
+        threshold: smallest sureness in percent that counts (``Hit.sure``); smallest cosine where
+            the model is not calibrated.
         rows: find rows, however many are of one document.
-        exact: look at every row, even of a large index.
+        exact: search for the words as they are; else typing errors are repaired, which is logged.
+        all_rows: compare every row, even of a large index.
         word_weight: share of words in a score; the index's own if None, 0 for vectors alone.
         model: where the model of the index is now, if it has moved.
         runtime: what computes the model; numpy where there is no accelerator.
@@ -56,6 +62,11 @@ def search_index(
     texts = [queries] if isinstance(queries, str) else list(queries)
     opened = open_index(index)
     encode = open_index_model(opened, None if model is None else str(model), runtime=runtime)
+    if not exact:
+        given, texts = texts, opened.repaired(texts, encode.encoder.tokenizer.knows)
+        for before, text in zip(given, texts, strict=True):
+            if text != before:
+                log.warning("searched for %r, not %r", text, before)
     vectors, ranker = opened.query_vectors(texts, encode), opened.ranker.with_words(word_weight)
     find = opened.search if rows else opened.search_documents
     return find(
@@ -65,7 +76,7 @@ def search_index(
         threshold=threshold,
         where=where,
         ranker=ranker,
-        exact=exact,
+        all_rows=all_rows,
     )
 
 

@@ -27,6 +27,13 @@ SHARED = 0.3  # the gain of a sentence with all of the query's words, as a cosin
 BEFORE = 80
 """Characters that are shown before the first word of the query in a sentence that is too long."""
 WRAPPED = range(60, 91)  # lengths of a line that is taken for one that was wrapped
+BEHIND = 0.5  # loss of a task or of an entry of a table of contents, as a cosine
+# "- [ ] call the bank", "TODO: call", "Scope ..... 7", "1.2 Scope 7", a list of links within a page
+_LISTED = re.compile(
+    r"^\s*(?:[-*+•]\s+)?(?:\[[ xX✓]\]|☐|☑|TODO\b|FIXME\b|\[[^]\n]{1,99}\]\(#)"
+    r"|(?:\.\s?){4,}\d*\s*$|^\s*\d+\s*$|^\s*\d+(?:\.\d+)*\.?\s[^.!?\n]{1,80}\s\d{1,4}\s*$"
+)
+_ALONE = re.compile(r"^([^\n]{0,58}[^.!?:;,\s])\n(?=[^\n])(?![a-zß-ÿ])", re.MULTILINE)
 
 Span = tuple[int, int]
 
@@ -40,12 +47,14 @@ class Answer:
     marks: tuple[Span, ...]  # (start, end) of words of the query within the answer
     # whether the sentence goes on before the answer, and behind it
     cut: tuple[bool, bool] = (False, False)
+    listed: bool = False  # it is a task, or an entry of a table of contents
 
     def to_json(self, hit: Hit) -> dict[str, Any]:
         """The answer with its text and where it stands; offsets are those of the hit's text."""
         facts = {"start": self.start, "end": self.end, "marks": [list(m) for m in self.marks]}
         headings, page = place_of(hit, self.start)
         facts |= {"cut": list(self.cut), "headings": headings, "page": page}
+        facts["listed"] = self.listed
         return {"text": hit.text[self.start : self.end], **facts}
 
 
@@ -56,7 +65,18 @@ class _Passage:
     text: str
     spans: list[Span]
     shares: list[float]
+    breaks: list[int]  # where its sections begin
     places: dict[int, int]  # of those that are encoded, by their number, the place in all texts
+
+    def listed(self, n: int) -> bool:
+        """Whether a sentence is a task, or an entry of a table of contents."""
+        return bool(_LISTED.search(self.text[slice(*self.spans[n])]))
+
+    def leads_on(self, first: int, n: int) -> bool:
+        """Whether a sentence is a heading or a question that the next one belongs to."""
+        end, following = self.spans[n][1], self.spans[n + 1][0]
+        apart = self.listed(n) or any(end <= start <= following for start in self.breaks)
+        return not apart and _leads_on(self.text, first, *self.spans[n])
 
 
 class Candidates:
@@ -81,13 +101,14 @@ class Candidates:
             spans = _sentences(hit)
             terms = (set(self.analyzer(hit.text[a:b])) for a, b in spans)
             shares = [len(wanted & some) / max(1, len(wanted)) for some in terms]
-            found.append(_Passage(hit.text, spans, shares, {}))
+            found.append(_Passage(hit.text, spans, shares, [at for at, *_ in _sections(hit)], {}))
         groups = grouped(hits)
         order = [group[0] for group in groups] + [at for group in groups for at in group[1:]]
         for rank, at in enumerate(order, 1):
             one, few = found[at], min(max(LEAST, FIRST // rank), room)
             if len(one.spans) > 1 and few > 1:
-                best = sorted(range(len(one.spans)), key=lambda n: -one.shares[n])[:few]
+                order_of = {n: (one.listed(n), -share) for n, share in enumerate(one.shares)}
+                best = sorted(order_of, key=order_of.__getitem__)[:few]
                 for n in best:
                     start, end = one.spans[n]
                     one.places[n] = len(self.texts)
@@ -109,23 +130,21 @@ class Candidates:
         check_deadline()
         text, spans, places = one.text, one.spans, one.places
         scores = {
-            n: SHARED * one.shares[n] + (float(cosines[places[n]]) if places else 0.0)
+            n: SHARED * one.shares[n]
+            + (float(cosines[places[n]]) if places else 0.0)
+            - BEHIND * one.listed(n)
             for n in places or range(len(spans))
         }
         n = max(scores, key=lambda n: scores[n])
-        start, end = spans[n]
-        while (
-            n + 1 < len(spans)
-            and spans[n + 1][1] - start <= LONGEST
-            and _leads_on(text, start, *spans[n])
-        ):
+        (start, end), listed = spans[n], one.listed(n)
+        while n + 1 < len(spans) and spans[n + 1][1] - start <= LONGEST and one.leads_on(start, n):
             n, end = n + 1, spans[n + 1][1]
         marks = list(self._marks(text, start, end, wanted))
         if end - start <= LONGEST:
-            return Answer(start, end, tuple(marks))
+            return Answer(start, end, tuple(marks), listed=listed)
         first, last = _window(text, start, end, marks)
         marks = [mark for mark in marks if mark[0] >= first and mark[1] <= last]
-        return Answer(first, last, tuple(marks), (first > start, last < end))
+        return Answer(first, last, tuple(marks), (first > start, last < end), listed)
 
     def _marks(self, text: str, start: int, end: int, wanted: set[str]) -> Iterator[Span]:
         """Words of a text whose terms are wanted; of scripts without spaces, pairs of letters."""
@@ -179,13 +198,24 @@ def place_of(hit: Hit, at: int) -> tuple[list[str], int | None]:
     """The headings above a place in a hit's text, outermost first, and its page."""
     facts = facts_of(hit)
     headings, page = facts.get("headings"), facts.get("page")
-    try:
-        within = [(names, number) for start, names, number in facts["sections"] if start <= at]
-    except (KeyError, TypeError, ValueError):  # the metadata of a table may hold anything
-        within = []
+    within = [(names, number) for start, names, number in _sections(hit) if start <= at]
     headings, page = within[-1] if within else (headings, page)
     names = [str(name) for name in headings] if isinstance(headings, list) else []
     return names, page if isinstance(page, int) and page else None
+
+
+def set_apart(text: str) -> str:
+    """A text of the same length in which a line separator follows headings, cells and items."""
+    return _ALONE.sub("\\1\u2028", text)
+
+
+def _sections(hit: Hit) -> list[tuple[int, Any, Any]]:
+    """Where the sections of a passage begin, with their headings and pages."""
+    try:
+        found = [(start, names, page) for start, names, page in facts_of(hit)["sections"]]
+    except (KeyError, TypeError, ValueError):  # the metadata of a table may hold anything
+        return []
+    return found if all(isinstance(start, int) for start, *_ in found) else []
 
 
 def _sentences(hit: Hit) -> list[Span]:

@@ -42,6 +42,7 @@ OPERATORS = ("$eq", "$ne", "$contains", *_WANTED)
 _JOINS = ("$and", "$or", "$not")
 DEPTH = 10  # filters inside one another; the parser of SQL holds no more than some twenty
 PARTS, LETTERS = 16, 1000  # of a field's name: names with dots between them, and characters
+CHECKED = 16  # fields of a filter up to which each must be there
 NAMES, VALUES = 1024, 10_000  # of a filter: such names, and values to compare with
 FEW, SHORT = 20, 60  # distinct values of a facet, and the characters of each
 _SHORT = re.compile(r"\s*([^<>=!~\s]+)\s*(<=|>=|!=|=|<|>|~)\s*(.*?)\s*")
@@ -106,6 +107,26 @@ def _check_test(op: str, want: Any) -> None:
     kinds, named = _WANTED.get(op, (object, ""))
     if not isinstance(want, kinds) or (isinstance(want, bool) and op in _ORDER):
         raise OptionError("where", want, f"{op} takes {named}")
+
+
+def check_fields(where: Where, has: Callable[[Where], bool], some: Iterable[Any]) -> None:
+    """Reject a filter on a field that no row has, but for ``$exists``; a long one passes.
+
+    ``has``: whether any row matches a filter. ``some``: metadata whose fields are proposed.
+    """
+    fields = {field for field, op, _ in _tests(where, 0) if op != "$exists"}
+    for field in sorted(fields) if len(fields) <= CHECKED else ():
+        if not has({field: {"$exists": True}}):
+            known = sorted({name for facts in some for name in _names(facts)})
+            raise OptionError("where", field, "is a field that no row has", choices=known)
+
+
+def _names(facts: Any, above: str = "") -> Iterator[str]:
+    """The fields of metadata, those of objects within it too."""
+    deep = above.count(".") >= PARTS
+    for name, value in facts.items() if isinstance(facts, dict) and not deep else ():
+        yield above + name
+        yield from _names(value, f"{above}{name}.")
 
 
 def parse_where(conditions: Sequence[str]) -> Where | None:

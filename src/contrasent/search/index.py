@@ -23,9 +23,11 @@ from contrasent.search.codes import BinaryCodes
 from contrasent.search.filters import Where
 from contrasent.search.folder import check_target, check_vectors, damaged
 from contrasent.search.learned import Learned, bonus, mapped, smooth_vectors, smoothed
-from contrasent.search.ranking import Candidates, Floats, Found, Ranker, Spread
+from contrasent.search.ranking import BEST, Candidates, Evidence, Floats, Found, Ranker, Spread
+from contrasent.search.spelling import Speller
 from contrasent.search.store import ROWS_AT_ONCE, Described, Facts, Row, Store
-from contrasent.search.words import Analyzer, Bm25
+from contrasent.search.sureness import CALIBRATIONS, WELL, Calibration
+from contrasent.search.words import Analyzer, Bm25, foreign_stop_words
 from contrasent.search.writer import Writer
 from contrasent.types import EncodeFn, Vectors, batched, for_task
 
@@ -33,6 +35,9 @@ FEW = 10_000  # rows up to which an exact search is preferred to binary codes
 # Where not all rows are looked at: rows that the spread of cosines is of, and those that words and
 # codes each propose.
 SAMPLED, PROPOSED = 10_000, 200
+# In a query in another language than the texts words keep a share of their weight. It is one where
+# at most half of its stop words stand in more than some of the rows.
+FOREIGN_SHARE, SPOKEN = 0.1, 0.01
 DEEPEST, PASSAGES = 16_384, 5  # rows that documents are looked for among, and of one document
 
 
@@ -47,6 +52,8 @@ class Hit:
         score: what the hits are ordered by; see :mod:`contrasent.search.ranking`.
         cosine: inner product of its vector and the query's, as the model gave both.
         words: its BM25 score; 0 where it shares no term with the query, or words do not count.
+        sure: the chance in percent that it answers; None of models that are not calibrated, see
+            :mod:`contrasent.search.sureness`.
     """
 
     id: str
@@ -55,6 +62,17 @@ class Hit:
     metadata: Any = None
     cosine: float = 0.0
     words: float = 0.0
+    sure: float | None = None
+
+    @property
+    def shown(self) -> str:
+        """How good it is, as it is printed; a threshold is compared with that."""
+        return f"cosine {self.cosine:.4f}" if self.sure is None else f"{self.sure:.0f} %"
+
+
+def nothing_matches(hits: Sequence[Hit]) -> bool:
+    """Whether no hit of a query matches well."""
+    return bool(hits) and max(WELL if hit.sure is None else hit.sure for hit in hits) < WELL
 
 
 def document_of(name: str, metadata: Any) -> str:
@@ -86,7 +104,7 @@ class BaseIndex(Described, ABC):
         ranker: Ranker,
         *,
         allowed: Any = None,
-        exact: bool = False,
+        all_rows: bool = False,
     ) -> list[Found]:
         """The best rows for each query by their numbers or ids; see :meth:`search`.
 
@@ -100,6 +118,14 @@ class BaseIndex(Described, ABC):
     @abstractmethod
     def rows(self, numbers: Any) -> list[Row]:
         """Rows by their numbers or ids, as :meth:`find` gives them."""
+
+    @abstractmethod
+    def count_rows(self, terms: Sequence[str]) -> dict[str, int]:
+        """Of some terms, those that rows hold, and how many do; none where that is not known."""
+
+    @abstractmethod
+    def sample(self) -> Vectors:
+        """Vectors of some rows, the same ones whenever the index is opened."""
 
     @abstractmethod
     def every(self) -> Iterator[Row]:
@@ -119,9 +145,18 @@ class BaseIndex(Described, ABC):
         return Ranker.from_json(self.facts.ranker)
 
     @cached_property
+    def calibration(self) -> Calibration | None:
+        """What tells how sure hits are, if the model has it."""
+        return CALIBRATIONS.get(self.model) if self.metric == "cosine" else None
+
+    @cached_property
     def analyzer(self) -> Analyzer:
         """The terms of a text in the language of the index."""
         return Analyzer(self.facts.language or "none")
+
+    def repaired(self, queries: Sequence[str], knows: Callable[[str], bool]) -> list[str]:
+        """Queries without typing errors; ``knows``: whether a word is a token of the model."""
+        return [*map(Speller(self.analyzer, self.count_rows, knows), queries)]
 
     def query_vectors(
         self, queries: str | Sequence[str] | Vectors, encode: EncodeFn | None = None
@@ -149,7 +184,7 @@ class BaseIndex(Described, ABC):
         where: Where | None = None,
         model: str | None = None,
         ranker: Ranker | None = None,
-        exact: bool = False,
+        all_rows: bool = False,
     ) -> list[list[Hit]]:
         """The best k rows for each query, best first; equal scores in the order of rows.
 
@@ -158,18 +193,18 @@ class BaseIndex(Described, ABC):
             encode: texts in, vectors out.
             vectors: (q, d) of the texts, instead of ``encode``.
             k: rows to find.
-            threshold: smallest cosine that counts.
+            threshold: smallest sureness in percent that counts; smallest cosine where the model
+                is not calibrated.
             where: a filter, see :mod:`contrasent.search.filters`.
             model: identity of the model behind the queries' vectors, to be compared.
             ranker: how to search; as the index says by default.
-            exact: look at every row even where there are binary codes.
+            all_rows: compare every row even where there are binary codes.
 
         Raises:
             UserError: an argument is wrong, or the index is damaged.
         """
         check_k(k)
-        if threshold is not None and math.isnan(threshold):
-            raise OptionError("threshold", threshold, "is not a number")
+        self._check_threshold(threshold)
         if model is not None:
             self.check_model(model)
         texts = [queries] if isinstance(queries, str) else queries
@@ -178,8 +213,17 @@ class BaseIndex(Described, ABC):
         if isinstance(texts, np.ndarray):
             ranker, texts = replace(ranker, word_weight=0.0), [""] * len(given)
         allowed = None if where is None else self.matching(where)
-        found = self.find(texts, given, int(k), ranker, allowed=allowed, exact=exact)
-        return [self._hits(one, threshold) for one in found]
+        most = max(k, BEST) if self.calibration else k
+        found = self.find(texts, given, int(most), ranker, allowed=allowed, all_rows=all_rows)
+        return [self._hits(one, k, threshold) for one in found]
+
+    def evidence(self, cosines: Floats, vector: Vectors) -> Evidence | None:
+        """What tells how sure hits are by their cosines with a query (d,) alone."""
+        if not self.calibration or not len(cosines):
+            return None
+        spread = Spread.of(self.sample() @ vector)
+        z, best = spread.scaled(cosines), float(cosines.max())
+        return Evidence(z, best, spread.mean, None, len(self))
 
     def search_documents(
         self, queries: Sequence[str], vectors: Vectors, k: int, **how: Any
@@ -210,16 +254,29 @@ class BaseIndex(Described, ABC):
         found = self.search_documents(queries, vectors, k, ranker=ranker)
         return [[*dict.fromkeys(document_of(h.id, h.metadata) for h in hits)] for hits in found]
 
-    def _hits(self, found: Found, threshold: float | None) -> list[Hit]:
+    def _check_threshold(self, threshold: float | None) -> None:
+        """Reject a threshold that is none, or a cosine where sureness is printed."""
+        if threshold is None:
+            return
+        if math.isnan(threshold):
+            raise OptionError("threshold", threshold, "is not a number")
+        if self.calibration and (not 0 <= threshold <= 100 or 0 < threshold < 1):
+            problem = "is compared with how sure hits are: from 1 to 100 percent"
+            raise OptionError("threshold", threshold, problem)
+
+    def _hits(self, found: Found, k: int, threshold: float | None) -> list[Hit]:
+        columns, compared = [found.scores, found.cosines, found.words], found.cosines
+        if self.calibration and found.evidence:
+            compared = self.calibration.sure(found.evidence)
+            columns.append(compared)
         least = -math.inf if threshold is None else threshold
-        chosen = np.flatnonzero(found.cosines.astype(np.float64) >= least)
-        rows = self.rows(found.rows[chosen])
-        scores = (found.scores[chosen], found.cosines[chosen], found.words[chosen])
+        chosen = np.flatnonzero(compared[:k].astype(np.float64) >= least)
+        rows, scores = self.rows(found.rows[chosen]), [column[chosen] for column in columns]
         if not np.isfinite(scores).all():
             raise damaged(self.folder, "its vectors")
         return [
-            Hit(row.id, row.text, float(score), row.metadata, float(cosine), float(own))
-            for row, score, cosine, own in zip(rows, *scores, strict=True)
+            Hit(row.id, row.text, float(score), row.metadata, *map(float, others))
+            for row, score, *others in zip(rows, *scores, strict=True)
         ]
 
 
@@ -430,22 +487,27 @@ class Index(Store, BaseIndex):
         ranker: Ranker,
         *,
         allowed: NDArray[np.bool_] | None = None,
-        exact: bool = False,
+        all_rows: bool = False,
     ) -> list[Found]:
         """The best rows for each query by their numbers; ``allowed``: (rows,) bool."""
         alive = self.alive if self.facts.dead else None
         allowed = alive if allowed is None else allowed
         count = len(self) if allowed is None else int(allowed.sum())
         k = min(k, count)
-        coded = k if not exact and self.facts.codes and count > FEW else 0
+        coded = k if not all_rows and self.facts.codes and count > FEW else 0
         if (ranker.plain and self.tiers is None) or not k:
-            nearest = self._nearest(vectors, k, allowed, coded)
-            return [Found(rows, scores, scores, np.zeros_like(scores)) for scores, rows in nearest]
+            nearest = zip(self._nearest(vectors, k, allowed, coded), vectors, strict=True)
+            return [
+                Found(rows, scores, scores, np.zeros_like(scores), self.evidence(scores, vector))
+                for (scores, rows), vector in nearest
+            ]
         learned, found = self.learned if ranker.uses_learned else Learned(), []
         queries = mapped(ranker, learned, vectors)
         for text, given, query in zip(texts, vectors, queries, strict=True):
             check_deadline()
-            words = self.bm25.scores(text) if ranker.uses_words else np.zeros(self.facts.rows, "f4")
+            words, rarity = np.zeros(self.facts.rows, dtype=np.float32), 0.0
+            if ranker.uses_words:
+                words, rarity = self.bm25.weigh(text)
             gained = bonus(ranker, learned, given, lambda name: self._taught_rows[name])
             if coded:
                 rows = self._proposed(query, words, gained[0], allowed, k)
@@ -456,11 +518,33 @@ class Index(Store, BaseIndex):
                 cosines = smoothed(ranker, learned, self.vectors @ query)
                 cosines = cosines if self.tiers is None else self.tiers.aligned(cosines, query)
                 candidates = Candidates.of_all(cosines, words, gained, alive, allowed)
-            best = ranker.rank(candidates, k)
+            own = self._ranker_for(text, ranker)
+            best, near = own.rank(candidates, k), candidates.cosines
             if ranker.uses_learned:
-                best = replace(best, cosines=np.asarray(self.vectors[best.rows]) @ given)
-            found.append(best)
+                near = np.asarray(self.vectors[best.rows]) @ given
+                best = replace(best, cosines=near)
+            if own is ranker and ranker.uses_words:
+                covered = float(candidates.words.max()) / max(rarity, 1e-9)
+                known = float(near.max()), candidates.dense.mean, covered, len(self)
+                evidence = Evidence(best.scores, *known)
+                found.append(replace(best, evidence=evidence))
+            else:
+                found.append(replace(best, evidence=self.evidence(best.cosines, given)))
         return found
+
+    def _ranker_for(self, text: str, ranker: Ranker) -> Ranker:
+        """The ranker for a query: words count less where it is in another language."""
+        if ranker.uses_words and (stop := foreign_stop_words(text, self.facts.language)):
+            # Texts in several languages hold the query's stop words.
+            terms = {term for word in stop for term in self.analyzer(word)}
+            held = self.count_rows([*terms]).values() if terms else ()
+            if 2 * sum(rows > SPOKEN * len(self) for rows in held) <= len(stop):
+                return replace(ranker, word_weight=FOREIGN_SHARE * ranker.word_weight)
+        return ranker
+
+    def sample(self) -> Vectors:
+        """Vectors of some rows, the same ones whenever the index is opened."""
+        return self._sample(Ranker(0.0), Learned())
 
     def _proposed(
         self,

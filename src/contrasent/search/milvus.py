@@ -11,6 +11,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,7 +20,7 @@ import numpy as np
 from contrasent import progress
 from contrasent.errors import InputError, OptionError, OutputError, UserError, import_extra
 from contrasent.files import encoded, write_json, writing
-from contrasent.search.filters import Where, check_where, ids_in, milvus_expression
+from contrasent.search.filters import Where, check_fields, check_where, ids_in, milvus_expression
 from contrasent.search.folder import MILVUS, check_target, check_vectors, in_milvus, row_ids
 from contrasent.search.index import PROPOSED, BaseIndex
 from contrasent.search.ranking import Candidates, Found, Ranker, Spread
@@ -163,9 +164,22 @@ class MilvusIndex(BaseIndex):
             raise InputError(self.uri, "a row was deleted meanwhile; search again")
         return [Row(-1, n, stored[n]["text"], stored[n]["metadata"]) for n in numbers]
 
+    def count_rows(self, terms: Sequence[str]) -> dict[str, int]:
+        """None: Milvus does not say, and so queries are not repaired."""
+        return {}
+
     def matching(self, where: Where) -> str:
         """A filter in Milvus's language."""
-        return milvus_expression(check_where(where))
+        expression = milvus_expression(check_where(where))
+        if len(self):
+            about = {"limit": 1, "output_fields": ["id"]}
+            sampled = (facts for _, _, some, _ in islice(self.blocks(), 1) for facts in some)
+            check_fields(
+                where,
+                lambda one: bool(self._do("query", filter=milvus_expression(one), **about)),
+                sampled,
+            )
+        return expression
 
     def find(
         self,
@@ -175,10 +189,10 @@ class MilvusIndex(BaseIndex):
         ranker: Ranker,
         *,
         allowed: str | None = None,
-        exact: bool = False,
+        all_rows: bool = False,
     ) -> list[Found]:
         """As ``Index.find``, by ids instead of numbers; equal scores in the order of ids."""
-        if k > MOST or exact:
+        if k > MOST or all_rows:
             raise OptionError("k", k, f"Milvus gives at most {MOST:,} rows, approximately")
         queries = zip(texts, vectors, strict=True)
         return [self._find(text, vector, k, ranker, allowed or "") for text, vector in queries]
@@ -197,18 +211,22 @@ class MilvusIndex(BaseIndex):
             others = [name for name in [*shared][:proposed] if name not in cosines]
             for name, row in self._stored(others, "vector").items():
                 cosines[name] = float(np.float32(row["vector"]) @ vector)
-            if self._drawn is None:  # by a hash of their ids
-                below = (SAMPLED << 31) // max(SAMPLED, len(self))
-                rows = self._do("query", filter=f"draw < {below}", output_fields=["vector"])
-                self._drawn = np.array([row["vector"] for row in rows], np.float32).reshape(
-                    -1, self.dimension
-                )
-            dense = Spread.of(self._drawn @ vector)  # a filter changes no share of words
+            dense = Spread.of(self.sample() @ vector)  # a filter changes no share of words
             dense = dense._replace(best=max([dense.best, *cosines.values()]))
             sparse = Spread.of_sparse(np.array([*best.values()], np.float32), len(self))
         names = np.array(sorted(cosines), dtype=object)
         near, own = (np.array([d.get(n, 0) for n in names], np.float32) for d in (cosines, words))
-        return ranker.rank(Candidates(names, near, own, dense, sparse), k)
+        found = ranker.rank(Candidates(names, near, own, dense, sparse), k)
+        return replace(found, evidence=self.evidence(found.cosines, vector))
+
+    def sample(self) -> Vectors:
+        """Vectors of some rows, by a hash of their ids."""
+        if self._drawn is None:
+            below = (SAMPLED << 31) // max(SAMPLED, len(self))
+            rows = self._do("query", filter=f"draw < {below}", output_fields=["vector"])
+            vectors = np.array([row["vector"] for row in rows], np.float32)
+            self._drawn = vectors.reshape(-1, self.dimension)
+        return self._drawn
 
     def _ask(self, query: Any, limit: int, condition: str = "") -> dict[str, float]:
         """Scores of the best rows for a vector or for terms, by their ids; best first."""

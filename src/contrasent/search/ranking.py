@@ -21,6 +21,8 @@ KNOWN_WEIGHT, OTHER_WEIGHT = 0.12, 0.4
 """Share of words where the model knows the language of the texts, and where it does not; both
 were measured on whole collections, see docs/log.md, 2026-11-23."""
 
+BEST = 6  # hits that each is compared with to tell how sure it is
+
 Floats = NDArray[np.float32]
 
 
@@ -135,6 +137,25 @@ def _with_bonus(cosines: Floats, places: NDArray[np.int64], gains: Floats) -> Fl
     return cosines
 
 
+class Evidence(NamedTuple):
+    """What tells how sure the hits of one query are.
+
+    Attributes:
+        z: (n,) scores of the best rows in standard deviations over all rows.
+        best: the largest cosine of a row that may be a hit.
+        mean: of the cosines of all rows.
+        covered: largest share of the query's words, by their rarity, in such a row; None where
+            words do not count.
+        rows: how many rows the index has.
+    """
+
+    z: Floats
+    best: float
+    mean: float
+    covered: float | None
+    rows: int
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """Rows found for one query, best first, (k,) each."""
@@ -143,6 +164,7 @@ class Found:
     scores: Floats
     cosines: Floats
     words: Floats
+    evidence: Evidence | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +223,8 @@ class Ranker:
         """The best k candidates; of equal scores the first come first."""
         scores = self.fuse(candidates)
         best = best_rows(scores, k)
-        chosen = (candidates.rows, scores, candidates.cosines, candidates.words)
-        return Found(*(column[best] for column in chosen))
+        near, words = candidates.cosines[best], candidates.words[best]
+        return Found(candidates.rows[best], scores[best], near, words)
 
     def fuse(self, candidates: Candidates) -> Floats:
         """(n,) scores: cosines as they are, or, where words count, z-scores of both, weighed."""

@@ -18,7 +18,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -28,7 +28,13 @@ from numpy.typing import NDArray
 from contrasent.deadline import check_deadline, deadline_passed
 from contrasent.errors import InputError, ModelError, OptionError, OutputError, check_choice, see
 from contrasent.files import recover_folder
-from contrasent.search.filters import Where, canonical, check_where, sql_condition
+from contrasent.search.filters import (
+    Where,
+    canonical,
+    check_fields,
+    check_where,
+    sql_condition,
+)
 from contrasent.search.folder import (
     DATABASE,
     METRICS,
@@ -465,20 +471,26 @@ class Store(Described):
 
     def filtered(self, where: Where) -> NDArray[np.bool_]:
         """(rows,) which rows are there and have metadata that a checked filter matches."""
+        if len(self):
+            sampled = (row.metadata for row in islice(self.every(), ROWS_AT_ONCE))
+            check_fields(where, lambda one: any(map(len, self._filter(one))), sampled)
+        mask = np.zeros(self.facts.rows, dtype=bool)
+        for rows in self._filter(where):
+            mask[rows] = True
+        return mask
+
+    def _filter(self, where: Where) -> Iterator[list[int]]:
+        """The rows whose metadata a filter matches, some at a time."""
         condition, values = sql_condition(where)
         sql = f"SELECT row FROM rows WHERE row >= :first AND row < :stop AND {condition}"
-        mask = np.zeros(self.facts.rows, dtype=bool)
-        first, step = 0, FILTERED_ROWS
-        while first < len(mask):
+        first, step, end = 0, FILTERED_ROWS, self.facts.rows
+        while first < end:
             began = time.monotonic()
-            for (row,) in self.ask(
-                sql, {**values, "first": first, "stop": min(first + step, len(mask))}
-            ):
-                mask[row] = True
+            within = {"first": first, "stop": min(first + step, end)}
+            yield [row for (row,) in self.ask(sql, {**values, **within})]
             first += step
             # Others have their turn at the database between two parts.
             step = step * 2 if time.monotonic() - began < A_TURN else max(1, step // 2)
-        return mask
 
     def lengths(self) -> NDArray[np.float32]:
         """(rows,) terms of each row."""
@@ -509,6 +521,14 @@ class Store(Described):
             return None
         held, counts = zip(*parts, strict=True)
         return np.concatenate(held), np.concatenate(counts)
+
+    def count_rows(self, terms: Sequence[str]) -> dict[str, int]:
+        """Of some terms, those that rows hold, and how many rows do, dead ones included."""
+        sql = (
+            "SELECT term, sum(length(counts)) FROM blocks CROSS JOIN postings ON "
+            f"postings.first = blocks.first AND term IN ({','.join('?' * len(terms))}) GROUP BY 1"
+        )
+        return {term: int(size) // 2 for term, size in self.ask(sql, terms)}
 
     def read_posting(self, first: int, term: str, held: bytes, counts: bytes, sum_: int) -> Posting:
         """The rows of a block that hold a term, verified."""

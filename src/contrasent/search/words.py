@@ -27,6 +27,8 @@ SAMPLE = 2000  # texts that the language is found by
 SURE = 0.1
 """Share of words that must be stop words of a language before it is taken for that language."""
 
+FOREIGN = 0.2  # share of another language's stop words among those of a query in that language
+
 STOP_WORDS = {
     language: frozenset(listed.split())
     for language, listed in (
@@ -84,6 +86,17 @@ def language_of(texts: Iterable[str]) -> str:
     return best if shares[best] >= SURE else "none"
 
 
+def foreign_stop_words(query: str, language: str) -> set[str]:
+    """The stop words of a query that seems to be in another language; none of other queries."""
+    found = words(query)
+    counts = {name: sum(word in stop for word in found) for name, stop in STOP_WORDS.items()}
+    best = max(counts, key=lambda name: counts[name])
+    if best == language or language not in STOP_WORDS:
+        return set()
+    least = max(1.0, FOREIGN * len(found), 2 * counts[language])
+    return {*found} & STOP_WORDS[best] if counts[best] >= least else set()
+
+
 @dataclass(frozen=True)
 class Analyzer:
     """From a text to the terms that are matched: words, less stop words, stemmed."""
@@ -130,19 +143,24 @@ class Bm25:
 
     def scores(self, query: str) -> Floats:
         """(rows,) scores; 0 for rows that share no term with the query, or are dead."""
-        scores = np.zeros(len(self.lengths), dtype=np.float32)
+        return self.weigh(query)[0]
+
+    def weigh(self, query: str) -> tuple[Floats, float]:
+        """(rows,) scores, and the score that no row exceeds: the rarity of all terms."""
+        scores, total = np.zeros(len(self.lengths), dtype=np.float32), 0.0
         for term, times in Counter(self.analyzer(query)).items():
             found = self.lookup(term)
             if found is None:
+                total += times * float(np.log1p((self._count + 0.5) / 0.5))
                 continue
             rows, counts = found
             if self.alive is not None:
                 there = self.alive[rows]
                 rows, counts = rows[there], counts[there]
             rarity = np.log1p((self._count - len(rows) + 0.5) / (len(rows) + 0.5))
-            often = counts.astype(np.float32)
+            often, total = counts.astype(np.float32), total + times * float(rarity)
             scores[rows] += np.float32(times * rarity) * often / (often + self._damping[rows])
-        return scores
+        return scores, total
 
 
 def postings(terms: Sequence[Sequence[str]], first: int) -> list[tuple[str, Posting]]:

@@ -26,7 +26,7 @@ from contrasent.metrics import normalize
 from contrasent.processes import usable_cores
 from contrasent.search.answers import Candidates
 from contrasent.search.filters import check_where
-from contrasent.search.index import BaseIndex, Hit
+from contrasent.search.index import BaseIndex, Hit, nothing_matches
 from contrasent.serve import schemas
 from contrasent.serve.batching import Batcher, Embedder, Served
 from contrasent.serve.guard import (
@@ -194,6 +194,10 @@ class Routes:
         if body.where is not None:
             check_where(body.where)
         snapshot = await asyncio.to_thread(library.newest)
+        given = queries
+        if not body.exact:
+            repair = snapshot.index.repaired
+            queries = await self._thread(repair, queries, self.model.knows)
         vectors, tokens, cut = await self._vectors(snapshot, queries, request)
         how: dict[str, Any] = {"k": body.k, "threshold": body.threshold, "where": body.where}
         search = partial(library.search, snapshot, **how, documents=body.documents)
@@ -219,7 +223,10 @@ class Routes:
             for row, hit, answer in zip(chain(*rows), chain(*found), best, strict=True):
                 row["answer"] = answer.to_json(hit)
         self._log(request, len(queries), tokens, cut)
-        results = [{"query": q, "hits": hits} for q, hits in zip(queries, rows, strict=True)]
+        results = [
+            {"query": query, "searched": text, "weak": nothing_matches(hits), "hits": own}
+            for query, text, hits, own in zip(given, queries, found, rows, strict=True)
+        ]
         seconds = time.perf_counter() - began
         return reply({"results": results, "texts": snapshot.texts, "seconds": seconds})
 

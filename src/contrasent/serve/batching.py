@@ -38,6 +38,7 @@ class Served:
     default_prompt: str = ""
     query_prompt: str = ""
     document_prompt: str = ""
+    knows: Callable[[str], bool] = lambda word: True  # whether a word is one token
     nested: tuple[int, ...] = ()  # sizes that vectors were trained to be cut to
 
 

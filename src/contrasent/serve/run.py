@@ -169,5 +169,6 @@ def served(encoder: Encoder, name: str) -> "Served":
         default_prompt=encoder.prompts.text(),
         query_prompt=encoder.prompts.of_task("query"),
         document_prompt=encoder.prompts.of_task("document"),
+        knows=encoder.tokenizer.knows,
         nested=encoder.matryoshka_dims,
     )

@@ -185,7 +185,10 @@ class SearchRequest(RequestBody):
 
     query: Text | Texts
     k: Hits = 10
-    threshold: Annotated[float, Field(strict=True, allow_inf_nan=False)] | None = None
+    threshold: Annotated[float, Field(strict=True, allow_inf_nan=False)] | None = Field(
+        None, description="Smallest sureness in percent that counts."
+    )
+    exact: bool = Field(False, description="Whether typing errors are left as they are.")
     where: Where = None
     answers: bool = Field(False, description="Whether each hit has the sentence that answers.")
     documents: bool = Field(
@@ -203,6 +206,7 @@ class FoundAnswer(BaseModel):
     cut: tuple[bool, bool] = Field(description="Whether the sentence goes on before and behind.")
     headings: list[str] = Field(description="Headings above it in its document, outermost first.")
     page: int | None = Field(description="Its page in its document.")
+    listed: bool = Field(description="Whether it is a task, or an entry of a table of contents.")
 
 
 class FoundHit(BaseModel):
@@ -213,6 +217,7 @@ class FoundHit(BaseModel):
     score: float
     cosine: float
     words: float
+    sure: float | None = Field(description="Chance in percent that it answers, where known.")
     metadata: Any
     answer: FoundAnswer | None = None
 
@@ -221,6 +226,8 @@ class Result(BaseModel):
     """The hits of one query, best first."""
 
     query: str
+    searched: str = Field(description="The query without typing errors.")
+    weak: bool = Field(description="Whether nothing matches well.")
     hits: list[FoundHit]
 
 

@@ -142,6 +142,17 @@ class Tokenizer:
         """One more than the largest id, added tokens included."""
         return max(self.backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
+    @cached_property
+    def _mark(self) -> str:
+        """The mark of a token that begins a word, such as "▁"; "" where none has one."""
+        first = next(iter(self.backend.encode("the", add_special_tokens=False).tokens), "")
+        return first[:1] if first[:1] in ("▁", "Ġ") else ""
+
+    def knows(self, word: str) -> bool:
+        """Whether a word, in small letters or with a capital, is one token."""
+        forms = {word, word.lower(), word.capitalize()}
+        return any(self.backend.token_to_id(self._mark + form) is not None for form in forms)
+
     def around(self, prompt: str = "") -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Ids before and after every sentence: :attr:`frame`, and a template's own within it."""
         before, after = self.frame

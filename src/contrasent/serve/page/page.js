@@ -120,6 +120,7 @@ document.addEventListener("keydown", (event) => {
 const FIRST_MENUS = 4; // menus that are shown before "More options" is opened
 const LONGEST = 300; // characters of a text that has no answer
 const PLACES = ["document", "title", "headings", "body", "page", "sections"]; // shown as where a text stands
+const ALONE = /^([^\n]{0,58}[^.!?:;,\s])\n(?=[^\n])(?![a-zß-ÿ])/gm; // a heading, a cell or an item
 const CONTROL = /[\x00-\x1f\x7f-\x9f]/g;
 let facets = [];
 
@@ -130,8 +131,8 @@ function answerOf(hit) {
     made.textContent = hit.text.length > LONGEST ? `${hit.text.slice(0, LONGEST)} …` : hit.text;
     return made;
   }
-  const letters = [...hit.text];
-  const part = (from, to) => letters.slice(from, to).join("").replace(CONTROL, " ");
+  const letters = [...hit.text.replace(ALONE, "$1\u2028")];
+  const part = (from, to) => letters.slice(from, to).join("").replace(/\u2028/g, " – ").replace(CONTROL, " ");
   const { start, end, marks, cut } = hit.answer;
   if (cut[0]) made.append("… ");
   let at = start;
@@ -202,10 +203,14 @@ function entry(hits, best) {
   const [hit, ...others] = hits;
   const item = element("li");
   const left = element("div", "left");
-  left.append(element("span", "value", hit.score.toFixed(2)));
+  const calibrated = typeof hit.sure === "number";
+  const value = element("span", "value", calibrated ? `${Math.round(hit.sure)} %` : (hit.cosine ?? hit.score).toFixed(2));
+  value.title = calibrated ? "the chance that this answers" : "cosine";
+  left.append(value);
   const bar = element("div", "bar");
   const fill = element("i");
-  fill.style.width = `${Math.max(0, Math.min(1, hit.score / best)) * 100}%`;
+  const width = calibrated ? hit.sure : hit.score / best * 100;
+  fill.style.width = `${Math.max(0, Math.min(100, width))}%`;
   bar.append(fill);
   left.append(bar);
   const right = element("div");
@@ -234,7 +239,9 @@ function list(target, hits, together = false) {
     const name = together && typeof factsOf(hit).document === "string" ? factsOf(hit).document : at;
     groups.set(name, [...(groups.get(name) || []), hit]);
   });
-  const items = [...groups.values()].map((some) => entry(some, best));
+  // Of a document prose is shown before tasks and a table of contents.
+  const listed = (hit) => Number(Boolean(hit.answer && hit.answer.listed));
+  const items = [...groups.values()].map((some) => entry(some.sort((a, b) => listed(a) - listed(b)), best));
   $(target).replaceChildren(...items);
 }
 
@@ -282,19 +289,25 @@ function filter() {
   return parts.length > 1 ? { $and: parts } : parts[0];
 }
 
-async function search(text) {
-  const body = { query: text, k: Math.max(1, Number($("k").value) || 10) };
+async function search(text, exact = false) {
+  const body = { query: text, k: Math.max(1, Number($("k").value) || 10), exact };
   if ($("threshold").value !== "") body.threshold = Number($("threshold").value);
   const where = filter();
   if (where !== undefined) body.where = where;
   const began = performance.now();
   const data = await ask("search", { ...body, answers: true, documents: true });
-  const hits = data.results[0].hits;
+  const { hits, searched, weak } = data.results[0];
   list("results", hits, true);
+  const other = element("button", "label", `search for ${text} instead`);
+  other.type = "button";
+  other.addEventListener("click", () => search(text, true).catch((error) => say("search-note", error.message, true)));
+  $("searched").replaceChildren(`searched for ${searched}; `, other);
+  $("searched").hidden = searched === text;
   const shown = $("results").children.length;
   const time = Math.round(performance.now() - began).toLocaleString();
+  const well = weak ? "nothing matches well; " : "";
   say("search-note", hits.length
-    ? `the best ${shown} among ${data.texts.toLocaleString()} texts, ${time} ms`
+    ? `${well}the best ${shown} among ${data.texts.toLocaleString()} texts, ${time} ms`
     : `nothing among ${data.texts.toLocaleString()} texts`);
 }
 onSubmit("search-form", "search-note", async () => {
