@@ -69,11 +69,7 @@ def search(
 
     check_k(k)
     condition = parse_where(where or [])
-    wanted = [" ".join(query)] if query else []
-    if queries is not None:
-        wanted += read_queries(queries)
-    if not wanted or not all(map(str.strip, wanted)):
-        raise OptionError("QUERY", "", "is empty; name a query, or --queries FILE")
+    wanted = _wanted(query, queries)
     weight = options.chosen_weight(word_weight, vectors_only)
     opened = open_index(index)
     ranker = opened.ranker.with_words(weight)
@@ -133,6 +129,15 @@ def search(
         remedy = f"'contrasent index {index} --sync' goes on"
         notes.append(f"{left:,} of {len(opened):,} rows are not encoded yet: {remedy}")
     return options.Output(facts, _printed(lines), notes, styled=True)
+
+
+def _wanted(query: list[str] | None, file: Path | None) -> list[str]:
+    """The query of the command line, and those of a file."""
+    wanted = [" ".join(query)] if query else []
+    wanted += read_queries(file) if file else []
+    if not wanted or not all(map(str.strip, wanted)):
+        raise OptionError("QUERY", "", "is empty; name a query, or --queries FILE")
+    return wanted
 
 
 def _entry(rank: int, hits: Sequence["Hit"], answer: "Answer", root: str) -> list[Line]:
