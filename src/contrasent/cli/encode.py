@@ -90,8 +90,9 @@ def encode(
 
     began = time.monotonic()
     opener = OpenModel(model, loading, unit, dimensions, prompt)
+    shards = (engine, shard, workers, worker_cpus, id_column, keep_text, dtype != "float32")
     file = Path(output).suffix in FORMATS and not is_url(output)
-    if engine or shard or not file or is_url(input_) or "*" in input_:
+    if any(shards) or shard_rows or not file or is_url(input_) or "*" in input_:
         return _in_shards(
             *(opener, input_, output, began),
             make_engine(engine or "local", workers, worker_cpus, worker_gpus, timeout),
@@ -102,12 +103,6 @@ def encode(
             share=shard,
             overwrite=overwrite,
         )
-    wrong: dict[str, object] = {"id": id_column, "keep-text": keep_text, "shard-rows": shard_rows}
-    wrong |= {"workers": workers, "worker-cpus": worker_cpus, "worker-gpus": worker_gpus}
-    wrong["dtype"] = None if dtype == "float32" else dtype
-    for option, value in wrong.items():
-        if value:
-            raise OptionError(f"--{option}", value, "goes with shards: name a folder by -o")
     return _as_stream(opener, input_, Path(output), began, column, overwrite)
 
 
@@ -204,7 +199,9 @@ def _in_shards(
     if share and overwrite:
         raise OptionError("--overwrite", True, "would remove the shards of others; leave it out")
     if Path(output).suffix in FORMATS:
-        raise OptionError("-o", output, "must be a folder of shards here, which holds a file each")
+        problem = "must be a folder where --engine, --shard, --id, --keep-text, --dtype or "
+        problem += "--workers, or an INPUT that is a URL or a pattern, asks for shards"
+        raise OptionError("-o", output, problem)
     if not is_url(output) and (Path(output).suffix or Path(output).is_file()):
         problem = "must end in .npy or .parquet, or be a folder without a suffix"
         raise OptionError("-o", output, problem)
