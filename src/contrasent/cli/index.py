@@ -153,7 +153,7 @@ def index(
     options.echo(_outcome(output, made).text)
     for line in made.notes:
         options.note(line)
-    return _sync(output, None, loading.batch, watch=True, checksum=False)
+    return _sync(output, None, loading.batch, wanted, watch=True, checksum=False)
 
 
 def _check_alone(change: str, others: dict[str, Any]) -> None:
