@@ -62,7 +62,10 @@ def inside_log(instants):
     """In the middle of a line of the log."""
     write = RunFolder.write_log
 
-    def counted(place, line):
+    def counted(place, line, *, kept=True):
+        if not kept:
+            write(place, line, kept=False)
+            return
         text = json.dumps(line)
         with place.log.open("a") as stream:
             stream.write(text[: len(text) // 2])
