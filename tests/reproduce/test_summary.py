@@ -1,6 +1,7 @@
 """The summary of a report: every statement once, under its verdict, with what it hangs on."""
 
 import copy
+import csv
 import re
 from collections import Counter
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from benchmarks import bases
 
 from contrasent.reproduce import summary
+from contrasent.reproduce.console import cells_csv
 from contrasent.reproduce.results import stored_book
 from contrasent.reproduce.table_verdicts import ABSENT, AGREES, DIFFERS, OPEN
 
@@ -69,6 +71,17 @@ def test_every_statement_stands_once_under_its_verdict(found):
     reasons = re.findall(r"^Needs (.+):$", written, re.M)
     assert len(reasons) == len(set(reasons)) > 1
     assert "--checkpoint bert-large-uncased=FOLDER" in reasons
+
+
+def test_no_name_in_a_csv_is_a_formula(found):
+    made = copy.deepcopy(found)
+    row = next(row for item in made["items"] for row in item["rows"] if row["cells"])
+    row["name"] = "=cmd|'/c calc'!A0"
+    made["items"][0]["name"] = "+item"
+    cells = list(csv.DictReader(cells_csv(made).splitlines()))
+    assert "'=cmd|'/c calc'!A0" in {cell["row"] for cell in cells}
+    texts = {cell[key] for cell in cells for key in ("item", "row", "column")}
+    assert not [text for text in texts if text[0] in "=+-@"]
 
 
 def test_effects_are_counted_in_favour_of_the_statement(found):

@@ -224,7 +224,7 @@ def text(book: Book) -> str:
 
 
 def cells_csv(book: Book) -> str:
-    """Every cell of the tables: a line each, numbers unrounded."""
+    """Every cell of the tables: a line each, numbers unrounded; no text is a formula."""
     keys = ("paper", "also", "ours", "sd", "low", "high", "seeds")
     stream = io.StringIO()
     table = csv.writer(stream, lineterminator="\n")
@@ -234,8 +234,14 @@ def cells_csv(book: Book) -> str:
             for column, cell in row["cells"].items():
                 numbers = (cell.get(key, "") for key in keys)
                 word = cell["verdict"]["word"] if "verdict" in cell else ""
-                table.writerow((item["name"], row["name"], column, *numbers, word))
+                names = map(_no_formula, (item["name"], row["name"], column))
+                table.writerow((*names, *numbers, word))
     return stream.getvalue()
+
+
+def _no_formula(text: str) -> str:
+    """A text that a spreadsheet takes for one, by the apostrophe that it expects."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
 def latex(book: Book) -> str:
