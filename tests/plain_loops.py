@@ -44,9 +44,11 @@ def negatives_sum(logits, weights, positive, tau, beta, plus) -> float:
 
 def loop(
     rows, candidates, positives, *, hard=(), extra=(), weights=None, first=0, alpha=1.0, tau=0.05,
-    beta=0.0, plus=0.0, kind="cosine", m=1.0, form="negative_sum",
+    beta=0.0, plus=0.0, kind="cosine", m=1.0, form="negative_sum", loss="softmax", bias=0.0,
 ) -> float:  # fmt: skip
     """Mean of -log e^p / (e^p + m times the negatives), or with m at p; of vectors as lists.
+
+    Decoupled without e^p below; of the sigmoid, a logistic loss for every pair.
 
     ``positives`` are the logits of the positive pairs; the own candidate is no negative.
     """
@@ -65,7 +67,14 @@ def loop(
             own.append(1.0)
         counted = own if weights is None else [a * b for a, b in zip(own, weights[i], strict=True)]
         rest = negatives_sum(logits, counted, positives[i], tau, beta, plus)
-        if form == "negative_sum":
+        scaled = positives[i] * (m if form == "positive_logit" else 1)
+        if loss == "decoupled":
+            total += (math.log(rest) if rest else 0.0) - scaled
+        elif loss == "sigmoid":
+            total -= math.log(1 / (1 + math.exp(-scaled - bias)))
+            for weight, logit in zip(counted, logits, strict=True):
+                total -= weight * math.log(1 / (1 + math.exp(logit + bias)))
+        elif form == "negative_sum":
             total -= math.log(math.exp(positives[i]) / (math.exp(positives[i]) + m * rest))
         else:
             total -= math.log(math.exp(m * positives[i]) / (math.exp(m * positives[i]) + rest))

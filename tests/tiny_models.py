@@ -5,6 +5,47 @@ import re
 from itertools import product
 
 KINDS = ("bert", "roberta", "distilbert", "mpnet", "electra", "modernbert")
+ROBERTA = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer")  # pad is 1, positions too
+
+T5 = {"d_model": 32, "d_kv": 16, "d_ff": 48, "num_layers": 2, "num_heads": 2}
+ONE = {"num_key_value_heads": 1}  # a head of keys for two of queries
+GEMMA = {**ONE, "head_dim": 16, "sliding_window": 8}
+OTHERS = {
+    "xlm-roberta": ("XLMRoberta", {}),
+    "camembert": ("Camembert", {}),
+    "albert": ("Albert", {"embedding_size": 24}),
+    "eurobert": ("EuroBert", {}),
+    "deberta": ("Deberta", {}),
+    "deberta-v2": ("DebertaV2", {}),
+    "xlnet": ("XLNet", {"d_model": 32, "n_layer": 2, "n_head": 2, "d_inner": 48}),
+    "funnel": (
+        "Funnel", {"d_model": 32, "n_head": 2, "d_head": 16, "d_inner": 48, "block_sizes": [1, 1]},
+    ),
+    "t5": ("T5", T5),
+    "mt5": ("MT5", T5),
+    "nomic_bert": ("NomicBert", {}),
+    "jina_embeddings_v3": ("JinaEmbeddingsV3", {}),
+    "ernie": ("Ernie", {}),
+    "convbert": ("ConvBert", {"embedding_size": 32}),
+    "fnet": ("FNet", {}),
+    "longformer": ("Longformer", {"attention_window": 8}),
+    "roformer": ("RoFormer", {"embedding_size": 32}),
+    "rembert": ("RemBert", {"input_embedding_size": 24}),
+    "gpt2": ("GPT2", {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_inner": 48, "n_positions": 64}),
+    "opt": ("OPT", {"ffn_dim": 48, "word_embed_proj_dim": 32}),
+    "gpt_neox": ("GPTNeoX", {}),
+    "llama": ("Llama", ONE),
+    "mistral": ("Mistral", ONE),
+    "qwen2": ("Qwen2", ONE),
+    "qwen3": ("Qwen3", {**ONE, "head_dim": 16}),
+    "phi3": ("Phi3", ONE),
+    "olmo2": ("Olmo2", ONE),
+    "gemma2": ("Gemma2", GEMMA),
+    "gemma3_text": ("Gemma3Text", GEMMA),
+    "modernbert-decoder": ("ModernBertDecoder", {}),
+}  # fmt: skip
+"""Further architectures: their classes in transformers, and sizes beyond the common ones."""
+OWN_SIZES = ("xlnet", "funnel", "t5", "mt5", "gpt2")
 
 WHO = ("the gardener", "an old sailor", "my neighbour", "a young clerk", "the night nurse")
 DID = ("mended", "painted", "sold", "borrowed", "forgot", "carried", "measured", "hid")
@@ -26,7 +67,7 @@ def write_tokenizer(kind, folder, texts=None):
     from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
     word_piece = kind not in ("roberta", "modernbert")
-    if kind in ("roberta", "mpnet"):
+    if kind in ROBERTA:
         marks = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
         named = dict(zip(("cls", "pad", "sep", "unk", "mask"), marks, strict=True))
     else:
@@ -86,12 +127,13 @@ def write_backbone(kind, folder, vocabulary, **changes):
         "bert": "Bert", "roberta": "Roberta", "distilbert": "DistilBert", "mpnet": "MPNet",
         "electra": "Electra", "modernbert": "ModernBert",
     }  # fmt: skip
+    names |= {other: name for other, (name, _) in OTHERS.items()}
     sizes = {
         "vocab_size": vocabulary, "hidden_size": 32, "num_hidden_layers": 2,
         "num_attention_heads": 2, "intermediate_size": 48, "max_position_embeddings": 64,
-        "pad_token_id": 1 if kind in ("roberta", "mpnet") else 0,
+        "pad_token_id": 1 if kind in ROBERTA else 0,
     }  # fmt: skip
-    if kind in ("roberta", "mpnet"):
+    if kind in ROBERTA:
         sizes |= {"max_position_embeddings": 66, "bos_token_id": 0, "eos_token_id": 2}
     if kind == "distilbert":
         sizes = {
@@ -103,6 +145,9 @@ def write_backbone(kind, folder, vocabulary, **changes):
     if kind == "modernbert":
         sizes |= {"global_attn_every_n_layers": 2, "local_attention": 8}
         sizes |= {"bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2, "sep_token_id": 3}
+    if kind in OTHERS:
+        sizes = {"vocab_size": vocabulary, "pad_token_id": 0} if kind in OWN_SIZES else sizes
+        sizes |= {"bos_token_id": 2, "eos_token_id": 3} | OTHERS[kind][1]
     config = getattr(transformers, f"{names[kind]}Config")(**(sizes | changes))
     model = getattr(transformers, f"{names[kind]}Model")(config)
     with torch.no_grad():

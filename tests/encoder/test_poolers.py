@@ -23,7 +23,7 @@ def by_loops(name, hidden, lengths):
     """The pooled vectors, one number at a time."""
     layers = {
         "cls": [-1], "mean": [-1], "max": [-1], "first_last": [1, -1], "embeddings_last": [0, -1],
-        "last_two": [-2, -1],
+        "last_two": [-2, -1], "last_token": [-1],
     }[name]  # fmt: skip
     out = []
     for row, length in enumerate(lengths):
@@ -32,8 +32,8 @@ def by_loops(name, hidden, lengths):
             values = []
             for t in range(length):
                 values.append(sum(float(hidden[k][row, t, d]) for k in layers) / len(layers))
-            if name == "cls":
-                vector.append(values[0])
+            if name in ("cls", "last_token"):
+                vector.append(values[0 if name == "cls" else -1])
             elif name == "max":
                 vector.append(max(values))
             else:
@@ -56,6 +56,12 @@ def test_against_loops(name):
     for states in hidden:
         states[~mask] = 1e6
     assert torch.equal(pooler(hidden, None, mask), pooled)
+    if name == "cls":
+        return
+    # On either side of the text.
+    order = torch.argsort(mask.int(), dim=1, stable=True)
+    left = tuple(states.take_along_dim(order[..., None], dim=1) for states in hidden)
+    assert torch.allclose(pooler(left, None, mask.flip(1)), pooled)
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -72,7 +78,7 @@ def test_through_an_encoder(bert, name):
 
 
 def test_each_is_named_by_its_key():
-    assert len(POOLERS) == 8 == 2 + len(PLAIN)
+    assert len(POOLERS) == 9 == 2 + len(PLAIN)
     assert [pooler_class(name).name for name in POOLERS] == list(POOLERS)
     assert all(pooler_class(name).card for name in set(POOLERS) - set(PLAIN))
 

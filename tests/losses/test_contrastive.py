@@ -125,10 +125,14 @@ def drawn(seed: int, rows: int, columns: int) -> Tensor:
     weighted=st.sampled_from(["no", "matrix", "function"]),
     factor=st.sampled_from([0.5, 0.9, 1.0, 1.3]),
     form=st.sampled_from(["positive_logit", "negative_sum"]),
+    way=st.sampled_from(["softmax", "softmax", "decoupled", "sigmoid"]),
+    bias=st.sampled_from([-1.5, 0.4]),
 )  # fmt: skip
 def test_both_losses_are_the_equations(
-    seed, n, before, after, d, h, q, tau, kind, alpha, beta, plus, weighted, factor, form
+    seed, n, before, after, d, h, q, tau, kind, alpha, beta, plus, weighted, factor, form, way, bias
 ):
+    beta, plus = (0.0, 0.0) if way == "sigmoid" else (beta, plus)
+    form = form if way == "softmax" else "positive_logit"
     m = before + n + after
     shapes = [(n, d), (n, d), (n, d), (m, d), (m, h, d), (q, d)]
     a, p, za, z, hard, extra = (vectors(seed + k, *shape) for k, shape in enumerate(shapes))
@@ -137,7 +141,7 @@ def test_both_losses_are_the_equations(
         "hard_negatives": hard if h else None, "extra_negatives": extra, "temperature": tau,
         "similarity": kind, "first": before, "alpha": alpha,
         "weights": (lambda part: weights[part]) if weighted == "function" else weights,
-        "hardness": beta, "debias": plus if kind == "cosine" else 0.0,
+        "hardness": beta, "debias": plus if kind == "cosine" else 0.0, "form": way, "bias": bias,
     }  # fmt: skip
     one = info_nce(a, z, **shared)
     two = two_source_info_nce(
@@ -147,7 +151,7 @@ def test_both_losses_are_the_equations(
     looped = {
         "hard": hard if h else (), "extra": extra,
         "weights": None if weights is None else weights.tolist(), "first": before, "alpha": alpha,
-        "tau": tau, "beta": beta, "plus": shared["debias"], "kind": kind,
+        "tau": tau, "beta": beta, "plus": shared["debias"], "kind": kind, "loss": way, "bias": bias,
     }  # fmt: skip
     expected = loop(a, z, pairs(a, z[before:], tau, kind), **looped)
     assert one.item() == pytest.approx(expected, rel=1e-8, abs=1e-12)
@@ -182,6 +186,9 @@ def test_both_directions_have_the_weights_of_a_pair():
     "more", [{}, {"hardness": 1.0}, {"debias": 0.2}, {"hardness": 1.0, "debias": 0.2}]
 )
 def test_a_row_without_negatives_costs_nothing(more):
+    rows = [vectors(k, 1, 4).requires_grad_() for k in (0, 1)]
+    info_nce(*rows, form="decoupled", **more).backward()  # its positive counts still
+    assert rows[0].grad.isfinite().all() and rows[0].grad.any()
     anchors, positives = vectors(0, 3, 4).requires_grad_(), vectors(1, 3, 4)
     weights = torch.ones(3, 3)
     weights[1] = 0
@@ -201,10 +208,10 @@ def test_debiasing_at_low_temperatures_stays_finite(tau):
     assert loss.item() == pytest.approx(math.log1p(5 * math.exp(-2 / tau)), abs=1e-7)
 
 
-@pytest.mark.parametrize(
-    "more",
-    [{"similarity": "dot"}, {"hardness": 0.5}, {"debias": 0.2}, {"hardness": 0.5, "debias": 0.2}],
-)
+@pytest.mark.parametrize("more", [
+    {"similarity": "dot"}, {"hardness": 0.5}, {"debias": 0.2}, {"hardness": 0.5, "debias": 0.2},
+    {"form": "sigmoid", "bias": -1.0}, {"form": "decoupled", "debias": 0.1},
+])  # fmt: skip
 def test_gradients_are_finite_differences(more):
     inputs = [
         vectors(k, *s).requires_grad_() for k, s in enumerate([(3, 4), (5, 4), (5, 2, 4), (2, 4)])
@@ -242,7 +249,8 @@ def test_no_more_weights_than_a_block_are_made(monkeypatch):
     ({"debias": 0.1, "similarity": "dot"}, "debias 0.1.*needs the cosine"),
     ({"temperature": 0.0}, "temperature 0.0"), ({"temperature": -1.0}, "temperature -1.0"),
     ({"temperature": math.nan}, "temperature nan"), ({"alpha": -0.5}, "alpha -0.5: must be 0"),
-    ({"similarity": "cosin"}, "did you mean 'cosine'"),
+    ({"similarity": "cosin"}, "did you mean 'cosine'"), ({"form": "sigmod"}, "mean 'sigmoid'"),
+    ({"form": "sigmoid", "debias": 0.1}, "loss 'sigmoid'.*hardness and debias must be 0"),
 ])  # fmt: skip
 def test_options_out_of_range_are_named(more, message):
     ones = torch.ones(2, 3)

@@ -154,7 +154,7 @@ def test_the_length_that_a_bare_encoder_states(folder):
 
 
 def test_a_bare_encoder_does_not_say_how_to_pool(bert):
-    with pytest.raises(ModelError, match=r"name a pooler \(cls, mean, max, first_last, "):
+    with pytest.raises(ModelError, match=r"name a pooler \(cls, mean, max, last_token, "):
         Encoder.load(bert)
 
 
@@ -165,8 +165,8 @@ REJECTED = {
     ),
     "json": (lambda m: (m / "modules.json").write_text("[{"), "modules.json: not valid JSON"),
     "pooling": (
-        lambda m: write(m / "1_Pooling" / "config.json", {"pooling_mode": "lasttoken"}),
-        r"1_Pooling/config.json: pooling \['lasttoken'\] is not supported",
+        lambda m: write(m / "1_Pooling" / "config.json", {"pooling_mode": "weightedmean"}),
+        r"1_Pooling/config.json: pooling \['weightedmean'\] is not supported",
     ),
     "no pooling": (
         lambda m: (m / "1_Pooling" / "config.json").unlink(),

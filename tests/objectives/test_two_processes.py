@@ -27,6 +27,8 @@ def cases(masked, guide):
         "cosine_regression": {"highest_score": 5.0}, "gist": {"guide": guide, "temperature": 0.2},
         "ranking_distillation": {"guide": guide, "temperature": 1.0},
         "matryoshka+simcse_supervised": {"dimensions": "8,16", "debias": 0.1, "temperature": 1.0},
+        "simcse_supervised sigmoid": {"loss": "sigmoid", "bias": -1.0, "temperature": 1.0},
+        "simcse decoupled": {"loss": "decoupled", "temperature": 1.0},
         "simcse_supervised masked": {"duplicates": "mask", "hardness": 0.3, "temperature": 1.0},
     }  # fmt: skip
 

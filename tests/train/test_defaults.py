@@ -7,7 +7,8 @@ import pytest
 
 from contrasent import cli
 from contrasent.encoder.encoder import Encoder
-from contrasent.engine.registry import find, names, published
+from contrasent.engine.recipes import recipes
+from contrasent.engine.registry import check, find, names, published
 from contrasent.errors import OptionError
 from contrasent.reproduce.reading import ItemFolder, resolve_row
 from contrasent.train.run import RunFolder
@@ -17,6 +18,7 @@ from contrasent.train.settings import (
     MOST_STEPS,
     Settings,
     base_kind,
+    choose,
     resolve_settings,
 )
 
@@ -129,6 +131,74 @@ def test_published_settings_are_those_of_the_papers_items():
         assert ("head" in stated) == (trained["head"] is not None)
         found.add(objective)
     assert len(found) == 5
+
+
+RECIPES = {
+    "simcse/bert-large-unsup": ("esimcse", "table3", "SimCSE-BERT-large"),
+    "simcse/roberta-base-unsup": ("esimcse", "table3", "SimCSE-RoBERTa-base"),
+    "simcse/roberta-large-unsup": ("esimcse", "table3", "SimCSE-RoBERTa-large"),
+    "simcse/bert-base-sup": ("simcse", "table5", "SimCSE-BERT base (sup.)"),
+    "esimcse/bert-base": ("esimcse", "table3", "ESimCSE-BERT-base"),
+    "esimcse/roberta-base": ("esimcse", "table3", "ESimCSE-RoBERTa-base"),
+    "esimcse/roberta-large": ("esimcse", "table3", "ESimCSE-RoBERTa-large"),
+    "diffcse/bert-base-sts": ("diffcse", "table1", "DiffCSE-BERT-base"),
+    "diffcse/bert-base-transfer": ("diffcse", "table2", "DiffCSE-BERT-base"),
+    "diffcse/roberta-base-sts": ("diffcse", "table1", "DiffCSE-RoBERTa-base"),
+    "diffcse/roberta-base-transfer": ("diffcse", "table2", "DiffCSE-RoBERTa-base"),
+    "simcse_plus_plus/bert-base": ("simcse_plus_plus", "table3", "SimCSE++-BERT-base"),
+    "simcse_plus_plus/bert-large": ("simcse_plus_plus", "table3", "SimCSE++-BERT-large"),
+    "simcse_plus_plus/sbert-large": ("simcse_plus_plus", "table3", "SimCSE++-SBERT-large"),
+}
+
+
+def test_recipes_are_the_papers_items():
+    folder = ItemFolder()
+    for recipe, (name, item, title) in RECIPES.items():
+        stated = recipes()[recipe]
+        (own,) = folder.find([f"{name}:{item}"])
+        row = next(r for r in own.rows if r.name == title and r.objective == stated["objective"])
+        paper = resolve_row(own, row, folder.scales["paper"])
+        trained = {**paper.settings, **paper.defaults, **paper.given}
+        # Chunks change no gradient, and evaluations no step; no rate is 0.32.
+        indifferent = ("grad_cache_rows", "evaluate_every")
+        found = {k: v for k, v in stated["settings"].items() if k not in indifferent}
+        assert {k: trained[k] or found[k] for k in found} == found, recipe
+        assert row.base in ("@base", stated["base"])
+
+
+def test_every_recipe_can_be_read():
+    assert len(recipes()) == 25
+    for name, recipe in recipes().items():
+        of_run, own = choose(recipe["settings"], recipe["objective"])
+        settings = Settings(**of_run)
+        check(recipe["objective"], own, models=False)
+        large = "large" in name and name.startswith("esimcse")
+        assert settings.dropout == (0.15 if large else 0.1)
+        assert settings.evaluate_every == (250 if name.endswith("-sup") else 125)
+        assert (recipe["evaluate"], recipe["keep"]) == ("stsb", "trained") and recipe["source"]
+
+
+def test_a_base_of_a_papers_shape_has_its_settings(bert, tmp_path):
+    def resolved(shape, objective="simcse"):
+        kind, layers, width = shape
+        config = {"model_type": kind, "num_hidden_layers": layers, "hidden_size": width}
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        found = resolve_settings(tmp_path, objective, {})
+        return found.settings, found.parameters, found.defaults
+
+    small = resolve_settings(bert, "simcse", {}).settings
+    assert (small.batch, small.lr) == (64, 3e-5)
+    run, _, defaults = resolved(("roberta", 12, 768))
+    assert (run.batch, run.lr, run.grad_cache_rows, run.evaluate_every) == (512, 1e-5, 256, 125)
+    assert "batch 512, lr 1e-05" in defaults.line("simcse")
+    assert resolved(("bert", 24, 1024))[0].lr == 1e-5
+    run, own, _ = resolved(("roberta", 24, 1024), "esimcse")
+    assert (run.batch, run.dropout, own) == (64, 0.15, {"rate": 0.28, "queue_size": 128})
+    run, own, _ = resolved(("roberta", 12, 768), "diffcse")
+    assert (run.lr, own) == (1e-5, {"mask_ratio": 0.2, "difference_weight": 0.005})
+    assert resolved(("bert", 12, 768), "simcse_plus_plus+diffcse")[0].lr == 7e-6
+    assert resolved(("bert", 24, 1024), "simcse_supervised")[0].lr == 1e-5
+    assert resolved(("mpnet", 12, 768))[0].batch == 64
 
 
 def test_every_objective_says_the_same_to_readers_and_to_python():

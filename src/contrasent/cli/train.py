@@ -49,11 +49,13 @@ class Command(TyperCommand):
 
 def listing() -> str:
     """Methods and settings with their defaults, in Markdown; nothing here imports torch."""
+    from contrasent.engine.recipes import recipes
     from contrasent.engine.registry import METHODS
     from contrasent.train.settings import run_settings
 
     lines = ['Methods (`--objective`), whose own settings the page "Settings" has:', ""]
     lines += [f"- {name}: {about}" for name, about in METHODS.items()]
+    lines += ["", "Recipes of the papers' models (`--recipe`): " + ", ".join(recipes()) + "."]
     lines += ["", "Settings (`--set`) and their defaults, where base and method have no others:"]
     defaults = (f"{name}={setting.default}" for name, setting in run_settings().items())
     return "\n".join([*lines, "", ", ".join(defaults)])
@@ -73,7 +75,7 @@ def train(
     evaluate: str | None = None,
     keep: str | None = None,
     require_improvement: bool = False,
-    recipe: Path | None = None,
+    recipe: str | None = None,
     assign: Annotated[list[str] | None, typer.Option("--set")] = None,
     seed: int | None = None,
     resume: Resume = False,
@@ -106,7 +108,8 @@ def train(
             trained (the best step in any case), or last. [default: proven; with --evaluate
             neighbours, which proves nothing, unharmed]
         require_improvement: Exit with 3, all written, if nothing improved.
-        recipe: TOML file with any of the options and [settings].
+        recipe: TOML file with any of the options and [settings], or a model of the papers such as
+            simcse/roberta-large-unsup.
         assign: A setting, key=value; may be repeated. Of several values, as in lr=1e-5,3e-5, each
             is trained in a folder of its own, and the table names the best.
         seed: Seed of everything random.
@@ -281,7 +284,15 @@ def _score_column(stated: str | int | None, objective: str | None) -> str | int 
     return found[0] if found else None
 
 
-def _recipe(path: Path) -> dict[str, Any]:
+def _recipe(name: str) -> dict[str, Any]:
+    from contrasent.engine.recipes import recipes
+
+    path, known = Path(name), recipes()
+    if name in known:
+        return {k: v for k, v in known[name].items() if k in RECIPE_KEYS}
+    if not path.exists() and path.suffix != ".toml":
+        problem = "neither a file nor a model of the papers"
+        raise OptionError("--recipe", name, problem, choices=known)
     try:
         text = path.read_text("utf-8")
         stated = tomllib.loads(text)

@@ -19,19 +19,30 @@ from contrasent.encoder import packed as packed_
 from contrasent.encoder.packing import Packing, by_length, cut, replayed
 from contrasent.encoder.poolers import pooler_class
 from contrasent.encoder.poolers.base import Pooler
-from contrasent.errors import ModelError, brief, see
+from contrasent.errors import ModelError, OptionError, brief, see
 from contrasent.losses.similarity import full
 from contrasent.model.description import read_config
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens
 
+RELATIVE = {"t5", "mt5", "umt5", "funnel", "xlnet"}
+"""Kinds whose tokens are placed relative to one another: no text is too long for them."""
+
+LONGEST = 1 << 15  # tokens of a text for such a kind, unless its folder says less
+
+MIXED = {"fnet", "convbert", "funnel"}
+"""Kinds that mix padding into the text: only rows of one length are computed together."""
+
 
 def load_backbone(
-    folder: Path, *, dropout: float | None = None, attention_dropout: float | None = None
+    folder: Path,
+    *,
+    dropout: float | None = None,
+    attention_dropout: float | None = None,
+    bidirectional: bool = False,
 ) -> nn.Module:
     """Load an encoder without pooling layer, in float32."""
-    from transformers import AutoConfig, AutoModel
-    from transformers.models.auto.modeling_auto import MODEL_MAPPING
+    from transformers import AutoConfig
 
     if not any(folder.glob("*.safetensors")):
         raise ModelError(
@@ -44,14 +55,19 @@ def load_backbone(
             config = AutoConfig.from_pretrained(folder, local_files_only=True)
     except Exception as error:  # transformers raises many kinds here, all about the file
         raise ModelError(f"{folder / 'config.json'}: {brief(error)}") from error
-    if type(config) not in MODEL_MAPPING or not _is_text_encoder(config):
+    kind = _text_encoder(config)
+    if kind is None:
         raise ModelError(f"{folder}: {config.model_type!r} is not a text encoder")
+    if kind.__name__ == "FunnelBaseModel":
+        problem = "gives fewer vectors than a text has tokens; the one with a decoder can be pooled"
+        raise ModelError(f"{folder}: Funnel without its decoder {problem}")
     dropout_.configure(config, dropout, attention_dropout)
-    kind: Any = MODEL_MAPPING[type(config)]
+    if bidirectional:
+        config.is_causal = False
     pools = "add_pooling_layer" in inspect.signature(kind.__init__).parameters
     try:
         with quiet():
-            model, info = AutoModel.from_pretrained(
+            model, info = kind.from_pretrained(
                 folder,
                 config=config,
                 dtype=torch.float32,
@@ -65,17 +81,46 @@ def load_backbone(
     except Exception as error:  # and here, about the weights
         raise ModelError(f"{folder}: the weights cannot be loaded: {brief(error)}") from error
     _check_complete(folder, info, set(model.state_dict()))
+    if bidirectional and not is_causal(model.train(False), always=True):
+        problem = f"the attention of {config.model_type} sees both sides of a token already"
+        raise OptionError("bidirectional", True, problem)
+    if not getattr(config, "is_causal", True):
+        for module in model.modules():
+            if hasattr(module, "is_causal"):
+                module.is_causal = False
     return model  # type: ignore[no-any-return]
 
 
-def _is_text_encoder(config: Any) -> bool:
-    needed = ("vocab_size", "hidden_size", "num_hidden_layers", "max_position_embeddings")
-    both = getattr(config, "is_encoder_decoder", False)
-    return not both and all(hasattr(config, key) for key in needed)
+def _text_encoder(config: Any) -> Any:
+    """The class of a kind of encoder; None if it is none of text."""
+    from transformers.models.auto import modeling_auto as auto
+
+    # Of a pair of encoder and decoder such as T5 there is a class for the encoder alone.
+    kinds = auto.MODEL_FOR_TEXT_ENCODING_MAPPING
+    kinds = kinds if type(config) in kinds else auto.MODEL_MAPPING
+    needed = ["vocab_size", "hidden_size", "num_hidden_layers"]
+    needed += [] if config.model_type in RELATIVE else ["max_position_embeddings"]
+    if type(config) not in kinds or not all(hasattr(config, key) for key in needed):
+        return None
+    found = kinds[type(config)]
+    if isinstance(found, tuple):
+        named = config.architectures or ()
+        found = next((kind for kind in found if kind.__name__ in named), found[0])
+    alone = found.__name__.endswith("EncoderModel")
+    return found if alone or not getattr(config, "is_encoder_decoder", False) else None
+
+
+def is_causal(backbone: nn.Module, *, always: bool = False) -> bool:
+    """Whether a token sees nothing of the later ones; ``always`` asks for the architecture."""
+    config: Any = backbone.config
+    as_made = always or getattr(config, "is_causal", True)
+    return bool(as_made) and any(getattr(m, "is_causal", False) for m in backbone.modules())
 
 
 def longest_input(config: Any) -> int:
     """How many tokens an encoder's positions allow."""
+    if config.model_type in RELATIVE:
+        return LONGEST
     return int(config.max_position_embeddings) - first_position(config)
 
 
@@ -143,6 +188,7 @@ class PooledBackbone(nn.Module):
     Attributes:
         backbone: a transformers encoder without its own pooling layer.
         pooler: makes one vector of a row's token vectors.
+        states_dropout: on the states that are pooled, for a kind that has no hidden dropout.
         packed: compute without padding (:mod:`contrasent.encoder.packed`) where that is possible;
             false for the backbone's own forward pass, in padded groups of similar length.
         grad_cache_rows: rows whose forward pass is kept in memory at once; 0 for all.
@@ -156,6 +202,7 @@ class PooledBackbone(nn.Module):
         self.tokenizer = tokenizer
         self.use_pooler(pooling)
         dropout_.take_over(backbone)
+        self.states_dropout = dropout_.Dropout(0.0)
         self.packed = packed_.supports_backbone(backbone)
         self.grad_cache_rows = 0
         self.bucketed = False
@@ -207,7 +254,10 @@ class PooledBackbone(nn.Module):
     def _pool_block(self, tokens: Tokens) -> Tensor:
         if self.packed and packed_.supports_batch(self.backbone, tokens):
             return self._in_order(*self._pool_packed(tokens))
-        order = [np.arange(len(tokens))] if self.bucketed else by_length(tokens.lengths)
+        mixed = self._config.model_type in MIXED
+        whole = self.bucketed and not mixed
+        groups = by_length(tokens.lengths, **({"overhead": 0} if mixed else {}))
+        order = [np.arange(len(tokens))] if whole else groups
         return self._in_order([self._pool_padded(tokens.select(rows)) for rows in order], order)
 
     def _in_order(self, parts: list[Tensor], order: list[NDArray[np.int64]]) -> Tensor:
@@ -220,7 +270,8 @@ class PooledBackbone(nn.Module):
 
     def _pool_padded(self, tokens: Tokens, **further: Tensor) -> Tensor:
         """Pooled vectors of one padded block; ``further`` as for ``hidden``."""
-        return full(self.pooler(*self.hidden(tokens, all_layers=self._all_layers, **further)))
+        states, ids, mask = self.hidden(tokens, all_layers=self._all_layers, **further)
+        return full(self.pooler(tuple(map(self.states_dropout, states)), ids, mask))
 
     def pool_at(self, tokens: Tokens, places: Tensor) -> Tensor:
         """Pooled vectors, (n, hidden size), of tokens at other places than 0, 1, 2, ...
@@ -257,6 +308,8 @@ class PooledBackbone(nn.Module):
         ids, mask = self.padded(tokens)
         # Without padding there is nothing to mask, and attention takes a faster path.
         attention_mask = None if bool((tokens.lengths == ids.shape[1]).all()) else mask
+        if attention_mask is not None and self._config.model_type in RELATIVE:
+            attention_mask = mask.long()  # they compute with it
         output = self.backbone(
             input_ids=ids,
             attention_mask=attention_mask,
@@ -271,8 +324,13 @@ class PooledBackbone(nn.Module):
         """Padded ids (n, t) int64 and mask (n, t) bool on the encoder's device."""
         pad, device = self.tokenizer.specials.pad, self.device
         ids, mask = (torch.from_numpy(array) for array in tokens.pad(pad))
-        if self.bucketed:
-            room = min(-ids.shape[1] % BUCKET, longest_input(self._config) - ids.shape[1])
+        room, width = 0, ids.shape[1]
+        if self.bucketed and self._config.model_type not in MIXED:
+            room = min(-width % BUCKET, longest_input(self._config) - width)
+        if blocks := len(getattr(self._config, "block_sizes", ())):
+            # Funnel halves a text before each block but the first, and needs something to halve.
+            room = max(0, 2 ** (blocks - 1) + 1 - width)
+        if room:
             ids = nn.functional.pad(ids, (0, room), value=pad)
             mask = nn.functional.pad(mask, (0, room), value=False)
         if device.type == "cuda":  # a copy from pinned memory is not waited for

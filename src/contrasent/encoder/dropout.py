@@ -17,8 +17,11 @@ from torch.nn import functional
 from contrasent.errors import ModelError, OptionError
 
 ATTENTION = "contrasent"
-HIDDEN_KEYS = ("hidden_dropout_prob", "dropout", "embedding_dropout", "mlp_dropout")
-ATTENTION_KEYS = ("attention_probs_dropout_prob", "attention_dropout")
+HIDDEN_KEYS = (
+    "hidden_dropout_prob", "hidden_dropout", "dropout", "dropout_rate", "embedding_dropout",
+    "mlp_dropout", "resid_pdrop", "embd_pdrop",
+)  # fmt: skip
+ATTENTION_KEYS = ("attention_probs_dropout_prob", "attention_dropout", "attn_pdrop")
 
 
 class Mask(NamedTuple):
@@ -90,10 +93,18 @@ def configure(config: Any, hidden: float | None, attention: float | None) -> Non
         if not 0 <= value < 1:
             raise OptionError(option, value, "a probability in [0, 1) is needed")
         known = [key for key in keys if hasattr(config, key)]
-        if not known:
+        # The states that are pooled are dropped from where a kind has no hidden dropout, and where
+        # it has none for attention, the hidden one may be all that is meant.
+        if not known and option == "attention_dropout" and value != hidden:
             raise ModelError(f"{config.model_type}: no {option} can be set for this kind of model")
         for key in known:
             setattr(config, key, value)
+
+
+def without_place(config: Any, hidden: float | None) -> float:
+    """The probability for hidden states that the architecture has no place for: 0, or all of it."""
+    placed = hidden is None or any(hasattr(config, key) for key in HIDDEN_KEYS)
+    return 0.0 if placed else float(hidden or 0)
 
 
 @contextmanager

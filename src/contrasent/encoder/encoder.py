@@ -10,10 +10,18 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from contrasent import parallel
-from contrasent.encoder.backbone import PooledBackbone, load_backbone, longest_input, workers
+from contrasent.encoder import lora
+from contrasent.encoder.backbone import (
+    PooledBackbone,
+    is_causal,
+    load_backbone,
+    longest_input,
+    workers,
+)
+from contrasent.encoder.dropout import without_place
 from contrasent.encoder.heads import HEADS, as_dense, dense_of, make_head, read_head, stacked
 from contrasent.encoder.tensors import save_tensors
-from contrasent.errors import ModelError, OutputError, check_choice
+from contrasent.errors import ModelError, OptionError, OutputError, check_choice
 from contrasent.files import atomic_folder, write_object
 from contrasent.losses.similarity import full
 from contrasent.model import base
@@ -80,6 +88,7 @@ class Encoder(PooledBackbone, base.Encoder):
         max_tokens: int | None = None,
         dropout: float | None = None,
         attention_dropout: float | None = None,
+        bidirectional: bool = False,
         revision: str | None = None,
         device: str | None = None,
         check: bool = True,
@@ -92,8 +101,11 @@ class Encoder(PooledBackbone, base.Encoder):
             head: "none" drops the folder's head; "tanh" or "batchnorm" put a new one there.
             normalise: scale vectors to unit length.
             max_tokens: cut sentences at this many tokens, special tokens included.
-            dropout: probability for hidden states in training; the folder's own if None.
+            dropout: probability for hidden states in training; the folder's own if None. Of a kind
+                that has none, those that are pooled.
             attention_dropout: the same for attention weights.
+            bidirectional: let every token of a decoder see all others (LLM2Vec: BehnamGhader et
+                al. 2024, section 2.1); saved with the model.
             revision: commit of a model on the hub.
             device: "cpu", "cuda", ...; if None, this process's GPU if there is one.
             check: compare the weights with the digests that :meth:`save` stored.
@@ -111,8 +123,14 @@ class Encoder(PooledBackbone, base.Encoder):
         if head is not None:
             check_choice("head", head, HEADS)
         backbone = load_backbone(
-            stored.transformer, dropout=dropout, attention_dropout=attention_dropout
+            stored.transformer,
+            dropout=dropout,
+            attention_dropout=attention_dropout,
+            bidirectional=bidirectional,
         )
+        if pooling == "cls" and is_causal(backbone):
+            problem = "a decoder's first token sees nothing of the text; pool last_token or mean"
+            raise OptionError("pooler", "cls", f"{problem}, or set bidirectional=true")
         config: Any = backbone.config
         cut, size = stored.length(max_tokens, longest_input(config)), int(config.hidden_size)
         encoder = cls(
@@ -133,6 +151,7 @@ class Encoder(PooledBackbone, base.Encoder):
                 f"{stored.transformer}: the tokenizer has {entries} entries and the encoder "
                 f"{config.vocab_size}; they are not of one model"
             )
+        encoder.states_dropout.p = without_place(config, dropout)
         encoder = encoder.to(device or parallel.device()).eval()
         encoder.bucketed = encoder.device.type != "cpu"
         return encoder
@@ -163,8 +182,10 @@ class Encoder(PooledBackbone, base.Encoder):
     @property
     def identity(self) -> str:
         """A hash of all that decides the vectors: weights, tokenizer, settings, prompts."""
-        arrays = {key: value.detach().cpu().numpy() for key, value in self.state_dict().items()}
-        return model_identity(self, arrays)
+        with lora.merged(self.backbone):
+            state = lora.plain(self.state_dict())
+            arrays = {key: value.detach().cpu().numpy() for key, value in state.items()}
+            return model_identity(self, arrays)
 
     @property
     def config(self) -> EncoderConfig:
@@ -234,7 +255,7 @@ class Encoder(PooledBackbone, base.Encoder):
                 f"{folder}: holds other things than a model, which would be lost; choose another "
                 "folder"
             )
-        with atomic_folder(place) as target:
+        with atomic_folder(place) as target, lora.merged(self.backbone):
             self.write(target)
             write_golden(target, self.golden())
             (target / "README.md").write_text(card, "utf-8")
@@ -248,7 +269,9 @@ class Encoder(PooledBackbone, base.Encoder):
         if len(self.pooler.layers) > 1:
             config["output_hidden_states"] = True
         write_object(folder / "config.json", config)
-        save_tensors(folder / "model.safetensors", dict(self.backbone.state_dict()))
+        tied = getattr(self.backbone, "all_tied_weights_keys", {})  # T5's embeddings have two names
+        weights = {k: v for k, v in self.backbone.state_dict().items() if k not in tied}
+        save_tensors(folder / "model.safetensors", lora.plain(weights))
         parts = self.pooler.parts()
         for layer in as_dense(self.head) if self.head is not None else []:
             parts.append((f"{MODULES}.Dense", layer.describe(), layer.state_dict()))

@@ -284,7 +284,7 @@ def supports_backbone(backbone: nn.Module) -> bool:
 
 
 def supports_batch(backbone: nn.Module, tokens: Tokens) -> bool:
-    """Whether this module can compute a batch: on CPU, without hooks."""
+    """Whether this module can compute a batch: on CPU, without hooks or LoRA."""
     weight = next(backbone.parameters())
     if weight.device.type != "cpu" or weight.dtype not in (torch.float32, torch.float64):
         return False
@@ -295,7 +295,10 @@ def supports_batch(backbone: nn.Module, tokens: Tokens) -> bool:
     config: Any = backbone.config
     if KINDS[type(backbone).__name__] and bool((tokens.ids == config.pad_token_id).any()):
         return False  # RoBERTa's positions do not count padding that is written in the text
-    return not any(m._forward_hooks or m._forward_pre_hooks for m in backbone.modules())
+    return not any(
+        m._forward_hooks or m._forward_pre_hooks or hasattr(m, "base_layer")
+        for m in backbone.modules()
+    )
 
 
 def states(

@@ -32,6 +32,9 @@ class Contrast:
         passes: K of "mean" (SimCSE++, section 3.1).
         hardness: beta (Robinson et al. 2021), see ``info_nce``; 0 counts all negatives alike.
         debias: tau^+ (Chuang et al. 2020), see ``info_nce``; 0 takes all negatives for true.
+        loss: "softmax"; "decoupled", without the positive in the sum (Yeh et al. 2022); or
+            "sigmoid", pair by pair (SigLIP: Zhai et al. 2023), see ``info_nce``.
+        bias: b of "sigmoid".
         duplicates: "mask" leaves out negatives of pairs that share a text with the anchor's.
         dimensions: sizes below the full one; the term is the sum of the losses of the first so many
             dimensions, and of all (Matryoshka: Kusupati et al. 2022, equation 1).
@@ -49,6 +52,8 @@ class Contrast:
     noise_variance: float = 0.1
     hardness: float = 0.0
     debias: float = 0.0
+    loss: losses.Form = "softmax"
+    bias: float = -10.0
     duplicates: Duplicates = "contrast"
     dimensions: tuple[int, ...] = ()
 
@@ -113,6 +118,8 @@ class Contrast:
             "weights": weights,
             "hardness": self.hardness,
             "debias": self.debias,
+            "form": self.loss,
+            "bias": self.bias,
         }
         if self.plain:
             return losses.info_nce(**rows, symmetric=self.symmetric, **options)

@@ -25,6 +25,7 @@ from contrasent.engine.parameters import (
     parameters_of,
     source_digest,
 )
+from contrasent.engine.recipes import settings_for
 from contrasent.errors import OptionError
 
 if TYPE_CHECKING:
@@ -104,18 +105,19 @@ def parameters(name: str) -> dict[str, Parameter]:
     return shared
 
 
-def published(name: str) -> dict[str, Any]:
-    """The settings of a run that a method was published with.
+def published(name: str, base: str | None = None) -> dict[str, Any]:
+    """The settings of a run that a method was published with, for BERT base or a named base.
 
     Of a combination, those of the first method whose settings are not plain SimCSE's: a learning
     rate belongs to its batch, so they stay together. Cached gradients are left out there, since the
     other methods may not allow them.
     """
-    sets = [dict(method.kind.published) for method in methods(name)]
+    sets = [{**m.kind.published, **settings_for(m.name, base)} for m in methods(name)]
     if len(sets) == 1:
         return sets[0]
     sets = [found for found in sets if found]
-    departing = [found for found in sets if found != published("simcse")]
+    plain = published("simcse", base)
+    departing = [found for found in sets if any(found.get(k) != v for k, v in plain.items())]
     chosen = next(iter(departing or sets), {})
     return {key: value for key, value in chosen.items() if key != "grad_cache_rows"}
 

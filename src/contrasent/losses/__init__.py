@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from contrasent.losses.contrastive import (
         FactorForm as FactorForm,
+        Form as Form,
         Weights as Weights,
         info_nce as info_nce,
         two_source_info_nce as two_source_info_nce,
@@ -48,7 +49,7 @@ __all__, __getattr__ = exports(
             "BarlowNorm Norm Normalisation Reduction Variance barlow_twins corrective_lm "
             "dimension_wise_contrast masked_lm token_detection"
         ),
-        "contrasent.losses.contrastive": "FactorForm Weights info_nce two_source_info_nce",
+        "contrasent.losses.contrastive": "FactorForm Form Weights info_nce two_source_info_nce",
         "contrasent.losses.graded": "complex_cosines cosent cosine_regression distil_ranking gist",
         "contrasent.losses.similarity": "Similarity mean_cosines pair_cosines similarities",
     },

@@ -21,6 +21,9 @@ from contrasent.losses.similarity import (
     normalised,
 )
 
+Form = Literal["softmax", "decoupled", "sigmoid"]
+"""How a positive is set against the negatives, see ``info_nce``."""
+
 Weights = Tensor | Callable[[slice], Tensor]
 """Weights of negatives, 0 or False for what is none: (rows, columns), or a function that makes them
 for a slice of the rows, so that no more than one block of them is in memory."""
@@ -39,9 +42,15 @@ class Negatives:
     weights: Weights | None
     hardness: float
     debias: float
+    form: Form = "softmax"
+    bias: float = -10.0
 
     def __post_init__(self) -> None:
         check_temperature(self.temperature)
+        check_choice("loss", self.form, get_args(Form))
+        if self.form == "sigmoid" and self.reweighted:
+            problem = "compares pairs one by one: hardness and debias must be 0"
+            raise OptionError("loss", self.form, problem)
         if not 0 <= self.alpha < math.inf:
             problem = "must be 0 or more; 1 weighs all negatives alike"
             raise OptionError("alpha", self.alpha, problem)
@@ -158,6 +167,19 @@ class Negatives:
             total = torch.maximum(total + rest, count - 1 / self.temperature)
         return total.masked_fill(none, -math.inf)
 
+    def by_form(self, positive: Tensor, plain: Tensor, logits: Tensor, part: slice) -> Tensor:
+        """Mean of the decoupled or the sigmoid loss; see ``info_nce``.
+
+        ``positive``: (k,) logits of the positive pairs; ``plain``: those that debias takes.
+        """
+        if self.form == "decoupled":
+            total = self.log_sum(plain, logits, part)
+            return (total.masked_fill(total.isneginf(), 0.0) - positive).mean()
+        costs = F.softplus(logits + self.bias).masked_fill(self.own(logits, part), 0.0)
+        weights = self.log_weights(logits, part)
+        costs = costs if weights is None else costs * weights.exp()
+        return (F.softplus(-positive - self.bias) + costs.sum(dim=1)).mean()
+
 
 def _of(weights: Weights, part: slice) -> Tensor:
     """The weights of a block of rows."""
@@ -182,6 +204,8 @@ def info_nce(
     weights: Weights | None = None,
     hardness: float = 0.0,
     debias: float = 0.0,
+    form: Form = "softmax",
+    bias: float = -10.0,
 ) -> Tensor:
     r"""InfoNCE with in-batch negatives (SimCSE, equations 1, 4, 5 and 8; ESimCSE, equation 6).
 
@@ -204,6 +228,12 @@ def info_nce(
     (tau^+, the share of negatives that are really positives; Chuang et al. 2020, section 4) then
     takes max((S_i - N_i tau^+ exp(s_i^+)) / (1 - tau^+), N_i exp(-1/tau)) for S_i.
 
+    Two other forms compare the same vectors. "decoupled" leaves the positive out of the sum (Yeh et
+    al. 2022, section 3.1): l_i = -s_i^+ + log S_i; a row without negatives has -s_i^+ alone.
+    "sigmoid" takes every pair for a question of its own (SigLIP: Zhai et al. 2023, section 3.2),
+    with b the ``bias`` and w_ij the weights: l_i = log(1 + exp(-s_i^+ - b)) + sum over j of w_ij
+    log(1 + exp(s_ij + b)). There tau and b are learned, from 0.1 and -10; here they are settings.
+
     Args:
         anchors: (n, d).
         positives: (m, d), m >= n; row ``first + i`` is the positive of anchor i.
@@ -222,6 +252,8 @@ def info_nce(
             positive is not read. With ``symmetric``, the first m serve both directions.
         hardness: beta; 0 counts all negatives alike.
         debias: tau^+; 0 takes all negatives for true. Needs the cosine.
+        form: "softmax", "decoupled" or "sigmoid".
+        bias: b of "sigmoid".
 
     Returns:
         The mean of l_i over the n anchors, a scalar.
@@ -246,6 +278,8 @@ def info_nce(
             weights=weights,
             hardness=hardness,
             debias=debias,
+            form=form,
+            bias=bias,
         )
         rows = normalised(anchors, similarity)
         loss = _one_direction(rows, against)
@@ -263,6 +297,9 @@ def _one_direction(rows: Tensor, against: Negatives) -> Tensor:
 
     def block(part: slice) -> Tensor:
         logits = against.logits(rows[part])
+        if against.form != "softmax":
+            positive = logits.diagonal(against.first + part.start)
+            return against.by_form(positive, positive, logits, part)
         if against.reweighted:
             positive = logits.diagonal(against.first + part.start)
             return _cross_entropy(positive, against.log_sum(positive, logits, part)[:, None])
@@ -295,6 +332,8 @@ def two_source_info_nce(
     weights: Weights | None = None,
     hardness: float = 0.0,
     debias: float = 0.0,
+    form: Form = "softmax",
+    bias: float = -10.0,
 ) -> Tensor:
     r"""InfoNCE whose positive pairs and negative pairs come from different encodings.
 
@@ -329,6 +368,8 @@ def two_source_info_nce(
         weights: of the negatives, (n, m + m * h + q) or a function, as in ``info_nce``.
         hardness: beta, as in ``info_nce``.
         debias: tau^+, as in ``info_nce``; its s_i^+ is s_i, whatever the factor.
+        form: as in ``info_nce``; m in the place "positive_logit" alone unless it is "softmax".
+        bias: b of "sigmoid".
 
     Returns:
         The mean of l_i over the n anchors, a scalar.
@@ -341,6 +382,8 @@ def two_source_info_nce(
     if not factor > 0:
         raise OptionError("factor", factor, "must be greater than 0; 1 is the plain form")
     check_choice("factor_form", factor_form, get_args(FactorForm))
+    if form != "softmax" and factor_form == "negative_sum" and factor != 1.0:
+        raise OptionError("factor_form", factor_form, f"is not defined with loss {form!r}")
     n, m = len(anchors), len(negatives)
     if len(positives) != n or len(negative_anchors) != n or not 0 <= first <= m - n:
         raise ValueError(
@@ -359,6 +402,8 @@ def two_source_info_nce(
             weights=weights,
             hardness=hardness,
             debias=debias,
+            form=form,
+            bias=bias,
         )
         pairs = normalised(anchors, similarity) * normalised(positives, similarity)
         plain = pairs.sum(dim=1) / temperature
@@ -367,6 +412,8 @@ def two_source_info_nce(
 
         def block(part: slice) -> Tensor:
             logits = against.logits(rows[part])
+            if against.form != "softmax":
+                return against.by_form(positive[part], plain[part], logits, part)
             if against.reweighted:
                 negative = against.log_sum(plain[part], logits, part)[:, None]
             else:

@@ -197,7 +197,7 @@ def _pooler(path: Path, weights: list[float] | None, prompts: Prompts) -> str:
         names = [name for name, key in MODES.items() if f"pooling_mode_{key}" in on]
     if len(on) != 1 or len(names) != 1:
         raise ModelError(
-            f"{path / 'config.json'}: pooling {on} is not supported (one of cls, mean, max is)"
+            f"{path / 'config.json'}: pooling {on} is not supported (one of {', '.join(MODES)} is)"
         )
     if weights is None:
         return names[0]

@@ -21,7 +21,7 @@ from contrasent.model.pooling import AVERAGED
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens, Vectors
 
-POOLED = ("cls", "mean", "max", *AVERAGED, "idf")  # poolers that are computed here
+POOLED = ("cls", "mean", "max", "last_token", *AVERAGED, "idf")  # poolers that are computed here
 _ACTIVATIONS: dict[str, Callable[[Vectors], Vectors]] = {
     "Tanh": np.tanh,
     "ReLU": lambda x: np.maximum(x, 0),
@@ -149,6 +149,8 @@ class NumpyModel(Encoder):
         starts = tokens.offsets[:-1] - tokens.offsets[0]
         if self.pooling == "cls":
             return np.asarray(hidden[starts])
+        if self.pooling == "last_token":
+            return np.asarray(hidden[starts + tokens.lengths - 1])
         if self.pooling == "max":
             return np.asarray(np.maximum.reduceat(hidden, starts, axis=0))
         if self._rarity is not None:

@@ -12,6 +12,7 @@ POOLERS = {
     "cls": "base:First",
     "mean": "base:Mean",
     "max": "base:Maximum",
+    "last_token": "base:LastToken",
     "first_last": "base:FirstLast",
     "embeddings_last": "base:EmbeddingsLast",
     "last_two": "base:LastTwo",
@@ -20,7 +21,9 @@ POOLERS = {
 }
 """Module and class of each pooler, by its name in settings and model folders."""
 MODULES = "sentence_transformers.models"
-MODES = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}
+MODES = {
+    "cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens", "last_token": "lasttoken",
+}  # fmt: skip
 """Poolers that sentence-transformers has, by its names for them."""
 AVERAGED = {"first_last": (1, -1), "embeddings_last": (0, -1), "last_two": (-2, -1)}
 """Hidden states that a pooler averages, 0 for the embedding output."""

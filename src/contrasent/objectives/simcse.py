@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from contrasent import engine
 from contrasent.errors import OptionError
-from contrasent.losses import Similarity
+from contrasent.losses import Form, Similarity
 from contrasent.text.views import Draw, Rule
 
 
@@ -35,6 +35,9 @@ class SimCSE(engine.Objective):
         symmetric: average with the loss from the second view to the first.
         hardness: beta: negatives count in proportion to exp(beta s / tau) (Robinson et al. 2021).
         debias: tau^+: the share of negatives that are taken for positives (Chuang et al. 2020).
+        loss: "softmax"; "decoupled" leaves the positive out of the sum (Yeh et al. 2022); "sigmoid"
+            takes the pairs one by one (SigLIP: Zhai et al. 2023).
+        bias: of "sigmoid", on similarities that are divided by tau.
         duplicates: "contrast", or "mask" negatives that share a text with the sentence.
         encoders: 1, or 2 independent ones (Table 2); the paper does not say which of the two is
             tested, here it is the one of the anchors.
@@ -69,6 +72,8 @@ class SimCSE(engine.Objective):
         symmetric: bool = False,
         hardness: engine.Weight = 0.0,
         debias: Annotated[float, engine.Range(least=0, below=1)] = 0.0,
+        loss: Form = "softmax",
+        bias: Annotated[float, engine.Range()] = -10.0,
         duplicates: engine.Duplicates = "contrast",
         encoders: Literal[1, 2] = 1,
         masks: Literal["independent", "fixed"] = "independent",
@@ -96,6 +101,8 @@ class SimCSE(engine.Objective):
             symmetric=symmetric,
             hardness=hardness,
             debias=debias,
+            loss=loss,
+            bias=bias,
             duplicates=duplicates,
         )
         self.masks = masks

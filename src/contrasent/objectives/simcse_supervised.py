@@ -3,7 +3,7 @@
 from typing import Annotated, Any, ClassVar, Literal
 
 from contrasent import engine
-from contrasent.losses import Similarity
+from contrasent.losses import Form, Similarity
 
 
 class SupervisedSimCSE(engine.Objective):
@@ -26,6 +26,9 @@ class SupervisedSimCSE(engine.Objective):
         symmetric: average with the loss from positives to anchors.
         hardness: beta: negatives count in proportion to exp(beta s / tau) (Robinson et al. 2021).
         debias: tau^+: the share of negatives that are taken for positives (Chuang et al. 2020).
+        loss: "softmax"; "decoupled" leaves the positive out of the sum (Yeh et al. 2022); "sigmoid"
+            takes the pairs one by one (SigLIP: Zhai et al. 2023).
+        bias: of "sigmoid", on similarities that are divided by tau.
         duplicates: "contrast", or "mask" negatives that share a text with the pair.
         encoders: 1, or 2: one for anchors and one for the rest (section 4.1, "dual encoder").
     """
@@ -53,6 +56,8 @@ class SupervisedSimCSE(engine.Objective):
         symmetric: bool = False,
         hardness: engine.Weight = 0.0,
         debias: Annotated[float, engine.Range(least=0, below=1)] = 0.0,
+        loss: Form = "softmax",
+        bias: Annotated[float, engine.Range()] = -10.0,
         duplicates: engine.Duplicates = "contrast",
         encoders: Literal[1, 2] = 1,
     ) -> None:
@@ -64,6 +69,8 @@ class SupervisedSimCSE(engine.Objective):
             symmetric=symmetric,
             hardness=hardness,
             debias=debias,
+            loss=loss,
+            bias=bias,
             duplicates=duplicates,
         )
         self.use_projector(projector, encoders=encoders)

@@ -255,6 +255,8 @@ class Collator:
     longest: int | None = None
     # what stands before (or around) the texts of each column of the corpus; nothing if empty
     prompts: tuple[str, ...] = ()
+    # (n, m) rows whose second text is a hard negative of each row, by ``train.mining``
+    mined: NDArray[np.int64] | None = None
 
     def batch(self, step: int, part: int = 0, parts: int = 1) -> Batch:
         """Part ``part`` of the ``parts`` equal parts of a step's batch."""
@@ -268,6 +270,8 @@ class Collator:
             self._column(view, i if width > 1 else 0, i, rows, epoch)
             for i, view in enumerate(views)
         )
+        if self.mined is not None:
+            columns += tuple(self.cache.tokens(1, picked) for picked in self.mined[rows].T)
         scores = None if self.cache.scores is None else self.cache.scores[rows]
         return Batch(columns, rows, step, self.plan.seed, scores)
 

@@ -252,6 +252,8 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
         warn_of_cuts(batches, settings, encoder.max_tokens)
     data = {"source": corpus.source.rsplit("/", 1)[-1], "rows": len(batches.plan.rows)}
     data |= {"sha256": batches.cache.digest, "cut": batches.cache.truncated}
+    if settings.mined:
+        data["hard negatives"] = f"{settings.mined} a pair, mined by the base among the answers"
     facts = replace(facts, data=data, settings=asdict(settings))
     optimizer = objective.optimizer(lr=settings.lr, weight_decay=settings.weight_decay)
     scaler = torch.amp.GradScaler(encoder.device.type, enabled=settings.precision == "fp16")

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from contrasent import parallel
-from contrasent.encoder.backbone import longest_input
+from contrasent.encoder import lora
+from contrasent.encoder.backbone import is_causal, longest_input
 from contrasent.encoder.encoder import Encoder
 from contrasent.encoder.packed import supports_backbone
 from contrasent.encoder.poolers.base import Pooler
@@ -23,6 +23,7 @@ from contrasent.text.batches import BatchPlan, BucketPlan, Collator, MixedPlan, 
 from contrasent.text.cache import TokenCache, tokenised
 from contrasent.text.corpus import Corpus
 from contrasent.text.tokens import Tokenizer
+from contrasent.train.mining import mine
 from contrasent.train.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -36,16 +37,23 @@ def prepare(
     """Load the base and build the objective around it."""
     check(objective, parameters, base=base)
     torch.manual_seed(settings.seed)
-    stated = describe(base).pooler
+    pooler = settings.pooler or describe(base).pooler
     attention = settings.attention_dropout
     encoder = Encoder.load(
         base,
-        pooler=settings.pooler or stated or "cls",
+        pooler=pooler or "mean",
         head=settings.head,
         normalise=settings.normalise,
         dropout=settings.dropout,
         attention_dropout=settings.dropout if attention is None else attention,
+        bidirectional=settings.bidirectional,
     )
+    if pooler is None:
+        opened = not getattr(encoder.backbone.config, "is_causal", True)
+        causal = is_causal(encoder.backbone)
+        encoder.use_pooler("last_token" if causal else "mean" if opened else "cls")
+    if settings.lora:
+        lora.add(encoder.backbone, settings.lora)
     encoder.prompts = _prompts(encoder.prompts, settings)
     encoder.matryoshka_dims = ()  # what trains it now says whether its first dimensions are vectors
     made = find(objective)(encoder, **parameters)
@@ -88,7 +96,7 @@ def collator(
     corpus: Corpus,
     settings: Settings,
     folder: Path,
-    rows: NDArray[np.int64] | None,
+    rows: Rows | None,
     *,
     shared: bool = False,
 ) -> Collator:
@@ -113,18 +121,26 @@ def collator(
             )
         parallel.barrier()
     assert cache is not None
+    rows = range(len(cache)) if rows is None else rows
     if cache.following is not None and any(v.level == "row" for v in objective.views):
-        rows = np.arange(len(cache)) if rows is None else rows
-        rows = rows[cache.following[rows] > 0]
+        listed = np.asarray(rows)
+        rows = listed[cache.following[listed] > 0]
+    mined = None
+    if settings.mined:
+        if not objective.labelled or objective.graded:
+            problem = f"needs pairs of a question and its answer; {objective.name} does not learn"
+            raise OptionError("mined", settings.mined, f"{problem} from them")
+        mined = mine(encoder, cache, np.asarray(rows), settings.mined)
     return Collator(
         cache,
-        _order(objective, cache, range(len(cache)) if rows is None else rows, settings),
+        _order(objective, cache, rows, settings),
         objective.views,
         tokenizer,
         lower,
         resample_views=objective.resample_views,
         longest=longest_input(encoder.backbone.config),
         prompts=prompts,
+        mined=mined,
     )
 
 

@@ -20,6 +20,7 @@ from contrasent.engine.parameters import (
     Size,
     check_values,
 )
+from contrasent.engine.recipes import base_shape
 from contrasent.engine.registry import needs_pairs, parameters, published
 from contrasent.errors import OptionError
 from contrasent.model.pooling import POOLERS
@@ -50,9 +51,16 @@ class Settings:
         clip: gradient norm to clip at.
         dropout: probability for hidden states.
         attention_dropout: probability for attention weights; that of ``dropout`` if None.
-        pooler: pooler of the model; the base's own if None.
+        pooler: pooler of the model; if None the base's own, or else cls; of a decoder last_token,
+            of a bidirectional one mean.
+        bidirectional: whether every token of a decoder sees all others; saved with the model
+            (LLM2Vec: BehnamGhader et al. 2024, section 2.1).
+        lora: rank of the matrices that are trained in the place of each layer's weights (LoRA: Hu
+            et al. 2022); they are merged when the model is saved. 0 trains the weights.
         head: head of the model, kept at inference: "none", "tanh", "batchnorm"; base's own if None.
         normalise: whether the model gives unit vectors; as the base does if None.
+        mined: hard negatives of every pair that the base finds among the other answers: the nearest
+            of those whose cosine is at most 95 % of the positive's; 0 for none.
         query_prompt: what stands before queries, the first column of a corpus of pairs, in training
             and for the saved model; the base's if None, "" for nothing.
         document_prompt: the same for documents, the other columns.
@@ -92,8 +100,11 @@ class Settings:
     dropout: Probability = 0.1
     attention_dropout: Probability | None = None
     pooler: Pooler | None = None
+    bidirectional: bool = False
+    lora: Size = 0
     head: Projector | None = None
     normalise: bool | None = None
+    mined: Size = 0
     query_prompt: str | None = None
     document_prompt: str | None = None
     precision: Precision = "fp32"
@@ -281,7 +292,7 @@ def _choose(
     base: Path, objective: str, stated: Mapping[str, Any], corpus: Iterable[Any] | None
 ) -> Defaults:
     kind = base_kind(base)
-    values = dict(published(objective))
+    values = dict(published(objective, base_shape(base) if kind == LANGUAGE_MODEL else None))
     if kind == SENTENCE_ENCODER:
         values = {k: v for k, v in values.items() if k not in ENCODER_DROPS}
         values |= ENCODER_SETTINGS_PAIRS if needs_pairs(objective) else ENCODER_SETTINGS

@@ -83,7 +83,7 @@ class _Portable(Pooler):
 
     def parts(self) -> list[Part]:
         """Weights of the layers, if it averages two, and the mode of pooling."""
-        every = [*MODES.values(), "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken"]
+        every = [*MODES.values(), "mean_sqrt_len_tokens", "weightedmean_tokens"]
         flags = {f"pooling_mode_{m}": m == MODES[self.mode] for m in every}
         size = {"word_embedding_dimension": self.size}
         pooling: Part = (f"{MODULES}.Pooling", {**size, **flags, "include_prompt": True}, {})
@@ -104,6 +104,21 @@ class First(_Portable):
     def forward(self, states: tuple[Tensor, ...], ids: Tensor, mask: Tensor) -> Tensor:
         """(n, d) vectors."""
         return states[-1][:, 0]
+
+
+class LastToken(_Portable):
+    """The last real token's vector in the last layer, wherever the padding is.
+
+    Of a decoder it is the only one that has seen the whole text.
+    """
+
+    name = mode = "last_token"
+
+    def forward(self, states: tuple[Tensor, ...], ids: Tensor, mask: Tensor) -> Tensor:
+        """(n, d) vectors."""
+        places = torch.arange(mask.shape[1], device=mask.device)
+        last = (places * mask).amax(1)
+        return states[-1].gather(1, last[:, None, None].expand(-1, 1, states[-1].shape[-1]))[:, 0]
 
 
 class Maximum(_Portable):

@@ -1,0 +1,171 @@
+"""The table of docs/architectures.md, tried: every architecture on tiny random weights."""
+
+import json
+import logging
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from contrasent import Encoder, UserError, fit
+from contrasent.encoder.backbone import is_causal, load_backbone
+from contrasent.encoder.export import export
+from contrasent.errors import ModelError, OptionError
+from contrasent.model.numpy_model import supports
+from contrasent.model.opening import open_encoder
+from tiny_models import KINDS, OTHERS, made_sentences, write_backbone, write_tokenizer
+
+PAGE = Path(__file__).parents[2] / "docs" / "architectures.md"
+COLUMNS = ("model", "pooler", "encodes", "trains", "bidirectional", "diffcse", "numpy", "onnx")
+TABLE = {
+    cells[0]: dict(zip(COLUMNS, cells[1:], strict=True))
+    for line in PAGE.read_text("utf-8").splitlines()
+    if line.startswith("| `") and line.count("|") == len(COLUMNS) + 2
+    for cells in [[cell.strip(" `") for cell in line.strip("|").split("|")]]
+}
+DECODERS = [kind for kind, row in TABLE.items() if row["pooler"] == "last_token"]
+TEXTS = [*made_sentences()[:24], "", "map"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A function that makes the bare encoder of a kind, once."""
+    made = {}
+
+    def make(kind):
+        if kind not in made:
+            made[kind] = tmp_path_factory.mktemp("kinds") / kind
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(7)
+                write_backbone(kind, made[kind], write_tokenizer(kind, made[kind]))
+        return made[kind]
+
+    return make
+
+
+def trained(base, place, method="simcse", **given):
+    given = {"steps": 1, "batch": 8, "heldout": 0, "lr": 1e-3, "max_tokens": 24, **given}
+    return fit(method, TEXTS[:24], folder=place, base=base, evaluate="none", **given)
+
+
+def write_generator(kind, folder):
+    import transformers
+
+    config = transformers.BertConfig(
+        vocab_size=write_tokenizer(kind, folder), hidden_size=16, num_hidden_layers=1,
+        num_attention_heads=2, intermediate_size=16, max_position_embeddings=64,
+    )  # fmt: skip
+    transformers.BertForMaskedLM(config).save_pretrained(folder)
+
+
+def test_the_table_has_every_architecture():
+    assert sorted(TABLE) == sorted({*KINDS, *OTHERS})
+
+
+@pytest.mark.parametrize("kind", TABLE)
+def test_a_row(folder, tmp_path, kind):
+    """Whether it encodes, trains, takes DiffCSE and runs in numpy is what its row says."""
+    logging.getLogger("contrasent.train.monitor").setLevel(logging.ERROR)
+    row, base = TABLE[kind], folder(kind)
+    encoder = Encoder.load(base, pooler="mean")
+    several = encoder.encode(TEXTS)
+    alone = np.stack([encoder.encode(text) for text in TEXTS])
+    assert row["encodes"] == "yes" and np.abs(several - alone).max() < 2e-5
+    assert is_causal(encoder.backbone) == (row["pooler"] == "last_token")
+    run = trained(base, tmp_path / "m")
+    assert row["trains"] == "yes" and run.encoder.pooling == row["pooler"]
+    after = Encoder.load(tmp_path / "m").encode(TEXTS)
+    assert np.abs(after - Encoder.load(base, pooler=row["pooler"]).encode(TEXTS)).max() > 1e-4
+    assert run.log[0]["cosine_positive"] < 1 - 1e-4  # dropout makes two views
+    assert supports(tmp_path / "m") == (row["numpy"] == "yes")
+    if row["numpy"] == "yes":
+        vectors = open_encoder(tmp_path / "m", runtime="numpy").encode(TEXTS)
+        assert vectors == pytest.approx(after, abs=1e-5)
+    write_generator(kind, tmp_path / "generator")
+    able = "yes"
+    try:
+        trained(base, tmp_path / "d", "diffcse", generator=str(tmp_path / "generator"))
+    except UserError as error:
+        assert "discriminator cannot be made" in str(error)
+        able = "no"
+    assert able == row["diffcse"]
+    if kind not in DECODERS:
+        assert row["bidirectional"] == "always"
+        with pytest.raises(OptionError, match="sees both sides of a token already"):
+            Encoder.load(base, pooler="mean", bidirectional=True)
+
+
+@pytest.mark.parametrize("kind", DECODERS)
+def test_a_decoder_is_opened_by_the_setting(folder, tmp_path, kind):
+    assert TABLE[kind]["bidirectional"] == "by the setting"
+    with pytest.raises(OptionError, match="pooler 'cls': a decoder's first token sees nothing"):
+        Encoder.load(folder(kind), pooler="cls")
+    encoder = Encoder.load(folder(kind), pooler="cls", bidirectional=True)
+    # One length is computed without a mask, several with one; and the same in training.
+    for texts in (["the map hid", "the map sold"], ["the map hid a lamp", "the map sold"]):
+        first, second = encoder.encode(texts)
+        assert np.abs(first - second).max() > 1e-4
+        with torch.no_grad():
+            vectors = encoder.train()(encoder.tokenise(texts)[0])
+        assert (vectors[0] - vectors[1]).abs().max() > 1e-4
+        encoder.eval()
+    encoder.save(tmp_path / "m")
+    again = Encoder.load(tmp_path / "m")
+    assert np.array_equal(again.encode(TEXTS), encoder.encode(TEXTS))
+    assert json.loads((tmp_path / "m" / "config.json").read_text())["is_causal"] is False
+
+
+@pytest.mark.parametrize("kind", ["qwen3", "gemma3_text"])
+def test_sentence_transformers_has_the_same_vectors(folder, tmp_path, kind):
+    """Of a folder such as Qwen3-Embedding's, padded on the left, and of one that was opened."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        library = pytest.importorskip("sentence_transformers")
+    for opened, pooler in ((False, "last_token"), (True, "mean")):
+        place = tmp_path / pooler
+        encoder = Encoder.load(folder(kind), pooler=pooler, bidirectional=opened)
+        encoder.save(place)
+        config = json.loads((place / "tokenizer_config.json").read_text())
+        (place / "tokenizer_config.json").write_text(json.dumps(config | {"padding_side": "left"}))
+        pooling = json.loads((place / "1_Pooling" / "config.json").read_text())
+        assert pooling["pooling_mode_lasttoken"] is not opened
+        other = library.SentenceTransformer(str(place), device="cpu")
+        assert other.tokenizer.padding_side == "left"
+        theirs = other.encode(TEXTS, show_progress_bar=False)
+        assert np.abs(Encoder.load(place).encode(TEXTS) - theirs).max() < 1e-5
+
+
+def test_dropout_without_a_place_falls_on_what_is_pooled(folder):
+    encoder = Encoder.load(folder("llama"), pooler="last_token", dropout=0.4, attention_dropout=0.0)
+    assert encoder.states_dropout.p == 0.4
+    with torch.no_grad():
+        vectors = encoder.train()(encoder.tokenise(TEXTS)[0])
+    assert 0.3 < (vectors == 0).float().mean() < 0.5
+    assert not (encoder.encode(TEXTS) == 0).any()
+    assert Encoder.load(folder("bert"), pooler="mean", dropout=0.4).states_dropout.p == 0
+
+
+def test_encoders_that_cannot_be_pooled_say_why(folder, tmp_path):
+    base = folder("funnel")
+    config = json.loads((base / "config.json").read_text())
+    (tmp_path / "config.json").write_text(
+        json.dumps(config | {"architectures": ["FunnelBaseModel"]})
+    )
+    (tmp_path / "model.safetensors").write_bytes((base / "model.safetensors").read_bytes())
+    with pytest.raises(ModelError, match="Funnel without its decoder gives fewer vectors"):
+        load_backbone(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", TABLE)
+def test_a_graph(folder, tmp_path, kind):
+    pytest.importorskip("onnxruntime")
+    Encoder.load(folder(kind), pooler=TABLE[kind]["pooler"]).save(tmp_path / "m")
+    able = "yes"
+    try:
+        export(tmp_path / "m", tmp_path / "graph", engine="onnx")
+    except ModelError:
+        able = "no"
+    assert able == TABLE[kind]["onnx"]
