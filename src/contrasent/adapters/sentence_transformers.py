@@ -20,7 +20,7 @@ from contrasent.text.tokens import Tokenizer
 from contrasent.text.views import Identity, View
 from contrasent.types import Batch, Tokens
 
-POOLERS = ("cls", "mean", "max")
+POOLERS = {"cls": "cls", "mean": "mean", "max": "max", "lasttoken": "last_token"}
 
 
 class ObjectiveLoss(nn.Module):
@@ -49,7 +49,7 @@ class ObjectiveLoss(nn.Module):
         check(objective, parameters)
         self.objective: Objective = find(objective)(encoder_around(model), **parameters)
         encoder = self.objective.encoder
-        if encoder.pooling not in POOLERS:
+        if encoder.pooling not in POOLERS.values():
             problem = "pools at a mask token, which this trainer does not put into the texts"
             raise OptionError("objective", objective, f"{problem}; use contrasent train")
         self.objective.to(encoder.device)
@@ -138,7 +138,7 @@ def _mode(pooling: Any) -> str:
     modes = [mode] if isinstance(mode, str) else list(mode)
     if len(modes) != 1 or modes[0] not in POOLERS:
         raise ModelError(f"pooling {modes} is not supported (one of {', '.join(POOLERS)} is)")
-    return str(modes[0])
+    return POOLERS[str(modes[0])]
 
 
 def _dense(module: Any) -> Dense:

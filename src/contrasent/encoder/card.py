@@ -51,6 +51,10 @@ def card(encoder: "Encoder", facts: CardMetadata) -> str:
         # JSON is YAML, and json.dumps quotes what has to be quoted.
         head={key: json.dumps(value) for key, value in head.items()},
         encoder=encoder,
+        # Of a pair such as T5 the encoder alone has a class of its own.
+        auto="AutoModelForTextEncoding"
+        if type(encoder.backbone).__name__.endswith("EncoderModel")
+        else "AutoModel",
         sizes=encoder.matryoshka_dims[1:],
         layers=encoder.pooler.layers,
         prompts=[f"`{name}`: {text!r}" for name, text in encoder.prompts.texts.items()],
