@@ -20,7 +20,11 @@ def _file() -> dict[str, Any]:
 def recipes() -> dict[str, dict[str, Any]]:
     """Method, base and settings of every model of the papers, by its name, and the source."""
     chosen = {"evaluate": "stsb", "keep": "trained"}
-    return {name: recipe | chosen for name, recipe in _file().items() if name != "shapes"}
+    return {
+        name: {**recipe, **chosen, "settings": dict(recipe["settings"])}
+        for name, recipe in _file().items()
+        if name != "shapes"
+    }
 
 
 def base_shape(folder: Path) -> str | None:
