@@ -474,10 +474,10 @@ def test_a_stopping_server_answers_what_is_left_with_503():
     ("/similarity", {"a": ["a"], "b": {"a": 1}}, "b: must be a valid"),
     ("/search", {"query": "a", "where": {"a": "\ud800"}}, "lone surrogate, which is no"),
     ("/search", {"query": "a", "where": {"\ud800": 1}}, "lone surrogate, which is no"),
-    ("/search", {"query": "a", "where": {"a": 10**400}}, None),
+    ("/search", {"query": "a", "where": {"line": 10**400}}, None),
     ("/search", {"query": "a", "where": {".".join("a" * 4000): 1}}, "16 names between dots"),
     ("/search", {"query": "a", "where": {"$or": [{"a": 1}] * 5000}}, "more than 1,024 names"),
-    ("/search", {"query": "a", "where": {"a": {"$in": [*range(1200)]}}}, None),
+    ("/search", {"query": "a", "where": {"line": {"$in": [*range(1200)]}}}, None),
 ])  # fmt: skip
 def test_what_is_wrong_is_said_in_a_sentence(http, path, body, message):
     content = json.dumps(body)
