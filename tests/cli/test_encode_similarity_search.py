@@ -328,11 +328,11 @@ def test_bad_input_costs_no_torch(line, error, words, tmp_path, lines, built, mo
     ('{"text": "a"}\n{"text": 3}\n', r"t\.jsonl:2: column .text. holds 3, no text"),
     ('{"text": "a"}\n{"other": "b"}\n', r"t\.jsonl:2: column .text. is missing"),
     ('{"text": "a", "id": null}\n', r"t\.jsonl:1: the id must be"),
-    ('{"text": "a", "id": "x"}\n{"text": "b", "id": "x"}\n', "'x'.*twice"), ("", "holds no text"),
+    ('{"text": "a", "id": "x"}\n{"text": "b", "id": "x"}\n', "'x'.*twice"), ("", "no text to read"),
 ])  # fmt: skip
 def test_bad_rows_leave_no_index(tmp_path, rows, words):
     (tmp_path / "t.jsonl").write_text(rows)
-    options = ["--id", "id"] if '"id"' in rows else []
+    options = ["--id", "id"] if '"id"' in rows else ["--column", "text"] if rows else []
     with pytest.raises(UserError, match=words):
         run("index", tmp_path / "t.jsonl", "--model", MINILM, "-o", tmp_path / "index", *options)
     assert [path.name for path in tmp_path.iterdir()] == ["t.jsonl"]

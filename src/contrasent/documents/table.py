@@ -112,7 +112,9 @@ def delimiter_of(source: Source) -> str:
     for mark in MARKS:
         with suppress(csv.Error):
             counts = [len(row) for row in csv.reader(lines, delimiter=mark) if row]
-            widths[mark] = counts[0] if len({*counts[:-1]}) < 2 else 0  # the last may be cut
+            widths[mark] = (
+                counts[0] if counts and len({*counts[:-1]}) < 2 else 0
+            )  # the last may be cut
     return max(MARKS, key=lambda mark: (widths.get(mark, 0), "".join(lines[:1]).count(mark)))
 
 
