@@ -101,6 +101,7 @@ class MaskedPretraining(Objective):
     """
 
     method_name = "pretrain"
+    keeps_checkpoint = True  # with the head; the folder is removed when the model is written
     warns_of_drift = False
 
     def __init__(self, encoder: Encoder) -> None:

@@ -164,7 +164,7 @@ def test_an_index_takes_the_base_for_the_language(
     run, tmp_path, monkeypatch, english, shared, bert
 ):
     bases = {MINILM: lambda: english, str(bert): lambda: shared}
-    monkeypatch.setattr(pretrained, "installed_bases", lambda: bases)
+    monkeypatch.setattr("contrasent.indexing.models.installed_bases", lambda: bases)
     (tmp_path / "t.txt").write_text(TEXTS["Russian"], "utf-8")
     out, err = run("index", "t.txt", "-o", "index", "--pooler", "mean", "--json")
     assert json.loads(out)["model"] == str(bert)

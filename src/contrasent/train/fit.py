@@ -368,7 +368,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
     )
     if parallel.is_main():
         save_model(place.last, step, selector.latest)
-        place.publish(run)
+        place.publish(run, keeps_checkpoint=objective.keeps_checkpoint)
         facts = replace(facts, objective=objective.describe())
         near = (drift.base["neighbours"], drift.latest) if drift.base and drift.latest else ()
         texts = [batches.cache.text(0, int(row)) for row in drift.places]

@@ -320,7 +320,7 @@ class RunFolder:
         found = [{"step": line["step"], **line["shares"]} for line in lines if "shares" in line]
         return [shares for shares in found if step is None or shares["step"] <= step]
 
-    def publish(self, run: Run) -> None:
+    def publish(self, run: Run, *, keeps_checkpoint: bool = False) -> None:
         """Put the model that the run gives at the top of the folder; record the result."""
         best = run.kept in (None, run.best_step) and self.best.is_dir()
         source = self.base if run.kept == 0 else self.best if best else self.last
@@ -336,12 +336,12 @@ class RunFolder:
                     shutil.copy2(path, staged)
                 staged.replace(target)
         write_json(self.result, {**asdict(run), "folder": str(run.folder)})
-        self._drop_steps(run)
+        self._drop_steps(run, () if keeps_checkpoint else (self.checkpoint,))
 
-    def _drop_steps(self, run: Run) -> None:
+    def _drop_steps(self, run: Run, checkpoint: tuple[Path, ...]) -> None:
         """Of a finished run, leave trained weights only where the model is the base."""
         trained = self.best if self.best.is_dir() else self.last
-        for path in (self.checkpoint, self.base, self.best, self.last):
+        for path in (*checkpoint, self.base, self.best, self.last):
             if path.exists() and not (run.kept == 0 and path == trained):
                 remove(path)
 
