@@ -200,7 +200,7 @@ def _fit(
     tensorboard: bool = False,
 ) -> Run:
     """Open the run's folder, and train unless the run there is complete."""
-    place = RunFolder(folder)
+    place = RunFolder(folder, keeps_checkpoint=objective.keeps_checkpoint)
     place.listen(on_step, tensorboard=tensorboard)
     with parallel.processes(), closing(place):
         objective.check(corpus.width, ordered=corpus.documents, scored=corpus.scored)
@@ -368,7 +368,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
     )
     if parallel.is_main():
         save_model(place.last, step, selector.latest)
-        place.publish(run, keeps_checkpoint=objective.keeps_checkpoint)
+        place.publish(run)
         facts = replace(facts, objective=objective.describe())
         near = (drift.base["neighbours"], drift.latest) if drift.base and drift.latest else ()
         texts = [batches.cache.text(0, int(row)) for row in drift.places]

@@ -161,7 +161,7 @@ def run_config(
 class RunFolder:
     """Paths and records of one run."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, keeps_checkpoint: bool = False) -> None:
         self.model = folder
         self.home = folder / "run"
         self.settings = self.home / "settings.json"
@@ -173,6 +173,7 @@ class RunFolder:
         self.result = self.home / "result.json"
         self.tokens = self.home / "tokens"
         self.listeners: list[OnStep] = []
+        self.keeps_checkpoint = keeps_checkpoint
         self._lock = ExitStack()
 
     def open(self, config: dict[str, Any], *, resume: bool, overwrite: bool, needed: int) -> bool:
@@ -320,7 +321,7 @@ class RunFolder:
         found = [{"step": line["step"], **line["shares"]} for line in lines if "shares" in line]
         return [shares for shares in found if step is None or shares["step"] <= step]
 
-    def publish(self, run: Run, *, keeps_checkpoint: bool = False) -> None:
+    def publish(self, run: Run) -> None:
         """Put the model that the run gives at the top of the folder; record the result."""
         best = run.kept in (None, run.best_step) and self.best.is_dir()
         source = self.base if run.kept == 0 else self.best if best else self.last
@@ -336,11 +337,12 @@ class RunFolder:
                     shutil.copy2(path, staged)
                 staged.replace(target)
         write_json(self.result, {**asdict(run), "folder": str(run.folder)})
-        self._drop_steps(run, () if keeps_checkpoint else (self.checkpoint,))
+        self._drop_steps(run)
 
-    def _drop_steps(self, run: Run, checkpoint: tuple[Path, ...]) -> None:
+    def _drop_steps(self, run: Run) -> None:
         """Of a finished run, leave trained weights only where the model is the base."""
         trained = self.best if self.best.is_dir() else self.last
+        checkpoint = () if self.keeps_checkpoint else (self.checkpoint,)
         for path in (*checkpoint, self.base, self.best, self.last):
             if path.exists() and not (run.kept == 0 and path == trained):
                 remove(path)
