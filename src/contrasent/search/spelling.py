@@ -12,7 +12,7 @@ from contrasent.deadline import check_deadline
 from contrasent.search.words import STOP_WORDS, WORD, Analyzer
 
 SHORTEST, LONGEST = 4, 30  # letters of words that are repaired
-ROWS = 2  # rows that the word in its place must stand in
+ROWS = 2  # rows that a word must stand in to take its place, unless it is a whole token
 WORDS = 8  # unknown words beyond which a query is left alone
 
 CountRows = Callable[[Sequence[str]], Mapping[str, int]]
@@ -75,7 +75,11 @@ class Speller:
         stop = STOP_WORDS[self.analyzer.language]
         near = {one: next(iter(self.analyzer(one)), "") for one in edits(word, alphabet)}
         rows = self.count_rows([*{*near.values()} - {""}])
-        often = {one: rows.get(term, 0) for one, term in near.items() if rows.get(term, 0) >= ROWS}
+        often = {
+            one: rows[term]
+            for one, term in near.items()
+            if term in rows and (rows[term] >= ROWS or self.knows(one))
+        }
         # Whole tokens first, then the most rows; of equals the first in the alphabet. A stop word,
         # which no row holds, where there is nothing else.
         best = min(often, key=lambda one: (not self.knows(one), -often[one], one), default="")
