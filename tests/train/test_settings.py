@@ -98,10 +98,10 @@ def test_names_are_those_of_poolers_and_heads():
 def test_every_setting_is_checked():
     checked = "batch accumulate max_tokens evaluate_every checkpoint_every steps epochs lr warmup"
     checked += " clip weight_decay dropout attention_dropout patience heldout seed precision pooler"
-    checked += " head buckets weights geometry_every padding grad_cache_rows"
-    free = {"normalise", "compile", "query_prompt", "document_prompt"}
+    checked += " head buckets weights geometry_every padding grad_cache_rows mined lora"
+    free = {"normalise", "compile", "query_prompt", "document_prompt", "bidirectional"}
     assert {field.name for field in fields(Settings)} == {*checked.split(), *free}
-    assert len(checked.split()) == 24
+    assert len(checked.split()) == 26
 
 
 def test_settings_reach_the_encoder(bert):

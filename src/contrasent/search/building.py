@@ -51,9 +51,9 @@ class KeptVectors:
         facts: Facts,
         advance: progress.Advance = lambda n=1, **fields: None,
         *,
-        at_once: int = AT_ONCE,
+        at_once: int | None = None,
     ) -> None:
-        self.at_once = at_once
+        self.at_once = at_once or AT_ONCE
         self.index, self.folder = index, index.with_name(f".{index.name}.encoded")
         self._read, self._maker = for_task(encode, "document"), f"{facts.model} {facts.source}"
         self.advance = advance
