@@ -74,7 +74,8 @@ def as_the_library_is():
     """Commands choose progress and quieten logs for their process; tests share one."""
     yield
     progress.show("silent")
-    logging.getLogger("contrasent.model.base").setLevel(logging.NOTSET)
+    for name in ("contrasent.model.base", "contrasent.train.prepare", "contrasent.train.monitor"):
+        logging.getLogger(name).setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="session", autouse=True)
