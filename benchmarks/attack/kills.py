@@ -173,7 +173,7 @@ def train(bench: Bench) -> None:
 
     same_in_the_end(
         bench, command, lambda target: command(target, "--resume"),
-        lambda folder: digests(folder, ("result.json",)),
+        lambda folder: digests(folder, ("result.json", "report.html")),  # which have times
     )  # fmt: skip
 
 

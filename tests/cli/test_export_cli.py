@@ -107,4 +107,4 @@ def test_encode_and_search_need_neither_torch_nor_transformers(model, lines, tmp
         assert heavy == "[]"
         assert int(megabytes) < 300
     first, second = done.stdout.splitlines()[:2]
-    assert first == f"  1  {query}" and second.split(" · ")[:2] == ["     3", "1.0000"]
+    assert first == f"  1  {query}" and second.split(" · ")[:2] == ["     3", "cosine 1.0000"]

@@ -24,7 +24,15 @@ class Queued(ESimCSE):
             os.kill(os.getpid(), signal.SIGKILL)
         return super().forward(batch)
 '''
-SET = {"batch": 8, "steps": 8, "checkpoint_every": 3, "lr": 1e-3, "dropout": 0.2, "queue_size": 12}
+SET = {
+    "batch": 8,
+    "max_tokens": 64,
+    "steps": 8,
+    "checkpoint_every": 3,
+    "lr": 1e-3,
+    "dropout": 0.2,
+    "queue_size": 12,
+}
 
 
 @pytest.fixture(scope="module")
