@@ -60,7 +60,6 @@ def search(
         queries: File with one query a line, besides the one named.
         model: Where the index's model is now, if it has moved.
     """
-    from contrasent.documents.folder import Origin
     from contrasent.indexing.models import open_index_model
     from contrasent.search.answers import answers, path_of
     from contrasent.search.filters import parse_where
@@ -84,8 +83,7 @@ def search(
     with progress.hidden():
         best = answers(asked, vectors, found, encode, opened.analyzer)
     seconds = time.monotonic() - began
-    origin = Origin.read(opened.facts.origin)
-    root = origin.root if origin else ""
+    root = str(opened.facts.origin.get("root", ""))  # only documents have one
     results, lines = [], list[Line]()
     for given, text, hits, some in zip(wanted, asked, found, best, strict=True):
         groups = [[at] for at in range(len(hits))] if flat else grouped(hits)
