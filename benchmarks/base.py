@@ -12,6 +12,7 @@ tokenizer and a model card.
 import argparse
 import json
 import shutil
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,13 @@ def development(encoder: Encoder) -> float:
 
 
 def measure(
-    base: Path, corpus: str, target: Path, rates: list[float], steps: int, seeds: list[int]
+    base: Path,
+    corpus: str,
+    target: Path,
+    rates: list[float],
+    steps: int,
+    seeds: list[int],
+    poolers: list[Any],
 ) -> dict[str, Any]:
     """Scores of a base before and after contrast; what is measured already is kept."""
     found: dict[str, Any] = json.loads(target.read_text("utf-8")) if target.is_file() else {}
@@ -65,23 +72,30 @@ def measure(
             print(f"{pooler}: {before[pooler]['STS7']:.2f}", flush=True)
     texts = open_corpus(corpus)
     count = sum(1 for _ in texts)
-    for rate in rates:
-        for seed in seeds:
-            name = f"lr {rate:g}, {steps} steps, seed {seed}"
-            if name in after:
-                continue
-            settings = Settings(steps=steps, lr=rate, seed=seed, batch=64, max_tokens=32)
-            drawn = np.random.default_rng(seed).permutation(count)
-            rows = np.sort(drawn[: steps * settings.batch])
-            folder = target.parent / f"{target.stem}-{rate:g}-{seed}"
-            objective = prepare(base, "simcse", {}, settings)
-            run = fit(objective, texts, settings, folder=folder, keep="last", rows=rows,
+    for rate, pooler, seed in product(rates, poolers, seeds):
+        name = f"{pooler}, lr {rate:g}, {steps} steps, seed {seed}"
+        if name in after:
+            continue
+        settings = Settings(
+            steps=steps,
+            lr=rate,
+            seed=seed,
+            batch=64,
+            max_tokens=32,
+            pooler=pooler,
+            precision="bf16",
+        )
+        drawn = np.random.default_rng(seed).permutation(count)
+        rows = np.sort(drawn[: steps * settings.batch])
+        folder = target.parent / f"{target.stem}-{pooler}-{rate:g}-{seed}"
+        objective = prepare(base, "simcse", {}, settings)
+        run = fit(objective, texts, settings, folder=folder, keep="last", rows=rows,
                       resume=folder.is_dir() and any(folder.iterdir()))  # fmt: skip
-            trained = Encoder.load(run.folder)
-            after[name] = {**measured(trained), "dev": round(development(trained), 2)}
-            write_json(target, found)
-            print(f"{name}: {after[name]['STS7']:.2f}, dev {after[name]['dev']:.2f}", flush=True)
-            shutil.rmtree(folder)
+        trained = Encoder.load(run.folder)
+        after[name] = {**measured(trained), "dev": round(development(trained), 2)}
+        write_json(target, found)
+        print(f"{name}: {after[name]['STS7']:.2f}, dev {after[name]['dev']:.2f}", flush=True)
+        shutil.rmtree(folder)
     return found
 
 
@@ -175,13 +189,22 @@ def main() -> None:
     measuring.add_argument("--rates", type=float, nargs="+", default=list(RATES))
     measuring.add_argument("--steps", type=int, default=1000)
     measuring.add_argument("--seeds", type=int, nargs="+", default=[0])
+    measuring.add_argument("--poolers", nargs="+", default=["cls", "mean"])
     packing = commands.add_parser("pack")
     packing.add_argument("base", type=Path)
     packing.add_argument("package", type=Path)
     packing.add_argument("--measured", type=Path, required=True)
     given = parser.parse_args()
     if given.command == "measure":
-        measure(given.base, given.corpus, given.json, given.rates, given.steps, given.seeds)
+        measure(
+            given.base,
+            given.corpus,
+            given.json,
+            given.rates,
+            given.steps,
+            given.seeds,
+            given.poolers,
+        )
     else:
         pack(given.base, given.package, json.loads(given.measured.read_text("utf-8")))
 
