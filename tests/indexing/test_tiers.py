@@ -209,6 +209,7 @@ def test_bad_input_is_a_line_and_loses_nothing(made, bert, tiny, tmp_path, lines
         assert "are not encoded yet" in err and len(err.splitlines()) == 1
     _, err = run("search", target, "a lamp")
     assert "600 of 600 rows are not encoded yet" in err
+    assert "first tier: 600 rows are not encoded by the model yet" in run("doctor", target)[0]
     shutil.copytree(target, broken)
     since = broken / Index.open(broken).facts.tier["file"]
     data = bytearray(since.read_bytes())

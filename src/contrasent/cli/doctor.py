@@ -132,6 +132,9 @@ def _described(about: dict[str, Any]) -> list[str]:
     some = f" of {about['languages_of']:,}" if about["languages_of"] < about["documents"] else ""
     shown = {
         "rows": f"{about['rows']:,} of {about['documents']:,} documents",
+        "first tier": f"{about['unfinished']:,} rows are not encoded by the model yet"
+        if about["unfinished"]
+        else "",
         "files": counted["formats"],
         f"languages{some}": counted["languages"],
         "source": about["source"],

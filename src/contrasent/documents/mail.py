@@ -114,7 +114,7 @@ def _decoded(data: bytes, charset: str) -> str:
 
 
 def own_text(text: str, subject: str) -> str:
-    """What a mail says itself: an answer without what it quotes, all of one that quotes alone."""
+    """The text of a mail without what it quotes; all of one that only quotes."""
     if not _FORWARDED.match(subject) and (original := _ORIGINAL.search(text)):
         text = text[: original.start()] if text[: original.start()].strip() else text
     kept, quoting = list[str](), False

@@ -63,7 +63,7 @@ class Term(nn.Module):
         raise NotImplementedError
 
     def diagnostics(self, encodings: "BatchEncodings") -> Terms:
-        """What the term is about, in numbers for the log, at a few steps of a run.
+        """Measure for the log, at a few steps of a run, the thing that the term is about.
 
         Args:
             encodings: those of ``forward``, which has been called.

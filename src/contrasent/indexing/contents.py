@@ -44,7 +44,7 @@ def describe(index: str | Path) -> dict[str, Any]:
         found = opened.ask(_DOCUMENTS)
         sample = found[:: max(1, -(-len(found) // LABELLED))]
         rows = opened.rows([row for *_, row in sample])
-        learned = _learned(opened)
+        learned, unfinished = _learned(opened), opened.unfinished
     texts = (row.text[(row.metadata or {}).get("body", 0) :] for row in rows)
     files = {file_of(str(name), known) for name, *_ in found}
     skipped = dict[str, list[str]]()
@@ -55,6 +55,7 @@ def describe(index: str | Path) -> dict[str, Any]:
     changed = [(folder / name).stat().st_mtime for name in (DATABASE, CHECKSUM)]
     return {
         "rows": facts.rows - facts.dead,
+        "unfinished": unfinished,
         "documents": len(found),
         "formats": dict(Counter(map(_form, files)).most_common()),
         "languages": dict(Counter(map(language_name, texts)).most_common()),

@@ -103,7 +103,7 @@ def count_rows(files: dict[str, FileFacts], rows: Iterable[IndexRow]) -> None:
 
 
 def document_texts(documents: Sequence[Document]) -> tuple[Iterator[str], list[str]]:
-    """What tells the language of each document; and of a thousand files, by one document each."""
+    """Texts that show the language of each document, and of a thousand files by one of each."""
     of_files = {document.id.partition("#")[0]: document for document in reversed(documents)}
     return map(_opening, documents), [_opening(one) for one in sampled(of_files.values(), SAMPLE)]
 

@@ -146,7 +146,7 @@ class BaseIndex(Described, ABC):
 
     @cached_property
     def calibration(self) -> Calibration | None:
-        """What tells how sure hits are, if the model has it."""
+        """The regressions that tell how sure hits are; None of a model that has none."""
         return CALIBRATIONS.get(self.model) if self.metric == "cosine" else None
 
     @cached_property
@@ -218,7 +218,7 @@ class BaseIndex(Described, ABC):
         return [self._hits(one, k, threshold) for one in found]
 
     def evidence(self, cosines: Floats, vector: Vectors) -> Evidence | None:
-        """What tells how sure hits are by their cosines with a query (d,) alone."""
+        """The evidence for how sure hits are from their cosines with a query (d,) alone."""
         if not self.calibration or not len(cosines):
             return None
         spread = Spread.of(self.sample() @ vector)

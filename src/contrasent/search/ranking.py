@@ -138,7 +138,7 @@ def _with_bonus(cosines: Floats, places: NDArray[np.int64], gains: Floats) -> Fl
 
 
 class Evidence(NamedTuple):
-    """What tells how sure the hits of one query are.
+    """The evidence for how sure the hits of one query are.
 
     Attributes:
         z: (n,) scores of the best rows in standard deviations over all rows.

@@ -28,7 +28,7 @@ def reply(data: Any) -> Response:
 
 
 def explain(error: RequestValidationError) -> tuple[str, str]:
-    """What is wrong with a request in a sentence, and where; never the value, a user's text."""
+    """The fault of a request in a sentence, and its place; never the value, a user's text."""
     # Of a value that may have several forms there is an error for each; the form is in the place,
     # and the one that fits furthest is meant.
     found = [
