@@ -280,9 +280,12 @@ def _entry(name: str, thing: Any) -> list[str]:
     if inspect.isclass(thing) and not issubclass(thing, BaseException):
         if "__init__" in vars(thing) and thing.__init__.__doc__:
             lines += described(thing.__init__.__doc__)
-        for method, value in vars(thing).items():
-            wrapped = inspect.unwrap(getattr(value, "__func__", value))
+        own = vars(thing)
+        for method, value in {**own, **dict(inspect.getmembers(thing))}.items():
+            wrapped = inspect.unwrap(getattr(own.get(method, value), "__func__", value))
             if method.startswith("_") or not inspect.isfunction(wrapped) or not wrapped.__doc__:
+                continue
+            if method not in own and "Args:" not in wrapped.__doc__:  # of a base class, for itself
                 continue
             lines += ["", "```text", _signature(method, wrapped), "```", ""]
             lines += described(wrapped.__doc__)

@@ -25,7 +25,7 @@ from contrasent.search.folder import check_target, check_vectors, damaged
 from contrasent.search.learned import Learned, bonus, mapped, smooth_vectors, smoothed
 from contrasent.search.ranking import BEST, Candidates, Evidence, Floats, Found, Ranker, Spread
 from contrasent.search.spelling import Speller
-from contrasent.search.store import ROWS_AT_ONCE, Described, Facts, Row, Store
+from contrasent.search.store import ROWS_AT_ONCE, Described, Facts, NewRows, Row, RowWriter, Store
 from contrasent.search.sureness import CALIBRATIONS, WELL, Calibration
 from contrasent.search.words import Analyzer, Bm25, foreign_stop_words
 from contrasent.search.writer import Writer
@@ -280,7 +280,7 @@ class BaseIndex(Described, ABC):
         ]
 
 
-class Index(Store, BaseIndex):
+class Index(Store, BaseIndex, RowWriter):
     """Texts to search, in memory (:meth:`build`) or in a folder (:meth:`open`).
 
     It is a snapshot, which many threads may search at once: it does not see what others write to
@@ -354,65 +354,9 @@ class Index(Store, BaseIndex):
                 copy.set(learned=self.stored_learned().renumbered(self.numbers(), len(self.alive)))
             (temporary / LOCK).unlink(missing_ok=True)
 
-    def add(
-        self,
-        texts: Sequence[str],
-        vectors: Vectors | EncodeFn,
-        *,
-        ids: Sequence[str] | None = None,
-        metadata: Sequence[Any] | None = None,
-        model: str | None = None,
-    ) -> int:
-        """Add texts, in one transaction: better many at a time than one by one.
-
-        Args:
-            texts: n of them.
-            vectors: (n, d) of the texts, or what encodes them.
-            ids: one distinct string a text; the next numbers by default.
-            metadata: one JSON value a text.
-            model: identity of the model behind the vectors, to be compared.
-
-        Returns:
-            How many were added.
-
-        Raises:
-            OptionError: an id is there already, or there is not one for each text.
-            ModelError: the vectors are those of another model, not finite or of the wrong shape.
-            OutputError: another process is writing to the folder, or it cannot be written.
-        """
-        return self._change(
-            lambda to: to.add(texts, vectors, ids=ids, metadata=metadata, model=model)
-        )
-
-    def update(
-        self,
-        texts: Sequence[str],
-        vectors: Vectors | EncodeFn,
-        *,
-        ids: Sequence[str],
-        metadata: Sequence[Any] | None = None,
-        model: str | None = None,
-    ) -> tuple[int, int]:
-        """Replace the texts of ids that are there, and add those that are not.
-
-        Args:
-            texts: as :meth:`add` takes them, and likewise all else.
-            vectors: likewise.
-            ids: one distinct string a text.
-            metadata: likewise; without it the replaced rows have none.
-            model: likewise.
-
-        Returns:
-            How many were replaced, and how many added.
-
-        Raises:
-            OptionError: there is not one id for each text.
-            ModelError: as :meth:`add`.
-            OutputError: as :meth:`add`.
-        """
-        return self._change(
-            lambda to: to.update(texts, vectors, ids=ids, metadata=metadata, model=model)
-        )
+    def write_rows(self, rows: NewRows, *, replace: bool) -> tuple[int, int]:
+        """As :meth:`add` and :meth:`update` give them."""
+        return self._change(lambda to: to.write_rows(rows, replace=replace))
 
     def remove(self, ids: Sequence[str] = (), where: Where | None = None) -> int:
         """Remove rows by their ids and by their metadata, in one transaction.

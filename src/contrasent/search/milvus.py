@@ -25,7 +25,7 @@ from contrasent.search.folder import MILVUS, check_target, check_vectors, in_mil
 from contrasent.search.index import PROPOSED, BaseIndex
 from contrasent.search.ranking import Candidates, Found, Ranker, Spread
 from contrasent.search.records import EncodedRecords, IndexRow, blocks
-from contrasent.search.store import Facts, Row
+from contrasent.search.store import Facts, NewRows, Row, RowWriter
 from contrasent.search.words import K1, B, language_of
 from contrasent.types import EncodeFn, Vectors, batched, for_task
 
@@ -36,7 +36,7 @@ BATCH, EFFORT, SAMPLED, SCORED = 1024, 128, 2000, 2000
 FIELDS = ("id", "text", "metadata", "vector", "draw", "terms", "words")
 
 
-class MilvusIndex(BaseIndex):
+class MilvusIndex(BaseIndex, RowWriter):
     """A collection of Milvus as an index; ``facts.generation`` is 0 until it is loaded whole."""
 
     def __init__(self, folder: Path, facts: Facts) -> None:
@@ -92,7 +92,7 @@ class MilvusIndex(BaseIndex):
                 done += len(names)
                 advance(len(names))
                 texts, names, extra = ([column[n] for n in new] for column in (texts, names, extra))
-                index._put(texts, encode if given is None else given[new], names, extra)
+                index._put(NewRows(texts, encode if given is None else given[new], names, extra))
         if index is None:
             raise UserError("there are no texts to index")
         if len(index) != done:
@@ -253,25 +253,16 @@ class MilvusIndex(BaseIndex):
         parts = (self._do("query", filter=ids_in(n), **about) for n in batched(names, BATCH))
         return {row["id"]: row for part in parts for row in part}
 
-    def add(
-        self, texts: Sequence[str], vectors: Any, *, ids: Sequence[str] | None = None, **about: Any
-    ) -> int:
-        """Add rows, as ``Writer.add``; an id that is there already is rejected."""
-        first = len(self)
-        while (there := self._stored(row_ids(ids, len(texts), first))) and ids is None:
-            first += len(texts)
-        if there:
+    def write_rows(self, rows: NewRows, *, replace: bool) -> tuple[int, int]:
+        """As ``Writer.write_rows``."""
+        count = len(rows.texts)
+        first = 0 if replace else len(self)
+        while (there := self._stored(row_ids(rows.ids, count, first))) and rows.ids is None:
+            first += count
+        if there and not replace:
             raise OptionError("ids", next(iter(there)), "is in the index already; update it")
-        self._put(texts, vectors, row_ids(ids, len(texts), first), **about)
-        return len(texts)
-
-    def update(
-        self, texts: Sequence[str], vectors: Any, *, ids: Sequence[str], **about: Any
-    ) -> tuple[int, int]:
-        """Replace rows and add those that are not there, as ``Writer.update``; counts of both."""
-        there = len(self._stored(row_ids(ids, len(texts), 0)))
-        self._put(texts, vectors, ids, **about)
-        return there, len(texts) - there
+        self._put(rows._replace(ids=row_ids(rows.ids, count, first)))
+        return len(there), count - len(there)
 
     def delete(self, ids: Sequence[str]) -> int:
         """Delete the rows of these ids; one that is not there is an error."""
@@ -286,12 +277,11 @@ class MilvusIndex(BaseIndex):
         self._do("delete", filter=where if isinstance(where, str) else self.matching(where))
         return before - len(self)
 
-    def _put(
-        self, texts: Sequence[str], given: Any, ids: Any, metadata: Any = None, model: Any = None
-    ) -> None:
+    def _put(self, rows: NewRows) -> None:
+        texts, ids, metadata = rows.texts, rows.ids or (), rows.metadata
         if not texts:
             return
-        vectors = self.check_rows(texts, given, metadata, model).tolist()
+        vectors = self.check_rows(rows).tolist()
         terms, extra = [self._terms(text) for text in texts], metadata or [None] * len(texts)
         draws, self._drawn = [zlib.crc32(encoded(name)) >> 1 for name in ids], None
         columns = zip(ids, texts, extra, vectors, draws, terms, strict=True)

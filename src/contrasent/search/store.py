@@ -13,6 +13,7 @@ import sqlite3
 import threading
 import time
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from functools import cached_property
 from hashlib import blake2b
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -155,19 +156,88 @@ class Described:
                 f"{see('another-model')}"
             )
 
-    def check_rows(
+    def check_rows(self, rows: "NewRows") -> Vectors:
+        """(n, d) vectors of rows to write, given or made here, checked and scaled."""
+        texts, given, metadata = rows.texts, rows.vectors, rows.metadata
+        self.check_model(self.model if rows.model is None else rows.model)
+        if metadata is not None and len(metadata) != len(texts):
+            raise OptionError("metadata", len(metadata), f"is not one value for {len(texts)} texts")
+        given = for_task(given, "document")(texts) if callable(given) else given
+        return check_vectors(given, len(texts), self.dimension or None, self.metric)
+
+
+class NewRows(NamedTuple):
+    """Rows to write, as :meth:`RowWriter.add` takes them."""
+
+    texts: Sequence[str]
+    vectors: Vectors | EncodeFn
+    ids: Sequence[str] | None = None
+    metadata: Sequence[Any] | None = None
+    model: str | None = None
+
+
+class RowWriter(ABC):
+    """Adds rows and replaces them: an index, the writer of one, or a collection of Milvus."""
+
+    def add(
         self,
         texts: Sequence[str],
         vectors: Vectors | EncodeFn,
-        metadata: Sequence[Any] | None,
-        model: str | None,
-    ) -> Vectors:
-        """(n, d) vectors of rows to add, given or made here, checked and scaled."""
-        self.check_model(self.model if model is None else model)
-        if metadata is not None and len(metadata) != len(texts):
-            raise OptionError("metadata", len(metadata), f"is not one value for {len(texts)} texts")
-        given = for_task(vectors, "document")(texts) if callable(vectors) else vectors
-        return check_vectors(given, len(texts), self.dimension or None, self.metric)
+        *,
+        ids: Sequence[str] | None = None,
+        metadata: Sequence[Any] | None = None,
+        model: str | None = None,
+    ) -> int:
+        """Add texts, in one transaction: better many at a time than one by one.
+
+        Args:
+            texts: n of them.
+            vectors: (n, d) of the texts, or what encodes them.
+            ids: one distinct string a text; the next numbers by default.
+            metadata: one JSON value a text.
+            model: identity of the model behind the vectors, to be compared.
+
+        Returns:
+            How many were added.
+
+        Raises:
+            OptionError: an id is there already, or there is not one for each text.
+            ModelError: the vectors are those of another model, not finite or of the wrong shape.
+            OutputError: another process is writing to the folder, or it cannot be written.
+        """
+        return self.write_rows(NewRows(texts, vectors, ids, metadata, model), replace=False)[1]
+
+    def update(
+        self,
+        texts: Sequence[str],
+        vectors: Vectors | EncodeFn,
+        *,
+        ids: Sequence[str],
+        metadata: Sequence[Any] | None = None,
+        model: str | None = None,
+    ) -> tuple[int, int]:
+        """Replace the texts of ids that are there, and add those that are not.
+
+        Args:
+            texts: as :meth:`add` takes them, and likewise all else.
+            vectors: likewise.
+            ids: one distinct string a text.
+            metadata: likewise; without it the replaced rows have none.
+            model: likewise.
+
+        Returns:
+            How many were replaced, and how many added.
+
+        Raises:
+            OptionError: there is not one id for each text.
+            ModelError: as :meth:`add`.
+            OutputError: as :meth:`add`.
+        """
+        return self.write_rows(NewRows(texts, vectors, ids, metadata, model), replace=True)
+
+    @abstractmethod
+    def write_rows(self, rows: NewRows, *, replace: bool) -> tuple[int, int]:
+        """Write rows, those of known ids only to ``replace``; how many were replaced, and added."""
 
 
 class _Statement:

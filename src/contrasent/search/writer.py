@@ -41,7 +41,7 @@ from contrasent.search.folder import (
 from contrasent.search.learned import write_learned
 from contrasent.search.ranking import Ranker
 from contrasent.search.schema import make_tables
-from contrasent.search.store import ROWS_AT_ONCE, Facts, Store
+from contrasent.search.store import ROWS_AT_ONCE, Facts, NewRows, RowWriter, Store
 from contrasent.search.tiers import EARLY, FIRST, Tiers, write_tiers
 from contrasent.search.words import Analyzer, language_of, postings
 from contrasent.types import EncodeFn, Vectors
@@ -53,7 +53,7 @@ SMALL = 1024  # rows below which the last block is written again with those that
 MERGED = 1 << 16  # rows encoded since from which readers get one file of vectors again
 
 
-class Writer(Store):
+class Writer(Store, RowWriter):
     """Change an index folder, or make one: a context, whose end commits all of it as one change.
 
     An exception drops the change. Each method sees what those before it did.
@@ -190,48 +190,25 @@ class Writer(Store):
             self._stream.close()
         super().close()
 
-    def add(
-        self,
-        texts: Sequence[str],
-        vectors: Vectors | EncodeFn,
-        *,
-        ids: Sequence[str] | None = None,
-        metadata: Sequence[Any] | None = None,
-        model: str | None = None,
-    ) -> int:
-        """Add rows, with (n, d) vectors or what makes them; an id that is there is rejected."""
-        if not texts:
-            return 0
-        names = row_ids(ids, len(texts), self.facts.next_id)
-        while (taken := self.numbers_of(names) >= 0).any() and ids is None:
-            self.set(next_id=self.facts.next_id + len(texts))
-            names = row_ids(None, len(texts), self.facts.next_id)
-        if taken.any():
+    def write_rows(self, rows: NewRows, *, replace: bool) -> tuple[int, int]:
+        """Write rows; an id that is there is rejected, but for those to ``replace``."""
+        count, replaced = len(rows.texts), 0
+        if not count:
+            return 0, 0
+        names = row_ids(rows.ids, count, self.facts.next_id)
+        while ((there := self.numbers_of(names)) >= 0).any() and rows.ids is None:
+            self.set(next_id=self.facts.next_id + count)
+            names = row_ids(None, count, self.facts.next_id)
+        if replace:
+            replaced = self.delete_rows(there[there >= 0])
+        elif (there >= 0).any():
             problem = "is in the index already; update it, or delete it first"
             problem = "is there twice" if self.before is None else problem
-            raise OptionError("ids", names[int(taken.argmax())], problem)
-        if ids is None:
-            self.set(next_id=self.facts.next_id + len(texts))
-        self.append(self.check_rows(texts, vectors, metadata, model), texts, names, metadata)
-        return len(texts)
-
-    def update(
-        self,
-        texts: Sequence[str],
-        vectors: Vectors | EncodeFn,
-        *,
-        ids: Sequence[str],
-        metadata: Sequence[Any] | None = None,
-        model: str | None = None,
-    ) -> tuple[int, int]:
-        """Replace the rows of these ids, and add those that are not there yet; counts of both."""
-        if not texts:
-            return 0, 0
-        names = row_ids(ids, len(texts), 0)
-        rows = self.numbers_of(names)
-        replaced = self.delete_rows(rows[rows >= 0])
-        self.append(self.check_rows(texts, vectors, metadata, model), texts, names, metadata)
-        return replaced, len(texts) - replaced
+            raise OptionError("ids", names[int((there >= 0).argmax())], problem)
+        if rows.ids is None:
+            self.set(next_id=self.facts.next_id + count)
+        self.append(self.check_rows(rows), rows.texts, names, rows.metadata)
+        return replaced, count - replaced
 
     def delete(self, ids: Sequence[str]) -> int:
         """Delete the rows of these ids; one that is not there is an error."""
@@ -272,7 +249,7 @@ class Writer(Store):
                 numbers, names, texts, extra = zip(*part, strict=True)
                 metadata = [*map(json.loads, extra)]
                 own = old[np.array(numbers)]
-                vectors = self.check_rows(texts, encode, metadata, None) if encode else own
+                vectors = self.check_rows(NewRows(texts, encode)) if encode else own
                 self.append(vectors, texts, names, metadata)
             self.connection.execute("DROP TABLE temp.old")
         self.set(dimension=self.facts.dimension or before.dimension)
