@@ -5,7 +5,7 @@
 
 Each collection is indexed whole and as drawn parts of 8 to 3,000 rows that hold the answers of some
 of its queries. Searched are its own queries, the same with the rows that answer taken out, and
-queries of the other collections. The regressions of :mod:`contrasent.search.sureness` are fitted on
+queries of the other collections. The regressions of :mod:`contrasent.search.ranking` are fitted on
 all collections but one and judged on that one whole; printed are a line for each, their mean, and
 the weights that all collections together give, as they stand in the code. With ``--typos`` nDCG@10
 of queries with one random typing error each, and of clean queries, with and without repair.
@@ -33,9 +33,17 @@ from contrasent.model.base import TaskEncoder
 from contrasent.model.numpy_model import NumpyModel
 from contrasent.model.pretrained import MINILM, resolve
 from contrasent.search.index import Index
-from contrasent.search.ranking import BEST, KNOWN_WEIGHT, Found, Ranker
+from contrasent.search.ranking import (
+    BEST,
+    KNOWN_WEIGHT,
+    WELL,
+    Calibration,
+    Found,
+    Ranker,
+    about_features,
+    answer_features,
+)
 from contrasent.search.store import Facts
-from contrasent.search.sureness import WELL, Calibration, about_features, answer_features
 from contrasent.search.words import STOP_WORDS, WORD
 from contrasent.search.writer import Writer
 from contrasent.stats.bootstrap import from_draws, mean_draws

@@ -19,7 +19,7 @@ def samples() -> dict[str, bytes]:
     """A whole document of each format, by its suffix."""
     import sample_files as made
 
-    from contrasent.documents.blocks import SETTINGS
+    from contrasent.documents.text_formats import SETTINGS
 
     settings = "web:\n  port: 8080\n  password: 'swordfish'\n\ndb:\n  name: rivers\n"
     source = "// Adds sand.\nfunc Add(a int) int {\n\n  return a\n}\n\nfunc Sub() {}\n"
@@ -93,8 +93,8 @@ def mutant(data: bytes, bench: Bench) -> bytes:
 
 def mutants(bench: Bench) -> None:
     """``count`` mutants of each format, a folder of them at a time."""
-    from contrasent.documents.blocks import CODE
     from contrasent.documents.parsers import FORMATS
+    from contrasent.documents.text_formats import CODE
 
     model, place = tiny_model(bench.home / "model"), bench.home / "mutants"
     done(partial(write_mutants, place, bench), 1200)  # elsewhere: its memory does not count

@@ -24,9 +24,9 @@ from sample_files import (
 )
 
 from contrasent.documents import parsers, worker
-from contrasent.documents.blocks import CODE, SETTINGS
 from contrasent.documents.folder import FORMATS, DocumentSource, Section
 from contrasent.documents.mail import own_text
+from contrasent.documents.text_formats import CODE, SETTINGS
 from contrasent.errors import InputError, OptionError
 
 pytest.importorskip("kreuzberg")

@@ -15,7 +15,7 @@ from contrasent.encoder.encoder import Encoder
 from contrasent.errors import ModelError, OptionError
 from contrasent.files import read_object, write_object
 from contrasent.metrics import normalize
-from contrasent.model import bfloat16, numpy_layers
+from contrasent.model import numpy_layers, runtime
 from contrasent.model.base import Prompts
 from contrasent.model.numpy_layers import KINDS, gelu
 from contrasent.model.numpy_model import POOLED, NumpyModel, supports
@@ -219,12 +219,12 @@ def test_a_token_without_a_row_is_named(bert, tmp_path):
 )
 def test_openvino_in_bfloat16_gives_the_same_directions(kind, pooler, tiny, sentences, monkeypatch):
     pytest.importorskip("openvino")
-    monkeypatch.setattr(bfloat16, "INSTRUCTIONS", {"any"})
-    monkeypatch.setattr(bfloat16, "instructions", lambda: set())
+    monkeypatch.setattr(runtime, "INSTRUCTIONS", {"any"})
+    monkeypatch.setattr(runtime, "instructions", lambda: set())
     model = NumpyModel(tiny[kind], pooler=pooler)
-    assert bfloat16.in_bfloat16(model) is model  # of another processor
-    monkeypatch.setattr(bfloat16, "instructions", lambda: {"any"})
-    quick = bfloat16.in_bfloat16(model)
+    assert runtime.in_bfloat16(model) is model  # of another processor
+    monkeypatch.setattr(runtime, "instructions", lambda: {"any"})
+    quick = runtime.in_bfloat16(model)
     if kind == "mpnet":  # positions that are relative
         assert quick is model
         return

@@ -163,8 +163,8 @@ def look_around() -> dict[str, Any]:
     from importlib.metadata import PackageNotFoundError, version  # slow to import
 
     from contrasent.errors import ModelError
-    from contrasent.model.bfloat16 import computes_in_bfloat16
     from contrasent.model.pretrained import MINILM, resolve
+    from contrasent.model.runtime import computes_in_bfloat16
 
     versions = {"python": platform.python_version()}
     for name in ("contrasent", "torch", "transformers", "tokenizers", "numpy"):

@@ -22,15 +22,6 @@ from contrasent.documents.archives import (
     expands,
     reason_to_skip,
 )
-from contrasent.documents.blocks import (
-    CODE,
-    SETTINGS,
-    read_blocks,
-    read_captions,
-    read_json,
-    read_tex,
-    read_xml,
-)
 from contrasent.documents.mail import Mail, day_of, messages, own_text, parse_mail
 from contrasent.documents.sections import (
     Document,
@@ -42,13 +33,20 @@ from contrasent.documents.sections import (
 )
 from contrasent.documents.table import read_rows, read_table
 from contrasent.documents.text_formats import (
+    CODE,
     SAMPLE,
+    SETTINGS,
     decode,
     encoding_of,
+    read_blocks,
+    read_captions,
+    read_json,
     read_markdown,
     read_notebook,
     read_python,
+    read_tex,
     read_text,
+    read_xml,
     without_tags,
 )
 from contrasent.text.sources import Source

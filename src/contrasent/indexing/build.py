@@ -32,22 +32,15 @@ from contrasent.types import Log
 
 @dataclass(frozen=True, slots=True)
 class IndexInput:
-    """Rows to index, the model that encodes them, and the description of their index.
-
-    Attributes:
-        model: name of the model.
-        files: facts of the files of documents, by which these are followed later.
-        report: what was read of documents; None for a table.
-        notes: lines about the model and about skipped files.
-    """
+    """Rows to index, the model that encodes them, and the description of their index."""
 
     rows: Records | EncodedRecords | list[IndexRow]
     model: str
     encode: TaskEncoder
     facts: Facts
-    files: dict[str, FileFacts] = field(default_factory=dict)
-    report: ReadReport | None = None
-    notes: tuple[str, ...] = ()
+    files: dict[str, FileFacts] = field(default_factory=dict)  # by which they are followed later
+    report: ReadReport | None = None  # of documents
+    notes: tuple[str, ...] = ()  # lines about the model and about skipped files
 
     def write(
         self, output: str | Path, *, overwrite: bool = False, first: FirstTier | None = None

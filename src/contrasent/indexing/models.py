@@ -38,18 +38,7 @@ def open_index_model(
     batch: int = 64,
     batch_invariant: bool = False,
 ) -> TaskEncoder:
-    """The model that made an index's vectors, with the settings that it had then.
-
-    Args:
-        index: an open index.
-        name: where the model is now, if it has moved.
-        runtime: what computes it; numpy where there is no accelerator.
-        batch: sentences a forward pass.
-        batch_invariant: the same bits whatever else is encoded.
-
-    Raises:
-        ModelError: it is not there, or is another than the one that made the vectors.
-    """
+    """The model that made an index's vectors, or ``name`` if it has moved, with its settings."""
     folder = find_index_model(index) if name is None else find_model(name)
     encoder = open_encoder(folder, runtime=runtime, light=True, **model_settings(index))
     index.check_model(encoder.identity, f"the model {name or index.facts.source}")
@@ -58,19 +47,12 @@ def open_index_model(
 
 @dataclass(frozen=True, slots=True)
 class OpenedBase:
-    """A model for some texts.
-
-    Attributes:
-        name: of the model.
-        encode: encodes by it.
-        word_weight: the share of words in a score that suits the texts.
-        remarks: a line if the model was named and does not know the language.
-    """
+    """A model for some texts."""
 
     name: str
     encode: TaskEncoder
-    word_weight: float
-    remarks: tuple[str, ...] = ()
+    word_weight: float  # the share of words in a score that suits the texts
+    remarks: tuple[str, ...] = ()  # a line if the model was named and does not know the language
 
     @property
     def source(self) -> str:
@@ -91,15 +73,7 @@ def open_base(
 ) -> OpenedBase:
     """Open the model of a name, or the installed base that knows the language of some texts.
 
-    Args:
-        texts: of documents, of which a thousand, drawn at random, are looked at.
-        name: of the model, if it is not to be chosen.
-        firsts: texts of a document of each file.
-        log: takes a line about the choice.
-        runtime: what computes the model; numpy where there is no accelerator.
-        pooler: instead of the model's own.
-        max_tokens: instead of the model's own.
-        batch: sentences a forward pass.
+    A thousand of these, drawn at random, are looked at, and ``firsts``, texts of each file.
     """
     sample, chosen = sampled(texts, SAMPLE), None
     if name is None and sample:

@@ -21,21 +21,13 @@ FileFacts = dict[str, Any]
 
 
 class TableColumns(NamedTuple):
-    """The columns of a table to index.
+    """The columns of a table to index, by name or position."""
 
-    Attributes:
-        text: column of the texts, by name or position; by its name or contents if None.
-        columns: several instead, that of the titles first.
-        identity: column of the ids; row numbers if None.
-        metadata: columns to keep as metadata; ("*",) for all others.
-        encoded: the rows are parquet with vectors, as ``contrasent encode`` writes it.
-    """
-
-    text: str | None = None
-    columns: Sequence[str] = ()
-    identity: str | None = None
-    metadata: Sequence[str] = ()
-    encoded: bool = False
+    text: str | None = None  # by its name or contents if None
+    columns: Sequence[str] = ()  # several instead, that of the titles first
+    identity: str | None = None  # row numbers if None
+    metadata: Sequence[str] = ()  # ("*",) for all others
+    encoded: bool = False  # whether the rows are parquet with vectors
 
     def read(self, source: str) -> Records | EncodedRecords:
         """The rows of a table, or of parquet with their vectors."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from contrasent import progress
 from contrasent.model.base import TaskEncoder
-from contrasent.model.bfloat16 import in_bfloat16
+from contrasent.model.runtime import in_bfloat16
 from contrasent.model.static import StaticModel
 from contrasent.search.building import AT_ONCE, FirstTier
 from contrasent.search.folder import check_vectors
@@ -40,19 +40,12 @@ QUICK_FROM = 300_000  # characters from which a faster runtime is worth its star
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Rows looked at before any is encoded.
-
-    Attributes:
-        rows: how many there are.
-        characters: of all texts.
-        numbers: (n,) of a random sample, rising.
-        texts: of the sample.
-    """
+    """Rows looked at before any is encoded."""
 
     rows: int
-    characters: int
-    numbers: NDArray[np.int64]
-    texts: list[str]
+    characters: int  # of all texts
+    numbers: NDArray[np.int64]  # (n,) of a random sample, rising
+    texts: list[str]  # of the sample
 
     @classmethod
     def of(cls, rows: Iterable[IndexRow]) -> "Survey":

@@ -39,14 +39,10 @@ FEW = 8  # up to so many texts are computed in one call by all cores, more by a 
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """The prompts of a model; most models have none.
-
-    Attributes:
-        default: name of the one that is used where nobody names one, or None.
-    """
+    """The prompts of a model; most models have none."""
 
     texts: Mapping[str, str] = field(default_factory=dict)
-    default: str | None = None
+    default: str | None = None  # name of the one that is used where nobody names one
 
     def text(self, name: str | None = None) -> str:
         """The text of a prompt; of the default if no name is given."""
@@ -256,18 +252,12 @@ class Encoder:
 
 
 class TaskEncoder:
-    """An encoder's ``EncodeFn``, with one for each task for :func:`contrasent.types.for_task`.
-
-    Attributes:
-        texts: how many were encoded, over all calls.
-        truncated: how many of them were cut at the encoder's longest input.
-        prompt: text put before each; the encoder's default prompt if None.
-    """
+    """An encoder's ``EncodeFn``, with one for each task for :func:`contrasent.types.for_task`."""
 
     def __init__(self, encoder: Encoder, *, batch: int = 64, batch_invariant: bool = False) -> None:
         self.encoder, self.batch, self.batch_invariant = encoder, batch, batch_invariant
-        self.texts = self.truncated = 0
-        self.prompt: str | None = None
+        self.texts = self.truncated = 0  # how many were encoded, and how many of these cut
+        self.prompt: str | None = None  # put before each; the encoder's default prompt if None
 
     def again(self) -> "TaskEncoder":
         """The same with counts of its own."""

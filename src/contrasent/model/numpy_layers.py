@@ -163,13 +163,7 @@ class BackboneConfig:
 
 
 class NumpyEncoder:
-    """The backbone of a BERT-like encoder.
-
-    Attributes:
-        size: length of a hidden state.
-        layers: number of layers.
-        used: names of the weights that it computes with, all of them with ``prefix``.
-    """
+    """The backbone of a BERT-like encoder; ``used``: names of its weights, with ``prefix``."""
 
     def __init__(self, config: BackboneConfig, weights: Weights) -> None:
         names = _NAMES.get(config.kind, _NAMES["bert"])

@@ -43,14 +43,8 @@ def open_encoder(
 ) -> Encoder:
     """The encoder of a model folder, computed by torch, numpy or an exported graph.
 
-    Args:
-        folder: of a model, a flow or an export, as :func:`find_model` gives it.
-        runtime: what computes it; by default torch if it is installed, else numpy.
-        pooler: instead of the folder's own.
-        max_tokens: instead of the folder's own.
-        light: by default numpy, where it knows the model and there is no accelerator.
-        check: compare the weights with the digests that were saved with them.
-        torch_settings: further settings, which torch's encoder alone takes.
+    ``light``: by default numpy, where it knows the model and there is no accelerator. ``check``:
+    compare the weights with the digests that were saved with them.
     """
     given: dict[str, Any] = {"pooler": pooler, "max_tokens": max_tokens}
     if runtime is not None:

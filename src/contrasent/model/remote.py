@@ -38,32 +38,17 @@ def check_address(address: str, option: str) -> None:
 
 
 class ServerError(ModelError):
-    """A server that does not answer, or whose answer is an error.
+    """A server that does not answer, or with an error; ``wait``: seconds, if it may pass."""
 
-    Attributes:
-        status: of HTTP; None if there was no answer.
-        wait: seconds after which the server wants to be tried again.
-    """
-
-    def __init__(self, problem: str, status: int | None = None, wait: float = 0.0) -> None:
+    def __init__(self, problem: str, wait: float | None = 0.0) -> None:
         super().__init__(problem)
-        self.status, self.wait = status, wait
-
-    @property
-    def passes(self) -> bool:
-        """Whether another attempt may succeed."""
-        return self.status is None or self.status in BUSY
+        self.wait = wait
 
 
 class JsonServer:
     """A server that answers with JSON objects, over one connection that is kept open.
 
     Redirects are not followed: the key goes to the named server alone.
-
-    Args:
-        base: the address that paths are put behind.
-        key: variable of the environment that holds the key.
-        timeout: seconds for a whole answer.
     """
 
     def __init__(self, base: str, key: str, timeout: float = TIMEOUT) -> None:
@@ -82,21 +67,12 @@ class JsonServer:
         self._whole = bool(proxy) and parts.scheme == "http"
 
     def ask(self, path: str, body: Any = None, *, attempts: int = ATTEMPTS) -> dict[str, Any]:
-        """The answer to a body, or to none; failures that may pass are waited out.
-
-        Args:
-            path: behind the base.
-            body: to be sent as JSON; a GET if None.
-            attempts: how often it is tried.
-
-        Raises:
-            ModelError: no answer, an error, or no JSON object.
-        """
+        """The answer to a body in JSON, or to a GET; failures that may pass are waited out."""
         for attempt in range(attempts):
             try:
                 return self._answer(f"{self.base}/{path}", body)
             except ServerError as error:
-                if not error.passes or attempt == attempts - 1:
+                if error.wait is None or attempt == attempts - 1:
                     raise
                 time.sleep(min(max(error.wait, 0.5 * 2**attempt), LONGEST_WAIT))
         raise AssertionError  # the last attempt returns or raises
@@ -120,7 +96,7 @@ class JsonServer:
             after = response.getheader("Retry-After") or ""
             wait = float(after) if after.isdecimal() else 0.0
             problem = f"{url}: answered {response.status}: {words}"
-            raise ServerError(problem, response.status, wait)
+            raise ServerError(problem, wait if response.status in BUSY else None)
         try:
             answer = json.loads(content)
         except ValueError as error:

@@ -53,8 +53,7 @@ class Answer:
         """The answer with its text and where it stands; offsets are those of the hit's text."""
         facts = {"start": self.start, "end": self.end, "marks": [list(m) for m in self.marks]}
         headings, page = place_of(hit, self.start)
-        facts |= {"cut": list(self.cut), "headings": headings, "page": page}
-        facts["listed"] = self.listed
+        facts |= {"cut": list(self.cut), "headings": headings, "page": page, "listed": self.listed}
         return {"text": hit.text[self.start : self.end], **facts}
 
 
@@ -74,9 +73,12 @@ class _Passage:
 
     def leads_on(self, first: int, n: int) -> bool:
         """Whether a sentence is a heading or a question that the next one belongs to."""
-        end, following = self.spans[n][1], self.spans[n + 1][0]
-        apart = self.listed(n) or any(end <= start <= following for start in self.breaks)
-        return not apart and _leads_on(self.text, first, *self.spans[n])
+        (start, end), (following, _) = self.spans[n : n + 2]
+        if self.listed(n) or any(end <= place <= following for place in self.breaks):
+            return False
+        stopped = self.text.endswith((".", "!", "。", "…", "！"), start, end)
+        short = end - first < WORD_OR_TWO if stopped else end - start < HEADING
+        return short or self.text.endswith(("?", ":", "？", "："), start, end)
 
 
 class Candidates:
@@ -258,13 +260,6 @@ def _stripped(text: str, start: int, end: int) -> Span:
     own = text[start:end]
     first = start + len(own) - len(own.lstrip())
     return first, max(first, start + len(own.rstrip()))
-
-
-def _leads_on(text: str, first: int, start: int, end: int) -> bool:
-    """Whether a sentence is a question or a heading, to which the next one belongs."""
-    stopped = text.endswith((".", "!", "。", "…", "！"), start, end)
-    short = end - first < WORD_OR_TWO if stopped else end - start < HEADING
-    return short or text.endswith(("?", ":", "？", "："), start, end)
 
 
 def _window(text: str, start: int, end: int, marks: list[Span]) -> Span:

@@ -122,19 +122,12 @@ class KeptVectors:
 
 @dataclass(frozen=True, slots=True)
 class FirstTier:
-    """A first tier of vectors, which some rows teach.
+    """A first tier of vectors, which some rows teach."""
 
-    Attributes:
-        numbers: (n,) the rows that teach, rising.
-        texts: of these rows.
-        learn: makes the encoder of the first tier of texts and their vectors by the model.
-        source: the documents or table, by which the same command is known.
-    """
-
-    numbers: NDArray[np.int64]
-    texts: list[str]
-    learn: Callable[[list[str], Vectors], EncodeFn]
-    source: str
+    numbers: NDArray[np.int64]  # (n,) the rows that teach, rising
+    texts: list[str]  # of these rows
+    learn: Callable[[list[str], Vectors], EncodeFn]  # from texts and their vectors by the model
+    source: str  # the documents or table, by which the same command is known
 
 
 def create(
@@ -164,7 +157,11 @@ def create(
         KeptVectors(target, encode, facts) as kept,
         files.atomic_folder(target) as temporary,
     ):
-        make, taught = (kept, None) if first is None else _learned_tier(first, kept)
+        make: EncodeFn = kept
+        if first is not None:
+            with progress.task("Encoding a sample", len(first.texts), "texts") as kept.advance:
+                taught = kept(first.texts)
+            make = first.learn(first.texts, taught)
         title = "Encoding" if first is None else "First tier"
         with (
             progress.task(title, total, "texts") as advance,
@@ -180,17 +177,10 @@ def create(
                 raise UserError("there are no texts to index")
             writer.set(next_id=len(writer))
             writer.put_files(dict(documents or {}))
-            if first is not None and taught is not None:
+            if first is not None:
                 writer.begin_tiers(first.numbers, taught, first.source)
         (temporary / LOCK).unlink(missing_ok=True)
     return Index.open(target)
-
-
-def _learned_tier(first: FirstTier, kept: KeptVectors) -> tuple[EncodeFn, Vectors]:
-    """The encoder of a first tier, and the vectors by the model of the rows that taught it."""
-    with progress.task("Encoding a sample", len(first.texts), "texts") as kept.advance:
-        vectors = kept(first.texts)
-    return first.learn(first.texts, vectors), vectors
 
 
 def reembed(

@@ -23,11 +23,20 @@ from contrasent.search.codes import BinaryCodes
 from contrasent.search.filters import Where
 from contrasent.search.folder import check_target, check_vectors, damaged
 from contrasent.search.learned import Learned, bonus, mapped, smooth_vectors, smoothed
-from contrasent.search.ranking import BEST, Candidates, Evidence, Floats, Found, Ranker, Spread
-from contrasent.search.spelling import Speller
+from contrasent.search.ranking import (
+    BEST,
+    CALIBRATIONS,
+    WELL,
+    Calibration,
+    Candidates,
+    Evidence,
+    Floats,
+    Found,
+    Ranker,
+    Spread,
+)
 from contrasent.search.store import ROWS_AT_ONCE, Described, Facts, NewRows, Row, RowWriter, Store
-from contrasent.search.sureness import CALIBRATIONS, WELL, Calibration
-from contrasent.search.words import Analyzer, Bm25, foreign_stop_words
+from contrasent.search.words import Analyzer, Bm25, Speller, foreign_stop_words
 from contrasent.search.writer import Writer
 from contrasent.types import EncodeFn, Vectors, batched, for_task
 
@@ -53,7 +62,7 @@ class Hit:
         cosine: inner product of its vector and the query's, as the model gave both.
         words: its BM25 score; 0 where it shares no term with the query, or words do not count.
         sure: the chance in percent that it answers; None of models that are not calibrated, see
-            :mod:`contrasent.search.sureness`.
+            :mod:`contrasent.search.ranking`.
     """
 
     id: str
@@ -417,11 +426,9 @@ class Index(Store, BaseIndex, RowWriter):
     @cached_property
     def codes(self) -> BinaryCodes | None:
         """Binary codes of the first rows, where they were worth making."""
-        return (
-            BinaryCodes.open(self.folder, self.facts, private=self.private)
-            if self.facts.codes
-            else None
-        )
+        if not self.facts.codes:
+            return None
+        return BinaryCodes.open(self.folder, self.facts, private=self.private)
 
     def find(
         self,

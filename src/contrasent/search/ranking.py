@@ -5,8 +5,16 @@ mean of that query's scores over all rows is taken off, and the rest divided by 
 deviation; the two are averaged. Unlike scaling by the best and the last score found, this does not
 depend on how many rows are looked at. The share of words follows the query: it grows where words
 single out their best row more clearly than vectors do theirs, by the ratio of those two z-scores.
+
+How sure a hit is, in percent, is the chance that it answers, as judged collections taught: the
+product of two logistic regressions. The first tells whether the texts are about the query at all,
+from the best cosine, the largest share of the query's words (by their rarity) that a row holds, and
+the number of rows; the second whether a hit answers if they are, from its z-score, how far that is
+above those of the other best hits, and the best cosine above the mean. Both are fitted for each
+base by ``benchmarks/sureness.py``; hits of other models have no sureness.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, NamedTuple
@@ -21,6 +29,7 @@ KNOWN_WEIGHT, OTHER_WEIGHT = 0.12, 0.4
 """Share of words where the model knows the language of the texts, and where it does not; both
 were measured on whole collections, see docs/log.md, 2026-11-23."""
 
+WELL = 12.0  # percent below which nothing matches well
 BEST = 6  # hits that each is compared with to tell how sure it is
 
 Floats = NDArray[np.float32]
@@ -70,21 +79,13 @@ Bonus = tuple[NDArray[np.int64], Floats]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """The rows among which one query's hits are, with all that a ranker may weigh.
+    """The rows among which one query's hits are, with all that a ranker may weigh."""
 
-    Attributes:
-        rows: (n,) their numbers or ids, rising.
-        cosines: (n,) of the rows and the query, both as learned, and with a bonus for some.
-        words: (n,) BM25 scores.
-        dense: spread of the cosines of all rows of the index, without a bonus.
-        sparse: spread of the BM25 scores of all rows.
-    """
-
-    rows: NDArray[Any]
-    cosines: Floats
-    words: Floats
-    dense: Spread
-    sparse: Spread
+    rows: NDArray[Any]  # (n,) their numbers or ids, rising
+    cosines: Floats  # (n,) of the rows and the query, both as learned, and with a bonus for some
+    words: Floats  # (n,) BM25 scores
+    dense: Spread  # of the cosines of all rows of the index, without a bonus
+    sparse: Spread  # of the BM25 scores of all rows
 
     @classmethod
     def of_all(
@@ -138,22 +139,13 @@ def _with_bonus(cosines: Floats, places: NDArray[np.int64], gains: Floats) -> Fl
 
 
 class Evidence(NamedTuple):
-    """The evidence for how sure the hits of one query are.
+    """The evidence for how sure the hits of one query are."""
 
-    Attributes:
-        z: (n,) scores of the best rows in standard deviations over all rows.
-        best: the largest cosine of a row that may be a hit.
-        mean: of the cosines of all rows.
-        covered: largest share of the query's words, by their rarity, in such a row; None where
-            words do not count.
-        rows: how many rows the index has.
-    """
-
-    z: Floats
-    best: float
-    mean: float
-    covered: float | None
-    rows: int
+    z: Floats  # (n,) scores of the best rows in standard deviations over all rows
+    best: float  # the largest cosine of a row that may be a hit
+    mean: float  # of the cosines of all rows
+    covered: float | None  # largest share of the query's words in such a row, if words count
+    rows: int  # of the index
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,16 +161,22 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Ranker:
-    """How a query finds rows; kept in the index."""
+    """How a query finds rows; kept in the index.
 
-    # Share of words, in [0, 1], where words and vectors single out their best row equally clearly;
-    # 0 searches by vectors alone.
+    Attributes:
+        word_weight: share of words, in [0, 1], where words and vectors single out their best row
+            equally clearly; 0 searches by vectors alone.
+        map_share: share of the learned map in a query's vector, the rest is the query's own.
+        smoothing: weight of the mean of a row's neighbours.
+        taught: weight of the bonus of documents that queries like this were answered by.
+        taught_from: cosine of two queries from which that counts.
+    """
+
     word_weight: float = KNOWN_WEIGHT
-    # What was learned, see :mod:`contrasent.search.learned`; nothing by default.
-    map_share: float = 0.0  # share of the map in a query's vector, the rest is the query's own
-    smoothing: float = 0.0  # weight of the mean of a row's neighbours
-    taught: float = 0.0  # weight of the bonus of documents that queries like this were answered by
-    taught_from: float = 0.8  # cosine of two queries from which that counts
+    map_share: float = 0.0
+    smoothing: float = 0.0
+    taught: float = 0.0
+    taught_from: float = 0.8
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.word_weight <= 1.0:
@@ -260,3 +258,61 @@ class Ranker:
                 "not know; install a newer one or build the index again"
             )
         return cls(**data)
+
+
+class Calibration(NamedTuple):
+    """The regressions of a base: intercepts, and the weights of features."""
+
+    about: tuple[float, ...]  # of whether the texts are about a query
+    answers: tuple[float, ...]  # of whether a hit answers if they are
+    about_by_vectors: tuple[float, ...]  # both for searches in which words do not count
+    answers_by_vectors: tuple[float, ...]
+
+    def sure(self, evidence: Evidence) -> Floats:
+        """(n,) percent for the best hits, in order."""
+        words = evidence.covered is not None
+        about = self.about if words else self.about_by_vectors
+        answers = self.answers if words else self.answers_by_vectors
+        chances = [
+            1 / (1 + np.exp(-(weights[0] + features @ np.array(weights[1:]))))
+            for weights, features in ((about, about_features(evidence)),
+                                      (answers, answer_features(evidence)))
+        ]  # fmt: skip
+        return np.asarray(100 * chances[0] * chances[1], dtype=np.float32)
+
+
+def about_features(evidence: Evidence) -> NDArray[np.float64]:
+    """Best cosine, log of the number of rows, and the share of words covered if words count."""
+    known = [evidence.best, math.log(max(2, evidence.rows))]
+    return np.array(known if evidence.covered is None else [*known, evidence.covered])
+
+
+def answer_features(evidence: Evidence) -> NDArray[np.float64]:
+    """(n, 3) z-scores by the largest of chance, their lead, and the best cosine above the mean."""
+    z = evidence.z.astype(np.float64)
+    chance = math.sqrt(2 * math.log(max(2, evidence.rows)))
+    # Above the mean of the five best others.
+    first = z[:BEST].sum()
+    others = np.where(np.arange(len(z)) < BEST, first - z, first - z[BEST - 1 : BEST].sum())
+    lead = z - others / max(1, min(BEST, len(z)) - 1)
+    over = np.full(len(z), evidence.best - evidence.mean)
+    return np.stack([z / chance, lead, over], axis=1)
+
+
+CALIBRATIONS = {
+    # all-MiniLM-L6-v2
+    "4025883746da52e94f2bfe25e9164e56396d6bd171f02f67f48ef6eedb40fa38": Calibration(
+        about=(-9.6726, 28.442, -0.86622, 10.9097),
+        answers=(-3.4298, -0.071613, 1.19341, 5.2328),
+        about_by_vectors=(-10.0375, 32.2347, -0.74127),
+        answers_by_vectors=(-3.6175, -0.15926, 1.42472, 5.6311),
+    ),
+    # multilingual-e5-small
+    "f7c578fbec8a45e136cd67f21f77a22737789ecd3bc113f14867bdd6c89a4b60": Calibration(
+        about=(-112.0275, 130.3196, -0.51843, 18.2202),
+        answers=(-3.297, 0.4463, 1.00431, 21.4476),
+        about_by_vectors=(-127.1965, 149.9843, -0.21659),
+        answers_by_vectors=(-3.5468, 0.66582, 1.23576, 20.9145),
+    ),
+}
+"""By the identity of the model."""

@@ -3,12 +3,16 @@
 A query's score for a text is the sum, over the terms they share, of how rare the term is times how
 often it stands there, damped by the text's length (Robertson and Zaragoza, 2009, The Probabilistic
 Relevance Framework, eq. 3.15; Lucene's form of the rarity).
+
+Typing errors in queries are words that neither model nor index knows, a letter away from theirs
+(Damerau, 1964, A technique for computer detection and correction of spelling errors): one letter
+wrong, missing or too many, or two that have changed places.
 """
 
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
@@ -19,6 +23,7 @@ import numpy as np
 import Stemmer
 from numpy.typing import NDArray
 
+from contrasent.deadline import check_deadline
 from contrasent.errors import OptionError
 from contrasent.search.ranking import Floats
 
@@ -27,6 +32,9 @@ SAMPLE = 2000  # texts that the language is found by
 SURE = 0.1
 """Share of words that must be stop words of a language before it is taken for that language."""
 
+SHORTEST, LONGEST = 4, 30  # letters of words that are repaired
+ROWS = 2  # rows that a word must stand in to take its place, unless it is a whole token
+WORDS = 8  # unknown words beyond which a query is left alone
 FOREIGN = 0.2  # share of another language's stop words among those of a query in that language
 
 STOP_WORDS = {
@@ -181,3 +189,76 @@ def postings(terms: Sequence[Sequence[str]], first: int) -> list[tuple[str, Post
         (term, (held[edges[n] : edges[n + 1]], often[edges[n] : edges[n + 1]]))
         for n, term in enumerate(vocabulary)
     ]
+
+
+@dataclass(frozen=True)
+class Speller:
+    """Repairs the words of queries."""
+
+    analyzer: Analyzer  # that of the index; where its language is unknown, nothing is repaired
+    count_rows: Callable[[Sequence[str]], Mapping[str, int]]  # of the index, as it has them
+    knows: Callable[[str], bool]  # whether a word is a whole token of the model's vocabulary
+
+    def __call__(self, query: str) -> str:
+        """A query with the words that seem to be typing errors replaced; others as they stand."""
+        stop = STOP_WORDS.get(self.analyzer.language)
+        if not stop:
+            return query
+        given, query = query, unicodedata.normalize("NFC", query)
+        alphabet = {letter for word in stop for letter in word if letter.isalpha()}
+        shouted = query.isupper() and len(query.split()) > 1
+        places = [
+            match.span()
+            for match in WORD.finditer(query)
+            if not match["unspaced"] and self._doubtful(match[0], shouted, stop)
+        ]
+        if len(places) > WORDS:
+            return given
+        before = query
+        for start, end in reversed(places):
+            word = query[start:end]
+            letters = alphabet | (set("abcdefghijklmnopqrstuvwxyz") if word.isascii() else set())
+            if better := self._best(word.lower(), "".join(sorted(letters))):
+                styled = better.upper() if word.isupper() else better
+                styled = styled.capitalize() if word.istitle() else styled
+                query = query[:start] + styled + query[end:]
+        return given if query == before else query
+
+    def _doubtful(self, word: str, shouted: bool, stop: frozenset[str]) -> bool:
+        plain = word.lower()
+        return (
+            SHORTEST <= len(word) <= LONGEST
+            and word.isalpha()
+            and (shouted or word[1:] == plain[1:])  # not iPhone, and not NATO
+            and plain not in stop
+            and not self.knows(word)
+            and not self.count_rows(self.analyzer(plain))
+        )
+
+    def _best(self, word: str, alphabet: str) -> str:
+        """The likeliest word one edit away, or ""."""
+        check_deadline()
+        stop = STOP_WORDS[self.analyzer.language]
+        near = {one: next(iter(self.analyzer(one)), "") for one in edits(word, alphabet)}
+        rows = self.count_rows([*{*near.values()} - {""}])
+        often = {
+            one: rows[term]
+            for one, term in near.items()
+            if term in rows and (rows[term] >= ROWS or self.knows(one))
+        }
+        # Whole tokens first, then the most rows; of equals the first in the alphabet. A stop word,
+        # which no row holds, where there is nothing else.
+        best = min(often, key=lambda one: (not self.knows(one), -often[one], one), default="")
+        return best or min(stop & near.keys(), default="")
+
+
+def edits(word: str, alphabet: str) -> Iterator[str]:
+    """Strings one edit away, of the same first letter."""
+    for at in range(1, len(word) + 1):
+        head, tail = word[:at], word[at:]
+        yield from (head + letter + tail for letter in alphabet)
+        if tail:
+            yield head + tail[1:]
+            yield from (head + letter + tail[1:] for letter in alphabet if letter != tail[0])
+        if len(tail) > 1 and tail[0] != tail[1]:
+            yield head + tail[1] + tail[0] + tail[2:]
