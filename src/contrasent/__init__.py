@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from contrasent.indexing.following import watch_index as watch_index
     from contrasent.indexing.searching import evaluate_index as evaluate_index
     from contrasent.indexing.searching import search_index as search_index
-    from contrasent.model.base import Encoder as Encoder
+    from contrasent.model.opening import Encoder as Encoder
     from contrasent.report import Report as Report
     from contrasent.report import Row as Row
     from contrasent.search.index import Index as Index
@@ -52,7 +52,7 @@ _names, __getattr__ = exports(
         "contrasent.indexing.changes": "add_rows change_model remove_rows",
         "contrasent.indexing.following": "sync_index watch_index",
         "contrasent.indexing.searching": "evaluate_index search_index",
-        "contrasent.model.base": "Encoder",
+        "contrasent.model.opening": "Encoder",
         "contrasent.report": "Report Row",
         "contrasent.search.index": "Index",
         "contrasent.serve.run": "serve_model",

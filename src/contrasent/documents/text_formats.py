@@ -41,7 +41,7 @@ WIDEST = 1000  # characters of a line that a person wrote; wider ones are data
 CAPTIONS = 10  # of a film, that make a paragraph
 FIELDS = 200  # characters of an element of XML that is a field of its record
 
-_MARKS = [
+_ENCODED = [
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -94,7 +94,7 @@ _TEX = [
 
 def encoding_of(sample: bytes, *, whole: bool) -> str:
     """The encoding of a text by its first bytes, Windows' Western European letters at last."""
-    for mark, name in _MARKS:
+    for mark, name in _ENCODED:
         if sample.startswith(mark):
             return name
     if b"\0" in sample:

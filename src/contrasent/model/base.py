@@ -8,9 +8,8 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,6 +87,7 @@ class Encoder:
         truncated: how many of the sentences of the last ``encode`` were cut at ``max_tokens``.
     """
 
+    opener: ClassVar[Callable[..., "Encoder"]]  # of :mod:`contrasent.model.opening`, which sets it
     tokenizer: Tokenizer
     prompts: Prompts
     runtime: str
@@ -125,14 +125,8 @@ class Encoder:
             OptionError: a value that cannot be.
             MissingExtraError: torch, or what runs an exported model, is not installed.
         """
-        # By name: the module imports the classes that are made of this one.
-        opening = import_module("contrasent.model.opening")
-        folder = opening.find_model(name, revision=revision)
-        opened: Encoder = opening.open_encoder(
-            folder, runtime=runtime, pooler=pooler, max_tokens=max_tokens, check=check,
-            torch_settings=torch_settings,
-        )  # fmt: skip
-        return opened
+        given: dict[str, Any] = {"pooler": pooler, "max_tokens": max_tokens, "check": check}
+        return cls.opener(name, revision, runtime=runtime, **given, torch_settings=torch_settings)
 
     @property
     def identity(self) -> str:

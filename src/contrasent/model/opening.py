@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from contrasent.errors import ModelError, OptionError, check_choice, import_extra
-from contrasent.model.base import Encoder
+from contrasent.model.base import Encoder as Encoder
 from contrasent.model.numpy_model import NumpyModel, by_numpy
 from contrasent.model.pretrained import resolve
 from contrasent.model.runtime import NAME, RUNTIMES, Exported, read_export
@@ -71,6 +71,13 @@ def open_encoder(
         name, value = next(iter(more.items()))
         raise OptionError(name, value, f"cannot be set where {encoder.runtime} computes the model")
     return encoder
+
+
+def _open_named(name: str | Path, revision: str | None, **settings: Any) -> Encoder:
+    return open_encoder(find_model(name, revision=revision), **settings)
+
+
+Encoder.opener = _open_named
 
 
 def _open_export(
