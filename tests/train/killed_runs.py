@@ -7,6 +7,8 @@ is imported once, the runs are forks of this process.
 import hashlib
 import json
 import os
+import re
+import shutil
 import sys
 from functools import partial
 from pathlib import Path
@@ -79,11 +81,12 @@ def inside_log(instants):
 
 
 PLACES = ((StepRunner, "take"), (Path, "replace"), (Path, "rename"), (os, "fsync"))
+ENDS = (*PLACES, (Path, "unlink"), (shutil, "rmtree"))
 
 
-def child(function, *, kill_at=None):
+def child(function, *, kill_at=None, places=PLACES):
     """Call a function in a fork; what ended it."""
-    return ended(fork(function, PLACES, kill_at=kill_at, watch=inside_log))
+    return ended(fork(function, places, kill_at=kill_at, watch=inside_log))
 
 
 def keep_steps():
@@ -119,12 +122,42 @@ def runs(base, home, kind, kills):
         yield {"kills": points, "status": statuses, "files": digests(folder)}
 
 
+def ends(base, home):
+    """Runs by a method's name that are killed at each of their last instants: what they leave."""
+
+    def train(*, resume=True):
+        given = {"steps": 6, "batch": 8, "checkpoint_every": 4, "max_tokens": 32, "resume": resume}
+        found = module.fit("simcse", SENTENCES, base=base, folder=folder, keep="last", **given)
+        assert found.steps == 6
+
+    def left():
+        page = (folder / "report.html").read_text()
+        return digests(folder) | {
+            "report.html": re.sub(r"in \d+ s, [\d,]+|seconds?</dt><dd>[^<]+", "", page)
+        }
+
+    folder = home / "ends"
+    statuses = [child(partial(train, resume=False), places=ENDS)]
+    count, files = passed(), left()
+    for point in range(count, count - 45, -3):
+        shutil.rmtree(folder)
+        first = child(partial(train, resume=False), places=ENDS, kill_at=point)
+        statuses.append((first, child(train, places=ENDS)))
+        if left() != files:
+            yield {
+                "point": count - point,
+                "differ": sorted(set(files.items()) ^ set(left().items())),
+            }
+    yield {"statuses": statuses}
+
+
 def main():
     base, home = prepared()
+    found = list(ends(base, home))  # first: it drops what the others keep
     keep_steps()
     wanted = {"views": 10, "pairs": 4, "queue": 4}
     stated = {kind: list(runs(base, home, kind, kills)) for kind, kills in wanted.items()}
-    sys.stdout.write(json.dumps(stated))
+    sys.stdout.write(json.dumps(stated | {"ends": found}))
 
 
 if __name__ == "__main__":

@@ -32,6 +32,12 @@ def test_the_same_bits(stated, kind, kills):
         assert run["files"] == whole["files"], run["kills"]
 
 
+def test_killed_at_its_very_end_a_run_leaves_nothing_behind(stated):
+    *different, last = stated["ends"]
+    assert last["statuses"] == [0, *[[-signal.SIGKILL, 0]] * 15]
+    assert different == []
+
+
 def test_what_is_compared(stated):
     files = stated["views"][0]["files"]
     wanted = {"README.md", "model.safetensors", "run/log.jsonl", "run/settings.json"}

@@ -368,11 +368,11 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
     )
     if parallel.is_main():
         save_model(place.last, step, selector.latest)
-        place.publish(run)
         facts = replace(facts, objective=objective.describe())
         near = (drift.base["neighbours"], drift.latest) if drift.base and drift.latest else ()
         texts = [batches.cache.text(0, int(row)) for row in drift.places]
         write_text(place.model / "report.html", run_page(run, facts, texts, *near))
+        place.publish(run)  # last: by its result a run is complete
     parallel.barrier()
     if parallel.local_rank() == 0:
         if tokens is None:

@@ -118,11 +118,13 @@ class Drift:
 
     def state(self) -> dict[str, Any]:
         """The state for a checkpoint."""
-        return {"values": self.values, "base": self.base, "warned": self.warned}
+        state = {"values": self.values, "base": self.base, "warned": self.warned}
+        return state | {"latest": self.latest}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
         self.values, self.base, self.warned = state["values"], state["base"], state["warned"]
+        self.latest = state.get("latest", ())  # not in checkpoints of older versions
 
     def look(self, step: int, lr: float) -> None:
         """Measure if it is time; warn, once in a run, where the model has moved too far."""

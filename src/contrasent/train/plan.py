@@ -50,7 +50,7 @@ class Plan:
         """The result of the same run in a folder if it is complete there."""
         done = RunFolder(folder).finished()
         # Of several processes each must take part in the check of the others.
-        if done is None or "WORLD_SIZE" in os.environ:
+        if done is None or not RunFolder(folder).ended() or "WORLD_SIZE" in os.environ:
             return None
         config = run_config(
             self.resolved.settings,

@@ -126,6 +126,7 @@ WRITTEN = (
     "last",
     "tokens",
     "log.jsonl",
+    "result.json",
     "settings.json",
     "report.html",
 )
@@ -184,7 +185,7 @@ class RunFolder:
         occupied = self._occupied()
         if occupied:
             self._check_loss(occupied, resume=resume, overwrite=overwrite)
-        if not (resume and self.result.is_file()):  # a complete one is only read
+        if not (resume and self.ended()):  # such a one is only read
             self._lock.enter_context(only_process(self.home, "is training into this folder", 0))
         with writing(self.model):
             if overwrite and not resume:
@@ -196,6 +197,7 @@ class RunFolder:
             self.check_same(config)
             if (done := self.finished()) is not None:
                 self._drop_steps(done)
+                shutil.rmtree(self.tokens, ignore_errors=True)
             return self.checkpoint.is_file()
         write_json(self.settings, config)
         return False
@@ -346,6 +348,10 @@ class RunFolder:
         for path in (*checkpoint, self.base, self.best, self.last):
             if path.exists() and not (run.kept == 0 and path == trained):
                 remove(path)
+
+    def ended(self) -> bool:
+        """Whether the run is complete, and no kill left anything to be removed."""
+        return self.result.is_file() and not (self.home / HOLDER).exists()
 
     def finished(self) -> Run | None:
         """The result, if the run is complete."""
