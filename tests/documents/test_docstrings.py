@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contrasent.documents import docstrings
 from contrasent.documents.docstrings import (
     LONGEST,
-    Documented,
     InstalledDocumentation,
     documented,
     installed_sources,
@@ -137,44 +135,52 @@ def test_only_public_modules_of_what_an_index_gave_are_read(tmp_path, monkeypatc
     ]  # fmt: skip
 
 
-def explained(monkeypatch, found, limit=1000):
-    monkeypatch.setattr(docstrings, "installed_sources", lambda: [((), "")] * 7)
-    monkeypatch.setattr(docstrings, "documented", lambda _: iter(found))
-    read = InstalledDocumentation(limit)
-    assert (read.report.documents, read.report.files) == (len(read.summaries), 7)
+def explained(folder, found, limit=1000):
+    """The summaries and explanations that are kept of a function in a module each."""
+    sources = []
+    for name, *texts in found:
+        *above, last = name.split(".")
+        content = "\n\n".join(filter(None, texts))
+        (folder / f"{name}.py").write_text(f'def {last}():\n    """{content}"""\n')
+        sources.append(((*above,), folder / f"{name}.py"))
+    read = InstalledDocumentation(sources, limit)
+    assert (read.report.documents, read.report.files) == (len(read.summaries), len(found))
     assert [(name, name) for _, name in read.summaries] == [(one.id, one.title) for one in read]
     texts = [one.sections[0].paragraphs for one in read]
     return [(summary, *text) for (summary, _), text in zip(read.summaries, texts, strict=True)]
 
 
-def test_names_of_few_parts_come_first(monkeypatch):
+PROSE = "explains at some length what all of it is good for"
+
+
+def test_names_of_few_parts_come_first(tmp_path):
     names = enumerate(["a.b.c", "a", "b.c"])
-    found = [Documented(name, f"Summary {at}.", f"This is {at} of it.") for at, name in names]
-    first = [(found[at].summary, found[at].explanation) for at in (1, 2, 0)]
-    assert explained(monkeypatch, found) == first
-    assert explained(monkeypatch, found, limit=2) == first[:2]
+    found = [(name, f"Say summary {at}.", f"Text {at} {PROSE}.") for at, name in names]
+    first = [found[at][1:] for at in (1, 2, 0)]
+    assert explained(tmp_path, found) == first
+    assert explained(tmp_path, found, limit=2) == first[:2]
 
 
-def test_no_two_documents_say_the_same(monkeypatch):
+def test_no_two_documents_say_the_same(tmp_path):
     """A pair that judges must not have taught under another name."""
-    kept = Documented("a", "Sort the rows.", "One way to explain it is to show it.")
+    kept = ("a", "Sort the rows.", f"The first text {PROSE}.")
     dropped = [
-        Documented("a.b", "sort the rows.", "A third way to explain it is to sing it."),
-        Documented("a.c", "Read the rows.", "one way to explain it is to show it."),
-        Documented("a.d", "One way to explain it is to show it.", "It says what another said."),
-        Documented("a.e", "Drop the rows.", ""),
+        ("a.b", "Sort The Rows.", f"A third text {PROSE}."),
+        ("a.c", "Read the rows.", f"The First text {PROSE}."),
+        ("a.d", f"The first text {PROSE}.", f"Another text {PROSE}."),
+        ("a.e", "Drop the rows.", ""),
     ]
-    assert explained(monkeypatch, [*dropped, kept]) == [(kept.summary, kept.explanation)]
+    assert explained(tmp_path, [*dropped, kept]) == [kept[1:]]
 
 
-def test_what_is_generated_is_kept_ten_times(monkeypatch):
+def test_what_is_generated_is_kept_ten_times(tmp_path):
     many = [
-        Documented(f"a{i}", f"Show the state of lamp number {i}.", f"Lamp {i} stands in the hall.")
+        (f"a{i}", f"Show the state of lamp number {i}.", f"Lamp {i} in the hall {PROSE}.")
         for i in range(50)
     ]
     alike = [
-        Documented(f"b{i}", f"Lamp {i} is on.", f"The light of a lamp shows the way to {i}.")
+        (f"b{i}", f"Lamp {i} burns in the night.", f"The light of a lamp number {i} {PROSE}.")
         for i in range(50)
     ]
-    assert len(explained(monkeypatch, many)) == 10
-    assert len(explained(monkeypatch, [*many, *alike])) == 20
+    assert len(explained(tmp_path, many)) == 10
+    assert len(explained(tmp_path, [*many, *alike])) == 20

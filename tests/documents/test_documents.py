@@ -323,11 +323,11 @@ def test_a_file_of_ten_gigabytes_is_passed_over_at_once(tmp_path, name, start, r
         list(DocumentSource(tmp_path))
 
 
-def test_the_limit_of_characters_holds(tmp_path, monkeypatch):
-    monkeypatch.setattr("contrasent.documents.folder.CHARACTERS", len(PROSE))
+def test_the_limit_of_characters_holds(tmp_path):
     for name in "abc":
         (tmp_path / f"{name}.md").write_text(PROSE)
     source = DocumentSource(tmp_path)
+    source.characters = len(PROSE)
     assert [d.id for d in source] == ["a.md", "b.md"]
     assert [skipped.names for skipped in source.report.skipped.values()] == [["c.md"]]
 

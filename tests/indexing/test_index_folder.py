@@ -1,9 +1,7 @@
 """Indexes made and changed from Python, which are those that the command makes."""
 
-import time
-import uuid
-
 import pytest
+from index_states import state
 
 from commands import run
 from contrasent import (
@@ -46,16 +44,8 @@ def notes(tmp_path):
     return tmp_path / "notes"
 
 
-def content(folder):
-    """The bytes of the files of an index."""
-    names = ("index.db", "index.sum", "vectors-000001.f32")
-    return {name: (folder / name).read_bytes() for name in names}
-
-
 @pytest.mark.parametrize("source", ["", "boats.md", "faq.csv"])
-def test_python_and_the_command_make_the_same_index(notes, models, tmp_path, monkeypatch, source):
-    monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=1))  # of each index, else drawn
-    monkeypatch.setattr(time, "time_ns", lambda: 1)
+def test_python_and_the_command_make_the_same_index(notes, models, tmp_path, source):
     path, options = notes / source, ["--max-tokens", 24, "--batch", 2]
     given = {"model": models / "mean", "max_tokens": 24, "batch": 2}
     if source == "faq.csv":
@@ -64,7 +54,7 @@ def test_python_and_the_command_make_the_same_index(notes, models, tmp_path, mon
     run("index", path, "-o", tmp_path / "a", "--model", models / "mean", *options)
     made = index_folder(path, tmp_path / "b", **given)
     made.index.close()
-    assert content(tmp_path / "a") == content(tmp_path / "b")
+    assert state(tmp_path / "a") == state(tmp_path / "b")
     assert made.model == str(models / "mean")
 
 

@@ -1,12 +1,12 @@
 """An index that is searchable before all is encoded ends as one that was made whole."""
 
 import shutil
-import sqlite3
 import time
 from contextlib import closing
 
 import numpy as np
 import pytest
+from index_states import state
 
 from contrasent import errors, index_folder, sync_index
 from contrasent.indexing import tiers
@@ -20,22 +20,6 @@ from contrasent.search.index import Index
 from contrasent.search.ranking import Ranker
 from contrasent.search.tiers import BASE, EARLY, FIRST
 from contrasent.search.writer import Writer
-
-TABLES = ("rows", "dead", "blocks", "postings", "documents")
-
-
-def state(folder):
-    """All of an index but its identity, its generation and the name of its file of vectors."""
-    with closing(sqlite3.connect(folder / "index.db")) as database:
-        parts = {name: database.execute(f"SELECT * FROM {name}").fetchall() for name in TABLES}
-        parts["tables"] = sorted(database.execute("SELECT name FROM sqlite_master").fetchall())
-    with closing(Index.open(folder)) as index:
-        facts = {key: getattr(index.facts, key) for key in index.facts.__dataclass_fields__}
-        parts["vectors"] = index.path.read_bytes()
-    for key in ("identity", "generation", "vectors"):
-        del facts[key]
-    files = [path.name for path in folder.glob("*") if path.name.startswith(("vectors", "codes"))]
-    return {**parts, "facts": facts, "files": len(files)}
 
 
 @pytest.fixture(scope="module")
@@ -77,25 +61,24 @@ def test_both_tiers_end_as_an_index_made_whole(made, tmp_path, monkeypatch):
     assert "can be searched after" in said[-1] and state(tmp_path / "long") == whole
 
 
-def test_ctrl_c_keeps_the_blocks_that_are_done(made, tmp_path, monkeypatch):
+def test_ctrl_c_keeps_the_blocks_that_are_done(made, tmp_path):
     index, whole = made
-    index(tmp_path / "index", fast=True)
-    monkeypatch.setattr(tiers, "KEEP_EVERY", 0.0)
-    encode, calls = TaskEncoder._encode, []
+    encode, calls = open_index_model(index(tmp_path / "index", fast=True).index), []
 
-    def stopped(self, sentences, prompt):
+    def stopped(sentences):
         calls.append(len(sentences))
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return encode(self, sentences, prompt)
+        return encode(sentences)
 
-    monkeypatch.setattr(TaskEncoder, "_encode", stopped)
+    second = tiers.SecondTier(tmp_path / "index", stopped, keep_every=0.0)
     with pytest.raises(KeyboardInterrupt):
-        sync_index(tmp_path / "index")
+        while second.turn():
+            pass
     with closing(Index.open(tmp_path / "index")) as left:
         assert (left.unfinished, calls[0]) == (344, 256)
     sync_index(tmp_path / "index")
-    assert state(tmp_path / "index") == whole and sum(calls[2:]) < 344
+    assert state(tmp_path / "index") == whole
 
 
 def test_what_queries_find_is_encoded_first_and_others_may_write_meanwhile(made, tmp_path):

@@ -2,15 +2,19 @@
 
 import pytest
 
-from contrasent.search import index, writer
+from contrasent.search.index import Index
+from contrasent.search.writer import Writer
 
 
 @pytest.fixture
-def codes_from(monkeypatch):
-    """Binary codes from so many rows on, and how few of them are searched without codes."""
+def make_codes():
+    """Gives the index in a folder binary codes and opens it as one that is searched by them."""
 
-    def limit(rows, few=None):
-        monkeypatch.setattr(writer, "CODED", rows)
-        monkeypatch.setattr(index, "FEW", index.FEW if few is None else few)
+    def make(folder, exact_up_to=0):
+        with Writer(folder) as writer:
+            writer.coded_from = 1
+        index = Index.open(folder)
+        index.exact_up_to = exact_up_to
+        return index
 
-    return limit
+    return make

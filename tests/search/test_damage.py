@@ -14,8 +14,6 @@ from whole_states import MODELS, QUERIES, make, text
 from contrasent.cli.app import app
 from contrasent.errors import UserError
 from contrasent.search import folder as folder_module
-from contrasent.search import index as index_module
-from contrasent.search import writer as writer_module
 from contrasent.search.doctor import examine
 from contrasent.search.index import Index
 from contrasent.search.store import Facts
@@ -24,34 +22,27 @@ from contrasent.search.writer import Writer
 DAMAGES = 30
 encode = MODELS["one"]
 FOLDERS = ("whole", "logged")
-FILES = ["index.db", "index.sum", "vectors-000001.f32", "codes-000002.u64"]
+FILES = ["index.db", "index.sum", "vectors-000001.f32", "codes-000001.u64"]
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """An index with codes, deleted rows and documents; one whose last change is in its log."""
     place = tmp_path_factory.mktemp("damage")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writer_module, "CODED", 100)
-        make(place / "whole")
-        with Writer(place / "whole") as writer:
-            documents = {"a.txt": {"rows": 7}, "b.txt": {"rows": 3}}
-            writer.put_files(documents)
-        shutil.copytree(place / "whole", place / "busy")
-        reader = Index.open(place / "busy")
-        with Writer(place / "busy") as writer:
-            writer.add([text(n, "added") for n in range(5)], encode, metadata=[{"n": 1}] * 5)
-            writer.delete(["r7"])
-        logged = place / "logged"
-        shutil.copytree(place / "busy", logged, ignore=shutil.ignore_patterns("*-shm"))
-        reader.close()
+    make(place / "whole")
+    with Writer(place / "whole") as writer:
+        writer.coded_from = 100
+        writer.put_files({"a.txt": {"rows": 7}, "b.txt": {"rows": 3}})
+    shutil.copytree(place / "whole", place / "busy")
+    reader = Index.open(place / "busy")
+    with Writer(place / "busy") as writer:
+        writer.add([text(n, "added") for n in range(5)], encode, metadata=[{"n": 1}] * 5)
+        writer.delete(["r7"])
+    logged = place / "logged"
+    shutil.copytree(place / "busy", logged, ignore=shutil.ignore_patterns("*-shm"))
+    reader.close()
     (logged / "index.db-wal").stat()
     return place
-
-
-@pytest.fixture(autouse=True)
-def codes_of_few_rows(monkeypatch):
-    monkeypatch.setattr(index_module, "FEW", 0)
 
 
 ADDED = {"n": {"$exists": True}}
@@ -60,6 +51,7 @@ ADDED = {"n": {"$exists": True}}
 def answers(folder):
     """All that is found: by words and vectors, by vectors, in some rows, and row by row."""
     index = Index.open(folder)
+    index.exact_up_to = 0  # a search by codes
     try:
         given = encode(QUERIES)
         return [
@@ -262,6 +254,7 @@ def test_no_change_of_the_files_reaches_a_private_copy(made, tmp_path, state):
     folder = copied(made / state, tmp_path / "index")
     right = answers(folder)
     index = Index.open(folder, private=True)
+    index.exact_up_to = 0
     assert index.codes is not None
     content = {path: path.read_bytes() for path in folder.iterdir()}
     for path in content:

@@ -86,13 +86,12 @@ def test_threshold_of_any_size(threshold, count):
     assert len(hits) == count
 
 
-def test_small_blocks_of_scores_change_nothing(index, monkeypatch):
-    queries = encode(["x", "y", "z"])
-    whole = index.search(queries, k=7)
-    monkeypatch.setattr("contrasent.nearest.SCORES_AT_ONCE", 15)
-    monkeypatch.setattr("contrasent.search.index.QUERIES_AT_ONCE", 2)
-    again = index.search(queries, k=7)
-    assert [[hit.id for hit in hits] for hits in again] == [[h.id for h in hits] for hits in whole]
+def test_many_queries_find_what_each_finds_alone(index):
+    queries = encode([f"query {n}" for n in range(600)])
+    found = index.search(queries, k=7)
+    for at in (0, 255, 256, 511, 512, 599):
+        (alone,) = index.search(queries[at : at + 1], k=7)
+        assert [hit.id for hit in found[at]] == [hit.id for hit in alone]
 
 
 def test_unit_keeps_zero_and_survives_huge_values():

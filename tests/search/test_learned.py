@@ -188,14 +188,15 @@ def test_after_changes(ranker, tmp_path):
 
 
 @each_way
-def test_codes_propose_the_same(ranker, tmp_path, codes_from):
-    codes_from(200, few=10)
+def test_codes_propose_the_same(ranker, tmp_path, make_codes):
     texts = [f"{TEXTS[n % 60]} no{n}" for n in range(300)]
     made(ranker, texts, [METADATA[n % 60] for n in range(300)]).save(tmp_path / "index")
+    make_codes(tmp_path / "index")
     with Writer(tmp_path / "index") as writer:
         writer.delete(["9", "10"])
         writer.add(["delta no33", "alpha"], encode, ids=["new", "newer"])
     index = Index.open(tmp_path / "index")
+    index.exact_up_to = 10
     assert index.facts.codes["rows"] == 300
     for where in (None, {"n": {"$gt": 20}}):
         given = {"encode": encode, "k": 6, "where": where}

@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+from copy import copy
 
 import numpy as np
 import pytest
 from whole_states import encoder
 
 from contrasent.errors import InputError, ModelError, OptionError, OutputError, UserError
-from contrasent.search import milvus
 from contrasent.search.folder import in_milvus
 from contrasent.search.index import Index
 from contrasent.search.milvus import MilvusIndex
@@ -43,8 +43,12 @@ METADATA = [
 ALL = list(zip(TEXTS, IDS, METADATA, strict=True))
 
 
-def build(folder, encode, rows, **about):
-    return MilvusIndex.build(folder, encode, rows, Facts(**about))
+class InSmallBlocks(MilvusIndex):
+    batch = 20
+
+
+def build(folder, encode, rows, kind=MilvusIndex, **about):
+    return kind.build(folder, encode, rows, Facts(**about))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -88,12 +92,10 @@ def test_finds_what_an_index_in_memory_finds(both, where, weight):
             assert left == pytest.approx(right, abs=1e-4), name
 
 
-def test_few_proposals_and_a_sample_come_near(both, monkeypatch):
+def test_few_proposals_and_a_sample_come_near(both):
     """As in a large collection: not all rows are sampled, scored or proposed."""
-    index, exact = both
-    for name, value in (("SAMPLED", 100), ("SCORED", 60), ("PROPOSED", 40)):
-        monkeypatch.setattr(milvus, name, value)
-    monkeypatch.setattr(index, "_drawn", None)
+    index, exact = copy(both[0]), both[1]
+    index.sampled, index.scored, index.proposed, index._drawn = 100, 60, 40, None
     (found,) = index.search("storm in the harbour", encode=encode, k=4)
     (expected,) = exact.search("storm in the harbour", encode=encode, k=400)
     assert 50 < len(index._drawn) < 160
@@ -102,7 +104,6 @@ def test_few_proposals_and_a_sample_come_near(both, monkeypatch):
         assert hit.words == pytest.approx(known[hit.id].words, rel=0.1)
         assert hit.cosine == pytest.approx(known[hit.id].cosine, abs=1e-5)
     assert {hit.id for hit in found} <= {hit.id for hit in expected[:12]}
-    monkeypatch.setattr(index, "_drawn", None)
 
 
 def test_a_local_file_is_opened_by_another_process(tmp_path):
@@ -184,7 +185,7 @@ def test_errors_in_a_line(tmp_path):
     with pytest.raises(InputError, match="missing or damaged"):
         MilvusIndex.open(tmp_path)
     with pytest.raises(UserError, match="no texts"):
-        build(tmp_path / "a", encode, [])
+        build(tmp_path / "a", encode, [], InSmallBlocks)
     assert not [*tmp_path.iterdir()]
     with pytest.raises(OptionError, match=r"'1'.*is there twice"):
         build(tmp_path / "c", encode, [("x", "1", None), ("y", "1", None)])
@@ -210,16 +211,17 @@ def test_errors_in_a_line(tmp_path):
             MilvusIndex.open(tmp_path / "e")
 
 
-def test_a_load_that_failed_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(milvus, "BATCH", 20)
+def test_a_load_that_failed_goes_on(tmp_path):
     rows = [(f"text {n}", f"{n}", None) for n in range(50)]
     with pytest.raises(UserError, match="65,535 bytes"):
-        build(tmp_path / "a", encode, [*rows, ("x" * 70_000, "long", None)])
+        build(
+            tmp_path / "a", encode, kind=InSmallBlocks, rows=[*rows, ("x" * 70_000, "long", None)]
+        )
     with pytest.raises(InputError, match="holds 50 of 51 rows: ids are there twice"):
-        build(tmp_path / "a", encode, [*rows, ("again", "0", None)])
+        build(tmp_path / "a", encode, [*rows, ("again", "0", None)], InSmallBlocks)
     with pytest.raises(InputError, match="was not loaded whole"):
         MilvusIndex.open(tmp_path / "a")
-    index = build(tmp_path / "a", encode, [*rows, ("short", "long", None)])
+    index = build(tmp_path / "a", encode, [*rows, ("short", "long", None)], InSmallBlocks)
     assert {(row.text, row.id) for row in index.every()} == {
         *((text, name) for text, name, _ in rows),
         ("short", "long"),
@@ -229,11 +231,10 @@ def test_a_load_that_failed_goes_on(tmp_path, monkeypatch):
 LOADER = """
 import os, signal, sys
 from whole_states import encoder
-from contrasent.search import milvus
 from contrasent.search.store import Facts
 
 at, folder, count = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-milvus.BATCH, calls, do = 20, 0, milvus.MilvusIndex._do
+calls = 0
 
 def counted():
     global calls
@@ -241,17 +242,19 @@ def counted():
     if calls == at:
         os.kill(os.getpid(), signal.SIGKILL)
 
-def killed(self, name, **given):
-    if name not in ("upsert", "create_collection"):
-        return do(self, name, **given)
-    counted()
-    result = do(self, name, **given)
-    counted()
-    return result
+class Killed(milvus.MilvusIndex):
+    batch = 20
 
-milvus.MilvusIndex._do = killed
+    def _do(self, name, **given):
+        if name not in ("upsert", "create_collection"):
+            return super()._do(name, **given)
+        counted()
+        result = super()._do(name, **given)
+        counted()
+        return result
+
 rows = [(f"text {n}", None, None) for n in range(count)]
-milvus.MilvusIndex.build(folder, encoder(1, 16), rows, Facts(model="m")).close()
+Killed.build(folder, encoder(1, 16), rows, Facts(model="m")).close()
 """
 
 
@@ -262,9 +265,8 @@ def killed(at, folder, count=150):
 
 
 @pytest.mark.parametrize("kills", [[1], [2], [3], [4], [9], [10, 3], [12, 2, 4]])
-def test_a_killed_load_goes_on_and_every_row_is_there_once(tmp_path, kills, monkeypatch):
+def test_a_killed_load_goes_on_and_every_row_is_there_once(tmp_path, kills):
     """Before and after the collection is made, before and after any block; some twice."""
-    monkeypatch.setattr(milvus, "BATCH", 20)
     folder, texts = tmp_path / "index", []
     for at in kills:
         killed(at, folder)
@@ -274,6 +276,7 @@ def test_a_killed_load_goes_on_and_every_row_is_there_once(tmp_path, kills, monk
         folder,
         lambda some: (texts.extend(some), encode(some))[1],
         [(f"text {n}", None, None) for n in range(150)],
+        kind=InSmallBlocks,
         model="m",
     )
     # The first two calls make the collection, two more load 20 rows each; one row is encoded twice.
@@ -286,19 +289,18 @@ def test_a_killed_load_goes_on_and_every_row_is_there_once(tmp_path, kills, monk
     assert sorted(path.name for path in folder.iterdir()) == ["milvus.db", "milvus.json"]
 
 
-def test_a_killed_load_is_not_mixed_with_another(tmp_path, monkeypatch):
-    monkeypatch.setattr(milvus, "BATCH", 20)
+def test_a_killed_load_is_not_mixed_with_another(tmp_path):
     folder = tmp_path / "index"
     killed(9, folder)
     rows = [(f"text {n}", None, None) for n in range(150)]
     with pytest.raises(OutputError, match="was begun with other settings"):
-        build(folder, encode, rows, model="other")
+        build(folder, encode, rows, InSmallBlocks, model="other")
     with pytest.raises(InputError, match=r"holds 150 of 30 rows|holds \d+ of 30 rows: ids are"):
-        build(folder, encode, rows[:30], model="m")
+        build(folder, encode, rows[:30], InSmallBlocks, model="m")
     with pytest.raises(InputError, match="was not loaded whole"):
         MilvusIndex.open(folder)
     other = [(f"ship {n}", None, {"n": n}) for n in range(150)]
-    made = build(folder, encode, other, model="m")
+    made = build(folder, encode, other, InSmallBlocks, model="m")
     assert {row.text for row in made.every()} == {text for text, _, _ in other}
     made.close()
     assert json.loads((folder / "milvus.json").read_text())["generation"] == 1

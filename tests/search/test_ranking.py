@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 from whole_states import bm25_of, encoder
 
 from contrasent.errors import DataError, OptionError
-from contrasent.search import index as index_
 from contrasent.search.codes import BinaryCodes
 from contrasent.search.index import Index
-from contrasent.search.learned import Learned
 from contrasent.search.ranking import Ranker, Spread
 from contrasent.search.store import Facts
 from contrasent.search.words import Analyzer, language_of, words
@@ -121,16 +119,17 @@ VOCABULARY = [f"{a}{b}" for a in ("sand", "rain", "leaf", "moon", "salt") for b 
 
 
 @pytest.fixture
-def coded(tmp_path, codes_from):
+def coded(tmp_path, make_codes):
     """300 rows with codes, 20 behind them without, some deleted."""
-    codes_from(200, few=10)
     texts = [f"{TEXTS[n % 60]} no{n}" for n in range(320)]
     with Writer(tmp_path / "index", new=Facts()) as writer:
         writer.add(texts[:300], encode, metadata=[{"n": n} for n in range(300)])
+    make_codes(tmp_path / "index")
     with Writer(tmp_path / "index") as writer:
         writer.add(texts[300:], encode, metadata=[{"n": n} for n in range(300, 320)])
         writer.delete(["7", "8", "310"])
     index = Index.open(tmp_path / "index")
+    index.exact_up_to = 10
     assert index.facts.codes["rows"] == 300
     return index
 
@@ -144,14 +143,14 @@ def test_hamming_distance_is_of_signs(coded):
     assert codes.hamming(query).tolist() == wanted
 
 
-def test_candidates_are_the_nearest_codes_and_all_that_tie(coded, monkeypatch):
-    monkeypatch.setattr("contrasent.search.codes.CANDIDATES", 30)
-    monkeypatch.setattr("contrasent.search.codes.A_HIT", 1)
-    (query,) = encode(["alpha"])
-    distance = coded.codes.hamming(query)
-    (found,) = coded.codes.candidates(query[None], 5, None)
-    limit = np.sort(distance)[29]
-    assert found.tolist() == np.flatnonzero(distance <= limit).tolist()
+def test_candidates_are_the_nearest_codes_and_all_that_tie():
+    vectors = np.random.default_rng(0).normal(size=(6000, 64)).astype(np.float32)
+    codes = BinaryCodes.of(vectors)
+    distance = codes.hamming(vectors[9])
+    for k, least in ((5, 2000), (20, 4000)):
+        (found,) = codes.candidates(vectors[9:10], k, None)
+        limit = np.sort(distance)[least - 1]
+        assert found.tolist() == np.flatnonzero(distance <= limit).tolist()
 
 
 def test_codes_of_vectors_of_any_width():
@@ -161,19 +160,16 @@ def test_codes_of_vectors_of_any_width():
     assert codes.hamming(vectors[9])[9] == 0
 
 
-def test_a_sample_of_cosines_gives_the_order_of_all(tmp_path, monkeypatch, codes_from):
-    """Of 4,000 rows 500 say mean and spread, the same ones each time, and codes propose 300."""
-    codes_from(1000, few=10)
-    for name, value in (("SAMPLED", 500), ("PROPOSED", 300)):
-        monkeypatch.setattr(index_, name, value)
-    random = np.random.default_rng(5)
+def test_a_sample_of_cosines_gives_the_order_of_all(tmp_path, make_codes):
+    """Of 11,000 rows 10,000 say mean and spread, the same each time, and codes propose 200."""
+    random, count = np.random.default_rng(5), 11_000
     topics = random.normal(size=(40, 64)).astype(np.float32)
-    vectors = topics[np.arange(4000) % 40] + 0.7 * random.normal(size=(4000, 64)).astype(np.float32)
-    texts = [f"topic{n % 40} " + " ".join(random.choice(VOCABULARY, 6)) for n in range(4000)]
+    noise = random.normal(size=(count, 64)).astype(np.float32)
+    texts = [f"topic{n % 40} " + " ".join(random.choice(VOCABULARY, 6)) for n in range(count)]
     with Writer(tmp_path / "index", new=Facts()) as writer:
-        writer.add(texts, vectors)
-    index, again = Index.open(tmp_path / "index"), Index.open(tmp_path / "index")
-    assert index.facts.codes["rows"] == 4000
+        writer.add(texts, topics[np.arange(count) % 40] + 0.7 * noise)
+    index, again = make_codes(tmp_path / "index"), Index.open(tmp_path / "index")
+    assert index.facts.codes["rows"] == count
     queries = [f"topic{n} {VOCABULARY[n]}" for n in range(40)]
     asked = topics + 0.4 * random.normal(size=topics.shape).astype(np.float32)
     same = 0
@@ -185,5 +181,5 @@ def test_a_sample_of_cosines_gives_the_order_of_all(tmp_path, monkeypatch, codes
             same += sum(a.id == b.id for a, b in zip(some, every, strict=True))
             scores = [hit.score for hit in every]
             assert [hit.score for hit in some] == pytest.approx(scores, rel=0.1)
-    assert len(index._sample(Ranker(), Learned())) == 500
+    assert len(index.sample()) == 10_000
     assert same / 800 > 0.95

@@ -16,23 +16,18 @@ from contrasent.search.learned import Learned
 from contrasent.search.ranking import Ranker
 from contrasent.search.writer import Writer
 
-TEXTS = [f"entry {n} of the ledger" for n in range(50)]
+TEXTS = [f"entry {n} of the ledger" for n in range(700)]
 old, new = encoder(1, 6), encoder(2, 9)
-
-
-@pytest.fixture(autouse=True)
-def ten_texts_at_once(monkeypatch):
-    monkeypatch.setattr("contrasent.search.building.AT_ONCE", 10)
 
 
 @pytest.fixture
 def folder(tmp_path):
     """Two segments, some rows deleted, and settings of all kinds."""
-    index = Index.build(old, TEXTS[:40], metadata=[{"n": n} for n in range(40)], model="old")
+    index = Index.build(old, TEXTS[:600], metadata=[{"n": n} for n in range(600)], model="old")
     index.save(tmp_path / "index")
     with Writer(tmp_path / "index") as writer:
-        writer.add(TEXTS[40:], old, metadata=[{"n": n} for n in range(40, 50)])
-        writer.delete(["3", "44"])
+        writer.add(TEXTS[600:], old, metadata=[{"n": n} for n in range(600, 700)])
+        writer.delete(["3", "644"])
         writer.set(settings={"note": 0.5, "pooler": "cls"})
         writer.set(ranker=Ranker(0.3, map_share=0.5), learned=Learned(np.eye(6, dtype=np.float32)))
     return tmp_path / "index"
@@ -48,7 +43,7 @@ def rows_of(index):
 
 def check_renewed(index, encode):
     found = rows_of(index)
-    assert len(found) == 48 and "3" not in found and "44" not in found
+    assert len(found) == 698 and "3" not in found and "644" not in found
     for name, (text, metadata, vector) in found.items():
         assert (text, metadata) == (TEXTS[int(name)], {"n": int(name)})
         (expected,) = encode([text])
@@ -64,7 +59,7 @@ def test_all_but_the_vectors_stays(folder):
     stored = made.facts.settings
     assert stored == {"note": 0.5, "pooler": "cls"} and made.ranker == Ranker(0.3)
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
-    assert len(made.search(new(["x"]), k=50, where={"n": {"$lt": 10}})[0]) == 9
+    assert len(made.search(new(["x"]), k=700, where={"n": {"$lt": 10}})[0]) == 9
     (hit,) = made.search("entry 12", encode=new, k=1)[0]
     assert hit.text == TEXTS[12]
     check_renewed(before, old)  # who has it open still reads the old vectors
@@ -84,7 +79,7 @@ def test_the_old_index_answers_meanwhile(folder):
 
     expected = Index.open(folder).search("entry 7", encode=old, k=3)
     reembed(folder, encode, model="new")
-    assert len(seen) == 6 and all(hits == expected for hits in seen)
+    assert len(seen) == 4 and all(hits == expected for hits in seen)
 
 
 KILLED = """
@@ -92,16 +87,14 @@ import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from test_reembed import new
-from contrasent.search import building
 from contrasent.search.building import reembed
 
-building.AT_ONCE = 10
 made = 0
 
 def encode(texts):
     global made
     made += len(texts)
-    if made > 30:
+    if made > 520:
         os.kill(os.getpid(), signal.SIGKILL)
     return new(texts)
 
@@ -127,9 +120,9 @@ def test_kill_and_resume(folder):
         return new(texts)
 
     check_renewed(reembed(folder, encode, model="new"), new)
-    live = [text for n, text in enumerate(TEXTS) if n not in (3, 44)]
-    # Of 48 texts two shards were whole (the first call of each run learns the dimension).
-    assert asked[1:] == live[20:]
+    live = [text for n, text in enumerate(TEXTS) if n not in (3, 644)]
+    # Of 698 texts two blocks of 256 were whole (the first call of each run learns the dimension).
+    assert asked[1:] == live[512:]
 
 
 @pytest.mark.parametrize("change", ["rows", "model"])
@@ -141,7 +134,7 @@ def test_what_was_begun_and_no_longer_fits_is_begun_anew(folder, change):
         with Writer(folder) as writer:
             writer.update(["a text in another place"], old, ids=["0"])
     made = reembed(folder, encode, model=name)
-    assert (made.model, len(made)) == (name, 48)
+    assert (made.model, len(made)) == (name, 698)
     for text, _, vector in rows_of(made).values():
         (expected,) = encode([text])
         assert vector == pytest.approx(expected / np.linalg.norm(expected), abs=1e-6)

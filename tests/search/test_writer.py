@@ -1,8 +1,6 @@
 """One writer, many readers: every change against a dictionary, crowds included."""
 
-import os
 from dataclasses import replace
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -57,15 +55,12 @@ class Machine(RuleBasedStateMachine):
         import tempfile
         from pathlib import Path
 
-        self.calm = mock.patch("os.fsync")  # what power failure does is not asked here
-        self.calm.start()
         self.temporary = tempfile.TemporaryDirectory()
         self.folder = Path(self.temporary.name) / "index"
         Index.build(encode, ["first"], ids=["0"]).save(self.folder)
         self.model = {"0": ("first", None)}
 
     def teardown(self):
-        self.calm.stop()
         self.temporary.cleanup()
 
     @rule(rows=st.dictionaries(names, st.tuples(st.text(max_size=4), st.none() | st.integers())))
@@ -192,8 +187,7 @@ def test_nothing_is_left_behind(folder):
     assert Index.open(folder).facts.vectors == "vectors-000002.f32"
 
 
-def test_many_small_adds_keep_few_blocks(folder, monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda _: None)
+def test_many_small_adds_keep_few_blocks(folder):
     for n in range(60):
         with Writer(folder) as writer:
             writer.add([f"added {n}"], encode)
@@ -290,27 +284,25 @@ def test_words_after_any_changes(tmp_path_factory, steps):
     """Blocks of three rows, merged from two of a like size on."""
     folder = tmp_path_factory.mktemp("words") / "index"
     line = ["alpha beta", "gamma", "beta beta alpha delta", "", "gamma delta delta", "epsilon"]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("contrasent.search.writer.BLOCK", 3)
-        patch.setattr("contrasent.search.writer.SMALL", 2)
-        patch.setattr(os, "fsync", lambda _: None)
-        with Writer(folder, new=Facts()) as writer:
-            writer.add(line, encode)
-        for step, number in steps:
-            with Writer(folder) as writer:
-                if step == "a":
-                    writer.add(line[number % 6 :], encode)
-                elif step == "d":
-                    writer.delete_rows(writer.numbers()[number : number + 1])
-                elif step == "c":
-                    writer.rewrite()
-                else:
-                    writer.add([line[number % 6]], encode)
-                    writer.delete([str(writer.facts.next_id - 1)])
-            index = Index.open(folder)
-            if len(index):
-                check_words(index)
-                assert list(index.damaged_blocks()) == []
+    with Writer(folder, new=Facts()) as writer:
+        writer.block, writer.small = 3, 2
+        writer.add(line, encode)
+    for step, number in steps:
+        with Writer(folder) as writer:
+            writer.block, writer.small = 3, 2
+            if step == "a":
+                writer.add(line[number % 6 :], encode)
+            elif step == "d":
+                writer.delete_rows(writer.numbers()[number : number + 1])
+            elif step == "c":
+                writer.rewrite()
+            else:
+                writer.add([line[number % 6]], encode)
+                writer.delete([str(writer.facts.next_id - 1)])
+        index = Index.open(folder)
+        if len(index):
+            check_words(index)
+            assert list(index.damaged_blocks()) == []
 
 
 def test_a_change_sees_what_it_did_before(folder):
@@ -321,21 +313,21 @@ def test_a_change_sees_what_it_did_before(folder):
     assert set(contents(Index.open(folder))) == {*map(str, range(6)), "new"}
 
 
-def test_codes_are_made_from_the_size_on_where_they_win(folder, codes_from):
-    codes_from(50)
-    with Writer(folder) as writer:
-        writer.add([f"more {n}" for n in range(45)], encode)
-    first = Index.open(folder)
+def test_codes_are_made_from_the_size_on_where_they_win(folder):
+    def change(texts=()):
+        with Writer(folder) as writer:
+            writer.coded_from = 50
+            writer.add(list(texts), encode)
+            if not texts:
+                writer.rewrite()
+        return Index.open(folder)
+
+    first = change(f"more {n}" for n in range(45))
     assert first.facts.codes["rows"] == 55
     assert first.codes.columns.tolist() == BinaryCodes.of(first.vectors).columns.tolist()
-    with Writer(folder) as writer:  # few new rows are looked at beside the codes
-        writer.add(["a few more"], encode)
-    assert Index.open(folder).facts.codes == first.facts.codes
-    with Writer(folder) as writer:
-        writer.add([f"many {n}" for n in range(30)], encode)
-    last = Index.open(folder)
+    # Few new rows are looked at alongside the codes.
+    assert change(["a few more"]).facts.codes == first.facts.codes
+    last = change(f"many {n}" for n in range(30))
     assert last.facts.codes["rows"] == 86
     assert [path.name for path in folder.glob("codes-*")] == [last.facts.codes["file"]]
-    with Writer(folder) as writer:
-        writer.rewrite()
-    assert Index.open(folder).facts.codes["rows"] == 86
+    assert change().facts.codes["rows"] == 86

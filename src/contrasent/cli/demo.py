@@ -53,12 +53,12 @@ def demo(
         seed: Seed of everything random.
     """
     seconds = options.parse_budget(budget)
-    from contrasent.documents.docstrings import InstalledDocumentation
+    from contrasent.documents.docstrings import InstalledDocumentation, installed_sources
     from contrasent.files import write_json
     from contrasent.indexing.models import open_index_model
     from contrasent.search.index import Index
 
-    source = InstalledDocumentation(names)
+    source = InstalledDocumentation(installed_sources(), names)
     with tempfile.TemporaryDirectory() as place:
         teaching = Path(place) / "summaries.jsonl"
         with teaching.open("w", encoding="utf-8") as stream:

@@ -128,8 +128,7 @@ def _is_text(sentence: str) -> bool:
 class InstalledDocumentation(list[Document]):
     """The explanations of public names of the installed packages as documents."""
 
-    def __init__(self, limit: int) -> None:
-        sources = installed_sources()
+    def __init__(self, sources: Sequence[Source], limit: int) -> None:
         found = list(_distinct(documented(sources), limit))
         for one in found:
             self.append(Document(one.name, one.name, (Section((), (one.explanation,)),)))

@@ -18,7 +18,6 @@ from contrasent.errors import InputError, OptionError
 from contrasent.text.sources import missing
 
 SHOWN = 5  # names of files that were passed over for one reason
-CHARACTERS = 1_000_000_000  # of all documents together; they are held in memory later
 DOCUMENTS = 5_000_000  # of one index, rows of tables included
 PASSING = {  # reasons that may pass
     Reason.NEEDS_DOCUMENTS, Reason.NEEDS_PARQUET, Reason.UNREADABLE, Reason.TIMED_OUT,
@@ -144,6 +143,8 @@ class Documents(Protocol):
 class DocumentSource:
     """The documents of a folder, an archive or a file; they are read when it is iterated."""
 
+    characters = 1_000_000_000  # of all documents together; they are held in memory later
+
     def __init__(
         self,
         source: str | Path,
@@ -232,7 +233,7 @@ class DocumentSource:
                 yield document
 
     def _check_room(self) -> None:
-        if self.report.characters > CHARACTERS or self.report.documents >= DOCUMENTS:
+        if self.report.characters > self.characters or self.report.documents >= DOCUMENTS:
             raise Skip(Reason.ALL_TEXT)
 
 

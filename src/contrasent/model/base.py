@@ -38,10 +38,14 @@ FEW = 8  # up to so many texts are computed in one call by all cores, more by a 
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """The prompts of a model; most models have none."""
+    """The prompts of a model; most models have none.
+
+    Attributes:
+        default: name of the one that is used where nobody names one, or None.
+    """
 
     texts: Mapping[str, str] = field(default_factory=dict)
-    default: str | None = None  # name of the one that is used where nobody names one
+    default: str | None = None
 
     def text(self, name: str | None = None) -> str:
         """The text of a prompt; of the default if no name is given."""

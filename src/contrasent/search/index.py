@@ -40,7 +40,6 @@ from contrasent.search.words import Analyzer, Bm25, Speller, foreign_stop_words
 from contrasent.search.writer import Writer
 from contrasent.types import EncodeFn, Vectors, batched, for_task
 
-FEW = 10_000  # rows up to which an exact search is preferred to binary codes
 # Where not all rows are looked at: rows that the spread of cosines is of, and those that words and
 # codes each propose.
 SAMPLED, PROPOSED = 10_000, 200
@@ -298,6 +297,8 @@ class Index(Store, BaseIndex, RowWriter):
     search it meanwhile.
     """
 
+    exact_up_to = 10_000  # rows up to which an exact search is preferred to binary codes
+
     # ------------------------------------------------------------------ making and reading
 
     @classmethod
@@ -445,7 +446,7 @@ class Index(Store, BaseIndex, RowWriter):
         allowed = alive if allowed is None else allowed
         count = len(self) if allowed is None else int(allowed.sum())
         k = min(k, count)
-        coded = k if not all_rows and self.facts.codes and count > FEW else 0
+        coded = k if not all_rows and self.facts.codes and count > self.exact_up_to else 0
         if (ranker.plain and self.tiers is None) or not k:
             nearest = zip(self._nearest(vectors, k, allowed, coded), vectors, strict=True)
             return [

@@ -32,12 +32,15 @@ from contrasent.types import EncodeFn, Vectors, batched, for_task
 LOCAL, COLLECTION = "milvus.db", "contrasent"
 TOKEN = "CONTRASENT_MILVUS_TOKEN"  # environment variable with the token of a server
 LONGEST, MOST = 65_535, 16_384  # bytes of a text, and rows of an answer, that Milvus takes
-BATCH, EFFORT, SAMPLED, SCORED = 1024, 128, 2000, 2000
+EFFORT = 128
 FIELDS = ("id", "text", "metadata", "vector", "draw", "terms", "words")
 
 
 class MilvusIndex(BaseIndex, RowWriter):
     """A collection of Milvus as an index; ``facts.generation`` is 0 until it is loaded whole."""
+
+    batch = 1024  # rows that are loaded or asked for at once
+    sampled, scored, proposed = 2000, 2000, PROPOSED  # rows, see the module
 
     def __init__(self, folder: Path, facts: Facts) -> None:
         self.sdk = import_extra("pymilvus", "milvus", f"the index {folder}")
@@ -78,7 +81,7 @@ class MilvusIndex(BaseIndex, RowWriter):
         if not in_milvus(place) or _read(place).generation:
             check_target(place, False)
         with progress.task("index", unit="texts") as advance:
-            for texts, names, extra, given in blocks(rows, BATCH):
+            for texts, names, extra, given in blocks(rows, cls.batch):
                 if index is None:
                     first = for_task(encode, "document")(texts[:1]) if given is None else given[:1]
                     size = check_vectors(first, 1, None, facts.metric).shape[1]
@@ -148,7 +151,7 @@ class MilvusIndex(BaseIndex, RowWriter):
 
     def blocks(self) -> Iterator[tuple[list[str], list[str], list[Any], Vectors]]:
         """All rows in Milvus's own order, some at a time: ids, texts, metadata and vectors."""
-        walk = self._do("query_iterator", batch_size=BATCH, output_fields=[*FIELDS[:4]])
+        walk = self._do("query_iterator", batch_size=self.batch, output_fields=[*FIELDS[:4]])
         while found := self._said(walk.next):
             names, texts, extra, vectors = ([row[field] for row in found] for field in FIELDS[:4])
             yield names, texts, extra, np.array(vectors, dtype=np.float32)
@@ -198,11 +201,11 @@ class MilvusIndex(BaseIndex, RowWriter):
         return [self._find(text, vector, k, ranker, allowed or "") for text, vector in queries]
 
     def _find(self, text: str, vector: Vectors, k: int, ranker: Ranker, condition: str) -> Found:
-        proposed = k if ranker.plain else min(MOST, max(PROPOSED, 10 * k))
+        proposed = k if ranker.plain else min(MOST, max(self.proposed, 10 * k))
         cosines, words = self._ask(vector.tolist(), proposed, condition), dict[str, float]()
         dense = sparse = Spread(0.0, 0.0)
         if not ranker.plain:
-            terms, scored = self._terms(text) or "xnoterm", max(SCORED, proposed)
+            terms, scored = self._terms(text) or "xnoterm", max(self.scored, proposed)
             best = self._ask(terms, scored)
             shared = self._ask(terms, proposed, condition) if condition else best
             words = shared | best  # milvus-lite may score otherwise what a filter leaves
@@ -222,7 +225,7 @@ class MilvusIndex(BaseIndex, RowWriter):
     def sample(self) -> Vectors:
         """Vectors of some rows, by a hash of their ids."""
         if self._drawn is None:
-            below = (SAMPLED << 31) // max(SAMPLED, len(self))
+            below = (self.sampled << 31) // max(self.sampled, len(self))
             rows = self._do("query", filter=f"draw < {below}", output_fields=["vector"])
             vectors = np.array([row["vector"] for row in rows], np.float32)
             self._drawn = vectors.reshape(-1, self.dimension)
@@ -250,7 +253,7 @@ class MilvusIndex(BaseIndex, RowWriter):
 
     def _stored(self, names: Sequence[str], *fields: str) -> dict[str, dict[str, Any]]:
         about = {"output_fields": ["id", *fields]}
-        parts = (self._do("query", filter=ids_in(n), **about) for n in batched(names, BATCH))
+        parts = (self._do("query", filter=ids_in(n), **about) for n in batched(names, self.batch))
         return {row["id"]: row for part in parts for row in part}
 
     def write_rows(self, rows: NewRows, *, replace: bool) -> tuple[int, int]:
@@ -285,7 +288,7 @@ class MilvusIndex(BaseIndex, RowWriter):
         terms, extra = [self._terms(text) for text in texts], metadata or [None] * len(texts)
         draws, self._drawn = [zlib.crc32(encoded(name)) >> 1 for name in ids], None
         columns = zip(ids, texts, extra, vectors, draws, terms, strict=True)
-        for part in batched((dict(zip(FIELDS, row, strict=False)) for row in columns), BATCH):
+        for part in batched((dict(zip(FIELDS, row, strict=False)) for row in columns), self.batch):
             self._do("upsert", data=part)
 
     def _terms(self, text: str) -> str:

@@ -47,9 +47,6 @@ from contrasent.search.words import Analyzer, language_of, postings
 from contrasent.types import EncodeFn, Vectors
 
 WAIT = 30.0  # seconds to wait for another writer before saying who it is
-CODED = 200_000  # rows from which binary codes are faster than looking at all vectors
-BLOCK = 1 << 16  # rows whose postings are kept together
-SMALL = 1024  # rows below which the last block is written again with those that follow
 MERGED = 1 << 16  # rows encoded since from which readers get one file of vectors again
 
 
@@ -58,6 +55,10 @@ class Writer(Store, RowWriter):
 
     An exception drops the change. Each method sees what those before it did.
     """
+
+    coded_from = 200_000  # rows from which binary codes are faster than looking at all vectors
+    block = 1 << 16  # rows whose postings are kept together
+    small = 1024  # rows below which the last block is written again with those that follow
 
     def __init__(
         self,
@@ -142,8 +143,9 @@ class Writer(Store, RowWriter):
         if self.facts.dead * 2 > self.facts.rows:
             self.rewrite()
         facts = self.facts
-        stale = facts.codes.get("rows", 0) < max(1, facts.rows - CODED // 2) and not facts.tier
-        if self.folder is not None and facts.metric == "cosine" and facts.rows >= CODED and stale:
+        many, coded = self.coded_from, facts.codes.get("rows", 0)
+        stale = coded < max(1, facts.rows - many // 2) and not facts.tier
+        if self.folder is not None and facts.metric == "cosine" and facts.rows >= many and stale:
             self._map()
             self.set(codes=make_codes(self.folder, self.vectors))
         self._sync()
@@ -366,7 +368,7 @@ class Writer(Store, RowWriter):
             self._reopen(self._analyzer)
         start, extra = 0, [None] * len(texts) if metadata is None else metadata
         while start < len(texts):
-            part = slice(start, start + BLOCK - len(self._terms))
+            part = slice(start, start + self.block - len(self._terms))
             data = np.ascontiguousarray(vectors[part], dtype="<f4")
             self._write(data)
             self._sum = vector_sum(data, self._sum)
@@ -383,7 +385,7 @@ class Writer(Store, RowWriter):
                 raise UserError(f"{error.object[:60]!r} {problem}") from error
             self.set(rows=self.facts.rows + len(stored))
             start = part.stop
-            if len(self._terms) == BLOCK:
+            if len(self._terms) == self.block:
                 self._flush()
 
     def _write(self, data: Vectors) -> None:
@@ -400,7 +402,7 @@ class Writer(Store, RowWriter):
     def _reopen(self, analyzer: Analyzer) -> None:
         """Take a small last block back, so that many small changes leave few blocks."""
         last = self.ask("SELECT first, count, vector_sum FROM blocks ORDER BY first DESC LIMIT 1")
-        if not last or last[0][1] >= SMALL:
+        if not last or last[0][1] >= self.small:
             return
         self._first, count, self._sum = last[0]
         texts = dict(self.ask("SELECT row, text FROM rows WHERE row >= ?", (self._first,)))

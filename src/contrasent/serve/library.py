@@ -26,7 +26,6 @@ log = logging.getLogger("contrasent.serve")
 
 OpenModel = Callable[[BaseIndex], EncodeFn]  # loads the model that an index names
 
-LOOK_EVERY = 1.0
 PATIENCE = 2.0  # seconds that an answer waits for a newer snapshot
 SAMPLED = 5000  # rows that facets are found in
 ASKED = 64  # newest queries whose candidates are encoded first
@@ -51,6 +50,8 @@ class Snapshot:
 
 class Library:
     """The newest snapshot of an index."""
+
+    look_every = 1.0  # seconds
 
     def __init__(
         self,
@@ -84,7 +85,7 @@ class Library:
         # loaded; after a moment's wait, answers come from the one before until it is there.
         opening = None
         with self._lock:
-            if time.monotonic() - self._looked > LOOK_EVERY and not self._opening.is_alive():
+            if time.monotonic() - self._looked > self.look_every and not self._opening.is_alive():
                 self._looked = time.monotonic()
                 opening = self._opening = threading.Thread(target=self._refresh, daemon=True)
                 opening.start()

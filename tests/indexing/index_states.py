@@ -1,0 +1,23 @@
+"""All that an index holds, to be compared with another's."""
+
+import sqlite3
+from contextlib import closing
+
+from contrasent.search.index import Index
+
+TABLES = ("rows", "dead", "blocks", "postings", "documents")
+
+
+def state(folder):
+    """All of an index but its identity, generation, time, and the name of its file of vectors."""
+    with closing(sqlite3.connect(folder / "index.db")) as database:
+        parts = {name: database.execute(f"SELECT * FROM {name}").fetchall() for name in TABLES}
+        parts["tables"] = sorted(database.execute("SELECT name FROM sqlite_master").fetchall())
+    with closing(Index.open(folder)) as index:
+        facts = {key: getattr(index.facts, key) for key in index.facts.__dataclass_fields__}
+        parts["vectors"] = index.path.read_bytes()
+    for key in ("identity", "generation", "vectors"):
+        del facts[key]
+    facts["origin"].pop("listed", None)
+    files = [path.name for path in folder.glob("*") if path.name.startswith(("vectors", "codes"))]
+    return {**parts, "facts": facts, "files": len(files)}
