@@ -155,6 +155,18 @@ def multilingual_base(tmp_path_factory):
 
 
 @pytest.fixture
+def without(monkeypatch, tmp_path):
+    """Packages as if they were not installed, and no model made of one in the user's cache."""
+
+    def hide(*names):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        for name in names:
+            monkeypatch.setitem(sys.modules, name, None)
+
+    return hide
+
+
+@pytest.fixture
 def run(monkeypatch, capfd, tmp_path):
     """Call the command line as the shell does; (standard output, standard error)."""
 

@@ -38,18 +38,21 @@ def test_shards_of_several_parquet_files_are_the_rows_in_order(tmp_path, size):
     assert [name for _, name in rows(unnamed)] == [str(n) for n in range(57)]
 
 
-def test_only_the_row_groups_of_a_shard_are_read(tmp_path, monkeypatch):
-    write_parquet(tmp_path / "a.parquet", TEXTS, group=10)
-    found, taken = plan(str(tmp_path), shard_rows=10, text="body"), []
-    plain = pq.ParquetFile.iter_batches
-
-    def iter_batches(self, *given, row_groups=None, **more):
-        taken.append(row_groups)
-        return plain(self, *given, row_groups=row_groups, **more)
-
-    monkeypatch.setattr(pq.ParquetFile, "iter_batches", iter_batches)
-    assert len(list(found.read(3))) == 10
-    assert taken[-1] == [3]
+def test_only_the_row_groups_of_a_shard_are_read(tmp_path):
+    """The others are damaged."""
+    path = tmp_path / "a.parquet"
+    write_parquet(path, TEXTS, group=10)
+    found = plan(str(tmp_path), shard_rows=10, text="body")
+    groups, data = pq.read_metadata(path), bytearray(path.read_bytes())
+    for number in range(groups.num_row_groups):
+        for column in range(groups.num_columns if number != 3 else 0):
+            chunk = groups.row_group(number).column(column)
+            start = chunk.dictionary_page_offset or chunk.data_page_offset
+            data[start : start + chunk.total_compressed_size] = bytes(chunk.total_compressed_size)
+    path.write_bytes(data)
+    assert [text for text, _ in found.read(3)] == TEXTS[30:40]
+    with pytest.raises((InputError, OSError)):
+        list(found.read(2))
 
 
 def test_other_formats_are_counted_and_blank_lines_are_no_rows(tmp_path):

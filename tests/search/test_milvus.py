@@ -231,6 +231,7 @@ def test_a_load_that_failed_goes_on(tmp_path):
 LOADER = """
 import os, signal, sys
 from whole_states import encoder
+from contrasent.search.milvus import MilvusIndex
 from contrasent.search.store import Facts
 
 at, folder, count = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
@@ -242,7 +243,7 @@ def counted():
     if calls == at:
         os.kill(os.getpid(), signal.SIGKILL)
 
-class Killed(milvus.MilvusIndex):
+class Killed(MilvusIndex):
     batch = 20
 
     def _do(self, name, **given):

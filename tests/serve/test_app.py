@@ -188,18 +188,16 @@ def test_search(http, encoder, index):
     # Words are counted anew of rows that come later.
     ({"word_weight": 1.0}, "kettle", "Kettle, kettle."),
 ], ids=["dense", "hybrid"])  # fmt: skip
-def test_search_sees_what_a_writer_commits(
-    model, encoder, tmp_path, monkeypatch, options, query, new
-):
+def test_search_sees_what_a_writer_commits(model, encoder, tmp_path, options, query, new):
     from contrasent.search.writer import Writer
 
-    monkeypatch.setattr("contrasent.serve.library.LOOK_EVERY", 0.0)
     Index.build(encoder.encode, LINES[:3], model=encoder.identity).save(tmp_path / "index")
     app = create_app(model, index=Index.open(tmp_path / "index"), **options)
     with running(app) as url:
         before = httpx.post(f"{url}/search", json={"query": query, "k": 1}).json()
         with Writer(tmp_path / "index") as writer:
             writer.add([new], encoder.encode, ids=["new"])
+        time.sleep(1.1)  # the server looks once a second
         after = httpx.post(f"{url}/search", json={"query": query, "k": 1}).json()
     assert (before["texts"], after["texts"]) == (3, 4)
     hits = [answer["results"][0]["hits"][0] for answer in (before, after)]
@@ -207,15 +205,14 @@ def test_search_sees_what_a_writer_commits(
     assert hits[0]["text"] == LINES[0] or not options
 
 
-def test_answers_go_on_while_the_words_of_a_newer_index_are_counted(encoder, tmp_path, monkeypatch):
+def test_answers_go_on_while_the_words_of_a_newer_index_are_counted(encoder, tmp_path):
     from contrasent.search.writer import Writer
     from contrasent.serve import library
 
-    monkeypatch.setattr(library, "LOOK_EVERY", 0.0)
-    monkeypatch.setattr(library, "PATIENCE", 0.01)
     folder = tmp_path / "index"
     Index.build(encoder.encode, LINES[:3], model=encoder.identity).save(folder)
     served = library.Library(Index.open(folder), encoder.identity)
+    served.look_every = 0.0
     counted, count = threading.Event(), served._take
 
     def slow(index):
@@ -227,7 +224,7 @@ def test_answers_go_on_while_the_words_of_a_newer_index_are_counted(encoder, tmp
         writer.add([LINES[4]], encoder.encode)
     queries = encoder.encode(["a pet"])
     for _ in range(3):
-        now = served.newest()
+        now = served.newest(patience=0.01)
         (found,) = served.search(now, ["a pet"], queries, 5)
         assert (len(found), now.texts) == (3, 3)
     counted.set()
