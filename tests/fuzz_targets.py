@@ -109,7 +109,7 @@ def contents(folder):
 
 @cache
 def _index_files():
-    from contrasent.search.building import create
+    from contrasent.search.opening import create
     from contrasent.search.store import Facts
     from contrasent.search.writer import Writer
 

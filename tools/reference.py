@@ -32,7 +32,9 @@ PYTHON = {
         "contrasent.train.run.Run contrasent.adapters.sentence_transformers.ObjectiveLoss"
     ),
     "Search": (
-        "contrasent.search.opening contrasent.search.ranking.Ranker "
+        "contrasent.search.opening.open_index contrasent.search.opening.open_writer "
+        "contrasent.search.opening.index_folder contrasent.search.opening.numbered_rows "
+        "contrasent.search.ranking.Ranker "
         "contrasent.search.words.Bm25 contrasent.search.duplicates.near_duplicates"
     ),
     "Losses": "contrasent.losses",

@@ -74,7 +74,7 @@ def test_encode_standard_input_in_blocks(tmp_path, monkeypatch):
 def test_encode_goes_on_after_a_kill(tmp_path, lines):
     """What was encoded is kept next to the file; another input takes of it what is the same."""
     from contrasent.encoder.encoder import Encoder
-    from contrasent.search.building import KeptVectors
+    from contrasent.search.opening import KeptVectors
 
     long, order = tmp_path / "long.txt", np.random.default_rng(0).permutation(300)
     long.write_text("".join(f"{LINES[n % 5][:-1]} {n}.\n" for n in order))

@@ -19,8 +19,8 @@ from contrasent.documents.folder import Document, DocumentSource, Section
 from contrasent.errors import UserError
 from contrasent.indexing.contents import describe
 from contrasent.indexing.sources import document_rows, document_texts
-from contrasent.search.building import create
 from contrasent.search.index import Index
+from contrasent.search.opening import create
 from contrasent.search.store import Facts
 
 NOTES = {

@@ -148,8 +148,7 @@ def test_static_vectors_are_ridge_regressions(bert):
     encoder = open_encoder(bert, pooler="mean", light=True)
     texts = ["a map of the town", "the lamp is lit", "rain on the town", "a lamp", "a map"]
     wanted = encoder.encode(texts)
-    model = StaticModel(encoder)
-    model.learn(texts, wanted)
+    model = StaticModel(encoder, texts, wanted)
     made = model([*texts, "snow", ""])
     assert made.shape == (7, encoder.dimension) and np.isfinite(made).all()
     # The same by stacked least squares, from counts made in a loop.

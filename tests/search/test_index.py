@@ -15,9 +15,9 @@ from whole_states import encoder
 
 from contrasent.errors import InputError, ModelError, OptionError, OutputError, UserError
 from contrasent.metrics import normalize
-from contrasent.search.building import create
 from contrasent.search.folder import checksum
 from contrasent.search.index import Index
+from contrasent.search.opening import create
 from contrasent.search.ranking import Ranker
 from contrasent.search.store import Facts
 

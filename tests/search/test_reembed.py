@@ -10,9 +10,9 @@ import pytest
 from whole_states import encoder
 
 from contrasent.errors import ModelError, OutputError
-from contrasent.search.building import reembed
 from contrasent.search.index import Index
 from contrasent.search.learned import Learned
+from contrasent.search.opening import reembed
 from contrasent.search.ranking import Ranker
 from contrasent.search.writer import Writer
 
@@ -87,7 +87,7 @@ import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from test_reembed import new
-from contrasent.search.building import reembed
+from contrasent.search.opening import reembed
 
 made = 0
 

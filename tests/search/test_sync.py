@@ -8,8 +8,8 @@ from whole_states import encoder
 from contrasent.documents.folder import DocumentSource
 from contrasent.indexing.following import synchronise
 from contrasent.indexing.sources import document_rows
-from contrasent.search.building import create
 from contrasent.search.index import Index
+from contrasent.search.opening import create
 from contrasent.search.store import Facts
 
 encode = encoder()

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from contrasent.cli.serve import serve
 from contrasent.errors import ModelError
-from contrasent.search.building import reembed
 from contrasent.search.index import Index
+from contrasent.search.opening import reembed
 from contrasent.serve import connections
 from contrasent.serve.app import create_app
 

@@ -112,7 +112,7 @@ def _as_stream(
     """One process, one text after the other; each is computed once."""
     from contrasent.encoding.shards import write_vectors
     from contrasent.model.opening import find_model
-    from contrasent.search.building import KeptVectors
+    from contrasent.search.opening import KeptVectors
     from contrasent.search.store import Facts
     from contrasent.types import batched
 

@@ -21,9 +21,10 @@ from contrasent.indexing.sources import (
     open_source,
 )
 from contrasent.model.base import TaskEncoder
-from contrasent.search.building import FirstTier, create
+from contrasent.model.opening import absolute_name
 from contrasent.search.folder import METRICS, check_target, in_milvus
 from contrasent.search.index import BaseIndex, Index
+from contrasent.search.opening import FirstTier, create
 from contrasent.search.ranking import Ranker
 from contrasent.search.records import EncodedRecords, IndexRow, Records
 from contrasent.search.store import Facts
@@ -86,7 +87,7 @@ def read_input(
     notes = base.remarks if word_weight is None else ()
     facts = Facts(
         model=encoder.identity,
-        source=base.source,
+        source=absolute_name(base.name),
         metric=metric,
         ranker=Ranker(weight).to_json(),
         settings=opening | dict(settings or {}),

@@ -17,10 +17,9 @@ from contrasent.indexing.models import open_index_model
 from contrasent.indexing.sources import FileFacts, TableColumns
 from contrasent.model.base import TaskEncoder
 from contrasent.model.opening import absolute_name, find_model, open_encoder
-from contrasent.search.building import reembed
 from contrasent.search.filters import Where, check_where
 from contrasent.search.index import Index, document_of
-from contrasent.search.opening import index_folder, open_index, open_writer
+from contrasent.search.opening import index_folder, open_index, open_writer, reembed
 from contrasent.search.records import blocks
 from contrasent.search.store import ROWS_AT_ONCE
 from contrasent.search.writer import Writer

@@ -44,7 +44,9 @@ def describe(index: str | Path) -> dict[str, Any]:
         found = opened.ask(_DOCUMENTS)
         sample = found[:: max(1, -(-len(found) // LABELLED))]
         rows = opened.rows([row for *_, row in sample])
-        learned, unfinished = _learned(opened), opened.unfinished
+        unfinished, learned = opened.unfinished, []
+        if opened.ask(THERE):
+            learned = [name for (name,) in opened.ask("SELECT name FROM learned ORDER BY name")]
     texts = (row.text[(row.metadata or {}).get("body", 0) :] for row in rows)
     files = {file_of(str(name), known) for name, *_ in found}
     skipped = dict[str, list[str]]()
@@ -74,12 +76,6 @@ def describe(index: str | Path) -> dict[str, Any]:
         "changed": _at(changed[0]),
         "synced": _at(max(changed)),
     }
-
-
-def _learned(index: Index) -> list[str]:
-    if not index.ask(THERE):
-        return []
-    return [name for (name,) in index.ask("SELECT name FROM learned ORDER BY name")]
 
 
 def _listed(origin: Origin | None, skipped: dict[str, list[str]]) -> set[str] | None:

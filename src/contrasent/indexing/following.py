@@ -20,10 +20,9 @@ from contrasent.indexing.models import model_settings, open_index_model
 from contrasent.indexing.sources import FileFacts, document_rows
 from contrasent.indexing.tiers import finish
 from contrasent.model.base import TaskEncoder
-from contrasent.search.building import KeptVectors
 from contrasent.search.folder import CHECKSUM, in_milvus, is_index
 from contrasent.search.index import Index
-from contrasent.search.opening import index_folder
+from contrasent.search.opening import KeptVectors, index_folder
 from contrasent.search.records import IndexRow
 from contrasent.search.store import ROWS_AT_ONCE, Facts, Row
 from contrasent.search.writer import Writer

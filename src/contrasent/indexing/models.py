@@ -1,13 +1,12 @@
 """The model of an index, and the base for texts in a language."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from contrasent.errors import ModelError
 from contrasent.model.base import TaskEncoder
-from contrasent.model.opening import absolute_name, find_model, open_encoder
+from contrasent.model.opening import find_model, open_encoder
 from contrasent.model.pretrained import MINILM, installed_bases
 from contrasent.search.index import BaseIndex
 from contrasent.search.languages import SAMPLE, choose_base, fit, sampled
@@ -45,19 +44,13 @@ def open_index_model(
     return TaskEncoder(encoder, batch=batch, batch_invariant=batch_invariant)
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedBase:
+class OpenedBase(NamedTuple):
     """A model for some texts."""
 
     name: str
     encode: TaskEncoder
     word_weight: float  # the share of words in a score that suits the texts
     remarks: tuple[str, ...] = ()  # a line if the model was named and does not know the language
-
-    @property
-    def source(self) -> str:
-        """The name as an index keeps it, which leads there from any working directory."""
-        return absolute_name(self.name)
 
 
 def open_base(
@@ -87,11 +80,8 @@ def open_base(
     if chosen:
         return OpenedBase(name, encode, chosen.fit.word_weight)
     language = fit(sample, encoder.tokenizer)
-    weight, remarks = language.word_weight, list[str]()
-    if not language.known:
-        remarks.append(
-            f"the model's vocabulary is of another language than the texts "
-            f"({language.pieces:.1f} tokens a word): words count for {weight:g} of a score "
-            "(--word-weight)"
-        )
-    return OpenedBase(name, encode, weight, tuple(remarks))
+    remark = (
+        f"the model's vocabulary is of another language than the texts ({language.pieces:.1f} "
+        f"tokens a word): words count for {language.word_weight:g} of a score (--word-weight)"
+    )
+    return OpenedBase(name, encode, language.word_weight, () if language.known else (remark,))

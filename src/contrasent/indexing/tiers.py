@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 
@@ -20,9 +21,9 @@ from contrasent import progress
 from contrasent.model.base import TaskEncoder
 from contrasent.model.runtime import in_bfloat16
 from contrasent.model.static import StaticModel
-from contrasent.search.building import AT_ONCE, FirstTier
 from contrasent.search.folder import check_vectors
 from contrasent.search.index import BaseIndex, Index
+from contrasent.search.opening import AT_ONCE, FirstTier
 from contrasent.search.records import IndexRow
 from contrasent.search.store import Facts, Row
 from contrasent.search.tiers import BASE, EARLY, FIRST
@@ -76,13 +77,7 @@ class Survey:
 
     def first_tier(self, encode: TaskEncoder, source: str) -> FirstTier:
         """A first tier that the sample teaches."""
-
-        def learn(texts: list[str], vectors: Vectors) -> StaticModel:
-            made = StaticModel(encode.encoder)
-            made.learn(texts, vectors)
-            return made
-
-        return FirstTier(self.numbers, self.texts, learn, source)
+        return FirstTier(self.numbers, self.texts, partial(StaticModel, encode.encoder), source)
 
 
 class SecondTier:
@@ -214,20 +209,14 @@ def rest_encoder(index: Index, encode: TaskEncoder) -> TaskEncoder:
     return quick(encode, characters)
 
 
-def finish(
-    folder: Path,
-    encode: TaskEncoder,
-    queries: Sequence[str] = (),
-    *,
-    keep_every: float = KEEP_EVERY,
-) -> None:
+def finish(folder: Path, encode: TaskEncoder, queries: Sequence[str] = ()) -> None:
     """Encode all that is left of an index, the candidates of some queries first."""
     with closing(Index.open(folder)) as index:
         if not (left := index.unfinished) and index.tiers is None:
             return
         given = index.query_vectors(queries, encode) if queries else None
         encode = rest_encoder(index, encode)
-    second = SecondTier(folder, encode, keep_every=keep_every)
+    second = SecondTier(folder, encode)
     with progress.task("Encoding", left, "texts") as advance:
         while second.turn(queries, given, advance=advance):
             given = None

@@ -33,6 +33,7 @@ TASKS: dict[str, tuple[str, ...]] = {
 """Names of the prompts of a task; the first that a model has is taken."""
 BUDGET = 2048
 """Padded tokens of a call: enough to keep a core busy, little enough to share calls among cores."""
+ALIKE = 256  # tokens of every call whose vectors do not depend on other rows
 FEW = 8  # up to so many texts are computed in one call by all cores, more by a call for each core
 
 
@@ -345,7 +346,7 @@ def by_budget(
 
 
 def encode_batch_invariant(
-    embed: Callable[[Tokens], Vectors], tokens: Tokens, dimension: int, *, budget: int = 256
+    embed: Callable[[Tokens], Vectors], tokens: Tokens, dimension: int
 ) -> Vectors:
     """Vectors that do not depend, to the bit, on which other rows there are or in which order.
 
@@ -356,7 +357,7 @@ def encode_batch_invariant(
     lengths = tokens.lengths
     with progress.task("encode", len(tokens), "sentences") as advance:
         for length in np.unique(lengths):
-            count = max(1, budget // max(1, int(length)))
+            count = max(1, ALIKE // max(1, int(length)))
             rows = np.flatnonzero(lengths == length)
             for start in range(0, len(rows), count):
                 part = rows[start : start + count]

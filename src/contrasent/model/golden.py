@@ -217,7 +217,8 @@ def compare_golden(computed: Golden, saved: Golden) -> list[Finding]:
     now, then = computed.config, saved.config
     findings = [*_settings(now, then), *_tokens(computed, saved)]
     if now.dimension != then.dimension:
-        return [*findings, _dimension(now.dimension, then.dimension)]
+        sizes = f"vectors have {now.dimension} dimensions and had {then.dimension}"
+        return [*findings, _wrong("dimension", f"{sizes}: another model or head")]
     comparison = Comparison(computed.vectors, saved.vectors)
     if comparison.same:
         return [*findings, Finding("vectors", True, comparison.summary)]
@@ -261,16 +262,5 @@ def _tokens(computed: Golden, saved: Golden) -> list[Finding]:
             differ.append(text)
     if not differ:
         return [Finding("tokenisation", True, f"{len(saved.texts)} probes give the same ids")]
-    return [
-        _wrong(
-            "tokenisation",
-            f"{len(differ)} of {len(saved.texts)} probes give other ids, first "
-            f"{differ[0][:40]!r}: tokenizer.json is not the one that was saved",
-        )
-    ]
-
-
-def _dimension(have: int, want: int) -> Finding:
-    return _wrong(
-        "dimension", f"vectors have {have} dimensions and had {want}: another model or head"
-    )
+    counts = f"{len(differ)} of {len(saved.texts)} probes give other ids, first {differ[0][:40]!r}"
+    return [_wrong("tokenisation", f"{counts}: tokenizer.json is not the one that was saved")]

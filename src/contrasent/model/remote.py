@@ -142,7 +142,7 @@ class RemoteModel:
         self.base = bare.rstrip("/")
         self.base = self.base if self.base.endswith("/v1") else f"{self.base}/v1"
         self._server = JsonServer(self.base, KEY)
-        self.batch, self.requests, self.dimension = batch, 0, 0
+        self.batch, self.dimension = batch, 0
         self._answered = False
         self.name = of_address
         listed: list[dict[str, Any]] = []
@@ -195,7 +195,6 @@ class RemoteModel:
 
     def _talk(self, path: str, body: Any) -> dict[str, Any]:
         """One answer; once a server has answered, some failures are waited out."""
-        self.requests += 1
         answer = self._server.ask(path, body, attempts=ATTEMPTS if self._answered else 1)
         self._answered = True
         return answer

@@ -167,14 +167,11 @@ class Exported(Encoder):
     def check(self, *, pooler: str | None, max_tokens: int | None) -> None:
         """Reject settings that the graph, in which they are fixed, does not have."""
         fixed = self.export.facts
-        for option, wanted, had in (
-            ("--pooler", pooler, fixed.pooling),
-            ("--max-tokens", max_tokens, fixed.max_tokens),
-        ):
+        asked = ("--pooler", pooler, fixed.pooling), ("--max-tokens", max_tokens, fixed.max_tokens)
+        for option, wanted, had in asked:
             if wanted is not None and wanted != had:
-                raise OptionError(
-                    option, wanted, f"the export has {had!r} inside; export the model again with it"
-                )
+                problem = f"the export has {had!r} inside; export the model again with it"
+                raise OptionError(option, wanted, problem)
 
     def embed(self, tokens: Tokens) -> Vectors:
         """Vectors of tokenised sentences in one call, padded to the longest or a little more."""
@@ -192,10 +189,8 @@ class Exported(Encoder):
         """The graph, opened for a number of calls at once; kept, as opening takes a while."""
         with self._opening:
             if streams not in self._sessions:
-                engine, precision = self.export.engine, self.export.precision
-                self._sessions[streams] = open_session(
-                    engine, self._graph, precision, streams=streams
-                )
+                how = self.export.engine, self._graph, self.export.precision
+                self._sessions[streams] = open_session(*how, streams=streams)
             return self._sessions[streams]
 
     def _call(self, run: Run, tokens: Tokens) -> Vectors:
@@ -247,9 +242,7 @@ def open_session(engine: str, path: Any, precision: str, *, streams: int) -> Run
     """Open a graph in a file, or one of OpenVINO that was made in memory."""
     if isinstance(path, Path):
         check_session(engine, path)
-    if engine == "onnx":
-        return _onnx(path, streams)
-    return _openvino(path, precision, streams)
+    return _onnx(path, streams) if engine == "onnx" else _openvino(path, precision, streams)
 
 
 def check_session(engine: str, path: Path) -> None:

@@ -26,16 +26,13 @@ ROWS_AT_ONCE = 64  # texts whose tokens' vectors are gathered at once, some 24 M
 class StaticModel:
     """Texts to unit vectors (n, d) in the space of an encoder."""
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(self, encoder: Encoder, texts: Sequence[str], vectors: Vectors) -> None:
+        """Learn the table from texts and their vectors (n, d) by the model."""
         self._encoder = encoder
         size = encoder.tokenizer.size
         self._place = np.full(size, -1)  # of each token in the table; -1 where it was not seen yet
-        self._table: Vectors = np.empty((0, encoder.dimension), np.float32)
         self._weights = np.ones(size, np.float32)
         self._weights[list(encoder.tokenizer.specials.all)] = 0
-
-    def learn(self, texts: Sequence[str], vectors: Vectors) -> None:
-        """Learn the table from texts and their vectors (n, d) by the model."""
         tokens, _ = self._encoder.tokenise(texts)
         ids, columns = np.unique(tokens.ids, return_inverse=True)
         counts = np.zeros((len(tokens), len(ids)), np.float32)
@@ -54,7 +51,7 @@ class StaticModel:
         made = weighted @ table
         missing = wanted * np.linalg.norm(made, axis=1, keepdims=True) - made
         kernel = weighted @ weighted.T + np.float32(TOKEN_RIDGE) * np.eye(len(made), dtype="f4")
-        self._table = table + weighted.T @ np.linalg.solve(kernel, missing)
+        self._table: Vectors = table + weighted.T @ np.linalg.solve(kernel, missing)
         self._place[ids] = np.arange(len(ids))
 
     def __call__(self, texts: Sequence[str]) -> Vectors:

@@ -1,23 +1,54 @@
-"""Opening the index in a folder, wherever its vectors are, to read or to change it."""
+"""Index folders: opened, made of rows, or given another model; a run that stops goes on."""
 
-from collections.abc import Iterator
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from hashlib import blake2b
 from pathlib import Path
+from typing import Any, Self
 
-from contrasent.files import recover_folder
-from contrasent.search.folder import in_milvus, is_any_index
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent import files, progress
+from contrasent.errors import OutputError, UserError
+from contrasent.files import LOCK
+from contrasent.search.folder import (
+    check_target,
+    check_vectors,
+    checksum,
+    in_milvus,
+    is_any_index,
+    translated,
+)
 from contrasent.search.index import BaseIndex, Index
+from contrasent.search.learned import Learned
 from contrasent.search.milvus import MilvusIndex
-from contrasent.search.store import REPLACING, Facts
+from contrasent.search.ranking import Ranker
+from contrasent.search.records import EncodedRecords, IndexRow, blocks
+from contrasent.search.store import REPLACING, ROWS_AT_ONCE, Facts
 from contrasent.search.writer import Writer
+from contrasent.types import EncodeFn, Vectors, batched, for_task
 
 INSIDE = "index"  # the index in a folder that ``adapt`` left
+AT_ONCE = 256  # texts that are encoded, and kept, together
+MODEL_SETTINGS = ("pooler", "max_tokens")  # settings of an index that change with its model
+
+_BEGINNING = (
+    "PRAGMA locking_mode = EXCLUSIVE",  # until it is closed
+    "PRAGMA synchronous = OFF",  # a killed process loses nothing
+    "BEGIN EXCLUSIVE",
+    "CREATE TABLE IF NOT EXISTS kept (key BLOB PRIMARY KEY, vector BLOB, sum INTEGER)",
+    "COMMIT",
+)
 
 
 def index_folder(folder: str | Path) -> Path:
     """The folder of an index: that one, or the one inside it that ``adapt`` left."""
     place = Path(folder)
-    recover_folder(place, REPLACING)
+    files.recover_folder(place, REPLACING)
     inside = place / INSIDE
     return inside if not is_any_index(place) and is_any_index(inside) else place
 
@@ -56,3 +87,176 @@ def numbered_rows(index: BaseIndex, limit: int | None = None) -> Index:
             if limit is not None and len(writer) >= limit:
                 break
     return Index.of(writer)
+
+
+class KeptVectors:
+    """Encodes, and keeps the vectors by their texts next to what is made until that is done.
+
+    A run that was stopped at any moment finds what it has encoded when it is started again, by the
+    same model.
+    """
+
+    def __init__(
+        self,
+        index: Path,
+        encode: EncodeFn,
+        facts: Facts,
+        advance: progress.Advance = lambda n=1, **fields: None,
+        *,
+        at_once: int | None = None,
+    ) -> None:
+        self.at_once = at_once or AT_ONCE
+        self.index, self.folder = index, index.with_name(f".{index.name}.encoded")
+        self._read, self._maker = for_task(encode, "document"), f"{facts.model} {facts.source}"
+        self.advance = advance
+
+    def __enter__(self) -> Self:
+        with files.writing(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / "vectors.db"
+        self._database = sqlite3.connect(path, timeout=0, isolation_level=None)
+        try:
+            for line in _BEGINNING:
+                self._database.execute(line)
+        except sqlite3.DatabaseError as error:
+            self._database.close()
+            problem = "another process is making it; try again when that has ended"
+            if "locked" not in str(error):
+                problem = f"{path} is damaged; remove it"
+            raise OutputError(f"{self.index}: {problem}") from error
+        # Nobody else makes this index now, so what lies around is of a run that was killed.
+        files.recover_folder(self.index)
+        files.remove_temporaries(self.index.parent, self.index.name)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with closing(self._database), translated(self.folder):
+            ((count,),) = self._database.execute("SELECT count(*) FROM kept")
+            if kind is None or count < AT_ONCE:  # little is soon encoded again
+                shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __call__(self, texts: Sequence[str]) -> Vectors:
+        """(n, d) vectors of texts."""
+        parts = []
+        for some in batched(texts, self.at_once):
+            with translated(self.folder):
+                parts.append(self._some(some))
+            self.advance(len(some))
+        return np.concatenate(parts)
+
+    def _some(self, texts: list[str]) -> Vectors:
+        keys = [self._key(text) for text in texts]
+        vectors = dict[bytes, Vectors]()
+        for key in keys:
+            stored = self._database.execute("SELECT vector, sum FROM kept WHERE key = ?", (key,))
+            for vector, sum_ in stored:
+                if checksum(key, vector) == sum_:
+                    vectors[key] = np.frombuffer(vector, "<f4")
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in vectors}
+        if missing:
+            made = check_vectors(self._read([*missing.values()]), len(missing), None, "dot")
+            self.put([*missing.values()], made)
+            vectors |= zip(missing, made, strict=True)
+        return np.stack([vectors[key] for key in keys])
+
+    def put(self, texts: Iterable[str], vectors: Iterable[Vectors]) -> None:
+        """Keep vectors that are known."""
+        self._database.execute("BEGIN")
+        for text, vector in zip(texts, vectors, strict=True):
+            key, data = self._key(text), vector.astype("<f4").tobytes()
+            row = key, data, checksum(key, data)
+            self._database.execute("REPLACE INTO kept VALUES (?, ?, ?)", row)
+        self._database.execute("COMMIT")
+
+    def _key(self, text: str) -> bytes:
+        return blake2b(f"{self._maker} {text}".encode("utf-8", "replace"), digest_size=16).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class FirstTier:
+    """A first tier of vectors, which some rows teach."""
+
+    numbers: NDArray[np.int64]  # (n,) the rows that teach, rising
+    texts: list[str]  # of these rows
+    learn: Callable[[list[str], Vectors], EncodeFn]  # from texts and their vectors by the model
+    source: str  # the documents or table, by which the same command is known
+
+
+def create(
+    folder: str | Path,
+    encode: EncodeFn,
+    rows: Iterable[IndexRow] | EncodedRecords,
+    facts: Facts,
+    *,
+    overwrite: bool = False,
+    batch: int = ROWS_AT_ONCE,
+    documents: Mapping[str, dict[str, Any]] | None = None,
+    first: FirstTier | None = None,
+) -> BaseIndex:
+    """Make an index of rows, with memory for one batch of them; it appears when all is done.
+
+    One in Milvus if the settings name a ``uri``. ``documents``: the files that rows come from.
+    ``first``: write vectors of a first tier, for :mod:`contrasent.indexing.tiers` to go on from.
+    """
+    target = Path(folder)
+    if isinstance(rows, EncodedRecords):
+        rows.check(facts.model, facts.source)
+    if "uri" in facts.settings:
+        return MilvusIndex.build(target, encode, rows, facts)
+    check_target(target, overwrite)
+    total = len(rows) if isinstance(rows, list) else None
+    with (
+        KeptVectors(target, encode, facts) as kept,
+        files.atomic_folder(target) as temporary,
+    ):
+        make: EncodeFn = kept
+        if first is not None:
+            with progress.task("Encoding a sample", len(first.texts), "texts") as kept.advance:
+                taught = kept(first.texts)
+            make = first.learn(first.texts, taught)
+        title = "Encoding" if first is None else "First tier"
+        with (
+            progress.task(title, total, "texts") as advance,
+            Writer(temporary, new=facts) as writer,
+        ):
+            kept.advance = advance
+            for texts, ids, metadata, vectors in blocks(rows, batch):
+                given = make if vectors is None else vectors
+                writer.add(texts, given, ids=ids, metadata=metadata)
+                if given is not kept:
+                    advance(len(texts))
+            if not len(writer):
+                raise UserError("there are no texts to index")
+            writer.set(next_id=len(writer))
+            writer.put_files(dict(documents or {}))
+            if first is not None:
+                writer.begin_tiers(first.numbers, taught, first.source)
+        (temporary / LOCK).unlink(missing_ok=True)
+    return Index.open(target)
+
+
+def reembed(
+    folder: str | Path,
+    encode: EncodeFn,
+    *,
+    model: str,
+    source: str = "",
+    settings: dict[str, Any] | None = None,
+) -> Index:
+    """Put the vectors of another model in the place of an index's own, all else as it is.
+
+    Readers keep the old vectors until the transaction that names the new ones; other writers wait.
+    """
+    with Writer(folder) as writer:
+        size = for_task(encode, "document")(["a text"]).nbytes
+        files.check_writable(Path(folder), 2 * size * len(writer))
+        stays = {k: v for k, v in writer.facts.settings.items() if k not in MODEL_SETTINGS}
+        about: dict[str, Any] = {"model": model, "source": source}
+        about["settings"] = stays | (settings or {})
+        with KeptVectors(Path(folder), encode, replace(writer.facts, **about)) as kept:
+            writer.rewrite(kept)
+            # What was learned is of the vectors of the model before.
+            weight = Ranker.from_json(writer.facts.ranker).word_weight
+            writer.set(**about, learned=Learned(), ranker=Ranker(weight))
+            writer.commit()
+    return Index.open(folder)

@@ -308,8 +308,9 @@ def create_app(
         redoc_url=None,
         dependencies=key,
     )
-    opened = partial(Library, identity=model.identity, open_model=open_model)
-    library = None if index is None else opened(index, word_weight=word_weight)
+    library = None
+    if index is not None:
+        library = Library(index, model.identity, open_model=open_model, word_weight=word_weight)
     embedder = Embedder(model, batcher, limits)
     threads = ThreadPoolExecutor(max(2, usable_cores()), "search")
     _add_routes(app, Routes(model, embedder, library, metrics, limits, threads))

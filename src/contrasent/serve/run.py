@@ -9,20 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.errors import (
-    MissingExtraError,
-    ModelError,
-    OptionError,
-    OutputError,
-    see,
-)
+from contrasent.errors import MissingExtraError, ModelError, OptionError, OutputError, see
 from contrasent.indexing.models import find_index_model, model_settings, open_index_model
 from contrasent.indexing.tiers import rest_encoder
 from contrasent.model.base import Encoder, TaskEncoder
 from contrasent.model.opening import find_model, open_encoder
 from contrasent.processes import release_freed_memory
 from contrasent.search.folder import is_any_index
-from contrasent.search.index import BaseIndex, Index
+from contrasent.search.index import Index
 from contrasent.search.opening import index_folder, open_index
 from contrasent.types import Log, Tokens
 
@@ -96,25 +90,20 @@ def serve_model(
     with _listen(host, port) as listener:  # before the model is loaded
         encoder = open_encoder(folder, pooler=pooler, max_tokens=max_tokens, light=True)
         release_freed_memory()
-        shown = name or Path(model).name or folder.name
+        shown, encode = name or Path(model).name or folder.name, None
+        if isinstance(library, Index) and library.tiers is not None:  # something is left to encode
+            encode = rest_encoder(library, TaskEncoder(encoder))
         app = create_app(
             served(encoder, shown),
             index=library,
             open_model=open_index_model,
             settings=settings,
             word_weight=word_weight,
-            encode=_rest_encoder(library, encoder),
+            encode=encode,
         )
         address = f"http://{host}:{listener.getsockname()[1]}"
         log(f"{shown} at {address} (page), {address}/v1 (OpenAI's interface), {address}/docs")
         make_server(app, settings).run(sockets=[listener])
-
-
-def _rest_encoder(index: BaseIndex | None, encoder: Encoder) -> TaskEncoder | None:
-    """The encoder for what is left of an unfinished index; None where nothing is."""
-    if not isinstance(index, Index) or index.tiers is None:
-        return None
-    return rest_encoder(index, TaskEncoder(encoder))
 
 
 def _allowed_hosts(host: str, more: Sequence[str]) -> tuple[str, ...]:
