@@ -82,8 +82,7 @@ def measure(runtime: str, kind: str, exports: str, keep: str | None) -> float:
         def encode(rows: list[str]) -> Any:
             return model.encode(rows, show_progress_bar=False)
     else:
-        from contrasent.cli.loading import open_model
-        from contrasent.cli.options import Loading
+        from contrasent.cli.options import Loading, open_model
 
         ours = runtime in ("torch", "invariant")
         folder = Path(minilm()) if ours else Path(exports) / runtime

@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from contrasent.cli.loading import OpenModel
+from contrasent.cli.encode import OpenModel
 from contrasent.cli.options import Loading
 from contrasent.encoding.engines import Local, OnRay
 from contrasent.encoding.inputs import plan

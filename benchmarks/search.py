@@ -91,8 +91,7 @@ def build(folder: Path, blocks: Iterable[tuple[list[str], Vectors]]) -> None:
 
 def building(folder: Path, vectors: Vectors) -> None:
     """The processor time that writing 100,000 rows adds to encoding them."""
-    from contrasent.cli.loading import open_model
-    from contrasent.cli.options import Loading
+    from contrasent.cli.options import Loading, open_model
 
     held = texts(min(BUILDS, len(vectors)), 0)
     _, write = timed(lambda: build(folder, [(held, vectors[: len(held)])]))

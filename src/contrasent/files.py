@@ -5,17 +5,19 @@ import errno
 import json
 import logging
 import os
+import re
 import shutil
 import socket
 import tempfile
 import time
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from contrasent.errors import ModelError, OutputError, UserError, see
+from contrasent.errors import InputError, ModelError, OutputError, UserError, see
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -156,6 +158,20 @@ def write_text(target: Path, text: str) -> None:
 def write_json(target: Path, data: Any) -> None:
     """Write a JSON file atomically, indented, keys in the order given."""
     write_text(target, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file that a user wrote."""
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise InputError(path, f"cannot be read ({error.strerror})") from error
+    except tomllib.TOMLDecodeError as error:
+        position = re.search(r"at line (\d+)", str(error))
+        line = int(position.group(1)) if position else None
+        raise InputError(path, f"not valid TOML ({error})", line=line) from error
+    except UnicodeDecodeError as error:
+        raise InputError(path, "not UTF-8") from error
 
 
 def read_json(path: Path) -> Any:

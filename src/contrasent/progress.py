@@ -1,6 +1,7 @@
 """Progress of long work: a bar on a terminal, plain lines when piped, silence on request.
 
-:func:`printable` is what every text passes that goes to a terminal.
+:class:`Deadline` ends work in threads, which nothing can end from outside. :func:`printable` is
+what every text passes that goes to a terminal.
 """
 
 import re
@@ -8,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 Advance = Callable[..., None]
@@ -149,3 +151,44 @@ def duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
+class Deadline:
+    """The moment at which some work ends, done or not; cancelled work ends at once."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    @property
+    def passed(self) -> bool:
+        """Whether the work must end."""
+        return time.monotonic() >= self._end
+
+    def cancel(self) -> None:
+        """End the work at its next check."""
+        self._end = 0.0
+
+
+_current: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
+
+
+@contextmanager
+def limited(deadline: Deadline) -> Iterator[None]:
+    """Limit the work of the block, and that of the tasks and threads that get its context."""
+    token = _current.set(deadline)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def deadline_passed() -> bool:
+    """Whether the time for the work at hand is over."""
+    deadline = _current.get()
+    return deadline is not None and deadline.passed
+
+
+def check_deadline() -> None:
+    """Raise a ``TimeoutError`` if the time for the work at hand is over."""
+    if deadline_passed():
+        raise TimeoutError("the time for this work is over")

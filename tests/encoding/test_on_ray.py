@@ -83,7 +83,7 @@ def test_the_shards_are_those_of_the_local_engine(cluster, tmp_path, source, wan
 
 
 def test_an_encoder_gives_the_same_bits(cluster, tmp_path, bert, sentences):
-    from contrasent.cli.loading import OpenModel
+    from contrasent.cli.encode import OpenModel
     from contrasent.cli.options import Loading
 
     (tmp_path / "texts.txt").write_text("\n".join(sentences[:60]) + "\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from contrasent import objectives
+from contrasent import engine, objectives
 from contrasent.engine.registry import METHODS, described, find, names, parameters
 from contrasent.errors import OptionError
 from contrasent.text.views import VIEWS
@@ -64,8 +64,10 @@ def test_docstring_cites_its_source_and_explains_every_parameter(name):
     assert re.search(r"\(.*(20\d\d|et al\.).*\)", text), "no source"
     assert "section" in text or "appendix" in text or name == "cosent"
     assert "Table" in text or name in UNTABLED
+    bases = (kind.__doc__ for kind in find(name).__mro__ if issubclass(kind, engine.Objective))
+    explained = "\n".join(bases)
     for parameter in parameters(name):
-        assert re.search(rf"^        {parameter}: ", text, re.MULTILINE), parameter
+        assert re.search(rf"^        {parameter}: ", explained, re.MULTILINE), parameter
 
 
 @pytest.mark.parametrize(

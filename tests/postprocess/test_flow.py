@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from contrasent import metrics
-from contrasent.encoder.flow import Flow, FlowSettings
+from contrasent.encoder.flow import Flow, FlowSettings, fit
 from contrasent.errors import DataError, OptionError
-from contrasent.postprocess.flow import fit
 
 torch = pytest.importorskip("torch")
 

@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 
 from commands import printed
-from contrasent.cli.loading import open_model
-from contrasent.cli.options import Loading
+from contrasent.cli.options import Loading, open_model
 from contrasent.encoder.encoder import Encoder
-from contrasent.encoder.flow import FlowEncoder, FlowSettings, write_flow
+from contrasent.encoder.flow import FlowEncoder, FlowSettings, fit, write_flow
 from contrasent.errors import OptionError
-from contrasent.postprocess.flow import fit
 from contrasent.serve.app import create_app
 from contrasent.serve.run import served
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from contrasent.errors import InputError
-from contrasent.postprocess.glove import STOP_WORDS, Glove
+from contrasent.postprocess import STOP_WORDS, Glove
 
 TEXT = "the 1 0\nharbour 0 1\nHarbour 5 5\nquiet 1 1\n. 9 9\nof sorts 2 3\n"
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from contrasent import metrics
 from contrasent.errors import DataError, OptionError
-from contrasent.postprocess.linear import whiten
+from contrasent.postprocess import whiten
 
 
 def cloud(n=400, d=6, seed=0):

@@ -7,8 +7,7 @@ import pytest
 
 from contrasent import cli
 from contrasent.encoder.encoder import Encoder
-from contrasent.engine.recipes import recipes
-from contrasent.engine.registry import check, find, names, published
+from contrasent.engine.registry import check, find, names, published, recipes
 from contrasent.errors import OptionError
 from contrasent.reproduce.reading import ItemFolder, resolve_row
 from contrasent.train.run import RunFolder

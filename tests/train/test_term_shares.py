@@ -11,7 +11,7 @@ from contrasent.train.fit import fit
 from contrasent.train.method_checks import Trial, make_small_base, with_small_models
 from contrasent.train.prepare import prepare
 from contrasent.train.settings import Settings
-from contrasent.train.shares import GradientShares, moments, to_contrast
+from contrasent.train.step import GradientShares, moments, to_contrast
 
 METHODS = {
     "simcse_plus_plus": {"dimension_weight": 0.5},

@@ -8,7 +8,6 @@ import typer
 
 from contrasent.cli import options
 from contrasent.cli.evaluate import UserEvaluation, judged_evaluations, labelled_evaluations
-from contrasent.cli.loading import open_model
 from contrasent.errors import DataError, InputError, OptionError
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ def compare(
     own += [_held_out(on, seed)] if on is not None else []
 
     def measure(folder: Path) -> "Report":
-        model = open_model(folder, loading)
+        model = options.open_model(folder, loading)
         report = evaluate_model(model, suites, chosen) if suites else Report(())
         report = report.select(metric="spearman") if suites == ("sts",) else report
         return Report.join([report, *(measured(model, 0) for measured in own)])
@@ -280,7 +279,7 @@ def _open_side(
     index = searched.index
     if index is not None and index.facts.source == absolute_name(name):
         loading = replace(loading, **model_settings(index))
-    return open_model(name, loading)
+    return options.open_model(name, loading)
 
 
 def _described(name: str, model: "TaskEncoder | RemoteModel") -> dict[str, Any]:

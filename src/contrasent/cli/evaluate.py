@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from contrasent.cli import options
-from contrasent.cli.loading import open_model
 from contrasent.errors import OptionError, UserError, check_choice
 
 if TYPE_CHECKING:
@@ -239,10 +238,10 @@ def _load(
 ) -> tuple["EncodeFn", Callable[[str], int] | None]:
     """A model of any kind, and what counts its tokens; None for word vectors."""
     if Path(model).is_file():
-        from contrasent.postprocess.glove import Glove
+        from contrasent.postprocess import Glove
 
         return Glove.load(Path(model), stop_words=stop_words), None
-    opened = open_model(model, loading)
+    opened = options.open_model(model, loading)
     marks = sum(map(len, opened.encoder.tokenizer.frame))  # at both ends, which are not counted
 
     @cache

@@ -175,15 +175,14 @@ def postprocess(
 
     folder = find_model(model)
     from contrasent.encoder.encoder import Encoder
-    from contrasent.postprocess import linear
+    from contrasent.postprocess import whiten
 
     encoder = Encoder.load(
         folder, pooler=loading.pooler, max_tokens=loading.max_tokens, normalise=False
     )
     vectors, fitted = encoder.encode(texts, batch=loading.batch), f"{len(texts):,} sentences"
     if method == "flow":
-        from contrasent.encoder.flow import write_flow
-        from contrasent.postprocess.flow import fit
+        from contrasent.encoder.flow import fit, write_flow
 
         losses = list[float]()
         flow = fit(vectors, settings, report=lambda step, loss: losses.append(loss))
@@ -193,7 +192,7 @@ def postprocess(
         change = f"{len(losses):,} steps, {first:.3f} to {last:.3f} bits a dimension"
         options.note(f"wrote {output}: {change}, on {fitted}")
         return
-    layer = linear.whiten(vectors, dimensions=dimensions)
+    layer = whiten(vectors, dimensions=dimensions)
     encoder.add_layer(layer.matrix, layer.bias)
     summary = f"{layer.matrix.shape[1]} dimensions"
     about = f"{model}, whitened (Su et al., 2021) to {summary} on {fitted} of {corpus.name}."

@@ -10,13 +10,16 @@ from copy import copy
 from dataclasses import dataclass, fields
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin
 
 import typer
 
 from contrasent import progress
 from contrasent.errors import OptionError, OutputError
 from contrasent.files import check_writable
+
+if TYPE_CHECKING:
+    from contrasent.model.base import TaskEncoder
 
 ModelName = Annotated[str, typer.Argument(help="Model folder or name.")]
 Column = Annotated[
@@ -87,6 +90,24 @@ class Loading:
             help="The same bits whatever the batch and the order; slower, see docs.",
         ),
     ] = False
+
+
+def open_model(
+    name: str | Path, loading: Loading | None = None, *, light: bool = False
+) -> "TaskEncoder":
+    """Open a model as the options of a command say; ``light``: see ``open_encoder``."""
+    from contrasent.model.base import TaskEncoder
+    from contrasent.model.opening import find_model, open_encoder
+
+    given = loading or Loading()
+    encoder = open_encoder(
+        find_model(name),
+        runtime=given.runtime,
+        pooler=given.pooler,
+        max_tokens=given.max_tokens,
+        light=light,
+    )
+    return TaskEncoder(encoder, batch=given.batch, batch_invariant=given.batch_invariant)
 
 
 Reading = Annotated[Loading, "pooler", "max_tokens"]

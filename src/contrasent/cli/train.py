@@ -1,7 +1,6 @@
 """``contrasent train CORPUS -o MODEL``."""
 
 import os
-import tomllib
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
@@ -15,13 +14,13 @@ from contrasent import progress
 from contrasent.cli import options
 from contrasent.cli.adapt import DEFAULT_BASE, Resume
 from contrasent.errors import InputError, OptionError, TrainingError, check_choice, see, suggestion
+from contrasent.files import read_toml
 
 if TYPE_CHECKING:
     from contrasent.text.corpus import Corpus
-    from contrasent.train.plan import Plan
+    from contrasent.train.plan import Plan, SweepRun
     from contrasent.train.run import Keep, Run
     from contrasent.train.settings import Defaults
-    from contrasent.train.sweep import SweepRun
 
 RECIPE_KEYS: dict[str, tuple[type, ...]] = {
     "objective": (str,),
@@ -49,8 +48,7 @@ class Command(TyperCommand):
 
 def listing() -> str:
     """Methods and settings with their defaults, in Markdown; nothing here imports torch."""
-    from contrasent.engine.recipes import recipes
-    from contrasent.engine.registry import METHODS
+    from contrasent.engine.registry import METHODS, recipes
     from contrasent.train.settings import run_settings
 
     lines = ['Methods (`--objective`), whose own settings the page "Settings" has:', ""]
@@ -123,10 +121,9 @@ def train(
     if not leads:  # of several processes one speaks
         progress.show("silent")
     stated = (_recipe(recipe) if recipe else {}) | own
-    from contrasent.train.plan import default_method, open_corpora
+    from contrasent.train.plan import combinations, default_method, open_corpora
     from contrasent.train.run import Keep
     from contrasent.train.settings import assignments, choose
-    from contrasent.train.sweep import combinations
 
     keep = stated.get("keep")
     if keep is not None:
@@ -194,7 +191,12 @@ def _train(
 
     chosen = choose_keep(keep, plan.evaluate)
     with options.resumable(f"--resume goes on with {output}"):
-        return _run(plan, output, keep=chosen, resume=resume, on_start=say, **choices), plan
+        if resume and (done := plan.finished(output, chosen)) is not None:
+            return done, plan  # before torch is imported
+        from contrasent.train.fit import fit_plan
+
+        choices |= {"keep": chosen, "resume": resume, "on_start": say, "tokens": None}
+        return fit_plan(plan, output, **choices), plan
 
 
 def _sweep(
@@ -206,7 +208,7 @@ def _sweep(
 ) -> options.Output:
     """A run of each combination of settings in a folder of its own, a table, and a recipe."""
     from contrasent.files import write_text
-    from contrasent.train.sweep import best_run, recipe_text, sweep_table
+    from contrasent.train.plan import best_run, recipe_text, sweep_table
 
     done, problems = [], []
     for number, one in enumerate(runs, 1):
@@ -228,15 +230,6 @@ def _sweep(
         fact["folder"] = str(output / str(fact["run"]))
     best_name = None if best is None else best.name
     return options.Output({"best": best_name, "runs": facts}, "\n".join(lines), problems)
-
-
-def _run(plan: "Plan", output: Path, **choices: Any) -> "Run":
-    """Train; a run that is complete is found before torch is imported."""
-    if choices["resume"] and (done := plan.finished(output, choices["keep"])) is not None:
-        return done
-    from contrasent.train.fit import fit_plan
-
-    return fit_plan(plan, output, tokens=None, **choices)
 
 
 def _check(
@@ -285,7 +278,7 @@ def _score_column(stated: str | int | None, objective: str | None) -> str | int 
 
 
 def _recipe(name: str) -> dict[str, Any]:
-    from contrasent.engine.recipes import recipes
+    from contrasent.engine.registry import recipes
 
     path, known = Path(name), recipes()
     if name in known:
@@ -293,18 +286,12 @@ def _recipe(name: str) -> dict[str, Any]:
     if not path.exists() and path.suffix != ".toml":
         problem = "neither a file nor a model of the papers"
         raise OptionError("--recipe", name, problem, choices=known)
-    try:
-        text = path.read_text("utf-8")
-        stated = tomllib.loads(text)
-    except OSError as error:
-        raise InputError(path, f"cannot be read ({error.strerror})") from error
-    except ValueError as error:
-        raise InputError(path, f"not valid TOML ({error})") from error
+    stated = read_toml(path)
     for key, value in stated.items():
         kinds = RECIPE_KEYS.get(key, ())
         if isinstance(value, kinds):
             continue
-        lines = text.splitlines()
+        lines = path.read_text("utf-8").splitlines()
         line = next((i for i, t in enumerate(lines, 1) if t.lstrip("[ ").startswith(key)), None)
         problem = f"{key} must be {' or '.join(TOML[kind] for kind in kinds)}, it is {value!r}"
         if not kinds:

@@ -1,6 +1,6 @@
 """BERT-flow: an invertible map from a model's vectors to a standard normal (Li et al., 2020).
 
-The small Glow of the released code; :mod:`contrasent.postprocess.flow` trains it.
+The small Glow of the released code, trained by maximum likelihood on vectors without dropout.
 """
 
 import hashlib
@@ -15,8 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from contrasent import progress
 from contrasent.encoder.encoder import Encoder as TorchEncoder
-from contrasent.errors import ModelError, OptionError
+from contrasent.errors import DataError, ModelError, OptionError
 from contrasent.files import atomic_folder, write_json
 from contrasent.model.base import Encoder
 from contrasent.model.golden import EncoderConfig
@@ -157,6 +158,45 @@ class Flow(nn.Module):
             block = np.ascontiguousarray(vectors[start : start + BLOCK], dtype=np.float32)
             codes.append(self(torch.from_numpy(block))[0].numpy())
         return np.concatenate(codes).astype(np.float32) if codes else np.empty_like(vectors)
+
+
+def fit(
+    vectors: Vectors,
+    settings: FlowSettings | None = None,
+    *,
+    report: Callable[[int, float], None] = lambda step, loss: None,
+) -> Flow:
+    """Train a flow on vectors (n, d) of a frozen encoder by maximum likelihood."""
+    s = settings or FlowSettings()
+    x = torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32))
+    if len(x) < s.batch:
+        raise DataError(f"{len(x):,} vectors are fewer than a batch of {s.batch}; give more text")
+    if not torch.isfinite(x).all():
+        raise DataError("some of the vectors hold NaN or infinite numbers")
+    generator = torch.Generator().manual_seed(s.seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(s.seed)
+        flow = Flow(x.shape[1], s)
+    optimiser = torch.optim.AdamW(flow.parameters(), lr=s.lr, weight_decay=s.weight_decay, eps=1e-6)
+    flow.start(x[torch.randperm(len(x), generator=generator)[: max(s.batch, 512)]])
+    per_epoch = len(x) // s.batch
+    step = 0
+    with progress.task("flow", per_epoch * s.epochs, "steps") as advance:
+        for _ in range(s.epochs):
+            order = torch.randperm(len(x), generator=generator)
+            for i in range(per_epoch):
+                loss = flow.loss(x[order[i * s.batch : (i + 1) * s.batch]])
+                value = float(loss.detach())
+                if not math.isfinite(value):
+                    raise DataError(f"the flow's loss is {value} at step {step}; lower its lr")
+                optimiser.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]
+                nn.utils.clip_grad_norm_(flow.parameters(), s.clip)
+                optimiser.step()
+                report(step, value)
+                advance(1, loss=value)
+                step += 1
+    return flow.eval()
 
 
 class FlowEncoder(Encoder):

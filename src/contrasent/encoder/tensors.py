@@ -10,11 +10,13 @@ from torch import Tensor
 from contrasent.model.golden import readable
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+def save_tensors(
+    path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
+) -> None:
     """Write tensors, each with storage of its own."""
     ready = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
     try:
-        save_file(ready, path, metadata={"format": "pt"})
+        save_file(ready, path, metadata=dict(metadata or {"format": "pt"}))
     except SafetensorError as error:
         raise OSError(str(error)) from error
 

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
         copy_encoder as copy_encoder,
     )
     from contrasent.engine.objective import (
+        ContrastObjective as ContrastObjective,
         Objective as Objective,
+        PairObjective as PairObjective,
         Which as Which,
         check_view as check_view,
         make_views as make_views,
@@ -64,7 +66,9 @@ __all__, __getattr__ = exports(
         "contrasent.engine.encodings": "BatchEncodings Source Term Terms",
         "contrasent.engine.masked_models": "Guide LanguageHead MaskedLanguageModelling MaskedModel",
         "contrasent.engine.momentum_queue": "MomentumQueue copy_encoder",
-        "contrasent.engine.objective": "Objective Which check_view make_views",
+        "contrasent.engine.objective": (
+            "ContrastObjective Objective PairObjective Which check_view make_views"
+        ),
         "contrasent.engine.parameters": (
             "Count GuideFolder MaskedModelFolder Neutral Positive Projector Range ResampleViews "
             "Share Size Weight"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -18,6 +18,9 @@ from contrasent.text.batches import random_for
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Batch, Tokens
 
+if TYPE_CHECKING:
+    from contrasent.engine.objective import Objective
+
 Terms = dict[str, Tensor]
 """Named scalars of one batch; those with a weight make the loss, all are logged."""
 
@@ -27,21 +30,6 @@ Baseline = Callable[[Encoder, Sequence[Tokens], int], Tensor]
 Source = Literal["noisy", "gaussian", "mean", "off_dropout"]
 """How the vectors of a pair are made: with dropout, with Gaussian noise besides, as the mean of
 several encodings with dropout, or without dropout."""
-
-
-class Networks(Protocol):
-    """The networks that encode a batch, see :class:`contrasent.engine.objective.Objective`."""
-
-    encoder: Encoder
-    projector: nn.Module | None
-    second: Encoder | None
-    second_projector: nn.Module | None
-    roles: tuple[str, ...]
-    masks: str
-    labelled: bool
-    baseline: Baseline | None
-
-    queue: Any  # :class:`contrasent.engine.momentum_queue.MomentumQueue`, or None
 
 
 class Term(nn.Module):
@@ -87,11 +75,11 @@ class BatchEncodings:
     Encodings are computed when a term first uses them, and shared by all terms.
 
     Attributes:
-        networks: the encoder, the projector and the roles of the columns.
+        networks: the objective, whose encoder, projector and roles of columns they are made by.
         roles: of the batch's columns: "anchor", "positive", "negative" or "edited".
     """
 
-    def __init__(self, networks: Networks, batch: Batch) -> None:
+    def __init__(self, networks: "Objective", batch: Batch) -> None:
         self.networks = networks
         self.batch = batch
         # Columns of a labelled corpus beyond the declared ones are hard negatives.
@@ -191,7 +179,7 @@ class BatchEncodings:
     def queued(self) -> Tensor | None:
         """Negatives from earlier batches, (q, d), or None."""
         queue = self.networks.queue
-        return None if queue is None else cast("Tensor | None", queue.negatives())
+        return None if queue is None else queue.negatives()
 
     def _encode(self, columns: Sequence[Tokens]) -> list[Tensor]:
         """Pooled vectors of columns: one pass of the encoder, or of each where there are two."""

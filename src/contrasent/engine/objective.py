@@ -1,7 +1,8 @@
 """The base class of objectives, its views from parameters, and combinations of several."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -9,11 +10,20 @@ from torch import Tensor, nn
 from contrasent.encoder.encoder import Encoder
 from contrasent.encoder.heads import make_head
 from contrasent.engine import contrast
-from contrasent.engine.contrast import Contrast
+from contrasent.engine.contrast import Contrast, Duplicates
 from contrasent.engine.encodings import Baseline, BatchEncodings, Term, Terms
 from contrasent.engine.momentum_queue import MomentumQueue, copy_encoder
-from contrasent.engine.parameters import check_values, parameters_of, source_digest
+from contrasent.engine.parameters import (
+    Positive,
+    Projector,
+    Range,
+    Weight,
+    check_values,
+    parameters_of,
+    source_digest,
+)
 from contrasent.errors import OptionError, TrainingError
+from contrasent.losses import Form, Similarity
 from contrasent.text.views import Identity, View, make_view, options_of
 from contrasent.types import Batch
 
@@ -195,6 +205,86 @@ class Objective(nn.Module):
                 f"objective {self.name}: next sentences need a corpus in document order, with its "
                 "documents marked (a text file with a blank line between documents)"
             )
+
+
+class ContrastObjective(Objective):
+    """A method with a contrast within the batch, before a projector that training alone needs.
+
+    A subclass has further parameters, and hands on those of this class.
+
+    Args:
+        encoder: the encoder that is trained.
+        temperature: tau.
+        similarity: "cosine" or "dot".
+        projector: "tanh", "batchnorm" or "none"; dropped after training.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        *,
+        temperature: Positive = 0.05,
+        similarity: Similarity = "cosine",
+        projector: Projector = "tanh",
+    ) -> None:
+        super().__init__(encoder)
+        self.contrast: Contrast = Contrast(temperature=temperature, similarity=similarity)
+        self.use_projector(projector)
+
+    def refine(self, **settings: Any) -> None:
+        """Give the contrast further settings.
+
+        Args:
+            **settings: of :class:`contrasent.engine.contrast.Contrast`.
+        """
+        self.contrast = replace(self.contrast, **settings)
+
+
+class PairObjective(Objective):
+    """SimCSE's contrast of pairs with all that is known to vary it.
+
+    Args:
+        encoder: the encoder that is trained.
+        temperature: tau.
+        similarity: "cosine", or "dot" (SimCSE, Table D.1).
+        projector: "tanh", "batchnorm" or "none"; dropped after training.
+        symmetric: average with the loss from the second view, or the positives, to the anchors.
+        hardness: beta: negatives count in proportion to exp(beta s / tau) (Robinson et al. 2021).
+        debias: tau^+: the share of negatives that are taken for positives (Chuang et al. 2020).
+        loss: "softmax"; "decoupled" leaves the positive out of the sum (Yeh et al. 2022); "sigmoid"
+            takes the pairs one by one (SigLIP: Zhai et al. 2023).
+        bias: of "sigmoid", on similarities that are divided by tau.
+        duplicates: "contrast", or "mask" negatives that share a text with the pair.
+        encoders: 1, or 2: one for anchors, which is saved, and one for the rest.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        *,
+        temperature: Positive = 0.05,
+        similarity: Similarity = "cosine",
+        projector: Projector = "tanh",
+        symmetric: bool = False,
+        hardness: Weight = 0.0,
+        debias: Annotated[float, Range(least=0, below=1)] = 0.0,
+        loss: Form = "softmax",
+        bias: Annotated[float, Range()] = -10.0,
+        duplicates: Duplicates = "contrast",
+        encoders: Literal[1, 2] = 1,
+    ) -> None:
+        super().__init__(encoder)
+        self.contrast: Contrast = Contrast(
+            temperature=temperature,
+            similarity=similarity,
+            symmetric=symmetric,
+            hardness=hardness,
+            debias=debias,
+            loss=loss,
+            bias=bias,
+            duplicates=duplicates,
+        )
+        self.use_projector(projector, encoders=encoders)
 
 
 OWN = ("forward", "loss", "after_step", "check")

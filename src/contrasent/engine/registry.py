@@ -7,9 +7,10 @@ point of the group ``contrasent.objectives``. It is looked up without torch.
 import hashlib
 import inspect
 import sys
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -25,8 +26,8 @@ from contrasent.engine.parameters import (
     parameters_of,
     source_digest,
 )
-from contrasent.engine.recipes import settings_for
 from contrasent.errors import OptionError
+from contrasent.files import read_object
 
 if TYPE_CHECKING:
     from contrasent.encoder.encoder import Encoder
@@ -54,6 +55,10 @@ METHODS = {
     "simcse_supervised": "SimCSE with labels: pairs that belong together, and hard negatives.",
 }
 """The methods in ``objectives/``: the first line of each module's docstring."""
+
+SHAPE = ("model_type", "num_hidden_layers", "hidden_size")
+RECIPE_ONLY = ("generator", "evaluate_every")
+"""Settings of a recipe that do not come with a base: it has a generator by name only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,3 +302,33 @@ def _values(method: Method, name: str, given: Mapping[str, Any]) -> dict[str, An
         key: given.get(key, shared[key].default if shared[key].hint == own.hint else own.default)
         for key, own in method.parameters.items()
     }
+
+
+@cache
+def _recipe_file() -> dict[str, Any]:
+    return tomllib.loads(Path(__file__).with_name("recipes.toml").read_text("utf-8"))
+
+
+def recipes() -> dict[str, dict[str, Any]]:
+    """Method, base and settings of every model of the papers, by its name, and the source."""
+    chosen = {"evaluate": "stsb", "keep": "trained"}
+    return {
+        name: {**recipe, **chosen, "settings": dict(recipe["settings"])}
+        for name, recipe in _recipe_file().items()
+        if name != "shapes"
+    }
+
+
+def base_shape(folder: Path) -> str | None:
+    """The published base that has the kind, layers and width of a bare encoder, or None."""
+    config = read_object(folder / "config.json")
+    shape = [config.get(key) for key in SHAPE]
+    return next((name for name, known in _recipe_file()["shapes"].items() if known == shape), None)
+
+
+def settings_for(method: str, base: str | None) -> dict[str, Any]:
+    """The settings with which a method was published for a base, for similarity; or none."""
+    for recipe in recipes().values():
+        if (recipe["objective"], recipe["base"]) == (method, base):
+            return {k: v for k, v in recipe["settings"].items() if k not in RECIPE_ONLY}
+    return {}

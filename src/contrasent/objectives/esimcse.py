@@ -4,11 +4,10 @@ from typing import Annotated, Any, ClassVar
 
 from contrasent import engine
 from contrasent.engine.momentum_queue import Column, Init, Start
-from contrasent.losses import Similarity
 from contrasent.text.views import Rule
 
 
-class ESimCSE(engine.Objective):
+class ESimCSE(engine.ContrastObjective):
     """ESimCSE (Wu et al., 2022, section 3, equations 3 to 6; Tables 4, 5, 9 and 10).
 
     The second view repeats some sub-words, so that a pair's length says nothing; a queue of
@@ -22,9 +21,6 @@ class ESimCSE(engine.Objective):
     the queue (code: dropped silently). The queue holds the rows of all processes (code: its own).
 
     Args:
-        temperature: tau.
-        similarity: "cosine" or "dot".
-        projector: "tanh", "batchnorm" or "none"; dropped after training.
         view: "repeat_tokens", "repeat_words", or Table 5's "insert_stop_words", "insert_mask" and
             "insert_prediction"; "dropout" for none.
         rate: dup_rate; 0.32 for BERT, 0.30 and 0.28 for RoBERTa base and large in the code.
@@ -46,9 +42,6 @@ class ESimCSE(engine.Objective):
         self,
         encoder: engine.Encoder,
         *,
-        temperature: engine.Positive = 0.05,
-        similarity: Similarity = "cosine",
-        projector: engine.Projector = "tanh",
         view: Annotated[str, engine.Neutral("dropout")] = "repeat_tokens",
         rate: Annotated[float | None, engine.Range(least=0, most=1)] = None,
         rule: Rule | None = None,
@@ -59,14 +52,13 @@ class ESimCSE(engine.Objective):
         momentum_init: Init = "copy",
         queue_column: Column = "first",
         queue_start: Start = "grow",
+        **given: Any,
     ) -> None:
-        super().__init__(encoder)
+        super().__init__(encoder, **given)
         self.views = engine.make_views(
             encoder, {"view": view, "rate": rate, "rule": rule, "filler": filler}
         )
         self.resample_views = resample_views == "epoch"
-        self.contrast = engine.Contrast(temperature=temperature, similarity=similarity)
-        self.use_projector(projector)
         if queue_size:
             self.queue = engine.MomentumQueue(
                 encoder,

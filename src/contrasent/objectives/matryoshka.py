@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 
 from contrasent import engine
 from contrasent.errors import OptionError
-from contrasent.losses import Similarity
 
 
 def sizes(values: Mapping[str, Any]) -> tuple[int, ...]:
@@ -23,7 +22,7 @@ def sizes(values: Mapping[str, Any]) -> tuple[int, ...]:
     return tuple(found)
 
 
-class Matryoshka(engine.Objective):
+class Matryoshka(engine.ContrastObjective):
     """Matryoshka representation learning (Kusupati et al., 2022, section 3, equation 1).
 
     The contrast is summed over vectors cut to each of some sizes, and whole ones, all with weight
@@ -35,8 +34,6 @@ class Matryoshka(engine.Objective):
 
     Args:
         dimensions: sizes with commas, each less than the encoder's.
-        temperature: tau.
-        similarity: "cosine" or "dot".
         projector: "none".
     """
 
@@ -49,16 +46,13 @@ class Matryoshka(engine.Objective):
         encoder: engine.Encoder,
         *,
         dimensions: str = "256,128,64",
-        temperature: engine.Positive = 0.05,
-        similarity: Similarity = "cosine",
         projector: engine.Projector = "none",
+        **given: Any,
     ) -> None:
-        super().__init__(encoder)
+        super().__init__(encoder, projector=projector, **given)
         found = sizes({"dimensions": dimensions, "projector": projector})
         if found[0] >= encoder.dimension:
             problem = f"must be less than the encoder's {encoder.dimension}"
             raise OptionError("dimensions", dimensions, problem)
         encoder.matryoshka_dims = (encoder.dimension, *found)
-        self.contrast = engine.Contrast(
-            temperature=temperature, similarity=similarity, dimensions=found
-        )
+        self.refine(dimensions=found)

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from contrasent import engine
-from contrasent.losses import Similarity
 from contrasent.text.views import Draw, Identity
 
 
@@ -21,7 +20,7 @@ def copy_view(values: Mapping[str, Any]) -> dict[str, Any]:
     return view
 
 
-class CopiesSimCSE(engine.Objective):
+class CopiesSimCSE(engine.ContrastObjective):
     """Edited copies as positives or negatives (DiffCSE: Chuang et al., 2022, appendix B, Table 15).
 
     The paper shows that copies with insertions, deletions or replacements help little as positives
@@ -30,9 +29,6 @@ class CopiesSimCSE(engine.Objective):
     open.
 
     Args:
-        temperature: tau.
-        similarity: "cosine" or "dot".
-        projector: "tanh", "batchnorm" or "none"; dropped after training.
         copies: "negative" or "positive".
         copy_edit: how a copy is made: "replace" words by a masked language model, "insert" words
             that it predicts, or "delete" words.
@@ -51,9 +47,6 @@ class CopiesSimCSE(engine.Objective):
         self,
         encoder: engine.Encoder,
         *,
-        temperature: engine.Positive = 0.05,
-        similarity: Similarity = "cosine",
-        projector: engine.Projector = "tanh",
         copies: Literal["positive", "negative"] = "negative",
         copy_edit: Literal["replace", "insert", "delete"] = "replace",
         edit_ratio: engine.Share = 0.15,
@@ -61,12 +54,12 @@ class CopiesSimCSE(engine.Objective):
         copy_filler: str | None = None,
         alpha: engine.Weight = 1.0,
         resample_views: engine.ResampleViews = "epoch",
+        **given: Any,
     ) -> None:
-        super().__init__(encoder)
+        super().__init__(encoder, **given)
         edit = {"copy_edit": copy_edit, "edit_ratio": edit_ratio, "copy_draw": copy_draw}
         _, copy = engine.make_views(encoder, copy_view({**edit, "copy_filler": copy_filler}))
         self.views = (Identity(), Identity(), copy)
         self.roles = ("anchor", "positive", copies)
         self.resample_views = resample_views == "epoch"
-        self.contrast = engine.Contrast(temperature=temperature, similarity=similarity, alpha=alpha)
-        self.use_projector(projector)
+        self.refine(alpha=alpha)

@@ -3,10 +3,9 @@
 from typing import Annotated, Any, ClassVar, Literal
 
 from contrasent import engine
-from contrasent.losses import Similarity
 
 
-class NoisySimCSE(engine.Objective):
+class NoisySimCSE(engine.ContrastObjective):
     """The noise probes of SimCSE++ (Xu et al., 2023, section 3.1, Table 1).
 
     "+Noise" is "gaussian": a normal deviate on each vector. "-Noise" is "mean": each vector is the
@@ -17,9 +16,6 @@ class NoisySimCSE(engine.Objective):
     one mean for both sides of the negatives, the positive's own two encodings included.
 
     Args:
-        temperature: tau.
-        similarity: "cosine" or "dot".
-        projector: "tanh", "batchnorm" or "none"; dropped after training.
         positives: encodings of the positive pairs: "noisy" (plain), "gaussian" or "mean".
         negatives: encodings of the negative pairs: the same, or "off_dropout".
         passes: K, 10 in the paper; a "mean" encodes 2 K rows a sentence.
@@ -33,23 +29,14 @@ class NoisySimCSE(engine.Objective):
         self,
         encoder: engine.Encoder,
         *,
-        temperature: engine.Positive = 0.05,
-        similarity: Similarity = "cosine",
-        projector: engine.Projector = "tanh",
         positives: Annotated[
             Literal["noisy", "gaussian", "mean"], engine.Neutral("noisy")
         ] = "noisy",
         negatives: Annotated[engine.Source, engine.Neutral("noisy")] = "mean",
         passes: engine.Count = 10,
         noise_variance: engine.Weight = 0.1,
+        **given: Any,
     ) -> None:
-        super().__init__(encoder)
-        self.contrast = engine.Contrast(
-            temperature=temperature,
-            similarity=similarity,
-            positives=positives,
-            negatives=negatives,
-            passes=passes,
-            noise_variance=noise_variance,
-        )
-        self.use_projector(projector)
+        super().__init__(encoder, **given)
+        sides = {"positives": positives, "negatives": negatives}
+        self.refine(**sides, passes=passes, noise_variance=noise_variance)

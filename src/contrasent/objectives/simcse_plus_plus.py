@@ -3,10 +3,10 @@
 from typing import Annotated, Any, ClassVar
 
 from contrasent import engine
-from contrasent.losses import FactorForm, Norm, Reduction, Similarity, Variance
+from contrasent.losses import FactorForm, Norm, Reduction, Variance
 
 
-class SimCSEPlusPlus(engine.Objective):
+class SimCSEPlusPlus(engine.ContrastObjective):
     """SimCSE++ (Xu et al., 2023, sections 3.2 and 4.3, equations 3, 5 and 6; Tables 3 and 5).
 
     Positive pairs keep their dropout noise, negative pairs are encoded without it ("off-dropout");
@@ -20,9 +20,6 @@ class SimCSEPlusPlus(engine.Objective):
     is about 10,000 times as large. The paper's m of 0.9 is the default; the released script has 1.
 
     Args:
-        temperature: tau.
-        similarity: "cosine" or "dot".
-        projector: "tanh", "batchnorm" or "none"; dropped after training.
         negatives: "off_dropout", or "noisy" for plain ones.
         factor: m.
         factor_form: "positive_logit" (code) or "negative_sum" (equation 3).
@@ -42,9 +39,6 @@ class SimCSEPlusPlus(engine.Objective):
         self,
         encoder: engine.Encoder,
         *,
-        temperature: engine.Positive = 0.05,
-        similarity: Similarity = "cosine",
-        projector: engine.Projector = "tanh",
         negatives: Annotated[engine.Source, engine.Neutral("noisy")] = "off_dropout",
         factor: engine.Positive = 0.9,
         factor_form: FactorForm = "positive_logit",
@@ -55,16 +49,10 @@ class SimCSEPlusPlus(engine.Objective):
         dimension_reduction: Reduction = "mean",
         divide_by_rows: bool = True,
         dimension_epsilon: engine.Positive = 1e-5,
+        **given: Any,
     ) -> None:
-        super().__init__(encoder)
-        self.contrast = engine.Contrast(
-            temperature=temperature,
-            similarity=similarity,
-            negatives=negatives,
-            factor=factor,
-            factor_form=factor_form,
-        )
-        self.use_projector(projector)
+        super().__init__(encoder, **given)
+        self.refine(negatives=negatives, factor=factor, factor_form=factor_form)
         if dimension_weight:
             self.weights["dimensions"] = dimension_weight
             self.terms["dimensions"] = engine.DimensionWise(

@@ -1,12 +1,12 @@
 """SimCSE with labels: pairs that belong together, and hard negatives."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from dataclasses import replace
+from typing import Any, ClassVar
 
 from contrasent import engine
-from contrasent.losses import Form, Similarity
 
 
-class SupervisedSimCSE(engine.Objective):
+class SupervisedSimCSE(engine.PairObjective):
     """Supervised SimCSE (Gao et al., 2021, section 4, equations 5 and 8; Tables 4, 6, 7 and D.1).
 
     The corpus has two columns or more: anchor, positive, and any number of hard negatives. The
@@ -14,23 +14,13 @@ class SupervisedSimCSE(engine.Objective):
 
     Paper and code: alpha of equation 8 weighs a row's own hard negative; the released code takes
     its logarithm. A row may have more than one hard negative here (Table 7, "contradiction +
-    neutral"), which the released code cannot read. Heads: what is kept at inference belongs to the
-    encoder (setting ``head``, "tanh" in the paper); a ``projector`` is dropped (Table 6, "w/ MLP
-    (train)").
+    neutral"), which the released code cannot read. Two encoders are the "dual encoder" of section
+    4.1. What is kept at inference belongs to the encoder (setting ``head``, "tanh" in the paper); a
+    ``projector`` is dropped (Table 6, "w/ MLP (train)").
 
     Args:
-        temperature: tau.
-        similarity: "cosine", or "dot" (Table D.1).
         projector: "none", "tanh" or "batchnorm"; dropped after training.
         alpha: weight of a row's own hard negatives (Table 7).
-        symmetric: average with the loss from positives to anchors.
-        hardness: beta: negatives count in proportion to exp(beta s / tau) (Robinson et al. 2021).
-        debias: tau^+: the share of negatives that are taken for positives (Chuang et al. 2020).
-        loss: "softmax"; "decoupled" leaves the positive out of the sum (Yeh et al. 2022); "sigmoid"
-            takes the pairs one by one (SigLIP: Zhai et al. 2023).
-        bias: of "sigmoid", on similarities that are divided by tau.
-        duplicates: "contrast", or "mask" negatives that share a text with the pair.
-        encoders: 1, or 2: one for anchors and one for the rest (section 4.1, "dual encoder").
     """
 
     labelled = True
@@ -49,28 +39,9 @@ class SupervisedSimCSE(engine.Objective):
         self,
         encoder: engine.Encoder,
         *,
-        temperature: engine.Positive = 0.05,
-        similarity: Similarity = "cosine",
         projector: engine.Projector = "none",
         alpha: engine.Weight = 1.0,
-        symmetric: bool = False,
-        hardness: engine.Weight = 0.0,
-        debias: Annotated[float, engine.Range(least=0, below=1)] = 0.0,
-        loss: Form = "softmax",
-        bias: Annotated[float, engine.Range()] = -10.0,
-        duplicates: engine.Duplicates = "contrast",
-        encoders: Literal[1, 2] = 1,
+        **given: Any,
     ) -> None:
-        super().__init__(encoder)
-        self.contrast = engine.Contrast(
-            temperature=temperature,
-            similarity=similarity,
-            alpha=alpha,
-            symmetric=symmetric,
-            hardness=hardness,
-            debias=debias,
-            loss=loss,
-            bias=bias,
-            duplicates=duplicates,
-        )
-        self.use_projector(projector, encoders=encoders)
+        super().__init__(encoder, projector=projector, **given)
+        self.contrast = replace(self.contrast, alpha=alpha)

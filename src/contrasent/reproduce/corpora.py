@@ -198,7 +198,8 @@ def build(corpus: NamedCorpus, sentences: int | None, data: Path | None, home: P
     target = home / f"{stem}-{digest[:12]}{'.txt' if width == 1 else '.jsonl'}"
     with atomic_file(target) as stream:
         # A spreadsheet would compute cells of a csv that begin with "=".
-        stream.writelines([text] if width == 1 else map(_as_json, rows))
+        objects = ({f"text{i}": text for i, text in enumerate(row)} for row in rows)
+        stream.writelines([text] if width == 1 else (json.dumps(o) + "\n" for o in objects))
     built = Built(corpus.name, str(target.resolve()), documents, count, digest, source.name)
     write_json(meta, asdict(built))
     return built
@@ -218,10 +219,6 @@ def _as_text(rows: list[Texts], width: int) -> str:
     writer.writerow([f"text{i}" for i in range(width)])
     writer.writerows(rows)
     return stream.getvalue()
-
-
-def _as_json(row: Texts) -> str:
-    return json.dumps({f"text{i}": text for i, text in enumerate(row)}) + "\n"
 
 
 def _sampled(rows: list[Texts], count: int | None) -> list[Texts]:

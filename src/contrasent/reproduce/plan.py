@@ -119,7 +119,7 @@ class Planner:
         self.store = ResultStore(place.results)
         self._digest = cache(folder_digest)
         home = place.results / "corpora"
-        self._built = cache(lambda name, n: build(self.corpora[name], n, place.data, home))
+        self._corpus = cache(lambda name, n: build(self.corpora[name], n or None, place.data, home))
         self._texts: dict[str, str] = {}
         self._jobs: dict[str, ModelJob] = {}
 
@@ -294,9 +294,6 @@ class Planner:
         if name != BASE and wanted == name and self.scale.name == "lab" and own == BASE:
             raise DataError(f"needs --checkpoint {name}=FOLDER")
         return resolve(wanted)
-
-    def _corpus(self, name: str, sentences: int | None) -> Built:
-        return self._built(name, sentences or None)
 
     def _text_digest(self, kind: str, options: Options) -> str:
         key = json.dumps([kind, dict(options)], sort_keys=True)

@@ -12,6 +12,7 @@ from pydantic import Field, create_model
 from contrasent.engine.registry import check, methods, parameters
 from contrasent.errors import InputError, OptionError, UserError, suggestion
 from contrasent.metrics import metric
+from contrasent.processes import instructions
 from contrasent.reproduce import tables
 from contrasent.reproduce.corpora import NamedCorpus, read_corpora
 from contrasent.reproduce.measures import MEASURES
@@ -135,11 +136,7 @@ def models_of(values: Mapping[str, object]) -> dict[str, str]:
 
 def precision() -> str:
     """The precision that this machine computes fast in: "bf16" or "fp32"."""
-    try:
-        flags = Path("/proc/cpuinfo").read_text("utf-8")
-    except OSError:
-        return "fp32"
-    return "bf16" if "avx512_bf16" in flags or "amx_bf16" in flags else "fp32"
+    return "bf16" if instructions() & {"avx512_bf16", "amx_bf16"} else "fp32"
 
 
 Table = TypeVar("Table", bound=tables.Strict)

@@ -76,11 +76,9 @@ class ItemResults:
                 self._read((row.name, name), about["units"])
         self.scores: dict[str, dict[str, SeedScores]] = {}
         for column in item.columns.values():
-            scores_of = {
-                row.name: scores for row in item.rows if (scores := self._scores(row, column))
-            }
-            if scores_of:
-                self.scores[column.name] = scores_of
+            scores_of = {row.name: self._scores(row, column) for row in item.rows}
+            if known := {row: scores for row, scores in scores_of.items() if scores}:
+                self.scores[column.name] = known
         self.forms = {name: self._forms(column) for name, column in item.columns.items()}
 
     def _read(self, place: tuple[str, str], units: Mapping[str, str]) -> None:
@@ -305,13 +303,7 @@ def _cell(found: ItemResults, row: TableRow, column: str, decided: TableVerdicts
             cell["difference"] = {**_difference(gap), "tolerance": expected.tolerance}
     if (row.name, column) in decided.cells:
         verdict = decided.cells[row.name, column]
-        comparison = verdict.parts[0].compared
-        why = (
-            _why(comparison, verdict.p, found.forms[column]["ours"])
-            if comparison is not None
-            else ""
-        )
-        cell["verdict"] = _verdict(verdict, why)
+        cell["verdict"] = _verdict(verdict, _why(verdict.parts[0].compared, verdict.p, found))
     return cell
 
 
@@ -357,13 +349,8 @@ def _share(claim: Claim, verdict: Verdict) -> str:
 
 def _claim_part(found: ItemResults, part: StatementPart) -> PartEntry:
     comparison = part.compared
-    why = (
-        _why(comparison, part.p, found.forms[comparison.column]["ours"])
-        if comparison is not None
-        else ""
-    )
-    word = _verdict(part, why)
-    entry: PartEntry = {"word": word["word"], "why": why, "p": word["p"], "text": part.text}
+    word = _verdict(part, _why(comparison, part.p, found))
+    entry: PartEntry = {"word": word["word"], "why": word["why"], "p": word["p"], "text": part.text}
     if comparison is None or comparison.effect is None:
         return entry
     ends = bounds(comparison.effect) if comparison.effect.error else None
@@ -385,10 +372,11 @@ def _verdict(one: Verdict | StatementPart, why: str) -> VerdictEntry:
     return {"word": one.word, "why": why, "p": None if one.p is None else float(f"{one.p:.3g}")}
 
 
-def _why(comparison: RowComparison, p: float | None, form: str) -> str:
-    """The numbers behind a comparison's word, in a few words."""
-    if comparison.effect is None:
+def _why(comparison: RowComparison | None, p: float | None, found: ItemResults) -> str:
+    """The numbers behind a comparison's word, in a few words; "" where there are none."""
+    if comparison is None or comparison.effect is None:
         return ""
+    form = found.forms[comparison.column]["ours"]
     parts = [number(comparison.effect.mean, form, signed=True)]
     interval = bounds(comparison.effect)
     if interval is None:
@@ -396,9 +384,8 @@ def _why(comparison: RowComparison, p: float | None, form: str) -> str:
     elif comparison.effect.error:
         parts[0] += f" {between(*interval, form, signed=True)}"
     if comparison.kind != BETTER:
-        parts.append(
-            f"{'tolerance' if comparison.kind == VALUE else 'margin'} {comparison.margin:g}"
-        )
+        limit = "tolerance" if comparison.kind == VALUE else "margin"
+        parts.append(f"{limit} {comparison.margin:g}")
     return ", ".join([*parts, *([p_value(p)] if p is not None else [])])
 
 
@@ -450,13 +437,10 @@ def _sweep(item: Item, scale: str, scores: Scores) -> Json:
                     continue
                 line = ", ".join(f"{k} {v}" for k, v in row.point.items() if k != axis)
                 points.append({"x": row.point[axis], "line": line})
-                row_scores = scores.get(name, {}).get(row.name)
-                if row_scores is not None:
-                    low, high = (row_scores.interval() if row_scores.seeded else None) or (
-                        None,
-                        None,
-                    )
-                    points[-1] |= {"ours": row_scores.mean, "low": low, "high": high}
+                if (ours := scores.get(name, {}).get(row.name)) is not None:
+                    ends = ours.interval() if ours.seeded else None
+                    low, high = ends or (None, None)
+                    points[-1] |= {"ours": ours.mean, "low": low, "high": high}
                 if name in row.expected:
                     points[-1]["paper"] = row.expected[name].value
             if any("ours" in point or "paper" in point for point in points):

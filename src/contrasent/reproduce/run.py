@@ -249,7 +249,7 @@ class _Loaded:
 
     def _load(self, *, normalise: bool | None) -> EncodeFn:
         if self.model.kind == "glove":
-            from contrasent.postprocess.glove import Glove
+            from contrasent.postprocess import Glove
 
             return Glove.load(Path(self.model.base))
         from contrasent.encoder.encoder import Encoder
@@ -261,17 +261,17 @@ class _Loaded:
         return Encoder.load(Path(self.model.base), pooler=pooler, normalise=normalise).encode
 
     def _fitted(self, unit: Unit, texts: list[str]) -> EncodeFn:
-        from contrasent.encoder.flow import FlowSettings
-        from contrasent.postprocess import flow, linear
+        from contrasent.encoder import flow
+        from contrasent.postprocess import whiten
 
         encode = self._load(normalise=False)
         vectors = encode(texts)
         assert unit.fit is not None
         transform: Callable[[Vectors], Vectors]
         if unit.fit.kind == "whitening":
-            transform = linear.whiten(vectors, dimensions=unit.fit.dimensions)
+            transform = whiten(vectors, dimensions=unit.fit.dimensions)
         else:
-            settings = FlowSettings(epochs=unit.fit.epochs or 1, seed=unit.seed)
+            settings = flow.FlowSettings(epochs=unit.fit.epochs or 1, seed=unit.seed)
             transform = flow.fit(vectors, settings).transform
         return lambda sentences: transform(encode(sentences))
 
@@ -332,7 +332,11 @@ def train(training: Training, base: Path, target: Path, folder: Path | None, tok
         "best_step": run.best_step,
         "history": run.history,
         "shares": run.shares,
-        "trace": _trace(RunFolder(target).log) if trace is not None else [],
+        "trace": sorted(
+            (line["step"], {"rows": line["evaluation"], "notes": {}})
+            for line in (run.log if trace is not None else ())
+            if "evaluation" in line
+        ),
         **environment(),
     }
 
@@ -364,15 +368,6 @@ def _evaluator(training: Training, folder: Path | None) -> Callable[[EncodeFn], 
         return Report((same, *(r for r in report if r.metric in wanted)), {})
 
     return evaluate
-
-
-def _trace(log: Path) -> list[tuple[int, Json]]:
-    """The reports in a run's log, by step."""
-    by_step = {}
-    for line in map(json.loads, log.read_text("utf-8").splitlines()):
-        if "evaluation" in line:
-            by_step[int(line["step"])] = {"rows": line["evaluation"], "notes": {}}
-    return sorted(by_step.items())
 
 
 def with_sts7_mean(report: Report, options: Json) -> Report:

@@ -1,7 +1,6 @@
 """Items, and the TOML files that they are read from: every key is known, nothing is converted."""
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
+from contrasent import files
 from contrasent.engine.parameters import Count, Positive, Size, Weight
 from contrasent.errors import InputError, suggestion
 
@@ -75,18 +75,8 @@ Model = TypeVar("Model", bound=Strict)
 
 def read_toml(path: Path) -> dict[str, Any]:
     """A TOML file; its lists are tuples."""
-    try:
-        data = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise InputError(path, f"cannot be read ({error.strerror})") from error
-    except tomllib.TOMLDecodeError as error:
-        position = re.search(r"at line (\d+)", str(error))
-        line = int(position.group(1)) if position else None
-        raise InputError(path, f"not valid TOML ({error})", line=line) from error
-    except UnicodeDecodeError as error:
-        raise InputError(path, "not UTF-8") from error
-    found_tables: dict[str, Any] = _tuples(data)
-    return found_tables
+    found: dict[str, Any] = _tuples(files.read_toml(path))
+    return found
 
 
 def _tuples(value: Any) -> Any:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.deadline import check_deadline
 from contrasent.documents.sections import sentences
 from contrasent.metrics import normalize
+from contrasent.progress import check_deadline
 from contrasent.search.index import Hit, grouped
 from contrasent.search.words import WORD, Analyzer
 from contrasent.types import EncodeFn, Vectors, for_task

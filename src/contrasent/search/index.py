@@ -15,10 +15,10 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.deadline import check_deadline
 from contrasent.errors import OptionError, UserError
 from contrasent.files import LOCK, atomic_folder
 from contrasent.nearest import QUERIES_AT_ONCE, Best, best_rows, scan
+from contrasent.progress import check_deadline
 from contrasent.search.codes import BinaryCodes
 from contrasent.search.filters import Where
 from contrasent.search.folder import check_target, check_vectors, damaged

@@ -26,9 +26,9 @@ from typing import Any, NamedTuple, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.deadline import check_deadline, deadline_passed
 from contrasent.errors import InputError, ModelError, OptionError, OutputError, check_choice, see
 from contrasent.files import recover_folder
+from contrasent.progress import check_deadline, deadline_passed
 from contrasent.search.filters import (
     Where,
     canonical,

@@ -23,8 +23,8 @@ import numpy as np
 import Stemmer
 from numpy.typing import NDArray
 
-from contrasent.deadline import check_deadline
 from contrasent.errors import OptionError
+from contrasent.progress import check_deadline
 from contrasent.search.ranking import Floats
 
 K1, B = 1.2, 0.75  # Lucene's values: how soon repetitions stop counting, and how much length does

@@ -22,7 +22,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from contrasent.deadline import Deadline, limited
+from contrasent.progress import Deadline, limited
 
 log = logging.getLogger("contrasent.serve")
 

@@ -212,11 +212,6 @@ def interval(draws: ArrayLike) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def bounds(draws: NDArray[np.float64]) -> Bounds:
-    """The :func:`interval` of draws (r,); (None, None) where nothing was resampled."""
-    return interval(draws) if len(draws) else (None, None)
-
-
 def _groups(ordered: NDArray[np.generic]) -> NDArray[np.int64]:
     """Number the runs of equal values in a sorted column, from 0."""
     return np.concatenate([[0], np.cumsum(ordered[1:] != ordered[:-1])]).astype(np.int64)

@@ -22,7 +22,6 @@ ORDER, HELDOUT, VIEW = 1, 3, 16
 LISTED = 2**24  # rows up to which an epoch's order is a list in memory
 
 Rows = NDArray[np.int64] | range
-FINE = (3, 4, 5, 6, 7)  # the paper's six fine buckets: up to 3, 4, 5, 6, 7, and 8 or more
 
 
 def random_for(seed: int, purpose: int, *key: int) -> np.random.Generator:

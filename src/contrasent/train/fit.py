@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from contrasent import parallel, processes, progress
 from contrasent.encoder.card import CardMetadata, card
+from contrasent.encoder.tensors import save_tensors
 from contrasent.engine.objective import Objective
 from contrasent.errors import ModelError, OptionError, UserError
 from contrasent.files import atomic_file, check_writable, write_text
@@ -115,37 +115,24 @@ def fit(
         KeyboardInterrupt: Ctrl-C or SIGTERM, after a checkpoint was written.
     """
     source = corpus if isinstance(corpus, Corpus) else open_corpora(corpus)
-    options: dict[str, Any] = {"resume": resume, "overwrite": overwrite}
+    stated = asdict(settings) if isinstance(settings, Settings) else dict(settings or {})
+    stated = {name: value for name, value in stated.items() if value is not None} | given
+    options: dict[str, Any] = {"geometry": geometry, "resume": resume, "overwrite": overwrite}
     options |= {"on_start": on_start, "tokens": tokens}
     options |= {"on_step": on_step, "tensorboard": tensorboard}
     if isinstance(objective, str):
-        stated = asdict(settings) if isinstance(settings, Settings) else dict(settings or {})
         stored = RunFolder(Path(folder)).defaults() if resume else None
         plan = make_plan(
-            source, stated | given, method=objective, base=base, evaluate=evaluate, stored=stored
+            source, stated, method=objective, base=base, evaluate=evaluate, stored=stored
         )
         plan = plan if rows is None else replace(plan, rows=rows)
-        chosen = choose_keep(keep, plan.evaluate)
-        return fit_plan(plan, folder, keep=chosen, facts=facts, geometry=geometry, **options)
+        return fit_plan(plan, folder, keep=choose_keep(keep, plan.evaluate), facts=facts, **options)
     if base is not None or isinstance(evaluate, str):
         option, value = ("base", base) if base is not None else ("evaluate", evaluate)
         raise OptionError(option, value, "goes with the name of a method; this is an objective")
-    if given or not isinstance(settings, Settings):
-        stated = asdict(settings) if isinstance(settings, Settings) else dict(settings or {})
-        settings = Settings(**run_values(stated | given))
-    return _fit(
-        objective,
-        source,
-        settings,
-        Path(folder),
-        evaluate=evaluate,
-        geometry=geometry,
-        rows=rows,
-        facts=facts or CardMetadata(),
-        defaults=defaults,
-        keep=choose_keep(keep, evaluate),
-        **options,
-    )
+    options |= {"evaluate": evaluate, "keep": choose_keep(keep, evaluate), "rows": rows}
+    options |= {"facts": facts or CardMetadata(), "defaults": defaults}
+    return _fit(objective, source, Settings(**run_values(stated)), Path(folder), **options)
 
 
 def fit_plan(
@@ -425,13 +412,9 @@ def write_checkpoint(
     for name, parameter in module.named_parameters():
         for key, value in optimizer.state.get(parameter, {}).items():
             tensors[f"optimizer.{key}.{name}"] = value
-    ready = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
     with atomic_file(path, "wb") as stream:
-        try:
-            # Written in place of the temporary file's content: safetensors wants a name.
-            save_file(ready, stream.name, metadata={"contrasent": json.dumps(state)})
-        except SafetensorError as error:
-            raise OSError(str(error)) from error
+        # Written in place of the temporary file's content: safetensors wants a name.
+        save_tensors(Path(stream.name), tensors, {"contrasent": json.dumps(state)})
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], Any]:

@@ -1,8 +1,10 @@
-"""A run that is stated by names and values: its settings completed, its evaluation chosen."""
+"""A run that is stated by names and values, and several that differ in some settings."""
 
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,24 +13,27 @@ from numpy.typing import NDArray
 
 from contrasent.datasets.hub import fetch_corpus
 from contrasent.datasets.sts import sts_pairs
-from contrasent.engine.registry import described
+from contrasent.engine.registry import described, parameters
 from contrasent.evaluate.geometry import DURING_TRAINING, geometry
 from contrasent.evaluate.validation import NeighbourValidation, choose_validation
 from contrasent.model.pretrained import MINILM, resolve
+from contrasent.report import Row, laid_out, shown
 from contrasent.text.corpus import Corpus, open_corpus
 from contrasent.train.run import Keep, Run, RunFolder, run_config
 from contrasent.train.settings import (
     LANGUAGE_MODEL,
     ResolvedSettings,
     base_kind,
+    choose,
     resolve_settings,
+    run_settings,
 )
 
 if TYPE_CHECKING:
     from contrasent.train.monitor import Evaluate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Plan:
     """A run before its first step; no weights are loaded."""
 
@@ -108,16 +113,7 @@ def make_plan(
     if isinstance(judge, NeighbourValidation) and base_kind(folder) == LANGUAGE_MODEL:
         # Training is to move a language model's neighbourhoods, not to leave them.
         judge = replace(judge, floor=0.0)
-    return Plan(
-        method=method,
-        base=base,
-        corpus=corpus,
-        resolved=resolved,
-        validation=validation,
-        evaluate=judge,
-        rows=rows,
-        note=note,
-    )
+    return Plan(method, base, corpus, resolved, validation, judge, rows, note)
 
 
 def geometry_on_stsb(every: int) -> "Evaluate | None":
@@ -126,3 +122,73 @@ def geometry_on_stsb(every: int) -> "Evaluate | None":
         return None
     sts_pairs("STSB", split="dev")
     return lambda encode: geometry(encode, split="dev", sample=DURING_TRAINING, resamples=0)
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRun:
+    """One of the runs: its name, by which its folder is called, and what it was given."""
+
+    name: str
+    given: dict[str, Any]
+    run: Run | None = None
+    problem: str = ""  # why there is no run
+
+
+def combinations(given: Mapping[str, Any], method: str) -> list[SweepRun]:
+    """All combinations of the values of settings that have several, with commas between.
+
+    A setting that is free text, such as ``weights``, has one value, commas or not.
+    """
+    known = run_settings() | parameters(method)
+    several = {
+        name: [part.strip() for part in value.split(",")]
+        for name, value in given.items()
+        if isinstance(value, str) and "," in value and name in known
+        if known[name].choices or str not in known[name].kinds
+    }
+    return [
+        SweepRun(
+            "_".join(f"{name}={value}" for name, value in zip(several, values, strict=True)),
+            {**given, **dict(zip(several, values, strict=True))},
+        )
+        for values in product(*several.values())
+    ]
+
+
+def best_run(runs: Sequence[SweepRun]) -> SweepRun | None:
+    """The run with the highest held-out score, the first of equals; None if none has one."""
+    scored = [(one.run.score, one) for one in runs if one.run and one.run.score is not None]
+    return max(scored, key=lambda pair: pair[0], default=(0.0, None))[1]
+
+
+def sweep_table(runs: Sequence[SweepRun]) -> list[str]:
+    """A line for each run: its score by which to choose, and its gain on items that did not."""
+    head = ("run", "step", "held out", "95 % interval", "gain on others", "95 % interval")
+    lines: list[tuple[str, ...]] = [head]
+    for one in runs:
+        report = one.run.evaluation(one.run.best_step) if one.run else None
+        rows = report.rows if report else ()
+        gain = next((row for row in rows if row.metric.startswith("gain_")), None)
+        cells = [cell for row in (rows[0] if rows else None, gain) for cell in _cells(row)]
+        step = "" if one.run is None else str(one.run.best_step or "")
+        lines.append((one.name, step, *(cells if not one.problem else [one.problem, "", "", ""])))
+    return laid_out(lines, left=(0,))
+
+
+def _cells(row: Row | None) -> tuple[str, str]:
+    if row is None:
+        return "", ""
+    ends = [shown(row.metric, end) for end in (row.low, row.high) if end is not None]
+    return shown(row.metric, row.value), " to ".join(ends)
+
+
+def recipe_text(stated: Mapping[str, Any], method: str, given: Mapping[str, Any]) -> str:
+    """A recipe in TOML: options, the method, and settings in their types."""
+    of_run, of_method = choose(given, method)
+    options = {**stated, "objective": method}
+    options.pop("settings", None)
+    settings = {name: v for name, v in (of_run | of_method).items() if v is not None}
+    # Numbers, texts, lists and truth values are written in TOML as in JSON.
+    lines = [[f"{name} = {json.dumps(value)}" for name, value in part.items()]
+             for part in (options, settings)]  # fmt: skip
+    return "\n".join([*lines[0], "", "[settings]", *lines[1], ""])

@@ -6,7 +6,7 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -109,13 +109,16 @@ class Run:
     @cached_property
     def log(self) -> list[dict[str, Any]]:
         """The lines of ``run/log.jsonl``: steps with their terms, evaluations, geometry."""
-        path = RunFolder(self.folder).log
-        return [json.loads(line) for line in _lines(path)] if path.is_file() else []
+        return RunFolder(self.folder).lines()
 
     @cached_property
     def report(self) -> Report | None:
         """The evaluation of the model that the run left; None if it was not evaluated."""
-        rows = [x["evaluation"] for x in self.log if "evaluation" in x and x["step"] == self.kept]
+        return self.evaluation(self.kept)
+
+    def evaluation(self, step: int | None) -> Report | None:
+        """The evaluation after a step, 0 for that of the base; None if there was none."""
+        rows = [x["evaluation"] for x in self.log if "evaluation" in x and x["step"] == step]
         return Report.from_json({"rows": rows[-1]}) if rows else None
 
 
@@ -284,11 +287,20 @@ class RunFolder:
 
     def cut_log(self, step: int) -> None:
         """Forget log lines of steps from ``step`` on; they will be written again."""
-        if not self.log.is_file():
-            return
-        lines_before = [line for line in _lines(self.log) if json.loads(line)["step"] <= step]
-        with atomic_file(self.log) as stream:
-            stream.writelines(line + "\n" for line in lines_before)
+        if self.log.is_file():
+            before = [line for line in self.lines() if line["step"] <= step]
+            with atomic_file(self.log) as stream:
+                stream.writelines(json.dumps(line) + "\n" for line in before)
+
+    def lines(self) -> list[dict[str, Any]]:
+        """The lines of the log, without one that a kill cut short and what follows it."""
+        found = []
+        for line in self.log.read_text("utf-8").splitlines() if self.log.is_file() else ():
+            try:
+                found.append(json.loads(line))
+            except ValueError:
+                break
+        return found
 
     def write_log(self, line: dict[str, Any], *, kept: bool = True) -> None:
         """Append a line, unless it is only for those who listen."""
@@ -319,8 +331,8 @@ class RunFolder:
 
     def shares(self, step: int | None = None) -> list[dict[str, float]]:
         """The shares of the terms in the log, up to a step."""
-        lines = map(json.loads, _lines(self.log) if self.log.is_file() else ())
-        found = [{"step": line["step"], **line["shares"]} for line in lines if "shares" in line]
+        lines = (line for line in self.lines() if "shares" in line)
+        found = [{"step": line["step"], **line["shares"]} for line in lines]
         return [shares for shares in found if step is None or shares["step"] <= step]
 
     def publish(self, run: Run) -> None:
@@ -364,22 +376,10 @@ class RunFolder:
         return Run(folder=self.model, history=history, gain=gain and Gain(**gain), **stored)
 
 
-def _lines(log: Path) -> Iterator[str]:
-    """The lines of a log, without one that a kill cut short and what follows it."""
-    for line in log.read_text("utf-8").splitlines():
-        try:
-            json.loads(line)
-        except ValueError:
-            return
-        yield line
-
-
 def trajectory(model: Path) -> list[dict[str, float]]:
     """The geometry that the run that trained a model has logged (SimCSE, Figure 2)."""
-    log = RunFolder(model).log
-    found = []
-    for line in map(json.loads, _lines(log) if log.is_file() else ()):
-        if "geometry" in line:
-            values = {row["metric"]: float(row["value"]) for row in line["geometry"]}
-            found.append({"step": float(line["step"]), **values})
-    return found
+    lines = (line for line in RunFolder(model).lines() if "geometry" in line)
+    return [
+        {"step": float(line["step"]), **{row["metric"]: row["value"] for row in line["geometry"]}}
+        for line in lines
+    ]

@@ -20,8 +20,7 @@ from contrasent.engine.parameters import (
     Size,
     check_values,
 )
-from contrasent.engine.recipes import base_shape
-from contrasent.engine.registry import needs_pairs, parameters, published
+from contrasent.engine.registry import base_shape, needs_pairs, parameters, published
 from contrasent.errors import OptionError
 from contrasent.model.pooling import POOLERS
 

@@ -1,1 +1,0 @@
-"""Post-processing of a model's vectors, and baselines that need no model."""
