@@ -25,11 +25,10 @@ def test_alone():
 
 
 def test_the_device_is_known_before_the_processes_join(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setenv("LOCAL_RANK", "3")
-    assert parallel.device() == "cuda:3"
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert parallel.device() == "cpu"
+    for there, device in ((True, "cuda:3"), (False, "cpu")):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
+        assert parallel.device() == device
 
 
 @pytest.mark.parametrize("missing", ["RANK", "MASTER_ADDR", "MASTER_PORT"])

@@ -16,8 +16,7 @@ ROWS_AT_ONCE = 1 << 18  # after the first block few rows are better than the bes
 def best_rows(scores: Floats, k: int) -> Rows:
     """Places of the k largest scores, best first; of equal ones the first."""
     places = largest(scores, k) if len(scores) > k else np.arange(len(scores))
-    order: Rows = places[np.argsort(-scores[places], kind="stable")]
-    return order
+    return places[np.argsort(-scores[places], kind="stable")]
 
 
 def largest(values: Floats, k: int) -> Rows:

@@ -1,6 +1,5 @@
 """The commands encode, similarity, index and search on a real model."""
 
-import io
 import json
 import math
 import re
@@ -60,7 +59,6 @@ def test_encode_npy_and_parquet(tmp_path, lines):
 
 def test_encode_standard_input_in_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr("contrasent.cli.encode.AT_ONCE", 2)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(LINES).encode())))
     text = "\n".join([*LINES[:2], "", *LINES[2:], LINES[0]])
     said = json.loads(
         run("encode", MINILM, "-", "-o", tmp_path / "v.npy", "--json", "--quiet", stdin=text)

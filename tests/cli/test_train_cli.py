@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contrasent import cli, progress
 from contrasent.encoder.encoder import Encoder
 from contrasent.train.run import trajectory
 
@@ -239,19 +239,15 @@ def test_what_cannot_be_is_refused(run, texts, pairs, bert, tmp_path, line):
     assert REFUSED[line] in run("train", *asked, "-o", "m", "--base", bert, code=2)[1]
 
 
-def test_of_several_processes_the_first_says_that_nothing_improved(run, texts, monkeypatch):
-    from contrasent.cli import train as command
-    from contrasent.train.run import Run
-
-    numbers = {"steps": 1, "seconds": 1.0, "sentences_per_second": 1.0}
-    done = Run(folder=texts, **numbers, score=None, best_step=None)
-    monkeypatch.setattr(command, "_run", lambda *_, **__: done)
+def test_of_several_processes_the_first_says_that_nothing_improved(run, texts, bert, monkeypatch):
     labels = texts.parent / "labels.tsv"
     labels.write_text("one\ttwo\tscore\n" + "A map\tThe map\t1\nA kite\tThe sea\t0\n" * 3)
-    asked = ["train", texts, "-o", "m", "--base", texts.parent, "--evaluate", labels]
+    asked = ["train", texts, "-o", "m", "--base", bert, "--evaluate", labels, *FAST]
+    asked += ["--set", "steps=1", "--set", "lr=1e-12", "--require-improvement"]
+    run(*asked, code=3)
     for rank, code in (("0", 3), ("1", 0)):
         monkeypatch.setenv("RANK", rank)
-        run(*asked, "--require-improvement", code=code)
+        run(*asked, "--resume", code=code)
 
 
 def test_columns_by_name_and_position(run, pairs, bert, tmp_path):
@@ -275,19 +271,18 @@ def test_a_recipe_and_what_overrides_it(run, texts, bert, tmp_path):
     assert given == {"temperature": 0.2, "projector": "none", "symmetric": False}
 
 
-def test_a_finished_run_says_so_before_a_model_is_loaded(
-    run, texts, pairs, bert, tmp_path, monkeypatch, capfd
-):
+def test_a_finished_run_says_so_before_a_model_is_loaded(run, texts, pairs, bert, tmp_path):
+    base = shutil.copytree(bert, tmp_path / "base")
     given = ["--set", "temperature=0.1", "--set", "heldout=10", "--set", "evaluate_every=2"]
     given += ["--set", "steps=4", *FAST]
     methods = {"one": (texts, "simcse"), "two": (pairs, "simcse_supervised + esimcse")}
     asked = {
-        name: ["train", corpus, "--objective", method, "-o", name, "--base", bert, *given]
+        name: ["train", corpus, "--objective", method, "-o", name, "--base", base, *given]
         for name, (corpus, method) in methods.items()
     }
     first = {name: run(*command, "--json") for name, command in asked.items()}
+    (base / "model.safetensors").unlink()  # what is loaded now is an error
     files = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")}
-    monkeypatch.setattr(Encoder, "load", None)
     for name, command in asked.items():
         # The first run also says what is not evaluated; nothing is left to say of that.
         assert run(*command, "--resume", "--json")[0] == first[name][0]
@@ -298,13 +293,8 @@ def test_a_finished_run_says_so_before_a_model_is_loaded(
         (["--set", "heldout=12"], "has rows '"),
         (["--evaluate", "none"], "has evaluated True, this one False"),
     ):
-        monkeypatch.setattr(sys, "argv", ["contrasent", *map(str, asked["two"]), *more, "--resume"])
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        assert caught.value.code == 2
-        said = capfd.readouterr().err
+        said = run(*asked["two"], *more, "--resume", code=2)[1]
         assert "two: the run there" in said and words in said
-    progress.show("silent")
     texts.write_text(texts.read_text() + "One more line.\n")
     with pytest.raises(AssertionError, match="has other text"):
         run(*asked["one"], "--resume")

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -55,3 +56,22 @@ def items_give_the_values():
         return len(rows)
 
     return check
+
+
+@pytest.fixture
+def named_pairs(monkeypatch):
+    """Put a function in the place of the reader of named STS sets."""
+    from contrasent.evaluate import geometry, protocols, retrieval, sts
+
+    def named(read):
+        for module in (geometry, protocols, retrieval, sts):
+            monkeypatch.setattr(module, "sts_pairs", read)
+
+    return named
+
+
+@pytest.fixture
+def no_weights(bert, tmp_path):
+    """A model that cannot be loaded, but is found: what comes before is what is tested."""
+    ignored = shutil.ignore_patterns("*.safetensors")
+    return shutil.copytree(bert, tmp_path / "no-weights", ignore=ignored)

@@ -22,8 +22,8 @@ def pairs(task):
 
 
 @pytest.fixture(autouse=True)
-def data(monkeypatch):
-    monkeypatch.setattr(module, "sts_pairs", lambda task, **_: pairs(task))
+def data(named_pairs):
+    named_pairs(lambda task, **_: pairs(task))
 
 
 def model(noise, seed):

@@ -88,8 +88,7 @@ def test_several_models_on_pairs_without_a_header(bert, data, tmp_path):
         assert rows[4]["value"] == pytest.approx((rows[0]["value"] + rows[2]["value"]) / 2)
 
 
-def test_ones_own_data_are_checked_before_a_model_is_loaded(bert, tmp_path, monkeypatch):
-    monkeypatch.setattr(Encoder, "load", pytest.fail)
+def test_ones_own_data_are_checked_before_a_model_is_loaded(no_weights, tmp_path):
     alike, good = tmp_path / "alike.tsv", tmp_path / "good.tsv"
     alike.write_text("a\tb\ts\n" + "x\ty\t1\n" * 5)
     good.write_text("a\tb\ts\nx\ty\t1\nx\tz\t2\ny\tz\t3\n")
@@ -103,7 +102,7 @@ def test_ones_own_data_are_checked_before_a_model_is_loaded(bert, tmp_path, monk
         (("--collection", tmp_path), "corpus.jsonl: no such file"),
     ):
         with pytest.raises(UserError, match=message):
-            run("evaluate", bert, *arguments, "--data", tmp_path, "--task", "STSB")
+            run("evaluate", no_weights, *arguments, "--data", tmp_path, "--task", "STSB")
 
 
 @pytest.mark.parametrize(("arguments", "kind", "message"), [
@@ -112,15 +111,14 @@ def test_ones_own_data_are_checked_before_a_model_is_loaded(bert, tmp_path, monk
     (("--task", "STS12", "--form", "raw"), DataError, "put the file at"),
 ])  # fmt: skip
 def test_mistakes_are_named_before_a_model_is_loaded(
-    bert, data, monkeypatch, arguments, kind, message
+    no_weights, data, monkeypatch, arguments, kind, message
 ):
     def unreachable(*_, **__):
         raise DataError("the hub is out of reach; put the file at ...")
 
     monkeypatch.setattr(hub, "fetch_pairs", unreachable)
-    monkeypatch.setattr(Encoder, "load", pytest.fail)
     with pytest.raises(kind, match=message):
-        run("evaluate", bert, "--data", data, *arguments)
+        run("evaluate", no_weights, "--data", data, *arguments)
 
 
 def test_a_folder_that_is_no_model_is_an_error(data, tmp_path):

@@ -8,7 +8,6 @@ import pytest
 
 from contrasent import metrics
 from contrasent.errors import DataError, OptionError
-from contrasent.evaluate import geometry as module
 from contrasent.evaluate.compare import compare_reports
 from contrasent.evaluate.geometry import (
     batch_ranks,
@@ -162,14 +161,14 @@ def test_duplicates_count_or_do_not():
         geometry(vectors, pairs=replace(pairs, scores=np.full(5, 4.0)))
 
 
-def test_splits_and_samples_of_the_benchmark(monkeypatch):
+def test_splits_and_samples_of_the_benchmark(named_pairs):
     requested = []
 
     def pairs(task, *, split, **_):
         requested.append((task, split))
         return (made(),)
 
-    monkeypatch.setattr(module, "sts_pairs", pairs)
+    named_pairs(pairs)
     report = geometry(vectors, split="all", sample=50, seed=4)
     assert requested == [("STSB", "train"), ("STSB", "dev"), ("STSB", "test")]
     assert report.notes["geometry_pairs"] == 50
@@ -197,14 +196,14 @@ def length_of(sentences):
 
 
 @pytest.fixture
-def data(monkeypatch):
+def data(named_pairs):
     random = np.random.default_rng(3)
     first, second = [], []
     for i in range(80):
         first.append(" ".join(random.choice(WORDS, 8)))
         second.append(" ".join(random.choice(WORDS, 8 + (0, 3, 4, 9)[i % 4])))
     pairs = ScoredPairs("x", tuple(first), tuple(second), np.full(80, 2.5), "here")
-    monkeypatch.setattr(module, "sts_pairs", lambda task, **_: (pairs,))
+    named_pairs(lambda task, **_: (pairs,))
 
 
 def test_a_model_of_length_errs_by_length(data):

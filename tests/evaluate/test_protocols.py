@@ -108,7 +108,7 @@ def test_the_training_is_pytorchs(monkeypatch):
     np.testing.assert_allclose(weights[:-1], expected[1], atol=1e-4)
 
 
-def test_it_learns_what_cosine_does_not_see(monkeypatch, items_give_the_values):
+def test_it_learns_what_cosine_does_not_see(named_pairs, items_give_the_values):
     random = np.random.default_rng(0)
     table = {}
 
@@ -122,7 +122,7 @@ def test_it_learns_what_cosine_does_not_see(monkeypatch, items_give_the_values):
         scores = np.clip(5 - 2 * np.abs(u - v)[:, 0], 1, 5)
         return (ScoredPairs(task, first, second, scores, "here"),)
 
-    monkeypatch.setattr(module, "sts_pairs", pairs)
+    named_pairs(pairs)
 
     def encode(texts):
         return np.array([table[text] for text in texts], dtype=np.float32)

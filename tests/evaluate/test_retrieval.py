@@ -46,13 +46,13 @@ def test_relevant_documents_of_all_but_equal_scores_are_ordered_against_the_mode
     assert (ranks.tolist(), gains.tolist()) == ([3, 4], [1.0, 3.0])
 
 
-def test_blocks_do_not_change_ranks(monkeypatch):
-    random = np.random.default_rng(2)
-    q, d = random.normal(size=(70, 9)), random.normal(size=(300, 9))
-    judged = [{i: 1.0} for i in range(70)]
-    whole = rank_vectors(q, d, judged)
-    monkeypatch.setattr(module, "BLOCK", 700)
-    assert np.array_equal(rank_vectors(q, d, judged).ranks, whole.ranks)
+def test_blocks_do_not_change_ranks():
+    random, documents = np.random.default_rng(2), 100_000
+    count = 2 * module.BLOCK // documents + 30  # three blocks
+    q, d = random.normal(size=(count, 3)), random.normal(size=(documents, 3))
+    judged = [{i: 1.0} for i in range(count)]
+    alone = [rank_vectors(q[i : i + 1], d, judged[i : i + 1]).ranks[0] for i in range(0, count, 9)]
+    assert np.array_equal(rank_vectors(q, d, judged).ranks[::9], alone)
 
 
 def one_hot(sentences):
@@ -104,12 +104,12 @@ def letters(sentences):
 
 
 @pytest.fixture
-def scored(monkeypatch):
+def scored(named_pairs):
     """Scored pairs in the place of STSB's."""
 
     def scored(first, second, *scores):
         pairs = ScoredPairs("STSB", first, second, np.array(scores), "here")
-        monkeypatch.setattr(module, "sts_pairs", lambda task, **_: (pairs,))
+        named_pairs(lambda task, **_: (pairs,))
 
     return scored
 

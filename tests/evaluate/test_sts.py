@@ -8,7 +8,6 @@ import pytest
 from contrasent import metrics
 from contrasent.datasets.official import STS_TASKS
 from contrasent.errors import DataError, OptionError
-from contrasent.evaluate import sts as module
 from contrasent.evaluate.sts import check_pairs, several_pairs, sts
 from contrasent.text.corpus import ScoredPairs
 
@@ -35,10 +34,10 @@ class Bag:
 
 
 @pytest.fixture
-def data(monkeypatch):
+def data(named_pairs):
     parts = {task: (made(task, 40, i),) for i, task in enumerate(STS_TASKS)}
     parts["STS12"] = (made("garden", 30, 20), made("market", 60, 21))
-    monkeypatch.setattr(module, "sts_pairs", lambda task, **_: parts[task])
+    named_pairs(lambda task, **_: parts[task])
     return parts
 
 
@@ -91,12 +90,12 @@ def test_an_interval_does_not_depend_on_the_other_tasks(data):
     assert [row.value for row in plain] == [row.value for row in drawn]
 
 
-def test_a_pair_of_several_sets_is_resampled_in_all_of_them_together(data, monkeypatch):
+def test_a_pair_of_several_sets_is_resampled_in_all_of_them_together(data, named_pairs):
     # The mean of seven equal sets has the interval of one; of seven that share no pair, of seven.
     one = made("same", 60, 5)
     swapped = replace(one, first=one.second, second=one.first)
     parts = {task: (swapped if task == "STS14" else one,) for task in STS_TASKS}
-    monkeypatch.setattr(module, "sts_pairs", lambda task, **_: parts[task])
+    named_pairs(lambda task, **_: parts[task])
     report = sts(Bag()).select(metric="spearman")
     width = {row.task: row.high - row.low for row in report}
     assert all(found == pytest.approx(width["STS12"], abs=1e-6) for found in width.values())

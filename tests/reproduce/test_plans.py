@@ -37,7 +37,8 @@ def folder(tmp_path, sentences, monkeypatch):
     ):
         (home / name).parent.mkdir(parents=True)
         (home / name).write_text("\n".join(lines) + "\n")
-    monkeypatch.setattr(measures, "texts_digest", lambda *options: "made")
+    for kind, measure in MEASURES.items():
+        monkeypatch.setitem(MEASURES, kind, replace(measure, reads=lambda folder, **options: ()))
     return home
 
 
@@ -205,19 +206,19 @@ def plan_again(monkeypatch, tmp_path):
     folder = tmp_path / "lab-bert-l4-h384"
     folder.mkdir()
 
-    build = Planner._corpus
+    build = plans.build
 
-    def corpus(planner, name, sentences):
-        counts = [count for known, count in corpora if known == name]
+    def built(corpus, sentences, data, home):
+        counts = [count for known, count in corpora if known == corpus.name]
         if counts:
-            return corpora[name, min(counts)]
+            return corpora[corpus.name, min(counts)]
         # What only transforms are fitted to is in no record.
-        return build(planner, name, sentences) if planner.place.data else Built(*["", ""] * 3)
+        return build(corpus, sentences, data, home) if data else Built(*["", ""] * 3)
 
     def again(data_home=None):
         monkeypatch.setattr(reading, "precision", lambda: "bf16")
         monkeypatch.setattr(plans, "folder_digest", lambda folder: base)
-        monkeypatch.setattr(Planner, "_corpus", corpus)
+        monkeypatch.setattr(plans, "build", built)
         if data_home is None:
             monkeypatch.setattr(measures, "texts_digest", lambda *options: min(judged))
         stored = [json.loads(p.read_text("utf-8")) for p in (STORED / "items").iterdir()]

@@ -18,7 +18,6 @@ import pytest
 from killed_reproductions import OTHER, RECIPE
 
 from contrasent.report import Items, Report, Row
-from contrasent.reproduce import measures
 from contrasent.reproduce.measures import MEASURES
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.results import ItemResults
@@ -120,7 +119,6 @@ def home(tmp_path, monkeypatch, sentences):
     wiki.parent.mkdir(parents=True)
     wiki.write_text("\n".join(sentences[:90]) + "\n")
     monkeypatch.setenv("CONTRASENT_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(measures, "texts_digest", lambda kind, options, folder: "made")
 
     def made(encode, folder, **options):
         vectors = encode(sentences[:12]).astype(float)
@@ -128,6 +126,8 @@ def home(tmp_path, monkeypatch, sentences):
         items = Items("mean", np.arange(12, dtype=np.uint64), vectors[:, :1].T)
         return Report((row,), {}, {row.key: items})
 
+    for kind, measure in MEASURES.items():
+        monkeypatch.setitem(MEASURES, kind, replace(measure, reads=lambda folder, **options: ()))
     monkeypatch.setitem(MEASURES, "sts", replace(MEASURES["sts"], run=made))
     return tmp_path
 

@@ -100,12 +100,14 @@ def test_the_permutation_p_tries_every_regrouping():
     assert permutation_p([1, 2, 3], [7, 8, 9]) == pytest.approx(0.1)
 
 
-def test_the_sampled_permutation_p_agrees_with_the_exact_one(monkeypatch):
+def test_the_sampled_permutation_p_agrees_with_the_exact_one():
     random = np.random.default_rng(1)
-    a, b = random.normal(size=8), random.normal(0.8, 1, size=8)
-    exact = permutation_p(a, b)
-    monkeypatch.setattr(seeds, "REGROUPINGS", 4000)
-    assert permutation_p(a, b) == pytest.approx(exact, abs=0.03)
+    a, b = random.normal(size=9), random.normal(0.8, 1, size=9)
+    assert math.comb(18, 9) > seeds.REGROUPINGS
+    gap, whole = abs(a.mean() - b.mean()), [*a, *b]
+    sums = np.array([sum(chosen) for chosen in itertools.combinations(whole, 9)])
+    exact = (abs(2 * sums - sum(whole)) / 9 >= gap - 1e-12).mean()
+    assert permutation_p(a, b) == pytest.approx(exact, abs=0.01)
 
 
 def test_a_sampled_p_counts_the_grouping_that_was_seen():

@@ -12,7 +12,7 @@ from contrasent.errors import InputError, OutputError
 from contrasent.text import cache as module
 from contrasent.text.batches import BatchPlan, Collator
 from contrasent.text.cache import tokenised
-from contrasent.text.corpus import open_corpus
+from contrasent.text.corpus import Corpus, open_corpus
 from contrasent.text.tokens import Tokenizer
 
 ROWS = [
@@ -27,32 +27,33 @@ def tokenizer(bert):
     return Tokenizer.load(bert, max_tokens=10)
 
 
-def test_tokens_and_texts_come_back(tokenizer, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "CHUNK", 2)
-    cache = tokenised(open_corpus(ROWS), tokenizer, tmp_path / "c", lower=False)
-    assert (len(cache), len(cache.columns)) == (3, 2)
+def test_tokens_and_texts_come_back(tokenizer, tmp_path):
+    many = ROWS * (module.CHUNK // 3 + 1)  # more than are tokenised at once
+    cache = tokenised(open_corpus(many), tokenizer, tmp_path / "c", lower=False)
+    assert (len(cache), len(cache.columns)) == (len(many), 2)
     for column in range(2):
         expected, _ = tokenizer([row[column] for row in ROWS])
-        rows = np.array([2, 0, 0, 1])
+        rows = np.array([2, 0, 0, 1, len(many) - 1])
         found = cache.tokens(column, rows)
-        assert [found[i].tolist() for i in range(4)] == [expected[r].tolist() for r in rows]
+        assert [row.tolist() for row in found] == [expected[r % 3].tolist() for r in rows]
         # White space at the ends is not part of a sentence.
         assert [cache.text(column, i) for i in range(3)] == [row[column].strip() for row in ROWS]
     cut = sum(tokenizer([text])[1][0] for row in ROWS for text in row)
-    assert cache.truncated == cut == 3
-    assert cache.digest == open_corpus(ROWS).digest()
+    assert (cache.truncated, cut) == (3 * len(many) // 3, 3)
+    assert cache.digest == open_corpus(many).digest()
 
 
-def test_scores_are_kept_and_reopened(tokenizer, tmp_path, monkeypatch):
+def test_scores_are_kept_and_reopened(tokenizer, tmp_path):
     rated = [(*row, score) for row, score in zip(ROWS, (0.5, -2, 3), strict=True)]
     tokenised(open_corpus(rated, score=2), tokenizer, tmp_path / "c", lower=False)
-    monkeypatch.setattr(module, "_write_text", None)
+    before = (tmp_path / "c" / "0.text").stat()
     cache = tokenised(open_corpus(rated, score=2), tokenizer, tmp_path / "c", lower=False)
+    after = (tmp_path / "c" / "0.text").stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     assert len(cache.columns) == 2
     plan = BatchPlan.make(np.arange(3), batch=2, seed=1, parts=1)
     made = Collator(cache, plan, (), tokenizer).batch(4)
     assert made.scores.tolist() == [[0.5, -2, 3][row] for row in made.rows]
-    monkeypatch.undo()
     other = tokenised(open_corpus(ROWS), tokenizer, tmp_path / "c", lower=False)
     assert other.scores is None and Collator(other, plan, (), tokenizer).batch(0).scores is None
 
@@ -69,21 +70,20 @@ def test_anything_else_makes_it_anew(tokenizer, bert, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["c"]
 
 
-def test_runs_share_a_folder(tokenizer, bert, tmp_path, monkeypatch):
+def test_runs_share_a_folder(tokenizer, bert, tmp_path):
     longer = Tokenizer.load(bert, max_tokens=11)
     made = []
 
-    def written(*given):
-        made.append(write(*given))
-
-    write = module._write_text
-    monkeypatch.setattr(module, "_write_text", written)
+    class Counted(Corpus):
+        def __iter__(self):
+            made.append(1)
+            return super().__iter__()
 
     def open_both(results, at):
         for by in (tokenizer, longer):
-            cache = tokenised(
-                open_corpus(ROWS), by, tmp_path / "c", lower=False, workers=False, shared=True
-            )
+            corpus = open_corpus(ROWS)
+            corpus.__class__ = Counted
+            cache = tokenised(corpus, by, tmp_path / "c", lower=False, workers=False, shared=True)
             results[at].append([cache.tokens(0, np.arange(3))[i].tolist() for i in range(3)])
 
     results = [[], []]
@@ -100,11 +100,10 @@ def test_runs_share_a_folder(tokenizer, bert, tmp_path, monkeypatch):
     assert len([p for p in (tmp_path / "c").iterdir() if p.is_dir()]) == 2
 
 
-def test_a_corpus_that_breaks_off_leaves_nothing(tokenizer, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "CHUNK", 2)
+def test_a_corpus_that_breaks_off_leaves_nothing(tokenizer, tmp_path):
     path = tmp_path / "pairs.tsv"
-    path.write_text("a\tb\n" * 5 + "a\t\n")
-    with pytest.raises(InputError, match=r"pairs.tsv:6: blank sentence in column '1'"):
+    path.write_text("a\tb\n" * 8999 + "a\t\n")
+    with pytest.raises(InputError, match=r"pairs.tsv:9000: blank sentence in column '1'"):
         tokenised(open_corpus(path, columns=(0, 1)), tokenizer, tmp_path / "c", lower=False)
     assert [p.name for p in tmp_path.iterdir()] == ["pairs.tsv"]
     with pytest.raises(OutputError, match="cannot write"):
@@ -141,20 +140,13 @@ def test_document_order_is_kept(tokenizer, tmp_path):
 LINES = [f"the {n} lamps of harbour {n * n % 97} are lit at {n % 24} o'clock" for n in range(230)]
 
 
-@pytest.fixture
-def shards(monkeypatch):
-    """Shards of twenty rows, and two processes to make them."""
-    monkeypatch.setattr(module, "SHARD", 20)
-    monkeypatch.setattr(module, "SHARDS", 12)
-    monkeypatch.setattr(module.processes, "usable_cores", lambda: 2)
-
-
 def serial(tokenizer):
     tokens, cut = tokenizer(LINES)
     return [row.tolist() for row in tokens], int(cut.sum())
 
 
-def test_processes_make_the_shards_that_one_makes(tokenizer, tmp_path, shards):
+def test_processes_make_the_shards_that_one_makes(tokenizer, tmp_path, small_shards):
+    small_shards()
     expected, cut = serial(tokenizer)
     cache = tokenised(open_corpus(LINES), tokenizer, tmp_path / "c", lower=False)
     assert len(cache._workers) == 2
@@ -166,8 +158,8 @@ def test_processes_make_the_shards_that_one_makes(tokenizer, tmp_path, shards):
     assert not (tmp_path / "c").exists()
 
 
-def test_a_row_is_there_before_its_shard(tokenizer, tmp_path, shards, monkeypatch):
-    monkeypatch.setattr(module, "WAITED_FOR", 100)
+def test_a_row_is_there_before_its_shard(tokenizer, tmp_path, small_shards):
+    small_shards(WAITED_FOR=100)
     expected, _ = serial(tokenizer)
     begun = tokenised(open_corpus(LINES), tokenizer, tmp_path / "c", lower=False, workers=False)
     assert not [*(tmp_path / "c").glob("*.tokens")]
@@ -180,11 +172,10 @@ def test_a_row_is_there_before_its_shard(tokenizer, tmp_path, shards, monkeypatc
 
 @pytest.mark.parametrize("waited_for, count", [(100, 1), (1000, 0)])
 def test_one_process_helps_a_training_that_does_not_wait(
-    tokenizer, tmp_path, shards, monkeypatch, waited_for, count
+    tokenizer, tmp_path, small_shards, waited_for, count
 ):
     """On a single core; where it is waited for, this process makes the shards itself."""
-    monkeypatch.setattr(module.processes, "usable_cores", lambda: 1)
-    monkeypatch.setattr(module, "WAITED_FOR", waited_for)
+    small_shards(cores=1, WAITED_FOR=waited_for)
     cache = tokenised(open_corpus(LINES), tokenizer, tmp_path / "c", lower=False)
     assert len(cache._workers) == count
     for worker in cache._workers:
@@ -193,7 +184,8 @@ def test_one_process_helps_a_training_that_does_not_wait(
     cache.discard()
 
 
-def test_what_was_made_before_a_kill_is_not_made_again(tokenizer, tmp_path, shards):
+def test_what_was_made_before_a_kill_is_not_made_again(tokenizer, tmp_path, small_shards):
+    small_shards()
     folder, texts = tmp_path / "c", tmp_path / "texts.txt"
     texts.write_text("\n".join(LINES))
     pid = os.fork()
@@ -218,7 +210,8 @@ def test_what_was_made_before_a_kill_is_not_made_again(tokenizer, tmp_path, shar
     assert len(after) == 12 and before.items() <= after.items()
 
 
-def test_a_worker_ends_with_the_process_that_started_it(tokenizer, tmp_path, shards):
+def test_a_worker_ends_with_the_process_that_started_it(tokenizer, tmp_path, small_shards):
+    small_shards()
     cache = tokenised(open_corpus(LINES), tokenizer, tmp_path / "c", lower=False)
     (tmp_path / "c" / "0.07.tokens").unlink()
     cache = module.TokenCache(tmp_path / "c")

@@ -49,19 +49,18 @@ def by_loops(base, vectors):
     return mean, rank, shared / (10 * n)
 
 
-def trained(bert, texts, folder, **given):
+def trained(bert, texts, folder, rows=None, **given):
     settings = Settings(batch=10, steps=12, lr=1e-3, max_tokens=8, pooler="mean", **given)
-    fit(prepare(bert, "simcse", {}, settings), texts, settings, folder=folder)
+    fit(prepare(bert, "simcse", {}, settings), texts, settings, folder=folder, rows=rows)
     lines = (folder / "run" / "log.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines]
 
 
 def test_lines_carry_the_numbers_and_the_training_knows_nothing_of_it(
-    bert, sentences, tmp_path, monkeypatch
+    bert, sentences, tmp_path, monkeypatch, kept_steps
 ):
     texts = sentences[:COUNT]
     monkeypatch.setattr(monitor, "ROWS_BETWEEN", 0)
-    monkeypatch.setattr("contrasent.train.run.RunFolder._drop_steps", lambda *given: None)
     lines = trained(bert, texts, tmp_path / "m")
     assert [line["measured_at"] for line in lines] == [0] * 9 + [10] * 2 + [12]
     # As training sees them: cut at its length.

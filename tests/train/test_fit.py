@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,14 +16,11 @@ import torch
 from safetensors.torch import load_file
 
 from commands import mounted
-from contrasent import processes
 from contrasent.encoder.card import CardMetadata
 from contrasent.encoder.encoder import Encoder
 from contrasent.errors import MissingExtraError, OptionError, OutputError, TrainingError
 from contrasent.report import Report, Row
-from contrasent.text import cache
-from contrasent.text.batches import BatchPlan, Collator
-from contrasent.train import prepare as module
+from contrasent.text.batches import BatchPlan
 from contrasent.train.fit import fit
 from contrasent.train.prepare import prepare
 from contrasent.train.run import Gain, RunFolder, trajectory
@@ -38,17 +36,13 @@ FEW = {"batch": 8, "steps": 6, "lr": 1e-3, "seed": 1, "pooler": "mean", "max_tok
 def start(bert, sentences, tmp_path):
     """Train a fresh objective on our sentences; returns it and the run."""
 
-    def start(folder="m", rows=None, objective="simcse", parameters=None, **options):
-        stated = {
-            k: options.pop(k)
-            for k in (
-                *("evaluate", "geometry", "keep", "resume", "overwrite", "tokens", "facts"),
-                *("on_step", "tensorboard"),
-            )
-            if k in options
-        }
-        settings = Settings(**(FEW | options))
-        learner = prepare(bert, objective, parameters or {}, settings)
+    def start(folder="m", rows=None, parameters=None, spoil=None, **options):
+        known = Settings.__dataclass_fields__.keys()
+        settings = Settings(**FEW | {k: v for k, v in options.items() if k in known})
+        stated = {k: v for k, v in options.items() if k not in known}
+        learner = prepare(bert, "simcse", parameters or {}, settings)
+        if spoil is not None:
+            spoil(learner)
         run = fit(learner, rows or sentences[:80], settings, folder=tmp_path / folder, **stated)
         return learner, run
 
@@ -102,12 +96,9 @@ def test_a_run_leaves_a_model_and_its_record(start, tmp_path, sentences):
     assert "simcse" in (folder / "README.md").read_text()
 
 
-def test_a_run_that_does_not_wait_for_its_tokens_is_the_same(start, monkeypatch):
+def test_a_run_that_does_not_wait_for_its_tokens_is_the_same(start, small_shards):
     _, whole = start("whole", steps=12)
-    monkeypatch.setattr(cache, "SHARD", 10)
-    monkeypatch.setattr(cache, "SHARDS", 8)
-    monkeypatch.setattr(cache, "WAITED_FOR", 0)
-    monkeypatch.setattr(processes, "usable_cores", lambda: 2)
+    small_shards(WAITED_FOR=0)
     _, begun = start("begun", steps=12)
     assert same(weights(whole.folder), weights(begun.folder))
     assert log(whole.folder) == log(begun.folder)
@@ -148,27 +139,13 @@ def test_epochs_and_steps(start, sentences):
     assert start("e", sentences[:5], steps=None, epochs=2)[1].steps == 2
 
 
-def test_named_rows_alone_are_trained_on(bert, sentences, tmp_path, monkeypatch):
-    seen = set()
-    batch = Collator.batch
-
-    def spy(self, *args):
-        made = batch(self, *args)
-        seen.update(made.rows.tolist())
-        return made
-
-    monkeypatch.setattr(Collator, "batch", spy)
+def test_named_rows_alone_are_trained_on(bert, start, sentences, tmp_path):
     settings = Settings(**FEW)
     rows = np.arange(3, 80, 5)
     learner = prepare(bert, "simcse", {}, settings)
     fit(learner, sentences[:80], settings, folder=tmp_path / "m", rows=rows)
-    assert seen == set(rows.tolist())
-
-
-@pytest.fixture
-def kept_steps(monkeypatch):
-    """Finished runs that keep their checkpoint, base, best and last."""
-    monkeypatch.setattr(RunFolder, "_drop_steps", lambda *given: None)
+    start("alone", [sentences[row] for row in rows])
+    assert same(weights(tmp_path / "m"), weights(tmp_path / "alone"))
 
 
 def test_the_best_is_kept_and_the_last(start, tmp_path, kept_steps):
@@ -390,20 +367,11 @@ def test_accumulated_parts_are_the_mean_of_their_losses(start, tmp_path, bert, s
         assert found[name].numpy() == pytest.approx(parameter.grad.numpy(), abs=1e-6)
 
 
-def test_clipping(start, tmp_path, monkeypatch):
-    norms = []
-    step = torch.optim.AdamW.step
-
-    def spy(self, *args, **kwargs):
-        grads = [p.grad for group in self.param_groups for p in group["params"]]
-        norms.append(float(torch.stack([g.norm() for g in grads if g is not None]).norm()))
-        return step(self, *args, **kwargs)
-
-    monkeypatch.setattr(torch.optim.AdamW, "step", spy)
-    start(steps=3, clip=0.05)
-    stated = [line["norm"] for line in log(tmp_path / "m")]
-    assert min(stated) > 0.05  # before clipping
-    assert norms == pytest.approx([0.05] * 3, rel=1e-3)
+def test_clipping(start, tmp_path):
+    learner, _ = start(steps=3, clip=0.05)
+    assert min(line["norm"] for line in log(tmp_path / "m")) > 0.05  # before clipping
+    grads = [p.grad.norm() for p in learner.parameters() if p.grad is not None]
+    assert torch.stack(grads).norm().item() == pytest.approx(0.05, rel=1e-3)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
@@ -419,11 +387,9 @@ def test_half_precision(start, tmp_path, precision):
     assert json.dumps(half, allow_nan=False)
 
 
-def test_fp16_resumes_with_its_scale(start, tmp_path, monkeypatch, kept_steps):
-    scaler = torch.amp.GradScaler
-    large = lambda device, **given: scaler(device, **given, init_scale=2.0**24)  # noqa: E731
-    monkeypatch.setattr(torch.amp, "GradScaler", large)
+def test_fp16_resumes_with_its_scale(start, tmp_path, kept_steps):
     options = {"steps": 14, "precision": "fp16", "evaluate_every": 1}
+    options["parameters"] = {"temperature": 5e-4}  # with it the first scale is too large
     with pytest.raises(KeyboardInterrupt):
         start(evaluate=interrupt_after(5), **options)
     start(evaluate=interrupt_after(99), resume=True, **options)
@@ -431,53 +397,37 @@ def test_fp16_resumes_with_its_scale(start, tmp_path, monkeypatch, kept_steps):
     last = [load_file(tmp_path / n / "run" / "checkpoint.safetensors") for n in ("m", "whole")]
     assert same(*last)
     norms = [line["norm"] for line in log(tmp_path / "whole") if "norm" in line]
-    assert norms[0] is None  # the scale was too large at first
+    assert norms[0] is None
     assert norms[-1] is not None
 
 
-class Poison:
-    """Makes the loss, or its gradient alone, something that is no number at a step."""
+def poison(where, value, at):
+    """Makes the loss, or the gradient alone, something that is no number at a step."""
+    calls = []
 
-    def __init__(self, at, value=math.nan):
-        self.at, self.value, self.calls = at, value, 0
+    def spoilt(number):
+        calls.append(1)
+        return number * (value if len(calls) == at + 1 else 1)
 
-    def loss(self, monkeypatch):
-        from contrasent.engine.objective import Objective
+    def spoil(learner):
+        loss = learner.loss
+        if where == "loss":
+            learner.loss = lambda terms: spoilt(loss(terms))
+        else:
+            next(learner.encoder.backbone.parameters()).register_hook(spoilt)
 
-        before = Objective.loss
-
-        def poisoned(objective, terms):
-            self.calls += 1
-            return before(objective, terms) * (self.value if self.calls == self.at + 1 else 1)
-
-        monkeypatch.setattr(Objective, "loss", poisoned)
-
-    def gradient(self, monkeypatch):
-        norm = torch.nn.utils.clip_grad_norm_
-
-        def poisoned(parameters, clip):
-            self.calls += 1
-            parameters = list(parameters)
-            if self.calls == self.at + 1:
-                parameters[0].grad[:] = self.value
-            return norm(parameters, clip)
-
-        monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", poisoned)
+    return spoil
 
 
 @pytest.mark.parametrize(("where", "value"), [("loss", math.inf), ("gradient", math.nan)])
-def test_what_is_no_number_stops_the_run_before_the_weights(
-    start, tmp_path, monkeypatch, value, where
-):
-    getattr(Poison(4, value), where)(monkeypatch)
+def test_what_is_no_number_stops_the_run_before_the_weights(start, tmp_path, value, where):
     name = "loss" if where == "loss" else "the gradient"
     message = rf"step 4: {name} is not a finite number; the last checkpoint .* smaller lr than"
     with pytest.raises(TrainingError, match=message):
-        start(steps=10, checkpoint_every=1)
+        start(steps=10, checkpoint_every=1, spoil=poison(where, value, 4))
     kept = load_file(tmp_path / "m" / "run" / "checkpoint.safetensors")
     assert all(torch.isfinite(tensor.double()).all() for tensor in kept.values())
     # The checkpoint is usable: without the poison the run goes on from there.
-    monkeypatch.undo()
     _, run = start(steps=10, checkpoint_every=1, resume=True)
     assert run.steps == 10
     start("whole", steps=10, checkpoint_every=1)
@@ -496,9 +446,8 @@ def test_an_existing_run_is_not_overwritten_unasked(start, tmp_path):
     assert (folder / "model.safetensors").read_bytes() != before[folder / "model.safetensors"]
 
 
-def test_a_finished_run_returns_at_once(start, monkeypatch):
+def test_a_finished_run_returns_at_once(start):
     _, run = start(evaluate=scores([0.1, 0.7])[0])
-    monkeypatch.setattr(module, "tokenised", None)
     before = {p: p.stat().st_mtime_ns for p in run.folder.rglob("*")}
     _, again = start(evaluate=scores([])[0], resume=True)
     assert again == run
@@ -537,13 +486,16 @@ def test_a_signal_finishes_the_step_and_writes_a_checkpoint(start, tmp_path, num
     assert log(tmp_path / "m") == log(tmp_path / "whole")
 
 
-def test_a_disk_that_fills_up_loses_nothing(start, tmp_path, monkeypatch):
-    monkeypatch.setattr("contrasent.train.run.check_writable", lambda f, _: f.mkdir(exist_ok=True))
-    with mounted(tmp_path / "disk", "size=1200k") as home:
+def test_a_disk_that_fills_up_loses_nothing(start, tmp_path):
+    with mounted(tmp_path / "disk", "size=4m") as home:
+
+        def fill(step, values):
+            if step == 5:
+                (home / "filler").write_bytes(b"x" * shutil.disk_usage(home).free)
+
         start("whole", steps=8, checkpoint_every=2)
-        (home / "filler").write_bytes(b"x" * 800_000)
         with pytest.raises(OutputError, match=r"disk/m/run/.*No space left"):
-            start("disk/m", steps=8, checkpoint_every=2)
+            start("disk/m", steps=8, checkpoint_every=2, on_step=fill)
         (home / "filler").unlink()
         assert (home / "m" / "run" / "checkpoint.safetensors").is_file()
         subprocess.run(["mount", "-o", "remount,size=20m", str(home)], check=True)

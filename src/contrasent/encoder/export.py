@@ -218,7 +218,13 @@ def export(
         if calibration is not None:
             written.made.update(quantise(graph, encoder.tokenizer, list(calibration)))
         if engine == "openvino":
-            _to_openvino(graph, folder / runtime.GRAPHS["openvino"])
+            import openvino
+
+            model = openvino.Core().read_model(str(graph))
+            place = folder / runtime.GRAPHS["openvino"]
+            openvino.save_model(model, str(place), compress_to_fp16=False)
+            del model  # it maps the file
+            graph.unlink()
         files = sorted(folder.glob(f"{graph.stem}.*"))
         written = replace(written, graph={path.name: digest(path) for path in files})
         runtime.write_export(folder, written)
@@ -261,15 +267,6 @@ def write_onnx(encoder: Encoder, path: Path) -> None:
         kind = type(encoder.backbone).__name__
         reason = " ".join(str(error).split())[:300]
         raise ModelError(f"torch cannot write a graph of {kind}: {reason}") from error
-
-
-def _to_openvino(onnx: Path, xml: Path) -> None:
-    import openvino
-
-    model = openvino.Core().read_model(str(onnx))
-    openvino.save_model(model, str(xml), compress_to_fp16=False)
-    del model  # it maps the file
-    onnx.unlink()
 
 
 @contextmanager

@@ -81,7 +81,7 @@ class DifferencePrediction(Term):
 
     def forward(self, encodings: BatchEncodings) -> dict[str, Tensor]:
         """The term of a step, and how well the discriminator does."""
-        conditions = self._conditions(encodings)
+        conditions = encodings.noisy if self.settings.condition == "projected" else encodings.pooled
         sources = self._sources(encodings)
         condition = torch.cat([conditions[i] for i, _, _ in sources])
         terms: list[dict[str, Tensor]] = []
@@ -91,10 +91,6 @@ class DifferencePrediction(Term):
             terms.append(self._predict(kind, whole, condition))
         names = terms[0].keys()
         return {name: torch.stack([t[name] for t in terms]).sum() for name in names}
-
-    def _conditions(self, encodings: BatchEncodings) -> list[Tensor]:
-        found = encodings.noisy if self.settings.condition == "projected" else encodings.pooled
-        return found[:2]
 
     def _sources(self, encodings: BatchEncodings) -> list[tuple[int, Tokens, int]]:
         """Which sentence is edited under which view's vector: (view, tokens, column of masks)."""
@@ -160,21 +156,24 @@ class DifferencePrediction(Term):
 
     def _detection(self, kind: str, edit: "Edit", condition: Tensor) -> dict[str, Tensor]:
         changed = edit.changed(kind)
+        padded = self.settings.normalisation == "mean_with_padding"
         flags = Tokens(changed.astype(np.int32), edit.tokens.offsets)
         total = torch.zeros((), device=condition.device)
         tally = torch.zeros(4, device=condition.device)
         positions = 0
         longest = torch.tensor([int(edit.tokens.lengths.max())], device=condition.device)
         # The longest row of all processes.
-        width = int(parallel.gather(longest).max()) if self._padded else None
-        for rows in self._groups(edit.tokens):
+        width = int(parallel.gather(longest).max()) if padded else None
+        # All rows together where padding counts.
+        groups = [np.arange(len(edit.tokens))] if padded else by_length(edit.tokens.lengths)
+        for rows in groups:
             block = edit.tokens.select(rows)
             place = torch.from_numpy(rows).to(condition.device)
             vectors, mask = self.discriminator(block, condition[place], width=width)
             labels = torch.from_numpy(flags.select(rows).pad(0)[0]).to(condition.device)
             labels = nn.functional.pad(labels, (0, mask.shape[1] - labels.shape[1]))
             scores = self.detect[kind](vectors)
-            part: Normalisation = "mean_with_padding" if self._padded else "sum"
+            part: Normalisation = "mean_with_padding" if padded else "sum"
             total = total + token_detection(scores, labels, mask, normalisation=part, count=1.0)
             positions += mask.numel()
             tally += _tally(scores.detach().argmax(-1), labels.bool(), mask)
@@ -182,7 +181,7 @@ class DifferencePrediction(Term):
         if self.settings.normalisation == "sum":
             count = 1 / parallel.world()
         else:
-            seen = positions if self._padded else len(edit.tokens.ids)
+            seen = positions if padded else len(edit.tokens.ids)
             count = _everywhere(torch.tensor(seen, device=condition.device))
         hit, replaced, unchanged, originals = tally
         return {
@@ -191,14 +190,6 @@ class DifferencePrediction(Term):
             "changed_found": hit / replaced.clamp_min(1),
             "kept_found": unchanged / originals.clamp_min(1),
         }
-
-    @property
-    def _padded(self) -> bool:
-        return self.settings.normalisation == "mean_with_padding"
-
-    def _groups(self, tokens: Tokens) -> list[NDArray[np.int64]]:
-        """Rows of similar length; all together where padding counts."""
-        return [np.arange(len(tokens))] if self._padded else by_length(tokens.lengths)
 
     def _read(self, edit: "Edit", condition: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Vectors (t, d), labels, true ids and seen ids of all real tokens."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -18,9 +18,6 @@ from contrasent.text.batches import random_for
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Batch, Tokens
 
-if TYPE_CHECKING:
-    from contrasent.engine.objective import Objective
-
 Terms = dict[str, Tensor]
 """Named scalars of one batch; those with a weight make the loss, all are logged."""
 
@@ -30,6 +27,20 @@ Baseline = Callable[[Encoder, Sequence[Tokens], int], Tensor]
 Source = Literal["noisy", "gaussian", "mean", "off_dropout"]
 """How the vectors of a pair are made: with dropout, with Gaussian noise besides, as the mean of
 several encodings with dropout, or without dropout."""
+
+
+class Networks(Protocol):
+    """The networks that encode a batch: :class:`contrasent.engine.objective.Objective`."""
+
+    encoder: Encoder
+    projector: nn.Module | None
+    second: Encoder | None
+    second_projector: nn.Module | None
+    roles: tuple[str, ...]
+    masks: str
+    labelled: bool
+    baseline: Baseline | None
+    queue: Any  # :class:`contrasent.engine.momentum_queue.MomentumQueue`, or None
 
 
 class Term(nn.Module):
@@ -79,7 +90,7 @@ class BatchEncodings:
         roles: of the batch's columns: "anchor", "positive", "negative" or "edited".
     """
 
-    def __init__(self, networks: "Objective", batch: Batch) -> None:
+    def __init__(self, networks: Networks, batch: Batch) -> None:
         self.networks = networks
         self.batch = batch
         # Columns of a labelled corpus beyond the declared ones are hard negatives.
@@ -178,8 +189,8 @@ class BatchEncodings:
 
     def queued(self) -> Tensor | None:
         """Negatives from earlier batches, (q, d), or None."""
-        queue = self.networks.queue
-        return None if queue is None else queue.negatives()
+        found: Tensor | None = self.networks.queue.negatives() if self.networks.queue else None
+        return found
 
     def _encode(self, columns: Sequence[Tokens]) -> list[Tensor]:
         """Pooled vectors of columns: one pass of the encoder, or of each where there are two."""

@@ -115,14 +115,12 @@ class Logistic:
         scores -= self.target[:, None, :]
         scores *= share[:, :, None]
         gradient: Matrix = self.rows.T @ scores.reshape(len(self.rows), -1)
-        by_fit: Matrix = gradient.reshape(width, fits, columns).transpose(1, 0, 2)
-        return by_fit
+        return gradient.reshape(width, fits, columns).transpose(1, 0, 2)
 
 
 def with_ones(x: NDArray[np.floating]) -> Matrix:
     """(n, d + 1) float32: features (n, d) and a column of ones."""
-    rows: Matrix = np.concatenate([x, np.ones((len(x), 1))], axis=1).astype(np.float32)
-    return rows
+    return np.concatenate([x, np.ones((len(x), 1))], axis=1).astype(np.float32)
 
 
 def _decide(scores: Matrix) -> NDArray[np.int64]:

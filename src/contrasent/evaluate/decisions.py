@@ -62,8 +62,7 @@ class Thresholds:
 
     def _f1(self, counts: ArrayLike) -> Floats:
         hits, taken = self._counted(counts)
-        f1: Floats = 2 * hits / np.maximum(taken + hits[:, -1:], 1e-9)
-        return f1
+        return 2 * hits / np.maximum(taken + hits[:, -1:], 1e-9)
 
     def _counted(self, counts: ArrayLike) -> tuple[Floats, Floats]:
         """True positives, and all items, at or above each threshold."""

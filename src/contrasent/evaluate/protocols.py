@@ -7,6 +7,7 @@ Adam; Pearson on dev every 50 epochs, the fourth time without a new best ends it
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -129,10 +130,11 @@ def relatedness(
     for task in tasks:
         if task not in TASKS:
             raise OptionError("tasks", task, "there is no regressor for it", choices=TASKS)
-    data = {
-        task: {s: in_order(sts_pairs(task, split=s, form=form, folder=folder)[0]) for s in SPLITS}
-        for task in tasks
-    }
+    data: dict[str, dict[str, ScoredPairs]] = {}
+    for task, split in product(tasks, SPLITS):
+        (pairs,) = sts_pairs(task, split=split, form=form, folder=folder)
+        order = vectors.senteval_order(pairs.first, pairs.second, pairs.scores)
+        data.setdefault(task, {})[split] = pairs.select(order)
     texts = [t for parts in data.values() for p in parts.values() for t in (p.first, p.second)]
     encoded = vectors.encode_distinct(encode, texts)
     builder = vectors.ReportBuilder()
@@ -153,12 +155,6 @@ def relatedness(
             builder.add(task, "test", m, values[m][0], count, aggregate=aggregate, **more)
     notes = {"relatedness": "regressor on |u - v|, u * v", "form": form, "seed": seed}
     return builder.report({**notes, **encoded.notes})
-
-
-def in_order(pairs: ScoredPairs) -> ScoredPairs:
-    """Pairs by length and score, as SentEval sorts them."""
-    order = vectors.senteval_order(pairs.first, pairs.second, pairs.scores)
-    return pairs.select(order)
 
 
 def linear_start(inputs: int, outputs: int, seed: int) -> Matrix:
@@ -184,8 +180,7 @@ def spread_scores(scores: Floats) -> Matrix:
 
 def _expected(features: Matrix, weights: Matrix) -> Floats:
     """(n,) the mean score under the softmax of weights (2 d + 1, 5)."""
-    scores: Floats = _softmax(features @ weights).astype(np.float64) @ CLASSES
-    return scores
+    return _softmax(features @ weights).astype(np.float64) @ CLASSES
 
 
 def fit(features: dict[str, Matrix], gold: dict[str, Floats], *, seed: int) -> tuple[float, Matrix]:

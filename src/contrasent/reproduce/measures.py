@@ -199,14 +199,9 @@ def _geometry(encode: EncodeFn, folder: Path | None, *, split: str, form: str) -
     return Report((*shape.rows, *more.rows), shape.notes, shape.items | more.items)
 
 
-def _distinct(folder: Path | None, split: str, form: str) -> list[str]:
-    """Every sentence of a split of STS-B, once."""
-    parts = scored_pairs(folder, split=split, form=form)
-    return list(dict.fromkeys(s for part in parts for s in (*part.first, *part.second)))
-
-
 def _spectrum(encode: EncodeFn, folder: Path | None, *, split: str, form: str) -> Report:
-    texts = _distinct(folder, split, form)
+    parts = scored_pairs(folder, split=split, form=form)
+    texts = list(dict.fromkeys(s for part in parts for s in (*part.first, *part.second)))
     vectors = encode(texts)
     values = spectral_bound(vectors)
     ranks = np.asarray(batch_ranks(vectors), np.float64).mean(axis=0)

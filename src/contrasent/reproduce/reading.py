@@ -222,10 +222,7 @@ def _order(path: Path) -> tuple[int, int, str]:
 def _evaluation_table(kind: str) -> type[tables.Strict]:
     """The keys of an evaluation of a kind."""
     options: dict[str, Any] = {k: (form, None) for k, (form, _) in MEASURES[kind].options.items()}
-    table: type[tables.Strict] = create_model(
-        kind, __base__=tables.Strict, kind=(str, ...), **options
-    )
-    return table
+    return create_model(kind, __base__=tables.Strict, kind=(str, ...), **options)
 
 
 class _ItemReader:

@@ -96,16 +96,14 @@ def _keyed(base: Keys, first: int, block: int) -> Counts:
     numbers = np.arange(first // 4, (first + block + 3) // 4, dtype=np.uint64)
     bits = mixed(base + numbers[:, None] * np.uint64(0x9E3779B97F4A7C15))
     lanes = bits.view(np.uint16).reshape(len(numbers), len(base), 4).transpose(0, 2, 1)
-    counts: Counts = POISSON[lanes.reshape(-1, len(base))[:block]]
-    return counts
+    return POISSON[lanes.reshape(-1, len(base))[:block]]
 
 
 def mixed(x: Keys) -> Keys:
     """The finaliser of splitmix64 (Steele et al. 2014): every bit depends on every other."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: Keys = x ^ (x >> np.uint64(31))
-    return mixed
+    return x ^ (x >> np.uint64(31))
 
 
 def _draw(random: np.random.Generator, block: int, size: int) -> NDArray[np.int64]:
@@ -148,8 +146,7 @@ class RankedPairs:
 
     def _x_ranks(self, weight: Counts, running: Counts) -> Counts:
         if self.distinct:
-            ranks: Counts = running - (weight - np.float32(1)) / np.float32(2)
-            return ranks
+            return running - (weight - np.float32(1)) / np.float32(2)
         return _middle_ranks(running[:, self.x_ends])[:, self.x_group]
 
 
@@ -234,8 +231,7 @@ def _ratio(
     # Constant columns leave a rest of rounding, far below any true sum of squares.
     defined = (xx > 1e-6) & (yy > 1e-6)
     size = np.sqrt(np.where(defined, xx, 1).astype(np.float64) * np.where(defined, yy, 1))
-    correlation: NDArray[np.float64] = np.where(defined, xy / size, np.nan)
-    return correlation
+    return np.where(defined, xy / size, np.nan)
 
 
 def paired_spearman_difference(

@@ -163,8 +163,7 @@ def _bucket_order(seed: int, epoch: int, sizes: tuple[int, ...], batch: int) -> 
         blocks.append(rows.reshape(whole, batch))
         start += size
     batches = np.concatenate(blocks).astype(np.int64)
-    mixed: NDArray[np.int64] = batches[random.permutation(len(batches))]
-    return mixed
+    return batches[random.permutation(len(batches))]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -282,7 +281,10 @@ class Collator:
         prompt = self.prompts[column] if self.prompts else ""
         randoms = [random_for(self.plan.seed, VIEW + index, int(row), epoch) for row in rows]
         if view.level == "row":
-            return self.cache.tokens(column, rows + self._offsets(view, rows, randoms))
+            if self.cache.following is None:
+                raise TrainingError("next sentences need a corpus in document order")
+            offsets = view.many(self.cache.following[rows].tolist(), randoms)
+            return self.cache.tokens(column, rows + np.asarray(offsets, dtype=np.int64))
         if view.level == "word":
             texts = view.many([self.cache.text(column, int(row)) for row in rows], randoms)
             given = lowered(texts, prompt) if self.lower else (texts, prompt)
@@ -296,11 +298,3 @@ class Collator:
         return Tokens.from_rows(
             np.concatenate([before, ids[:room], after]) for ids in view.many(inner, randoms)
         )
-
-    def _offsets(
-        self, view: View, rows: NDArray[np.int64], randoms: list[np.random.Generator]
-    ) -> NDArray[np.int64]:
-        if self.cache.following is None:
-            raise TrainingError("next sentences need a corpus in document order")
-        following = [int(n) for n in self.cache.following[rows]]
-        return np.asarray(view.many(following, randoms), dtype=np.int64)
