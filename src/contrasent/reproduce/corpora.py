@@ -198,8 +198,10 @@ def build(corpus: NamedCorpus, sentences: int | None, data: Path | None, home: P
     target = home / f"{stem}-{digest[:12]}{'.txt' if width == 1 else '.jsonl'}"
     with atomic_file(target) as stream:
         # A spreadsheet would compute cells of a csv that begin with "=".
-        objects = ({f"text{i}": text for i, text in enumerate(row)} for row in rows)
-        stream.writelines([text] if width == 1 else (json.dumps(o) + "\n" for o in objects))
+        for row in rows if width > 1 else ():
+            stream.write(json.dumps({f"text{i}": text for i, text in enumerate(row)}) + "\n")
+        if width == 1:
+            stream.write(text)
     built = Built(corpus.name, str(target.resolve()), documents, count, digest, source.name)
     write_json(meta, asdict(built))
     return built
