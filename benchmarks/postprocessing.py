@@ -22,11 +22,11 @@ from contrasent import progress
 from contrasent.datasets.official import STS_TASKS
 from contrasent.datasets.sts import sts_pairs
 from contrasent.encoder.encoder import Encoder
-from contrasent.encoder.flow import FlowSettings
+from contrasent.encoder.flow import FlowSettings, fit
 from contrasent.evaluate.geometry import geometry
 from contrasent.evaluate.sts import sts
 from contrasent.files import write_json
-from contrasent.postprocess import flow, linear
+from contrasent.postprocess import whiten
 from contrasent.report import Report
 from contrasent.types import Vectors
 
@@ -55,11 +55,11 @@ def corpora(data: Path, most: int) -> dict[str, list[str]]:
 
 def arms(vectors: Vectors) -> Iterator[tuple[str, Transform]]:
     """Every method, fitted on one corpus; its name with the seed."""
-    yield "whitening", linear.whiten(vectors)
-    yield "whitening, 256 dimensions", linear.whiten(vectors, dimensions=256)
+    yield "whitening", whiten(vectors)
+    yield "whitening, 256 dimensions", whiten(vectors, dimensions=256)
     for seed in SEEDS:
         settings = FlowSettings(seed=seed)
-        yield f"flow/{seed}", flow.fit(vectors, settings).transform
+        yield f"flow/{seed}", fit(vectors, settings).transform
 
 
 def main() -> None:
