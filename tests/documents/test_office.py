@@ -23,10 +23,11 @@ from sample_files import (
     xlsx,
 )
 
-from contrasent.documents import parsers, worker
+from contrasent.documents import parsers
 from contrasent.documents.folder import FORMATS, DocumentSource, Section
 from contrasent.documents.mail import own_text
 from contrasent.documents.text_formats import CODE, SETTINGS
+from contrasent.documents.worker import FileReader
 from contrasent.errors import InputError, OptionError
 
 pytest.importorskip("kreuzberg")
@@ -189,11 +190,14 @@ def test_scans_and_encrypted_files_each_have_their_reason(tmp_path):
     ("name", "library", "extra"),
     [("a.pdf", "kreuzberg", "documents"), ("a.parquet", "pyarrow", "parquet")],
 )
-def test_without_its_library_a_format_is_skipped_with_the_remedy(
-    tmp_path, monkeypatch, name, library, extra
-):
+def test_without_its_library_a_format_is_skipped_with_the_remedy(tmp_path, name, library, extra):
     (tmp_path / name).write_bytes(b"anything")
     code = f"import sys; sys.modules[{library!r}] = None; from contrasent.documents import worker"
-    monkeypatch.setattr(worker, "COMMAND", [sys.executable, "-c", f"{code}; worker.serve()"])
+
+    class Without(FileReader):
+        command = (sys.executable, "-c", f"{code}; worker.serve()")
+
+    source = DocumentSource(tmp_path)
+    source.reader = Without
     with pytest.raises(InputError, match=rf"1 needs pip install 'contrasent\[{extra}\]'"):
-        list(DocumentSource(tmp_path))
+        list(source)

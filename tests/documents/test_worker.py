@@ -21,7 +21,6 @@ from benchmarks.attack.documents import (
 )
 from sample_files import PROSE
 
-from contrasent.documents import worker
 from contrasent.documents.archives import Reason, Skip, entries
 from contrasent.documents.folder import DocumentSource
 from contrasent.documents.worker import FileReader
@@ -33,6 +32,12 @@ from contrasent.documents import parsers, worker
 parsers.TEXT[".log"] = exec
 worker.serve()
 """
+
+
+class Executing(FileReader):
+    command, seconds = (sys.executable, "-c", WORKER), 8.0
+
+
 CODE = {
     "import os; os.kill(os.getpid(), 9)": Reason.ENDED, "import os; os._exit(0)": Reason.ENDED,
     "import os; os.write(3, b'{}\\n')": Reason.ENDED,
@@ -43,15 +48,12 @@ CODE = {
 }  # fmt: skip
 
 
-def test_a_file_that_ends_or_hangs_its_reader_is_skipped_and_the_next_is_read(
-    tmp_path, monkeypatch
-):
+def test_a_file_that_ends_or_hangs_its_reader_is_skipped_and_the_next_is_read(tmp_path):
     for number, code in enumerate(CODE):
         (tmp_path / f"{number}.log").write_text(code)
         (tmp_path / f"{number}.md").write_text(f"{PROSE} {number}")
-    monkeypatch.setattr(worker, "COMMAND", [sys.executable, "-c", WORKER])
-    monkeypatch.setattr(worker, "SECONDS", 8)
     source = DocumentSource(tmp_path)
+    source.reader = Executing
     assert [d.id for d in source] == [f"{number}.md" for number in range(len(CODE))]
     skipped = {n: why for why, found in source.report.skipped.items() for n in found.names}
     assert [skipped[f"{number}.log"] for number in range(len(CODE))] == list(CODE.values())
@@ -60,12 +62,12 @@ def test_a_file_that_ends_or_hangs_its_reader_is_skipped_and_the_next_is_read(
 @pytest.mark.parametrize(
     "answer", ["", "[]", "{}", "5", "garbage", '{"documents": [1], "facts": {}}', '{"lacking": 1}']
 )
-def test_an_answer_that_is_none_is_no_document(tmp_path, monkeypatch, answer):
+def test_an_answer_that_is_none_is_no_document(tmp_path, answer):
     (tmp_path / "a.md").write_text(PROSE)
     code = f"import sys\nfor line in sys.stdin: print({answer!r}, flush=True)"
-    monkeypatch.setattr(worker, "COMMAND", [sys.executable, "-c", code])
     (entry,) = entries(tmp_path, lambda *_: None)
     with closing(FileReader(None, 1000)) as reader:
+        reader.command = (sys.executable, "-c", code)
         for _ in range(2):
             with pytest.raises(Skip, match="ended its reader"):
                 list(reader.read(entry))
@@ -158,7 +160,7 @@ from contrasent.documents import worker
 if sys.argv[1:] == ["read"]:
     worker.serve()
     raise SystemExit
-worker.COMMAND = [sys.executable, __file__, "read"]
+worker.FileReader.command = (sys.executable, __file__, "read")
 from contrasent.cli import main
 from contrasent.serve import connections
 from contrasent.serve.guard import ServerSettings

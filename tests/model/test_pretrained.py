@@ -24,7 +24,6 @@ def hub(tmp_path, monkeypatch):
     import huggingface_hub.constants as constants
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     return tmp_path / "cache"
 
 

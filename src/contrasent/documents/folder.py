@@ -144,6 +144,7 @@ class DocumentSource:
     """The documents of a folder, an archive or a file; they are read when it is iterated."""
 
     characters = 1_000_000_000  # of all documents together; they are held in memory later
+    reader = FileReader
 
     def __init__(
         self,
@@ -192,7 +193,7 @@ class DocumentSource:
         self.files.clear()
         with (
             progress.task("Reading documents", len(chosen), "files") as advance,
-            closing(FileReader(self.columns, self._most)) as reader,
+            closing(self.reader(self.columns, self._most)) as reader,
         ):
             for entry in chosen:
                 before, reason = report.documents, None

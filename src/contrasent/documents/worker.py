@@ -26,9 +26,7 @@ try:
 except ImportError:  # Windows, where memory is not limited
     resource = None
 
-SECONDS = 20.0  # between two answers about one file
 MEMORY = 1 << 30  # bytes of address space beyond those that the process has when it starts
-COMMAND = [sys.executable, "-P", "-m", "contrasent.documents.worker"]
 # Each thread, and each arena of its allocations, counts towards the address space.
 _FEW = dict.fromkeys(("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 ENVIRONMENT = {"PYTHONWARNINGS": "ignore", "MALLOC_ARENA_MAX": "2", **_FEW}
@@ -36,6 +34,9 @@ ENVIRONMENT = {"PYTHONWARNINGS": "ignore", "MALLOC_ARENA_MAX": "2", **_FEW}
 
 class FileReader:
     """Reads files by another process, until it is closed."""
+
+    command = (sys.executable, "-P", "-m", "contrasent.documents.worker")
+    seconds = 20.0  # between two answers about one file
 
     def __init__(self, columns: Sequence[str] | None, most: int) -> None:
         self.columns, self.most = columns, most
@@ -71,7 +72,7 @@ class FileReader:
         if self._process is None or self._process.poll() is not None:
             self.close()
             self._process = subprocess.Popen(
-                COMMAND,
+                self.command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -86,7 +87,7 @@ class FileReader:
         assert self._process.stdout is not None
         stream, parts = self._process.stdout.fileno(), [self._rest]
         late = threading.Event()
-        timer = threading.Timer(SECONDS, _end, [self._process, late])
+        timer = threading.Timer(self.seconds, _end, [self._process, late])
         timer.start()
         try:
             while b"\n" not in parts[-1]:

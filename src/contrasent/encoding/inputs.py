@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from contrasent.errors import InputError, MissingExtraError, OptionError, OutputError, import_extra
 from contrasent.files import atomic_file
-from contrasent.text.sources import Source, find, form_of
+from contrasent.text.sources import Source, find, form_of, reading
 from contrasent.text.tables import Table, by_name, id_cell, open_table, text_cell
 
 PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs"}
@@ -48,11 +48,8 @@ def locate(name: str) -> tuple[Any, str]:
 def open_binary(name: str) -> Iterator[IO[bytes]]:
     """A file or an object to read, in which one can seek."""
     system, path = locate(name)
-    try:
-        with system.open(path, "rb") as stream:
-            yield stream
-    except OSError as error:
-        raise InputError(name, f"cannot read ({error.strerror or error})") from error
+    with reading(name), system.open(path, "rb") as stream:
+        yield stream
 
 
 class Folder:
