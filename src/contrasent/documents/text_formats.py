@@ -206,8 +206,8 @@ def _front_matter(text: str, *, toml: bool) -> dict[str, Any]:
     found, name = dict[str, Any](), ""
     if toml:
         with suppress(tomllib.TOMLDecodeError, RecursionError):
-            dated = tomllib.loads(text)
-            found = {key: _iso(value) for key, value in dated.items()}
+            for key, value in tomllib.loads(text).items():
+                found[key] = value.isoformat() if isinstance(value, date) else value
         return found
     for line in text.splitlines():
         if entry := _ENTRY.match(line):
@@ -226,10 +226,6 @@ def _scalar(text: str) -> Any:
     with suppress(ValueError, RecursionError):
         return json.loads(plain)
     return plain.strip("\"'")
-
-
-def _iso(value: Any) -> Any:
-    return value.isoformat() if isinstance(value, date) else value
 
 
 def _add_markdown(builder: SectionBuilder, text: str) -> None:

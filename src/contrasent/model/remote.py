@@ -30,13 +30,6 @@ def is_address(name: str) -> bool:
     return "://" in name
 
 
-def check_address(address: str, option: str) -> None:
-    """Reject an address that is not http."""
-    parts = urlsplit(address)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise OptionError(option, address, "is no http:// or https:// address")
-
-
 class ServerError(ModelError):
     """A server that does not answer, or with an error; ``wait``: seconds, if it may pass."""
 
@@ -138,7 +131,9 @@ class RemoteModel:
 
     def __init__(self, address: str, *, batch: int = 64, option: str = "MODEL") -> None:
         bare, of_address = urldefrag(address)
-        check_address(bare, option)
+        parts = urlsplit(bare)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise OptionError(option, bare, "is no http:// or https:// address")
         self.base = bare.rstrip("/")
         self.base = self.base if self.base.endswith("/v1") else f"{self.base}/v1"
         self._server = JsonServer(self.base, KEY)

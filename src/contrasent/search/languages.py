@@ -95,7 +95,8 @@ def choose_base(
                 )
             ]
             if (part := share(better)) >= SHARE:
-                compared = f"; {name}: {_cut(fit(_inside(groups, better), tokenizer))}"
+                inside = [text for group in better for text in groups[group]]
+                compared = f"; {name}: {_cut(fit(inside, tokenizer))}"
                 compared += _of(part, better) if part < 1 else ""
                 name, tokenizer, fits = other, other_tokenizer, found
                 best = fit(every, tokenizer)
@@ -143,10 +144,6 @@ def language_name(text: str) -> str:
 
 def _fits(groups: Mapping[str, Sequence[str]], tokenizer: Tokenizer) -> dict[str, Fit]:
     return {group: fit(texts, tokenizer) for group, texts in groups.items()}
-
-
-def _inside(groups: Mapping[str, Sequence[str]], chosen: Iterable[str]) -> list[str]:
-    return [text for group in chosen for text in groups[group]]
 
 
 def _of(part: float, groups: Iterable[str]) -> str:
