@@ -219,7 +219,7 @@ def test_a_connection_is_kept_and_made_again_where_the_server_closed_it():
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
         http.daemon_threads = True
         threading.Thread(target=http.serve_forever, args=(0.02,)).start()
-        server = remote.JsonServer(f"http://127.0.0.1:{http.server_port}/v1", "NO_KEY", 0.5)
+        server = remote.JsonServer(f"http://127.0.0.1:{http.server_port}/v1", 0.5)
         for _ in closed[:-1]:
             assert server.ask("x", {"a": 1}, attempts=1) == {}
             time.sleep(0.05)

@@ -44,9 +44,9 @@ class JsonServer:
     Redirects are not followed: the key goes to the named server alone.
     """
 
-    def __init__(self, base: str, key: str, timeout: float = TIMEOUT) -> None:
+    def __init__(self, base: str, timeout: float = TIMEOUT) -> None:
         self.base, self.timeout = base.rstrip("/"), timeout
-        self._secret = os.environ.get(key, "").strip()
+        self._secret = os.environ.get(KEY, "").strip()
         parts = urlsplit(self.base)
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         host, port = str(parts.hostname), parts.port
@@ -136,7 +136,7 @@ class RemoteModel:
             raise OptionError(option, bare, "is no http:// or https:// address")
         self.base = bare.rstrip("/")
         self.base = self.base if self.base.endswith("/v1") else f"{self.base}/v1"
-        self._server = JsonServer(self.base, KEY)
+        self._server = JsonServer(self.base)
         self.batch, self.dimension = batch, 0
         self._answered = False
         self.name = of_address
