@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from commands import invoke, printed, run
-from contrasent.encoding import engines, job
+from contrasent.encoding import job
 from contrasent.errors import InputError, MissingExtraError, OptionError, OutputError, UserError
 
 
@@ -152,7 +152,7 @@ def test_what_cannot_be_is_refused(tmp_path, bert, source, options, error, words
 
 
 def test_what_is_not_installed_is_named(tmp_path, bert, source, monkeypatch):
-    monkeypatch.setattr(engines, "find_spec", lambda name: None if name == "ray" else name)
+    monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'contrasent\[ray\]'"):
         run("encode", bert, source, "-o", tmp_path / "v", "--engine", "ray", "--text", "body")
     monkeypatch.setitem(sys.modules, "s3fs", None)

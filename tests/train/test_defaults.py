@@ -1,11 +1,10 @@
 """Settings that nobody stated: which rule says them, and what is left as it was."""
 
 import json
-import sys
+from functools import partial
 
 import pytest
 
-from contrasent import cli
 from contrasent.encoder.encoder import Encoder
 from contrasent.engine.registry import check, find, names, published, recipes
 from contrasent.errors import OptionError
@@ -221,20 +220,11 @@ def test_a_combination_has_the_settings_of_the_first_method_that_departs():
         published("simcse+difcse")
 
 
-def test_the_command_says_what_it_chose(bert, encoder, tmp_path, monkeypatch, capfd, sentences):
-    monkeypatch.chdir(tmp_path)
+def test_the_command_says_what_it_chose(bert, encoder, tmp_path, run, sentences):
     rows = [f"{a}\t{b}" for a, b in zip(sentences[:30], sentences[40:70], strict=True)]
     (tmp_path / "pairs.tsv").write_text("one\ttwo\n" + "\n".join(rows) + "\n")
 
-    def train(*arguments, code=0):
-        monkeypatch.setattr(sys, "argv", ["contrasent", "train", "pairs.tsv", *map(str, arguments)])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        out, err = capfd.readouterr()
-        assert caught.value.code == code, err
-        return out, err
-
+    train = partial(run, "train", "pairs.tsv")
     fast = ["--set", "steps=1", "--evaluate", "none"]
     _, err = train("-o", "a", "--base", bert, *fast, "--set", "batch=8")
     assert err.splitlines()[0] == (

@@ -60,7 +60,7 @@ def search(
         queries: File with one query a line, besides the one named.
         model: Where the index's model is now, if it has moved.
     """
-    from contrasent.indexing.models import open_index_model
+    from contrasent.indexing.models import find_hits, open_index_model
     from contrasent.search.answers import answers, path_of
     from contrasent.search.filters import parse_where
     from contrasent.search.index import check_k, grouped, nothing_matches
@@ -74,12 +74,10 @@ def search(
     ranker = opened.ranker.with_words(weight)
     encode = open_index_model(opened, model, runtime=loading.runtime)
     began = time.monotonic()
-    asked = wanted if exact else opened.repaired(wanted, encode.encoder.tokenizer.knows)
-    vectors = opened.query_vectors(asked, encode)
+    how: dict[str, Any] = {"k": k, "threshold": threshold, "where": condition, "ranker": ranker}
+    how |= {"all_rows": all_rows, "exact": exact}
+    asked, vectors, found = find_hits(opened, wanted, encode, rows=flat, **how)
     truncated = encode.truncated
-    how: dict[str, Any] = {"where": condition, "ranker": ranker, "all_rows": all_rows}
-    by = opened.search if flat else opened.search_documents
-    found = by(asked, vectors=vectors, k=k, threshold=threshold, **how)
     with progress.hidden():
         best = answers(asked, vectors, found, encode, opened.analyzer)
     seconds = time.monotonic() - began

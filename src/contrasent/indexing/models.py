@@ -1,4 +1,4 @@
-"""The model of an index, and the base for texts in a language."""
+"""The model of an index, which searches it, and the base for texts in a language."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -8,9 +8,9 @@ from contrasent.errors import ModelError
 from contrasent.model.base import TaskEncoder
 from contrasent.model.opening import find_model, open_encoder
 from contrasent.model.pretrained import MINILM, installed_bases
-from contrasent.search.index import BaseIndex
+from contrasent.search.index import BaseIndex, Hit
 from contrasent.search.languages import SAMPLE, choose_base, fit, sampled
-from contrasent.types import Log
+from contrasent.types import Log, Vectors
 
 
 def model_settings(index: BaseIndex) -> dict[str, Any]:
@@ -85,3 +85,19 @@ def open_base(
         f"tokens a word): words count for {language.word_weight:g} of a score (--word-weight)"
     )
     return OpenedBase(name, encode, language.word_weight, () if language.known else (remark,))
+
+
+def find_hits(
+    opened: BaseIndex,
+    queries: list[str],
+    encode: TaskEncoder,
+    *,
+    rows: bool,
+    exact: bool,
+    **how: Any,
+) -> tuple[list[str], Vectors, list[list[Hit]]]:
+    """The queries without typing errors, their vectors and their hits, as of `search_index`."""
+    texts = queries if exact else opened.repaired(queries, encode.encoder.tokenizer.knows)
+    vectors = opened.query_vectors(texts, encode)
+    search = opened.search if rows else opened.search_documents
+    return texts, vectors, search(texts, vectors=vectors, **how)

@@ -4,10 +4,11 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from contrasent.datasets.beir import read_judged
 from contrasent.evaluate.retrieval import search_retrieval
-from contrasent.indexing.models import open_index_model
+from contrasent.indexing.models import find_hits, open_index_model
 from contrasent.report import Report
 from contrasent.search.filters import Where
 from contrasent.search.index import Hit, check_k, document_of
@@ -62,22 +63,13 @@ def search_index(
     texts = [queries] if isinstance(queries, str) else list(queries)
     opened = open_index(index)
     encode = open_index_model(opened, None if model is None else str(model), runtime=runtime)
-    if not exact:
-        given, texts = texts, opened.repaired(texts, encode.encoder.tokenizer.knows)
-        for before, text in zip(given, texts, strict=True):
-            if text != before:
-                log.warning("searched for %r, not %r", text, before)
-    vectors, ranker = opened.query_vectors(texts, encode), opened.ranker.with_words(word_weight)
-    find = opened.search if rows else opened.search_documents
-    return find(
-        texts,
-        vectors=vectors,
-        k=k,
-        threshold=threshold,
-        where=where,
-        ranker=ranker,
-        all_rows=all_rows,
-    )
+    how: dict[str, Any] = {"k": k, "threshold": threshold, "where": where, "all_rows": all_rows}
+    how |= {"ranker": opened.ranker.with_words(word_weight)}
+    searched, _, hits = find_hits(opened, texts, encode, rows=rows, exact=exact, **how)
+    for before, text in zip(texts, searched, strict=True):
+        if text != before:
+            log.warning("searched for %r, not %r", text, before)
+    return hits
 
 
 def evaluate_index(

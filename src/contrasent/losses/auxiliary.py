@@ -1,7 +1,8 @@
-"""Losses besides the contrast: between the dimensions of two views, and over tokens."""
+"""Losses besides the contrast: between the dimensions of two views, and over tokens.
 
-# Across processes gather the rows of dimensions first: the statistics are those of the whole batch.
-# Of tokens a mean of means is not the mean over tokens: `count` is the number to divide by.
+Across processes gather the rows of dimensions first: the statistics are those of the whole batch.
+Of tokens a mean of means is not the mean over tokens: `count` is the number to divide by.
+"""
 
 import math
 from typing import Literal, get_args

@@ -1,7 +1,8 @@
-"""The contrastive losses: a sentence against its positive and many negatives."""
+"""The contrastive losses: a sentence against its positive and many negatives.
 
-# h_i is an anchor, h_i^+ its positive, h_j^- a hard negative, tau the temperature. Anchors are this
-# process's rows, candidates those of all; `first` says where its own begin.
+h_i is an anchor, h_i^+ its positive, h_j^- a hard negative, tau the temperature. Anchors are this
+process's rows, candidates those of all; `first` says where its own begin.
+"""
 
 import math
 from collections.abc import Callable

@@ -1,7 +1,8 @@
-"""Losses for pairs whose similarity is known: rated by people, or by a guide (GISTEmbed)."""
+"""Losses for pairs whose similarity is known: rated by people, or by a guide (GISTEmbed).
 
-# Across processes gather similarities and scores before `cosent` and `angle`, which compare all
-# pairs.
+Across processes gather similarities and scores before `cosent` and `angle`, which compare all
+pairs.
+"""
 
 import math
 

@@ -1,7 +1,8 @@
-"""A run's folder: the model at its top, everything about the training under ``run/``."""
+"""A run's folder: the model at its top, everything about the training under ``run/``.
 
-# The model at the top; run/ holds settings.json, log.jsonl, and result.json once complete; until
-# then checkpoint.safetensors, base/, best/ and last/.
+There are settings.json, log.jsonl, and result.json once it is complete; until then
+checkpoint.safetensors, base/, best/ and last/.
+"""
 
 import hashlib
 import json

@@ -132,10 +132,11 @@ class StepMetrics:
 
 @dataclass
 class StepRunner:
-    """Takes the steps of a run."""
+    """Takes the steps of a run.
 
-    # A GPU is not waited for: an update that is not finite is passed over on the device itself, and
-    # the numbers are looked at every `window` steps.
+    A GPU is not waited for: an update that is not finite is passed over on the device itself, and
+    the numbers are looked at every ``window`` steps.
+    """
 
     objective: Objective
     module: nn.Module  # the same, under DDP if there are several processes
