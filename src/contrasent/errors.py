@@ -71,13 +71,13 @@ def install(extra: str) -> str:
     return f"pip install 'contrasent[{extra}]'{index}"
 
 
-def import_extra(module: str, extra: str, purpose: str, *, package: str = "") -> Any:
+def import_extra(module: str, extra: str, purpose: str) -> Any:
     """Import an optional dependency, or a module of contrasent that needs one."""
     try:
         return import_module(module)
     except ImportError as error:
         missing = error.name if module.startswith("contrasent.") else module
-        raise MissingExtraError(package or missing or module, extra, purpose) from error
+        raise MissingExtraError(missing or module, extra, purpose) from error
 
 
 def exports(package: str, homes: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any]]:

@@ -69,7 +69,7 @@ class Table:
             raise OptionError(option, column, problem, choices=self.names)
         return self.names.index(column)
 
-    def text_column(self, option: str = "--column") -> int:
+    def text_column(self) -> int:
         """The only column, or the one called text or sentence."""
         if len(self.columns) == 1:
             return 0
@@ -77,7 +77,7 @@ class Table:
             if name in self.columns:
                 return self.columns.index(name)
         problem = f"{self.source} has {len(self.columns)} columns; name the one with the text"
-        raise OptionError(option, "", problem, choices=self.columns)
+        raise OptionError("--column", "", problem, choices=self.columns)
 
     def rows(self, chosen: Sequence[int]) -> Iterator[Record]:
         """Some columns of all rows."""
