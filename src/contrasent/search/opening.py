@@ -29,6 +29,7 @@ from contrasent.search.milvus import MilvusIndex
 from contrasent.search.ranking import Ranker
 from contrasent.search.records import EncodedRecords, IndexRow, blocks
 from contrasent.search.store import REPLACING, ROWS_AT_ONCE, Facts
+from contrasent.search.store import RowWriter as RowWriter
 from contrasent.search.writer import Writer
 from contrasent.types import EncodeFn, Vectors, batched, for_task
 
