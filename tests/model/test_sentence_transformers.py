@@ -1,10 +1,14 @@
 """The installed sentence-transformers reads what we save and writes what we read."""
 
+import os
+import subprocess
+import sys
 import warnings
 
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModel
 
 from contrasent.encoder.encoder import Encoder
 
@@ -13,6 +17,28 @@ TEXTS = ["The gardener sold his violin.", "", "A Map", "kettle " * 80, "Ein alte
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     library = pytest.importorskip("sentence_transformers")
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "mpnet", "electra", "modernbert"])
+def test_no_weight_of_a_saved_folder_is_missing(tiny, tmp_path, kind):
+    Encoder.load(tiny[kind], pooler="mean").save(tmp_path / "m")
+    options = {"local_files_only": True, "output_loading_info": True}
+    _, info = AutoModel.from_pretrained(tmp_path / "m", **options)
+    assert not any(info.values()), info
+
+
+def test_sentence_transformers_loads_a_folder_in_silence(tiny, tmp_path):
+    Encoder.load(tiny["bert"], pooler="mean").save(tmp_path / "m")
+    program = "import sys, sentence_transformers as s; s.SentenceTransformer(sys.argv[1])"
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program, tmp_path / "m"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"HF_HUB_OFFLINE": "1"},
+    )
+    assert done.returncode == 0
+    assert "MISSING" not in done.stdout + done.stderr
+    assert "UNEXPECTED" not in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import inspect
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -89,6 +89,19 @@ def load_backbone(
             if hasattr(module, "is_causal"):
                 module.is_causal = False
     return model  # type: ignore[no-any-return]
+
+
+def unused_pooler(backbone: nn.Module, own: Iterable[str]) -> dict[str, Tensor]:
+    """Zeros for the pooling layer that other readers of a saved folder expect.
+
+    Without them transformers and sentence-transformers report missing weights.
+    """
+    kind: Any = type(backbone)
+    if "add_pooling_layer" not in inspect.signature(kind.__init__).parameters:
+        return {}
+    with quiet(), torch.device("meta"):
+        whole = kind(backbone.config).state_dict()
+    return {key: torch.zeros(whole[key].shape) for key in whole.keys() - set(own)}
 
 
 def _text_encoder(config: Any) -> Any:

@@ -16,6 +16,7 @@ from contrasent.encoder.backbone import (
     is_causal,
     load_backbone,
     longest_input,
+    unused_pooler,
     workers,
 )
 from contrasent.encoder.dropout import without_place
@@ -271,7 +272,8 @@ class Encoder(PooledBackbone, base.Encoder):
         write_object(folder / "config.json", config)
         tied = getattr(self.backbone, "all_tied_weights_keys", {})  # T5's embeddings have two names
         weights = {k: v for k, v in self.backbone.state_dict().items() if k not in tied}
-        save_tensors(folder / "model.safetensors", lora.plain(weights))
+        weights = lora.plain(weights)
+        save_tensors(folder / "model.safetensors", weights | unused_pooler(self.backbone, weights))
         parts = self.pooler.parts()
         for layer in as_dense(self.head) if self.head is not None else []:
             parts.append((f"{MODULES}.Dense", layer.describe(), layer.state_dict()))
