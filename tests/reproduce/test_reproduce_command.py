@@ -11,6 +11,7 @@ import sys
 import time
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -96,6 +97,10 @@ SPEED = OTHER.replace('kind = "sts"\ntasks = ["STSB"]', 'kind = "speed"').replac
     'metric = "spearman"', 'metric = "seconds_per_step"'
 )
 pytestmark = pytest.mark.early
+
+
+RESULTS = Path(__file__).parents[2] / "docs" / "reproduction" / "results"
+PUBLISHED = ("simcse:table5", "--from", RESULTS)
 
 
 @pytest.fixture
@@ -417,6 +422,25 @@ def test_items_are_checked(call, home):
     assert re.search(r"table2\.toml.*corpus", err)
 
 
+def test_own_scores_are_a_row(call, tmp_path):
+    own, report = tmp_path / "mine.csv", RESULTS.parent.parent / "results" / "lab-unsup-0.json"
+    own.write_text("task,value\nSTS12,61.2\nAvg.,66.1\n")
+    out, _ = call(*PUBLISHED, "--row", own, "--row", report, "--json", tmp_path / "b.json")
+    rows = json.loads((tmp_path / "b.json").read_text())["items"][0]["rows"]
+    cells = {row["name"]: row["cells"] for row in rows}
+    ours = cells["SimCSE-BERT base"]["sts12"]["ours"]
+    mine = {"ours": 61.2, "seeds": 0, "difference": {"ours": round(61.2 - ours, 4)}}
+    assert cells["mine"].keys() == {"sts12", "avg"}
+    assert cells["mine"]["sts12"] == mine
+    assert cells["lab-unsup-0"]["sts13"]["ours"] == 70.762
+    assert cells["lab-unsup-0"]["sts13"]["low"] == 67.9
+    assert "lab-unsup-0" in out
+    raw = json.loads(report.read_text()) | {"notes": {"form": "raw"}}  # another form of the data
+    (tmp_path / "raw.json").write_text(json.dumps(raw))
+    _, err = call(*PUBLISHED, "--row", tmp_path / "raw.json", code=2)
+    assert "has no score of a column" in err
+
+
 @pytest.mark.parametrize(("arguments", "problem"), [
     (["simcse:tabel1"], "did you mean 'simcse:table1'?"), ([], "name a table or figure"),
     (["simcse:table1", "--scale", "labs"], "did you mean 'lab'?"),
@@ -428,9 +452,19 @@ def test_items_are_checked(call, home):
     (["simcse:table1", "--from", "nowhere"], "--from: dir 'nowhere' does not"),
     (["simcse:table1", "--recipes", "nowhere"], "does not exist"),
     (["simcse:table1", "--from", "."], "holds no results of reproduce, nor does its folder"),
+    ([*PUBLISHED, "--row", "nowhere.json"], "nowhere.json: cannot be read"),
+    ([*PUBLISHED, "--row", "w.csv"], "w.csv:1: is neither .json of evaluate --json nor a table"),
+    ([*PUBLISHED, "--row", "n.csv"], "n.csv:3: 'STS13' has no number but '6o'"),
+    ([*PUBLISHED, "--row", "t.csv"], "t.csv:3: 'STS12' is there twice"),
+    ([*PUBLISHED, "--row", "o.csv"], "o.csv: has no score of a column of these tables: STS12 "),
     (["simcse:table1", "--report", "a.pdf"], "unknown kind of report, by its ending; one of .csv"),
 ])  # fmt: skip
-def test_what_is_wrong_is_said_in_one_line(call, arguments, problem):
+def test_what_is_wrong_is_said_in_one_line(call, arguments, problem, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tables = {"n": "STS12,6\nSTS13,6o", "t": "STS12,6\nSTS12,7", "o": "MTEB,6"}
+    for name, rows in tables.items():
+        (tmp_path / f"{name}.csv").write_text(f"task,value\n{rows}\n")
+    (tmp_path / "w.csv").write_text("STS12,6\n")
     out, err = call(*arguments, code=2)
     assert out == ""
     assert problem in err

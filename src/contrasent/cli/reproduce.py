@@ -36,6 +36,7 @@ def reproduce(
     checkpoint: list[str] | None = None,
     results: Path = RESULTS,
     stored: Annotated[Path | None, typer.Option("--from", metavar="RESULTS", **FOLDER)] = None,
+    row: Annotated[list[Path] | None, typer.Option(metavar="FILE")] = None,
     report: Annotated[list[Path] | None, typer.Option(metavar="FILE")] = None,
     figures: Annotated[Path | None, typer.Option(metavar="FOLDER")] = None,
     holds: Annotated[Path | None, typer.Option("--holds", metavar="FILE.md")] = None,
@@ -61,6 +62,8 @@ def reproduce(
         checkpoint: NAME=FOLDER of a checkpoint that an item names; can be repeated.
         results: Folder of results, made or continued.
         stored: Compute nothing; report results that are stored there or in its folder results.
+        row: Add a row of your own scores to the tables: a report of evaluate --json, or a csv with
+            the header task,value; can be repeated.
         report: Write a page with tables and figures (.html), the tables for LaTeX with booktabs
             (.tex), or every cell (.csv); can be repeated.
         figures: Write every figure as an SVG file.
@@ -101,9 +104,11 @@ def reproduce(
         planner = Planner(where, size, folder.corpora)
         _compute(wanted, planner, seeds, jobs=jobs, budget=most)
     from contrasent.reproduce.console import text
-    from contrasent.reproduce.results import book
+    from contrasent.reproduce.results import add_row, book
 
     made = book(wanted, stored or results, chosen)
+    for path in row or ():
+        add_row(made, wanted, path)
     options.echo(text(made))
     for path in _written(made, report or [], figures, holds, json_file):
         options.note(f"wrote {path}")

@@ -1,12 +1,14 @@
 """From stored results to a report: values of each row, verdicts, and all of it as plain data."""
 
+import csv
 import json
+import math
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from contrasent.errors import DataError
-from contrasent.report import Report, key_text
+from contrasent.errors import DataError, InputError
+from contrasent.report import Report, key_text, read_reports
 from contrasent.reproduce.console import (
     Book,
     Cell,
@@ -20,6 +22,7 @@ from contrasent.reproduce.console import (
     number,
     p_value,
 )
+from contrasent.reproduce.measures import MEASURES, Options
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.store import Json, ResultStore, times
 from contrasent.reproduce.table_verdicts import (
@@ -237,6 +240,101 @@ def stored_book(home: Path) -> Book:
     there = {path.name.split(".")[0] for path in (home / "items").glob("*.json")}
     items = [item for item in ItemFolder().all() if item.name.replace(":", "-") in there]
     return book(items, home, None)
+
+
+def add_row(made: Book, items: Sequence[Item], path: Path) -> None:
+    """Add the scores of a file to every table that has a column for one of them.
+
+    A report of ``evaluate --json`` is a row for each model. A table with a header ``task,value``
+    names tasks as columns do, and gives values in the table's units.
+    """
+    fitting, known = 0, dict[str, None]()
+    for name, scores in _scores_in(path).items():
+        for item, entry in zip(items, made["items"], strict=True):
+            known |= dict.fromkeys(
+                " ".join(_wanted(item, c).values()) for c in item.columns.values()
+            )
+            cells = {c.name: _own_cell(item, entry, c, scores) for c in item.columns.values()}
+            cells = {column: cell for column, cell in cells.items() if cell}
+            row: RowEntry = {
+                "name": name or path.stem,
+                "group": "",
+                "kind": "quote",
+                "note": "",
+                "source": path.name,
+                "skipped": "",
+                "facts": {},
+                "cells": cells,
+            }
+            entry["rows"] += [row] * bool(cells)
+            fitting += len(cells)
+    if not fitting:
+        names = ", ".join(filter(None, known))
+        raise InputError(path, f"has no score of a column of these tables: {names}")
+
+
+def _scores_in(path: Path) -> dict[str, Report | dict[str, float]]:
+    """The reports of a file by model, or the values of a table by task."""
+    if path.suffix == ".json":
+        return dict(read_reports(path))
+    try:
+        head, *rows = [*csv.reader(path.read_text("utf-8-sig").splitlines())] or [[]]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(path, f"cannot be read ({error})") from error
+    if [cell.strip() for cell in head] != ["task", "value"]:
+        problem = "is neither .json of evaluate --json nor a table with the header task,value"
+        raise InputError(path, problem, line=1)
+    values: dict[str, float] = {}
+    for line, row in enumerate(rows, 2):
+        task, text = (cell.strip() for cell in (row if len(row) == 2 else (",".join(row), "")))
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value) or task in values:
+            problem = "is there twice" if task in values else f"has no number but {text!r}"
+            raise InputError(path, f"{task!r} {problem}", line=line)
+        values[task] = value
+    return {"": values}
+
+
+def _wanted(item: Item, column: TableColumn) -> dict[str, str]:
+    """The fields of a report's row that belongs to a column; none of a column of quotations."""
+    if not column.evaluation:
+        return {}
+    split = _options(item, column).get("split")
+    return column.select | ({"split": str(split)} if split else {})
+
+
+def _options(item: Item, column: TableColumn) -> Options:
+    """The options that a column is measured by."""
+    evaluation = item.evaluations[column.evaluation]
+    return MEASURES[evaluation.kind].complete(evaluation.options)
+
+
+def _own_cell(
+    item: Item, entry: ItemEntry, column: TableColumn, scores: Report | dict[str, float]
+) -> Cell:
+    """A score of a file in a column, with its difference from our reference at scale lab."""
+    cell: Cell = {}
+    if isinstance(scores, dict):
+        named = [key for key in (column.name, column.title, column.task or "") if key in scores]
+        if named:
+            cell = {"ours": scores[named[0]], "seeds": 0}
+    elif wanted := _wanted(item, column):
+        form = _options(item, column).get("form")
+        found = scores.select(**wanted).rows
+        if len(found) == 1 and form in (None, scores.notes.get("form", form)):
+            cell = {"ours": round(column.factor * found[0].value, 4), "seeds": 0}
+            if found[0].low is not None and found[0].high is not None:
+                ends = (round(column.factor * end, 4) for end in (found[0].low, found[0].high))
+                cell["low"], cell["high"] = ends
+                cell["interval"] = "items"
+    rows = (row for row in entry["rows"] if row["name"] == item.reference)
+    ours = next(rows, {"cells": {}})["cells"].get(column.name, {}).get("ours")
+    if cell and ours is not None and entry["scale"] == "lab":
+        cell["difference"] = {"ours": round(cell["ours"] - ours, 4)}
+    return cell
 
 
 def _entry(found: ItemResults, decided: TableVerdicts, folder: ItemFolder) -> ItemEntry:
