@@ -79,25 +79,34 @@ class Gain:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """The outcome of a run; ``encoder``, ``report`` and ``log`` are read when first used."""
+    """The outcome of a run; ``encoder``, ``report`` and ``log`` are read when first used.
 
-    # whether the best step beats the base: by its score, and where there is a gain, by an interval
-    # above zero. None if nothing was evaluated, or by what cannot see it
+    Attributes:
+        improved: whether the best step beats the base: by its score, and where there is a gain, by
+            an interval above zero. None if nothing was evaluated, or by what cannot see it.
+        kept: the step after which the model at the top of the folder was taken; 0 for the base.
+        base_score: the evaluation's first value before the first step.
+        gain: the best step's over the base, where the evaluation has paired items.
+        metric: of the scores, such as "mrr@10".
+        sentences_per_second: corpus rows a second of training, evaluations excluded.
+        score: the best first value of an evaluation after a step, or None.
+        best_step: the step after which it was reached, or None.
+        history: (step, score) of every evaluation.
+        shares: of each term in the encoder's gradient, by name, at the steps that were measured.
+    """
+
     improved: bool | None = None
-    # the step after which the model at the top of the folder was taken; 0 for the base
     kept: int | None = None
-    base_score: float | None = None  # the evaluation's first value before the first step
-    gain: Gain | None = None  # the best step's over the base, where the evaluation has paired items
-    metric: str | None = None  # of the scores, such as "mrr@10"
+    base_score: float | None = None
+    gain: Gain | None = None
+    metric: str | None = None
     folder: Path
     steps: int
     seconds: float
-    sentences_per_second: float  # corpus rows a second of training, evaluations excluded
-    score: float | None  # the best first value of an evaluation after a step, or None
-    best_step: int | None  # the step after which it was reached, or None
-    # (step, score) of every evaluation
+    sentences_per_second: float
+    score: float | None
+    best_step: int | None
     history: list[tuple[int, float]] = field(default_factory=list)
-    # of each term in the encoder's gradient, by name, at the steps that were measured
     shares: list[dict[str, float]] = field(default_factory=list)
 
     @cached_property
