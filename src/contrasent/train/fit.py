@@ -115,8 +115,9 @@ def fit(
         KeyboardInterrupt: Ctrl-C or SIGTERM, after a checkpoint was written.
     """
     source = corpus if isinstance(corpus, Corpus) else open_corpora(corpus)
-    stated = asdict(settings) if isinstance(settings, Settings) else dict(settings or {})
-    stated = {name: value for name, value in stated.items() if value is not None} | given
+    if isinstance(settings, Settings):
+        settings = {name: v for name, v in asdict(settings).items() if v is not None}
+    stated = dict(settings or {}) | given
     options: dict[str, Any] = {"geometry": geometry, "resume": resume, "overwrite": overwrite}
     options |= {"on_start": on_start, "tokens": tokens}
     options |= {"on_step": on_step, "tensorboard": tensorboard}
