@@ -37,7 +37,7 @@ METHODS: dict[str, tuple[int, dict[str, Any]]] = {
     "simcse_supervised, one hard negative": (3, {}),
     "simcse_supervised, five hard negatives": (7, {}),
     "gist": (2, {"guide": GUIDE}),
-    "matryoshka+simcse_supervised": (2, {"dimensions": "256,128,64"}),
+    "matryoshka+simcse_supervised": (2, {"dimensions": "128,64"}),
     "cosent": (2, {}),
 }
 """The corpus's columns and the method's settings, by its name, after which a comma may follow."""
