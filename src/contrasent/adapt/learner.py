@@ -80,10 +80,11 @@ RANDOM = 1000  # rows drawn for a step as further negatives
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A ranker, and whether its map is what queries teach."""
+    """A ranker, whether its map is what queries teach, and whether the encoder is."""
 
     ranker: Ranker
     maps: bool
+    encoder: bool = False
 
     def needs(self, learned: Learned) -> Learned:
         """The parts of what was learned that it uses."""
@@ -117,6 +118,19 @@ def ways_of(prior: Ranker, size: Literal["all", "few"], *, smooth: bool) -> list
     return list(dict.fromkeys(found))
 
 
+def taught_by(bench: Bench, teaching: Numbers, absent: set[int]) -> Taught:
+    """Some queries of a bench with the documents that answer them, but for absent ones."""
+    documents = tuple(
+        tuple(
+            bench.documents[unit]
+            for unit, gain in bench.queries[at].relevant.items()
+            if gain > 0 and unit not in absent
+        )
+        for at in teaching.tolist()
+    )
+    return Taught(bench.vectors[teaching], documents)
+
+
 class Learner:
     """The queries of a bench, the rows that answer them, and rows that only look as if they did."""
 
@@ -129,7 +143,7 @@ class Learner:
             self.neighbours = Learned(neighbours=near).among(alive).neighbours
         # By query: the best row of each document that answers it, its hard negatives, and rows
         # that are no negatives.
-        self._answers: list[Numbers] = []
+        self.answers: list[Numbers] = []
         self._hard: list[Numbers] = []
         self._own: list[Numbers] = []
         for number, query in enumerate(bench.queries):
@@ -143,7 +157,7 @@ class Learner:
                 if len(rows) and gain > 0:
                     cosines = np.asarray(bench.index.vectors[rows]) @ bench.vectors[number]
                     answers.append(rows[cosines.argmax()])
-            self._answers.append(np.array(answers, dtype=np.int64))
+            self.answers.append(np.array(answers, dtype=np.int64))
             self._own.append(np.array(own, dtype=np.int64))
 
     def documents_of(self, numbers: Numbers) -> set[int]:
@@ -158,7 +172,7 @@ class Learner:
             matrix += np.float32(self.prior.map_share) * (bench.learned.matrix - matrix)
         present = (bench.units >= 0) & ~np.isin(bench.units, list(absent))
         alive = np.flatnonzero(present)
-        answers = {at: rows[present[rows]] for at, rows in enumerate(self._answers)}
+        answers = {at: rows[present[rows]] for at, rows in enumerate(self.answers)}
         able = np.array([at for at in teaching.tolist() if len(answers[at])], dtype=np.int64)
         if not len(able):
             return matrix
@@ -192,11 +206,5 @@ class Learner:
         """The lesson of some queries, with a map that they taught or the one there was."""
         if matrix is None:
             matrix = self.bench.learned.matrix
-        names, queries = self.bench.documents, self.bench.queries
-        answers = [
-            [unit for unit, gain in queries[at].relevant.items() if gain > 0 and unit not in absent]
-            for at in teaching.tolist()
-        ]
-        documents = tuple(tuple(names[unit] for unit in units) for units in answers)
-        taught = Taught(self.bench.vectors[teaching], documents)
+        taught = taught_by(self.bench, teaching, absent)
         return replace(self.bench.learned, matrix=matrix, neighbours=self.neighbours, taught=taught)

@@ -13,6 +13,7 @@ from contrasent.adapt.teaching import Lesson
 from contrasent.files import render, write_json, write_text
 from contrasent.search.answers import answers
 from contrasent.search.index import Hit, Index
+from contrasent.search.learned import Learned
 from contrasent.search.ranking import Ranker
 from contrasent.types import EncodeFn
 
@@ -32,6 +33,7 @@ def harm_of_words(bench: Bench, prior: Ranker, *, seed: int) -> Difference | Non
 def facts_of(
     index: Index,
     *,
+    base: dict[str, Any],
     default: Ranker,
     kept: Ranker,
     words: Difference | None,
@@ -41,13 +43,15 @@ def facts_of(
     counts: dict[str, Any],
     documents: int,
     lines: list[str],
-    seconds: float,
 ) -> dict[str, Any]:
     """The facts of report.json."""
-    improved = kept not in (default, default.without_words)
+    encoder = lesson is not None and lesson.encoder
+    improved = encoder or kept not in (default, default.without_words)
     return {
         "format": FORMAT,
-        "base": index.facts.source,
+        "base": base["model"],
+        "settings": {name: of for name, of in base.items() if name != "model"},
+        "encoder": encoder,
         "documents": documents,
         "passages": len(index),
         "improved": improved,
@@ -63,10 +67,10 @@ def facts_of(
         },
         "queries": counts,
         "taught": None if lesson is None else _taught(lesson),
+        "tried": [] if lesson is None else [asdict(one) for one in lesson.tried],
         "statements": _statements(default, kept, words, steps, lesson),
         "changes": changes,
         "read": lines,
-        "seconds": round(seconds, 1),
     }
 
 
@@ -97,7 +101,7 @@ def _reason(
         return f"words lose on these queries ({words} nDCG@10): vectors alone search from now on"
     about = "" if lesson is None else f"; queries taught nothing that is kept: {lesson.reason}"
     if kept != default:
-        gain = f", {steps.evidence} nDCG@10 on sentences held out" if steps.evidence else ""
+        gain = f", {steps.evidence} nDCG@10 on {steps.judges}" if steps.evidence else ""
         return f"learned from the text alone: {kept.summary}{gain}{about}"
     return f"the default search is kept: {default.summary}{about}"
 
@@ -112,12 +116,17 @@ def _statements(
     else:
         found.append(("not shown", "that words help here: that needs user queries (--queries)"))
     if steps.ranker != default:
-        shown = f": {steps.evidence} on sentences held out" if steps.evidence else ""
+        shown = f": {steps.evidence} on {steps.judges}" if steps.evidence else ""
         found.append(("from the text", f"{steps.ranker.summary}{shown}"))
     if lesson is not None:
+        for one in lesson.tried:
+            gains = f"{one.again} asked again, {one.new} on new documents"
+            more = f"{one.seconds:.0f} s; {one.milliseconds:.1f} ms more a query"
+            found.append((f"tried: {one.name}", f"{one.way}: {gains}; {more}"))
         found.append(("queries asked again", str(lesson.again)))
         found.append(("queries about new documents", str(lesson.new)))
-    found.append(("kept", kept.summary))
+    encoder = "an encoder that queries taught, " if lesson is not None and lesson.encoder else ""
+    found.append(("kept", f"{encoder}{kept.summary}"))
     return found
 
 
@@ -129,26 +138,39 @@ def largest_changes(
     order = np.argsort(moved, kind="stable")
     chosen = [n for n in (*order[::-1][:SHOWN], *order[:SHOWN]) if moved[n]]
     numbers = list(dict.fromkeys(map(int, chosen)))
-    before = [bench.best_rows(n, default)[0] for n in numbers]
-    after = [bench.best_rows(n, lesson.ranker, lesson.learned)[0] for n in numbers]
-    shown = [
-        _answers(bench, numbers, np.array(rows, dtype=np.int64), encode) for rows in (before, after)
-    ]
+    before = _answers(bench, numbers, default, bench.learned, encode)
+    # Those of an encoder follow when it has encoded the rows.
+    after = before
+    if not lesson.encoder:
+        after = _answers(bench, numbers, lesson.ranker, lesson.learned, encode)
     return [
         {
+            "number": n,
             "query": bench.queries[n].text,
             "before": float(lesson.values_before[n]),
             "after": float(lesson.values_after[n]),
-            "answer_before": shown[0][at],
-            "answer_after": shown[1][at],
+            "answer_before": before[at],
+            "answer_after": after[at],
         }
         for at, n in enumerate(numbers)
     ]
 
 
-def _answers(bench: Bench, numbers: list[int], rows: Any, encode: EncodeFn) -> list[dict[str, Any]]:
-    """The sentence of a row that answers each query, its document, and whether that is right."""
-    held = bench.index.rows(rows)
+def answer_again(
+    bench: Bench, changes: list[dict[str, Any]], ranker: Ranker, learned: Learned, encode: EncodeFn
+) -> None:
+    """Give changed queries the answers of another search."""
+    found = _answers(bench, [one["number"] for one in changes], ranker, learned, encode)
+    for one, answer in zip(changes, found, strict=True):
+        one["answer_after"] = answer
+
+
+def _answers(
+    bench: Bench, numbers: list[int], ranker: Ranker, learned: Learned, encode: EncodeFn
+) -> list[dict[str, Any]]:
+    """The sentence of the best row for each query, its document, and whether that is right."""
+    rows = [bench.best_rows(n, ranker, learned)[0] for n in numbers]
+    held = bench.index.rows(np.array(rows, dtype=np.int64))
     hits = [[Hit(row.id, row.text, 0.0, row.metadata)] for row in held]
     queries = [bench.queries[n] for n in numbers]
     analyzer = bench.index.bm25.analyzer

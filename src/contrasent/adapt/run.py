@@ -4,7 +4,7 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,17 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from contrasent.adapt.bench import Bench, document_names, queries_of
+from contrasent.adapt.bench import Bench, Floats, Numbers, document_names, queries_of
+from contrasent.adapt.encoder import EncoderLearner, Trial
+from contrasent.adapt.learner import Learner, taught_by
 from contrasent.adapt.report import (
     PAGE,
     REPORT,
+    answer_again,
     facts_of,
     harm_of_words,
     largest_changes,
     write_report,
 )
-from contrasent.adapt.steps import learn_from_text
-from contrasent.adapt.teaching import teach
+from contrasent.adapt.steps import learn_from_text, learned_of
+from contrasent.adapt.teaching import AGAIN, NEW, teach
 from contrasent.adapt.user_queries import (
     Files,
     UserQueries,
@@ -33,16 +36,16 @@ from contrasent.adapt.user_queries import (
 from contrasent.adapt.work import Work
 from contrasent.documents.folder import Documents, DocumentSource, Origin
 from contrasent.documents.parsers import TEXT_LIMIT
-from contrasent.errors import InputError, OptionError, OutputError
-from contrasent.files import check_writable, remove_temporaries, write_text
+from contrasent.errors import InputError, OptionError, OutputError, UserError
+from contrasent.files import atomic_folder, check_writable, remove, remove_temporaries, write_text
 from contrasent.indexing.build import read_input
+from contrasent.indexing.changes import change_model
 from contrasent.indexing.following import sync_index
-from contrasent.indexing.models import open_index_model
+from contrasent.indexing.models import model_settings, open_index_model
 from contrasent.indexing.sources import count_rows
 from contrasent.progress import duration
 from contrasent.search.folder import in_milvus, is_index
 from contrasent.search.index import Index, document_of
-from contrasent.search.learned import Learned
 from contrasent.search.opening import INSIDE, index_folder
 from contrasent.search.ranking import Ranker
 from contrasent.search.records import IndexRow
@@ -51,7 +54,8 @@ from contrasent.stats.bootstrap import digest
 from contrasent.text.sources import missing
 from contrasent.types import Log, for_task
 
-WORK, QUERIES = "work", "queries.jsonl"
+WORK, QUERIES, MODEL = "work", "queries.jsonl", "model"
+TRAINED, _BY_TRAINING = "taught-encoder-all", shutil.ignore_patterns("run", "report.html")
 SHORTEST_BUDGET = 10.0
 ENCODING = 0.7  # share of the budget that encoding may take
 PROBED = 64  # passages that are encoded to estimate the time of all
@@ -168,9 +172,11 @@ def update_adaptation(
     target = Path(folder)
     if not (target / REPORT).is_file():
         raise InputError(target, "was not made by 'contrasent adapt'; adapt it with -o OUT first")
-    default = json.loads((target / REPORT).read_text("utf-8"))["default"]
+    facts = json.loads((target / REPORT).read_text("utf-8"))
     work = Work(target / WORK, {"update": True, "seed": seed}, resume=(target / WORK).is_dir())
-    work.stage("default", lambda: default)
+    work.stage("default", lambda: facts["default"])
+    if "settings" in facts:
+        work.stage("base", lambda: {"model": facts["base"], **facts["settings"]})
     run = _AdaptationRun(target, work, budget, seed, log)
     run.synchronise()
     earlier = [target / QUERIES] if (target / QUERIES).is_file() else []
@@ -222,7 +228,7 @@ def _check_target(target: Path, *, resume: bool, overwrite: bool) -> None:
     elif there and not (target / WORK).is_dir():
         raise OutputError(f"{target}: exists already; choose another name or add --overwrite")
     check_writable(target)
-    for name in (INSIDE, REPORT, PAGE):
+    for name in (INSIDE, MODEL, REPORT, PAGE):
         remove_temporaries(target, name)
     remove_temporaries(target / WORK)
 
@@ -257,7 +263,7 @@ class _AdaptationRun:
                 lines = make_index(source, self.place, base, self.left(), self.log)
                 self.work.stage("read", lambda: lines)
             self.log(f'from now on: contrasent search {self.place} "..."')
-        if (self.work.folder / "read.stage.json").is_file():
+        if self.work.has("read"):
             self.lines += self.work.stage("read", list)
         self._open()
 
@@ -276,6 +282,8 @@ class _AdaptationRun:
         # Kept, since what is learned changes the ranker of the index before the run is complete.
         default = Ranker(self.index.ranker.word_weight)
         self.prior = Ranker.from_json(self.work.stage("default", default.to_json))
+        made = {"model": self.index.facts.source, **model_settings(self.index)}
+        self.base = self.work.stage("base", lambda: made)
 
     # ------------------------------------------------------------------ queries
 
@@ -287,41 +295,17 @@ class _AdaptationRun:
 
     # ------------------------------------------------------------------ learning
 
-    def _bench(self, learned: Learned) -> Bench | None:
-        """The queries on the index; None where there are too few."""
-        queries = queries_of(self.users)
-        if not queries:
-            return None
-        texts = [query.text for query in queries]
-        stated = digest([*texts, *self.documents])
-        if self.work.stage("queries", lambda: stated) != stated:  # corrected since a kill
-            self.work.forget("queries", "taught")
-            self.work.stage("queries", lambda: stated)
-        made = self.work.vectors("queries", lambda: self.index.query_vectors(texts, self.encode))
-        vectors = np.array(made)
-        return Bench(self.index, queries, vectors, self.documents, self.units, learned)
-
     def finish(self) -> Adaptation:
         """Learn from the text and from queries, keep what is better, and write the report."""
-        self.log("learning from the text")
-        steps = learn_from_text(
-            self.index, self.encode, self.prior, seed=self.seed, log=self.note, until=self.left
-        )
-        ranker, learned, lesson, words = steps.ranker, steps.learned, None, None
-        changes: list[dict[str, Any]] = []
-        if bench := self._bench(learned):
-            self.log(f"learning from {len(bench.queries):,} queries")
-            lesson = teach(
-                bench, ranker, seed=self.seed, log=self.log, work=self.work, until=self.left
-            )
-            words = harm_of_words(bench, self.prior, seed=self.seed)
-            changes = largest_changes(bench, lesson, ranker, self.encode)
-            if lesson.improved:
-                ranker, learned = lesson.ranker, lesson.learned
-            elif words is not None and words.high < 0:
-                ranker = ranker.without_words
-        with Writer(self.place) as writer:
-            writer.set(ranker=ranker, learned=learned)
+        stated = digest([*(text for text, _ in self.users), *self.documents])
+        if self.work.stage("queries", lambda: stated) != stated:  # corrected since a kill
+            self.work.forget("queries", "taught", "learned")
+            self.work.stage("queries", lambda: stated)
+        facts = self.work.stage("learned", self._learn)
+        if facts["encoder"]:
+            self._adopt(facts)
+        elif (self.target / MODEL).exists():
+            remove(self.target / MODEL)
         self.index.close()
         if self.users:
             rows = (
@@ -331,8 +315,60 @@ class _AdaptationRun:
             )
             lines = (json.dumps(row, ensure_ascii=False) for row in rows)
             write_text(self.target / QUERIES, "\n".join(lines) + "\n")
-        facts = facts_of(
+        facts["seconds"] = round(self.work.seconds(), 1)
+        self.log(f"done in {duration(self.work.seconds())}")
+        write_report(self.target, facts)
+        self.work.discard()
+        done = finished(self.target)
+        if done is None:
+            raise OutputError(f"{self.target / REPORT}: was deleted while it was being written")
+        return done
+
+    def _bench(self, name: str) -> Bench | None:
+        """The queries on the index; None where there are too few."""
+        if not self.users:
+            return None
+        queries = queries_of(self.users)
+        texts = [query.text for query in queries]
+        made = self.work.vectors(name, lambda: self.index.query_vectors(texts, self.encode))
+        return Bench(self.index, queries, np.array(made), self.documents, self.units)
+
+    def _learn(self) -> dict[str, Any]:
+        """Facts of the report; what is kept is in the index, unless that is an encoder."""
+        if self.index.facts.source != self.base["model"]:
+            self.log("the base's vectors come back, since the encoder there knows these queries")
+            settings = {name: self.base[name] for name in ("pooler", "max_tokens")}
+            change_model(self.place, self.base["model"], **settings).index.close()
+            self._open()
+        bench = self._bench("queries")
+        self.log("learning from the text")
+        given: dict[str, Any] = {"seed": self.seed, "until": self.left}
+        steps = learn_from_text(
+            self.index, self.encode, self.prior, log=self.note, users=bench, **given
+        )
+        ranker, learned, lesson, words = steps.ranker, steps.learned, None, None
+        changes: list[dict[str, Any]] = []
+        if bench:
+            bench.learned = learned
+            self.log(f"learning from {len(bench.queries):,} queries")
+            lesson = teach(
+                bench, ranker, log=self.log, work=self.work, judge=self._encoders, **given
+            )
+            words = harm_of_words(bench, self.prior, seed=self.seed)
+            changes = largest_changes(bench, lesson, ranker, self.encode)
+            if lesson.improved:
+                ranker, learned = lesson.ranker, lesson.learned
+            elif words is not None and words.high < 0:
+                ranker = ranker.without_words
+        if lesson is not None and lesson.encoder:
+            self.log("teaching the encoder by all queries")
+            self._trainer.train("all", np.arange(len(self.users)), set())
+        else:
+            with Writer(self.place) as writer:
+                writer.set(ranker=ranker, learned=learned)
+        return facts_of(
             self.index,
+            base=self.base,
             default=self.prior,
             kept=ranker,
             words=words,
@@ -342,15 +378,47 @@ class _AdaptationRun:
             counts={"users": len(self.users)},
             documents=len(self.documents),
             lines=self.lines,
-            seconds=self.work.seconds(),
         )
-        self.log(f"done in {duration(self.work.seconds())}")
-        write_report(self.target, facts)
-        self.work.discard()
-        done = finished(self.target)
-        if done is None:
-            raise OutputError(f"{self.target / REPORT}: was deleted while it was being written")
-        return done
+
+    def _encoders(
+        self, learner: Learner, folds: Mapping[str, Numbers], before: Mapping[str, Floats]
+    ) -> Trial | None:
+        """Encoders that queries teach, measured, if there is torch and time for them."""
+        try:
+            self._trainer = EncoderLearner(learner, self.encode, self.work, self.log)
+            needed, left = self._trainer.seconds(), self.left()
+            if not self.work.stage("taught-encoder-time", lambda: needed < left):
+                raise UserError(
+                    f"teaching it and encoding all passages again takes about {duration(needed)}, "
+                    f"and {duration(left)} are left (--budget)"
+                )
+            return self._trainer.judge(folds[AGAIN], folds[NEW], before)
+        except OutputError:
+            raise
+        except UserError as error:  # all else can be learned without it
+            self.note(f"no encoder is taught: {error}")
+            return None
+
+    def _adopt(self, facts: dict[str, Any]) -> None:
+        """Put the encoder next to the index, encode all rows by it, and keep its ranker."""
+        model = self.target / MODEL
+        if self.index.facts.source == self.base["model"]:
+            with atomic_folder(model) as temporary:
+                trained = self.work.folder / TRAINED
+                shutil.copytree(trained, temporary, ignore=_BY_TRAINING, dirs_exist_ok=True)
+            self.log(f"encoding {len(self.index):,} passages again; until then the base finds them")
+            most = self.base["max_tokens"]
+            change_model(self.place, model, max_tokens=most).index.close()
+        self._open()
+        bench, ranker = self._bench("taught-queries"), Ranker.from_json(facts["kept"])
+        assert bench is not None
+        learned = learned_of(self.index, ranker, None)
+        if ranker.taught:
+            everything = np.arange(len(bench.queries))
+            learned = replace(learned, taught=taught_by(bench, everything, set()))
+        with Writer(self.place) as writer:
+            writer.set(ranker=ranker, learned=learned)
+        answer_again(bench, facts["changes"], ranker, learned, self.encode)
 
 
 def make_index(

@@ -48,8 +48,9 @@ class Steps:
 
     ranker: Ranker
     learned: Learned
-    evidence: Difference | None  # its gain on sentences held out
+    evidence: Difference | None  # its gain on what judged
     notes: tuple[str, ...]
+    judges: str = "sentences held out"
 
 
 def learn_from_text(
@@ -60,8 +61,12 @@ def learn_from_text(
     seed: int,
     log: Log,
     until: Callable[[], float],
+    users: Bench | None = None,
 ) -> Steps:
-    """Learn from the text alone; ``until`` gives the seconds that are left."""
+    """Learn from the text alone; ``until`` gives the seconds that are left.
+
+    Queries of ``users`` judge if there are any, sentences of held-out documents else.
+    """
     rows, numbers = list(index.every()), index.numbers()
     vectors: Vectors = np.asarray(index.vectors[numbers])
     wanted = _steps_for(vectors, prior)
@@ -71,7 +76,7 @@ def learn_from_text(
     random = np.random.default_rng(seed)
     judged, teaching = _draw(rows, random)
     about = len({one.document for one in judged})
-    if len(teaching) < MIN_SENTENCES or about < MIN_DOCUMENTS:
+    if len(teaching) < MIN_SENTENCES or (about < MIN_DOCUMENTS and not users):
         few = f"{len(teaching):,} sentences, and others of {about:,} documents"
         note = f"nothing is learned from the text: {few}, are too few"
         return Steps(prior, Learned(), None, (note,))
@@ -80,8 +85,14 @@ def learn_from_text(
     seconds = (time.monotonic() - begun) / _FIRST
     if seconds * (len(texts) + 5 * len(judged)) > RESERVE * until():
         return Steps(prior, Learned(), None, ("no time is left to learn from the text",))
-    log(f"{len(teaching):,} sentences teach, {len(judged):,} of other documents judge")
     asked = normalize(np.concatenate([first, for_task(encode, "query")(texts[_FIRST:])]))
+    own = np.array([one.row for one in (*judged, *teaching)])
+    tried = list(dict.fromkeys([wanted, replace(wanted, smoothing=0.0)]))
+    if users:
+        log(f"{len(texts):,} sentences teach, {len(users.queries):,} queries of users judge")
+        learned = learned_of(index, wanted, fit_map(asked, vectors, own, seed=seed))
+        return _by_users(users, prior, tried, learned, seed)
+    log(f"{len(teaching):,} sentences teach, {len(judged):,} of other documents judge")
     cut = normalize(for_task(encode, "document")([one.rest for one in judged]))
     queries, lessons = asked[: len(judged)], asked[len(judged) :]
     bench = _bench(index, rows, vectors, judged, queries, cut, random)
@@ -91,21 +102,36 @@ def learn_from_text(
     if found.p >= MEANING or found.value <= 0:
         note = "nothing is learned from the text: sentences do not find the passages they are from"
         return Steps(prior, Learned(), None, (note,))
-    own = np.array([one.row for one in teaching])
     near = Neighbours.of(bench.index.vectors, min(NEIGHBOURS, len(bench.documents) - 1))
-    trial = Learned(fit_map(lessons, vectors, own, seed=seed), near)
-    tried = list(dict.fromkeys([wanted, replace(wanted, smoothing=0.0)]))
+    trial = Learned(fit_map(lessons, vectors, own[len(judged) :], seed=seed), near)
     notes = []
     for ranker, after in zip(tried, bench.values(tried, learned=trial), strict=True):
         gain = difference(bench.queries, after - before, seed=seed)
         shown = "shown" if gain.low > 0 else "kept by default, neither gain nor harm is shown"
         if gain.high >= 0:
             notes.append(f"{_name(ranker)}: {gain} on {len(judged):,} held-out sentences; {shown}")
-            own = np.concatenate([[one.row for one in judged], own])
             matrix = fit_map(asked, vectors, own, seed=seed)
-            return Steps(ranker, _learned(index, ranker, matrix), gain, tuple(notes))
+            return Steps(ranker, learned_of(index, ranker, matrix), gain, tuple(notes))
         notes.append(f"{_name(ranker)}: left out, {gain} on {len(judged):,} held-out sentences")
     return Steps(prior, Learned(), None, tuple(notes))
+
+
+def _by_users(
+    users: Bench, prior: Ranker, tried: Sequence[Ranker], learned: Learned, seed: int
+) -> Steps:
+    """The steps that user queries gain most by, or none where they lose by each."""
+    before, *after = users.values([prior, *tried], learned=learned)
+    gains = [difference(users.queries, of - before, seed=seed) for of in after]
+    best = int(np.argmax([0.0, *(gain.value for gain in gains)])) - 1
+    notes = tuple(
+        f"{_name(ranker)}: {'kept' if at == best else 'left out'}, {gain} on "
+        f"{len(users.queries):,} user queries"
+        for at, (ranker, gain) in enumerate(zip(tried, gains, strict=True))
+    )
+    if best < 0:
+        return Steps(prior, Learned(), None, notes)
+    kept = learned if tried[best].smoothing else replace(learned, neighbours=None)
+    return Steps(tried[best], kept, gains[best], notes, "user queries")
 
 
 def _steps_for(vectors: Vectors, prior: Ranker) -> Ranker:
@@ -121,7 +147,7 @@ def _name(ranker: Ranker) -> str:
     return "a map of queries" + (" and smoothed rows" if ranker.smoothing else "")
 
 
-def _learned(index: Index, ranker: Ranker, matrix: Vectors) -> Learned:
+def learned_of(index: Index, ranker: Ranker, matrix: Vectors | None) -> Learned:
     """The arrays that an index keeps."""
     if not ranker.smoothing:
         return Learned(matrix)

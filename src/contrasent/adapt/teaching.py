@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.adapt.bench import Bench, Difference, Floats, Numbers, Query, difference
+from contrasent.adapt.encoder import Trial
 from contrasent.adapt.learner import Learner, Way, ways_of
 from contrasent.adapt.work import Work
 from contrasent.search.learned import Learned
@@ -28,9 +29,22 @@ FLIPS = 1000  # choices that are made of differences with random signs
 SURE = 0.01  # p value of a gain asked again that is kept: few queries say less than they seem to
 OTHERS = 0.2  # share of the queries that must be left to judge those
 PROBED, FOLDS_SHARE = 8, 0.5  # queries that are timed; share of the time left that folds may take
+NEW_VECTORS = 0.005  # gain over all else from which an encoder is worth that rows are encoded again
 
 Values = dict[str, Floats]
 """By kind of folds: nDCG@10, (ways, queries) or (queries,)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """Ways that were measured together, against the search before."""
+
+    name: str
+    way: str  # the one that is best for all queries
+    again: Difference
+    new: Difference
+    seconds: float
+    milliseconds: float  # that a query takes longer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +61,13 @@ class Lesson:
     reason: str
     values_before: Floats  # (q,) nDCG@10
     values_after: Floats
+    encoder: bool  # whether an encoder is kept that queries taught
+    tried: list[Tried]
     curve: list[tuple[int, Difference]]  # how many queries teach, and what the others gain
+
+
+Judge = Callable[[Learner, Mapping[str, Numbers], Values], Trial | None]
+"""Measures encoders that queries teach: their folds and nDCG@10 by the prior in, by kind."""
 
 
 def teach(
@@ -58,25 +78,35 @@ def teach(
     log: Log,
     work: Work | None,
     until: Callable[[], float],
+    judge: Judge = lambda learner, folds, before: None,
 ) -> Lesson:
     """Learn from the queries of a bench; ``until`` gives the seconds that are left."""
     teacher = _Teacher(Learner(bench, prior, seed), work, log)
     everything, began = np.arange(len(bench.queries)), time.monotonic()
     few = teacher.kept("few", lambda: teacher.cost() > FOLDS_SHARE * until())
-    ways = teacher.ways(few=few)
+    ways = own = teacher.ways(few=few)
     count = FEW_FOLDS if few else FOLDS
     folds = {kind: folds_of(bench, everything, kind, count, seed) for kind in (AGAIN, NEW)}
     values = teacher.values(everything, folds, ways)
-    before, after = values[AGAIN][0], cross_fitted(values, folds[NEW])
+    before, spent = values[AGAIN][0], time.monotonic() - began
+    tried = [teacher.tried("queries: map, known queries, words", ways, values, folds[NEW], spent)]
+    if trial := judge(teacher.learner, folds, {kind: of[0] for kind, of in values.items()}):
+        alone = {kind: np.concatenate([of[:1], trial.values[kind]]) for kind, of in values.items()}
+        given = [ways[0], *trial.ways], alone, folds[NEW], trial.seconds
+        tried.append(teacher.tried("queries: an encoder", *given))
+        values = {kind: np.concatenate([of, trial.values[kind]]) for kind, of in values.items()}
+        ways = [*ways, *trial.ways]
+    costs = _costs(ways)
+    after = cross_fitted(values, folds[NEW], costs)
     again, new = (difference(bench.queries, after[k] - before, seed=seed) for k in (AGAIN, NEW))
-    chance = luck(bench.queries, values, folds[NEW], seed)
+    chance = luck(bench.queries, values, folds[NEW], seed, costs)
     again = replace(again, low=min(again.low, again.value - chance))
-    way = ways[best_way(values, everything >= 0)]
-    improved = way.ranker != prior and is_sure(again) and new.high >= 0
+    way = ways[best_way(values, everything >= 0, costs)]
+    improved = way != ways[0] and is_sure(again) and new.high >= 0
     learned = way.needs(teacher.learned(everything, way, "all")) if improved else bench.learned
-    spent, curve = time.monotonic() - began, []
+    curve = []
     for size in teacher.kept("sizes", lambda: sizes(len(everything), spent, until())):
-        found = teacher.kept(f"{size}", partial(teacher.gain_of, size, ways))
+        found = teacher.kept(f"{size}", partial(teacher.gain_of, size, own))
         curve.append((size, Difference(**found)))
     return Lesson(
         way.ranker if improved else prior,
@@ -89,8 +119,15 @@ def teach(
         _reason(way, prior, again, new),
         before,
         after[AGAIN],
+        improved and way.encoder,
+        tried,
         [*curve, (len(everything), again)],
     )
+
+
+def _costs(ways: Sequence[Way]) -> Floats:
+    """What each way's gain must exceed."""
+    return np.array([NEW_VECTORS if way.encoder else 0.0 for way in ways])
 
 
 def is_sure(gain: Difference) -> bool:
@@ -107,12 +144,12 @@ def folds_of(bench: Bench, numbers: Numbers, kind: str, count: int, seed: int) -
     return found
 
 
-def best_way(values: Values, among: NDArray[np.bool_]) -> int:
+def best_way(values: Values, among: NDArray[np.bool_], costs: Floats | float = 0.0) -> int:
     """The way that gains most over the first for some queries, and loses on no new documents."""
     again, new = (
         (values[kind][:, among] - values[kind][0, among]).mean(axis=1) for kind in (AGAIN, NEW)
     )
-    scores = _scores(again, new)
+    scores = _scores(again, new) - costs
     best = int(scores.argmax())
     return best if scores[best] > 1e-9 else 0
 
@@ -121,18 +158,24 @@ def _scores(again: Floats, new: Floats) -> Floats:
     return np.where(new >= -1e-9, again + NEW_COUNTS * new, -np.inf)
 
 
-def cross_fitted(values: Values, folds: Numbers) -> Values:
+def cross_fitted(values: Values, folds: Numbers, costs: Floats | float = 0.0) -> Values:
     """(q,) by kind: of each fold of documents by the way that is best for the other folds."""
     found = {kind: np.empty(of.shape[1]) for kind, of in values.items()}
     for fold in range(folds.max() + 1):
         judged = folds == fold
-        way = best_way(values, ~judged)
+        way = best_way(values, ~judged, costs)
         for kind, of in values.items():
             found[kind][judged] = of[way, judged]
     return found
 
 
-def luck(queries: Sequence[Query], values: Values, folds: Numbers, seed: int) -> float:
+def luck(
+    queries: Sequence[Query],
+    values: Values,
+    folds: Numbers,
+    seed: int,
+    costs: Floats | float = 0.0,
+) -> float:
     """The gain, asked again, that 2.5 % of choices among ways that help nobody would show."""
     # The way for one fold follows from the others, whose ways follow from it: an interval of their
     # mean is too narrow. Random signs of what documents differ by from the mean show by how much;
@@ -158,7 +201,7 @@ def luck(queries: Sequence[Query], values: Values, folds: Numbers, seed: int) ->
             kind: (whole[kind] - part) / counts[~judged].sum() + lost[kind]
             for kind, part in parts.items()
         }
-        scores = _scores(others[AGAIN], others[NEW])
+        scores = _scores(others[AGAIN], others[NEW]) - costs
         best, every = scores.argmax(axis=1), np.arange(FLIPS)
         drawn = parts[AGAIN][every, best] + counts[judged].sum() * lost[AGAIN][best]
         gains += np.where(scores[every, best] > 1e-9, drawn, 0.0)
@@ -189,6 +232,28 @@ class _Teacher:
     def kept(self, name: str, make: Callable[[], Any]) -> Any:
         """The JSON result of a stage."""
         return make() if self.work is None else self.work.stage(f"taught-{name}", make)
+
+    def tried(
+        self, name: str, ways: Sequence[Way], values: Values, folds: Numbers, seconds: float
+    ) -> Tried:
+        """What some ways gain over the first, each fold by the way that is best for the others."""
+        costs = _costs(ways)
+        after = cross_fitted(values, folds, costs)
+        again, new = (
+            difference(self.bench.queries, after[kind] - of[0], seed=self.learner.seed)
+            for kind, of in values.items()
+        )
+        way = ways[best_way(values, folds >= 0, costs)]
+        matrix = np.eye(self.bench.vectors.shape[1], dtype=np.float32)
+        learned, took = self.learner.learned(np.arange(len(folds)), set(), matrix), []
+        for ranker in (self.prior, way.ranker):
+            self.bench.best_rows(0, ranker, learned)
+            began = time.monotonic()
+            for number in range(PROBED):
+                self.bench.best_rows(number, ranker, learned)
+            took.append((time.monotonic() - began) / PROBED)
+        more = max(0.0, 1000 * (took[1] - took[0]))
+        return Tried(name, way.ranker.summary, again, new, round(seconds, 1), round(more, 2))
 
     def cost(self) -> float:
         """Seconds that measuring all ways on all queries takes, by measuring some on some."""
@@ -263,11 +328,12 @@ class _Teacher:
 
 
 def _reason(way: Way, prior: Ranker, again: Difference, new: Difference) -> str:
-    if way.ranker == prior:
+    if way.ranker == prior and not way.encoder:
         return "nothing that the queries taught is better than the default search"
+    by = "an encoder that queries taught, " if way.encoder else ""
     reason = (
-        f"{way.ranker.summary} changes nDCG@10 by {again} where documents are asked for again and "
-        f"by {new} on new documents, compared with the default search"
+        f"{by}{way.ranker.summary} changes nDCG@10 by {again} where documents are asked for again "
+        f"and by {new} on new documents, compared with the default search"
     )
     if not is_sure(again):
         reason += "; the first may be nothing"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from contrasent.errors import OutputError
-from contrasent.files import atomic_file, write_json
+from contrasent.files import atomic_file, remove, write_json
 from contrasent.types import Vectors
 
 
@@ -57,6 +57,10 @@ class Work:
         write_json(path, {"seconds": self.seconds(), "result": result})
         return json.loads(json.dumps(result))
 
+    def has(self, name: str) -> bool:
+        """Whether a stage is complete."""
+        return (self.folder / f"{name}.stage.json").is_file()
+
     def vectors(self, name: str, make: Callable[[], Vectors]) -> Vectors:
         """The array of a stage, made now if it is not there."""
         path = self.folder / f"{name}.npy"
@@ -71,7 +75,7 @@ class Work:
         """Delete the results of the stages whose names begin so."""
         for path in self.folder.iterdir():
             if path.name.startswith(prefixes):
-                path.unlink()
+                remove(path)
 
     def discard(self) -> None:
         """Delete the folder; renamed first, so that a kill leaves all of it or no run."""

@@ -23,6 +23,9 @@ def find_index_model(index: BaseIndex) -> Path:
     name = index.facts.source
     if not name:
         raise ModelError(f"{index.folder}: does not say which model made it; name it with --model")
+    if index.folder is not None and Path(name).is_absolute() and not Path(name).exists():
+        moved = index.folder.parent / Path(name).name  # with the folder that adapt made
+        name = str(moved) if moved.is_dir() else name
     try:
         return find_model(name)
     except ModelError as error:
