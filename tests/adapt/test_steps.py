@@ -5,6 +5,7 @@ import pytest
 from benchmarks.gate import WORDS, WordVectors, passages
 
 from contrasent.adapt import steps as steps_
+from contrasent.adapt.bench import Bench, document_names, queries_of
 from contrasent.adapt.steps import fit_map, learn_from_text
 from contrasent.search.index import Index
 from contrasent.search.learned import mapped
@@ -53,6 +54,25 @@ def test_of_text_with_meaning_steps_are_kept_and_last(tmp_path):
     queries = encode([" ".join(WORDS[:4]), " ".join(WORDS[5:9])])
     assert kept.search(queries, k=3) == kept.search(queries, k=3, ranker=found.ranker)
     assert (mapped(kept.ranker, kept.learned, queries) != queries).any()
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_user_queries_judge_in_the_place_of_sentences(turned, monkeypatch):
+    """A map that turns queries around does them harm; one that turns those back which do so not."""
+    texts = with_topics()
+    index = Index.build(encode, texts, metadata=[{"document": f"{n}"} for n in range(len(texts))])
+    asked = queries_of([(" ".join(texts[n].split()[:9]), {n: 1.0}) for n in range(0, 500, 5)])
+    vectors = index.query_vectors([query.text for query in asked], encode)
+    users = Bench(index, asked, -vectors if turned else vectors, *document_names(index))
+    monkeypatch.setattr(steps_, "fit_map", lambda q, *_, **__: -9 * np.eye(q.shape[1], dtype="f4"))
+    monkeypatch.setattr(steps_, "MAP_SHARE", 1.0)
+    monkeypatch.setattr(steps_, "MEANING", -1.0)  # by sentences nothing would be kept
+    given = {"seed": 0, "log": lambda line: None, "until": lambda: 600.0}
+    found = learn_from_text(index, encode, Ranker(0.0), users=users, **given)
+    assert bool(found.ranker.map_share) == turned == (found.evidence is not None)
+    assert "100 user queries" in found.notes[0]
+    assert any("kept" in note for note in found.notes) == turned
+    assert not found.learned.lacks(found.ranker)
 
 
 def test_documents_that_judge_do_not_teach():

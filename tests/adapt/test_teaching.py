@@ -8,7 +8,8 @@ import pytest
 
 from contrasent.adapt import learner, teaching
 from contrasent.adapt.bench import Bench, Difference, difference, document_names, queries_of
-from contrasent.adapt.learner import Learner, contrast, descend, ways_of
+from contrasent.adapt.encoder import Trial
+from contrasent.adapt.learner import Learner, Way, contrast, descend, ways_of
 from contrasent.adapt.teaching import AGAIN, NEW, best_way, cross_fitted, folds_of, teach
 from contrasent.adapt.work import Work
 from contrasent.metrics import normalize
@@ -183,6 +184,31 @@ def test_folds_hold_out_queries_or_whole_documents():
     assert np.bincount(by_query).tolist() == np.bincount(by_document).tolist() == [24] * 5
     same = [(fold[::2] == fold[1::2]).all() for fold in (by_query, by_document)]
     assert same == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("gain", "kept"), [(0.3, True), (0.002, False), (-0.1, False)], ids=["more", "hardly", "less"]
+)
+def test_an_encoder_is_kept_where_it_gains_more_than_what_needs_no_new_vectors(gain, kept):
+    """By what its queries show over the best of all else: the values of that, and some more."""
+    bench = bench_of(0, each=3)
+    without, _ = taught(bench, until=0.0)
+    way = Way(PRIOR, maps=False, encoder=True)
+
+    def judge(learner, folds, before):
+        assert {kind: of.tolist() for kind, of in before.items()} == {
+            kind: without.values_before.tolist() for kind in (AGAIN, NEW)
+        }
+        values = {AGAIN: without.values_after[None] + gain, NEW: before[NEW][None] + gain}
+        return Trial([way], values, 7.0)
+
+    found = teach(bench, PRIOR, seed=0, log=print, work=None, until=lambda: 0.0, judge=judge)
+    assert found.improved and found.encoder == kept
+    assert [one.name for one in found.tried][-1] == "queries: an encoder"
+    assert found.tried[-1].seconds == 7.0
+    if kept:
+        assert found.again.value == pytest.approx(without.again.value + gain)
+        assert "encoder" in found.reason and found.ranker == PRIOR
 
 
 class Watched(Bench):

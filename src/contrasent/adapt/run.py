@@ -388,9 +388,10 @@ class _AdaptationRun:
             self._trainer = EncoderLearner(learner, self.encode, self.work, self.log)
             needed, left = self._trainer.seconds(), self.left()
             if not self.work.stage("taught-encoder-time", lambda: needed < left):
+                whole = minutes(self.work.seconds() + needed)
                 raise UserError(
-                    f"teaching it and encoding all passages again takes about {duration(needed)}, "
-                    f"and {duration(left)} are left (--budget)"
+                    f"teaching it and encoding all passages again takes about {duration(needed)} "
+                    f"of the {duration(left)} left; --budget {whole} has room for it"
                 )
             return self._trainer.judge(folds[AGAIN], folds[NEW], before)
         except OutputError:
