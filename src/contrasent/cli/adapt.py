@@ -40,8 +40,9 @@ def adapt(
     """Make documents searchable, and learn from them and from user queries to search them better.
 
     The search of 'contrasent index' is the default. What is learned changes how a query finds rows
-    of the index and is kept there: from the text alone, and from 40 user queries on from these.
-    Each query is measured by what it did not teach.
+    of the index and is kept there: from the text alone, and from 40 user queries on from these,
+    which with the extra 'train' may also teach an encoder of its own. Each query is measured by
+    what it did not teach.
 
     Options:
         source: Folder, zip archive, file or index; with --update a folder that adapt made.
