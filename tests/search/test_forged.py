@@ -11,6 +11,7 @@ import pytest
 from whole_states import MODELS
 
 from contrasent.errors import UserError
+from contrasent.indexing.contents import describe
 from contrasent.search.answers import answers, path_of, place_of
 from contrasent.search.doctor import examine
 from contrasent.search.index import Index
@@ -52,8 +53,10 @@ def use(folder):
         found = answers(queries, encode(queries), hits, encode, index.analyzer)
         for hit, answer in zip(hits[0], found[0], strict=True):
             path_of(hit, str(index.facts.origin.get("root"))), place_of(hit, answer.start)
+            path_of(hit, str(folder))  # it exists, so that a name in it is looked up
         list(index.every())
         index.files()
+    describe(folder)
     with Writer(folder) as writer:
         writer.delete(["note5.md#1"])
         writer.update(["A new row."], encode, ids=["note3.md#1"])

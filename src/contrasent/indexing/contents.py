@@ -1,5 +1,6 @@
 """The contents of an index for its owner: documents, formats, languages, what is left out."""
 
+import os
 import time
 from collections import Counter
 from contextlib import closing
@@ -47,14 +48,19 @@ def describe(index: str | Path) -> dict[str, Any]:
         unfinished, learned = opened.unfinished, []
         if opened.ask(THERE):
             learned = [name for (name,) in opened.ask("SELECT name FROM learned ORDER BY name")]
-    texts = (row.text[(row.metadata or {}).get("body", 0) :] for row in rows)
+    starts = [row.metadata.get("body") if isinstance(row.metadata, dict) else 0 for row in rows]
+    texts = (
+        row.text[start if isinstance(start, int) else 0 :]
+        for row, start in zip(rows, starts, strict=True)
+    )
     files = {file_of(str(name), known) for name, *_ in found}
     skipped = dict[str, list[str]]()
     for name, about in known.items():
         if reason := about.get("skipped"):
             skipped.setdefault(str(reason), []).append(name)
     listed = _listed(Origin.read(facts.origin), skipped)
-    changed = [(folder / name).stat().st_mtime for name in (DATABASE, CHECKSUM)]
+    there = [folder / name for name in (DATABASE, CHECKSUM) if (folder / name).exists()]
+    changed = [path.stat().st_mtime for path in there]
     return {
         "rows": facts.rows - facts.dead,
         "unfinished": unfinished,
@@ -93,7 +99,8 @@ def _listed(origin: Origin | None, skipped: dict[str, list[str]]) -> set[str] | 
             raise InputError(name, "is one too many")
 
     passed, listed = dict[str, list[str]](), set[str]()
-    if origin is None or not Path(origin.path).exists():
+    # Of a forged index, the path may be too long for one.
+    if origin is None or not os.path.exists(origin.path):  # noqa: PTH110
         return None
     try:
         for entry in entries(Path(origin.path), skip):

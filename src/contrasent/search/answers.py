@@ -1,5 +1,6 @@
 """The sentence of a passage that answers a query, and the words of the query in it."""
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -190,7 +191,8 @@ def path_of(hit: Hit, root: str) -> Path | None:
     document = facts_of(hit).get("document")
     if not root or not isinstance(document, str) or not document:
         return None
-    while "#" in document and not Path(root, document).exists():  # a row of a table
+    # A row of a table; the name may be too long for a file.
+    while "#" in document and not os.path.exists(Path(root, document)):  # noqa: PTH110
         document = document.rpartition("#")[0]
     inside = Path(document)
     return None if ".." in inside.parts or inside.is_absolute() else Path(root) / inside
