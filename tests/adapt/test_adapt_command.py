@@ -62,6 +62,7 @@ def adapted(tmp_path_factory, model, documents, queries):
     return folder, done, said
 
 
+@pytest.mark.slow
 def test_it_leaves_an_index_and_a_report(adapted, model):
     folder, done, said = adapted
     assert {path.name for path in folder.iterdir()} == {
