@@ -150,7 +150,7 @@ def half(name, array):
 def eight_bits(name, array):
     if array.ndim != 2 or array.dtype != np.float32:
         return array
-    step = np.abs(array).max(axis=1, keepdims=True) / 127
+    step = np.maximum(np.abs(array).max(axis=1, keepdims=True), 1e-9) / 127
     return (np.round(array / step) * step).astype(np.float32)
 
 
