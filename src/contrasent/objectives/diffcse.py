@@ -49,7 +49,7 @@ class DiffCSE(engine.Objective):
         contrast_weight: of the contrast; 0 leaves it out (Table 3).
         difference_weight: lambda of the difference prediction.
         generator: folder or name of a masked language model with the encoder's vocabulary; the
-            paper takes DistilBERT for BERT.
+            paper takes DistilBERT for BERT. A run from contrasent-small takes it for both.
         generator_dropout: leave the generator's dropout on.
         generator_positions: "all" rewrites every token but the first (code), "masked" those that
             were masked (paper).

@@ -24,6 +24,7 @@ from contrasent.engine.parameters import (
 from contrasent.engine.registry import base_shape, needs_pairs, parameters, published
 from contrasent.errors import OptionError
 from contrasent.model.pooling import POOLERS
+from contrasent.model.pretrained import SMALL, installed_small
 
 Precision = Literal["fp32", "bf16", "fp16"]
 Padding = Literal["none", "groups"]
@@ -230,6 +231,9 @@ class Defaults:
             if name == "duplicates":
                 chosen["rows share texts"] = [f"duplicates {value}"]
                 continue
+            if name == "generator":
+                chosen[f"the base is {value}"] = [f"generator {value}"]
+                continue
             suits = self.base == SENTENCE_ENCODER and name in (*ENCODER_SETTINGS, "steps")
             why = "the base is a sentence encoder" if suits else f"published for {objective}"
             number = f"{value:g}" if isinstance(value, float) else value
@@ -310,4 +314,6 @@ def _choose(
 
         if shares_texts(corpus):
             values["duplicates"] = "mask"
+    if "generator" in parameters(objective) and base == installed_small():
+        values["generator"] = SMALL
     return Defaults(kind, {k: v for k, v in values.items() if k not in stated})
