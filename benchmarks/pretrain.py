@@ -31,7 +31,7 @@ from contrasent.engine.encodings import Terms
 from contrasent.engine.masked_models import LanguageHead, at_labels
 from contrasent.engine.objective import Objective
 from contrasent.errors import OptionError, OutputError, TrainingError, UserError
-from contrasent.files import atomic_folder, check_writable, write_json
+from contrasent.files import atomic_folder, check_writable, read_object, write_json
 from contrasent.losses import masked_lm
 from contrasent.text.corpus import Corpus, open_corpus
 from contrasent.text.tokens import Tokenizer
@@ -48,7 +48,8 @@ SETTINGS = {
     "lr": 1.5e-3,
     "warmup": 0.05,
     "weight_decay": 0.01,
-    "dropout": 0.0,
+    # SimCSE's noise ruins a base that was trained without it (docs/pretrain.md).
+    "dropout": 0.1,
 }
 MATRIX_RATE = 40 / 3
 """Rate of the layers' matrices, whose steps are orthogonal, as a multiple of the others'."""
@@ -236,6 +237,25 @@ def write_start(corpus: Corpus, folder: Path, shape: dict[str, Any], settings: S
     cast(Any, BertForMaskedLM(config)).save_pretrained(folder, safe_serialization=True)
 
 
+def copy_start(base: Path, folder: Path) -> None:
+    """Copy vocabulary and weights, with the masked-LM head, of a model to go on from."""
+    for path in base.iterdir():
+        if path.suffix in (".json", ".safetensors", ".txt"):
+            shutil.copyfile(path, folder / path.name)
+
+
+def shape_of(base: Path) -> dict[str, Any]:
+    """The shape of a model that was made by this script."""
+    config, tokenizer = (read_object(base / f"{k}.json") for k in ("config", "tokenizer"))
+    return {
+        "layers": config["num_hidden_layers"],
+        "hidden": config["hidden_size"],
+        "heads": config["num_attention_heads"],
+        "vocabulary": config["vocab_size"],
+        "cased": not tokenizer["normalizer"]["lowercase"],
+    }
+
+
 def load_start(start: Path, settings: Settings) -> MaskedPretraining:
     """The objective around the weights of :func:`write_start`."""
     attention = settings.attention_dropout
@@ -249,9 +269,13 @@ def load_start(start: Path, settings: Settings) -> MaskedPretraining:
 
 
 def pretrain(
-    corpus: Corpus, output: Path, shape: dict[str, Any], settings: Settings
+    corpus: Corpus,
+    output: Path,
+    shape: dict[str, Any],
+    settings: Settings,
+    base: Path | None = None,
 ) -> dict[str, Any]:
-    """Learn a vocabulary and a language model from text; a stopped run is resumed."""
+    """Learn a vocabulary and a language model from text, or go on; a stopped run is resumed."""
     if output.exists():
         raise OutputError(f"{output}: exists; choose another folder")
     if corpus.width > 1:
@@ -267,7 +291,10 @@ def pretrain(
     write_json(stated, shape)
     if not start.is_dir():
         with atomic_folder(start) as target:
-            write_start(corpus, target, shape, settings)
+            if base is None:
+                write_start(corpus, target, shape, settings)
+            else:
+                copy_start(base, target)
     objective = load_start(start, settings)
     resume = training.is_dir() and any(training.iterdir())
     run = fit(objective, corpus, settings, folder=training, keep="last", resume=resume)
@@ -294,11 +321,14 @@ def pretrain(
     }
 
 
-def parsed(arguments: list[str]) -> tuple[Corpus, Path, dict[str, Any], Settings]:
-    """Corpus, output folder, shape and settings of a command line."""
+def parsed(
+    arguments: list[str],
+) -> tuple[Corpus, Path, dict[str, Any], Settings, Path | None]:
+    """Corpus, output folder, shape, settings and the model to go on from of a command line."""
     parser = argparse.ArgumentParser(prog="benchmarks.pretrain", description=__doc__)
     parser.add_argument("corpus", help="txt, csv, tsv, jsonl, parquet, a folder, or -")
     parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--base", type=Path, help="a model to go on from, whose shape it keeps")
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--hidden", type=int, default=256, help="dimensions of the vectors")
     parser.add_argument("--heads", type=int, default=0, help="default: one for every 64 dimensions")
@@ -315,12 +345,15 @@ def parsed(arguments: list[str]) -> tuple[Corpus, Path, dict[str, Any], Settings
             raise OptionError(f"--{name}", shape[name], "must be 1 or more")
     if options.hidden % shape["heads"]:
         raise OptionError("--heads", shape["heads"], f"does not divide {options.hidden} dimensions")
+    if options.base is not None:
+        shape = shape_of(options.base)
     of_run, of_method = choose(assignments(options.set), "simcse")
     for name in of_method:
         raise OptionError("--set", name, "no setting of pre-training")
     columns = options.columns.split(",") if options.columns else None
     corpus = open_corpus(options.corpus, columns=columns)
-    return corpus, options.output, shape, Settings(**{**SETTINGS, **of_run})
+    settings = Settings(**{**SETTINGS, **of_run})
+    return corpus, options.output, shape, settings, options.base
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -328,8 +361,9 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise TrainingError("pre-training runs in one process; start it without torchrun")
-        corpus, output, shape, settings = parsed(sys.argv[1:] if arguments is None else arguments)
-        found = pretrain(corpus, output, shape, settings)
+        given = sys.argv[1:] if arguments is None else arguments
+        corpus, output, shape, settings, base = parsed(given)
+        found = pretrain(corpus, output, shape, settings, base)
     except UserError as error:
         sys.exit(f"pretrain: {error}")
     print(

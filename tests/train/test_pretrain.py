@@ -5,6 +5,7 @@ import pytest
 import torch
 from benchmarks import pretrain as pretrain_
 from benchmarks.pretrain import MaskedPretraining, load_start, main, word_pieces, write_start
+from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM
 
 from commands import run
@@ -155,6 +156,16 @@ def test_what_it_leaves_is_a_base(text, sentences):
     assert base_kind(text / "base") == LANGUAGE_MODEL
     run("train", "text.txt", "-o", "model", "--base", "base", "--set", "steps=2", "-q")
     assert Encoder.load(text / "model").encode(sentences[:3]).shape == (3, 32)
+
+
+def test_it_goes_on_from_a_base_with_its_head(text):
+    pretrain("base", "steps=2")
+    pretrain("more", "steps=1", "lr=1e-9", "warmup=0", shape=["--base", "base"])
+    before, after = (load_file(text / name / "model.safetensors") for name in ("base", "more"))
+    assert before.keys() == after.keys() and any(key.startswith("cls.") for key in before)
+    assert max((before[key] - after[key]).abs().max().item() for key in before) < 1e-6
+    for name in ("config.json", "tokenizer.json"):
+        assert (text / "base" / name).read_bytes() == (text / "more" / name).read_bytes()
 
 
 def test_another_shape_or_setting_does_not_resume(text, monkeypatch):
