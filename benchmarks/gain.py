@@ -21,11 +21,11 @@ import numpy as np
 from contrasent.adapt.steps import learn_from_text
 from contrasent.datasets.beir import Collection, read_collection
 from contrasent.evaluate.retrieval import search_retrieval
+from contrasent.indexing.models import choose_base
 from contrasent.model.base import TaskEncoder
 from contrasent.model.numpy_model import NumpyModel
 from contrasent.model.pretrained import MINILM, installed_bases, resolve
 from contrasent.search.index import Index
-from contrasent.search.languages import choose_base
 from contrasent.search.learned import Learned
 from contrasent.search.ranking import Ranker
 from contrasent.search.store import Facts

@@ -35,7 +35,7 @@ PYTHON = {
         "contrasent.search.opening.open_index contrasent.search.opening.open_writer "
         "contrasent.search.opening.index_folder contrasent.search.opening.numbered_rows "
         "contrasent.search.opening.RowWriter contrasent.search.ranking.Ranker "
-        "contrasent.search.words.Bm25 contrasent.search.duplicates.near_duplicates"
+        "contrasent.search.words.Bm25 contrasent.indexing.contents.near_duplicates"
     ),
     "Losses": "contrasent.losses",
     "Methods": "contrasent.engine",

@@ -383,7 +383,7 @@ def dedupe(
             raise OptionError("-o", str(output), "must end in .jsonl")
         options.check_new(output, overwrite)
     from contrasent.files import atomic_file, short
-    from contrasent.search.duplicates import near_duplicates
+    from contrasent.indexing.contents import near_duplicates
     from contrasent.search.opening import numbered_rows, open_index, open_writer
 
     opened = numbered_rows(open_index(index))

@@ -20,8 +20,15 @@ from contrasent.encoder.backbone import (
     workers,
 )
 from contrasent.encoder.dropout import without_place
-from contrasent.encoder.heads import HEADS, as_dense, dense_of, make_head, read_head, stacked
-from contrasent.encoder.tensors import save_tensors
+from contrasent.encoder.heads import (
+    HEADS,
+    as_dense,
+    dense_of,
+    make_head,
+    read_head,
+    save_tensors,
+    stacked,
+)
 from contrasent.errors import ModelError, OptionError, OutputError, check_choice
 from contrasent.files import atomic_folder, write_object
 from contrasent.losses.similarity import full

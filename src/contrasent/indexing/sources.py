@@ -11,7 +11,7 @@ from contrasent.documents.parsers import TEXT_LIMIT
 from contrasent.documents.passages import CountTokens, cut
 from contrasent.documents.sections import Document
 from contrasent.errors import InputError
-from contrasent.search.languages import LONGEST, SAMPLE, sampled
+from contrasent.indexing.models import LONGEST, SAMPLE, sampled
 from contrasent.search.records import EncodedRecords, IndexRow, Records
 from contrasent.text.sources import find, form_of
 from contrasent.text.tables import column as by_position

@@ -9,7 +9,7 @@ import sqlite3
 import tempfile
 import zlib
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import InputError, ModelError, OptionError, OutputError, UserError, see
-from contrasent.files import check_writable, only_process, write_json
+from contrasent.files import check_writable, write_json
 from contrasent.metrics import normalize
 from contrasent.processes import memory
 from contrasent.search.filters import canonical
@@ -184,13 +184,6 @@ def reported(path: Path) -> Iterator[None]:
         raise unreadable(error.filename or path, error) from error
 
 
-def private_connection(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """A copy of a database in the state that a connection sees, in a file without a name."""
-    copy = guarded(sqlite3.connect("", check_same_thread=False))
-    connection.backup(copy)
-    return copy
-
-
 def leave_checksum(
     connection: sqlite3.Connection, folder: Path, identity: str, generation: int
 ) -> None:
@@ -214,11 +207,6 @@ def left_checksum(folder: Path) -> dict[str, Any]:
         raise unreadable(folder / CHECKSUM, error) from error
     except (UserError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return {}
-
-
-def only_writer(folder: Path, wait: float) -> AbstractContextManager[None]:
-    """Wait until nobody else writes to a folder, which is made, and keep others out."""
-    return only_process(folder, "is writing to this index", wait)
 
 
 def remove_files(

@@ -28,13 +28,6 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _MOST_TABLES = 50
 
 
-def make_tables(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """Make the tables of an empty index."""
-    for table in TABLES.split(";"):
-        connection.execute(table)
-    return connection
-
-
 def _plain(sql: str) -> str:
     return " ".join(sql.replace("IF NOT EXISTS ", "").split())
 

@@ -45,11 +45,11 @@ from contrasent.search.folder import (
     damaged,
     database_sum,
     file_number,
+    guarded,
     is_index,
     left_checksum,
     mapped_array,
     not_an_index,
-    private_connection,
     reading,
     reported,
     translated,
@@ -317,7 +317,9 @@ class Store(Described):
                     store.verify_database()
                 store._map(verify)
                 if private:
-                    copy = private_connection(store.connection)
+                    # Into a file without a name.
+                    copy = guarded(sqlite3.connect("", check_same_thread=False))
+                    store.connection.backup(copy)
                     store.connection.close()
                     store._connect(copy)
             except BaseException:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import OptionError, OutputError, UserError
-from contrasent.files import flush, remove_temporaries, writing
+from contrasent.files import flush, only_process, remove_temporaries, writing
 from contrasent.search.codes import make_codes
 from contrasent.search.filters import Where, canonical, check_where
 from contrasent.search.folder import (
@@ -32,7 +32,6 @@ from contrasent.search.folder import (
     guarded,
     is_index,
     leave_checksum,
-    only_writer,
     remove_files,
     row_ids,
     translated,
@@ -40,7 +39,7 @@ from contrasent.search.folder import (
 )
 from contrasent.search.learned import write_learned
 from contrasent.search.ranking import Ranker
-from contrasent.search.schema import make_tables
+from contrasent.search.schema import TABLES
 from contrasent.search.store import ROWS_AT_ONCE, Facts, NewRows, RowWriter, Store
 from contrasent.search.tiers import EARLY, FIRST, Tiers, write_tiers
 from contrasent.search.words import Analyzer, language_of, postings
@@ -77,7 +76,7 @@ class Writer(Store, RowWriter):
         if new is None:
             Store.open(place).close()  # reject what is no index before a lock is made in it
         with ExitStack() as stack:
-            stack.enter_context(only_writer(place, wait))
+            stack.enter_context(only_process(place, "is writing to this index", wait))
             if is_index(place):
                 new = None
             else:
@@ -109,7 +108,8 @@ class Writer(Store, RowWriter):
             if new is None:
                 self.facts = self.before = self.read_facts()
             else:
-                make_tables(connection)
+                for table in TABLES.split(";"):
+                    connection.execute(table)
             # Of the rows since the last block: the first, their terms, the checksum of vectors.
             self._first, self._terms, self._sum = self.facts.rows, list[list[str]](), 0
             self._file = file_number(self.folder)

@@ -253,7 +253,7 @@ class Collator:
     longest: int | None = None
     # what stands before (or around) the texts of each column of the corpus; nothing if empty
     prompts: tuple[str, ...] = ()
-    # (n, m) rows whose second text is a hard negative of each row, by ``train.mining``
+    # (n, m) rows whose second text is a hard negative of each row, by ``train.prepare``
     mined: NDArray[np.int64] | None = None
 
     def batch(self, step: int, part: int = 0, parts: int = 1) -> Batch:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from contrasent.encoder.tensors import read_tensors
+from contrasent.encoder.heads import read_tensors
 from contrasent.errors import ModelError
 from contrasent.model.pooling import AVERAGED, MODES, MODULES, OWN, Part, layer_weights
 from contrasent.text.tokens import Tokenizer

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from commands import run
 from contrasent.errors import OptionError, OutputError
-from contrasent.search.duplicates import near_duplicates
+from contrasent.indexing.contents import near_duplicates
 from contrasent.search.index import Index
 from contrasent.search.writer import Writer
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from contrasent.errors import ModelError
+from contrasent.indexing.models import EXTRA, choose_base, fit
 from contrasent.model import pretrained
 from contrasent.model.pretrained import MINILM, installed_bases, resolve
 from contrasent.search.index import Index
-from contrasent.search.languages import EXTRA, choose_base, fit
 from contrasent.search.ranking import KNOWN_WEIGHT, OTHER_WEIGHT
 from contrasent.text.tokens import Tokenizer
 
