@@ -4,10 +4,10 @@
 
 ``contrasent adapt`` sees the documents of each folder of ``$CONTRASENT_DATA/ir`` in BEIR's layout,
 and with ``--teach N`` as many of its queries, drawn by the seed. The other queries then compare the
-search as it is left with that of its defaults, and with all-MiniLM-L6-v2's vectors alone over whole
-documents: nDCG@10, with the 95 % interval of the difference (bootstrap over queries). Each run adds
-its line to ``FOLDER/lines.jsonl`` and is not repeated; a killed one goes on. ``--table`` prints the
-lines as Markdown.
+search as it is left with that of its defaults, and with vectors alone: nDCG@10, with the 95 %
+interval of the difference (bootstrap over queries). Collections are indexed once, and the index is
+what is adapted. Each run adds its line to ``FOLDER/lines.jsonl`` and is not repeated; a killed one
+goes on. ``--table`` prints the lines as Markdown.
 """
 
 import argparse
@@ -24,10 +24,9 @@ from contrasent.adapt.run import adapt_index
 from contrasent.cli.options import parse_budget
 from contrasent.datasets.beir import Judged, read_judged, read_texts
 from contrasent.evaluate.retrieval import Search, search_retrieval
+from contrasent.indexing.build import index_folder
 from contrasent.indexing.models import open_index_model
-from contrasent.metrics import normalize
-from contrasent.model.numpy_model import NumpyModel
-from contrasent.model.pretrained import MINILM, resolve
+from contrasent.search.folder import is_index
 from contrasent.search.index import Index, document_of
 from contrasent.search.ranking import Ranker
 from contrasent.stats.bootstrap import from_draws, mean_draws
@@ -56,21 +55,6 @@ def by_index(index: Index, ranker: Ranker, judged: Judged) -> Any:
     return values(lambda texts, k: index.documents(texts, encode, k, ranker), names, judged)
 
 
-def by_vectors(folder: Path, judged: Judged, path: Path) -> Any:
-    """(q,) nDCG@10 by MiniLM's vectors of whole documents, which are kept in a file."""
-    texts, encode = read_texts(folder / "corpus.jsonl"), NumpyModel(resolve(MINILM)).encode
-    if not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        np.save(path, encode(list(texts.values())))
-    names, rows = list(texts), normalize(np.load(path, allow_pickle=False))
-
-    def search(queries: Sequence[str], k: int) -> list[list[str]]:
-        cosines = normalize(encode(list(queries))) @ rows.T
-        return [[names[at] for at in np.argsort(-one, kind="stable")[:k]] for one in cosines]
-
-    return values(search, names, judged)
-
-
 def run(folder: Path, place: Path, budget: float, seed: int, teach: int) -> dict[str, Any]:
     """The line of one run."""
     judged = read_judged(folder)
@@ -88,8 +72,11 @@ def run(folder: Path, place: Path, budget: float, seed: int, teach: int) -> dict
         writer.writerow(("query", "document", "gain"))
         for at in np.flatnonzero(taught):
             writer.writerows((asked[at][0], name, gain) for name, gain in asked[at][1].items())
+    source = place / "indexes" / folder.name
+    if not is_index(source):
+        index_folder(folder / "corpus.jsonl", source)
     done = adapt_index(
-        folder / "corpus.jsonl",
+        source,
         output,
         budget=budget,
         queries=queries if teach else None,
@@ -100,8 +87,7 @@ def run(folder: Path, place: Path, budget: float, seed: int, teach: int) -> dict
     index = Index.open(output / "index")
     default = Ranker.from_json(done.facts["default"])
     after, before = by_index(index, index.ranker, judged), by_index(index, default, judged)
-    vectors = place / "vectors" / f"{folder.name}.{MINILM}.document.npy"
-    alone = by_vectors(folder, judged, vectors)
+    alone = by_index(index, default.without_words, judged)
     after, before, alone = after[~taught], before[~taught], alone[~taught]
     return {
         "collection": folder.name,
@@ -116,6 +102,9 @@ def run(folder: Path, place: Path, budget: float, seed: int, teach: int) -> dict
         "default": round(float(before.mean()), 4),
         "adapted": round(float(after.mean()), 4),
         "improved": done.improved,
+        "encoder": done.facts["encoder"],
+        "reason": done.reason,
+        "tried": done.facts["tried"],
         "over vectors alone": difference(after, alone),
         "over the default": difference(after, before),
     }

@@ -6,11 +6,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from contrasent.adapt import encoder as encoders
 from contrasent.adapt import learner, teaching
 from contrasent.adapt.bench import Bench, Difference, difference, document_names, queries_of
-from contrasent.adapt.encoder import Trial
-from contrasent.adapt.learner import Learner, Way, contrast, descend, ways_of
-from contrasent.adapt.teaching import AGAIN, NEW, best_way, cross_fitted, folds_of, teach
+from contrasent.adapt.encoder import EncoderLearner, Trial
+from contrasent.adapt.learner import AGAIN, NEW, Learner, Way, contrast, descend, ways_of
+from contrasent.adapt.teaching import best_way, cross_fitted, folds_of, teach
 from contrasent.adapt.work import Work
 from contrasent.metrics import normalize
 from contrasent.search.index import Index
@@ -187,28 +188,79 @@ def test_folds_hold_out_queries_or_whole_documents():
 
 
 @pytest.mark.parametrize(
-    ("gain", "kept"), [(0.3, True), (0.002, False), (-0.1, False)], ids=["more", "hardly", "less"]
+    ("gain", "whole", "kept"),
+    [(0.3, True, True), (0.3, False, False), (0.002, True, False), (-0.1, True, False)],
+    ids=["more", "one half", "hardly", "less"],
 )
-def test_an_encoder_is_kept_where_it_gains_more_than_what_needs_no_new_vectors(gain, kept):
+def test_an_encoder_is_kept_where_it_gains_more_than_what_needs_no_new_vectors(gain, whole, kept):
     """By what its queries show over the best of all else: the values of that, and some more."""
     bench = bench_of(0, each=3)
     without, _ = taught(bench, until=0.0)
     way = Way(PRIOR, maps=False, encoder=True)
+    part = np.arange(len(bench.queries)) % (1 if whole else 2) == 0
 
-    def judge(learner, folds, before):
+    def judge(learner, folds, before, others):
         assert {kind: of.tolist() for kind, of in before.items()} == {
             kind: without.values_before.tolist() for kind in (AGAIN, NEW)
         }
+        assert np.array_equal(others[AGAIN], without.values_after)
         values = {AGAIN: without.values_after[None] + gain, NEW: before[NEW][None] + gain}
-        return Trial([way], values, 7.0)
+        return Trial([way], values, part, 7.0, print)
 
     found = teach(bench, PRIOR, seed=0, log=print, work=None, until=lambda: 0.0, judge=judge)
-    assert found.improved and found.encoder == kept
-    assert [one.name for one in found.tried][-1] == "queries: an encoder"
+    assert found.improved and (found.teach_all is print) == kept
+    name = "queries: an encoder" + ("" if whole else " (one half)")
+    assert [one.name for one in found.tried][-1] == name
     assert found.tried[-1].seconds == 7.0
     if kept:
         assert found.again.value == pytest.approx(without.again.value + gain)
         assert "encoder" in found.reason and found.ranker == PRIOR
+
+
+@pytest.fixture
+def trainer():
+    """An encoder learner of 120 queries, without an encoder."""
+    made, bench = object.__new__(EncoderLearner), bench_of(0)
+    made.learner, made.bench, made.seed = Learner(bench, PRIOR, 0), bench, 0
+    made.index = bench.index
+    made.log, made.work = print, SimpleNamespace(stage=lambda name, make: make())
+    made.ways = [Way(PRIOR, maps=False, encoder=True)] * 2
+    return made
+
+
+@pytest.mark.parametrize(("gain", "folds"), [(0.02, [0]), (0.2, [0, 1])], ids=["behind", "ahead"])
+def test_the_second_encoder_is_trained_only_if_the_first_is_not_behind(trainer, gain, folds):
+    everything = np.arange(120)
+    by = {kind: folds_of(trainer.bench, everything, kind, 5, 0) for kind in (AGAIN, NEW)}
+    before = {kind: np.full(120, 0.5) for kind in by}
+    others = {AGAIN: np.full(120, 0.6), NEW: np.full(120, 0.5)}
+    tried = []
+
+    def fold(number, part, of):
+        assert np.array_equal(part, by[NEW] % 2 == number) and of is by
+        tried.append(number)
+        return {kind: [[gain - 1] * part.sum(), [gain] * part.sum()] for kind in by}
+
+    trainer._fold = fold
+    trial = trainer.judge(by, before, others)
+    assert tried == folds and np.array_equal(trial.judged, np.isin(by[NEW] % 2, folds))
+    assert np.allclose(trial.values[AGAIN][:, trial.judged], [[gain - 0.5], [gain + 0.5]])
+
+
+def test_queries_are_judged_among_what_answers_them_and_what_was_near(trainer, monkeypatch):
+    monkeypatch.setattr(encoders, "POOL", 50)
+    monkeypatch.setattr(encoders, "DRAWN", 3)
+    monkeypatch.setattr(encoders, "CUT", 4)
+    trainer.learner.answers = trainer.learner.answers[:10]
+    judged, bench = np.arange(6, 8), trainer.bench
+    rows = trainer._pool(judged)
+    assert {*range(5)} < {*rows.tolist()}  # what answers the queries that teach
+    for at in judged:
+        near = [*bench.rows_of(bench.queries[at].document), *bench.best_rows(at, PRIOR)[:4]]
+        assert {*near} <= {*rows.tolist()}
+    assert len(rows) == len(set(rows.tolist())) == 50
+    monkeypatch.setattr(encoders, "POOL", 60)
+    assert len(trainer._pool(judged)) == len(bench.index)
 
 
 class Watched(Bench):

@@ -16,6 +16,8 @@ from contrasent.types import Vectors
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
+Values = dict[str, Floats]
+"""By kind of folds: nDCG@10, (ways, queries) or (queries,)."""
 
 CUT = 10  # nDCG is cut at this rank
 MIN_DOCUMENTS = 20  # that queries must be about for an interval

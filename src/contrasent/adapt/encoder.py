@@ -6,20 +6,31 @@ copy of the base learns from the others. Only rows that matter for judging are e
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from contrasent.adapt.bench import Bench, Floats, Numbers
-from contrasent.adapt.learner import MOST_ROWS, NEIGHBOURS, Learner, Way, taught_by, ways_of
+from contrasent.adapt.bench import CUT, Bench, Floats, Numbers, Values, difference
+from contrasent.adapt.learner import (
+    AGAIN,
+    MOST_ROWS,
+    NEIGHBOURS,
+    NEW,
+    NEW_COUNTS,
+    Learner,
+    Way,
+    taught_by,
+    ways_of,
+)
 from contrasent.adapt.work import Work
 from contrasent.errors import import_extra
 from contrasent.files import remove
 from contrasent.indexing.models import find_index_model, model_settings
-from contrasent.indexing.tiers import quick
+from contrasent.indexing.tiers import pace, quick
 from contrasent.metrics import normalize
 from contrasent.model.base import TaskEncoder
 from contrasent.model.opening import open_encoder
@@ -30,9 +41,9 @@ from contrasent.types import Log, Vectors, for_task
 EPOCHS, RATE, LONGEST = 3.0, 5e-5, 128  # of the training; tokens of a passage that it reads
 FOLDS = 2  # of documents, each with a training of its own
 MOST_PAIRS, CHECKPOINT = 2000, 20  # pairs that teach at most; steps between checkpoints
-POOL, DRAWN = 3000, 500  # rows that queries are judged among at most, and those drawn of them
+POOL, DRAWN = 1500, 250  # rows that the queries of a fold are judged among, and those drawn of them
 TIMED = 24  # rows that the speed of encoding is taken from
-BACKWARD = 4.0  # what a training step takes, in forward passes
+BACKWARD, LETTERS = 2.5, 4  # what a pair costs in training, in passages; characters of a token
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +52,9 @@ class Trial:
 
     ways: list[Way]
     values: dict[str, Floats]  # by kind of folds, (ways, queries)
+    judged: NDArray[np.bool_]  # (queries,), not all where the first fold has shown enough
     seconds: float
+    teach_all: Callable[[], object]  # trains the encoder that is kept, by all queries
 
 
 class EncoderLearner:
@@ -54,7 +67,6 @@ class EncoderLearner:
         purpose = "an encoder that learns from queries"
         self._fit = import_extra("contrasent.train.fit", "train", purpose).fit
         self.base = find_index_model(self.index)
-        self.settings = model_settings(self.index)
         smooth = NEIGHBOURS < len(self.index) <= MOST_ROWS
         prior = replace(learner.prior, map_share=0.0)
         prior = prior if smooth else replace(prior, smoothing=0.0)
@@ -67,13 +79,10 @@ class EncoderLearner:
         """An estimate of the time of all trainings and encodings, that of the index included."""
         rows = self.index.numbers()
         texts = [row.text for row in self.index.rows(rows[:: max(1, len(rows) // TIMED)][:TIMED])]
-        trial = for_task(self.encode.again(), "document")
-        trial(texts[:1])
-        began = time.monotonic()
-        trial(texts)
-        one = (time.monotonic() - began) / len(texts)
+        one = pace(self.encode, texts)
         pairs = min(MOST_PAIRS, len(self.pairs(np.arange(len(self.bench.queries)), set())))
-        training = BACKWARD * EPOCHS * pairs * one
+        read = sum(min(len(text), LETTERS * LONGEST) for text in texts) / sum(map(len, texts))
+        training = BACKWARD * EPOCHS * pairs * one * read
         return FOLDS * (training + one * min(POOL, len(rows))) + one * len(rows)
 
     def pairs(self, teaching: Numbers, absent: set[int]) -> list[tuple[str, str]]:
@@ -110,22 +119,46 @@ class EncoderLearner:
 
     def open(self, folder: Path) -> TaskEncoder:
         """A trained encoder, with the settings of the base."""
-        encoder = open_encoder(folder, light=True, max_tokens=self.settings["max_tokens"])
+        encoder = open_encoder(
+            folder, light=True, max_tokens=model_settings(self.index)["max_tokens"]
+        )
         return TaskEncoder(encoder, batch=self.encode.batch)
 
     # ------------------------------------------------------------------ judging
 
-    def judge(self, by_query: Numbers, by_document: Numbers, before: Mapping[str, Floats]) -> Trial:
-        """nDCG@10 of all queries by encoders that they did not teach.
+    def judge(self, folds: dict[str, Numbers], before: Values, others: Values) -> Trial:
+        """nDCG@10 of queries by encoders that they did not teach.
 
-        ``by_query``, ``by_document``: their folds where documents are asked for again and where
-        they are new. ``before``: (queries,) by kind of folds, the nDCG@10 by the prior.
+        All are (queries,) by kind of folds: ``folds``, and nDCG@10 by the prior, ``before``, and by
+        the best that needs no new vectors, ``others``. Where that is better for one half of the
+        documents beyond doubt, the other half is left out.
         """
-        began, kinds = time.monotonic(), {"again": by_query, "new": by_document}
-        rows, everything = self._pool(), np.arange(len(self.bench.queries))
-        held = self.index.rows(rows)
+        began, everything = time.monotonic(), np.arange(len(self.bench.queries))
+        values = {kind: np.empty((len(self.ways), len(everything))) for kind in folds}
+        judged = np.zeros(len(everything), bool)
+        for number in range(FOLDS):
+            part = folds[NEW] % FOLDS == number
+            self.log(f"teaching an encoder, fold {number + 1} of {FOLDS}")
+            stage = f"taught-encoder-values-{number}"
+            found = self.work.stage(stage, partial(self._fold, number, part, folds))
+            for kind, gains in found.items():
+                values[kind][:, part] = np.array(gains) + before[kind][part]
+            judged |= part
+            behind = {kind: values[kind][:, judged] - others[kind][judged] for kind in folds}
+            of = behind[AGAIN] + NEW_COUNTS * behind[NEW]
+            queries = [self.bench.queries[at] for at in np.flatnonzero(judged)]
+            if difference(queries, of[of.mean(axis=1).argmax()], seed=self.seed).high < 0:
+                break
+        all_ = partial(self.train, "all", everything, set())
+        return Trial(self.ways, values, judged, time.monotonic() - began, all_)
+
+    def _fold(
+        self, number: int, part: NDArray[np.bool_], folds: dict[str, Numbers]
+    ) -> dict[str, list[list[float]]]:
+        """(ways, judged) gains over the prior, by kind, of an encoder that the others taught."""
+        judged, teaching = np.flatnonzero(part), np.flatnonzero(~part)
+        held = self.index.rows(rows := self._pool(judged))
         texts, ids = [row.text for row in held], [row.id for row in held]
-        values = {kind: np.empty((len(self.ways), len(everything))) for kind in kinds}
 
         def bench(vectors: Vectors, queries: Vectors, learned: Learned) -> Bench:
             small = Index.build(lambda _: vectors, texts, ids=ids, ranker=self.index.ranker)
@@ -135,58 +168,45 @@ class EncoderLearner:
             given = self.bench
             return Bench(small, given.queries, queries, given.documents, given.units[rows], learned)
 
-        def fold(number: int) -> list[list[list[float]]]:
-            judged = np.flatnonzero(by_document % FOLDS == number)
-            teaching = np.setdiff1d(everything, judged)
-            absent = self.learner.documents_of(judged)
-            folder = self.train(f"{number}", teaching, absent)
-            encode = self.open(folder)
-            asked = self.index.query_vectors([q.text for q in self.bench.queries], encode)
-            faster = quick(encode, sum(map(len, texts)))
-            own = bench(normalize(for_task(faster, "document")(texts)), asked, Learned())
-            found = [self._values(own, judged, of, kind) for kind, of in kinds.items()]
-            remove(folder)
-            return [of.tolist() for of in found]
-
-        (plain,) = bench(
-            np.asarray(self.index.vectors[rows]), self.bench.vectors, self.bench.learned
-        ).values([self.learner.prior])
-        for number in range(FOLDS):
-            self.log(f"teaching an encoder, fold {number + 1} of {FOLDS}")
-            found = self.work.stage(f"taught-encoder-values-{number}", partial(fold, number))
-            judged = by_document % FOLDS == number
-            for kind, of in zip(kinds, found, strict=True):
-                values[kind][:, judged] = np.array(of) - plain[judged] + before[kind][judged]
-        return Trial(self.ways, values, time.monotonic() - began)
+        folder = self.train(f"{number}", teaching, self.learner.documents_of(judged))
+        encode = self.open(folder)
+        asked = self.index.query_vectors([query.text for query in self.bench.queries], encode)
+        faster = quick(encode, sum(map(len, texts)))
+        own = bench(normalize(for_task(faster, "document")(texts)), asked, Learned())
+        remove(folder)
+        known = self.bench.vectors, self.bench.learned
+        plain = bench(np.asarray(self.index.vectors[rows]), *known).values(
+            [self.learner.prior], judged
+        )
+        return {
+            kind: (self._values(own, judged, of, kind) - plain).tolist()
+            for kind, of in folds.items()
+        }
 
     def _values(self, bench: Bench, judged: Numbers, folds: Numbers, kind: str) -> Floats:
         """(ways, judged) nDCG@10; known queries are those of the other folds."""
         found = np.empty((len(self.ways), len(judged)))
         for fold in np.unique(folds[judged]):
             part = folds[judged] == fold
-            absent = self.learner.documents_of(judged[part]) if kind == "new" else set[int]()
+            absent = self.learner.documents_of(judged[part]) if kind == NEW else set[int]()
             taught = taught_by(bench, np.flatnonzero(folds != fold), absent)
             learned = replace(bench.learned, taught=taught)
             rankers = [way.ranker for way in self.ways]
             found[:, part] = bench.values(rankers, judged[part], learned)
         return found
 
-    def _pool(self) -> Numbers:
+    def _pool(self, judged: Numbers) -> Numbers:
         """The rows that queries are judged among: what answers them, what is near, and others."""
-        rows = self.index.numbers()
+        rows, bench = self.index.numbers(), self.bench
         if len(rows) <= POOL:
             return rows
-        bench, chosen = self.bench, set[int]()
-        for query in bench.queries:
-            for unit in query.relevant:
-                chosen.update(bench.rows_of(unit).tolist())
-        best = [
-            bench.best_rows(at, self.learner.prior).tolist() for at in range(len(bench.queries))
-        ]
+        chosen = set(np.concatenate(self.learner.answers).tolist())
+        for unit in self.learner.documents_of(judged):
+            chosen.update(bench.rows_of(unit).tolist())
+        best = [self.learner.best[at].tolist() for at in judged]
         for rank in range(max(map(len, best))):
-            if len(chosen) >= POOL - DRAWN:
+            if rank >= CUT and len(chosen) >= POOL - DRAWN:
                 break
             chosen.update(of[rank] for of in best if rank < len(of))
-        random = np.random.default_rng(self.seed)
-        others = random.permutation(np.setdiff1d(rows, list(chosen)))
-        return np.sort([*chosen, *others[: max(0, POOL - len(chosen))]])
+        others = np.random.default_rng(self.seed).permutation(np.setdiff1d(rows, list(chosen)))
+        return np.sort([*chosen, *others[: max(DRAWN, POOL - len(chosen))]])

@@ -65,6 +65,8 @@ def descend(
     return found
 
 
+AGAIN, NEW = "again", "new"  # kinds of folds: of queries, and of whole documents
+NEW_COUNTS = 0.5  # what a gain on new documents counts for, compared with the other, in choosing
 SHARES = (None, 0.5, 1.0)  # of the map that queries teach; None keeps the prior's own
 WEIGHTS, FEW_WEIGHTS = (0.0, 0.025, 0.05, 0.1, 0.2, 0.4), (0.05, 0.2)  # shares of words
 SMOOTHINGS = (0.0, 0.6)
@@ -141,13 +143,14 @@ class Learner:
         if self.neighbours is None and NEIGHBOURS < len(alive) <= MOST_ROWS:
             near = Neighbours.of(np.asarray(bench.index.vectors), NEIGHBOURS)
             self.neighbours = Learned(neighbours=near).among(alive).neighbours
-        # By query: the best row of each document that answers it, its hard negatives, and rows
-        # that are no negatives.
+        # By query: the best rows, the best row of each document that answers it, its hard
+        # negatives, and rows that are no negatives.
+        self.best = [bench.best_rows(number, prior) for number in range(len(bench.queries))]
         self.answers: list[Numbers] = []
         self._hard: list[Numbers] = []
         self._own: list[Numbers] = []
         for number, query in enumerate(bench.queries):
-            best = bench.best_rows(number, prior)
+            best = self.best[number]
             self._hard.append(best[~np.isin(bench.units[best], list(query.relevant))][:HARD])
             answers, own = [], list(query.hidden)
             for unit, gain in query.relevant.items():

@@ -45,7 +45,7 @@ def facts_of(
     lines: list[str],
 ) -> dict[str, Any]:
     """The facts of report.json."""
-    encoder = lesson is not None and lesson.encoder
+    encoder = lesson is not None and lesson.teach_all is not None
     improved = encoder or kept not in (default, default.without_words)
     return {
         "format": FORMAT,
@@ -125,7 +125,7 @@ def _statements(
             found.append((f"tried: {one.name}", f"{one.way}: {gains}; {more}"))
         found.append(("queries asked again", str(lesson.again)))
         found.append(("queries about new documents", str(lesson.new)))
-    encoder = "an encoder that queries taught, " if lesson is not None and lesson.encoder else ""
+    encoder = "an encoder that queries taught, " if lesson is not None and lesson.teach_all else ""
     found.append(("kept", f"{encoder}{kept.summary}"))
     return found
 
@@ -141,7 +141,7 @@ def largest_changes(
     before = _answers(bench, numbers, default, bench.learned, encode)
     # Those of an encoder follow when it has encoded the rows.
     after = before
-    if not lesson.encoder:
+    if not lesson.teach_all:
         after = _answers(bench, numbers, lesson.ranker, lesson.learned, encode)
     return [
         {

@@ -3,8 +3,7 @@
 import hashlib
 import json
 import shutil
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from contrasent.adapt.bench import Bench, Floats, Numbers, document_names, queries_of
+from contrasent.adapt.bench import Bench, Numbers, Values, document_names, queries_of
 from contrasent.adapt.encoder import EncoderLearner, Trial
 from contrasent.adapt.learner import Learner, taught_by
 from contrasent.adapt.report import (
@@ -25,7 +24,7 @@ from contrasent.adapt.report import (
     write_report,
 )
 from contrasent.adapt.steps import learn_from_text, learned_of
-from contrasent.adapt.teaching import AGAIN, NEW, teach
+from contrasent.adapt.teaching import teach
 from contrasent.adapt.user_queries import (
     Files,
     UserQueries,
@@ -43,6 +42,8 @@ from contrasent.indexing.changes import change_model
 from contrasent.indexing.following import sync_index
 from contrasent.indexing.models import model_settings, open_index_model
 from contrasent.indexing.sources import count_rows
+from contrasent.indexing.tiers import pace
+from contrasent.model.base import TaskEncoder
 from contrasent.progress import duration
 from contrasent.search.folder import in_milvus, is_index
 from contrasent.search.index import Index, document_of
@@ -52,7 +53,7 @@ from contrasent.search.records import IndexRow
 from contrasent.search.writer import Writer
 from contrasent.stats.bootstrap import digest
 from contrasent.text.sources import missing
-from contrasent.types import Log, for_task
+from contrasent.types import Log
 
 WORK, QUERIES, MODEL = "work", "queries.jsonl", "model"
 TRAINED, _BY_TRAINING = "taught-encoder-all", shutil.ignore_patterns("run", "report.html")
@@ -263,8 +264,7 @@ class _AdaptationRun:
                 lines = make_index(source, self.place, base, self.left(), self.log)
                 self.work.stage("read", lambda: lines)
             self.log(f'from now on: contrasent search {self.place} "..."')
-        if self.work.has("read"):
-            self.lines += self.work.stage("read", list)
+        self.lines += self.work.stage("read", list)
         self._open()
 
     def synchronise(self) -> None:
@@ -319,10 +319,7 @@ class _AdaptationRun:
         self.log(f"done in {duration(self.work.seconds())}")
         write_report(self.target, facts)
         self.work.discard()
-        done = finished(self.target)
-        if done is None:
-            raise OutputError(f"{self.target / REPORT}: was deleted while it was being written")
-        return done
+        return Adaptation(self.target, facts["improved"], facts["reason"], facts)
 
     def _bench(self, name: str) -> Bench | None:
         """The queries on the index; None where there are too few."""
@@ -360,9 +357,9 @@ class _AdaptationRun:
                 ranker, learned = lesson.ranker, lesson.learned
             elif words is not None and words.high < 0:
                 ranker = ranker.without_words
-        if lesson is not None and lesson.encoder:
+        if lesson is not None and lesson.teach_all:
             self.log("teaching the encoder by all queries")
-            self._trainer.train("all", np.arange(len(self.users)), set())
+            lesson.teach_all()
         else:
             with Writer(self.place) as writer:
                 writer.set(ranker=ranker, learned=learned)
@@ -381,19 +378,21 @@ class _AdaptationRun:
         )
 
     def _encoders(
-        self, learner: Learner, folds: Mapping[str, Numbers], before: Mapping[str, Floats]
+        self, learner: Learner, folds: dict[str, Numbers], before: Values, others: Values
     ) -> Trial | None:
         """Encoders that queries teach, measured, if there is torch and time for them."""
         try:
-            self._trainer = EncoderLearner(learner, self.encode, self.work, self.log)
-            needed, left = self._trainer.seconds(), self.left()
-            if not self.work.stage("taught-encoder-time", lambda: needed < left):
-                whole = minutes(self.work.seconds() + needed)
+            trainer = EncoderLearner(learner, self.encode, self.work, self.log)
+            needed, left = self.work.stage(
+                "taught-encoder-time", lambda: (trainer.seconds(), self.left())
+            )
+            if needed >= left:
+                whole = minutes(self.budget - left + needed)
                 raise UserError(
                     f"teaching it and encoding all passages again takes about {duration(needed)} "
                     f"of the {duration(left)} left; --budget {whole} has room for it"
                 )
-            return self._trainer.judge(folds[AGAIN], folds[NEW], before)
+            return trainer.judge(folds, before, others)
         except OutputError:
             raise
         except UserError as error:  # all else can be learned without it
@@ -429,7 +428,7 @@ def make_index(
     given = read_input(source, base, log=log)
     lines, rows = source.report.lines(), given.rows
     assert isinstance(rows, list)
-    seconds = _estimate(rows, for_task(given.encode, "document"))
+    seconds = _estimate(rows, given.encode)
     count = source.report.documents
     log(f"{len(rows):,} passages of {count:,} documents; encoding them takes about "
         f"{duration(seconds)}")  # fmt: skip
@@ -444,12 +443,10 @@ def make_index(
     return lines
 
 
-def _estimate(rows: Sequence[IndexRow], encode: Callable[[list[str]], object]) -> float:
+def _estimate(rows: Sequence[IndexRow], encode: TaskEncoder) -> float:
     """Seconds that encoding all rows takes, by encoding a few from all over them."""
     probe = [text for text, *_ in rows[:: max(1, len(rows) // PROBED)]][:PROBED]
-    began = time.monotonic()
-    encode(probe)
-    return (time.monotonic() - began) * len(rows) / len(probe)
+    return pace(encode, probe) * len(rows)
 
 
 def _sample(
@@ -457,7 +454,11 @@ def _sample(
 ) -> tuple[list[IndexRow], str]:
     """The rows of some documents, drawn by a hash of their names, and the line that says so."""
     names = {str(document_of(str(name), about)) for _, name, about in rows}
-    few = set(sorted(names, key=_mark)[: max(1, int(share * len(names)))])
+    marks = {
+        hashlib.blake2b(name.encode("utf-8", "replace"), digest_size=8).digest(): name
+        for name in names
+    }
+    few = {marks[mark] for mark in sorted(marks)[: max(1, int(share * len(names)))]}
     kept = [row for row in rows if document_of(str(row[1]), row[2]) in few]
     line = (
         f"encoding {len(rows):,} passages takes about {duration(seconds)} of the "

@@ -13,26 +13,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.adapt.bench import Bench, Difference, Floats, Numbers, Query, difference
+from contrasent.adapt.bench import Bench, Difference, Floats, Numbers, Query, Values, difference
 from contrasent.adapt.encoder import Trial
-from contrasent.adapt.learner import Learner, Way, ways_of
+from contrasent.adapt.learner import AGAIN, NEW, NEW_COUNTS, Learner, Way, ways_of
 from contrasent.adapt.work import Work
 from contrasent.search.learned import Learned
 from contrasent.search.ranking import Ranker
 from contrasent.types import Log, Vectors
 
-AGAIN, NEW = "again", "new"  # kinds of folds: of queries, and of whole documents
 FOLDS, FEW_FOLDS = 5, 3
-NEW_COUNTS = 0.5  # what a gain on new documents counts for, compared with the other, in choosing
 COUNTS = (50, 100, 200, 500)  # queries that teach, in the curve
 FLIPS = 1000  # choices that are made of differences with random signs
 SURE = 0.01  # p value of a gain asked again that is kept: few queries say less than they seem to
 OTHERS = 0.2  # share of the queries that must be left to judge those
 PROBED, FOLDS_SHARE = 8, 0.5  # queries that are timed; share of the time left that folds may take
 NEW_VECTORS = 0.005  # gain over all else from which an encoder is worth that rows are encoded again
-
-Values = dict[str, Floats]
-"""By kind of folds: nDCG@10, (ways, queries) or (queries,)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +56,13 @@ class Lesson:
     reason: str
     values_before: Floats  # (q,) nDCG@10
     values_after: Floats
-    encoder: bool  # whether an encoder is kept that queries taught
+    teach_all: Callable[[], object] | None  # trains the encoder, if one is kept
     tried: list[Tried]
     curve: list[tuple[int, Difference]]  # how many queries teach, and what the others gain
 
 
-Judge = Callable[[Learner, Mapping[str, Numbers], Values], Trial | None]
-"""Measures encoders that queries teach: their folds and nDCG@10 by the prior in, by kind."""
+Judge = Callable[[Learner, dict[str, Numbers], Values, Values], Trial | None]
+"""Measures encoders that queries teach, as :meth:`EncoderLearner.judge` does."""
 
 
 def teach(
@@ -78,7 +73,7 @@ def teach(
     log: Log,
     work: Work | None,
     until: Callable[[], float],
-    judge: Judge = lambda learner, folds, before: None,
+    judge: Judge = lambda learner, folds, before, others: None,
 ) -> Lesson:
     """Learn from the queries of a bench; ``until`` gives the seconds that are left."""
     teacher = _Teacher(Learner(bench, prior, seed), work, log)
@@ -89,13 +84,19 @@ def teach(
     folds = {kind: folds_of(bench, everything, kind, count, seed) for kind in (AGAIN, NEW)}
     values = teacher.values(everything, folds, ways)
     before, spent = values[AGAIN][0], time.monotonic() - began
-    tried = [teacher.tried("queries: map, known queries, words", ways, values, folds[NEW], spent)]
-    if trial := judge(teacher.learner, folds, {kind: of[0] for kind, of in values.items()}):
-        alone = {kind: np.concatenate([of[:1], trial.values[kind]]) for kind, of in values.items()}
-        given = [ways[0], *trial.ways], alone, folds[NEW], trial.seconds
-        tried.append(teacher.tried("queries: an encoder", *given))
-        values = {kind: np.concatenate([of, trial.values[kind]]) for kind, of in values.items()}
-        ways = [*ways, *trial.ways]
+    name = "queries: map, known queries, words"
+    tried = [teacher.tried(name, ways, values, folds[NEW], everything, spent)]
+    prior_values = {kind: of[0] for kind, of in values.items()}
+    trial = judge(teacher.learner, folds, prior_values, cross_fitted(values, folds[NEW]))
+    if trial is not None:
+        part = np.flatnonzero(trial.judged)
+        alone = {k: np.concatenate([of[:1], trial.values[k]])[:, part] for k, of in values.items()}
+        name = "queries: an encoder" + ("" if len(part) == len(before) else " (one half)")
+        given = [ways[0], *trial.ways], alone, folds[NEW][part], part, trial.seconds
+        tried.append(teacher.tried(name, *given))
+        if len(part) == len(before):
+            values = {kind: np.concatenate([of, trial.values[kind]]) for kind, of in values.items()}
+            ways = [*ways, *trial.ways]
     costs = _costs(ways)
     after = cross_fitted(values, folds[NEW], costs)
     again, new = (difference(bench.queries, after[k] - before, seed=seed) for k in (AGAIN, NEW))
@@ -119,7 +120,7 @@ def teach(
         _reason(way, prior, again, new),
         before,
         after[AGAIN],
-        improved and way.encoder,
+        trial.teach_all if trial is not None and improved and way.encoder else None,
         tried,
         [*curve, (len(everything), again)],
     )
@@ -234,18 +235,24 @@ class _Teacher:
         return make() if self.work is None else self.work.stage(f"taught-{name}", make)
 
     def tried(
-        self, name: str, ways: Sequence[Way], values: Values, folds: Numbers, seconds: float
+        self,
+        name: str,
+        ways: Sequence[Way],
+        values: Values,
+        folds: Numbers,
+        part: Numbers,
+        seconds: float,
     ) -> Tried:
         """What some ways gain over the first, each fold by the way that is best for the others."""
-        costs = _costs(ways)
+        costs, queries = _costs(ways), [self.bench.queries[at] for at in part]
         after = cross_fitted(values, folds, costs)
         again, new = (
-            difference(self.bench.queries, after[kind] - of[0], seed=self.learner.seed)
+            difference(queries, after[kind] - of[0], seed=self.learner.seed)
             for kind, of in values.items()
         )
         way = ways[best_way(values, folds >= 0, costs)]
         matrix = np.eye(self.bench.vectors.shape[1], dtype=np.float32)
-        learned, took = self.learner.learned(np.arange(len(folds)), set(), matrix), []
+        learned, took = self.learner.learned(part, set(), matrix), []
         for ranker in (self.prior, way.ranker):
             self.bench.best_rows(0, ranker, learned)
             began = time.monotonic()

@@ -57,10 +57,6 @@ class Work:
         write_json(path, {"seconds": self.seconds(), "result": result})
         return json.loads(json.dumps(result))
 
-    def has(self, name: str) -> bool:
-        """Whether a stage is complete."""
-        return (self.folder / f"{name}.stage.json").is_file()
-
     def vectors(self, name: str, make: Callable[[], Vectors]) -> Vectors:
         """The array of a stage, made now if it is not there."""
         path = self.folder / f"{name}.npy"

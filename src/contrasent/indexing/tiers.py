@@ -67,13 +67,7 @@ class Survey:
         """The time that encoding all rows takes, by that of some of them."""
         if self.characters < FEW_CHARACTERS:
             return 0.0
-        texts = self.texts[:: -(-len(self.texts) // TIMED)]
-        trial = for_task(encode.again(), "document")
-        with progress.hidden():
-            trial(texts[:1])
-            began = time.monotonic()
-            trial(texts)
-        return (time.monotonic() - began) / len(texts) * self.rows
+        return pace(encode, self.texts[:: -(-len(self.texts) // TIMED)]) * self.rows
 
     def first_tier(self, encode: TaskEncoder, source: str) -> FirstTier:
         """A first tier that the sample teaches."""
@@ -195,6 +189,16 @@ def announcement(
     if goes_on:
         return f"{line}encoding goes on for {minutes}, Ctrl-C keeps what is done"
     return f"{line}'contrasent index {folder} --sync' encodes the rest in {minutes}"
+
+
+def pace(encode: TaskEncoder, texts: Sequence[str]) -> float:
+    """Seconds that a text takes, by encoding some."""
+    trial = for_task(encode.again(), "document")
+    with progress.hidden():
+        trial(texts[:1])
+        began = time.monotonic()
+        trial(texts)
+    return (time.monotonic() - began) / len(texts)
 
 
 def quick(encode: TaskEncoder, characters: int) -> TaskEncoder:
