@@ -485,6 +485,41 @@ def test_what_is_wrong_is_said_in_a_sentence(http, path, body, message):
         assert message in found and len(found) < 400 and "[" not in found.split(":")[0]
 
 
+LONG = "a map " * 400
+
+
+@pytest.mark.parametrize(("path", "body"), [
+    ("/v1/embeddings", {"input": [LONG] * 2048}), ("/search", {"query": [LONG] * 2048, "k": 16}),
+    ("/similarity", {"a": [LONG] * 512}), ("/similarity", {"a": "a", "b": [LONG] * 512}),
+    ("/search", {"query": "字" * 360_000}),
+])  # fmt: skip
+def test_more_text_than_a_request_may_have_is_answered_at_once(http, path, body):
+    answer = http.post(path, json=body)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (413, "too_much_text")
+    assert "at most 1,048,576 are taken in one request" in error["message"]
+
+
+def test_tokenising_ends_with_the_time_of_the_request(model, monkeypatch):
+    monkeypatch.setattr("contrasent.text.tokens.CHUNK", 1)
+    took = []
+
+    def tokenise(texts, prompt=""):
+        began = time.monotonic()
+        try:
+            return model.tokenise(texts, prompt)
+        finally:
+            took.append(time.monotonic() - began)
+
+    app = create_app(replace(model, tokenise=tokenise), settings=ServerSettings(timeout=0.2))
+    with running(app) as url:
+        assert embed(url, [LONG * 10] * 40).json()["error"]["code"] == "timeout"
+        until = time.monotonic() + 20
+        while not took and time.monotonic() < until:
+            time.sleep(0.01)
+    assert took and took[0] < 1
+
+
 def test_slow_body_times_out():
     sent = (
         b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"

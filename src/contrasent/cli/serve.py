@@ -29,6 +29,7 @@ def serve(
     queue_tokens: Annotated[int, typer.Option(min=1024)] = 262144,
     client_share: Annotated[float, typer.Option(min=0.001, max=1.0)] = 0.5,
     max_inputs: Annotated[int, typer.Option(min=1)] = 2048,
+    max_text: Annotated[int, typer.Option(min=1024)] = 2**20,
     max_body: Annotated[int, typer.Option(min=1024)] = 8 * 2**20,
     timeout: Annotated[float, typer.Option(min=0.1)] = 60.0,
 ) -> None:
@@ -51,6 +52,7 @@ def serve(
         queue_tokens: Tokens that may wait; then 429.
         client_share: Share of queue and requests for one client.
         max_inputs: Texts in one request.
+        max_text: Bytes of all texts in one request.
         max_body: Bytes in one request.
         timeout: Seconds for one request.
     """
@@ -78,6 +80,7 @@ def serve(
         queue_tokens=queue_tokens,
         client_share=client_share,
         max_inputs=max_inputs,
+        max_text=max_text,
         max_body=max_body,
         timeout=timeout,
     )

@@ -35,6 +35,7 @@ SURE = 0.1
 SHORTEST, LONGEST = 4, 30  # letters of words that are repaired
 ROWS = 2  # rows that a word must stand in to take its place, unless it is a whole token
 WORDS = 8  # unknown words beyond which a query is left alone
+REPAIRED = 1024  # words of all queries of a call; each takes a millisecond or two
 FOREIGN = 0.2  # share of another language's stop words among those of a query in that language
 
 STOP_WORDS = {
@@ -157,6 +158,7 @@ class Bm25:
         """(rows,) scores, and the score that no row exceeds: the rarity of all terms."""
         scores, total = np.zeros(len(self.lengths), dtype=np.float32), 0.0
         for term, times in Counter(self.analyzer(query)).items():
+            check_deadline()
             found = self.lookup(term)
             if found is None:
                 total += times * float(np.log1p((self._count + 0.5) / 0.5))
@@ -191,13 +193,14 @@ def postings(terms: Sequence[Sequence[str]], first: int) -> list[tuple[str, Post
     ]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Speller:
-    """Repairs the words of queries."""
+    """Repairs the words of queries, up to so many in all."""
 
     analyzer: Analyzer  # that of the index; where its language is unknown, nothing is repaired
     count_rows: Callable[[Sequence[str]], Mapping[str, int]]  # of the index, as it has them
     knows: Callable[[str], bool]  # whether a word is a whole token of the model's vocabulary
+    left: int = REPAIRED
 
     def __call__(self, query: str) -> str:
         """A query with the words that seem to be typing errors replaced; others as they stand."""
@@ -207,13 +210,15 @@ class Speller:
         given, query = query, unicodedata.normalize("NFC", query)
         alphabet = {letter for word in stop for letter in word if letter.isalpha()}
         shouted = query.isupper() and len(query.split()) > 1
-        places = [
+        doubtful = (
             match.span()
             for match in WORD.finditer(query)
             if not match["unspaced"] and self._doubtful(match[0], shouted, stop)
-        ]
-        if len(places) > WORDS:
+        )
+        places = list(islice(doubtful, WORDS + 1))
+        if len(places) > min(WORDS, self.left):
             return given
+        self.left -= len(places)
         before = query
         for start, end in reversed(places):
             word = query[start:end]
@@ -225,6 +230,7 @@ class Speller:
         return given if query == before else query
 
     def _doubtful(self, word: str, shouted: bool, stop: frozenset[str]) -> bool:
+        check_deadline()
         plain = word.lower()
         return (
             SHORTEST <= len(word) <= LONGEST
@@ -237,7 +243,6 @@ class Speller:
 
     def _best(self, word: str, alphabet: str) -> str:
         """The likeliest word one edit away, or ""."""
-        check_deadline()
         stop = STOP_WORDS[self.analyzer.language]
         near = {one: next(iter(self.analyzer(one)), "") for one in edits(word, alphabet)}
         rows = self.count_rows([*{*near.values()} - {""}])

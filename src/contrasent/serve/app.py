@@ -124,7 +124,7 @@ class Routes:
         client = client_of(request.scope)
         given: Any = [body.input] if isinstance(body.input, str) else body.input
         if isinstance(given[0], str):
-            self.embedder.check_count(len(given))
+            self.embedder.check_texts(given)
             prompt = self._prompt(body.prompt_name)
             vectors, tokens, cut = await self.embedder.texts(given, client, prompt)
         else:
@@ -157,8 +157,10 @@ class Routes:
         """Cosines of each of some texts with each of some others."""
         first = [body.a] if isinstance(body.a, str) else body.a
         second = first if body.b is None else [body.b] if isinstance(body.b, str) else body.b
-        self.embedder.check_count(max(len(first), len(second)), self.settings.max_compared)
         both = first if body.b is None else [*first, *second]
+        most = self.settings.max_compared
+        self.embedder.check_count(max(len(first), len(second)), most)
+        self.embedder.check_texts(both, 2 * most)
         vectors, tokens, cut = await self.embedder.texts(both, client_of(request.scope))
         scaled = normalize(vectors)
         scores = scaled[: len(first)] @ scaled[len(both) - len(second) :].T
@@ -184,7 +186,7 @@ class Routes:
         began = time.perf_counter()
         library = self._index()
         queries = [body.query] if isinstance(body.query, str) else body.query
-        self.embedder.check_count(len(queries))
+        self.embedder.check_texts(queries)
         most = self.settings.max_hits
         if len(queries) * body.k > most:
             problem = (

@@ -232,6 +232,14 @@ class Embedder:
             raise ApiError(400, problem, "invalid_token")
         return await self._embed(*await asyncio.to_thread(self.model.wrap, rows), client)
 
+    def check_texts(self, texts: Sequence[str], most: int | None = None) -> None:
+        """Reject more texts than one request may have, or longer ones."""
+        self.check_count(len(texts), most)
+        size, largest = sum(len(text.encode()) for text in texts), self.settings.max_text
+        if size > largest:
+            problem = f"the texts hold {size:,} bytes; at most {largest:,} are taken in one request"
+            raise ApiError(413, problem, "too_much_text")
+
     def check_count(self, count: int, most: int | None = None) -> None:
         """Reject more inputs than one request may have."""
         most = self.settings.max_inputs if most is None else most

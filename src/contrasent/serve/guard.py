@@ -54,6 +54,7 @@ class ServerSettings:
     max_inputs: int = 2048
     max_compared: int = 512  # texts on each side of a comparison
     max_hits: int = 32_768  # k times the queries of a request
+    max_text: int = 1 << 20  # bytes of all texts of a request
     max_body: int = 8 * 1024 * 1024
     max_connections: int = 1000  # of all clients, and at most what the limit of open files allows
     head_timeout: float = 10.0  # seconds for a request's method, path and headers

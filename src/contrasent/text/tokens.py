@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from contrasent.errors import ModelError, OptionError, import_extra
 from contrasent.files import read_object, write_object
+from contrasent.progress import check_deadline
 from contrasent.types import Tokens, batched
 
-CHUNK = 4096
+CHUNK = 256  # sentences between two looks at the clock
 SLOT, MASK = "[X]", "[MASK]"
 """Where a template has the sentence, and its mask token, whatever the vocabulary calls that."""
 VOCABULARIES = ("vocab*", "*.model", "*.vocab")
@@ -181,6 +182,7 @@ class Tokenizer:
         rows: list[NDArray[np.int32]] = []
         cut: list[bool] = []
         for chunk in batched(sentences, CHUNK):
+            check_deadline()
             for encoding in self.backend.encode_batch_fast(chunk, add_special_tokens=True):
                 rows.append(np.asarray(encoding.ids or self._nothing, dtype=np.int32))
                 cut.append(bool(encoding.overflowing))
@@ -200,6 +202,7 @@ class Tokenizer:
             )
         rows, cut = [], []
         for chunk in batched(sentences, CHUNK):
+            check_deadline()
             for encoding in self.backend.encode_batch_fast(chunk, add_special_tokens=False):
                 ids = np.asarray(encoding.ids, dtype=np.int32)
                 rows.append(np.concatenate([before, ids[:room], after]))
