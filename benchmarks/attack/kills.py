@@ -108,10 +108,11 @@ def watch(bench: Bench) -> None:
         watching.kill()
         watching.result()
         bench.judge(f"kill {number}: search", Process(search(copy)).result())
-        for target in (copy, fresh):
-            if target == fresh:
-                shutil.copytree(made, fresh)
-            bench.command(f"kill {number}: sync", "index", target, source, "--sync", "--quiet")
+        shutil.copytree(made, fresh)
+        said = [
+            bench.command(f"kill {number}: sync", "index", target, source, "--sync").out
+            for target in (copy, fresh)
+        ]
         found, right = (Process(search(target)).result() for target in (copy, fresh))
         if differences := [
             f"{one} instead of {other}"
@@ -119,7 +120,8 @@ def watch(bench: Bench) -> None:
             for one, other in zip_longest(some, others)
             if one != other
         ]:
-            bench.fail("wrong answer", f"kill {number}", "\n".join([found.err, *differences[:5]]))
+            detail = "\n".join([found.err, *said, *differences[:5]])
+            bench.fail("wrong answer", f"kill {number}", detail)
         for path, text in texts.items():
             path.write_text(text)
         shutil.rmtree(copy)

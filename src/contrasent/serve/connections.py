@@ -26,7 +26,7 @@ except ImportError:  # Windows, where open files are not limited
 BACKLOG = 128  # connections that asyncio takes in one turn of its loop
 TURNS = 5  # until what is too much is closed again
 OTHERS = 64  # file descriptors that are not for connections
-GRACE, END = 6, 9  # seconds after a signal: what is left gets 503, and the process ends
+GRACE, END = 5, 8  # seconds after a signal: what is left gets 503, and the process ends
 
 
 class Connection(H11Protocol):

@@ -275,7 +275,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     "4XX": {
         "model": ErrorResponse,
         "description": "400: cannot be answered as it is. 401: a key is needed. 404: no such "
-        "model or no index. 408: the body did not arrive in time. 413: the body is too large. "
+        "model or no index. 408: the body did not arrive in time. 413: too large. "
         "415: the body is not application/json. 429: busy; Retry-After says when to try again.",
     },
     503: {

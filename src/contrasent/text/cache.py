@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 import weakref
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
@@ -113,7 +114,8 @@ class TokenCache:
     ``columns``: as many as the corpus is wide. ``following``: (n,) how many sentences of the same
     document follow each row, or None where the corpus is not in document order. ``scores``: (n,)
     the score of each row, or None where the corpus has none. ``parts``: (n,) which of several
-    joined corpora each row is of, or None where it is one.
+    joined corpora each row is of, or None where it is one. ``equal``: rows that are equal to an
+    earlier one.
     """
 
     def __init__(self, folder: Path, tokenizer: Tokenizer | None = None) -> None:
@@ -130,6 +132,7 @@ class TokenCache:
             return partial(tokenizer, prompt=prompt)
 
         self.folder, self.digest = folder, str(stated["digest"])
+        self.equal = int(stated.get("equal", 0))
         self.columns = tuple(
             Column(folder, number, stated["shard"], tokenise(prompt))
             for number, prompt in enumerate(how["prompts"])
@@ -268,7 +271,7 @@ def tokenised(
 def _write_text(corpus: Corpus, folder: Path, stated: dict[str, Any]) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     with atomic_folder(folder) as target, progress.task("read", unit="rows") as advance:
-        count, ends = 0, [0] * corpus.width
+        count, ends, marks = 0, [0] * corpus.width, array("q")
         with ExitStack() as stack:
             texts, offsets = (
                 [
@@ -287,6 +290,7 @@ def _write_text(corpus: Corpus, folder: Path, stated: dict[str, Any]) -> None:
                     offsets[column].write(stops.astype(np.int64).tobytes())
                     ends[column] = int(stops[-1])
                 count += len(chunk)
+                marks.extend(map(hash, chunk))
                 advance(len(chunk))
         if corpus.documents:
             stops = np.asarray([*corpus.starts[1:], count], np.int64)
@@ -297,7 +301,8 @@ def _write_text(corpus: Corpus, folder: Path, stated: dict[str, Any]) -> None:
         if len(corpus.parts) > 1:
             sizes = np.diff([*corpus.parts, count])
             (target / "parts").write_bytes(np.repeat(np.arange(len(sizes)), sizes).tobytes())
-        stated |= {"shard": max(SHARD, -(-count // SHARDS))}
+        equal = count - len(np.unique(np.asarray(marks)))
+        stated |= {"shard": max(SHARD, -(-count // SHARDS)), "equal": equal}
         (target / "meta.json").write_text(json.dumps(stated) + "\n", "utf-8")
 
 

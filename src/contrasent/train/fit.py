@@ -33,6 +33,7 @@ from contrasent.train.prepare import (
     prepare,
     total_steps,
     warn_of_cuts,
+    warn_of_equal_rows,
 )
 from contrasent.train.run import Keep, OnStep, Run, RunFolder, choose_keep, run_config
 from contrasent.train.settings import Defaults, Settings, run_values
@@ -238,6 +239,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
     fit_poolers(objective, batches)
     if parallel.is_main():
         warn_of_cuts(batches, settings, encoder.max_tokens)
+        warn_of_equal_rows(batches, objective)
     data = {"source": corpus.source.rsplit("/", 1)[-1], "rows": len(batches.plan.rows)}
     data |= {"sha256": batches.cache.digest, "cut": batches.cache.truncated}
     if settings.mined:

@@ -174,6 +174,16 @@ def warn_of_cuts(batches: Collator, settings: Settings, most: int) -> None:
         log.warning("%s; %s more", shown, remedy)
 
 
+def warn_of_equal_rows(batches: Collator, objective: Objective) -> None:
+    """Say in a line how many rows come again; nothing below one in a hundred, or if masked."""
+    equal, rows = batches.cache.equal, len(batches.cache)
+    how = getattr(objective.contrast, "duplicates", None)
+    if equal and 100 * equal >= rows and how != "mask":
+        other = ", or --set duplicates=mask, lest it be pushed away from itself" if how else ""
+        shown = f"{equal:,} of {rows:,} rows are equal to an earlier one"
+        log.warning("%s; give each once%s", shown, other)
+
+
 def _column_prompts(objective: Objective, corpus: Corpus, settings: Settings) -> tuple[str, ...]:
     """The prompts of each column; of pairs, those of a query and of documents."""
     prompts = objective.encoder.prompts
