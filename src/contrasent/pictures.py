@@ -100,8 +100,9 @@ def panels(curves: Mapping[str, Mapping[str, Sequence[Point]]]) -> str | None:
     """Curves over steps, a panel each with its lines by name and their intervals, as SVG."""
     if not curves:
         return None
-    rows = -(-len(curves) // 2)
-    with canvas(2.4 * rows, rows, 2) as (figure, grid):
+    columns = min(2, len(curves))
+    rows = -(-len(curves) // columns)
+    with canvas(2.4 * rows, rows, columns) as (figure, grid):
         places = np.atleast_1d(grid).ravel()
         for axes, (title, lines) in zip(places, curves.items(), strict=False):
             for i, (name, points) in enumerate(lines.items()):

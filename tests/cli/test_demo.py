@@ -28,6 +28,7 @@ def packages(tmp_path_factory, sentences):
     return folder
 
 
+@pytest.mark.slow
 def test_it_searches_learns_and_answers(tmp_path, bert, packages, monkeypatch):
     from contrasent.encoder.encoder import Encoder
     from contrasent.search.index import Index
@@ -44,7 +45,7 @@ def test_it_searches_learns_and_answers(tmp_path, bert, packages, monkeypatch):
             judged.extend(row.text for row in index.every()) or gains(done, index, *rest)
         ),
     )
-    arguments = ["--base", tmp_path / "base", "-o", tmp_path / "s"]
+    arguments = ["--only", "search", "--model", tmp_path / "base", "-o", tmp_path / "d"]
     result = CliRunner().invoke(app, [*map(str, arguments), "--json"], catch_exceptions=False)
     facts = json.loads(result.stdout)
     assert facts["documents"] > 120
@@ -57,12 +58,12 @@ def test_it_searches_learns_and_answers(tmp_path, bert, packages, monkeypatch):
     assert all(len(one["found"]) == 3 for one in facts["answers"])
     assert all(name.startswith("m") for name, _, _ in facts["answers"][0]["found"])
     # While they teach and judge, no summary is in what is searched: it would find itself.
-    asked = json.loads((tmp_path / "s" / "queries.jsonl").read_text().splitlines()[0])
+    asked = json.loads((tmp_path / "d" / "search" / "queries.jsonl").read_text().splitlines()[0])
     assert len(judged) == facts["documents"]
     assert not any(asked["query"] in text for text in judged)
 
     def searched():
-        return [row.text for row in Index.open(tmp_path / "s" / "index").every()]
+        return [row.text for row in Index.open(tmp_path / "d" / "search" / "index").every()]
 
     assert len(searched()) == 2 * facts["documents"]
     assert sum(text.endswith("\n" + asked["query"]) for text in searched()) == 1
@@ -72,6 +73,66 @@ def test_it_searches_learns_and_answers(tmp_path, bert, packages, monkeypatch):
     lines = again.stdout.splitlines()
     assert f"{held_out['vectors']:.3f}" in again.stdout
     assert lines[0] == QUESTIONS[0]
-    assert lines[-1] == f"see it in a browser: contrasent serve {tmp_path / 's'}"
+    assert lines[-1] == f"search it in a browser: contrasent serve {tmp_path / 'd' / 'search'}"
     refused = CliRunner().invoke(app, [*map(str, arguments)])
     assert "--overwrite" in str(refused.exception)
+
+
+def test_it_learns_by_a_method_and_draws_the_curve(tmp_path, bert, packages, monkeypatch):
+    from contrasent.train import demo as lessons
+
+    sources = [((path.stem,), path) for path in sorted(packages.iterdir())]
+    monkeypatch.setattr(docstrings, "installed_sources", lambda: sources)
+    quick = {"steps": 2, "evaluate_every": 1, "batch": 4}
+    monkeypatch.setattr(lessons, "STEPS", {n: s | quick for n, s in lessons.STEPS.items()})
+    trained, fit = [], lessons.fit
+
+    def seen(method, corpus, settings, **options):
+        trained.append((method, list(corpus), options["base"]))
+        return fit(method, corpus, settings, **options)
+
+    monkeypatch.setattr(lessons, "fit", seen)
+    place = tmp_path / "d" / "learned"
+    arguments = ["--only", "learn", "--base", bert, "-o", tmp_path / "d", "--objective", "esimcse"]
+    result = CliRunner().invoke(app, [*map(str, arguments), "--json"], catch_exceptions=False)
+    alone, pairs = json.loads(result.stdout)["learned"]
+    assert [step for step, _ in pairs["history"]] == [0, 1, 2]
+    (first, lines, base), (second, taught, start) = trained
+    assert (first, second, base) == ("esimcse", "simcse_supervised", str(bert))
+    # The second begins from what the first left, which is the base where no gain was proven.
+    assert start == str(place / "sentences")
+    expected = alone["score"] if alone["kept"] else alone["base_score"]
+    assert pairs["base_score"] == pytest.approx(expected, abs=1e-6)
+    # Summaries that judge are in neither corpus, nor are their explanations among the pairs.
+    source = docstrings.InstalledDocumentation(sources, 2000)
+    judged = dict((name, text) for text, name in source.summaries[:: lessons.JUDGED])
+    explained = {one.id: one.sections[0].paragraphs[0] for one in source}
+    assert set(judged.values()).isdisjoint([*lines, *(text for text, _ in taught)])
+    assert {explained[name] for name in judged}.isdisjoint(text for _, text in taught)
+    page = (place / "learning.html").read_text("utf-8")
+    assert "<svg" in page and "simcse_supervised" in page
+    again = CliRunner().invoke(app, [*map(str, arguments), "--resume"], catch_exceptions=False)
+    words = again.stdout.splitlines()
+    assert [
+        f"{score:.3f}" in line
+        for score, line in zip(
+            (alone["base_score"], alone["score"], pairs["score"]), words[1:], strict=False
+        )
+    ] == [True] * 3
+    assert words[-1] == f"the curve: {place / 'learning.html'}"
+
+
+@pytest.mark.parametrize("kept", [0, 2])
+def test_a_lesson_that_is_not_proven_is_said_not_to_be_kept(kept, tmp_path):
+    from contrasent.train.demo import Lesson, table
+    from contrasent.train.run import Gain, Run
+
+    gain = Gain(-0.02, -0.03, -0.01, 50) if not kept else Gain(0.1, 0.05, 0.15, 50)
+    run = Run(
+        folder=tmp_path, steps=2, seconds=1.0, sentences_per_second=1.0, score=0.25, best_step=2,
+        base_score=0.2, kept=kept, gain=gain,
+    )  # fmt: skip
+    start, line = table([Lesson("simcse, 9 sentences", run)], "a-base")[1:]
+    assert start.split() == ["a-base", "0.200"]
+    assert ("0.250  -0.020 [-0.030, -0.010]" in line) is (not kept)
+    assert line.endswith("not proven, not kept") is (not kept)

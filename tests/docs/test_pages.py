@@ -89,8 +89,9 @@ def other(words):
         assert program in EXTERNAL, words
 
 
-SLOW = {"docs/methods.md", "docs/export.md"}
-"""The one checks a method, in two processes too, and trains eight; the other makes every graph."""
+SLOW = {"docs/methods.md", "docs/export.md", "README.md"}
+"""The first checks a method, in two processes too, and trains eight; the second makes every graph;
+the last does everything once."""
 
 
 @pytest.mark.early

@@ -113,7 +113,7 @@ def _version(wanted: bool) -> None:
 WELCOME = """\
 contrasent: sentence embeddings learnt by contrast. Four things to try:
 
-  contrasent demo -o demo-search            a search that is adapted and proven, on text you have
+  contrasent demo                           learning by contrast and a search, on text you have
   contrasent adapt FOLDER -o my-search     the same for your own documents
   contrasent similarity all-MiniLM-L6-v2 "a small boat" "a little ship"
   contrasent doctor                        what is installed, and what each extra adds

@@ -1,19 +1,23 @@
-"""``contrasent demo``: search and ``contrasent adapt`` on text that every machine has."""
+"""``contrasent demo``: learning by contrast, and search, on text that every machine has."""
 
 import json
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from contrasent.cli import options
 from contrasent.cli.adapt import DEFAULT_BASE, Resume, carry_out, summary
+from contrasent.errors import import_extra
+from contrasent.model.pretrained import SMALL, resolve
+from contrasent.pictures import check_matplotlib
 
 if TYPE_CHECKING:
     from contrasent.adapt.run import Adaptation
+    from contrasent.documents.docstrings import InstalledDocumentation
     from contrasent.search.index import Index
     from contrasent.types import EncodeFn
 
@@ -29,57 +33,83 @@ TAUGHT = 4  # of so many summaries one teaches; every second one, which never do
 
 @options.command
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o")] = Path("demo-search"),
-    base: str = DEFAULT_BASE,
+    output: Annotated[Path, typer.Option("--output", "-o")] = Path("demo"),
+    only: Annotated[Literal["learn", "search"] | None, typer.Option()] = None,
+    base: str = SMALL,
+    objective: str = "simcse",
+    model: str = DEFAULT_BASE,
     names: Annotated[int, typer.Option(min=200)] = 2000,
-    budget: str = "3m",
+    budget: str = "2m",
     seed: Annotated[int, typer.Option(min=0)] = 0,
     resume: Resume = False,
     overwrite: options.Overwrite = False,
 ) -> options.Output:
-    """Search the documentation of the installed packages, and learn from a part of its summaries.
+    """Learn by contrast, and search, on the documentation of the installed packages.
 
-    The documentation strings of the installed packages are read as text (nothing is imported or
-    run). The first sentence of each, which a person wrote, is a query that should find the
-    explanation that follows it: a quarter of them teach, and half of them judge. Then all of them
-    are added to the index, and three questions are answered. See ``contrasent adapt`` for
-    documents of your own.
+    Documentation strings are read as text; nothing is imported or run. The first sentence of each
+    should find the explanation that follows it. First a language model learns that, from sentences
+    alone and then from half of these pairs; the others judge. Then a sentence encoder searches the
+    explanations with words and vectors, a quarter of the first sentences teaches it as queries of
+    users, and three questions are answered.
 
     Options:
-        output: Folder for the index and the report.
-        base: Model to encode with.
+        output: Folder for models, index and reports.
+        only: One of the two parts, learn or search.
+        base: Language model that learns.
+        objective: Method by which it learns from sentences.
+        model: Model to search with.
         names: Documented names to read at most.
-        budget: Time to spend at most: 90s, 30m, 2h.
+        budget: Time that the search may learn for at most: 90s, 30m, 2h.
         seed: Seed of everything random.
     """
     seconds = options.parse_budget(budget)
+    if only != "search":
+        import_extra("torch", "train", "learning (--only search does without)")
+        check_matplotlib()
+        resolve(base)
     from contrasent.documents.docstrings import InstalledDocumentation, installed_sources
+
+    source = InstalledDocumentation(installed_sources(), names)
+    facts: dict[str, Any] = {"folder": str(output)}
+    lines: list[str] = []
+    again: dict[str, Any] = {"seed": seed, "resume": resume, "overwrite": overwrite}
+    if only != "search":
+        from contrasent.train.demo import learn, table
+
+        place = output / "learned"
+        with options.resumable(f"--resume goes on with {output}"):
+            lessons = learn(source, place, base=base, objective=objective, **again)
+        facts["learned"] = [
+            {"name": one.name, **asdict(one.run), "folder": str(one.run.folder)} for one in lessons
+        ]
+        lines += [*table(lessons, base), f"the curve: {place / 'learning.html'}"]
+    if only != "learn":
+        searched, found = _search(source, output / "search", model, seconds, **again)
+        facts |= found
+        lines += searched
+    return options.Output(facts, "\n".join(lines))
+
+
+def _search(
+    source: "InstalledDocumentation", output: Path, model: str, seconds: float, **again: Any
+) -> tuple[list[str], dict[str, Any]]:
+    """Index, learn from queries, and answer: lines to print, and facts."""
     from contrasent.files import write_json
     from contrasent.indexing.models import open_index_model
     from contrasent.search.index import Index
 
-    source = InstalledDocumentation(installed_sources(), names)
     with tempfile.TemporaryDirectory() as place:
         teaching = Path(place) / "summaries.jsonl"
         with teaching.open("w", encoding="utf-8") as stream:
             for query, document in source.summaries[::TAUGHT]:
                 stream.write(json.dumps({"query": query, "document": document}) + "\n")
-        done = carry_out(
-            source,
-            output,
-            base=base,
-            queries=teaching,
-            budget=seconds,
-            seed=seed,
-            resume=resume,
-            overwrite=overwrite,
-        )
+        done = carry_out(source, output, base=model, queries=teaching, budget=seconds, **again)
     folder = done.folder / "index"
     index = Index.open(folder)
     encode = open_index_model(index)
     judged = done.folder / "held_out.json"
     if not judged.is_file():  # else an earlier run has added the summaries to what is searched
-        write_json(judged, _gains(done, index, encode, source.summaries[1::2], seed))
+        write_json(judged, _gains(done, index, encode, source.summaries[1::2], again["seed"]))
     gains = json.loads(judged.read_text("utf-8"))
     known = {row.metadata["document"] for row in index.every()}
     index.close()
@@ -93,9 +123,8 @@ def demo(
     lines.append(f"summaries held out ({gains['queries']:,}), nDCG@10 of the right explanation:")
     lines.append(f"    vectors alone                  {gains['vectors']:.3f}")
     lines += [f"    {name:30s} {gains[name]['shown']}" for name in PARTS]
-    facts = {**done.facts, "folder": str(done.folder), "answers": answered, "held_out": gains}
-    serve = f"see it in a browser: contrasent serve {done.folder}"
-    return options.Output(facts, "\n".join([*lines, summary(done), serve]))
+    lines += [summary(done), f"search it in a browser: contrasent serve {done.folder}"]
+    return lines, {**done.facts, "answers": answered, "held_out": gains}
 
 
 PARTS = ("words add", "learning adds", "together")
