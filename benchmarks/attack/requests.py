@@ -2,10 +2,13 @@
 
 import http.client
 import json
+import random
 import re
 import socket
+import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +28,7 @@ from benchmarks.attack.indexes import made_index
 SECONDS = 70.0  # to wait for an answer; the server's own limit is 60
 HEALTHY = 1.0  # seconds within which /health answers
 ENDED = 10.0  # seconds after SIGTERM
+LATE, MINUTE = 3.0, 60.0  # seconds: of 99 in 100 answers to many clients, and all of their asking
 LOCKS = (".lock", "index.db-shm", "index.db-wal")  # of readers, without content
 RAW = (
     b"GET / HTTP/9.9\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"\r\n" * 1000, b"POST\r\n\r\n",
@@ -201,6 +205,50 @@ def ends(bench: Bench) -> None:
                 bench.fail("status", f"end {number}", str(odd))
 
 
+def clients(bench: Bench) -> None:
+    """Clients that never pause for a minute: each is answered, and so is /health."""
+    index, _ = made_index(bench.home)
+    given = [
+        ("/search", {"query": "a map of the road", "answers": True}),
+        ("/v1/embeddings", {"input": ["the gardener mended a wooden ladder"] * 4}),
+        ("/similarity", {"a": ["a map", "a kettle"]}),
+    ]
+    bodies = [(path, json.dumps(body).encode()) for path, body in given]
+    seconds, statuses, waits = list[float](), Counter[int](), list[float]()
+    with running(index) as (server, host, port):
+        until = time.monotonic() + MINUTE
+
+        def asks(number: int) -> None:
+            draw = random.Random(number)
+            while time.monotonic() < until:
+                began = time.monotonic()
+                status, _ = ask(host, port, *draw.choice(bodies))
+                seconds.append(time.monotonic() - began)
+                statuses[status] += 1
+
+        threads = [threading.Thread(target=asks, args=(n,)) for n in range(bench.count)]
+        for thread in threads:
+            thread.start()
+        while time.monotonic() < until:
+            waits.append(health(host, port))
+            time.sleep(0.2)
+        for thread in threads:
+            thread.join()
+        if server.ended() or "Traceback" in server.output(2):
+            bench.fail("crash", "after all", server.output(2))
+    bench.tried, bench.slowest = len(seconds), max(seconds)
+    seconds.sort()
+    half, most = seconds[len(seconds) // 2], seconds[int(0.99 * len(seconds))]
+    said = f"p50 {half:.2f} s, p99 {most:.2f} s, /health {max(waits):.2f} s, load {load():.1f}"
+    print(f"  {bench.name}: {said}, statuses {dict(statuses)}", file=sys.stderr, flush=True)
+    if most > LATE * load():
+        bench.fail("late", "p99", said)
+    if max(waits) > HEALTHY * load():
+        bench.fail("health", "meanwhile", said)
+    if set(statuses) - {200, 429}:
+        bench.fail("status", "of all", str(dict(statuses)))
+
+
 def kills(bench: Bench) -> None:
     """A server that is killed at work leaves its index as it was, and another one starts."""
     from benchmarks.attack.kills import digests
@@ -228,5 +276,6 @@ def kills(bench: Bench) -> None:
 CASES = {
     "malformed requests": (malformed, 300),
     "SIGTERM of serve": (ends, 10),
+    "clients at once": (clients, 200),
     "kills of serve": (kills, 40),
 }
