@@ -108,6 +108,15 @@ class Entry:
         with Path(self.path).open("rb") as stream:
             return hashlib.file_digest(stream, "md5").hexdigest()
 
+    def changed(self) -> bool:
+        """Whether the file on disk is another than the one that was listed."""
+        try:
+            about = Path(self.path).stat()
+        except OSError:
+            return True
+        size = self.size if self.member else about.st_size
+        return (size, about.st_mtime_ns) != (self.size, self.modified)
+
 
 @lru_cache(maxsize=1)
 def _archive_at(path: str) -> zipfile.ZipFile:

@@ -217,6 +217,8 @@ class DocumentSource:
                         self.files.pop(entry.name, None)  # it may be read another time
                     else:
                         self.files[entry.name]["skipped"] = reason
+                if entry.name in self.files and entry.changed():
+                    self.files[entry.name]["digest"] = ""  # what was read may be neither; again
                 report.files += report.documents > before
                 advance(documents=report.documents)
 
