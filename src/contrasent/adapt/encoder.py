@@ -83,7 +83,8 @@ class EncoderLearner:
         pairs = min(MOST_PAIRS, len(self.pairs(np.arange(len(self.bench.queries)), set())))
         read = sum(min(len(text), LETTERS * LONGEST) for text in texts) / sum(map(len, texts))
         training = BACKWARD * EPOCHS * pairs * one * read
-        return FOLDS * (training + one * min(POOL, len(rows))) + one * len(rows)
+        pool = min(len(rows), max(POOL, CUT * len(self.bench.queries) // FOLDS))
+        return FOLDS * (training + one * pool) + one * len(rows)
 
     def pairs(self, teaching: Numbers, absent: set[int]) -> list[tuple[str, str]]:
         """Queries with the passages that answer them best, of each document one."""
