@@ -107,7 +107,7 @@ def panels(curves: Mapping[str, Mapping[str, Sequence[Point]]]) -> str | None:
         for axes, (title, lines) in zip(places, curves.items(), strict=False):
             for i, (name, points) in enumerate(lines.items()):
                 steps, values, low, high = zip(*points, strict=True)
-                axes.plot(steps, values, color=colour(i), linewidth=1.2, label=_short(name, 28))
+                axes.plot(steps, values, color=colour(i), linewidth=1.2, label=_short(name, 32))
                 axes.fill_between(steps, low, high, color=colour(i), alpha=0.2, linewidth=0)
             axes.set_title(title, fontsize=9)
             axes.set_xlabel("step", fontsize=8)

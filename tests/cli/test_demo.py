@@ -133,6 +133,6 @@ def test_a_lesson_that_is_not_proven_is_said_not_to_be_kept(kept, tmp_path):
         base_score=0.2, kept=kept, gain=gain,
     )  # fmt: skip
     start, line = table([Lesson("simcse, 9 sentences", run)], "a-base")[1:]
-    assert start.split() == ["a-base", "0.200"]
+    assert start.split() == ["a-base", "as", "it", "is", "0.200"]
     assert ("0.250  -0.020 [-0.030, -0.010]" in line) is (not kept)
     assert line.endswith("not proven, not kept") is (not kept)

@@ -40,7 +40,7 @@ class Lesson:
 def table(lessons: Sequence[Lesson], base: str) -> list[str]:
     """Lines to print: MRR@10 of each best step, its gain on the other summaries, what is kept."""
     lines = ["MRR@10 of the right explanation for summaries held out, and the gain on others:"]
-    rows = [(base, lessons[0].run.base_score, "")]
+    rows = [(f"{Path(base).name} as it is", lessons[0].run.base_score, "")]
     for lesson in lessons:
         gain, kept = lesson.run.gain, "" if lesson.run.kept else "  not proven, not kept"
         shown = f"{gain.value:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]" if gain else ""
@@ -94,6 +94,7 @@ def _page(
         heading="Learning by contrast",
         window=": learning by contrast",
         base=base,
+        name=Path(base).name,
         lessons=lessons,
         curve=pictures.panels({"MRR@10 of summaries held out, 95 % interval": drawn}),
         judged=len(asked),
