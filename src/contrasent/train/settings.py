@@ -24,7 +24,6 @@ from contrasent.engine.parameters import (
 from contrasent.engine.registry import base_shape, needs_pairs, parameters, published
 from contrasent.errors import OptionError
 from contrasent.model.pooling import POOLERS
-from contrasent.model.pretrained import SMALL, installed_small
 
 Precision = Literal["fp32", "bf16", "fp16"]
 Padding = Literal["none", "groups"]
@@ -310,10 +309,13 @@ def _choose(
             values["steps"] = MOST_STEPS
     masks = corpus is not None and needs_pairs(objective) and "duplicates" in parameters(objective)
     if corpus is not None and masks and "duplicates" not in stated:
-        from contrasent.text.heldout import shares_texts  # its numpy is slow to import for --help
+        from contrasent.text.heldout import shares_texts  # numpy is slow to import for --help
 
         if shares_texts(corpus):
             values["duplicates"] = "mask"
-    if "generator" in parameters(objective) and base == installed_small():
-        values["generator"] = SMALL
+    if "generator" in parameters(objective):
+        from contrasent.model.pretrained import SMALL, installed_small  # numpy, as above
+
+        if base == installed_small():
+            values["generator"] = SMALL
     return Defaults(kind, {k: v for k, v in values.items() if k not in stated})

@@ -1,3 +1,3 @@
 """The weights of contrasent-small, in ``model/``; data only, found by contrasent's ``--base``."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
