@@ -21,7 +21,7 @@ POOLER = "mean"
 SETTINGS: dict[str, Any] = {"pooler": POOLER, "head": "none", "max_tokens": 64, "batch": 64}
 STEPS = {
     "sentences": {"steps": 40, "evaluate_every": 20, "lr": 3e-5, "dropout": 0.1},
-    "pairs": {"steps": 60, "evaluate_every": 20, "lr": 1e-4, "dropout": 0.0},
+    "pairs": {"steps": 60, "evaluate_every": 20, "lr": 3e-4, "dropout": 0.0},
 }
 """What each step sets on top of that, in their order."""
 
