@@ -12,7 +12,6 @@ import typer
 from contrasent.cli import options
 from contrasent.cli.adapt import DEFAULT_BASE, Resume, carry_out, summary
 from contrasent.errors import import_extra
-from contrasent.model.pretrained import SMALL, resolve
 from contrasent.pictures import check_matplotlib
 
 if TYPE_CHECKING:
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
     from contrasent.documents.docstrings import InstalledDocumentation
     from contrasent.search.index import Index
     from contrasent.types import EncodeFn
+
+LEARNER = "contrasent-small"  # by name: what resolves it needs numpy, which --help does without
 
 QUESTIONS = (
     "how do I make a temporary directory that is removed afterwards?",
@@ -35,7 +36,7 @@ TAUGHT = 4  # of so many summaries one teaches; every second one, which never do
 def demo(
     output: Annotated[Path, typer.Option("--output", "-o")] = Path("demo"),
     only: Annotated[Literal["learn", "search"] | None, typer.Option()] = None,
-    base: str = SMALL,
+    base: str = LEARNER,
     objective: str = "simcse",
     model: str = DEFAULT_BASE,
     names: Annotated[int, typer.Option(min=200)] = 2000,
