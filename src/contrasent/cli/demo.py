@@ -12,7 +12,6 @@ import typer
 from contrasent.cli import options
 from contrasent.cli.adapt import DEFAULT_BASE, Resume, carry_out, summary
 from contrasent.errors import import_extra
-from contrasent.pictures import check_matplotlib
 
 if TYPE_CHECKING:
     from contrasent.adapt.run import Adaptation
@@ -65,6 +64,9 @@ def demo(
     """
     seconds = options.parse_budget(budget)
     if only != "search":
+        from contrasent.model.pretrained import resolve
+        from contrasent.pictures import check_matplotlib
+
         import_extra("torch", "train", "learning (--only search does without)")
         check_matplotlib()
         resolve(base)
