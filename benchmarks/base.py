@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
+from benchmarks.pretrain import MASK_RATIO
 from contrasent.datasets.official import STS_TASKS, data_folder
 from contrasent.encoder.encoder import Encoder
 from contrasent.evaluate.sts import sts
@@ -143,11 +144,12 @@ def card(facts: dict[str, Any], stages: list[Path], config: dict[str, Any]) -> s
         )
     shape = f"{config['num_hidden_layers']} layers of {config['hidden_size']}"
     tasks = (*STS_TASKS, "STS7", "dev")
-    least = max(v["STS7"] for v in facts["before"].values())
-    gains = {
-        corpus: max(v["STS7"] for k, v in facts["simcse"].items() if k.startswith(corpus)) - least
-        for corpus in dict.fromkeys(k.partition(",")[0] for k in facts["simcse"])
-    }
+    before = max(v["STS7"] for v in facts["before"].values())
+    best = dict[str, float]()
+    for key, scores in facts["simcse"].items():
+        corpus = key.partition(",")[0]
+        best[corpus] = max(scores["STS7"], best.get(corpus, 0.0))
+    gains = {corpus: after - before for corpus, after in best.items()}
     said = " and ".join(f"{gain:+.1f} points on {corpus}" for corpus, gain in gains.items())
     rows = {**facts["before"], **{f"SimCSE, {k}": v for k, v in facts["simcse"].items()}}
     lines = [
@@ -168,9 +170,10 @@ def card(facts: dict[str, Any], stages: list[Path], config: dict[str, Any]) -> s
         "## Training",
         "",
         f"{seen:,} sentences of English Wikipedia (text under CC BY-SA 3.0 and the GFDL; its "
-        "authors are those of the articles, revisions of December 2018 and October 2021), 128 of "
-        "up to 64 tokens a step, 30 % of the tokens masked, Muon for the layers' matrices, AdamW "
-        "for the rest; the rate rises for 5 % of the steps and falls to zero:",
+        "authors are those of the articles, revisions of December 2018 and October 2021), "
+        f"{settings['batch']} of up to {settings['max_tokens']} tokens a step, {MASK_RATIO:.0%} of "
+        "the tokens masked, Muon for the layers' matrices, AdamW for the rest; the rate rises for "
+        f"{settings['warmup']:.0%} of the steps and falls to zero:",
         "",
         "```sh",
         *commands,

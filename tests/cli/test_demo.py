@@ -7,8 +7,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from contrasent.cli.demo import PARTS, QUESTIONS, demo
+from contrasent.cli.demo import LEARNER, PARTS, QUESTIONS, demo
 from contrasent.documents import docstrings
+from contrasent.model.pretrained import SMALL
 
 module = import_module("contrasent.cli.demo")
 app = typer.Typer()
@@ -76,6 +77,10 @@ def test_it_searches_learns_and_answers(tmp_path, bert, packages, monkeypatch):
     assert lines[-1] == f"search it in a browser: contrasent serve {tmp_path / 'd' / 'search'}"
     refused = CliRunner().invoke(app, [*map(str, arguments)])
     assert "--overwrite" in str(refused.exception)
+
+
+def test_the_model_that_learns_is_the_installed_one():
+    assert LEARNER == SMALL
 
 
 def test_it_learns_by_a_method_and_draws_the_curve(tmp_path, bert, packages, monkeypatch):

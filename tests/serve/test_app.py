@@ -4,6 +4,8 @@ import asyncio
 import json
 import logging
 import math
+import os
+import signal
 import socket
 import threading
 import time
@@ -18,6 +20,7 @@ from serving import LINES, MINILM, running
 
 from contrasent.errors import ModelError
 from contrasent.search.index import Index
+from contrasent.serve import connections
 from contrasent.serve.app import create_app
 from contrasent.serve.batching import Served
 from contrasent.serve.guard import ServerSettings
@@ -483,6 +486,18 @@ def test_what_is_wrong_is_said_in_a_sentence(http, path, body, message):
     if message is not None:
         found = answer.json()["error"]["message"]
         assert message in found and len(found) < 400 and "[" not in found.split(":")[0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_that_cannot_finish_is_ended(number, model, monkeypatch):
+    codes, ended = [], threading.Event()
+    monkeypatch.setattr(connections, "END", 0.05)
+    monkeypatch.setattr(os, "_exit", lambda code: (codes.append(code), ended.set()))
+    server = connections.make_server(create_app(model), ServerSettings())
+    assert server.config.timeout_graceful_shutdown == connections.GRACE < 8
+    assert not ended.wait(0.2)
+    server.handle_exit(number, None)
+    assert ended.wait(20) and codes == [128 + number] and server.should_exit
 
 
 LONG = "a map " * 400

@@ -127,7 +127,7 @@ def teach(
 
 
 def _costs(ways: Sequence[Way]) -> Floats:
-    """What each way's gain must exceed."""
+    """The gain that each way must exceed."""
     return np.array([NEW_VECTORS if way.encoder else 0.0 for way in ways])
 
 
@@ -243,7 +243,7 @@ class _Teacher:
         part: Numbers,
         seconds: float,
     ) -> Tried:
-        """What some ways gain over the first, each fold by the way that is best for the others."""
+        """Gains of some ways over the first, each fold by the way that is best for the others."""
         costs, queries = _costs(ways), [self.bench.queries[at] for at in part]
         after = cross_fitted(values, folds, costs)
         again, new = (

@@ -48,9 +48,9 @@ def demo(
 
     Documentation strings are read as text; nothing is imported or run. The first sentence of each
     should find the explanation that follows it. First a language model learns that, from sentences
-    alone and then from half of these pairs; the others judge. Then a sentence encoder searches the
-    explanations with words and vectors, a quarter of the first sentences teaches it as queries of
-    users, and three questions are answered.
+    alone and then from four fifths of these pairs; the others judge. Then a sentence encoder
+    searches the explanations with words and vectors, a quarter of the first sentences teaches it as
+    queries of users, and three questions are answered.
 
     Options:
         output: Folder for models, index and reports.

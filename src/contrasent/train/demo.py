@@ -23,7 +23,7 @@ STEPS = {
     "sentences": {"steps": 40, "evaluate_every": 20, "lr": 3e-5, "dropout": 0.1},
     "pairs": {"steps": 60, "evaluate_every": 20, "lr": 3e-4, "dropout": 0.0},
 }
-"""What each step sets on top of that, in their order."""
+"""Settings of each step on top of those, in the order of the steps."""
 
 JUDGED = 5  # of so many summaries one judges
 SHOWN = 3  # summaries whose best explanation is shown before and after
