@@ -14,6 +14,7 @@ import json
 import shutil
 from itertools import product
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import torch
@@ -145,12 +146,18 @@ def card(facts: dict[str, Any], stages: list[Path], config: dict[str, Any]) -> s
     shape = f"{config['num_hidden_layers']} layers of {config['hidden_size']}"
     tasks = (*STS_TASKS, "STS7", "dev")
     before = max(v["STS7"] for v in facts["before"].values())
-    best = dict[str, float]()
+    seeds = dict[str, list[float]]()
     for key, scores in facts["simcse"].items():
+        seeds.setdefault(key.rpartition(", seed")[0], []).append(scores["STS7"] - before)
+    best = dict[str, list[float]]()
+    for key, gains in seeds.items():
         corpus = key.partition(",")[0]
-        best[corpus] = max(scores["STS7"], best.get(corpus, 0.0))
-    gains = {corpus: after - before for corpus, after in best.items()}
-    said = " and ".join(f"{gain:+.1f} points on {corpus}" for corpus, gain in gains.items())
+        # Of more runs, else of the higher mean.
+        best[corpus] = max(gains, best.get(corpus, gains), key=lambda of: (len(of), mean(of)))
+    said = " and ".join(
+        f"{mean(gains):+.1f} points on {corpus} (mean of {len(gains)})"
+        for corpus, gains in best.items()
+    )
     rows = {**facts["before"], **{f"SimCSE, {k}": v for k, v in facts["simcse"].items()}}
     lines = [
         "---",
@@ -186,8 +193,8 @@ def card(facts: dict[str, Any], stages: list[Path], config: dict[str, Any]) -> s
         "## Sentence embeddings before and after contrast",
         "",
         "Spearman x 100, SentEval's form, test sets, and STS-B's development set; SimCSE without "
-        "labels, batch 64, 32 tokens, bf16, last step. Against the best row before contrast the "
-        f"best after it gains {said}; the goal was {GOAL:+.1f}. nli_sentences are the premises and "
+        "labels, batch 64, 32 tokens, bf16, last step. Over the best row before contrast the rate "
+        f"with most runs gains {said}; the goal was {GOAL:+.1f}. nli_sentences are the premises and "
         "hypotheses of SNLI and MultiNLI without labels, of the kind that STS consists of; wiki is "
         "the text of the pre-training.",
         "",
