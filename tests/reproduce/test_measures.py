@@ -196,9 +196,9 @@ def test_mean_cosine_by_rating():
 
 
 def test_every_kind_is_measured_and_has_defaults():
-    assert len(MEASURES) == 13
+    assert len(MEASURES) == 14
     of_training = [kind for kind, found in MEASURES.items() if found.of_training]
-    assert of_training == ["trace", "curve", "speed"]
+    assert of_training == ["trace", "curve", "development", "speed"]
     for found in MEASURES.values():
         options = signature(found.run).parameters
         if not any(p.kind == p.VAR_KEYWORD for p in options.values()):
@@ -229,6 +229,16 @@ def test_a_curve_is_what_a_run_was_evaluated_by():
     assert found.notes["curves"]["STSB"] == [[0, 0.5], [10, 0.8], [20, 0.7]]
     assert [row.value for row in found.rows if row.metric == "best_step"] == [10, 10]
     assert len(found.rows) == 12
+
+
+def test_the_development_set_that_chose_a_step():
+    history = [(0, 0.9), (10, 0.5), (20, 0.8), (30, 0.7)]  # step 0 is the base, and no choice
+    found = MEASURES["development"].run({"history": history})
+    rows = {(r.metric, r.aggregate): r.value for r in found.rows}
+    assert rows == {("spearman", "best"): 0.8, ("spearman", "last"): 0.7, ("best_step", ""): 20}
+    assert found.notes["curves"] == {"STSB": [list(point) for point in history]}
+    with pytest.raises(DataError, match="evaluated at no step"):
+        MEASURES["development"].run({"history": []})
 
 
 def test_lexical_overlap_counts_each_word_as_often_as_both_have_it(folder):

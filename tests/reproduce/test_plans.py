@@ -54,6 +54,19 @@ def plan(folder, tmp_path, bert):
     return plan
 
 
+def test_a_run_is_trained_once_for_its_tests_and_its_curve(plan):
+    found = plan("own:headlines")
+    rows = {row["name"]: row for row in found.manifests["own:headlines"]["rows"]}
+    assert len(rows) == 11
+    trained = [name for name, row in rows.items() if row["kind"] == "train"]
+    assert len(trained) == 6
+    made = {name: row for name, row in rows.items() if row["models"]}
+    assert [name in trained for name in made] == [False] * 3 + [True] * 2  # the rest lacks NLI
+    for name, row in made.items():
+        assert set(row["measured"]) == {"sts", *(["development"] if name in trained else [])}
+        assert len({key for keys in row["models"].values() for key in keys.values()}) == 1
+
+
 def models(found, item, row):
     rows = {r["name"]: r for r in found.manifests[item]["rows"]}
     return rows[row]["models"]["dev"]

@@ -120,6 +120,21 @@ def curve(record: Json, **options: Any) -> Report:
     return Report(tuple(rows), {"curves": curves})
 
 
+def development(record: Json) -> Report:
+    """The development set's Spearman correlation that chose the step of a run, and the last one."""
+    history = [[int(step), float(score)] for step, score in record["history"]]
+    if not history:
+        raise DataError("the run was evaluated at no step; set select = \"stsb\"")
+    trained = [point for point in history if point[0]]  # the papers choose among trained steps
+    best, last = max(trained, key=lambda point: point[1]), trained[-1]
+    rows = (
+        Row("STSB", "dev", "spearman", "best", best[1], len(trained)),
+        Row("STSB", "dev", "spearman", "last", last[1], len(trained)),
+        Row("STSB", "dev", "best_step", "", float(best[0]), len(trained)),
+    )
+    return Report(rows, {"curves": {"STSB": history}})
+
+
 def speed(record: Json) -> Report:
     """The speed of a training run, evaluations excluded."""
     rate = float(record["sentences_per_second"])
@@ -292,6 +307,7 @@ MEASURES = {
         },
         of_training=True,
     ),
+    "development": Measure(development, lambda folder: (), of_training=True),
     "stsb_retrieval": Measure(
         stsb_retrieval,
         _pairs,

@@ -194,6 +194,8 @@ class Planner:
         self, item: Item, row: TableRow, name: str, seed: int, planned: Json
     ) -> tuple[PlannedModel, Unit] | None:
         evaluation = item.evaluations[name]
+        if MEASURES[evaluation.kind].of_training and row.kind == "encoder":
+            return None
         options = MEASURES[evaluation.kind].complete(evaluation.options)
         model = self._model(item, row, seed, evaluation.kind, options)
         about = planned["measured"].setdefault(name, {"units": {}})
