@@ -195,8 +195,8 @@ def card(facts: dict[str, Any], stages: list[Path], config: dict[str, Any]) -> s
         "Spearman x 100, SentEval's form, test sets, and STS-B's development set; SimCSE without "
         "labels, batch 64, 32 tokens, bf16, last step. Over the best row before contrast the rate "
         f"with most runs gains {said}; the goal was {GOAL:+.1f}. nli_sentences are the premises "
-        "and hypotheses of SNLI and MultiNLI without labels, of the kind that STS consists of; wiki is "
-        "the text of the pre-training.",
+        "and hypotheses of SNLI and MultiNLI without labels, of the kind that STS consists of; "
+        "wiki is the text of the pre-training.",
         "",
         f"| | {' | '.join(tasks)} |",
         f"| --- |{' --- |' * len(tasks)}",

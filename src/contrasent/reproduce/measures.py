@@ -124,7 +124,7 @@ def development(record: Json) -> Report:
     """The development set's Spearman correlation that chose the step of a run, and the last one."""
     history = [[int(step), float(score)] for step, score in record["history"]]
     if not history:
-        raise DataError("the run was evaluated at no step; set select = \"stsb\"")
+        raise DataError('the run was evaluated at no step; set select = "stsb"')
     trained = [point for point in history if point[0]]  # the papers choose among trained steps
     best, last = max(trained, key=lambda point: point[1]), trained[-1]
     rows = (
