@@ -1,5 +1,6 @@
 """A server in a thread, on a free port of this machine."""
 
+import socket
 import threading
 import time
 from contextlib import contextmanager
@@ -20,15 +21,15 @@ def running(app, **limits):
     from contrasent.serve.connections import make_server
     from contrasent.serve.guard import ServerSettings
 
-    server = make_server(app, ServerSettings(**limits), port=0)
-    thread = threading.Thread(target=server.run, daemon=True)
+    server = make_server(app, ServerSettings(**limits))
+    listener = socket.create_server(("127.0.0.1", 0))
+    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
     while not server.started:
         assert thread.is_alive()
         time.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
     try:
-        yield f"http://127.0.0.1:{port}"
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         server.should_exit = True
         thread.join(timeout=120)  # seconds are little where the processor is not ours

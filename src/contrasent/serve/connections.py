@@ -6,6 +6,7 @@ their sockets, and its ``timeout_keep_alive`` begins after an answer (Kludex/uvi
 
 import asyncio
 import os
+import socket
 import threading
 from functools import partial
 from types import FrameType
@@ -24,6 +25,9 @@ except ImportError:  # Windows, where open files are not limited
     resource = None
 
 BACKLOG = 128  # connections that asyncio takes in one turn of its loop
+QUEUE = (
+    2048  # connections that the system keeps until then; what it drops comes back after a second
+)
 TURNS = 5  # until what is too much is closed again
 OTHERS = 64  # file descriptors that are not for connections
 GRACE, END = 5, 8  # seconds after a signal: what is left gets 503, and the process ends
@@ -99,6 +103,12 @@ class Connection(H11Protocol):
 
 class Server(uvicorn.Server):
     """A server whose process ends in time after a signal, whatever its threads are at."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen; asyncio has one number for its turns and for the system's queue."""
+        await super().startup(sockets=sockets)
+        for listener in sockets or ():
+            listener.listen(QUEUE)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Finish what was accepted, for some seconds."""
