@@ -1,6 +1,7 @@
 """Writing: whole or not at all, and an OutputError that names the target."""
 
 import json
+import os
 import shutil
 from collections import namedtuple
 from pathlib import Path
@@ -52,6 +53,39 @@ def test_a_file_appears_whole(tmp_path):
     with atomic_file(target, "wb") as raw:
         raw.write(b"\x00\xff")
     assert target.read_bytes() == b"\x00\xff"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="folders cannot be written to the disk there")
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_what_is_renamed_is_on_the_disk_and_so_is_its_name(tmp_path, monkeypatch, overwrite):
+    """Content before the name, and the folder that holds the name after it."""
+    seen, fsync = [], os.fsync
+
+    def spy(handle):
+        fsync(handle)
+        seen.append((os.fstat(handle).st_ino, target.exists() and target.stat().st_ino))
+
+    monkeypatch.setattr(os, "fsync", spy)
+    target = tmp_path / "a.txt"
+    if overwrite:
+        target.write_text("old")
+    with atomic_file(target) as stream:
+        stream.write("new")
+    own = target.stat().st_ino
+    content, holder = seen
+    assert content[0] == own != content[1]  # before it has the name
+    assert holder == (tmp_path.stat().st_ino, own)  # after it
+    seen.clear()
+    target = tmp_path / "a folder"
+    if overwrite:
+        target.mkdir()
+    with atomic_folder(target) as folder:
+        (folder / "b.txt").write_text("new")
+    own = target.stat().st_ino
+    before = [inode for inode, named in seen if named != own]
+    after = [inode for inode, named in seen if named == own]
+    assert {own, (target / "b.txt").stat().st_ino} <= set(before)
+    assert after == [tmp_path.stat().st_ino]
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, OSError])
