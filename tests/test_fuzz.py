@@ -21,7 +21,13 @@ def test_damage_is_told_in_a_line(name):
             raise AssertionError(f"{name} fails on bytes.fromhex({data.hex()!r})") from error
 
 
-@pytest.mark.parametrize(("name", "data"), [("index_files", "00017eff00ff00ff7e")])
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("index_files", "00017eff00ff00ff7e"),
+        ("index_files", "0000008f5e"),
+    ],
+)
 def test_faults_of_the_past(name, data):
     """A schema that is no text, which SQLite's message quotes."""
     fuzz_targets.feed(name, bytes.fromhex(data))

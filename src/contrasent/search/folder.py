@@ -134,7 +134,8 @@ def _is_file(path: Path) -> bool:
 def damaged(folder: Path | None, what: object) -> InputError:
     """The error of an index whose files are not what was written."""
     where = folder if folder is not None else "the index"
-    return InputError(where, f"is damaged ({what}){advice(folder)}")
+    said = " ".join(str(what).split())  # SQLite quotes the statements of a schema with their lines
+    return InputError(where, f"is damaged ({said}){advice(folder)}")
 
 
 def advice(folder: Path | None) -> str:
