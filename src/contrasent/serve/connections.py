@@ -25,9 +25,7 @@ except ImportError:  # Windows, where open files are not limited
     resource = None
 
 BACKLOG = 128  # connections that asyncio takes in one turn of its loop
-QUEUE = (
-    2048  # connections that the system keeps until then; what it drops comes back after a second
-)
+QUEUE = 2048  # connections that the system keeps meanwhile; others come again after a second
 TURNS = 5  # until what is too much is closed again
 OTHERS = 64  # file descriptors that are not for connections
 GRACE, END = 5, 8  # seconds after a signal: what is left gets 503, and the process ends
