@@ -357,7 +357,7 @@ class Store(Described):
         if not self.connection.in_transaction:
             self.connection.execute("BEGIN")
         self._patience = PATIENCE + self._size() / SLOWEST
-        if self._size() and (part := self._limited(foreign_part)):
+        if self.folder is not None and (part := self._limited(foreign_part)):
             raise damaged(self.folder, part)
         found = self.ask("SELECT json, sum FROM facts LIMIT 1")
         try:
@@ -378,8 +378,11 @@ class Store(Described):
         """Bytes of the files of the database; 0 for one in memory."""
         if self.folder is None:
             return 0
-        files = (self.folder / f"{DATABASE}{end}" for end in ("", "-wal"))
-        return sum(file.stat().st_size for file in files if file.exists())
+        size = 0
+        for end in ("", "-wal"):
+            with suppress(FileNotFoundError):  # none, or the index is being replaced
+                size += (self.folder / f"{DATABASE}{end}").stat().st_size
+        return size
 
     def _map(self, verify: bool) -> None:
         """Map the vectors, and verify what is small enough to."""
