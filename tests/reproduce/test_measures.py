@@ -237,8 +237,9 @@ def test_the_development_set_that_chose_a_step():
     rows = {(r.metric, r.aggregate): r.value for r in found.rows}
     assert rows == {("spearman", "best"): 0.8, ("spearman", "last"): 0.7, ("best_step", ""): 20}
     assert found.notes["curves"] == {"STSB": [list(point) for point in history]}
-    with pytest.raises(DataError, match="evaluated at no step"):
-        MEASURES["development"].run({"history": []})
+    for untrained in ([], history[:1]):
+        with pytest.raises(DataError, match="evaluated at no step"):
+            MEASURES["development"].run({"history": untrained})
 
 
 def test_lexical_overlap_counts_each_word_as_often_as_both_have_it(folder):

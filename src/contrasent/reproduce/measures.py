@@ -123,9 +123,9 @@ def curve(record: Json, **options: Any) -> Report:
 def development(record: Json) -> Report:
     """The development set's Spearman correlation that chose the step of a run, and the last one."""
     history = [[int(step), float(score)] for step, score in record["history"]]
-    if not history:
-        raise DataError('the run was evaluated at no step; set select = "stsb"')
     trained = [point for point in history if point[0]]  # the papers choose among trained steps
+    if not trained:
+        raise DataError('the run was evaluated at no step; set select = "stsb"')
     best, last = max(trained, key=lambda point: point[1]), trained[-1]
     rows = (
         Row("STSB", "dev", "spearman", "best", best[1], len(trained)),
