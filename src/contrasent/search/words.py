@@ -11,6 +11,7 @@ wrong, missing or too many, or two that have changed places.
 
 import re
 import unicodedata
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ SHORTEST, LONGEST = 4, 30  # letters of words that are repaired
 ROWS = 2  # rows that a word must stand in to take its place, unless it is a whole token
 WORDS = 8  # unknown words beyond which a query is left alone
 REPAIRED = 1024  # words of all queries of a call; each takes a millisecond or two
+MOST_TIMES = 65535  # that a term is counted in a row
 FOREIGN = 0.2  # share of another language's stop words among those of a query in that language
 
 STOP_WORDS = {
@@ -173,24 +175,21 @@ class Bm25:
         return scores, total
 
 
-def postings(terms: Sequence[Sequence[str]], first: int) -> list[tuple[str, Posting]]:
-    """The posting of each term of some rows, the first of which has the number ``first``."""
-    vocabulary: dict[str, int] = {}
-    numbers = np.fromiter(
-        (vocabulary.setdefault(term, len(vocabulary)) for row in terms for term in row), np.int64
-    )
-    if not len(numbers):
-        return []
-    rows = np.repeat(np.arange(len(terms)), [len(row) for row in terms])
-    keys, counts = np.unique(numbers * len(terms) + rows, return_counts=True)
-    owners, places = np.divmod(keys, len(terms))
-    edges = np.searchsorted(owners, np.arange(len(vocabulary) + 1))
-    held = (places + first).astype(np.int32)
-    often = np.minimum(counts, np.iinfo(np.uint16).max).astype(np.uint16)
-    return [
-        (term, (held[edges[n] : edges[n + 1]], often[edges[n] : edges[n + 1]]))
-        for n, term in enumerate(vocabulary)
-    ]
+def postings(terms: Iterable[Sequence[str]], first: int) -> Iterator[tuple[str, Posting]]:
+    """The terms of some rows in their order, with the posting of each; ``first`` is a number."""
+    vocabulary, numbers, often, sizes = dict[str, int](), array("i"), array("H"), list[int]()
+    for counts in map(Counter, terms):
+        numbers.extend(vocabulary.setdefault(term, len(vocabulary)) for term in counts)
+        often.extend(min(count, MOST_TIMES) for count in counts.values())
+        sizes.append(len(counts))
+    places = np.array(numbers, np.int32)
+    order = np.argsort(places, kind="stable")
+    rows = np.repeat(np.arange(first, first + len(sizes), dtype=np.int32), sizes)[order]
+    times = np.array(often, np.uint16)[order]
+    ends = np.cumsum(np.bincount(places, minlength=len(vocabulary)))
+    for term, number in sorted(vocabulary.items()):
+        held = slice(ends[number - 1] if number else 0, ends[number])
+        yield term, (rows[held], times[held])
 
 
 @dataclass

@@ -421,7 +421,7 @@ class Writer(Store, RowWriter):
         self._put("INSERT INTO blocks VALUES (?, ?, ?, ?, ?)", [block])
 
         def stored() -> Iterator[tuple[Any, ...]]:
-            for term, (held, counts) in sorted(postings(self._terms, first), key=lambda p: p[0]):
+            for term, (held, counts) in postings(self._terms, first):
                 rows, often = held.astype("<i4").tobytes(), counts.astype("<u2").tobytes()
                 yield first, term, rows, often, checksum(first, term, rows, often)
 
