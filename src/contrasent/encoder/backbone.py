@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from contrasent.encoder import dropout as dropout_
 from contrasent.encoder import packed as packed_
 from contrasent.encoder.packing import Packing, by_length, cut, replayed
-from contrasent.encoder.poolers import pooler_class
-from contrasent.encoder.poolers.base import Pooler
+from contrasent.encoder.poolers import Pooler, pooler_class
 from contrasent.errors import ModelError, OptionError, brief, see
 from contrasent.losses.similarity import full
 from contrasent.model.description import read_config

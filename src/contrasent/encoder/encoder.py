@@ -26,9 +26,9 @@ from contrasent.encoder.heads import (
     dense_of,
     make_head,
     read_head,
-    save_tensors,
     stacked,
 )
+from contrasent.encoder.tensors import save_tensors
 from contrasent.errors import ModelError, OptionError, OutputError, check_choice
 from contrasent.files import atomic_folder, write_object
 from contrasent.losses.similarity import full

@@ -3,18 +3,16 @@
 A head inside the encoder is kept at inference; one inside an objective is dropped after training.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from contrasent.encoder.tensors import read_tensors
 from contrasent.errors import check_choice
 from contrasent.model.description import ACTIVATIONS, read_dense
-from contrasent.model.golden import readable
 
 
 class Dense(nn.Module):
@@ -118,20 +116,3 @@ def read_head(paths: Sequence[Path]) -> nn.Module | None:
     """The dense layers of a model folder as one module; None if it has none."""
     read = (read_dense(path, read_tensors) for path in paths)
     return stacked([dense_of(weight, bias, getattr(nn, kind)()) for kind, weight, bias in read])
-
-
-def save_tensors(
-    path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
-) -> None:
-    """Write tensors, each with storage of its own."""
-    ready = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
-    try:
-        save_file(ready, path, metadata=dict(metadata or {"format": "pt"}))
-    except SafetensorError as error:
-        raise OSError(str(error)) from error
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read a file; it is a ModelError if it is missing or damaged."""
-    with readable(path):
-        return load_file(path)

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from contrasent.encoder.encoder import Encoder
-from contrasent.encoder.heads import Dense, read_tensors, save_tensors
+from contrasent.encoder.heads import Dense
+from contrasent.encoder.tensors import read_tensors, save_tensors
 from contrasent.errors import ModelError, OptionError
 from contrasent.files import read_json
 

@@ -1,25 +1,13 @@
-"""Poolers by name: from token vectors to one vector a sentence.
-
-A new pooler is a file in ``contrasent.encoder.poolers`` with a subclass of
-:class:`contrasent.encoder.poolers.base.Pooler`, and a line in ``POOLERS``.
-"""
+"""Poolers by name: from token vectors to one vector a sentence."""
 
 from typing import Any
 
 from contrasent.errors import check_choice
 
-POOLERS = {
-    "cls": "base:First",
-    "mean": "base:Mean",
-    "max": "base:Maximum",
-    "last_token": "base:LastToken",
-    "first_last": "base:FirstLast",
-    "embeddings_last": "base:EmbeddingsLast",
-    "last_two": "base:LastTwo",
-    "mask": "mask:MaskPooling",
-    "idf": "idf:IdfPooling",
-}
-"""Module and class of each pooler, by its name in settings and model folders."""
+POOLERS = (
+    "cls", "mean", "max", "last_token", "first_last", "embeddings_last", "last_two", "mask", "idf",
+)  # fmt: skip
+"""Names in settings and model folders; the classes are in :mod:`contrasent.encoder.poolers`."""
 MODULES = "sentence_transformers.models"
 MODES = {
     "cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens", "last_token": "lasttoken",

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from contrasent import parallel, processes, progress
 from contrasent.encoder.card import CardMetadata, card
-from contrasent.encoder.heads import save_tensors
+from contrasent.encoder.tensors import save_tensors
 from contrasent.engine.objective import Objective
 from contrasent.errors import ModelError, OptionError, UserError
 from contrasent.files import atomic_file, check_writable, write_text

@@ -2,39 +2,33 @@
 
 import logging
 import math
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from contrasent import parallel, progress
+from contrasent import parallel
 from contrasent.encoder import lora
 from contrasent.encoder.backbone import is_causal, longest_input
 from contrasent.encoder.encoder import Encoder
 from contrasent.encoder.packed import supports_backbone
-from contrasent.encoder.poolers.base import Pooler
+from contrasent.encoder.poolers import Pooler
 from contrasent.engine.objective import Objective
 from contrasent.engine.registry import check, find
 from contrasent.errors import OptionError
-from contrasent.metrics import normalize
 from contrasent.model.base import TASKS, Prompts
 from contrasent.model.description import describe
-from contrasent.nearest import QUERIES_AT_ONCE, best_rows
 from contrasent.text.batches import BatchPlan, BucketPlan, Collator, MixedPlan, Rows
 from contrasent.text.cache import TokenCache, tokenised
 from contrasent.text.corpus import Corpus
 from contrasent.text.tokens import Tokenizer
+from contrasent.train.mining import mine
 from contrasent.train.settings import Settings
-from contrasent.types import Vectors, batched
 
 log = logging.getLogger(__name__)
 
 BLOCK = 8192  # rows whose tokens a pooler counts at once
-MARGIN = 0.95
-"""Of a hard negative, the most cosine as a share of the positive's: nearer ones may be right."""
 
 
 def prepare(
@@ -223,66 +217,3 @@ def _order(objective: Objective, cache: TokenCache, rows: Rows, settings: Settin
         seed=settings.seed,
         parts=parts,
     )
-
-
-def mine(
-    encoder: Encoder, cache: TokenCache, rows: NDArray[np.int64], count: int
-) -> NDArray[np.int64]:
-    """For each row of the corpus, (n, count) rows whose answers are its hard negatives.
-
-    Those are the nearest of the answers of ``rows`` that are not more alike than the margin allows
-    and belong to other questions; where too few are left, the least alike of the others.
-    """
-    questions, answers = (_numbers(cache, column, rows) for column in (0, 1))
-    first = np.unique(answers, return_index=True)[1]  # a row for each different answer
-    if len(first) <= count:
-        problem = f"the pairs that are trained on have {len(first)} different answers only"
-        raise OptionError("mined", count, problem)
-    own: dict[int, list[int]] = defaultdict(list)
-    for question, answer in zip(questions.tolist(), answers.tolist(), strict=True):
-        own[question].append(answer)
-    found = np.zeros((len(cache), count), np.int64)
-    short = 0
-    with progress.task("mine", len(rows) + len(first) + len(rows), "texts") as advance:
-        asked = _embed(encoder, cache, 0, rows, advance)
-        given = _embed(encoder, cache, 1, rows[first], advance)
-        for part in batched(range(len(rows)), QUERIES_AT_ONCE):
-            block = np.asarray(part)
-            cosines = asked[block] @ given.T
-            most = MARGIN * (asked[block] * given[answers[block]]).sum(axis=1, keepdims=True)
-            # What is too near comes after all others, the least alike first.
-            ranks = np.where(cosines > most, -3 - cosines, cosines)
-            for row, rank in zip(block, ranks, strict=True):
-                rank[own[int(questions[row])]] = -np.inf
-                picked = best_rows(rank, count)
-                picked = picked[np.isfinite(rank[picked])]
-                short += int((rank[picked] >= -1).sum() < count)
-                if not len(picked):
-                    problem = f"{cache.text(0, int(rows[row]))[:60]!r} has every answer for its own"
-                    raise OptionError("mined", count, problem)
-                found[rows[row]] = rows[first[np.resize(picked, count)]]
-            advance(len(block))
-    if short:
-        log.warning(
-            "%d of %d pairs have fewer than %d answers below %d %% of their own cosine; they take "
-            "the least alike of the others", short, len(rows), count, MARGIN * 100,
-        )  # fmt: skip
-    return found
-
-
-def _numbers(cache: TokenCache, column: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Numbers of the texts of rows, from 0; equal texts have equal ones."""
-    known: dict[str, int] = {}
-    numbers = [known.setdefault(cache.text(column, int(row)), len(known)) for row in rows]
-    return np.asarray(numbers, np.int64)
-
-
-def _embed(
-    encoder: Encoder, cache: TokenCache, column: int, rows: NDArray[np.int64], advance: Any
-) -> Vectors:
-    """Unit vectors of a column's rows, by tokens as they are trained on."""
-    parts = []
-    for part in batched(rows.tolist(), 1024):
-        parts.append(encoder.encode_tokens(cache.tokens(column, np.asarray(part)), 64))
-        advance(len(part))
-    return normalize(np.concatenate(parts))

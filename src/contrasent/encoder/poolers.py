@@ -1,4 +1,4 @@
-"""The base class of poolers, and those that sentence-transformers has too.
+"""Poolers as modules of torch; their names are in :mod:`contrasent.model.pooling`.
 
 "First-last" means two things in the literature, so there are two names: SimCSE's paper table was
 computed with the embedding output (here ``embeddings_last``), its later code and BERT-whitening
@@ -9,12 +9,20 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from contrasent.encoder.heads import read_tensors
-from contrasent.errors import ModelError
-from contrasent.model.pooling import AVERAGED, MODES, MODULES, OWN, Part, layer_weights
+from contrasent.encoder.tensors import read_tensors
+from contrasent.errors import ModelError, check_choice
+from contrasent.model.pooling import (
+    AVERAGED,
+    MODES,
+    MODULES,
+    OWN,
+    Part,
+    layer_weights,
+)
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens
 
@@ -159,3 +167,90 @@ class LastTwo(Mean):
     """The last two layers ("avg_top2" in SimCSE's code)."""
 
     name, layers = "last_two", AVERAGED["last_two"]
+
+
+class MaskPooling(Pooler):
+    """The last layer's vector at the last mask token (PromptBERT, Jiang et al. 2022, 3.2)."""
+
+    name = "mask"
+    exportable = False
+    card = (
+        "A vector is the last hidden state at the mask token of the template `TEMPLATE`, [X] being "
+        "the text.\nsentence-transformers and exports have no such pooling and reject the model.\n"
+    )
+
+    def __init__(self, config: Any, tokenizer: Tokenizer) -> None:
+        """For the mask token of that tokenizer."""
+        super().__init__(config, tokenizer)
+        mask = tokenizer.specials.mask
+        self.mask = -1 if mask is None else mask
+
+    def forward(self, states: tuple[Tensor, ...], ids: Tensor, mask: Tensor) -> Tensor:
+        """(n, d) vectors."""
+        masked = ids == self.mask
+        if not bool(masked.any(1).all()):
+            raise ModelError(
+                "pooling at the mask token: a text has none; the model needs a template with "
+                "[MASK] as its prompt, as objective promptbert saves it"
+            )
+        return states[-1][masked & (masked.flip(1).cumsum(1).flip(1) == 1)]
+
+
+class IdfPooling(Pooler):
+    """Mean weighted by ln((1 + N) / (1 + n_t)) + 1 (Spärck Jones 1972, smoothed).
+
+    N texts of the training corpus, n_t of which hold token t. The least weight is 1, that of
+    [CLS] and [SEP], so that an empty text has a vector too.
+    """
+
+    name = "idf"
+    card = (
+        "A vector is the mean of the last hidden states, each token weighted by its inverse "
+        "document frequency in the training corpus.\nsentence-transformers has no such pooling and "
+        "rejects the model.\n"
+    )
+    texts: Tensor
+    frequencies: Tensor
+
+    def __init__(self, config: Any, tokenizer: Tokenizer) -> None:
+        """Without frequencies, until ``fit`` or ``load``."""
+        super().__init__(config, tokenizer)
+        self.register_buffer("texts", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("frequencies", torch.zeros(config.vocab_size, dtype=torch.int64))
+
+    def fit(self, corpus: Iterable[Tokens]) -> None:
+        """Count the texts, and those that hold each token."""
+        texts, vocabulary = 0, len(self.frequencies)
+        holding = np.zeros(vocabulary, dtype=np.int64)
+        for tokens in corpus:
+            rows = np.repeat(np.arange(len(tokens)), tokens.lengths)
+            ids = tokens.ids[tokens.offsets[0] : tokens.offsets[-1]]
+            once = np.unique(rows * vocabulary + ids) % vocabulary
+            holding += np.bincount(once, minlength=vocabulary)
+            texts += len(tokens)
+        self.texts.fill_(texts)
+        self.frequencies.copy_(torch.from_numpy(holding))
+
+    def forward(self, states: tuple[Tensor, ...], ids: Tensor, mask: Tensor) -> Tensor:
+        """(n, d) vectors."""
+        if not torch.compiler.is_exporting() and not int(self.texts):
+            raise ModelError(
+                "pooler 'idf' has no token frequencies; they are counted when training starts "
+                "(contrasent train --set pooler=idf) and saved with the model"
+            )
+        rarity = ((1 + self.texts).float() / (1 + self.frequencies[ids]).float()).log() + 1
+        return masked_mean(states[-1], rarity * mask)
+
+
+KINDS: dict[str, type[Pooler]] = {
+    kind.name: kind
+    for kind in (
+        First, Mean, Maximum, LastToken, FirstLast, EmbeddingsLast, LastTwo, MaskPooling, IdfPooling
+    )
+}  # fmt: skip
+
+
+def pooler_class(name: str) -> type[Pooler]:
+    """The pooler of that name."""
+    check_choice("pooler", name, KINDS)
+    return KINDS[name]
