@@ -13,7 +13,7 @@ from contrasent.engine.registry import METHODS, described, find, names, paramete
 from contrasent.errors import OptionError
 from contrasent.text.views import VIEWS
 from contrasent.train import method_checks
-from contrasent.train.method_checks import Trial
+from contrasent.train.method_checks import Trial, finding
 
 _NAMES = (
     "angle barlow_twins cosent cosine_regression diffcse dimension_wise esimcse gist masked_lm"
@@ -90,8 +90,8 @@ def test_the_checks_of_check_objective_hold(name, masked, examples):
     given = {k: v for part in name.split("+") for k, v in examples("bert")[part].items()}
     trial = Trial(name, given, masked["bert"])
     names = ("one_step", "randomness", "gradient", "cached_gradients", "resume")
-    findings = [getattr(method_checks, f"check_{name}")(trial) for name in names]
-    assert [finding for finding in findings if finding.passed is False] == []
+    findings = [finding(getattr(method_checks, f"check_{name}"), trial) for name in names]
+    assert [result for result in findings if result.passed is False] == []
     tokens = any(part in name for part in ("masked_lm", "diffcse"))
     assert [f.check for f in findings if f.passed is None] == ["cached gradients"] * tokens
 

@@ -10,7 +10,7 @@ import pytest
 from contrasent.engine import registry
 from contrasent.errors import OptionError
 from contrasent.train import method_checks
-from contrasent.train.method_checks import Trial, make_small_base
+from contrasent.train.method_checks import Trial, finding, make_small_base
 from contrasent.train.prepare import prepare
 from contrasent.train.settings import Settings, choose
 
@@ -130,11 +130,11 @@ def test_a_check_fails_where_it_should_and_says_why(check, own, base):
     own.write_text(METHOD.replace(before, after))
     trial = Trial(str(own), {}, base)
     if check == "check_two_processes":
-        (finding,) = method_checks.check_two_processes([trial])
+        (result,) = method_checks.check_two_processes([trial])
     else:
-        finding = getattr(method_checks, check)(trial)
-    assert finding.passed is False
-    assert message in finding.detail
+        result = finding(getattr(method_checks, check), trial)
+    assert result.passed is False
+    assert message in result.detail
 
 
 VIEW = """
@@ -159,10 +159,10 @@ def test_a_view_of_ones_own_stands_in_the_same_file(own, base):
 
 def test_what_a_method_raises_is_told_with_its_line(own, base):
     own.write_text(METHOD.replace("cosines.square()", "cosines.squared()"))
-    finding = method_checks.check_one_step(Trial(str(own), {}, base))
-    assert finding.passed is False
+    result = finding(method_checks.check_one_step, Trial(str(own), {}, base))
+    assert result.passed is False
     line = METHOD[: METHOD.index("cosines.square()")].count("\n") + 1
-    assert f"AttributeError in away.py, line {line}:" in finding.detail
+    assert f"AttributeError in away.py, line {line}:" in result.detail
 
 
 def test_a_module_and_an_entry_point_name_it_too(own, monkeypatch):

@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,24 @@ from contrasent.train.step import WINDOW, StepMetrics, StepRunner, interruptible
 
 LOG_EVERY = 10
 MOMENTS = ("step", "exp_avg", "exp_avg_sq", "momentum_buffer")  # of AdamW and Muon
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What a run is given with its objective, corpus and settings; see :func:`fit`."""
+
+    evaluate: Evaluate | None
+    geometry: Evaluate | None
+    keep: Keep
+    rows: NDArray[np.int64] | None
+    resume: bool
+    overwrite: bool
+    facts: CardMetadata
+    defaults: Defaults | None
+    on_start: Callable[[], None] | None
+    tokens: Path | None
+    on_step: OnStep | None = None
+    tensorboard: bool = False
 
 
 def fit(
@@ -133,8 +151,8 @@ def fit(
         option, value = ("base", base) if base is not None else ("evaluate", evaluate)
         raise OptionError(option, value, "goes with the name of a method; this is an objective")
     options |= {"evaluate": evaluate, "keep": choose_keep(keep, evaluate), "rows": rows}
-    options |= {"facts": facts or CardMetadata(), "defaults": defaults}
-    return _fit(objective, source, Settings(**run_values(stated)), Path(folder), **options)
+    chosen = RunOptions(facts=facts or CardMetadata(), defaults=defaults, **options)
+    return _fit(objective, source, Settings(**run_values(stated)), Path(folder), chosen)
 
 
 def fit_plan(
@@ -153,11 +171,7 @@ def fit_plan(
     check_writable(Path(folder))
     settings = plan.resolved.settings
     objective = prepare(resolve(plan.base), plan.method, plan.resolved.parameters, settings)
-    return _fit(
-        objective,
-        plan.corpus,
-        settings,
-        Path(folder),
+    chosen = RunOptions(
         evaluate=plan.evaluate,
         geometry=geometry or geometry_on_stsb(settings.geometry_every),
         rows=plan.rows,
@@ -167,56 +181,38 @@ def fit_plan(
         resume=resume,
         **options,
     )
+    return _fit(objective, plan.corpus, settings, Path(folder), chosen)
 
 
 def _fit(
-    objective: Objective,
-    corpus: Corpus,
-    settings: Settings,
-    folder: Path,
-    *,
-    evaluate: Evaluate | None,
-    geometry: Evaluate | None,
-    keep: Keep,
-    rows: NDArray[np.int64] | None,
-    resume: bool,
-    overwrite: bool,
-    facts: CardMetadata,
-    defaults: Defaults | None,
-    on_start: Callable[[], None] | None,
-    tokens: Path | None,
-    on_step: OnStep | None = None,
-    tensorboard: bool = False,
+    objective: Objective, corpus: Corpus, settings: Settings, folder: Path, options: RunOptions
 ) -> Run:
     """Open the run's folder, and train unless the run there is complete."""
     place = RunFolder(folder, keeps_checkpoint=objective.keeps_checkpoint)
-    place.listen(on_step, tensorboard=tensorboard)
+    place.listen(options.on_step, tensorboard=options.tensorboard)
     with parallel.processes(), closing(place):
         objective.check(corpus.width, ordered=corpus.documents, scored=corpus.scored)
-        shape = geometry if settings.geometry_every else None
-        selector = ModelSelector(objective.encoder, place, evaluate, shape, keep)
+        shape = options.geometry if settings.geometry_every else None
+        selector = ModelSelector(objective.encoder, place, options.evaluate, shape, options.keep)
         config = run_config(
             settings,
             objective.describe(),
             corpus,
-            rows,
-            base=facts.base,
-            evaluated=evaluate is not None,
+            options.rows,
+            base=options.facts.base,
+            evaluated=options.evaluate is not None,
             processes=parallel.world(),
-            defaults=defaults,
-            keep=keep,
+            defaults=options.defaults,
+            keep=options.keep,
         )
         needed = 7 * sum(p.numel() * p.element_size() for p in objective.parameters())
-        going_on = parallel.by_main(
-            lambda: place.open(config, resume=resume, overwrite=overwrite, needed=needed)
-        )
+        again = {"resume": options.resume, "overwrite": options.overwrite}
+        going_on = parallel.by_main(lambda: place.open(config, **again, needed=needed))
         _check_same(config)
         if (done := parallel.by_main(place.finished)) is not None:
             return done
         with processes.retain_freed_memory():
-            return _train(
-                objective, corpus, settings, selector, facts, rows, tokens, on_start, going_on
-            )
+            return _train(objective, corpus, settings, selector, options, going_on)
 
 
 def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to bottom
@@ -224,18 +220,16 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
     corpus: Corpus,
     settings: Settings,
     selector: ModelSelector,
-    facts: CardMetadata,
-    rows: NDArray[np.int64] | None,
-    tokens: Path | None,
-    on_start: Callable[[], None] | None,
+    options: RunOptions,
     going_on: bool,
 ) -> Run:
     """A run from its first step, or from its checkpoint, to its last."""
     began, trained_seconds = time.monotonic(), 0.0
     encoder, place = objective.encoder, selector.place
     configure(objective, settings)
-    where, shared = tokens or place.tokens, tokens is not None
-    batches = collator(objective, corpus, settings, where, rows, shared=shared)
+    shared = options.tokens is not None
+    where = options.tokens or place.tokens
+    batches = collator(objective, corpus, settings, where, options.rows, shared=shared)
     fit_poolers(objective, batches)
     if parallel.is_main():
         warn_of_cuts(batches, settings, encoder.max_tokens)
@@ -244,7 +238,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
     data |= {"sha256": batches.cache.digest, "cut": batches.cache.truncated}
     if settings.mined:
         data["hard negatives"] = f"{settings.mined} a pair, mined by the base among the answers"
-    facts = replace(facts, data=data, settings=asdict(settings))
+    facts = replace(options.facts, data=data, settings=asdict(settings))
     optimizer = objective.optimizer(lr=settings.lr, weight_decay=settings.weight_decay)
     scaler = torch.amp.GradScaler(encoder.device.type, enabled=settings.precision == "fp16")
     total, batch = total_steps(batches.plan, settings), batches.plan.batch
@@ -291,10 +285,6 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
             write_checkpoint(place.checkpoint, objective, optimizer, state)
         parallel.barrier()
 
-    def look(step: int) -> None:
-        if parallel.is_main():
-            drift.look(step, settings.lr)
-
     def write_log(metrics: list[StepMetrics]) -> None:
         """Lines of the first steps, of every tenth, and of the last."""
         for one in metrics:
@@ -302,14 +292,14 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
             if parallel.is_main():
                 place.write_log(one.line() | drift.values, kept=wanted)
 
-    if on_start is not None:
-        on_start()
+    if options.on_start is not None:
+        options.on_start()
     stopping = selector.out_of(settings.patience)
     if first == 0:
         if selector.evaluator is not None and not selector.history:
             selector.evaluate(0, save_model)
         selector.measure(0)
-        look(0)
+        drift.look(0, settings.lr)
     objective.train()
     step = first
     with (
@@ -327,7 +317,9 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
             if evaluating:
                 metrics += steps.known()
             trained_seconds += time.monotonic() - begun
-            look(step)  # before the lines are written: the last one has the last drift
+            drift.look(
+                step, settings.lr
+            )  # before the lines are written: the last one has the last drift
             write_log(metrics)
             shown = {"loss": metrics[-1].terms["loss"]} if metrics else {}
             best = selector.best()
@@ -365,7 +357,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
         place.publish(run)  # last: by its result a run is complete
     parallel.barrier()
     if parallel.local_rank() == 0:
-        if tokens is None:
+        if not shared:
             batches.cache.discard()
         if not parallel.is_main():
             for folder in (place.home, place.model):  # on a machine that wrote no model

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -146,13 +146,9 @@ class MethodFinding:
     detail: str
 
 
-def reported(check: Callable[[Trial], Verdict]) -> Callable[[Trial], MethodFinding]:
-    """Make a check that gives a finding with the function's name."""
-    name = check.__name__.removeprefix("check_").replace("_", " ")
-    return wraps(check)(partial(_finding, name, check))
-
-
-def _finding(name: str, check: Callable[[Trial], Verdict], trial: Trial) -> MethodFinding:
+def finding(check: Callable[[Trial], Verdict], trial: Trial, name: str = "") -> MethodFinding:
+    """The result of a check, by its name or the function's."""
+    name = name or check.__name__.removeprefix("check_").replace("_", " ")
     try:
         return MethodFinding(name, *check(trial))
     except UserError:
@@ -167,7 +163,7 @@ def check_two_processes(trials: Sequence[Trial]) -> list[MethodFinding]:
         place = Path(home)
         spawn(_work, (place, list(trials)), nprocs=2)  # type: ignore[no-untyped-call]
         return [
-            _finding("two processes", partial(_compare, place, number), trial)
+            finding(partial(_compare, place, number), trial, "two processes")
             for number, trial in enumerate(trials)
         ]
 
@@ -251,7 +247,6 @@ def check_objective(
 ) -> Iterator[MethodFinding]:
     """Check a method and whether a corpus suits it; findings come as they are made."""
 
-    @reported
     def check_corpus(trial: Trial) -> Verdict:
         with trial.training() as (objective, _):
             objective.check(corpus.width, ordered=corpus.documents, scored=corpus.scored)
@@ -265,17 +260,16 @@ def check_objective(
             yield MethodFinding(name, None, f"a small model of the check's own{need}")
         trial = Trial(method, small, base)
         for trial_check in (check_corpus, check_one_step):
-            finding = trial_check(trial)
-            yield finding
-            if not finding.passed:
+            result = finding(trial_check, trial)
+            yield result
+            if not result.passed:
                 return
         for trial_check in (check_randomness, check_gradient, check_cached_gradients, check_resume):
-            yield trial_check(trial)
+            yield finding(trial_check, trial)
         yield from check_two_processes([trial])
-        yield check_combination(trial)
+        yield finding(check_combination, trial)
 
 
-@reported
 def check_one_step(trial: Trial) -> Verdict:
     """Whether terms are numbers and complete, and all that trains has a gradient."""
     with trial.training(dropout=0.1) as (objective, batch):
@@ -294,7 +288,6 @@ def check_one_step(trial: Trial) -> Verdict:
         return True, f"loss {loss.item():.4f}; all that trains has a gradient"
 
 
-@reported
 def check_randomness(trial: Trial) -> Verdict:
     """Whether a step is a function of seed and step alone."""
     with trial.training(dropout=0.1) as (objective, batch):
@@ -305,7 +298,6 @@ def check_randomness(trial: Trial) -> Verdict:
     return True, "the same step twice gives the same loss, to the bit"
 
 
-@reported
 def check_gradient(trial: Trial) -> Verdict:
     """Whether the gradient is the slope of the loss, by differences in a random direction."""
     with trial.training() as (objective, batch):
@@ -338,7 +330,6 @@ def check_gradient(trial: Trial) -> Verdict:
     )
 
 
-@reported
 def check_cached_gradients(trial: Trial) -> Verdict:
     """Whether cached gradients (``grad_cache_rows``) are those of the whole batch."""
     found = []
@@ -356,7 +347,6 @@ def check_cached_gradients(trial: Trial) -> Verdict:
     return True, f"{CACHED_ROWS} rows at once, the same gradient (float64)"
 
 
-@reported
 def check_resume(trial: Trial) -> Verdict:
     """Whether a run resumed from a checkpoint ends in the bits of one that was not stopped."""
     with trial.training(dropout=0.1) as (whole, batch):
@@ -380,7 +370,6 @@ def check_resume(trial: Trial) -> Verdict:
     return True, "goes on from a checkpoint to the same bits"
 
 
-@reported
 def check_combination(trial: Trial) -> Verdict:
     """Whether the method can be joined to SimCSE by "+"."""
     plain = "simcse_supervised" if needs_pairs(trial.method) else "simcse"

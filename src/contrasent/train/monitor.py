@@ -128,7 +128,8 @@ class Drift:
 
     def look(self, step: int, lr: float) -> None:
         """Measure if it is time; warn, once in a run, where the model has moved too far."""
-        if self.tokens is None or (step % self.every and step != self.total):
+        due = step % self.every == 0 or step == self.total
+        if self.tokens is None or not due or not parallel.is_main():
             return
         budget = BUDGET if self.encoder.device.type == "cpu" else None
         calls = by_budget(self.tokens.lengths, 64, budget=budget)
@@ -218,7 +219,10 @@ class ModelSelector:
         """Score the encoder after a step; save the base, and a step that is the best so far."""
         score = 0.0
         if parallel.is_main() and self.evaluator is not None:
-            report = self._measured()
+            evaluator: Any = self.evaluator
+            encode = TaskEncoder(self.encoder)
+            compares = self.base is not None and hasattr(evaluator, "against")
+            report = evaluator.against(encode, self.base) if compares else evaluator(encode)
             score = report.rows[0].value
             self.place.write_log({"step": step, "evaluation": report.to_json()["rows"]})
             if step == 0:
@@ -233,12 +237,6 @@ class ModelSelector:
                     self.report = report
                     save(self.place.best, step, report)
         self.history.append((step, float(parallel.from_main(score))))
-
-    def _measured(self) -> Report:
-        evaluator: Any = self.evaluator
-        if self.base is not None and hasattr(evaluator, "against"):
-            return cast(Report, evaluator.against(TaskEncoder(self.encoder), self.base))
-        return cast(Report, evaluator(TaskEncoder(self.encoder)))
 
     def measure(self, step: int) -> None:
         """Write the geometry of the encoder's space to the log."""

@@ -205,7 +205,9 @@ class RunFolder:
                 for path in (*self.model.iterdir(), *self.home.iterdir()):
                     if path != self.home and path.name not in (LOCK, HOLDER):
                         remove(path)
-            self._sweep()
+            for path in (*self.model.iterdir(), *self.home.iterdir()):
+                if path.name.startswith(TEMPORARY):  # of a process that was killed while it wrote
+                    remove(path)
         if resume and occupied:
             self.check_same(config)
             if (done := self.finished()) is not None:
@@ -222,17 +224,12 @@ class RunFolder:
     def _occupied(self) -> list[str]:
         """Names in the folder; none of a run that ended before its first step."""
         names = sorted(p.name for p in self.model.iterdir())
-        trained = (self.checkpoint, self.log, self.base, self.best, self.last, self.result)
-        begun = any(path.exists() for path in trained) or self._strange()
-        return [] if names == ["run"] and not begun else names
-
-    def _strange(self) -> bool:
-        """Whether the folder ``run`` holds what no run writes."""
-        known = (self.settings.name, self.tokens.name, LOCK, HOLDER)
-        return not self.home.is_dir() or any(
-            path.name not in known and not path.name.startswith(TEMPORARY)
+        early = (self.settings.name, self.tokens.name, LOCK, HOLDER)
+        begun = not self.home.is_dir() or any(
+            path.name not in early and not path.name.startswith(TEMPORARY)
             for path in self.home.iterdir()
         )
+        return [] if names == ["run"] and not begun else names
 
     def _check_loss(self, occupied: list[str], *, resume: bool, overwrite: bool) -> None:
         run, held = self.settings.is_file(), f"holds {occupied[0]!r}"
@@ -250,13 +247,6 @@ class RunFolder:
                 f"{self.model}: {held} and no model; --overwrite replaces only models, so remove "
                 "the folder yourself or choose another"
             )
-
-    def _sweep(self) -> None:
-        """Remove the temporary files of a process that was killed while it wrote."""
-        for folder in (self.model, self.home):
-            for path in folder.iterdir():
-                if path.name.startswith(TEMPORARY):
-                    remove(path)
 
     def check_same(self, config: dict[str, Any]) -> None:
         """Reject a resumption with other settings or text."""
