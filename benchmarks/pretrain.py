@@ -134,7 +134,7 @@ class MaskedPretraining(Objective):
         encoder, tokens = self.encoder, edited.tokens
         if not (encoder.packed and packed.supports_batch(encoder.backbone, tokens)):
             return at_labels(encoder, tokens, edited.labels)
-        packing = Packing.of(tokens)
+        packing = Packing(tokens)
         (states,) = packed.states(encoder.backbone, packing)
         labels = Tokens(cast(Any, edited.labels), tokens.offsets).select(packing.order).ids
         chosen = torch.from_numpy(np.flatnonzero(labels >= 0))

@@ -35,7 +35,7 @@ def gradients(encoder, vectors):
 
 def test_a_packing_holds_every_token_once():
     rows = [[5, 6, 7], [1, 2], [8, 9, 10], [3]]
-    packing = Packing.of(Tokens.from_rows(rows))
+    packing = Packing(Tokens.from_rows(rows))
     assert packing.order.tolist() == [3, 1, 0, 2]
     assert packing.ids.tolist() == [3, 1, 2, 5, 6, 7, 8, 9, 10]
     assert packing.places.tolist() == [0, 0, 1, 0, 1, 2, 0, 1, 2]
@@ -157,7 +157,7 @@ def looped(encoder, packing, masks, *, firsts=False):
 @pytest.mark.parametrize("firsts", [False, True])
 def test_with_dropout_it_is_the_loop_with_the_same_masks(bert, masks, firsts):
     encoder, tokens = load(bert, dropout=0.3, attention_dropout=0.2)
-    packing = Packing.of(tokens)
+    packing = Packing(tokens)
     (ours,) = packed.states(encoder.backbone, packing, firsts=firsts)
     last = len(packing.groups) + 2 if firsts else 3
     assert len(masks) == 1 + 3 * (encoder.layers - 1) + last
@@ -182,7 +182,7 @@ def test_masks_are_drawn_again_rather_than_held(bert, monkeypatch):
         return kept
 
     monkeypatch.setattr(dropout, "draw_mask", keep)
-    (ours,) = packed.states(encoder.backbone, Packing.of(tokens))
+    (ours,) = packed.states(encoder.backbone, Packing(tokens))
     assert len(drawn) == 1 + 3 * encoder.layers
     assert ours.requires_grad
     for held, mask, again in drawn:

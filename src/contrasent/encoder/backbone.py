@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 from contrasent.encoder import dropout as dropout_
 from contrasent.encoder import packed as packed_
-from contrasent.encoder.packing import Packing, by_length, cut, replayed
+from contrasent.encoder.packing import Packing, by_length, cut
 from contrasent.encoder.poolers import Pooler, pooler_class
 from contrasent.errors import ModelError, OptionError, brief, see
-from contrasent.losses.similarity import full
+from contrasent.losses.similarity import full, replayed
 from contrasent.model.description import read_config
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens
@@ -261,7 +261,8 @@ class PooledBackbone(nn.Module):
         order = cut(tokens.lengths, self.grad_cache_rows)
         # When a chunk is computed again, dropout may have been switched on in the meantime.
         work = self._pool_block if self.backbone.training else self.dropout_off()(self._pool_block)
-        return self._in_order([replayed(work, tokens.select(rows)) for rows in order], order)
+        parts = [replayed(work, tokens.select(rows), random=True) for rows in order]
+        return self._in_order(parts, order)
 
     def _pool_block(self, tokens: Tokens) -> Tensor:
         if self.packed and packed_.supports_batch(self.backbone, tokens):
@@ -296,7 +297,7 @@ class PooledBackbone(nn.Module):
 
     def _pool_packed(self, tokens: Tokens) -> tuple[list[Tensor], list[NDArray[np.int64]]]:
         """The same without padding."""
-        packing = Packing.of(tokens)
+        packing = Packing(tokens)
         firsts = self.pooler.first_token
         states = packed_.states(self.backbone, packing, all_layers=self._all_layers, firsts=firsts)
         if firsts:

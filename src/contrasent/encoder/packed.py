@@ -18,11 +18,9 @@ from contrasent.types import Tokens
 Groups = tuple[Group, ...]
 
 
-def add_norm(y: Tensor, x: Tensor, dense: nn.Linear, norm: nn.LayerNorm, p: float) -> Tensor:
-    """LN(x + dropout(y W' + b)), what follows attention and the feed-forward part.
-
-    ``y``: (T, a). ``x``: (T, d), which is added. ``dense``: with W (d, a) and b. Returns (T, d).
-    """
+def add_norm(y: Tensor, x: Tensor, out: Any) -> Tensor:
+    """LN(x + dropout(y W' + b)) (T, d) of y (T, a) and x (T, d), by a block's output layer."""
+    dense, norm, p = out.dense, out.LayerNorm, _p(out.dropout)
     weights = dense.weight, dense.bias, norm.weight, norm.bias
     result: Tensor = _AddNorm.apply(y, x, *weights, norm.eps, p)  # type: ignore[no-untyped-call]
     return result
@@ -330,21 +328,20 @@ def _embed(backbone: Any, packing: Packing) -> Tensor:
 
 
 def _layer(layer: Any, x: Tensor, packing: Packing) -> Tensor:
-    attention, out = layer.attention.self, layer.attention.output
+    attention = layer.attention.self
     qkv, x = linear(x, attention.query, attention.key, attention.value)
-    heads: int = attention.num_attention_heads
-    if torch.is_grad_enabled() or _p(attention.dropout):
-        p = _p(attention.dropout)
+    heads, p = int(attention.num_attention_heads), _p(attention.dropout)
+    if torch.is_grad_enabled() or p:
         mixed = _Attend.apply(qkv, packing.groups, heads, p)  # type: ignore[no-untyped-call]
     else:
         mixed = _attend_without_gradient(qkv, packing, heads)
-    return _feed_forward(layer, add_norm(mixed, x, out.dense, out.LayerNorm, _p(out.dropout)))
+    return _feed_forward(layer, add_norm(mixed, x, layer.attention.output))
 
 
 def _feed_forward(layer: Any, x: Tensor) -> Tensor:
-    dense, out = layer.intermediate.dense, layer.output
+    dense = layer.intermediate.dense
     inner, x = _GeluLinear.apply(x, dense.weight, dense.bias)  # type: ignore[no-untyped-call]
-    return add_norm(inner, x, out.dense, out.LayerNorm, _p(out.dropout))
+    return add_norm(inner, x, layer.output)
 
 
 def _attend_without_gradient(qkv: Tensor, packing: Packing, heads: int) -> Tensor:
@@ -370,9 +367,7 @@ def _last_layer_of_firsts(layer: Any, x: Tensor, packing: Packing) -> Tensor:
         k, v = part.view(*part.shape[:2], 2, heads, -1).permute(2, 0, 3, 1, 4)
         share = drop((q @ k.mT).softmax(-1), _p(attention.dropout))
         mixed.append((share @ v).view(len(q), -1))
-    out = layer.attention.output
-    x = add_norm(torch.cat(mixed), first, out.dense, out.LayerNorm, _p(out.dropout))
-    return _feed_forward(layer, x)
+    return _feed_forward(layer, add_norm(torch.cat(mixed), first, layer.attention.output))
 
 
 def _p(part: nn.Dropout) -> float:

@@ -4,14 +4,12 @@ Chunks are cached gradients (Gao et al., 2021, section 3.2): vectors first, then
 more with the same dropout masks, and backwards. The gradient is the same.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from contrasent.types import Tokens
 
@@ -61,14 +59,6 @@ def cut(lengths: NDArray[np.int64], rows: int) -> list[NDArray[np.int64]]:
     return [part for part in np.split(order, places) if len(part)]
 
 
-def replayed(work: Callable[[Tokens], Tensor], tokens: Tokens) -> Tensor:
-    """``work(tokens)``, computed again in the backward pass with torch's random state as it was."""
-    if not torch.is_grad_enabled():
-        return work(tokens)
-    result: Tensor = checkpoint(work, tokens, use_reentrant=False)
-    return result
-
-
 @dataclass(frozen=True, slots=True)
 class Group:
     """Neighbouring rows of one length."""
@@ -77,29 +67,20 @@ class Group:
     length: int
 
 
-@dataclass(frozen=True, slots=True)
 class Packing:
     """A block of rows, shortest first, without padding."""
 
-    order: NDArray[np.int64]  # (n,) row numbers of the block in the order of the packing
-    ids: Tensor  # (T,) int64 token ids
-    places: Tensor  # (T,) int64 place of each token in its row, from 0
-    groups: tuple[Group, ...]  # the rows by length; together they are the whole packing
-
-    @classmethod
-    def of(cls, tokens: Tokens) -> "Packing":
-        """Pack the rows of a block."""
+    def __init__(self, tokens: Tokens) -> None:
         lengths = tokens.lengths
-        order = np.argsort(lengths, kind="stable")
-        packed = tokens.select(order)
-        starts = np.repeat(packed.offsets[:-1] - packed.offsets[0], lengths[order])
-        values, counts = np.unique(lengths, return_counts=True)
-        return cls(
-            order,
-            torch.from_numpy(packed.ids.astype(np.int64)),
-            torch.from_numpy(np.arange(len(packed.ids)) - starts),
-            tuple(Group(int(c), int(v)) for c, v in zip(counts, values, strict=True)),
-        )
+        # (n,) row numbers of the block in the order of the packing
+        self.order = np.argsort(lengths, kind="stable")
+        packed = tokens.select(self.order)
+        starts = np.repeat(packed.offsets[:-1] - packed.offsets[0], lengths[self.order])
+        self.ids = torch.from_numpy(packed.ids.astype(np.int64))  # (T,)
+        # (T,) int64 place of each token in its row, from 0
+        self.places = torch.from_numpy(np.arange(len(packed.ids)) - starts)
+        pairs = zip(*np.unique(lengths, return_counts=True), strict=True)
+        self.groups = tuple(Group(int(count), int(length)) for length, count in pairs)
 
     @property
     def firsts(self) -> Tensor:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from contrasent.errors import OptionError, check_choice
 
+Given = TypeVar("Given")
 LOGITS = 1 << 21
 """Comparisons that are held at once (8 MiB in float32); batches up to 1,448 are one block."""
 
@@ -26,16 +27,19 @@ def mean_of_rows(block: Callable[[slice], Tensor], rows: int, columns: int) -> T
     if rows <= height:
         return block(slice(0, rows))
     parts = [slice(start, min(start + height, rows)) for start in range(0, rows, height)]
-    sums = [_again(block, part) * (part.stop - part.start) for part in parts]
+    # Nothing random happens here, so torch's generator need not be set back.
+    sums = [replayed(block, part, random=False) * (part.stop - part.start) for part in parts]
     return torch.stack(sums).sum() / rows
 
 
-def _again(block: Callable[[slice], Tensor], part: slice) -> Tensor:
-    """A block of which only the result is kept for the backward pass."""
+def replayed(work: Callable[[Given], Tensor], given: Given, *, random: bool) -> Tensor:
+    """``work(given)``, of which the backward pass computes all but the result once more.
+
+    ``random``: with torch's random state as it was.
+    """
     if not torch.is_grad_enabled():
-        return block(part)
-    # Nothing random happens here, so torch's generator need not be set back.
-    result: Tensor = checkpoint(block, part, use_reentrant=False, preserve_rng_state=False)
+        return work(given)
+    result: Tensor = checkpoint(work, given, use_reentrant=False, preserve_rng_state=random)
     return result
 
 
