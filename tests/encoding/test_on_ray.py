@@ -197,7 +197,7 @@ class Still:
     """A cluster in which nothing happens, and a clock that can be set."""
 
     def __init__(self):
-        self.now, self.board = 0.0, ({}, 0, 0)
+        self.now, self.board = 0.0, ({}, 0)
         self.read = self
         self.exceptions = ray.exceptions
 
@@ -212,15 +212,15 @@ def test_the_reason_of_a_silence_is_what_is_known():
     still, rows = Still(), []
     watch = Watch(OnRay(2, patience=60), still, still, rows.append, lambda: still.now)
     watch.look([3, 4], heard=False)
-    still.now, still.board = 59.0, ({3: 1}, 0, 1)
+    still.now, still.board = 59.0, ({3: 1}, 0)
     watch.look([3, 4], heard=False)
-    still.now, still.board = 118.0, ({3: 1, 4: 1}, 4096, 3)
+    still.now, still.board = 118.0, ({3: 1, 4: 1}, 4096)
     watch.look([3, 4], heard=False)
     assert sum(rows) == 4096
     still.now = 179.0
     with pytest.raises(UserError, match="for 61 s, and 0 shards were never begun"):
         watch.look([3, 4], heard=False)
     watch.look([3, 4], heard=True)
-    still.now, still.board = 180.0, ({3: 6}, 4096, 9)
+    still.now, still.board = 180.0, ({3: 6}, 4096)
     with pytest.raises(UserError, match="shard 3 was begun 6 times"):
         watch.look([3, 4], heard=False)

@@ -119,12 +119,14 @@ class Flow(nn.Module):
             self.levels.append(nn.ModuleList(steps))
             width = width - width // 2 if level < levels - 1 else width
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Codes (n, d), and the log-determinant of the map, a number."""
+    def forward(self, x: Tensor, *, start: bool = False) -> tuple[Tensor, Tensor]:
+        """Codes (n, d), and the log-determinant; ``start`` sets every actnorm from the batch."""
         aside: list[Tensor] = []
         volume = x.new_zeros(())
         for i, level in enumerate(self.levels):
             for step in cast(nn.ModuleList, level):
+                if start:
+                    cast(Step, step).norm.start(x)
                 x, more = step(x)
                 volume = volume + more
             if i < len(self.levels) - 1:
@@ -139,16 +141,6 @@ class Flow(nn.Module):
         normal = -0.5 * (z**2).sum(1) - 0.5 * self.dimension * math.log(2 * math.pi)
         nats: Tensor = -(normal + volume).mean()
         return nats / (self.dimension * math.log(2))
-
-    @torch.no_grad()
-    def start(self, x: Tensor) -> None:
-        """Set every actnorm from a batch (n, d)."""
-        for i, level in enumerate(self.levels):
-            for step in cast(nn.ModuleList, level):
-                cast(Step, step).norm.start(x)
-                x, _ = step(x)
-            if i < len(self.levels) - 1:
-                x = x[:, : x.shape[1] - x.shape[1] // 2]
 
     @torch.inference_mode()
     def transform(self, vectors: Vectors) -> Vectors:
@@ -178,7 +170,8 @@ def fit(
         torch.manual_seed(s.seed)
         flow = Flow(x.shape[1], s)
     optimiser = torch.optim.AdamW(flow.parameters(), lr=s.lr, weight_decay=s.weight_decay, eps=1e-6)
-    flow.start(x[torch.randperm(len(x), generator=generator)[: max(s.batch, 512)]])
+    with torch.no_grad():
+        flow(x[torch.randperm(len(x), generator=generator)[: max(s.batch, 512)]], start=True)
     per_epoch = len(x) // s.batch
     step = 0
     with progress.task("flow", per_epoch * s.epochs, "steps") as advance:

@@ -86,17 +86,16 @@ class Board:
 
     def __init__(self) -> None:
         self.begun: Counter[int] = Counter()
-        self.rows = self.reports = 0
+        self.rows = 0
 
     def report(self, shard: int, rows: int) -> None:
         """Note that a shard was begun, or how many rows were encoded of it."""
         self.begun[shard] += rows == 0
         self.rows += rows
-        self.reports += 1
 
-    def read(self) -> tuple[dict[int, int], int, int]:
-        """How often shards were begun, rows, and the number of reports."""
-        return dict(self.begun), self.rows, self.reports
+    def read(self) -> tuple[dict[int, int], int]:
+        """How often shards were begun, and rows; every report changes one of them."""
+        return dict(self.begun), self.rows
 
 
 def _task(job: Job, shard: int, board: Any) -> Done:
@@ -191,16 +190,16 @@ class Watch:
     ) -> None:
         self.engine, self.ray, self.board, self.advance = engine, ray, board, advance
         self.clock = clock
-        self.heard, self.rows, self.reports = clock(), 0, 0
+        self.heard, self.rows = clock(), 0
         self.begun: dict[int, int] = {}
 
     def look(self, running: Any, *, heard: bool) -> None:
         """Read the board."""
         with suppress(self.ray.exceptions.RayError):  # busy, or about to be started: no news
-            self.begun, rows, reports = self.ray.get(self.board.read.remote(), timeout=30)
-            heard = heard or reports != self.reports
+            begun, rows = self.ray.get(self.board.read.remote(), timeout=30)
+            heard = heard or (begun, rows) != (self.begun, self.rows)
             self.advance(max(0, rows - self.rows))
-            self.rows, self.reports = max(rows, self.rows), reports
+            self.begun, self.rows = begun, max(rows, self.rows)
         if heard:
             self.heard = self.clock()
         for shard in running:
