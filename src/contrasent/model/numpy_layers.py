@@ -119,23 +119,11 @@ class _Layer:
     norm: _Norm
 
 
-@dataclass(frozen=True, slots=True)
 class BackboneConfig:
-    """The settings of an encoder that are computed with."""
+    """The settings in the config.json of an encoder, of a kind that is computed here."""
 
-    path: Path
-    kind: str
-    activation: str
-    layers: int
-    heads: int
-    epsilon: float
-    first_position: int  # of a row's first token
-    matryoshka_dims: tuple[int, ...]
-
-    @classmethod
-    def read(cls, transformer: Path) -> "BackboneConfig":
-        """Read the config.json of an encoder, which must be of a kind that is computed here."""
-        path, config = transformer / "config.json", read_config(transformer)
+    def __init__(self, transformer: Path) -> None:
+        self.path, config = transformer / "config.json", read_config(transformer)
         if problem := not_computed(config):
             raise ModelError(
                 f"{problem} is not computed without torch (model types {', '.join(KINDS)} are); "
@@ -145,21 +133,19 @@ class BackboneConfig:
         def size(*names: str) -> int:
             key = next((name for name in names if name in config), names[0])
             if key not in config:
-                raise bad_value(path, config, key, "there")
+                raise bad_value(self.path, config, key, "there")
             return int(config[key])
 
-        numbered = config["model_type"] in ("roberta", "xlm-roberta", "camembert", "mpnet")
+        self.kind = config["model_type"]
+        self.activation = _activation(config)
+        self.layers = size("num_hidden_layers", "n_layers")
+        self.heads = size("num_attention_heads", "n_heads")
+        self.epsilon = float(config.get("layer_norm_eps", 1e-12))
+        numbered = self.kind in ("roberta", "xlm-roberta", "camembert", "mpnet")
         padding = config.get("pad_token_id")
-        return cls(
-            path=path,
-            kind=config["model_type"],
-            activation=_activation(config),
-            layers=size("num_hidden_layers", "n_layers"),
-            heads=size("num_attention_heads", "n_heads"),
-            epsilon=float(config.get("layer_norm_eps", 1e-12)),
-            first_position=(1 if padding is None else padding) + 1 if numbered else 0,
-            matryoshka_dims=tuple(config.get("matryoshka_dimensions") or ()),
-        )
+        # Of a row's first token.
+        self.first_position = (1 if padding is None else padding) + 1 if numbered else 0
+        self.matryoshka_dims = tuple(config.get("matryoshka_dimensions") or ())
 
 
 class NumpyEncoder:

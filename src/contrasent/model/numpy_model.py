@@ -72,13 +72,13 @@ class NumpyModel(Encoder):
         stored = describe(folder)
         if check:
             check_weights(folder)
-        self._stored, self.pooling = stored, stored.pooler_or(pooler, folder, POOLED)
+        self.pooling = stored.pooler_or(pooler, folder, POOLED)
         if self.pooling not in POOLED:
             raise ModelError(
                 f"{folder}: pooler {self.pooling!r} is not computed without torch; install it: "
                 f"{install('train')}"
             )
-        config = BackboneConfig.read(stored.transformer)
+        config = BackboneConfig(stored.transformer)
         self._weights = read_arrays(stored.transformer / "model.safetensors")
         self.backbone = NumpyEncoder(config, self._weights)
         cut = stored.length(max_tokens, self.backbone.longest)
@@ -93,12 +93,7 @@ class NumpyModel(Encoder):
             counts = self._frequencies = read_arrays(stored.pooling / "model.safetensors")
             texts, holding = np.float32(1 + int(counts["texts"])), counts["frequencies"]
             self._rarity = np.log(texts / (1 + holding).astype(np.float32)) + np.float32(1)
-        self._matryoshka_dims = config.matryoshka_dims
-
-    @property
-    def matryoshka_dims(self) -> tuple[int, ...]:
-        """Sizes that vectors were trained to be cut to, largest first; none of most models."""
-        return self._matryoshka_dims
+        self.matryoshka_dims = config.matryoshka_dims
 
     @property
     def identity(self) -> str:

