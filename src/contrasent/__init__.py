@@ -40,7 +40,7 @@ __version__ = "0.1.0"
 
 sleep_at_barriers()
 
-_names, __getattr__ = exports(
+_names, __getattr__, _ = exports(
     __name__,
     {
         "contrasent.adapt.run": "adapt_index update_adaptation",

@@ -80,8 +80,10 @@ def import_extra(module: str, extra: str, purpose: str) -> Any:
         raise MissingExtraError(missing or module, extra, purpose) from error
 
 
-def exports(package: str, homes: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any]]:
-    """The names that a package exports, and a function that loads one on first use.
+def exports(
+    package: str, homes: Mapping[str, str]
+) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """A package's ``__all__``, ``__getattr__``, which loads a name on first use, and ``__dir__``.
 
     ``homes`` has the names of each module, with spaces between.
     """
@@ -98,7 +100,8 @@ def exports(package: str, homes: Mapping[str, str]) -> tuple[list[str], Callable
                 raise
             raise MissingExtraError(missing, "train", f"{package}.{name}") from error
 
-    return sorted(home), load
+    names = sorted(home)
+    return names, load, lambda: names
 
 
 def see(anchor: str) -> str:

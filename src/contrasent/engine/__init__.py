@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from contrasent.text.views import View as View
     from contrasent.types import Tokens as Tokens
 
-__all__, __getattr__ = exports(
+__all__, __getattr__, __dir__ = exports(
     __name__,
     {
         "contrasent.encoder.encoder": "Encoder",
@@ -81,7 +81,3 @@ __all__, __getattr__ = exports(
         "contrasent.types": "Tokens",
     },
 )
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         similarities as similarities,
     )
 
-__all__, __getattr__ = exports(
+__all__, __getattr__, __dir__ = exports(
     __name__,
     {
         "contrasent.losses.auxiliary": (
@@ -54,7 +54,3 @@ __all__, __getattr__ = exports(
         "contrasent.losses.similarity": "Similarity mean_cosines pair_cosines similarities",
     },
 )
-
-
-def __dir__() -> list[str]:
-    return __all__
