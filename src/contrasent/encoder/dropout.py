@@ -78,7 +78,11 @@ def take_over(backbone: nn.Module) -> None:
                 setattr(parent, name, Dropout(child.p).train(child.training))
     config: Any = backbone.config
     if getattr(config, "_attn_implementation", None) == "sdpa":
-        _register()
+        from transformers import AttentionInterface, AttentionMaskInterface
+        from transformers.masking_utils import sdpa_mask
+
+        AttentionInterface.register(ATTENTION, _attend)
+        AttentionMaskInterface.register(ATTENTION, sdpa_mask)
         backbone.set_attn_implementation(ATTENTION)  # type: ignore[operator]
 
 
@@ -155,11 +159,3 @@ def _attend(
             scores = scores + attention_mask
     weights = drop(scores.softmax(-1), dropout)
     return torch.matmul(weights, value).transpose(1, 2).contiguous(), None
-
-
-def _register() -> None:
-    from transformers import AttentionInterface, AttentionMaskInterface
-    from transformers.masking_utils import sdpa_mask
-
-    AttentionInterface.register(ATTENTION, _attend)
-    AttentionMaskInterface.register(ATTENTION, sdpa_mask)

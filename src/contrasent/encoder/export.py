@@ -49,9 +49,17 @@ def quantise(graph: Path, tokenizer: Tokenizer, sentences: list[str]) -> dict[st
     import onnx
     from onnxruntime import quantization
 
-    batches = list(_batches(tokenizer, sentences))
+    tokens, _ = tokenizer(sentences)
+    calls = by_budget(tokens.lengths, len(sentences), budget=BATCH_TOKENS)
+    padded = [tokens.select(rows).pad(tokenizer.specials.pad) for rows in calls]
+    batches: list[Inputs] = [
+        dict(zip(runtime.INPUTS, (ids, mask.astype(np.int64)), strict=True)) for ids, mask in padded
+    ]
     model = onnx.load(str(graph))
-    products = [node for node in model.graph.node if _has_weights(node, model)]
+    # Of products those with a constant matrix.
+    matrices = {tensor.name for tensor in model.graph.initializer if len(tensor.dims) == 2}
+    nodes = (node for node in model.graph.node if node.op_type == "MatMul")
+    products = [node for node in nodes if node.input[1] in matrices]
     _smooth(model, products, batches)
     # Its root logger recommends a preparation that changes nothing here.
     with _quiet(""), tempfile.TemporaryDirectory(dir=graph.parent) as folder:
@@ -78,20 +86,6 @@ def quantise(graph: Path, tokenizer: Tokenizer, sentences: list[str]) -> dict[st
         "calibration_sentences": len(sentences),
         "quantised_products": len(products),
     }
-
-
-def _batches(tokenizer: Tokenizer, sentences: list[str]) -> Iterator[Inputs]:
-    tokens, _ = tokenizer(sentences)
-    for rows in by_budget(tokens.lengths, len(sentences), budget=BATCH_TOKENS):
-        ids, mask = tokens.select(rows).pad(tokenizer.specials.pad)
-        yield dict(zip(runtime.INPUTS, (ids, mask.astype(np.int64)), strict=True))
-
-
-def _has_weights(node: Any, model: Any) -> bool:
-    """Whether a node is a product with a constant matrix."""
-    return node.op_type == "MatMul" and any(
-        tensor.name == node.input[1] and len(tensor.dims) == 2 for tensor in model.graph.initializer
-    )
 
 
 def _smooth(model: Any, products: list[Any], batches: list[Inputs]) -> None:

@@ -61,10 +61,9 @@ class LanguageHead(nn.Module):
                 "name the folder that has the masked-LM head, or 'new' for one that is trained "
                 "from scratch",
             )
-        config = cast(Any, encoder.backbone).config
-        model = _new(encoder) if source == "new" else _read(str(source))
-        width = cast(Any, model).config.hidden_size
-        if width != config.hidden_size or cast(Any, model).config.vocab_size != config.vocab_size:
+        model: Any = _new(encoder) if source == "new" else _read(str(source))
+        configs: list[Any] = [model.config, encoder.backbone.config]
+        if len({(config.hidden_size, config.vocab_size) for config in configs}) > 1:
             raise ModelError(f"{source}: its masked-LM head does not fit the encoder's vectors")
         return cls(model).to(encoder.device)
 
@@ -251,12 +250,11 @@ def _read(name: str) -> nn.Module:
     from transformers import AutoModelForMaskedLM
 
     options = {"local_files_only": True, "use_safetensors": True, "output_loading_info": True}
+    load = AutoModelForMaskedLM.from_pretrained
     folder = resolve(name)
     try:
         with quiet():
-            model, info = AutoModelForMaskedLM.from_pretrained(
-                folder, dtype=torch.float32, **options
-            )
+            model, info = load(folder, dtype=torch.float32, **options)
     except Exception as error:  # transformers raises many kinds here, all about the files
         raise ModelError(f"{name}: no masked language model ({brief(error)})") from error
     missing = sorted(info.get("missing_keys", ()))

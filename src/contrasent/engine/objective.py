@@ -339,9 +339,7 @@ class Combination(Objective):
                 if name in self.terms and type(self.terms[name]) is not type(term):
                     raise OptionError("--objective", names, f"both bring a term {name!r}")
                 self.terms[name] = term
-            for name, weight in part.weights.items():
-                if name != "contrast":
-                    self.weights[name] = weight
+            self.weights |= {n: weight for n, weight in part.weights.items() if n != "contrast"}
         if self.contrast is not None:
             self.weights["contrast"] = contrast_weight
         self._check_parts(names, twice=len(queues) > 1)

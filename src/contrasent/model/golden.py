@@ -195,10 +195,6 @@ def readable(path: Path) -> Iterator[None]:
         raise ModelError(f"{path}: missing or not readable as safetensors ({error})") from error
 
 
-def _wrong(check: str, message: str) -> Finding:
-    return Finding(check, False, message)
-
-
 class Comparison:
     """Vectors (n, d) against golden ones."""
 
@@ -218,18 +214,20 @@ def compare_golden(computed: Golden, saved: Golden) -> list[Finding]:
     findings = [*_settings(now, then), *_tokens(computed, saved)]
     if now.dimension != then.dimension:
         sizes = f"vectors have {now.dimension} dimensions and had {then.dimension}"
-        return [*findings, _wrong("dimension", f"{sizes}: another model or head")]
+        return [*findings, Finding("dimension", False, f"{sizes}: another model or head")]
     comparison = Comparison(computed.vectors, saved.vectors)
     if comparison.same:
         return [*findings, Finding("vectors", True, comparison.summary)]
     if all(finding.good for finding in findings):
         same = now.identity == then.identity
         if comparison.cosine >= NEAR and not same:
-            findings.append(_wrong("precision", f"weights have fewer bits: {comparison.summary}"))
+            findings.append(
+                Finding("precision", False, f"weights have fewer bits: {comparison.summary}")
+            )
         else:
             cause = "the same weights compute differently here" if same else "weights differ"
-            findings.append(_wrong("weights", f"{cause} from those that were saved"))
-    return [*findings, _wrong("vectors", comparison.summary)]
+            findings.append(Finding("weights", False, f"{cause} from those that were saved"))
+    return [*findings, Finding("vectors", False, comparison.summary)]
 
 
 def _settings(now: EncoderConfig, then: EncoderConfig) -> list[Finding]:
@@ -263,4 +261,6 @@ def _tokens(computed: Golden, saved: Golden) -> list[Finding]:
     if not differ:
         return [Finding("tokenisation", True, f"{len(saved.texts)} probes give the same ids")]
     counts = f"{len(differ)} of {len(saved.texts)} probes give other ids, first {differ[0][:40]!r}"
-    return [_wrong("tokenisation", f"{counts}: tokenizer.json is not the one that was saved")]
+    return [
+        Finding("tokenisation", False, f"{counts}: tokenizer.json is not the one that was saved")
+    ]

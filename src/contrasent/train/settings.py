@@ -227,14 +227,13 @@ class Defaults:
         """The chosen values and the reasons, for people; empty if there are none."""
         chosen: dict[str, list[str]] = {}
         for name, value in self.values.items():
+            why = f"published for {objective}"
             if name == "duplicates":
-                chosen["rows share texts"] = [f"duplicates {value}"]
-                continue
-            if name == "generator":
-                chosen[f"the base is {value}"] = [f"generator {value}"]
-                continue
-            suits = self.base == SENTENCE_ENCODER and name in (*ENCODER_SETTINGS, "steps")
-            why = "the base is a sentence encoder" if suits else f"published for {objective}"
+                why = "rows share texts"
+            elif name == "generator":
+                why = f"the base is {value}"
+            elif self.base == SENTENCE_ENCODER and name in (*ENCODER_SETTINGS, "steps"):
+                why = "the base is a sentence encoder"
             number = f"{value:g}" if isinstance(value, float) else value
             chosen.setdefault(why, []).append(f"{name} {number}")
         parts = [f"({why}): {', '.join(values)}" for why, values in chosen.items()]
