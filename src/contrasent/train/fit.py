@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from contrasent.files import atomic_file, check_writable, write_text
 from contrasent.model.pretrained import resolve
 from contrasent.report import Report
 from contrasent.text.corpus import Corpus
-from contrasent.train.monitor import Drift, Evaluate, ModelSelector, Monitor
+from contrasent.train.monitor import Drift, ModelSelector, Monitor
 from contrasent.train.page import run_page
 from contrasent.train.plan import Plan, geometry_on_stsb, make_plan, open_corpora
 from contrasent.train.prepare import (
@@ -35,30 +35,21 @@ from contrasent.train.prepare import (
     warn_of_cuts,
     warn_of_equal_rows,
 )
-from contrasent.train.run import Keep, OnStep, Run, RunFolder, choose_keep, run_config
+from contrasent.train.run import (
+    Evaluate,
+    Keep,
+    OnStep,
+    Run,
+    RunFolder,
+    RunOptions,
+    choose_keep,
+    run_config,
+)
 from contrasent.train.settings import Defaults, Settings, run_values
 from contrasent.train.step import WINDOW, StepMetrics, StepRunner, interruptible
 
 LOG_EVERY = 10
 MOMENTS = ("step", "exp_avg", "exp_avg_sq", "momentum_buffer")  # of AdamW and Muon
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """What a run is given with its objective, corpus and settings; see :func:`fit`."""
-
-    evaluate: Evaluate | None
-    geometry: Evaluate | None
-    keep: Keep
-    rows: NDArray[np.int64] | None
-    resume: bool
-    overwrite: bool
-    facts: CardMetadata
-    defaults: Defaults | None
-    on_start: Callable[[], None] | None
-    tokens: Path | None
-    on_step: OnStep | None = None
-    tensorboard: bool = False
 
 
 def fit(
@@ -138,7 +129,7 @@ def fit(
         settings = {name: v for name, v in asdict(settings).items() if v is not None}
     stated = dict(settings or {}) | given
     options: dict[str, Any] = {"geometry": geometry, "resume": resume, "overwrite": overwrite}
-    options |= {"on_start": on_start, "tokens": tokens}
+    options |= {"on_start": on_start, "tokens": tokens, "facts": facts}
     options |= {"on_step": on_step, "tensorboard": tensorboard}
     if isinstance(objective, str):
         stored = RunFolder(Path(folder)).defaults() if resume else None
@@ -146,12 +137,12 @@ def fit(
             source, stated, method=objective, base=base, evaluate=evaluate, stored=stored
         )
         plan = plan if rows is None else replace(plan, rows=rows)
-        return fit_plan(plan, folder, keep=choose_keep(keep, plan.evaluate), facts=facts, **options)
+        return fit_plan(plan, folder, keep=choose_keep(keep, plan.evaluate), **options)
     if base is not None or isinstance(evaluate, str):
         option, value = ("base", base) if base is not None else ("evaluate", evaluate)
         raise OptionError(option, value, "goes with the name of a method; this is an objective")
     options |= {"evaluate": evaluate, "keep": choose_keep(keep, evaluate), "rows": rows}
-    chosen = RunOptions(facts=facts or CardMetadata(), defaults=defaults, **options)
+    chosen = RunOptions(base=facts.base if facts else None, defaults=defaults, **options)
     return _fit(objective, source, Settings(**run_values(stated)), Path(folder), chosen)
 
 
@@ -161,7 +152,6 @@ def fit_plan(
     *,
     keep: Keep,
     resume: bool,
-    facts: CardMetadata | None = None,
     geometry: Evaluate | None = None,
     **options: Any,
 ) -> Run:
@@ -171,16 +161,8 @@ def fit_plan(
     check_writable(Path(folder))
     settings = plan.resolved.settings
     objective = prepare(resolve(plan.base), plan.method, plan.resolved.parameters, settings)
-    chosen = RunOptions(
-        evaluate=plan.evaluate,
-        geometry=geometry or geometry_on_stsb(settings.geometry_every),
-        rows=plan.rows,
-        facts=replace(facts or CardMetadata(), base=plan.public_base),
-        defaults=plan.resolved.defaults,
-        keep=keep,
-        resume=resume,
-        **options,
-    )
+    geometry = geometry or geometry_on_stsb(settings.geometry_every)
+    chosen = plan.options(keep, resume=resume, geometry=geometry, **options)
     return _fit(objective, plan.corpus, settings, Path(folder), chosen)
 
 
@@ -194,17 +176,8 @@ def _fit(
         objective.check(corpus.width, ordered=corpus.documents, scored=corpus.scored)
         shape = options.geometry if settings.geometry_every else None
         selector = ModelSelector(objective.encoder, place, options.evaluate, shape, options.keep)
-        config = run_config(
-            settings,
-            objective.describe(),
-            corpus,
-            options.rows,
-            base=options.facts.base,
-            evaluated=options.evaluate is not None,
-            processes=parallel.world(),
-            defaults=options.defaults,
-            keep=options.keep,
-        )
+        described = objective.describe()
+        config = run_config(settings, described, corpus, options, parallel.world())
         needed = 7 * sum(p.numel() * p.element_size() for p in objective.parameters())
         again = {"resume": options.resume, "overwrite": options.overwrite}
         going_on = parallel.by_main(lambda: place.open(config, **again, needed=needed))
@@ -238,7 +211,8 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
     data |= {"sha256": batches.cache.digest, "cut": batches.cache.truncated}
     if settings.mined:
         data["hard negatives"] = f"{settings.mined} a pair, mined by the base among the answers"
-    facts = replace(options.facts, data=data, settings=asdict(settings))
+    facts = options.facts or CardMetadata()
+    facts = replace(facts, base=options.base, data=data, settings=asdict(settings))
     optimizer = objective.optimizer(lr=settings.lr, weight_decay=settings.weight_decay)
     scaler = torch.amp.GradScaler(encoder.device.type, enabled=settings.precision == "fp16")
     total, batch = total_steps(batches.plan, settings), batches.plan.batch

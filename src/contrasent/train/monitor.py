@@ -17,9 +17,9 @@ from contrasent.errors import TrainingError, see
 from contrasent.model.base import BUDGET, TaskEncoder, by_budget, in_calls
 from contrasent.report import Report
 from contrasent.text.batches import Collator
-from contrasent.train.run import Gain, Keep, RunFolder
+from contrasent.train.run import Evaluate, Gain, Keep, RunFolder
 from contrasent.train.settings import SENTENCE_ENCODER, base_kind
-from contrasent.types import EncodeFn, Tokens
+from contrasent.types import Tokens
 
 log = logging.getLogger(__name__)
 
@@ -170,13 +170,6 @@ class Drift:
                 f"{base['effective_rank']:.0f}"
             )
         return None
-
-
-Evaluate = Callable[[EncodeFn], Report]
-"""An evaluation. One with a method ``against(encode, base)`` also compares with its own report of
-the base: a row "gain_..." is the paired difference, with its interval. One with an attribute
-``floor`` measures how much of the base is left: the last model is given if its score is at least
-that, else the base (:mod:`contrasent.evaluate.validation`)."""
 
 
 class ModelSelector:

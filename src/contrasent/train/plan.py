@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from contrasent.evaluate.validation import NeighbourValidation, choose_validatio
 from contrasent.model.pretrained import MINILM, resolve
 from contrasent.report import Row, laid_out, shown
 from contrasent.text.corpus import Corpus, open_corpus
-from contrasent.train.run import Keep, Run, RunFolder, run_config
+from contrasent.train.run import Evaluate, Keep, Run, RunFolder, RunOptions, run_config
 from contrasent.train.settings import (
     LANGUAGE_MODEL,
     ResolvedSettings,
@@ -28,9 +28,6 @@ from contrasent.train.settings import (
     resolve_settings,
     run_settings,
 )
-
-if TYPE_CHECKING:
-    from contrasent.train.monitor import Evaluate
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +39,15 @@ class Plan:
     corpus: Corpus
     resolved: ResolvedSettings
     validation: str  # name of the evaluation, "function" for one from Python
-    evaluate: "Evaluate | None"
+    evaluate: Evaluate | None
     rows: NDArray[np.int64] | None  # training rows of the corpus; all if None
     note: str  # held-out rows, and limits of the evaluation
 
-    @property
-    def public_base(self) -> str:
-        """The base's name without folders of this machine."""
-        return Path(self.base).name if Path(self.base).is_dir() else self.base
+    def options(self, keep: Keep, **given: Any) -> RunOptions:
+        """Those of the run; its base without folders of this machine."""
+        base = Path(self.base).name if Path(self.base).is_dir() else self.base
+        chosen: dict[str, Any] = {"base": base, "defaults": self.resolved.defaults, "keep": keep}
+        return RunOptions(evaluate=self.evaluate, rows=self.rows, **chosen, **given)
 
     def finished(self, folder: Path, keep: Keep) -> Run | None:
         """The result of the same run in a folder if it is complete there."""
@@ -57,18 +55,9 @@ class Plan:
         # Of several processes each must take part in the check of the others.
         if done is None or not RunFolder(folder).ended() or "WORLD_SIZE" in os.environ:
             return None
-        config = run_config(
-            self.resolved.settings,
-            described(self.method, self.resolved.parameters),
-            self.corpus,
-            self.rows,
-            base=self.public_base,
-            evaluated=self.evaluate is not None,
-            processes=1,
-            defaults=self.resolved.defaults,
-            keep=keep,
-        )
-        RunFolder(folder).check_same(config)
+        objective = described(self.method, self.resolved.parameters)
+        settings, options = self.resolved.settings, self.options(keep)
+        RunFolder(folder).check_same(run_config(settings, objective, self.corpus, options, 1))
         return done
 
 
@@ -95,7 +84,7 @@ def make_plan(
     *,
     method: str,
     base: str | Path | None = None,
-    evaluate: "Evaluate | str | None" = None,
+    evaluate: Evaluate | str | None = None,
     stored: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Complete a run from what was stated, see :func:`contrasent.fit`."""
@@ -116,7 +105,7 @@ def make_plan(
     return Plan(method, base, corpus, resolved, validation, judge, rows, note)
 
 
-def geometry_on_stsb(every: int) -> "Evaluate | None":
+def geometry_on_stsb(every: int) -> Evaluate | None:
     """Alignment and uniformity on STS-B's development split; missing data are an error at once."""
     if not every:
         return None

@@ -30,8 +30,10 @@ from contrasent.files import (
     writing,
 )
 from contrasent.report import Report
+from contrasent.types import EncodeFn
 
 if TYPE_CHECKING:
+    from contrasent.encoder.card import CardMetadata
     from contrasent.encoder.encoder import Encoder
     from contrasent.text.corpus import Corpus
     from contrasent.train.settings import Defaults, Settings
@@ -39,6 +41,13 @@ if TYPE_CHECKING:
 Keep = Literal["proven", "unharmed", "trained", "last"]
 """The model a run gives: the best step if it is proven better, else the base; the last step if
 enough of the base is left, else the base; the best step in any case; the last."""
+
+
+Evaluate = Callable[[EncodeFn], Report]
+"""An evaluation. One with a method ``against(encode, base)`` also compares with its own report of
+the base: a row "gain_..." is the paired difference, with its interval. One with an attribute
+``floor`` measures how much of the base is left: the last model is given if its score is at least
+that, else the base (:mod:`contrasent.evaluate.validation`)."""
 
 
 OnStep = Callable[[int, dict[str, float]], Any]
@@ -146,29 +155,44 @@ WRITTEN = (
 TEMPORARY = tuple(f".{name}." for name in WRITTEN)
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What a run is given with its objective, corpus and settings; see :func:`fit`."""
+
+    evaluate: Evaluate | None
+    keep: Keep
+    rows: NDArray[np.int64] | None  # training rows of the corpus; all if None
+    base: str | None
+    defaults: "Defaults | None"
+    geometry: Evaluate | None = None
+    facts: "CardMetadata | None" = None
+    resume: bool = False
+    overwrite: bool = False
+    on_start: Callable[[], None] | None = None
+    tokens: Path | None = None
+    on_step: OnStep | None = None
+    tensorboard: bool = False
+
+
 def run_config(
     settings: "Settings",
     objective: dict[str, Any],
     corpus: "Corpus",
-    rows: NDArray[np.int64] | None,
-    *,
-    base: str | None,
-    evaluated: bool,
+    options: RunOptions,
     processes: int,
-    defaults: "Defaults | None" = None,
-    keep: str = "trained",
 ) -> dict[str, Any]:
     """The settings of a run in ``run/settings.json``: a resumed run must have the same."""
-    chosen = {"defaults": asdict(defaults)} if defaults is not None else {}
+    rows, evaluated = options.rows, options.evaluate is not None
+    chosen = {"defaults": asdict(options.defaults)} if options.defaults is not None else {}
     return chosen | {
         "settings": asdict(settings),
         "objective": objective,
-        "base": base,
+        "base": options.base,
         "corpus": {"source": corpus.source, "sha256": corpus.digest()},
         "rows": None if rows is None else hashlib.sha256(rows.tobytes()).hexdigest(),
         "evaluated": evaluated,
         "processes": processes,
-        "keep": keep if evaluated else None,
+        "keep": options.keep if evaluated else None,
     }
 
 
