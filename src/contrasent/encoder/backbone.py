@@ -91,10 +91,7 @@ def load_backbone(
 
 
 def unused_pooler(backbone: nn.Module, own: Iterable[str]) -> dict[str, Tensor]:
-    """Zeros for the pooling layer that other readers of a saved folder expect.
-
-    Without them transformers and sentence-transformers report missing weights.
-    """
+    """Zeros for the pooling layer that other readers of a saved folder would report missing."""
     kind: Any = type(backbone)
     if "add_pooling_layer" not in inspect.signature(kind.__init__).parameters:
         return {}
@@ -287,10 +284,7 @@ class PooledBackbone(nn.Module):
         return full(self.pooler(tuple(map(self.states_dropout, states)), ids, mask))
 
     def pool_at(self, tokens: Tokens, places: Tensor) -> Tensor:
-        """Pooled vectors, (n, hidden size), of tokens at other places than 0, 1, 2, ...
-
-        ``places``: (n, t) int64 place of every token, from 0.
-        """
+        """Pooled vectors, (n, hidden size), of tokens at ``places`` (n, t), which count from 0."""
         room = self.padded(tokens)[0].shape[1] - places.shape[1]
         positions = nn.functional.pad(places, (0, room)) + first_position(self._config)
         return self._pool_padded(tokens, position_ids=positions.to(self.device))
@@ -312,11 +306,9 @@ class PooledBackbone(nn.Module):
     def hidden(
         self, tokens: Tokens, *, all_layers: bool = False, **further: Tensor
     ) -> tuple[tuple[Tensor, ...], Tensor, Tensor]:
-        """Token vectors of one padded block.
+        """Hidden states (n, t, d), the last or the embeddings and all; ids and mask (n, t).
 
-        Returns hidden states, each (n, t, d): the last alone, or the embedding output and all
-        layers; the ids (n, t); and the mask (n, t), true on real tokens. ``further`` goes to the
-        backbone.
+        Of one padded block; ``further`` goes to the backbone.
         """
         ids, mask = self.padded(tokens)
         # Without padding there is nothing to mask, and attention takes a faster path.

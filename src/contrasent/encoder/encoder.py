@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from contrasent import parallel
-from contrasent.encoder import lora
+from contrasent.encoder import heads, lora
 from contrasent.encoder.backbone import (
     PooledBackbone,
     is_causal,
@@ -20,14 +20,6 @@ from contrasent.encoder.backbone import (
     workers,
 )
 from contrasent.encoder.dropout import without_place
-from contrasent.encoder.heads import (
-    HEADS,
-    as_dense,
-    dense_of,
-    make_head,
-    read_head,
-    stacked,
-)
 from contrasent.encoder.tensors import save_tensors
 from contrasent.errors import ModelError, OptionError, OutputError, check_choice
 from contrasent.files import atomic_folder, write_object
@@ -129,7 +121,7 @@ class Encoder(PooledBackbone, base.Encoder):
             check_weights(folder)
         pooling = stored.pooler_or(pooler, name, POOLERS)
         if head is not None:
-            check_choice("head", head, HEADS)
+            check_choice("head", head, heads.HEADS)
         backbone = load_backbone(
             stored.transformer,
             dropout=dropout,
@@ -145,7 +137,7 @@ class Encoder(PooledBackbone, base.Encoder):
             backbone,
             Tokenizer.load(stored.transformer, max_tokens=cut),
             pooling=pooling,
-            head=read_head(stored.head) if head is None else make_head(head, size),
+            head=heads.read_head(stored.head) if head is None else heads.make_head(head, size),
             normalise=stored.normalise if normalise is None else normalise,
             lower_case=stored.lower_case,
             source=stored.transformer,
@@ -240,8 +232,8 @@ class Encoder(PooledBackbone, base.Encoder):
             bias: (k,).
         """
         weights = torch.from_numpy(matrix.T.copy()), torch.from_numpy(bias.copy())
-        below = as_dense(self.head) if self.head is not None else []
-        self.head = stacked([*below, dense_of(*weights, nn.Identity())])
+        below = heads.as_dense(self.head) if self.head is not None else []
+        self.head = heads.stacked([*below, heads.dense_of(*weights, nn.Identity())])
         self.to(self.device).eval()
         self.normalise = True
 
@@ -282,7 +274,7 @@ class Encoder(PooledBackbone, base.Encoder):
         weights = lora.plain(weights)
         save_tensors(folder / "model.safetensors", weights | unused_pooler(self.backbone, weights))
         parts = self.pooler.parts()
-        for layer in as_dense(self.head) if self.head is not None else []:
+        for layer in heads.as_dense(self.head) if self.head is not None else []:
             parts.append((f"{MODULES}.Dense", layer.describe(), layer.state_dict()))
         if self.normalise:
             parts.append((f"{MODULES}.Normalize", {}, {}))

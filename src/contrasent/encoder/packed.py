@@ -302,10 +302,7 @@ def supports_batch(backbone: nn.Module, tokens: Tokens) -> bool:
 def states(
     backbone: nn.Module, packing: Packing, *, all_layers: bool = False, firsts: bool = False
 ) -> tuple[Tensor, ...]:
-    """Hidden states of packed rows.
-
-    Returns hidden states, each (T, d); the last one (n, d) with ``firsts``, rows in packed order.
-    """
+    """Hidden states (T, d) of packed rows; the last one (n, d), in their order, with ``firsts``."""
     whole: Any = backbone
     x = _embed(whole, packing)
     states = [x]

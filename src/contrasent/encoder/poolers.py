@@ -15,14 +15,7 @@ from torch import Tensor, nn
 
 from contrasent.encoder.tensors import read_tensors
 from contrasent.errors import ModelError, check_choice
-from contrasent.model.pooling import (
-    AVERAGED,
-    MODES,
-    MODULES,
-    OWN,
-    Part,
-    layer_weights,
-)
+from contrasent.model import pooling
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens
 
@@ -63,9 +56,9 @@ class Pooler(nn.Module):
     def fit(self, corpus: Iterable[Tokens]) -> None:
         """Take statistics of the training corpus, block by block; called when training starts."""
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[pooling.Part]:
         """The modules of a model folder that pool so."""
-        return [(f"{OWN}.{type(self).__name__}", {"pooling": self.name}, self.state_dict())]
+        return [(f"{pooling.OWN}.{type(self).__name__}", {"pooling": self.name}, self.state_dict())]
 
     def load(self, path: Path) -> None:
         """Read its state from the folder of its module."""
@@ -89,18 +82,19 @@ class _Portable(Pooler):
     portable = True
     mode: ClassVar[str] = "mean"
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[pooling.Part]:
         """Weights of the layers, if it averages two, and the mode of pooling."""
-        every = [*MODES.values(), "mean_sqrt_len_tokens", "weightedmean_tokens"]
-        flags = {f"pooling_mode_{m}": m == MODES[self.mode] for m in every}
+        every = [*pooling.MODES.values(), "mean_sqrt_len_tokens", "weightedmean_tokens"]
+        flags = {f"pooling_mode_{m}": m == pooling.MODES[self.mode] for m in every}
+        flags["include_prompt"] = True
         size = {"word_embedding_dimension": self.size}
-        pooling: Part = (f"{MODULES}.Pooling", {**size, **flags, "include_prompt": True}, {})
-        weights = layer_weights(self.layers, self.depth)
+        pooled: pooling.Part = (f"{pooling.MODULES}.Pooling", {**size, **flags}, {})
+        weights = pooling.layer_weights(self.layers, self.depth)
         if weights is None:
-            return [pooling]
+            return [pooled]
         layers = {**size, "layer_start": 0, "num_hidden_layers": self.depth}
         tensors = {"layer_weights": torch.tensor(weights)}
-        return [(f"{MODULES}.WeightedLayerPooling", layers, tensors), pooling]
+        return [(f"{pooling.MODULES}.WeightedLayerPooling", layers, tensors), pooled]
 
 
 class First(_Portable):
@@ -154,19 +148,19 @@ class Mean(_Portable):
 class FirstLast(Mean):
     """Layer 1 and the last (BERT-whitening, SimCSE's code)."""
 
-    name, layers = "first_last", AVERAGED["first_last"]
+    name, layers = "first_last", pooling.AVERAGED["first_last"]
 
 
 class EmbeddingsLast(Mean):
     """The embedding output and the last layer (SimCSE, Table 5)."""
 
-    name, layers = "embeddings_last", AVERAGED["embeddings_last"]
+    name, layers = "embeddings_last", pooling.AVERAGED["embeddings_last"]
 
 
 class LastTwo(Mean):
     """The last two layers ("avg_top2" in SimCSE's code)."""
 
-    name, layers = "last_two", AVERAGED["last_two"]
+    name, layers = "last_two", pooling.AVERAGED["last_two"]
 
 
 class MaskPooling(Pooler):

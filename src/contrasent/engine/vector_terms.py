@@ -14,13 +14,18 @@ from contrasent.text.batches import random_for
 ARTIFICIAL = 200
 
 
-class DimensionWise(Term):
-    """The term "dimensions": dimension-wise contrast of the projected views (SimCSE++, 4.3).
-
-    The rows of all processes are taken together, so that the statistics are those of the batch.
-    """
+class _OfDimensions(Term):
+    """A term of two views' dimensions, by the rows of all processes."""
 
     vectors_only = True
+
+    def diagnostics(self, encodings: BatchEncodings) -> Terms:
+        """The mean absolute correlation of two different dimensions."""
+        return {"dimension_correlation": mean_correlation(encodings.noisy[0])}
+
+
+class DimensionWise(_OfDimensions):
+    """The term "dimensions": dimension-wise contrast of the projected views (SimCSE++, 4.3)."""
 
     def __init__(self, **settings: Any) -> None:
         """Of the settings of :func:`contrasent.losses.dimension_wise_contrast`."""
@@ -30,15 +35,10 @@ class DimensionWise(Term):
     def forward(self, encodings: BatchEncodings) -> Terms:
         """The term of a batch."""
         views = (parallel.gather(view) for view in encodings.noisy[:2])
-        loss = losses.dimension_wise_contrast(*views, **self.settings)
-        return {"dimensions": loss}
-
-    def diagnostics(self, encodings: BatchEncodings) -> Terms:
-        """The mean absolute correlation of two different dimensions."""
-        return {"dimension_correlation": mean_correlation(encodings.noisy[0])}
+        return {"dimensions": losses.dimension_wise_contrast(*views, **self.settings)}
 
 
-class Barlow(Term):
+class Barlow(_OfDimensions):
     """The term "barlow": Barlow Twins with artificial rows (SimCSE++, 4.1 and 4.2).
 
     The artificial rows are drawn anew in every step, the same for both views.
@@ -47,8 +47,6 @@ class Barlow(Term):
         off_diagonal: weight of the correlations between dimensions.
         artificial: rows of Gaussian noise that are appended to both views.
     """
-
-    vectors_only = True
 
     def __init__(self, *, off_diagonal: float, artificial: int, norm: losses.BarlowNorm) -> None:
         super().__init__()
@@ -64,10 +62,6 @@ class Barlow(Term):
         noise = torch.randn(self.artificial, first.shape[1], generator=generator)
         options: dict[str, Any] = {"off_diagonal": self.off_diagonal, "norm": self.norm}
         return {"barlow": losses.barlow_twins(first, second, artificial=noise.to(first), **options)}
-
-    def diagnostics(self, encodings: BatchEncodings) -> Terms:
-        """The mean absolute correlation of two different dimensions."""
-        return {"dimension_correlation": mean_correlation(encodings.noisy[0])}
 
 
 @torch.no_grad()

@@ -139,33 +139,27 @@ def _full_name(name: str) -> str:
 
 
 def _unigram(vocab: list[tuple[str, float]], unknown: int) -> Any:
-    from tokenizers import (
-        AddedToken,
-        Regex,
-        Tokenizer,
-        decoders,
-        models,
-        normalizers,
-        pre_tokenizers,
-        processors,
-    )
+    import tokenizers
+    from tokenizers import normalizers
 
-    tokenizer = Tokenizer(models.Unigram(vocab, unk_id=unknown, byte_fallback=False))
+    model = tokenizers.models.Unigram(vocab, unk_id=unknown, byte_fallback=False)
+    tokenizer = tokenizers.Tokenizer(model)
     tokenizer.normalizer = normalizers.Sequence(
         [
-            normalizers.Replace(Regex(_DROPPED), ""),
-            normalizers.Replace(Regex(_SPACES), " "),
+            normalizers.Replace(tokenizers.Regex(_DROPPED), ""),
+            normalizers.Replace(tokenizers.Regex(_SPACES), " "),
             normalizers.NFKC(),
-            normalizers.Replace(Regex(" {2,}"), " "),
+            normalizers.Replace(tokenizers.Regex(" {2,}"), " "),
         ]
     )
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
-    tokenizer.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
+    spaces: Any = {"replacement": "▁", "prepend_scheme": "always"}
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace(**spaces)
+    tokenizer.decoder = tokenizers.decoders.Metaspace(**spaces)
     first, last = "<s>", "</s>"
-    tokenizer.add_special_tokens(
-        [AddedToken(t, special=True, normalized=False) for t in ("<s>", "<pad>", "</s>", "<unk>")]
-    )
-    tokenizer.post_processor = processors.TemplateProcessing(
+    marks = (first, "<pad>", last, "<unk>")
+    added = [tokenizers.AddedToken(t, special=True, normalized=False) for t in marks]
+    tokenizer.add_special_tokens(added)
+    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
         single=f"{first} $A {last}",
         pair=f"{first} $A {last} {last} $B {last}",
         special_tokens=[(t, tokenizer.token_to_id(t)) for t in (first, last)],

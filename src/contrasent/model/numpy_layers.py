@@ -205,21 +205,14 @@ class NumpyEncoder:
                 f"size, {size}"
             )
         for number in range(self.layers):
-            layer = names["layer"].format(number)
-            self.stack.append(
-                _Layer(
-                    linear(
-                        *(layer + names[part] for part in ("query", "key", "value")),
-                        out=size,
-                        size=size,
-                    ),
-                    linear(layer + names["attended"], out=size, size=size),
-                    norm(layer + names["attention_norm"], size),
-                    up := linear(layer + names["up"], out=None, size=size),
-                    linear(layer + names["down"], out=size, size=up.weight.shape[1]),
-                    norm(layer + names["output_norm"], size),
-                )
-            )
+            layer = {part: names["layer"].format(number) + name for part, name in names.items()}
+            qkv = linear(layer["query"], layer["key"], layer["value"], out=size, size=size)
+            output = linear(layer["attended"], out=size, size=size)
+            attention_norm = norm(layer["attention_norm"], size)
+            up = linear(layer["up"], out=None, size=size)
+            down = linear(layer["down"], out=size, size=up.weight.shape[1])
+            output_norm = norm(layer["output_norm"], size)
+            self.stack.append(_Layer(qkv, output, attention_norm, up, down, output_norm))
         self.relative = None
         if config.kind == "mpnet":
             self.relative = array("encoder.relative_attention_bias.weight", None, self.heads)
@@ -232,10 +225,7 @@ class NumpyEncoder:
         return len(self.positions)
 
     def __call__(self, tokens: Tokens, wanted: tuple[int, ...] = (-1,)) -> list[Vectors]:
-        """Hidden states of all tokens, (tokens, d) each, of the wanted layers.
-
-        ``wanted``: 0 is the embedding output, 1 the first layer, -1 the last.
-        """
+        """Hidden states (tokens, d) of the wanted layers, 0 for the embeddings, -1 for the last."""
         if (highest := int(tokens.ids.max())) >= len(self.words):
             problem = f"token {highest} has no row in the {len(self.words):,} of the embeddings"
             raise ModelError(f"{problem}; the tokenizer is another model's")

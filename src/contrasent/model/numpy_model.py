@@ -97,10 +97,7 @@ class NumpyModel(Encoder):
 
     @property
     def identity(self) -> str:
-        """The same hash as of :class:`contrasent.encoder.encoder.Encoder`.
-
-        Of the tensors that the torch model has, by its names for them.
-        """
+        """The hash that torch's encoder has, of its tensors by its names for them."""
         arrays: dict[str, NDArray[Any]] = {}
         for key in self.backbone.used:
             value = self._weights[key]

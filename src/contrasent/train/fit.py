@@ -23,18 +23,10 @@ from contrasent.files import atomic_file, check_writable, write_text
 from contrasent.model.pretrained import resolve
 from contrasent.report import Report
 from contrasent.text.corpus import Corpus
+from contrasent.train import prepare
 from contrasent.train.monitor import Drift, ModelSelector, Monitor
 from contrasent.train.page import run_page
 from contrasent.train.plan import Plan, geometry_on_stsb, make_plan, open_corpora
-from contrasent.train.prepare import (
-    collator,
-    configure,
-    fit_poolers,
-    prepare,
-    total_steps,
-    warn_of_cuts,
-    warn_of_equal_rows,
-)
 from contrasent.train.run import (
     Evaluate,
     Keep,
@@ -160,7 +152,7 @@ def fit_plan(
         return done
     check_writable(Path(folder))
     settings = plan.resolved.settings
-    objective = prepare(resolve(plan.base), plan.method, plan.resolved.parameters, settings)
+    objective = prepare.prepare(resolve(plan.base), plan.method, plan.resolved.parameters, settings)
     geometry = geometry or geometry_on_stsb(settings.geometry_every)
     chosen = plan.options(keep, resume=resume, geometry=geometry, **options)
     return _fit(objective, plan.corpus, settings, Path(folder), chosen)
@@ -199,14 +191,14 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
     """A run from its first step, or from its checkpoint, to its last."""
     began, trained_seconds = time.monotonic(), 0.0
     encoder, place = objective.encoder, selector.place
-    configure(objective, settings)
+    prepare.configure(objective, settings)
     shared = options.tokens is not None
     where = options.tokens or place.tokens
-    batches = collator(objective, corpus, settings, where, options.rows, shared=shared)
-    fit_poolers(objective, batches)
+    batches = prepare.collator(objective, corpus, settings, where, options.rows, shared=shared)
+    prepare.fit_poolers(objective, batches)
     if parallel.is_main():
-        warn_of_cuts(batches, settings, encoder.max_tokens)
-        warn_of_equal_rows(batches, objective)
+        prepare.warn_of_cuts(batches, settings, encoder.max_tokens)
+        prepare.warn_of_equal_rows(batches, objective)
     data = {"source": corpus.source.rsplit("/", 1)[-1], "rows": len(batches.plan.rows)}
     data |= {"sha256": batches.cache.digest, "cut": batches.cache.truncated}
     if settings.mined:
@@ -215,7 +207,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
     facts = replace(facts, base=options.base, data=data, settings=asdict(settings))
     optimizer = objective.optimizer(lr=settings.lr, weight_decay=settings.weight_decay)
     scaler = torch.amp.GradScaler(encoder.device.type, enabled=settings.precision == "fp16")
-    total, batch = total_steps(batches.plan, settings), batches.plan.batch
+    total, batch = prepare.total_steps(batches.plan, settings), batches.plan.batch
     monitor, drift = Monitor(), Drift.of(objective, batches, total)
     first = 0
     if going_on:
@@ -228,16 +220,9 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
     if parallel.is_main():
         # A run that was killed may have written lines of steps after its last checkpoint.
         place.cut_log(first if going_on else -1)
+    wrapped, window = parallel.wrap(objective), 1 if encoder.device.type == "cpu" else WINDOW
     steps = StepRunner(
-        objective,
-        parallel.wrap(objective),
-        batches,
-        optimizer,
-        scaler,
-        settings,
-        total,
-        monitor,
-        window=1 if encoder.device.type == "cpu" else WINDOW,
+        objective, wrapped, batches, optimizer, scaler, settings, total, monitor, window
     )
 
     def save_model(target: Path, step: int, report: Report | None) -> None:

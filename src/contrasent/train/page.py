@@ -25,8 +25,7 @@ def run_page(
 ) -> str:
     """The page's text.
 
-    ``texts`` were looked at during training; ``before`` and ``after`` have the places of each one's
-    nearest among them, by the base and by the last model that was measured.
+    ``before`` and ``after``: the places of each text's nearest by the base and the last model.
     """
     try:
         drawn, note = pictures.panels(curves(run.log)), ""
