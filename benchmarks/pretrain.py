@@ -26,6 +26,7 @@ from contrasent import progress
 from contrasent.encoder import packed
 from contrasent.encoder.encoder import Encoder
 from contrasent.encoder.packing import Packing
+from contrasent.encoder.tensors import read_checkpoint
 from contrasent.engine import encodings
 from contrasent.engine.encodings import Terms
 from contrasent.engine.masked_models import LanguageHead, at_labels
@@ -36,7 +37,7 @@ from contrasent.losses import masked_lm
 from contrasent.text.corpus import Corpus, open_corpus
 from contrasent.text.tokens import Tokenizer
 from contrasent.text.views import Identity
-from contrasent.train.fit import fit, read_checkpoint
+from contrasent.train.fit import fit
 from contrasent.train.settings import Settings, assignments, choose
 from contrasent.types import Batch, Tokens
 

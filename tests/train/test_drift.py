@@ -83,18 +83,24 @@ def test_lines_carry_the_numbers_and_the_training_knows_nothing_of_it(
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
+def made_cache(count, tokens):
+    """A corpus of that many rows, as far as a drift knows it."""
+
+    class Cache(SimpleNamespace):
+        __len__ = lambda self: count  # noqa: E731
+
+    return Cache(tokens=tokens)
+
+
 def test_held_out_texts_are_preferred_and_spread(bert):
-    cache = SimpleNamespace(tokens=lambda column, rows: (column, rows))
     model = Encoder.load(bert, pooler="mean")
     objective = SimpleNamespace(encoder=model, labelled=False, warns_of_drift=True)
 
     def rows(count, trained, total=100, batch=64):
-        class Cache(SimpleNamespace):
-            __len__ = lambda self: count  # noqa: E731
-
         plan = SimpleNamespace(rows=np.asarray(trained), batch=batch)
-        batches = SimpleNamespace(cache=Cache(tokens=cache.tokens), plan=plan)
-        drift = Drift.of(objective, batches, total)
+        cache = made_cache(count, lambda column, rows: (column, rows))
+        batches = SimpleNamespace(cache=cache, plan=plan)
+        drift = Drift(objective, batches, total)
         assert not drift.guards
         return drift.every, drift.tokens and drift.tokens[1]
 
@@ -120,7 +126,7 @@ def test_neighbours_of_an_encoder_are_guarded_unless_pairs_say_what_is_near(bert
     ):
         encoder = Encoder.load(folder, pooler="mean")
         objective = SimpleNamespace(encoder=encoder, labelled=labelled, warns_of_drift=True)
-        assert Drift.of(objective, batches, 10).guards is expected
+        assert Drift(objective, batches, 10).guards is expected
 
 
 def made(*, guards):
@@ -129,8 +135,14 @@ def made(*, guards):
     encoder.embed = lambda tokens: encoder.vectors[
         [row[0] for row in map(tokens.__getitem__, range(len(tokens)))]
     ]
-    tokens = Tokens.from_rows([[i, 1, 2] for i in range(COUNT)])
-    return encoder, Drift(encoder, tokens, every=10, total=35, guards=guards)
+    encoder.source = None
+    cache = made_cache(COUNT, lambda column, rows: Tokens.from_rows([[i, 1, 2] for i in rows]))
+    plan = SimpleNamespace(rows=np.arange(COUNT), batch=320)
+    objective = SimpleNamespace(encoder=encoder, labelled=False, warns_of_drift=True)
+    drift = Drift(objective, SimpleNamespace(cache=cache, plan=plan), 35)
+    assert (drift.every, drift.guards) == (10, False)
+    drift.guards = guards
+    return encoder, drift
 
 
 BASE = random.normal(size=(COUNT, 16)).astype(np.float32)

@@ -484,7 +484,7 @@ def test_a_signal_finishes_the_step_and_writes_a_checkpoint(start, tmp_path, num
     with pytest.raises(KeyboardInterrupt):
         start(steps=9, evaluate_every=1, evaluate=interrupt_after(4, number))
     assert signal.getsignal(number) is before
-    from contrasent.train.fit import read_checkpoint
+    from contrasent.encoder.tensors import read_checkpoint
 
     _, stated = read_checkpoint(tmp_path / "m" / "run" / "checkpoint.safetensors")
     assert stated["step"] == 3

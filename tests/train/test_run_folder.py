@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from contrasent.encoder.tensors import read_checkpoint
 from contrasent.errors import ModelError, OutputError
-from contrasent.train.fit import read_checkpoint
 from contrasent.train.run import Run, RunFolder
 
 STATED = {"settings": {"lr": 1e-3, "batch": 8}, "corpus": {"sha256": "ab"}, "processes": 1}

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contrasent import processes
+from contrasent.encoder.tensors import read_checkpoint
 from contrasent.errors import TrainingError
 from contrasent.train import fit as module
-from contrasent.train.fit import fit, read_checkpoint
+from contrasent.train.fit import fit
 from contrasent.train.monitor import CALM_STEPS, LASTING, Monitor
 from contrasent.train.prepare import prepare
 from contrasent.train.settings import Settings

@@ -1,12 +1,15 @@
 """Tensors in safetensors files: those of models, and of a run's checkpoint."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from contrasent.errors import ModelError
 from contrasent.model.golden import readable
 
 
@@ -25,3 +28,13 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     """Read a file; it is a ModelError if it is missing or damaged."""
     with readable(path):
         return load_file(path)
+
+
+def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], Any]:
+    """Tensors and state of a checkpoint."""
+    try:
+        with safe_open(path, framework="pt") as stream:
+            state = json.loads((stream.metadata() or {})["contrasent"])
+            return {k: stream.get_tensor(k) for k in stream.keys()}, state  # noqa: SIM118
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise ModelError(f"{path}: not a readable checkpoint ({error})") from error

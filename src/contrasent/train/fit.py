@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from contrasent import parallel, processes, progress
 from contrasent.encoder.card import CardMetadata, card
-from contrasent.encoder.tensors import save_tensors
+from contrasent.encoder.tensors import read_checkpoint, save_tensors
 from contrasent.engine.objective import Objective
-from contrasent.errors import ModelError, OptionError, UserError
+from contrasent.errors import OptionError, UserError
 from contrasent.files import atomic_file, check_writable, write_text
 from contrasent.model.pretrained import resolve
 from contrasent.report import Report
@@ -208,7 +207,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
     optimizer = objective.optimizer(lr=settings.lr, weight_decay=settings.weight_decay)
     scaler = torch.amp.GradScaler(encoder.device.type, enabled=settings.precision == "fp16")
     total, batch = prepare.total_steps(batches.plan, settings), batches.plan.batch
-    monitor, drift = Monitor(), Drift.of(objective, batches, total)
+    monitor, drift = Monitor(), Drift(objective, batches, total)
     first = 0
     if going_on:
         state = _restore(place, objective, optimizer)
@@ -369,13 +368,3 @@ def write_checkpoint(
     with atomic_file(path, "wb") as stream:
         # Written in place of the temporary file's content: safetensors wants a name.
         save_tensors(Path(stream.name), tensors, {"contrasent": json.dumps(state)})
-
-
-def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], Any]:
-    """Tensors and state of a checkpoint."""
-    try:
-        with safe_open(path, framework="pt") as stream:
-            state = json.loads((stream.metadata() or {})["contrasent"])
-            return {k: stream.get_tensor(k) for k in stream.keys()}, state  # noqa: SIM118
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
-        raise ModelError(f"{path}: not a readable checkpoint ({error})") from error

@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 from torch.multiprocessing.spawn import spawn
 
 from contrasent import parallel
 from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.tensors import read_checkpoint, save_tensors
 from contrasent.engine.objective import Objective
 from contrasent.engine.parameters import GuideName, MaskedModelName
 from contrasent.engine.registry import check, methods, needs_pairs, parameters
@@ -203,8 +202,8 @@ def _work(rank: int, place: Path, trials: list[Trial]) -> None:
         except Exception as error:
             (place / f"{number}.{rank}.txt").write_text(_failure(error), "utf-8")
             break  # the other process may wait for this one, and ends with it
-        metadata = {"losses": json.dumps(losses)}
-        save_file(state, place / f"{number}.{rank}.safetensors", metadata=metadata)
+        path, metadata = place / f"{number}.{rank}.safetensors", {"contrasent": json.dumps(losses)}
+        save_tensors(path, state, metadata)
     torch.distributed.destroy_process_group()
 
 
@@ -216,9 +215,7 @@ def _compare(place: Path, number: int, trial: Trial) -> Verdict:
         if not path.is_file():
             failed = [p.read_text("utf-8") for p in sorted(place.glob("*.txt"))]
             return False, failed[0] if failed else "the processes ended early"
-        with safe_open(path, "pt") as stream:
-            own = json.loads(stream.metadata()["losses"])
-            state = {k: stream.get_tensor(k) for k in stream.keys()}  # noqa: SIM118
+        state, own = read_checkpoint(path)
         far = farthest({"the loss": torch.tensor(losses)}, {"the loss": torch.tensor(own)})
         far = far or farthest(whole, state)
         if far:

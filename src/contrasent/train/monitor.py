@@ -3,12 +3,11 @@
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from contrasent import metrics, parallel
 from contrasent.encoder.encoder import Encoder
@@ -19,7 +18,6 @@ from contrasent.report import Report
 from contrasent.text.batches import Collator
 from contrasent.train.run import Evaluate, Gain, Keep, RunFolder
 from contrasent.train.settings import SENTENCE_ENCODER, base_kind
-from contrasent.types import Tokens
 
 log = logging.getLogger(__name__)
 
@@ -69,52 +67,39 @@ class Monitor:
             )
 
 
-@dataclass
 class Drift:
     """Measures how far a model has moved from its base; every line of the run's log carries it.
 
     Texts go through the model without dropout, and nothing is drawn.
     """
 
-    encoder: Encoder
-    # of the texts, at most 500: held-out ones, or of all; None if they are too few
-    tokens: Tokens | None
-    every: int
-    total: int  # steps of the run; the last one is measured too
-    # whether the base's neighbours are to stay: those of a sentence encoder, unless pairs say what
-    # is near. A language model's are there to be changed
-    guards: bool
-    # whether the run learns from pairs, so that a warning need not advise them
-    labelled: bool = False
-    # the last measurement: "mean_cosine" of random pairs, "effective_rank", the "neighbour_overlap"
-    # with the base, and "measured_at", its step
-    values: dict[str, float] = field(default_factory=dict)
-    # the first one, and the texts' neighbours there; None before it
-    base: dict[str, Any] | None = None
-    warned: bool = False  # whether the run has warned, which it does once
-    # rows of the texts in the corpus
-    places: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    latest: Any = ()  # the texts' neighbours at the last measurement
-
-    @classmethod
-    def of(cls, objective: Objective, batches: Collator, total: int) -> "Drift":
+    def __init__(self, objective: Objective, batches: Collator, total: int) -> None:
         """Choose the texts, evenly over the corpus, of pairs the first ones."""
         cache, plan = batches.cache, batches.plan
-        places = np.arange(min(TEXTS, len(cache))) * len(cache) // min(TEXTS, len(cache))
+        # Rows of the texts in the corpus, at most 500: held-out ones, or of all.
+        self.places = np.arange(min(TEXTS, len(cache))) * len(cache) // min(TEXTS, len(cache))
         if len(cache) - len(plan.rows) >= TEXTS:
             mask = np.ones(len(cache), np.bool_)
             mask[plan.rows] = False
             held_out = np.flatnonzero(mask)
-            places = held_out[np.arange(TEXTS) * len(held_out) // TEXTS]
-        tokens = cache.tokens(0, places) if len(cache) >= FEWEST_TEXTS else None
+            self.places = held_out[np.arange(TEXTS) * len(held_out) // TEXTS]
+        few = len(cache) < FEWEST_TEXTS
+        self.tokens = None if few else cache.tokens(0, self.places)
         # Seldom, as it costs training time, and some twenty times in a long run.
-        every = max(10, math.ceil(ROWS_BETWEEN / plan.batch), total // LOOKS)
-        encoder = objective.encoder
-        guards = base_kind(encoder.source) == SENTENCE_ENCODER and not objective.labelled
-        quiet = not objective.warns_of_drift
-        drift = cls(encoder, tokens, every, total, guards, objective.labelled, warned=quiet)
-        drift.places = places
-        return drift
+        self.every = max(10, math.ceil(ROWS_BETWEEN / plan.batch), total // LOOKS)
+        self.total = total  # steps of the run; the last one is measured too
+        self.encoder = objective.encoder
+        self.labelled = objective.labelled
+        # Whether the base's neighbours are to stay: those of a sentence encoder, unless pairs say
+        # what is near. A language model's are there to be changed.
+        self.guards = base_kind(self.encoder.source) == SENTENCE_ENCODER and not self.labelled
+        self.warned = not objective.warns_of_drift  # which a run does once
+        # The last measurement: "mean_cosine" of random pairs, "effective_rank", the
+        # "neighbour_overlap" with the base, and "measured_at", its step.
+        self.values: dict[str, float] = {}
+        # The first one, and the texts' neighbours there; None before it.
+        self.base: dict[str, Any] | None = None
+        self.latest: Any = ()  # the texts' neighbours at the last measurement
 
     def state(self) -> dict[str, Any]:
         """The state for a checkpoint."""
