@@ -143,7 +143,7 @@ def settings_page() -> str:
         "",
     ]
     lines += _settings_table(run_settings(), attributes(Settings))
-    for name in registry.names():
+    for name in sorted(registry.summaries()):
         method = registry.methods(name)[0]
         known = registry.parameters(name)
         lines += ["", f"## {name}", "", first_line(inspect.getdoc(registry.find(name))), ""]

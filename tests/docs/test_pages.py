@@ -213,7 +213,7 @@ def test_every_command_and_setting_is_on_a_page(generated):
         assert f"## {name}\n" in shown
         assert name in by_hand, f"{name} is on no page that a person wrote"
     settings = (generated / "settings.md").read_text("utf-8")
-    names = [*run_settings(), *(p for n in registry.names() for p in registry.parameters(n))]
+    names = [*run_settings(), *(p for n in registry.summaries() for p in registry.parameters(n))]
     assert len(names) > 150
     assert all(f"| `{name}` |" in settings for name in names)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from contrasent.cli.options import parse_budget
-from contrasent.engine.registry import names, parameters
+from contrasent.engine.registry import parameters, summaries
 from contrasent.errors import OptionError
 from contrasent.reproduce import measures, reading
 from contrasent.reproduce import plan as plans
@@ -129,11 +129,11 @@ def test_every_option_has_its_first_default():
     former = json.loads(FIRST.read_text("utf-8"))["renamed"]
     settings = {former.get(k, k): v for k, v in asdict(Settings()).items() if k not in INDIFFERENT}
     resolved = [(settings, "settings", "")]
-    for name in names():
+    for name in summaries():
         own = {former.get(key, key): p.default for key, p in parameters(name).items()}
         resolved.append((own, "objectives", name))
     resolved += [(measure.complete({}), "measures", kind) for kind, measure in MEASURES.items()]
-    assert len(resolved) == 1 + len(names()) + len(MEASURES) >= 22
+    assert len(resolved) == 1 + len(summaries()) + len(MEASURES) >= 22
     missing = {
         f"{kind} {name}": sorted(unknown)
         for options, kind, name in resolved

@@ -70,11 +70,6 @@ class Method:
     parameters: Mapping[str, Parameter]
 
 
-def names() -> list[str]:
-    """Names of all methods that are installed, sorted."""
-    return sorted(summaries())
-
-
 def summaries() -> dict[str, str]:
     """A line on each method that is installed, read without importing it."""
     points = {p.name: f"from {p.dist.name}" if p.dist else "" for p in entry_points(group=GROUP)}
@@ -181,7 +176,7 @@ def _method(name: str) -> Method:
     else:
         point = next(iter(entry_points(group=GROUP, name=name)), None)
         if point is None and ":" not in name:
-            raise OptionError(OPTION, name, "no such objective", choices=names())
+            raise OptionError(OPTION, name, "no such objective", choices=summaries())
         point = point or EntryPoint(name, name, GROUP)
         if str(Path.cwd()) not in sys.path and not point.dist:
             sys.path.append(str(Path.cwd()))  # as ``python -m`` finds the modules there

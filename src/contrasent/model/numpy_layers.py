@@ -219,11 +219,6 @@ class NumpyEncoder:
             if len(self.relative) < BUCKETS:
                 raise ModelError(f"{config.path.parent}: fewer than {BUCKETS} relative positions")
 
-    @property
-    def longest(self) -> int:
-        """Tokens of the longest row that the positions allow."""
-        return len(self.positions)
-
     def __call__(self, tokens: Tokens, wanted: tuple[int, ...] = (-1,)) -> list[Vectors]:
         """Hidden states (tokens, d) of the wanted layers, 0 for the embeddings, -1 for the last."""
         if (highest := int(tokens.ids.max())) >= len(self.words):

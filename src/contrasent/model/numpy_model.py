@@ -81,7 +81,7 @@ class NumpyModel(Encoder):
         config = BackboneConfig(stored.transformer)
         self._weights = read_arrays(stored.transformer / "model.safetensors")
         self.backbone = NumpyEncoder(config, self._weights)
-        cut = stored.length(max_tokens, self.backbone.longest)
+        cut = stored.length(max_tokens, len(self.backbone.positions))
         self.tokenizer = Tokenizer.load(stored.transformer, max_tokens=cut)
         self.prompts, self.normalise = stored.prompts, stored.normalise
         self.lower_case = stored.lower_case

@@ -1,7 +1,7 @@
 """PromptBERT: a sentence is what fills the mask of a template around it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -63,27 +63,25 @@ class PromptBERT(engine.Objective):
         self.contrast = engine.Contrast(temperature=temperature)
         self.use_projector(projector)
         if denoise:
-            self.baseline = _TemplateAlone(template, positive_template)
+            self.baseline = partial(_templates_alone, (template, positive_template))
 
 
-@dataclass(frozen=True)
-class _TemplateAlone:
-    """The vector of each row's template without its sentence; the second column has its own."""
+def _templates_alone(
+    templates: tuple[str, str],
+    encoder: engine.Encoder,
+    columns: Sequence[engine.Tokens],
+    first: int,
+) -> Tensor:
+    """Vectors (rows of all columns, d) of each row's template without its sentence.
 
-    template: str
-    positive_template: str
-
-    def __call__(
-        self, encoder: engine.Encoder, columns: Sequence[engine.Tokens], first: int
-    ) -> Tensor:
-        """(rows of all columns, d): each length of a sentence is computed once a column."""
-        found = []
-        for number, rows in enumerate(columns, first):
-            own = self.positive_template if number == 1 else self.template
-            before, after = encoder.tokenizer.around(own)
-            count = len(before) + len(after)
-            sizes, which = np.unique(rows.lengths - count, return_inverse=True)
-            places = np.arange(count) + np.where(np.arange(count) < len(before), 0, sizes[:, None])
-            alone = engine.Tokens.from_rows([np.concatenate([before, after])] * len(sizes))
-            found.append(encoder(alone, torch.from_numpy(places))[which])
-        return torch.cat(found)
+    The second column has a template of its own; each length is computed once a column.
+    """
+    found = []
+    for number, rows in enumerate(columns, first):
+        before, after = encoder.tokenizer.around(templates[int(number == 1)])
+        count = len(before) + len(after)
+        sizes, which = np.unique(rows.lengths - count, return_inverse=True)
+        places = np.arange(count) + np.where(np.arange(count) < len(before), 0, sizes[:, None])
+        alone = engine.Tokens.from_rows([np.concatenate([before, after])] * len(sizes))
+        found.append(encoder(alone, torch.from_numpy(places))[which])
+    return torch.cat(found)
