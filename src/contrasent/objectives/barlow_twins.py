@@ -3,10 +3,10 @@
 from typing import Any, ClassVar
 
 from contrasent import engine
-from contrasent.losses import BarlowNorm, Similarity
+from contrasent.losses import BarlowNorm
 
 
-class BarlowTwins(engine.Objective):
+class BarlowTwins(engine.ContrastObjective):
     """SimCSE plus Barlow Twins (SimCSE++: Xu et al., 2023, sections 4.1, 4.2, equation 4, Table 2).
 
     The cross-correlation of N rows has a rank of N at most; ``artificial`` rows of Gaussian noise,
@@ -14,9 +14,6 @@ class BarlowTwins(engine.Objective):
     that the code does not have. The weight of the term relative to SimCSE's is not stated.
 
     Args:
-        temperature: tau of the contrast.
-        similarity: "cosine" or "dot".
-        projector: "tanh", "batchnorm" or "none"; dropped after training.
         contrast_weight: of the contrast; 0 trains by Barlow Twins alone.
         barlow_weight: of the term.
         off_diagonal: lambda of equation 4; 0.012 in the code.
@@ -31,18 +28,15 @@ class BarlowTwins(engine.Objective):
         self,
         encoder: engine.Encoder,
         *,
-        temperature: engine.Positive = 0.05,
-        similarity: Similarity = "cosine",
-        projector: engine.Projector = "tanh",
         contrast_weight: engine.Weight = 1.0,
         barlow_weight: engine.Weight = 1.0,
         off_diagonal: engine.Weight = 0.012,
         artificial: engine.Size = 704,
         barlow_norm: BarlowNorm = "batch",
+        **given: Any,
     ) -> None:
-        super().__init__(encoder)
-        self.use_projector(projector)
-        self.use_contrast(contrast_weight, temperature=temperature, similarity=similarity)
+        super().__init__(encoder, **given)
+        self.use_contrast(contrast_weight)
         self.weights["barlow"] = barlow_weight
         self.terms["barlow"] = engine.Barlow(
             off_diagonal=off_diagonal, artificial=artificial, norm=barlow_norm

@@ -7,7 +7,7 @@ from contrasent import engine
 from contrasent.engine import difference
 from contrasent.engine.masked_models import check_masked_model
 from contrasent.errors import OptionError
-from contrasent.losses import Normalisation, Similarity
+from contrasent.losses import Normalisation
 from contrasent.text.views import Identity, NextSentence
 
 
@@ -29,7 +29,7 @@ def needs_generator(values: Mapping[str, Any]) -> bool:
     return bool(weight) and task != "masked_lm" and edits != "delete"
 
 
-class DiffCSE(engine.Objective):
+class DiffCSE(engine.ContrastObjective):
     """DiffCSE (Chuang et al., 2022, sections 3 and 5; Tables 3, 4, 5, 6, 7 and 8).
 
     Next to SimCSE's contrast, a frozen generator edits each sentence and a discriminator, given the
@@ -43,8 +43,6 @@ class DiffCSE(engine.Objective):
     ``generator_dropout``).
 
     Args:
-        temperature: tau.
-        similarity: "cosine" or "dot".
         projector: "batchnorm" (section 5, Table 5), "tanh" or "none"; dropped after training.
         contrast_weight: of the contrast; 0 leaves it out (Table 3).
         difference_weight: lambda of the difference prediction.
@@ -76,8 +74,6 @@ class DiffCSE(engine.Objective):
         self,
         encoder: engine.Encoder,
         *,
-        temperature: engine.Positive = 0.05,
-        similarity: Similarity = "cosine",
         projector: engine.Projector = "batchnorm",
         contrast_weight: engine.Weight = 1.0,
         difference_weight: engine.Weight = 0.005,
@@ -93,16 +89,16 @@ class DiffCSE(engine.Objective):
         task: difference.Task = "detection",
         target: difference.Target = "same",
         language_head: str | None = None,
+        **given: Any,
     ) -> None:
-        super().__init__(encoder)
-        self.use_projector(projector)
-        self.use_contrast(contrast_weight, temperature=temperature, similarity=similarity)
+        super().__init__(encoder, projector=projector, **given)
+        self.use_contrast(contrast_weight)
         if target != "same":
             self.views = (Identity(), Identity(), NextSentence(reach=1))
             self.roles = ("anchor", "positive", "edited")
-        given: dict[str, Any] = {"task": task, "edits": edits, "generator": generator}
-        given |= {"difference_weight": difference_weight, "contrast_weight": contrast_weight}
-        check_difference(given)
+        chosen: dict[str, Any] = {"task": task, "edits": edits, "generator": generator}
+        chosen |= {"difference_weight": difference_weight, "contrast_weight": contrast_weight}
+        check_difference(chosen)
         if not difference_weight:
             return
         settings = difference.DifferenceSettings(
@@ -117,7 +113,7 @@ class DiffCSE(engine.Objective):
             condition=condition,
         )
         filler = None
-        if needs_generator(given):
+        if needs_generator(chosen):
             filler = engine.MaskedModel.load(
                 generator, encoder, option="generator", noisy=generator_dropout
             )

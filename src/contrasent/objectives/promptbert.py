@@ -67,10 +67,7 @@ class PromptBERT(engine.Objective):
 
 
 def _templates_alone(
-    templates: tuple[str, str],
-    encoder: engine.Encoder,
-    columns: Sequence[engine.Tokens],
-    first: int,
+    templates: Sequence[str], encoder: engine.Encoder, columns: Sequence[engine.Tokens], first: int
 ) -> Tensor:
     """Vectors (rows of all columns, d) of each row's template without its sentence.
 

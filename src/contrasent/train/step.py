@@ -66,11 +66,6 @@ class GradientShares:
         self.norms: dict[str, float] = {}
         self.left: list[Tensor] = []
 
-    @staticmethod
-    def possible(objective: Objective, *, compiled: bool) -> bool:
-        """Whether the loss is the weighted sum, and its graph can be walked more than once."""
-        return type(objective).loss is Objective.loss and not compiled
-
     def before(self, terms: Mapping[str, Tensor], factor: float) -> None:
         """Measure all terms but one, whose gradients are multiplied by a factor on the way."""
         for name in self.names[1:]:
@@ -195,7 +190,9 @@ class StepRunner:
         parts = settings.accumulate
         dtype = DTYPES.get(settings.precision)
         sums: dict[str, Tensor] = {}
-        measured = self.objective.diagnosing = step in self.moments
+        self.objective.diagnosing = step in self.moments
+        # Shares are of a weighted sum, whose graph can be walked more than once.
+        walked = type(self.objective).loss is Objective.loss and not settings.compile
         for part in range(parts):
             torch.manual_seed(mix(settings.seed, step, parallel.rank(), part))
             own = parallel.rank() * parts + part
@@ -204,11 +201,7 @@ class StepRunner:
                 terms = self.module(batch)
                 loss = self.objective.loss(terms)
             shares = None
-            if (
-                measured
-                and not part
-                and GradientShares.possible(self.objective, compiled=settings.compile)
-            ):
+            if self.objective.diagnosing and walked and not part:
                 shares, factor = GradientShares(self.objective), self.scaler.get_scale() / parts
                 shares.before(terms, factor)
             self.scaler.scale(loss / parts).backward()  # type: ignore[no-untyped-call]
