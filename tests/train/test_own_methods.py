@@ -177,7 +177,7 @@ def test_a_module_and_an_entry_point_name_it_too(own, monkeypatch):
     monkeypatch.setattr(registry, "entry_points", entry_points)
     assert registry.parameters("simcse+keep_away")["rate"].default is None
     assert registry.parameters("keep_away")["rate"].default == 9.0
-    assert "keep_away" in registry.names()
+    assert "keep_away" in registry.summaries()
     with pytest.raises(OptionError, match="did you mean 'keep_away'"):
         registry.find("keep_awy")
 

@@ -11,8 +11,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from contrasent.encoder.encoder import Encoder
-from contrasent.encoder.heads import Dense
+from contrasent.encoder.heads import dense_of
 from contrasent.encoder.tensors import read_tensors, save_tensors
 from contrasent.errors import ModelError, OptionError
 from contrasent.files import read_json
@@ -32,8 +34,6 @@ def import_checkpoint(
     folder: Path, *, method: str | None = None, max_tokens: int | None = None
 ) -> tuple[Encoder, str]:
     """Read a released or trained checkpoint of the four papers."""
-    import torch
-
     if method is not None and method not in METHODS:
         raise OptionError("--method", method, "is unknown", choices=METHODS)
     config = _config(folder)
@@ -53,9 +53,7 @@ def import_checkpoint(
             raise ModelError(str(error).replace(str(bare), str(folder))) from error
     encoder.source = None
     if head is not None:
-        size_out, size_in = head["weight"].shape
-        top = Dense(size_in, size_out, torch.nn.Tanh())
-        top.linear.load_state_dict(head)
+        top = dense_of(head["weight"], head["bias"], nn.Tanh())
         encoder.head = top.to(encoder.device).eval()
     return encoder, detected
 

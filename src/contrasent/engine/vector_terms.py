@@ -55,10 +55,8 @@ class Barlow(_OfDimensions):
     def forward(self, encodings: BatchEncodings) -> Terms:
         """The term of a batch."""
         first, second = (parallel.gather(view) for view in encodings.noisy[:2])
-        seed = int(
-            random_for(encodings.batch.seed, ARTIFICIAL, encodings.batch.step).integers(2**62)
-        )
-        generator = torch.Generator().manual_seed(seed)
+        random = random_for(encodings.batch.seed, ARTIFICIAL, encodings.batch.step)
+        generator = torch.Generator().manual_seed(int(random.integers(2**62)))
         noise = torch.randn(self.artificial, first.shape[1], generator=generator)
         options: dict[str, Any] = {"off_diagonal": self.off_diagonal, "norm": self.norm}
         return {"barlow": losses.barlow_twins(first, second, artificial=noise.to(first), **options)}

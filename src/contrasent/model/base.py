@@ -349,15 +349,14 @@ def encode_batch_invariant(
     The order of additions depends on a matrix's shape: rows of one length go together without
     padding, always as many as fit, spare places filled by repetition.
     """
-    out = np.empty((len(tokens), dimension), dtype=np.float32)
-    lengths = tokens.lengths
-    with progress.task("encode", len(tokens), "sentences") as advance:
-        for length in np.unique(lengths):
-            count = max(1, ALIKE // max(1, int(length)))
-            rows = np.flatnonzero(lengths == length)
-            for start in range(0, len(rows), count):
-                part = rows[start : start + count]
-                filled = np.resize(part, count)
-                out[part] = embed(tokens.select(filled))[: len(part)]
-                advance(len(part))
-    return out
+    calls: list[NDArray[np.int64]] = []
+    for length in np.unique(tokens.lengths):
+        rows = np.flatnonzero(tokens.lengths == length)
+        count = max(1, ALIKE // max(1, int(length)))
+        calls += np.split(rows, range(count, len(rows), count))
+
+    def filled(part: Tokens) -> Vectors:
+        count = max(1, ALIKE // max(1, int(part.lengths[0])))
+        return embed(part.select(np.resize(np.arange(len(part)), count)))[: len(part)]
+
+    return in_calls(filled, tokens, dimension, calls)

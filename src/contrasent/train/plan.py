@@ -51,13 +51,14 @@ class Plan:
 
     def finished(self, folder: Path, keep: Keep) -> Run | None:
         """The result of the same run in a folder if it is complete there."""
-        done = RunFolder(folder).finished()
+        place = RunFolder(folder)
+        done = place.finished()
         # Of several processes each must take part in the check of the others.
-        if done is None or not RunFolder(folder).ended() or "WORLD_SIZE" in os.environ:
+        if done is None or not place.ended() or "WORLD_SIZE" in os.environ:
             return None
         objective = described(self.method, self.resolved.parameters)
         settings, options = self.resolved.settings, self.options(keep)
-        RunFolder(folder).check_same(run_config(settings, objective, self.corpus, options, 1))
+        place.check_same(run_config(settings, objective, self.corpus, options, 1))
         return done
 
 

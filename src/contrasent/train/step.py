@@ -222,9 +222,8 @@ def _read(rows: list[Tensor]) -> list[list[float]]:
 
 def mix(seed: int, step: int, rank: int, part: int) -> int:
     """One number for torch's generator, different for all four arguments."""
-    return int(
-        np.random.SeedSequence([seed, step, rank, part]).generate_state(1, np.uint64)[0] >> 1
-    )
+    (number,) = np.random.SeedSequence([seed, step, rank, part]).generate_state(1, np.uint64)
+    return int(number >> 1)
 
 
 def learning_rate(step: int, *, total: int, peak: float, warmup: float) -> float:
