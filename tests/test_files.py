@@ -11,6 +11,7 @@ import pytest
 from commands import mounted
 from contrasent import errors, files
 from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.tensors import write_checkpoint
 from contrasent.errors import (
     DataError,
     InputError,
@@ -22,7 +23,6 @@ from contrasent.errors import (
     suggestion,
 )
 from contrasent.files import atomic_file, atomic_folder, check_writable, recover_folder, write_json
-from contrasent.train.fit import write_checkpoint
 
 
 def names(folder):

@@ -5,11 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from contrasent.errors import ModelError
+from contrasent.files import atomic_file
 from contrasent.model.golden import readable
 
 
@@ -28,6 +30,19 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     """Read a file; it is a ModelError if it is missing or damaged."""
     with readable(path):
         return load_file(path)
+
+
+def write_checkpoint(
+    path: Path, module: nn.Module, optimizer: torch.optim.Optimizer, state: Any
+) -> None:
+    """Write a checkpoint: a module with all buffers, its moments, and a state as JSON."""
+    tensors = {f"model.{k}": v for k, v in module.state_dict().items()}
+    for name, parameter in module.named_parameters():
+        for key, value in optimizer.state.get(parameter, {}).items():
+            tensors[f"optimizer.{key}.{name}"] = value
+    with atomic_file(path, "wb") as stream:
+        # Written in place of the temporary file's content: safetensors wants a name.
+        save_tensors(Path(stream.name), tensors, {"contrasent": json.dumps(state)})
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], Any]:

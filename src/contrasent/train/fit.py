@@ -1,6 +1,5 @@
 """The training loop, in plain torch."""
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
@@ -11,14 +10,14 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from contrasent import parallel, processes, progress
 from contrasent.encoder.card import CardMetadata, card
-from contrasent.encoder.tensors import read_checkpoint, save_tensors
+from contrasent.encoder.tensors import read_checkpoint, write_checkpoint
 from contrasent.engine.objective import Objective
 from contrasent.errors import OptionError, UserError
-from contrasent.files import atomic_file, check_writable, write_text
+from contrasent.files import check_writable, write_text
 from contrasent.model.pretrained import resolve
 from contrasent.report import Report
 from contrasent.text.corpus import Corpus
@@ -355,16 +354,3 @@ def _restore(place: RunFolder, objective: Objective, optimizer: torch.optim.Opti
         if moments := {k: v.to(parameter.device) for k, v in own.items() if v is not None}:
             optimizer.state[parameter] = moments
     return state
-
-
-def write_checkpoint(
-    path: Path, module: nn.Module, optimizer: torch.optim.Optimizer, state: Any
-) -> None:
-    """Write a checkpoint: a module with all buffers, its moments, and a state as JSON."""
-    tensors = {f"model.{k}": v for k, v in module.state_dict().items()}
-    for name, parameter in module.named_parameters():
-        for key, value in optimizer.state.get(parameter, {}).items():
-            tensors[f"optimizer.{key}.{name}"] = value
-    with atomic_file(path, "wb") as stream:
-        # Written in place of the temporary file's content: safetensors wants a name.
-        save_tensors(Path(stream.name), tensors, {"contrasent": json.dumps(state)})
