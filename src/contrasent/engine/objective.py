@@ -169,9 +169,9 @@ class Objective(nn.Module):
 
         Args:
             weight: of the term in the loss; 0 leaves it out.
-            **settings: of :class:`contrasent.engine.contrast.Contrast`; others as they are.
+            **settings: of :class:`contrasent.engine.contrast.Contrast`.
         """
-        self.contrast = replace(self.contrast or Contrast(), **settings) if weight else None
+        self.contrast = Contrast(**settings) if weight else None
         self.weights = {"contrast": weight} if weight else {}
 
     def check(self, width: int, *, ordered: bool = False, scored: bool = False) -> None:

@@ -25,7 +25,10 @@ class _OfDimensions(Term):
 
 
 class DimensionWise(_OfDimensions):
-    """The term "dimensions": dimension-wise contrast of the projected views (SimCSE++, 4.3)."""
+    """The term "dimensions": dimension-wise contrast of the projected views (SimCSE++, 4.3).
+
+    The rows of all processes are taken together, so that the statistics are those of the batch.
+    """
 
     def __init__(self, **settings: Any) -> None:
         """Of the settings of :func:`contrasent.losses.dimension_wise_contrast`."""

@@ -36,7 +36,7 @@ class BarlowTwins(engine.ContrastObjective):
         **given: Any,
     ) -> None:
         super().__init__(encoder, **given)
-        self.use_contrast(contrast_weight)
+        self.use_contrast(contrast_weight, **vars(self.contrast))
         self.weights["barlow"] = barlow_weight
         self.terms["barlow"] = engine.Barlow(
             off_diagonal=off_diagonal, artificial=artificial, norm=barlow_norm

@@ -92,7 +92,7 @@ class DiffCSE(engine.ContrastObjective):
         **given: Any,
     ) -> None:
         super().__init__(encoder, projector=projector, **given)
-        self.use_contrast(contrast_weight)
+        self.use_contrast(contrast_weight, **vars(self.contrast))
         if target != "same":
             self.views = (Identity(), Identity(), NextSentence(reach=1))
             self.roles = ("anchor", "positive", "edited")

@@ -274,9 +274,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
             if evaluating:
                 metrics += steps.known()
             trained_seconds += time.monotonic() - begun
-            drift.look(
-                step, settings.lr
-            )  # before the lines are written: the last one has the last drift
+            drift.look(step, settings.lr)  # before the lines, of which the last has the last drift
             write_log(metrics)
             shown = {"loss": metrics[-1].terms["loss"]} if metrics else {}
             best = selector.best()
