@@ -220,7 +220,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
         place.cut_log(first if going_on else -1)
     wrapped, window = parallel.wrap(objective), 1 if encoder.device.type == "cpu" else WINDOW
     steps = StepRunner(
-        objective, wrapped, batches, optimizer, scaler, settings, total, monitor, window
+        objective, wrapped, batches, optimizer, scaler, settings, total, monitor, window=window
     )
 
     def save_model(target: Path, step: int, report: Report | None) -> None:
