@@ -17,18 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from contrasent import files
 from contrasent.errors import OptionError, OutputError, import_extra
-from contrasent.files import (
-    HOLDER,
-    LOCK,
-    atomic_file,
-    check_writable,
-    only_process,
-    recover_folder,
-    remove,
-    write_json,
-    writing,
-)
 from contrasent.report import Report
 from contrasent.types import EncodeFn
 
@@ -216,29 +206,31 @@ class RunFolder:
 
     def open(self, config: dict[str, Any], *, resume: bool, overwrite: bool, needed: int) -> bool:
         """Make sure that the folder may be written; say whether a checkpoint is there."""
-        check_writable(self.model, needed)
+        files.check_writable(self.model, needed)
         for model in (self.base, self.best, self.last):
-            recover_folder(model)
+            files.recover_folder(model)
         occupied = self._occupied()
         if occupied:
             self._check_loss(occupied, resume=resume, overwrite=overwrite)
         if not (resume and self.ended()):  # such a one is only read
-            self._lock.enter_context(only_process(self.home, "is training into this folder", 0))
-        with writing(self.model):
+            self._lock.enter_context(
+                files.only_process(self.home, "is training into this folder", 0)
+            )
+        with files.writing(self.model):
             if overwrite and not resume:
                 for path in (*self.model.iterdir(), *self.home.iterdir()):
-                    if path != self.home and path.name not in (LOCK, HOLDER):
-                        remove(path)
+                    if path != self.home and path.name not in (files.LOCK, files.HOLDER):
+                        files.remove(path)
             for path in (*self.model.iterdir(), *self.home.iterdir()):
                 if path.name.startswith(TEMPORARY):  # of a process that was killed while it wrote
-                    remove(path)
+                    files.remove(path)
         if resume and occupied:
             self.check_same(config)
             if (done := self.finished()) is not None:
                 self._drop_steps(done)
                 shutil.rmtree(self.tokens, ignore_errors=True)
             return self.checkpoint.is_file()
-        write_json(self.settings, config)
+        files.write_json(self.settings, config)
         return False
 
     def close(self) -> None:
@@ -248,7 +240,7 @@ class RunFolder:
     def _occupied(self) -> list[str]:
         """Names in the folder; none of a run that ended before its first step."""
         names = sorted(p.name for p in self.model.iterdir())
-        early = (self.settings.name, self.tokens.name, LOCK, HOLDER)
+        early = (self.settings.name, self.tokens.name, files.LOCK, files.HOLDER)
         begun = not self.home.is_dir() or any(
             path.name not in early and not path.name.startswith(TEMPORARY)
             for path in self.home.iterdir()
@@ -313,7 +305,7 @@ class RunFolder:
         """Forget log lines of steps from ``step`` on; they will be written again."""
         if self.log.is_file():
             before = [line for line in self.lines() if line["step"] <= step]
-            with atomic_file(self.log) as stream:
+            with files.atomic_file(self.log) as stream:
                 stream.writelines(json.dumps(line) + "\n" for line in before)
 
     def lines(self) -> list[dict[str, Any]]:
@@ -329,7 +321,7 @@ class RunFolder:
     def write_log(self, line: dict[str, Any], *, kept: bool = True) -> None:
         """Append a line, unless it is only for those who listen."""
         if kept:
-            with writing(self.log), self.log.open("a", encoding="utf-8") as stream:
+            with files.writing(self.log), self.log.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(line) + "\n")
         for listener in self.listeners:
             listener(line["step"], numbers(line))
@@ -363,7 +355,7 @@ class RunFolder:
         """Put the model that the run gives at the top of the folder; record the result."""
         best = run.kept in (None, run.best_step) and self.best.is_dir()
         source = self.base if run.kept == 0 else self.best if best else self.last
-        with writing(self.model):
+        with files.writing(self.model):
             for path in sorted(source.iterdir(), key=lambda p: p.name == "modules.json"):
                 target = self.model / path.name
                 staged = self.model / f".{path.name}.new"
@@ -374,7 +366,7 @@ class RunFolder:
                 else:
                     shutil.copy2(path, staged)
                 staged.replace(target)
-        write_json(self.result, {**asdict(run), "folder": str(run.folder)})
+        files.write_json(self.result, {**asdict(run), "folder": str(run.folder)})
         self._drop_steps(run)
 
     def _drop_steps(self, run: Run) -> None:
@@ -383,11 +375,11 @@ class RunFolder:
         checkpoint = () if self.keeps_checkpoint else (self.checkpoint,)
         for path in (*checkpoint, self.base, self.best, self.last):
             if path.exists() and not (run.kept == 0 and path == trained):
-                remove(path)
+                files.remove(path)
 
     def ended(self) -> bool:
         """Whether the run is complete, and no kill left anything to be removed."""
-        return self.result.is_file() and not (self.home / HOLDER).exists()
+        return self.result.is_file() and not (self.home / files.HOLDER).exists()
 
     def finished(self) -> Run | None:
         """The result, if the run is complete."""
