@@ -105,18 +105,14 @@ def trace(record: Json, **options: Any) -> Report:
 
 def curve(record: Json, **options: Any) -> Report:
     """Spearman's correlation after so many steps of a run, at its best, and at the end."""
-    points = [(step, Report.from_json(report)) for step, report in record["trace"]]
+    reports = [(step, Report.from_json(report)) for step, report in record["trace"]]
     rows, curves = [], {}
     for task in options["tasks"]:
-        named = {
-            str(step): r.one(task=task, metric="spearman", aggregate="all") for step, r in points
-        }
-        curves[task] = [[int(step), row.value] for step, row in named.items()]
-        last = named[str(points[-1][0])]
-        top = max(named, key=lambda step: named[step].value)
-        named |= {"best": named[top], "last": last}
-        rows += [replace(row, aggregate=name) for name, row in named.items()]
-        rows.append(Row(task, last.split, "best_step", "", float(top), last.count))
+        wanted = {"task": task, "metric": "spearman", "aggregate": "all"}
+        points = [(step, report.one(**wanted)) for step, report in reports]
+        curves[task] = [[step, row.value] for step, row in points]
+        rows += [replace(row, aggregate=str(step)) for step, row in points]
+        rows += _best_and_last(points)
     return Report(tuple(rows), {"curves": curves})
 
 
@@ -126,13 +122,17 @@ def development(record: Json) -> Report:
     trained = [point for point in history if point[0]]  # the papers choose among trained steps
     if not trained:
         raise DataError('the run was evaluated at no step; set select = "stsb"')
-    best, last = max(trained, key=lambda point: point[1]), trained[-1]
-    rows = (
-        Row("STSB", "dev", "spearman", "best", best[1], len(trained)),
-        Row("STSB", "dev", "spearman", "last", last[1], len(trained)),
-        Row("STSB", "dev", "best_step", "", float(best[0]), len(trained)),
-    )
-    return Report(rows, {"curves": {"STSB": history}})
+    named, count = ("STSB", "dev", "spearman", ""), len(trained)
+    points = [(step, Row(*named, score, count)) for step, score in trained]
+    return Report(_best_and_last(points), {"curves": {"STSB": history}})
+
+
+def _best_and_last(points: Sequence[tuple[float, Row]]) -> tuple[Row, Row, Row]:
+    """Of the scores after some steps the best, that of the last step, and the best one's step."""
+    top, best = max(points, key=lambda point: point[1].value)
+    last = points[-1][1]
+    step = Row(last.task, last.split, "best_step", "", float(top), last.count)
+    return replace(best, aggregate="best"), replace(last, aggregate="last"), step
 
 
 def speed(record: Json) -> Report:

@@ -16,20 +16,6 @@ from contrasent.processes import instructions
 from contrasent.reproduce import tables
 from contrasent.reproduce.corpora import NamedCorpus, read_corpora
 from contrasent.reproduce.measures import MEASURES
-from contrasent.reproduce.tables import (
-    HERE,
-    SCALES,
-    Evaluation,
-    Item,
-    ScaleName,
-    Selection,
-    Settings,
-    Strict,
-    TableRow,
-    decode,
-    read_toml,
-    shared,
-)
 from contrasent.train import settings as run_settings
 
 MODELS = ("generator", "filler", "copy_filler", "language_head")
@@ -39,23 +25,23 @@ AUTO = "auto"  # A precision: bf16 where the machine computes in it, else fp32
 ANY = "simcse"  # an objective; settings of a run are checked with its parameters
 
 
-class Scale(Strict):
+class Scale(tables.Strict):
     """How large the runs are."""
 
-    name: ScaleName
+    name: tables.ScaleName
     title: str
     base: str
-    select: Selection  # which model of a run is measured
-    set: Settings = Field(default_factory=dict)  # settings of a run, for all items
+    select: tables.Selection  # which model of a run is measured
+    set: tables.Settings = Field(default_factory=dict)  # settings of a run, for all items
     sentences: int | None = None  # rows sampled from a corpus; None for all
-    changes: Settings = Field(default_factory=dict)
+    changes: tables.Settings = Field(default_factory=dict)
     # settings and parameters of the runs of one objective, by its name; see ``of``
-    own: dict[str, Settings] = Field(default_factory=dict)
+    own: dict[str, tables.Settings] = Field(default_factory=dict)
 
     def changed(self, settings: Mapping[str, str], sentences: int | None) -> "Scale":
         """The same with other settings of the run, or another number of sentences."""
         # Items and rows that say something of their own about a setting still do.
-        own: dict[str, Settings] = {}
+        own: dict[str, tables.Settings] = {}
         for name in [name for name in settings if "." in name]:
             objective, _, inner = name.partition(".")
             for part in run_settings.choose({inner: settings[name]}, objective, option="--set"):
@@ -76,23 +62,11 @@ class Scale(Strict):
         update = {"set": changed, "sentences": count, "changes": changes, "own": own}
         return self.model_copy(update=update)
 
-    def of(self, objective: str) -> Settings:
+    def of(self, objective: str) -> tables.Settings:
         """The settings for an objective; for a combination, those for its parts as well."""
         # Its own settings go before those of its parts, an earlier part's before a later one's.
         names = [*reversed([method.name for method in methods(objective)]), objective]
         return {k: v for name in names for k, v in self.own.get(name, {}).items()}
-
-
-def read_scales(folder: Path = HERE) -> dict[ScaleName, Scale]:
-    """The scales of a folder of items: of its ``scales.toml``, or the package's if it has none."""
-    path = shared(folder, "scales.toml")
-    data = read_toml(path)
-    for name in data:
-        if name not in SCALES:
-            raise InputError(path, f"no such scale {name!r}{suggestion(name, SCALES)}")
-    return {
-        name: decode(Scale, {"name": name, **data.get(name, {})}, path, name) for name in SCALES
-    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +77,13 @@ class Resolved:
     given: Mapping[str, object]
     defaults: Mapping[str, object]
     settings: Mapping[str, object]
-    select: Selection
+    select: tables.Selection
     sentences: int | None  # rows sampled from the corpus; None for all
 
 
-def resolve_row(item: Item, row: TableRow, scale: Scale, *, seed: int = 0) -> Resolved:
+def resolve_row(
+    item: tables.Item, row: tables.TableRow, scale: Scale, *, seed: int = 0
+) -> Resolved:
     """The settings of a row at a scale: the scale's, its objective's, the item's, the row's own."""
     changes = item.scale[scale.name]
     of_objective = scale.of(row.objective)
@@ -165,8 +141,16 @@ class ItemFolder:
 
     @cached_property
     def scales(self) -> dict[tables.ScaleName, Scale]:
-        """The scales by name."""
-        return read_scales(self.home)
+        """The scales by name: those of its ``scales.toml``, or the package's if it has none."""
+        path = tables.shared(self.home, "scales.toml")
+        data = tables.read_toml(path)
+        for name in data:
+            if name not in tables.SCALES:
+                raise InputError(path, f"no such scale {name!r}{suggestion(name, tables.SCALES)}")
+        return {
+            name: tables.decode(Scale, {"name": name, **data.get(name, {})}, path, name)
+            for name in tables.SCALES
+        }
 
     @cached_property
     def corpora(self) -> dict[str, NamedCorpus]:
@@ -181,7 +165,7 @@ class ItemFolder:
             for path in sorted((self.home / paper).glob("*.toml"), key=_order)
         }
 
-    def all(self, *, settings: bool = True) -> list[Item]:
+    def all(self, *, settings: bool = True) -> list[tables.Item]:
         """Every item, checked; also that claims rest on claims that exist."""
         items = [self.read(path, settings=settings) for path in self.files().values()]
         known = {f"{item.name}#{claim.name}" for item in items for claim in item.claims}
@@ -193,7 +177,7 @@ class ItemFolder:
                         raise InputError(item.file, f"claims.{claim.name}: {problem}")
         return items
 
-    def find(self, names: Sequence[str]) -> list[Item]:
+    def find(self, names: Sequence[str]) -> list[tables.Item]:
         """Items by name: "all", a paper's folder, or "paper:item"; in the folder's order."""
         files = self.files()
         wanted: set[str] = set()
@@ -205,7 +189,7 @@ class ItemFolder:
             wanted.update(some)
         return [self.read(files[name]) for name in files if name in wanted]
 
-    def read(self, path: Path, *, settings: bool = True) -> Item:
+    def read(self, path: Path, *, settings: bool = True) -> tables.Item:
         """Read and check one item; with the settings of its rows, which imports torch."""
         paper = self.papers.get(path.parent.name, path.parent.name)
         return _ItemReader(path, self).item(paper, settings=settings)
@@ -242,7 +226,7 @@ class _ItemReader:
         if value not in known:
             self.fail("", f"{where} {value!r}: unknown{suggestion(value, known)}")
 
-    def item(self, paper: str, *, settings: bool) -> Item:
+    def item(self, paper: str, *, settings: bool) -> tables.Item:
         """The item, whose parts fit together."""
         table, rows = self.table, tuple(self._every_row())
         names = [row.name for row in rows]
@@ -256,7 +240,7 @@ class _ItemReader:
         axes = sorted({name for row in rows for name in row.point})
         for axis in filter(None, table.sweep.split(",")):
             self.check("sweep", axis, axes)
-        item = Item.model_construct(
+        item = tables.Item.model_construct(
             file=self.path,
             paper=paper,
             evaluations=self.evaluations,
@@ -276,13 +260,13 @@ class _ItemReader:
                     self.fail(f"rows.{row.name}", str(error))
         return item
 
-    def _evaluation(self, name: str, data: Mapping[str, Any]) -> Evaluation:
+    def _evaluation(self, name: str, data: Mapping[str, Any]) -> tables.Evaluation:
         kind, where = data.get("kind"), f"evaluations.{name}"
         if kind not in MEASURES:
             self.check(f"{where}.kind", str(kind or ""), MEASURES)
         table = tables.decode(_evaluation_table(str(kind)), data, self.path, where)
         given = table.model_fields_set - {"kind"}
-        return Evaluation(name, str(kind), {k: v for k, v in table if k in given})
+        return tables.Evaluation(name, str(kind), {k: v for k, v in table if k in given})
 
     def _column(self, name: str, column: tables.TableColumn) -> tables.TableColumn:
         """A column; of facts and statements nothing is measured."""
@@ -303,7 +287,7 @@ class _ItemReader:
             completed["margin"] = self.table.margin
         return column.model_copy(update=completed)
 
-    def _every_row(self) -> Iterator[TableRow]:
+    def _every_row(self) -> Iterator[tables.TableRow]:
         templates = self.table.templates
         for name, template in templates.items():
             self._check_names(template, f"templates.{name}")
@@ -327,7 +311,7 @@ class _ItemReader:
             for name in table.evaluations or ():
                 self.check(f"{where}.evaluations", name, self.evaluations)
 
-    def _rows(self, row: tables.RowTable, where: str) -> Iterator[TableRow]:
+    def _rows(self, row: tables.RowTable, where: str) -> Iterator[tables.TableRow]:
         """The rows that one [[rows]] stands for: one, or one for each point of its axes."""
         for key in row.facts:
             self.check(f"{where}.facts", key, self.columns)
@@ -349,7 +333,7 @@ class _ItemReader:
             except (KeyError, IndexError, ValueError) as error:
                 self.fail(where, f"name: {{...}} must be one of the axes ({error})")
             made = {s: {**row.set, **at[s].set, **point} for s in tables.SCALES}
-            yield TableRow.model_construct(
+            yield tables.TableRow.model_construct(
                 **{key: getattr(row, key) for key in tables.RowKeys.model_fields},
                 name=name,
                 kind=kind,
@@ -389,18 +373,12 @@ class _ItemReader:
             if len(values) != count:
                 self.fail(where, f"{column} has {len(values)} values for {count} rows")
             published[column] = []
-            for cell_value in values:
-                defaults = {"tolerance": self.table.tolerance, "source": source}
-                data = {
-                    **defaults,
-                    **(cell_value if isinstance(cell_value, dict) else {"value": cell_value}),
-                }
-                cell = (
-                    tables.decode(tables.Expected, data, self.path, f"{where}.{column}")
-                    if cell_value != ""
-                    else None
-                )
-                published[column].append(cell)
+            for cell in values:
+                data = {"tolerance": self.table.tolerance, "source": source}
+                data |= cell if isinstance(cell, dict) else {"value": cell}
+                kind, place = tables.Expected, f"{where}.{column}"
+                read = None if cell == "" else tables.decode(kind, data, self.path, place)
+                published[column].append(read)
         return published
 
     def _claim(self, claim: tables.Claim, names: Sequence[str]) -> tables.Claim:
@@ -429,7 +407,7 @@ class _ItemReader:
                 self.fail(where, f"{problem} (margin = ..., of the claim or the column)")
         return claim.model_copy(update={"columns": about, "than": than})
 
-    def _check_row(self, row: TableRow, before: Sequence[str]) -> None:
+    def _check_row(self, row: tables.TableRow, before: Sequence[str]) -> None:
         where = f"rows.{row.name}"
         if row.name in before:
             self.fail(where, f"two rows are named {row.name!r}")
