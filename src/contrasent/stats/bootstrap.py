@@ -68,8 +68,7 @@ def draw_counts(
 
     ``keys``: (n,) of ``item_keys``; equal items have equal counts in every set.
     """
-    total = sum(sizes)
-    rows = max(4, BLOCK // max(total, 1) // 4 * 4)
+    rows = max(4, BLOCK // max(sum(sizes), 1) // 4 * 4)
     if keys is not None:
         stream = np.random.SeedSequence(seed).generate_state(1, np.uint64)
         base = mixed(keys ^ stream)
@@ -82,13 +81,8 @@ def draw_counts(
         return
     random = np.random.Generator(np.random.SFC64(seed))
     for start in range(0, number, rows):
-        block = min(rows, number - start)
-        counts = np.empty((block, total), dtype=np.float32)
-        left = 0
-        for size in sizes:
-            counts[:, left : left + size] = _draw(random, block, size)
-            left += size
-        yield counts
+        drawn = [_draw(random, min(rows, number - start), size) for size in sizes]
+        yield np.concatenate(drawn, axis=1, dtype=np.float32)
 
 
 def _keyed(base: Keys, first: int, block: int) -> Counts:
@@ -134,7 +128,10 @@ class RankedPairs:
         weight = counts[:, self.order]
         running = np.cumsum(weight, axis=1, dtype=np.float32)
         middle = (running[:, -1:] + np.float32(1)) / np.float32(2)
-        x = self._x_ranks(weight, running) - middle
+        if self.distinct:
+            x = running - (weight - np.float32(1)) / np.float32(2) - middle
+        else:
+            x = _middle_ranks(running[:, self.x_ends])[:, self.x_group] - middle
         ends = np.cumsum(weight[:, self.y_order], axis=1, dtype=np.float32)[:, self.y_ends]
         y_ranks = _middle_ranks(ends) - middle
         y_weight = np.diff(ends, axis=1, prepend=np.float32(0))
@@ -143,11 +140,6 @@ class RankedPairs:
         xx = np.einsum("ij,ij->i", weighted, x, dtype=np.float32)
         yy = np.einsum("ij,ij->i", y_weight * y_ranks, y_ranks, dtype=np.float32)
         return _ratio(xy, xx, yy)
-
-    def _x_ranks(self, weight: Counts, running: Counts) -> Counts:
-        if self.distinct:
-            return running - (weight - np.float32(1)) / np.float32(2)
-        return _middle_ranks(running[:, self.x_ends])[:, self.x_group]
 
 
 def weighted_pearson(x: ArrayLike, y: ArrayLike, counts: Counts) -> NDArray[np.float64]:
@@ -283,15 +275,10 @@ def clustered_mean(
     if not linear or not len(drawn):
         return jackknife
     few, many = interval(drawn)
-    low, high = (value - point * linear for point in (many, few))
-    t = value / linear
-    p = bootstrap_p(drawn - t)
-    return replace(
-        jackknife,
-        low=min(jackknife.low, low),
-        high=max(jackknife.high, high),
-        p=max(jackknife.p, p),
-    )
+    low = min(jackknife.low, value - many * linear)
+    high = max(jackknife.high, value - few * linear)
+    p = max(jackknife.p, bootstrap_p(drawn - value / linear))
+    return replace(jackknife, low=low, high=high, p=p)
 
 
 def _studentised(sums: Floats, counts: Floats, value: float, resamples: int, seed: int) -> Floats:

@@ -108,10 +108,9 @@ class Corpus:
 
         How often each gives one is the setting ``weights``.
         """
+        kind = self.width, self.scored, self.documents
         for other in others:
-            if (other.width, other.scored, other.documents) != (
-                *(self.width, self.scored, self.documents),
-            ):
+            if (other.width, other.scored, other.documents) != kind:
                 kinds = [f"{c.width} columns{' and scores' * c.scored}" for c in (other, self)]
                 problem = f"the corpus has {kinds[0]}, {self.source} has {kinds[1]}; choose columns"
                 raise InputError(other.source, f"{problem} by position that all have")

@@ -70,20 +70,18 @@ def hold_out(corpus: Corpus, count: int, *, seed: int) -> Split:
     numbers = sorted(chosen)
     wanted_rows = set(numbers)
     pairs = [row[:2] for i, row in enumerate(corpus) if i in wanted_rows]
-    pool: dict[int, int] = {}  # the number of a text to its place
-    named: list[str] = []
+    pool: dict[int, str] = {}  # by the number of a text
     for number, (_, document) in zip(texts.rows[numbers, 1].tolist(), pairs, strict=True):
-        if number not in pool:
-            pool[number] = len(named)
-            named.append(document)
+        pool.setdefault(number, document)
+    place = {number: at for at, number in enumerate(pool)}
     relevant = []
-    for number in numbers:
-        query = texts.rows[number, 0]
+    for query in texts.rows[numbers, 0]:
         answers = (texts.rows[row, 1] for row in texts.having(query) if texts.rows[row, 0] == query)
-        relevant.append(sorted({pool[answer] for answer in answers if answer in pool}))
+        relevant.append(sorted({place[answer] for answer in answers if answer in place}))
     rows = np.delete(np.arange(len(order)), np.fromiter(gone, np.int64, len(gone)))
     scores = corpus.scores[numbers] if corpus.scored else corpus.scores
-    return Split(rows, [p[0] for p in pairs], [p[1] for p in pairs], scores, named, relevant, note)
+    queries, documents = (list(side) for side in zip(*pairs, strict=True))
+    return Split(rows, queries, documents, scores, list(pool.values()), relevant, note)
 
 
 class _Texts:
@@ -196,13 +194,9 @@ def hold_out_documents(
 
 def passages(documents: list[list[str]]) -> dict[str, tuple[list[str], list[str]]]:
     """Queries and their targets in documents of two sentences or more."""
-    middles = [len(sentences) // 2 for sentences in documents]
     return {
         "rest": ([d[0] for d in documents], [" ".join(d[1:]) for d in documents]),
-        "next": (
-            [d[m - 1] for d, m in zip(documents, middles, strict=True)],
-            [d[m] for d, m in zip(documents, middles, strict=True)],
-        ),
+        "next": ([d[len(d) // 2 - 1] for d in documents], [d[len(d) // 2] for d in documents]),
     }
 
 

@@ -43,36 +43,24 @@ def unpacked_limit(packed: int) -> int:
     return max(FREE, DENSEST * packed)
 
 
-class _Unpacked(io.RawIOBase):
-    """The content of a gzip file."""
+class _Unpacked(gzip.GzipFile):
+    """A gzip file that is read as far as its size allows."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._limit = path, unpacked_limit(path.stat().st_size)
-        self._stream = gzip.GzipFile(path)
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
+        super().__init__(path)
+        self._limit = unpacked_limit(path.stat().st_size)
 
     def readinto(self, buffer: Any) -> int:
-        count = self._stream.readinto1(memoryview(buffer)[: 1 << 20])
-        if self._stream.tell() > self._limit:
+        count = self.readinto1(memoryview(buffer)[: 1 << 20])
+        if self.tell() > self._limit:
             problem = f"unpacks to more than {self._limit:,} bytes, {DENSEST} times its size"
-            raise ExpansionError(self._path, f"{problem}; unpack it first if that is right")
+            raise ExpansionError(self.name, f"{problem}; unpack it first if that is right")
         return count
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        return self._stream.seek(offset, whence)
-
-    def close(self) -> None:
-        self._stream.close()
-        super().close()
 
 
 def open_gzip(path: Path) -> IO[bytes]:
     """Open a gzip file; reading raises an ``ExpansionError`` where it unpacks to far too much."""
+    # BufferedReader reads by `readinto` alone.
     return io.BufferedReader(_Unpacked(path), 1 << 16)
 
 

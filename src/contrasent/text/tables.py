@@ -81,9 +81,8 @@ class Table:
 
     def rows(self, chosen: Sequence[int]) -> Iterator[Record]:
         """Some columns of all rows."""
-        read = {".parquet": _parquet_rows, ARROW: _arrow_rows}.get(self.form)
-        if self.file is not None and read is not None:  # other columns are not even read
-            return read(self.file, [self.columns[at] for at in chosen])
+        if self.file is not None and self.form in COLUMNAR:  # other columns are not even read
+            return COLUMNAR[self.form](self.file, [self.columns[at] for at in chosen])
         return (
             (number, None if cells is None else [cells[at] for at in chosen])
             for number, cells in self.stream()
@@ -106,10 +105,8 @@ class Table:
 
 def open_table(file: Source, *, header: bool, delimiter: str = ",", lenient: bool = False) -> Table:
     """Read the head of a file; ``lenient``: a row that cannot be read is as a blank line."""
-    if file.form == ".parquet":
-        return _parquet_table(file)
-    if file.form == ARROW:
-        return _arrow_table(file)
+    if file.form in COLUMNAR:
+        return _columnar_table(file)
 
     def opened() -> tuple[tuple[str, ...] | None, _Rows]:
         lines = file.lines()
@@ -359,34 +356,52 @@ def uneven(source: str, number: int, found: int, wanted: int) -> InputError:
 
 
 @contextmanager
-def parquet_file(source: Source) -> Iterator[Any]:
-    """An open ``pyarrow.parquet.ParquetFile``; what is broken in it raises an ``InputError``."""
+def _whole(source: Source, kind: str) -> Iterator[Any]:
+    """The package pyarrow; what is broken in a file of it raises an ``InputError``."""
     pa = import_extra("pyarrow", "parquet", f"reading {source.shown}")
-    import pyarrow.parquet as pq
-
-    with ExitStack() as stack, reading(source.shown):
+    with reading(source.shown):
         try:
-            path: Any = source.path
-            if not isinstance(path, Path):
-                path = stack.enter_context(path())
-            # Column chunks are streamed: a file may be one row group, larger than memory.
-            with pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as opened:
-                yield opened
+            yield pa
         except (pa.ArrowException, UnicodeDecodeError) as error:
-            reason = str(error).splitlines()[0]
-            problem = f"this is no whole parquet file ({reason})"
+            problem = f"this is no whole {kind} file ({str(error).splitlines()[0]})"
             raise InputError(source.shown, problem) from error
 
 
-def _parquet_table(file: Source) -> Table:
-    with parquet_file(file) as opened:
-        schema, first = opened.schema_arrow, () if opened.metadata.num_rows else None
-    names = tuple(schema.names)
-    text = tuple(_is_text(schema.field(at).type) for at in range(len(names)))
+@contextmanager
+def parquet_file(source: Source) -> Iterator[Any]:
+    """An open ``pyarrow.parquet.ParquetFile``."""
+    with _whole(source, "parquet"), ExitStack() as stack:
+        import pyarrow.parquet as pq
 
-    def rows() -> Iterator[Record]:
-        return _parquet_rows(file, names)
+        path: Any = source.path
+        if not isinstance(path, Path):
+            path = stack.enter_context(path())
+        # Column chunks are streamed: a file may be one row group, larger than memory.
+        yield stack.enter_context(pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False))
 
+
+@contextmanager
+def _arrow_file(source: Source) -> Iterator[Any]:
+    """The record batches of a file that ``save_to_disk`` wrote."""
+    with (
+        _whole(source, "arrow") as pa,
+        pa.memory_map(str(source.path)) as file,
+        pa.ipc.open_stream(file) as opened,
+    ):
+        yield opened
+
+
+def _columnar_table(file: Source) -> Table:
+    """The head of a file of columns; of its rows only whether there are any."""
+    if file.form == ARROW:
+        with _arrow_file(file) as opened:
+            schema, filled = opened.schema, any(batch.num_rows for batch in opened)
+    else:
+        with parquet_file(file) as opened:
+            schema, filled = opened.schema_arrow, opened.metadata.num_rows > 0
+    names, text = tuple(schema.names), tuple(map(_is_text, schema.types))
+    rows = partial(COLUMNAR[file.form], file, names)
+    first = () if filled else None
     return Table(file.shown, file.form, names, first, text, rows, file.content, file)
 
 
@@ -416,33 +431,18 @@ def _parquet_rows(
                 return
 
 
-@contextmanager
-def _arrow_file(source: Source) -> Iterator[Any]:
-    """The record batches of a file that ``save_to_disk`` wrote."""
-    pa = import_extra("pyarrow", "parquet", f"reading {source.shown}")
-    with reading(source.shown):
-        try:
-            with pa.memory_map(str(source.path)) as file, pa.ipc.open_stream(file) as opened:
-                yield opened
-        except pa.ArrowException as error:
-            problem = f"this is no whole arrow file ({str(error).splitlines()[0]})"
-            raise InputError(source.shown, problem) from error
-
-
-def _arrow_table(file: Source) -> Table:
-    with _arrow_file(file) as opened:
-        schema, first = opened.schema, () if any(batch.num_rows for batch in opened) else None
-    text = tuple(_is_text(kind) for kind in schema.types)
-    names = tuple(schema.names)
-    rows = partial(_arrow_rows, file, names)
-    return Table(file.shown, file.form, names, first, text, rows, file.content, file)
-
-
 def _arrow_rows(file: Source, names: Sequence[str]) -> Iterator[Record]:
     with _arrow_file(file) as opened:
         rows = (row for batch in opened for row in batch.select(names).to_pylist())
         for number, row in enumerate(rows, 1):
             yield number, [row[name] for name in names]
+
+
+COLUMNAR: dict[str, Callable[[Source, Sequence[str]], Iterator[Record]]] = {
+    ".parquet": _parquet_rows,
+    ARROW: _arrow_rows,
+}
+"""Files of which some columns can be read without the others, by format."""
 
 
 def _is_text(kind: Any) -> bool:

@@ -313,15 +313,12 @@ class FilledMasks(View):
             return out
         found = self.fill([masked[i][0] for i in changed], [masked[i][1] for i in changed])
         for i, logits in zip(changed, found, strict=True):
-            ids, where = masked[i]
+            scores: NDArray[np.floating] = logits
             if self.draw == "sample":
                 # The largest of logits plus Gumbel noise is a draw from the softmax.
-                noise = randoms[i].gumbel(size=logits.shape)
-            else:
-                noise = np.zeros((), dtype=np.float64)
-            new = ids.copy()
-            new[where] = (logits + noise).argmax(axis=1)
-            out[i] = new
+                scores = logits + randoms[i].gumbel(size=logits.shape)
+            out[i] = out[i].copy()
+            out[i][masked[i][1]] = scores.argmax(axis=1)
         return out
 
     @abstractmethod
@@ -432,7 +429,9 @@ def make_view(
     if name == "synonym":
         return ReplaceSynonym(synonyms=wordnet_synonyms(given.pop("wordnet", None)), **given)
     if name in {"masked_lm", "insert_mask", "insert_prediction"}:
-        given.update(mask=_mask(name, tokenizer), continues=word_continuations(tokenizer))
+        if tokenizer is None or tokenizer.specials.mask is None:
+            raise ModelError(f"the view {name!r} needs a tokenizer with a [MASK] token")
+        given.update(mask=tokenizer.specials.mask, continues=word_continuations(tokenizer))
         if name == "insert_mask":
             return InsertMask(**given)
         if fill is None:
@@ -448,21 +447,14 @@ def word_continuations(tokenizer: Tokenizer | None) -> NDArray[np.bool_] | None:
     if tokenizer is None:
         return None
     vocabulary = tokenizer.backend.get_vocab(with_added_tokens=True)
-    size = max(vocabulary.values(), default=-1) + 1
     hashes = sum(text.startswith("##") for text in vocabulary)
     spaces = sum(text.startswith(("Ġ", "▁")) for text in vocabulary)
     if not hashes and not spaces:
         return None
-    continues = np.zeros(size, dtype=np.bool_)
+    continues = np.zeros(tokenizer.size, dtype=np.bool_)
     for text, i in vocabulary.items():
         if hashes > spaces:
             continues[i] = text.startswith("##")
         else:
             continues[i] = not text.startswith(("Ġ", "▁")) and i not in tokenizer.specials.all
     return continues
-
-
-def _mask(name: str, tokenizer: Tokenizer | None) -> int:
-    if tokenizer is None or tokenizer.specials.mask is None:
-        raise ModelError(f"the view {name!r} needs a tokenizer with a [MASK] token")
-    return tokenizer.specials.mask
