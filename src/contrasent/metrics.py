@@ -105,10 +105,8 @@ def alignment(first: ArrayLike, second: ArrayLike) -> float:
 
     Wang and Isola (2020), Section 4.1; SimCSE, Eq. 2. Smaller is better.
     """
-    gaps = norms(
-        normalize(np.asarray(first, np.float64)) - normalize(np.asarray(second, np.float64))
-    )
-    return float((gaps**2).mean())
+    one, two = (normalize(np.asarray(side, np.float64)) for side in (first, second))
+    return float((norms(one - two) ** 2).mean())
 
 
 def uniformity(vectors: ArrayLike) -> float:
@@ -311,21 +309,13 @@ Statistic = Callable[[Floats], tuple[float, Floats]]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric, as reports, pages and comparisons treat it.
+    """A metric, as reports, pages and comparisons treat it."""
 
-    Attributes:
-        name: as reports have it; "mrr@k" with any number for k. A part may follow: "error_near".
-        table: the table of an evaluation's page that shows it; "" for none.
-        hundredths: whether people read it times 100.
-        better: which direction is better.
-        statistic: its value from the columns of the items behind it, with their influences.
-    """
-
-    name: str
-    table: str = ""
-    hundredths: bool = True
+    name: str  # "mrr@k" with any number for k; a part may follow: "error_near"
+    table: str = ""  # of an evaluation's page that shows it; "" for none
+    hundredths: bool = True  # whether people read it times 100
     better: Literal["higher", "lower"] = "higher"
-    statistic: Statistic = item_mean
+    statistic: Statistic = item_mean  # its value from the columns of the items behind it
 
 
 METRICS = {

@@ -235,8 +235,7 @@ def test_the_tests_of_a_statement_are_made_of_those_of_its_parts():
 ])  # fmt: skip
 def test_words_together(words, expected):
     assert table_verdicts.together(words) == expected
-    whole = Verdict(expected, parts=tuple(table_verdicts.StatementPart("", own) for own in words))
-    assert f"{words.count(words[0])} {words[0]}" in whole.counts
+    assert f"{words.count(words[0])} {words[0]}" in table_verdicts.counted(words)
 
 
 @pytest.mark.parametrize(("values", "published", "expected"), [

@@ -25,10 +25,7 @@ class Collection:
 
 
 def read_collection(folder: Path, *, split: str = "test") -> Collection:
-    """Read a folder in BEIR's layout: corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv.
-
-    Queries without a relevant document in the split are left out.
-    """
+    """Read a folder in BEIR's layout, without the queries that no document is relevant to."""
     documents = read_texts(folder / "corpus.jsonl")
     place = {name: i for i, name in enumerate(documents)}
     texts, relevant, own = [], [], []

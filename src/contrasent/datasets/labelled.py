@@ -1,6 +1,7 @@
 """Named labelled text other than STS: transfer tasks, question pairs, triples, captions."""
 
 import gzip
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,8 @@ CAPTION_COUNTS = (158_915, 155_070)
 
 NO_COPY = "no pinned copy on the hub is known"
 
+LabelledRow = tuple[str, str, int]  # a sentence, the second one of a pair or "", and the class
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Labelled:
@@ -40,41 +43,38 @@ class Labelled:
 def transfer_set(task: str, *, folder: Path | None = None) -> dict[str, Labelled]:
     """A transfer task of SentEval by split: all; train, test; or train, dev, test."""
     check_choice("task", task, tuple(official.TRANSFER_FILES))
-    parts: dict[str, list[Labelled]] = {}
+    rows: dict[str, list[LabelledRow]] = {}
     for file in official.TRANSFER_FILES[task]:
         places = [f"{root}/{file.path}" for root in official.ROOTS]
         path = official.need(task, places, folder, "no copy on the hub is known to be SentEval's")
-        parts.setdefault(file.split, []).append(_read_transfer(task, path, file))
-    return {
-        split: Labelled(
-            tuple(text for part in found for text in part.first),
-            found[0].second,
-            np.concatenate([part.labels for part in found]),
-        )
-        for split, found in parts.items()
-    }
+        rows.setdefault(file.split, []).extend(_read_transfer(task, path, file))
+    return {split: _labelled(found, pairs=task == "MRPC") for split, found in rows.items()}
 
 
-def _read_transfer(task: str, path: Path, file: official.TransferFile) -> Labelled:
+def _labelled(rows: Sequence[LabelledRow], *, pairs: bool) -> Labelled:
+    """Rows put into columns; white space is made single spaces."""
+    first = tuple(" ".join(one.split()) for one, _, _ in rows)
+    second = tuple(" ".join(two.split()) for _, two, _ in rows)
+    labels = np.array([label for _, _, label in rows], dtype=np.int64)
+    return Labelled(first, second if pairs else None, labels)
+
+
+def _read_transfer(task: str, path: Path, file: official.TransferFile) -> list[LabelledRow]:
     # SentEval reads these as Latin-1; copies in UTF-8 are about as well.
     lines = official.read_lines(path, fallback="latin-1")
     if task == "MRPC":
         lines = lines[1:]
     official.check_count(path, len(lines), file.rows, "rows")
-    first, second, labels = [], [], []
+    rows = []
     for number, line in enumerate(lines, start=2 if task == "MRPC" else 1):
         try:
-            one, two, label = _transfer_row(task, line, file.label)
+            rows.append(_transfer_row(task, line, file.label))
         except (ValueError, IndexError) as error:
             raise DataError(f"{path}:{number}: not a row of {task}: {line[:60]!r}") from error
-        first.append(" ".join(one.split()))
-        second.append(" ".join(two.split()))
-        labels.append(label)
-    pairs = tuple(second) if task == "MRPC" else None
-    return Labelled(tuple(first), pairs, np.array(labels, dtype=np.int64))
+    return rows
 
 
-def _transfer_row(task: str, line: str, label: int | None) -> tuple[str, str, int]:
+def _transfer_row(task: str, line: str, label: int | None) -> LabelledRow:
     if label is not None:
         return line, "", label
     if task == "TREC":
@@ -114,16 +114,14 @@ def question_pairs(*, folder: Path | None = None) -> Labelled:
     """Quora's question pairs, of which 1 are duplicates: GLUE's dev file, or a subset of it."""
     path = official.need("QQP", QQP_PLACES, folder, NO_COPY)
     wanted = ("question1", "question2", "is_duplicate")
-    first, second, labels = [], [], []
+    rows = []
     for line, row in _rows(path, wanted, "\t"):
         if row.get("split", "test") != "test":
             continue
         if row["is_duplicate"] not in ("0", "1"):
             raise DataError(f"{path}:{line}: is_duplicate is {row['is_duplicate']!r}, not 0 or 1")
-        first.append(" ".join(row["question1"].split()))
-        second.append(" ".join(row["question2"].split()))
-        labels.append(int(row["is_duplicate"]))
-    return Labelled(tuple(first), tuple(second), np.array(labels, dtype=np.int64))
+        rows.append((row["question1"], row["question2"], int(row["is_duplicate"])))
+    return _labelled(rows, pairs=True)
 
 
 def inference_triples(*, folder: Path | None = None) -> Triples:

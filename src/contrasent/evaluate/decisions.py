@@ -5,6 +5,7 @@ clusters are k-means, scored by V-measure (Rosenberg and Hirschberg, 2007).
 """
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,15 +85,13 @@ def pair_classification(
     Of each set of pairs with classes 0 and 1, by default the test set of MRPC, and QQP, rows "ap"
     (average precision) and "f1_best".
     """
-    data = sets
-    if data is None:
+    if sets is None:
         mrpc = labelled.transfer_set("MRPC", folder=folder)["test"]
-        data = {"MRPC": mrpc, "QQP": labelled.question_pairs(folder=folder)}
-    sides = {task: (found.first, found.second or ()) for task, found in data.items()}
-    encoded = encode_distinct(encode, [side for both in sides.values() for side in both])
-    builder, thresholds = ReportBuilder(), {}
-    for task, (first, second) in sides.items():
-        labels = data[task].labels
+        sets = {"MRPC": mrpc, "QQP": labelled.question_pairs(folder=folder)}
+    sides = [side for pairs in sets.values() for side in (pairs.first, pairs.second or ())]
+    encoded, builder, thresholds = encode_distinct(encode, sides), ReportBuilder(), {}
+    for task, pairs in sets.items():
+        first, second, labels = pairs.first, pairs.second or (), pairs.labels
         n, keys = len(labels), item_keys(first, second)
         if labels.min() == labels.max():
             raise DataError(f"{task}: all {n:,} pairs are of one class")
@@ -122,17 +121,15 @@ def triplet_accuracy(
     A row "accuracy_triplet" of the task "NLI"; equal cosines count as wrong. By default of 5,000
     triples at equal distances over the file of the data folder.
     """
-    given = (
-        labelled.inference_triples(folder=folder).spread(TRIPLES) if triples is None else triples
-    )
-    columns = (given.premises, given.entailed, given.contradicted)
-    encoded = encode_distinct(encode, columns)
-    premise, entailed, contradicted = (encoded(column) for column in columns)
+    if triples is None:
+        triples = labelled.inference_triples(folder=folder).spread(TRIPLES)
+    columns = (triples.premises, triples.entailed, triples.contradicted)
+    premise, entailed, contradicted = map(encode_distinct(encode, columns), columns)
     right = metrics.cosine(premise, entailed) > metrics.cosine(premise, contradicted)
-    builder, premises = ReportBuilder(), len(set(given.premises))
-    about: Any = {"keys": item_keys(given.premises), "context": digest(given.entailed)}
+    builder, premises = ReportBuilder(), len(set(triples.premises))
+    about: Any = {"keys": item_keys(triples.premises), "context": digest(triples.entailed)}
     builder.mean("NLI", "test", "accuracy_triplet", right, resamples=resamples, seed=seed, **about)
-    return builder.report({"triples": given.source, "premises": premises, "resamples": resamples})
+    return builder.report({"triples": triples.source, "premises": premises, "resamples": resamples})
 
 
 def clustering(
@@ -155,13 +152,9 @@ def clustering(
         n, labels, keys = len(texts), texts.labels, item_keys(texts.first)
         vectors, classes = encoded(texts.first), len(np.unique(labels))
         groups = [kmeans(vectors, classes, (seed, i)) for i in range(starts)]
-
-        def mean_v(counts: ArrayLike, labels: Integers = labels, groups: Any = groups) -> Floats:
-            mean: Floats = np.mean([v_measures(labels, g, counts) for g in groups], axis=0)
-            return mean
-
-        value = float(np.mean([v_measure(labels, g) for g in groups]))
-        drawn = resampled({"": mean_v}, [n], resamples, seed, keys)[""]
+        measures = {str(i): partial(v_measures, labels, own) for i, own in enumerate(groups)}
+        value = float(np.mean([v_measure(labels, own) for own in groups]))
+        drawn = np.mean([*resampled(measures, [n], resamples, seed, keys).values()], axis=0)
         # Each start is a subset that holds all items: their mean, in which a text counts once.
         columns = np.array([groups, [labels] * starts], dtype=float).reshape(2, -1)
         items = Items("v_measure", np.tile(keys, starts), columns, (n,) * starts, "mean")

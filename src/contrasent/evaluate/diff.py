@@ -98,13 +98,10 @@ def measured(
         random = np.random.default_rng(seed)
         error = document_error(old, new, depth, documents, random) * (1 - documents / whole) ** 0.5
         drawn = drawn + error * random.normal(size=drawn.shape)
-    intervals = []
-    for at, name in enumerate(names):
-        low, high = (
-            np.clip(interval(drawn[:, at]), 0.0, 1.0).round(6).tolist()
-        )  # counts are float32
-        intervals.append(MeanInterval(name, float(table[:, at].mean()), low, high))
-    return tuple(intervals)
+    # Rounded, as counts are float32.
+    ends = [np.clip(interval(draws), 0.0, 1.0).round(6).tolist() for draws in drawn.T]
+    of_names = zip(names, table.T, ends, strict=True)
+    return tuple(MeanInterval(name, float(own.mean()), *end) for name, own, end in of_names)
 
 
 def document_error(
@@ -139,19 +136,21 @@ def score_quantiles(
     right = random.integers(0, total, len(left))
     if own is not None:
         right = np.where(right == own[left], (right + 1) % total, right)
-    columns = {"first hit": 0, "tenth hit": 9}
-    quantiles_of: dict[str, dict[str, list[float]]] = {}
-    for kind in (*columns, "random pair"):
-        for name, one in ranked.items():
-            if kind == "random pair":
-                values = np.einsum("ij,ij->i", queries[name][left], documents[name][right])
-            elif one.scores.shape[1] > columns[kind]:
-                values = one.scores[:, columns[kind]]
-            else:
-                continue
-            quantiles = np.quantile(values.astype(np.float64), QUANTILES)
-            quantiles_of.setdefault(kind, {})[name] = [round(q, 6) for q in quantiles.tolist()]
-    return quantiles_of
+    values: dict[str, dict[str, NDArray[np.float32]]] = {
+        kind: {name: one.scores[:, rank - 1] for name, one in ranked.items()}
+        for kind, rank in (("first hit", 1), ("tenth hit", 10))
+        if ranked["old"].scores.shape[1] >= rank
+    }
+    values["random pair"] = {
+        name: np.einsum("ij,ij->i", queries[name][left], documents[name][right]) for name in ranked
+    }
+    return {
+        kind: {
+            name: [round(q, 6) for q in np.quantile(one.astype(np.float64), QUANTILES).tolist()]
+            for name, one in by_model.items()
+        }
+        for kind, by_model in values.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,10 +364,9 @@ def _changed(
 
 
 def _moved(documents: Sequence[str], old: Rows, new: Rows) -> tuple[Moved, ...]:
-    stays = (old[:, :, None] == new[:, None, :]).any(axis=2)
-    comes = (new[:, :, None] == old[:, None, :]).any(axis=2)
-    lost = np.bincount(old[~stays], minlength=len(documents))
-    gained = np.bincount(new[~comes], minlength=len(documents))
+    same = old[:, :, None] == new[:, None, :]
+    lost = np.bincount(old[~same.any(axis=2)], minlength=len(documents))
+    gained = np.bincount(new[~same.any(axis=1)], minlength=len(documents))
     most = np.argsort(-(lost + gained), kind="stable")[:SHOWN].tolist()
     return tuple(
         Moved(documents[row], int(lost[row]), int(gained[row]))

@@ -120,17 +120,11 @@ def isoscore(vectors: Vectors) -> float:
 
 
 def spectral_bound(vectors: Vectors, *, temperature: float = 0.05) -> dict[str, float]:
-    """Both sides of SimCSE's equation 7, and the spectrum that Section 5 reads from them.
+    """Both sides of SimCSE's equation 7 for vectors (m, d), and the spectrum of Section 5.
 
-    Args:
-        vectors: (m, d), one for each sentence; each is scaled to length one.
-        temperature: tau.
-
-    Returns:
-        "log_mean_exp", the second term of equation 6, and "mean_over_temperature", its lower bound
-        by Jensen's inequality; "sum", of all elements of W W^T; "top", its largest eigenvalue,
-        which the sum bounds where all elements are positive; "positive", the share of those that
-        are.
+    "log_mean_exp" is the second term of equation 6, "mean_over_temperature" its lower bound by
+    Jensen's inequality; "sum" is that of all elements of W W^T, "top" its largest eigenvalue, which
+    the sum bounds where all elements are positive, "positive" the share of those that are.
     """
     unit = metrics.normalize(np.asarray(vectors, np.float64))
     products = unit @ unit.T

@@ -122,10 +122,9 @@ def _notes(reports: Reports) -> list[tuple[str, list[tuple[str, Any]]]]:
 
 def _flat(notes: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
     for key, value in notes.items():
-        # Histograms are drawn, and the papers of protocols stand with their table.
-        if isinstance(value, dict) and key in ("cosine_by_rating", "protocols") and prefix:
-            continue
         if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key} ")
-        elif not isinstance(value, (list, dict)):
+            # Histograms are drawn, and the papers of protocols stand with their table.
+            if not (prefix and key in ("cosine_by_rating", "protocols")):
+                yield from _flat(value, f"{prefix}{key} ")
+        elif not isinstance(value, list):
             yield f"{prefix}{key}", f"{value:,}" if type(value) is int else value

@@ -6,6 +6,7 @@ stands before it.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -247,24 +248,20 @@ def stsb_retrieval(
     (pairs,) = sts_pairs("STSB", split=split, form=form, folder=folder)
     encoded = encode_distinct(encode, [pairs.first, pairs.second])
     best = np.flatnonzero(pairs.scores == 5)
-    query_pairs = [(pairs.first[i], pairs.second[i]) for i in best]
+    queries, answers = ([side[i] for i in best] for side in (pairs.first, pairs.second))
     if directions == "both":
-        query_pairs += [(b, a) for a, b in query_pairs]
-    query = encoded.rows([q for q, _ in query_pairs])
-    answer = encoded.rows([a for _, a in query_pairs])
-    ranking = rank_vectors(
-        encoded.vectors[query],
-        encoded.vectors,
-        [{int(a): 1.0} for a in answer],
-        # A pair of equal sentences is the same row: it must stay.
-        exclude=[-1 if q == a else int(q) for q, a in zip(query, answer, strict=True)],
-    )
+        queries, answers = queries + answers, answers + queries
+    query, answer = encoded.rows(queries), encoded.rows(answers)
+    relevant = [{int(a): 1.0} for a in answer]
+    # A pair of equal sentences is the same row: it must stay.
+    exclude = np.where(query == answer, -1, query).tolist()
+    ranking = rank_vectors(encoded.vectors[query], encoded.vectors, relevant, exclude=exclude)
     found = ranking_report(
         ranking,
         task="STSB-retrieval",
         split=split,
         # The two directions of a pair are one item.
-        keys=item_keys([q for q, _ in query_pairs], [a for _, a in query_pairs]),
+        keys=item_keys(queries, answers),
         context=digest([*pairs.first, *pairs.second]),
         **{"k": CUTS, **options},
     )
@@ -283,15 +280,11 @@ def caption_retrieval(encode: EncodeFn, captions: Captions, **options: Any) -> R
     groups: dict[str, list[str]] = {}
     for text, picture in zip(captions.texts, captions.pictures, strict=True):
         groups.setdefault(picture, []).append(text)
-    queries: list[str] = []
-    documents: list[str] = []
-    relevant: list[range] = []
-    for texts in groups.values():
-        if len(texts) < 2:
-            continue
-        queries.append(texts[0])
-        relevant.append(range(len(documents), len(documents) + len(texts) - 1))
-        documents += texts[1:]
+    several = [texts for texts in groups.values() if len(texts) > 1]
+    queries = [texts[0] for texts in several]
+    documents = [text for texts in several for text in texts[1:]]
+    ends = [0, *accumulate(len(texts) - 1 for texts in several)]
+    relevant = [range(*bounds) for bounds in pairwise(ends)]
     given: dict[str, Any] = {"task": "Flickr30k", "split": "test", "k": CUTS, **options}
     return retrieval(encode, queries, documents, relevant, **given)
 
@@ -379,11 +372,11 @@ def search_retrieval(
     :func:`contrasent.evaluate.retrieval.retrieval`.
     """
     places, most = places_of(documents), max(k)
-    positive = {
-        query: (text, {name: gain for name, gain in gains.items() if gain > 0})
+    sought = {
+        query: (text, positive)
         for query, (text, gains) in judged.items()
+        if (positive := {name: gain for name, gain in gains.items() if gain > 0})
     }
-    sought = {query: entry for query, entry in positive.items() if entry[1]}
     wanted = {name for _, gains in sought.values() for name in gains}
     lacking = wanted - places.keys()
     if lacking == wanted:

@@ -86,15 +86,9 @@ def sts(
     if set(STS_TASKS) <= set(data):
         for m, a in itertools.product(CORRELATIONS, wanted):
             builder.average(AVERAGE, STS_TASKS, split, m, a, a)
-    return builder.report(
-        {
-            "form": form,
-            "protocol": "cosine, no regressor, bootstrap over distinct pairs within subsets",
-            "resamples": resamples,
-            "seed": seed,
-            **encoded.notes,
-        }
-    )
+    protocol = "cosine, no regressor, bootstrap over distinct pairs within subsets"
+    notes = {"form": form, "protocol": protocol, "resamples": resamples, "seed": seed}
+    return builder.report({**notes, **encoded.notes})
 
 
 def add_correlations(

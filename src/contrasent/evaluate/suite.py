@@ -1,11 +1,9 @@
-"""Suites of evaluations, run on one model with each sentence encoded once.
-
-A suite is one entry of :data:`SUITES`.
-"""
+"""Suites of evaluations, entries of :data:`SUITES`: a model encodes each sentence once for all."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -64,17 +62,11 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """A group of evaluations.
+    """A group of evaluations."""
 
-    Attributes:
-        run: measures a model.
-        pairs: the scored pairs that it reads.
-        others: the other named data sets that it reads.
-    """
-
-    run: Callable[[EncodeFn, Options], Report]
-    pairs: Callable[[Options], Sequence[Pairs]] = lambda options: ()
-    others: tuple[str, ...] = ()
+    run: Callable[[EncodeFn, Options], Report]  # measures a model
+    pairs: Callable[[Options], Sequence[Pairs]] = lambda options: ()  # the scored pairs it reads
+    others: tuple[str, ...] = ()  # the other named data sets that it reads
 
     @property
     def data(self) -> tuple[str, ...]:
@@ -93,19 +85,13 @@ def _retrieval(encode: EncodeFn, o: Options) -> Report:
 
 def _bias(encode: EncodeFn, o: Options) -> Report:
     units = {"words": words, **({"tokens": o.tokens} if o.tokens else {})}
-    length = [
-        length_bias(
-            encode, form=o.form, length=count, unit=u, resamples=o.resamples, folder=o.folder
-        )
-        for u, count in units.items()
-    ]
+    measure = partial(length_bias, encode, form=o.form, resamples=o.resamples, folder=o.folder)
+    length = {unit: measure(length=count, unit=unit) for unit, count in units.items()}
     captions = labelled.flickr30k(folder=o.folder).last(CAPTIONS)
     repeated = repetition_bias(encode, captions.texts, resamples=o.resamples)
-    notes = {
-        **{f"length in {r.rows[0].aggregate}": r.notes for r in length},
-        "repetition": {**repeated.notes, "text": "Flickr30k"},
-    }
-    return Report((*(row for report in length for row in report), *repeated.rows), notes)
+    notes = {f"length in {unit}": report.notes for unit, report in length.items()}
+    notes["repetition"] = {**repeated.notes, "text": "Flickr30k"}
+    return Report(Report.join((*length.values(), repeated)).rows, notes)
 
 
 def _given(
@@ -127,13 +113,9 @@ def _tests(options: Options) -> list[Pairs]:
 
 
 def _of_protocols(options: Options) -> list[Pairs]:
-    splits = [(task, split) for task in ("STSB", "SICKR") for split in ("train", "dev")]
-    return [
-        *_tests(options),
-        ("SICKR-all", "test", options.form),
-        *((task, split, options.form) for task, split in splits),
-        *((task, "test", "raw") for task in OTHER_LANGUAGES),
-    ]
+    splits = product(("STSB", "SICKR"), ("train", "dev"), (options.form,))
+    whole, others = ("SICKR-all", "test", options.form), product(OTHER_LANGUAGES, ["test"], ["raw"])
+    return [*_tests(options), whole, *splits, *others]
 
 
 SUITES: dict[str, Suite] = {
@@ -187,16 +169,10 @@ def read_data(suites: Sequence[str], options: Options) -> list[object]:
 
 def missing_data(folder: Path | None = None, form: str = "senteval") -> dict[str, list[str]]:
     """By suite, the data sets that are neither in the data folder nor, in this form, on the hub."""
-    absent = set()
-    for data_set in data_sets():
-        located = data_set.locate(folder)
-        # Some sets have one form only, whatever is wanted of the others.
-        if not (located[form] if form in located else any(located.values())):
-            absent.add(data_set.name)
-    return {
-        name: [data_name for data_name in suite.data if data_name in absent]
-        for name, suite in SUITES.items()
-    }
+    located = {data_set.name: data_set.locate(folder) for data_set in data_sets()}
+    # Some sets have one form only, whatever is wanted of the others.
+    there = {name for name, by in located.items() if by.get(form, any(by.values()))}
+    return {n: [own for own in suite.data if own not in there] for n, suite in SUITES.items()}
 
 
 def evaluate_model(

@@ -65,14 +65,9 @@ def transfer(
         for split in ("test", "dev"):
             builder.average(AVERAGE, TASKS, split, "accuracy", "", "")
         _add_spread(builder, AVERAGE, np.mean(values, axis=0))
-    return builder.report(
-        {
-            "classifier": "logistic regression, L2 by cross-validation",
-            "seeds": ", ".join(map(str, seeds)),
-            "resamples": resamples,
-            **encoded.notes,
-        }
-    )
+    how = {"classifier": "logistic regression, L2 by cross-validation"}
+    drawn = {"seeds": ", ".join(map(str, seeds)), "resamples": resamples}
+    return builder.report({**how, **drawn, **encoded.notes})
 
 
 def make_problem(
@@ -189,23 +184,19 @@ def guess_items(
 ) -> dict[str, tuple[Keys, dict[int, Floats]]]:
     """By set, the keys (n,) of its test sentences and, by examples a class, (draws, n) 0 or 1."""
     random = np.random.default_rng((seed, 1))
-    parted = {task: _parted(task, parts, random) for task, parts in sets.items()}
-    chosen = {
-        task: [_draw(task, pool.labels, max(shots), random) for _ in range(draws)]
+    parted = {task: _parted(parts, random) for task, parts in sets.items()}
+    chosen = {  # (draws, classes, most shots)
+        task: np.stack([_draw(task, pool.labels, max(shots), random) for _ in range(draws)])
         for task, (pool, _) in parted.items()
     }
-    texts: list[Sequence[str]] = []
-    for task, (pool, test) in parted.items():
-        texts += [test.first, [pool.first[i] for rows in chosen[task] for i in rows.ravel()]]
+    drawn = {task: [parted[task][0].first[i] for i in rows.flat] for task, rows in chosen.items()}
+    texts = [side for task, (_, test) in parted.items() for side in (test.first, drawn[task])]
     encoded = vectors.encode_distinct(encode, texts)
     guessed = {}
     for task, (pool, test) in parted.items():
-        rows = np.stack(chosen[task])  # (draws, classes, most shots)
-        flat = rows.ravel()
-        model = Logistic(
-            encoded([pool.first[i] for i in flat]), pool.labels[flat], int(pool.labels.max()) + 1
-        )
-        place = np.arange(len(flat)).reshape(rows.shape)
+        labels, classes = pool.labels[chosen[task].ravel()], int(pool.labels.max()) + 1
+        model = Logistic(encoded(drawn[task]), labels, classes)
+        place = np.arange(len(labels)).reshape(chosen[task].shape)
         features = encoded(test.first)
         right = {}
         for k in shots:
@@ -219,14 +210,13 @@ def guess_items(
 
 
 def _parted(
-    task: str, parts: Mapping[str, Labelled], random: np.random.Generator
+    parts: Mapping[str, Labelled], random: np.random.Generator
 ) -> tuple[Labelled, Labelled]:
     """The examples to draw from, and those to test."""
     if "test" in parts:
         return parts["train"], parts["test"]
     whole = parts["all"]
-    order = random.permutation(len(whole))
-    halves = (order[: len(whole) // 2], order[len(whole) // 2 :])
+    halves = np.split(random.permutation(len(whole)), [len(whole) // 2])
     pool, test = (
         Labelled(tuple(whole.first[i] for i in rows), None, whole.labels[rows]) for rows in halves
     )

@@ -58,22 +58,19 @@ class RetrievalValidation:
 
     def __call__(self, encode: EncodeFn) -> Report:
         """Rows "mrr@10" and "recall@1" of the items that choose; ``notes["items"]`` has all."""
-        sides = list(zip(*self.pools.values(), strict=True))
-        queried, read = encode_search(encode, *sides)
-        rankings = {}
+        queried, read = encode_search(encode, *zip(*self.pools.values(), strict=True))
+        ranks, first = {}, []
         for name, (queries, documents) in self.pools.items():
             places = range(len(queries)) if self.relevant is None else self.relevant
             relevant = check_relevant(places, len(queries), len(documents))
-            rankings[name] = rank_vectors(queried(queries), read(documents), relevant)
-        items = np.mean([ranking.reciprocal(CUT) for ranking in rankings.values()], axis=0)
-        first = np.mean([ranking.recall(1) for ranking in rankings.values()], axis=0)
+            ranking = rank_vectors(queried(queries), read(documents), relevant)
+            ranks[f"{self.task}/{name}"] = ranking.reciprocal(CUT)
+            first.append(ranking.recall(1))
+        items = np.mean(list(ranks.values()), axis=0)
         rows = [_mean(self.task, "dev", f"mrr@{CUT}", choosing(items))]
-        rows.append(_mean(self.task, "dev", "recall@1", choosing(first)))
-        if len(rankings) > 1:
-            rows += [
-                _mean(f"{self.task}/{name}", "dev", f"mrr@{CUT}", choosing(r.reciprocal(CUT)))
-                for name, r in rankings.items()
-            ]
+        rows.append(_mean(self.task, "dev", "recall@1", choosing(np.mean(first, axis=0))))
+        for task, own in ranks.items() if len(ranks) > 1 else ():
+            rows.append(_mean(task, "dev", f"mrr@{CUT}", choosing(own)))
         return Report(tuple(rows), {"items": items.tolist()})
 
     def against(self, encode: EncodeFn, base: Report) -> Report:
@@ -147,19 +144,15 @@ class NeighbourValidation:
 
     def __call__(self, encode: EncodeFn) -> Report:
         """Of the base: overlap 1, and its neighbourhoods as ``notes["neighbours"]``."""
-        return self._report(encode, None)
+        return self.against(encode, None)
 
-    def against(self, encode: EncodeFn, base: Report) -> Report:
-        """Of a later model."""
-        return self._report(encode, np.array(base.notes["neighbours"]))
-
-    def _report(self, encode: EncodeFn, before: NDArray[np.int64] | None) -> Report:
+    def against(self, encode: EncodeFn, base: Report | None) -> Report:
+        """Of a later model; None is for the base itself."""
         if len(self.texts) <= NEIGHBOURS:
             raise DataError(f"{len(self.texts)} held-out sentences have no {NEIGHBOURS} neighbours")
-        encoded = encode_distinct(encode, [self.texts])
-        vectors = encoded(self.texts)
+        vectors = encode_distinct(encode, [self.texts])(self.texts)
         now = metrics.neighbours(vectors, NEIGHBOURS)
-        old = now if before is None else before
+        old = now if base is None else np.array(base.notes["neighbours"])
         overlap = metrics.shared_share(old, now)
         there = np.repeat(np.arange(len(old)), NEIGHBOURS)
         gap = metrics.alignment(vectors[there], vectors[old.ravel()])
@@ -169,8 +162,7 @@ class NeighbourValidation:
             Row("neighbours", "heldout", "alignment", "", gap, n),
             Row("neighbours", "heldout", "uniformity", "", metrics.uniformity(vectors), n),
         )
-        notes: dict[str, Any] = {} if before is not None else {"neighbours": now.tolist()}
-        return Report(rows, notes)
+        return Report(rows, {"neighbours": now.tolist()} if base is None else {})
 
 
 def choosing(items: NDArray[Any]) -> NDArray[Any]:
@@ -196,15 +188,14 @@ def choose_validation(
         name = wanted or "heldout"
         judge, rows, note = _named(name, source, count, seed)
         return name, judge, rows, note or _blind(name)
-    problem = ""
+    problem = why = ""
     for name in ("documents", "neighbours")[not source.documents :]:
         try:
             judge, rows, _ = _named(name, source, count, seed)
+            return name, judge, rows, why + _blind(name)
         except TrainingError as error:
             problem = str(error)
-        else:
-            why = f"not --evaluate documents, the default: {problem}\n" if problem else ""
-            return name, judge, rows, why + _blind(name)
+            why = f"not --evaluate documents, the default: {problem}\n"
     return "none", None, None, f"nothing is evaluated: {problem}"
 
 

@@ -170,11 +170,7 @@ class ReportBuilder:
         context: str = "",
         aggregate: str = "",
     ) -> None:
-        """Add the mean of a value an item.
-
-        ``values``: (n,) of the items. ``keys``: (n,) of the items; with them reports can be
-        compared item by item.
-        """
+        """Add the mean of values (n,), one an item; of items with keys (n,) reports compare."""
         v = np.asarray(values, dtype=np.float64)
         items = Items("mean", keys, v[None], context=context) if keys is not None else None
         number = resamples if len(v) >= MIN_ITEMS else 0

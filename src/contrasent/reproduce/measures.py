@@ -1,7 +1,4 @@
-"""The measures: each is one entry of ``MEASURES``; torch is not imported here.
-
-An item's ``[evaluations.NAME]`` names a measure (``kind``) and its options.
-"""
+"""The measures that ``[evaluations.NAME]`` of an item names by ``kind``; no torch is imported."""
 
 import hashlib
 import re
@@ -89,13 +86,10 @@ def fingerprint(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
 def trace(record: Json, **options: Any) -> Report:
     """The path of a training run: alignment and uniformity first, last, and their change."""
     points = [(step, Report.from_json(report)) for step, report in record["trace"]]
+    names = ("uniformity", "alignment")
     # In the notes all of it, step 0 first.
-    path = [
-        [step, r.one(metric="uniformity").value, r.one(metric="alignment").value]
-        for step, r in points
-    ]
-    rows = []
-    count = points[0][1].one(metric="uniformity").count
+    path = [[step, *(report.one(metric=name).value for name in names)] for step, report in points]
+    rows, count = [], points[0][1].one(metric="uniformity").count
     for name, place in (("alignment", 2), ("uniformity", 1)):
         first, last = path[0][place], path[-1][place]
         values = {"first": first, "last": last, "change": last - first}

@@ -126,17 +126,14 @@ class Planner:
     def plan(self, items: Sequence[Item], seeds: int | None) -> WorkPlan:
         """The work for items."""
         self._jobs = {}
-        manifests = {
-            item.name: self._item(item, number, seeds or item.seeds)
-            for number, item in enumerate(items)
-        }
+        manifests = {item.name: self._item(item, i, seeds) for i, item in enumerate(items)}
         return WorkPlan(sorted(self._jobs.values(), key=lambda job: job.rank), manifests)
 
-    def _item(self, item: Item, number: int, seeds: int) -> Json:
+    def _item(self, item: Item, number: int, wanted: int | None) -> Json:
         base = Path(self._name(BASE)).name
         changes = self.scale.changes
         before = self.store.manifest(item.name, self.scale.name)
-        known = seeds
+        known = seeds = wanted or item.seeds
         if before is not None:
             then = before.get("changes", {})
             if before["base"] != base or then != changes:
@@ -223,6 +220,7 @@ class Planner:
         trace = options if kind in measures.FOLLOWING else None
         select = "none" if trace else resolved_row.select
         evaluated: Options | None = trace or ({"split": "dev"} if select == "stsb" else None)
+        judged_on = self._text_digest(kind if trace else "sts", evaluated) if evaluated else ""
         values = {**resolved_row.defaults, **resolved_row.given}
         fingerprint = {
             "version": train_version(resolved_row.objective, values | settings),
@@ -240,9 +238,7 @@ class Planner:
             "corpus": [built.digest, built.documents],
             "select": select,
             "trace": measures.fingerprint(kind, trace) if trace is not None else None,
-            "judged on": self._text_digest(kind if trace else "sts", evaluated)
-            if evaluated
-            else "",
+            "judged on": judged_on,
         }
         given = {**resolved_row.given, **{k: str(v) for k, v in models.items()}}
         resolved = replace(resolved_row, settings=settings, given=given, select=select)

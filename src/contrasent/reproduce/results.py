@@ -36,6 +36,7 @@ from contrasent.reproduce.table_verdicts import (
     TableVerdicts,
     Verdict,
     bounds,
+    counted,
     decide,
     difference,
     from_published,
@@ -87,13 +88,11 @@ class ItemResults:
     def _read(self, place: tuple[str, str], units: Mapping[str, str]) -> None:
         reports = self.reports[place] = {}
         for seed, key in units.items():
-            unit = self.store.unit(key)
-            if unit is not None:
+            if (unit := self.store.unit(key)) is not None:
                 reports[seed] = Report.from_json(unit["report"])
                 self.draws[place] = unit.get("draws", {})
                 self.records[key] = unit
-                record = self.store.unit(f"train-{unit['model']}")
-                if record is not None:
+                if (record := self.store.unit(f"train-{unit['model']}")) is not None:
                     self.records[unit["model"]] = record
 
     def _scores(self, row: TableRow, column: TableColumn) -> SeedScores | None:
@@ -158,8 +157,8 @@ class ItemResults:
         if row.name not in self.planned:
             return "is newer than the results"
         planned = self.planned[row.name]
-        reasons = [planned.get("skipped") or ""]
-        reasons = reasons if reasons[0] else [*self._unmeasured(planned), *self._lacking(row)]
+        left = [*self._unmeasured(planned), *self._lacking(row)]
+        reasons = [planned["skipped"]] if planned.get("skipped") else left
         return "; ".join(dict.fromkeys(re.sub(_PATH, r"\1", reason) for reason in reasons))
 
     def _unmeasured(self, planned: Json) -> Iterator[str]:
@@ -172,15 +171,14 @@ class ItemResults:
             for seed in missing:
                 key = planned["models"].get(name, {}).get(seed, "")
                 record = self.store.unit(f"train-{key}") or {}
-                reason = record.get("failed") or self.store.skipped(key)
-                if reason:
+                if reason := record.get("failed") or self.store.skipped(key):
                     yield reason
                 else:
                     left[name] = f"{len(missing)} of {len(about['units'])} seeds are still to run"
-        if len(left) == len(planned["measured"]) and len(set(left.values())) == 1:
-            yield from set(left.values())
-        else:
-            yield from (f"{name}: {text}" for name, text in left.items())
+        alike = len(left) == len(planned["measured"]) and len(set(left.values())) == 1
+        yield from (
+            set(left.values()) if alike else (f"{name}: {text}" for name, text in left.items())
+        )
 
     def _lacking(self, row: TableRow) -> Iterator[str]:
         """The columns that a row's measurements lack."""
@@ -248,14 +246,10 @@ def add_row(made: Book, items: Sequence[Item], path: Path) -> None:
     A report of ``evaluate --json`` is a row for each model. A table with a header ``task,value``
     names tasks as columns do, and gives values in the table's units.
     """
-    fitting, known = 0, dict[str, None]()
+    fitting = False
     for name, scores in _scores_in(path).items():
         for item, entry in zip(items, made["items"], strict=True):
-            known |= dict.fromkeys(
-                " ".join(_wanted(item, c).values()) for c in item.columns.values()
-            )
             cells = {c.name: _own_cell(item, entry, c, scores) for c in item.columns.values()}
-            cells = {column: cell for column, cell in cells.items() if cell}
             row: RowEntry = {
                 "name": name or path.stem,
                 "group": "",
@@ -264,12 +258,14 @@ def add_row(made: Book, items: Sequence[Item], path: Path) -> None:
                 "source": path.name,
                 "skipped": "",
                 "facts": {},
-                "cells": cells,
+                "cells": {column: cell for column, cell in cells.items() if cell},
             }
-            entry["rows"] += [row] * bool(cells)
-            fitting += len(cells)
+            if row["cells"]:
+                entry["rows"].append(row)
+                fitting = True
     if not fitting:
-        names = ", ".join(filter(None, known))
+        known = (" ".join(_wanted(i, c).values()) for i in items for c in i.columns.values())
+        names = ", ".join(filter(None, dict.fromkeys(known)))
         raise InputError(path, f"has no score of a column of these tables: {names}")
 
 
@@ -427,11 +423,12 @@ def _difference(effect: EffectEstimate) -> dict[str, float]:
 
 
 def _claim(found: ItemResults, claim: Claim, verdict: Verdict) -> ClaimEntry:
+    why = counted([part.word for part in verdict.parts]) + _share(claim, verdict)
     return {
         "name": claim.name,
         "text": claim.text,
         "columns": [found.item.columns[c].title for c in claim.columns],
-        "verdict": _verdict(verdict, verdict.counts + _share(claim, verdict)),
+        "verdict": _verdict(verdict, why),
         "parts": [_claim_part(found, part) for part in verdict.parts],
     }
 
@@ -453,14 +450,13 @@ def _claim_part(found: ItemResults, part: StatementPart) -> PartEntry:
         return entry
     ends = bounds(comparison.effect) if comparison.effect.error else None
     low, high = sorted(round(comparison.favour * end, 4) for end in ends) if ends else (None, None)
+    within = comparison.kind in (NO_WORSE, NO_BETTER, EQUAL)
     # Counted so that more of it speaks for the statement, which holds where it exceeds "beyond".
     entry["effect"] = {
         "ours": round(comparison.favour * comparison.effect.mean, 4),
         "low": low,
         "high": high,
-        "beyond": -(comparison.margin or 0.0)
-        if comparison.kind in (NO_WORSE, NO_BETTER, EQUAL)
-        else 0.0,
+        "beyond": -(comparison.margin or 0.0) if within else 0.0,
         "points": found.item.columns[comparison.column].factor == 100,
     }
     return entry
@@ -509,19 +505,15 @@ def figure_data(item: Item, scale: str, reports: Reports, scores: Scores) -> Jso
             elif item.figure == "trace":
                 paths = [r.notes["path"] for r in some if "path" in r.notes]
                 if paths:
-                    rows[row.name] = _mean_path(paths)
+                    # [step, uniformity, alignment] at each stop, averaged over seeds.
+                    stops = zip(*paths, strict=False)
+                    rows[row.name] = [
+                        [at[0][0], *(round(sum(p[k] for p in at) / len(at), 5) for k in (1, 2))]
+                        for at in stops
+                    ]
             elif some:
                 rows.setdefault(row.name, some[0].to_json())
     return {"kind": item.figure, "rows": rows} if rows else {}
-
-
-def _mean_path(paths: Sequence[Sequence[Sequence[float]]]) -> list[list[float]]:
-    """[step, uniformity, alignment] at each stop, averaged over seeds."""
-    stops = zip(*paths, strict=False)
-    return [
-        [at[0][0], *(round(sum(point[k] for point in at) / len(at), 5) for k in (1, 2))]
-        for at in stops
-    ]
 
 
 def _sweep(item: Item, scale: str, scores: Scores) -> Json:
@@ -536,8 +528,7 @@ def _sweep(item: Item, scale: str, scores: Scores) -> Json:
                 line = ", ".join(f"{k} {v}" for k, v in row.point.items() if k != axis)
                 points.append({"x": row.point[axis], "line": line})
                 if (ours := scores.get(name, {}).get(row.name)) is not None:
-                    ends = ours.interval() if ours.seeded else None
-                    low, high = ends or (None, None)
+                    low, high = (ours.interval() if ours.seeded else None) or (None, None)
                     points[-1] |= {"ours": ours.mean, "low": low, "high": high}
                 if name in row.expected:
                     points[-1]["paper"] = row.expected[name].value

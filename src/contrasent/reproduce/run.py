@@ -14,6 +14,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -354,16 +355,15 @@ def _evaluator(training: Training, folder: Path | None) -> Callable[[EncodeFn], 
     """The evaluation of a run: its trace, the score that selects, or nothing."""
     if training.trace is None:
         options = MEASURES["sts"].complete({"tasks": ("STSB",), "split": "dev"})
-        if training.resolved.select != "stsb":
-            return None
-        return lambda encode: measure(encode, "sts", options, folder)
+        judge = partial(measure, kind="sts", options=options, folder=folder)
+        return judge if training.resolved.select == "stsb" else None
     given: Json = {k: v or None for k, v in training.trace.items() if k != "every"}
     # The first row is always the same, so that no checkpoint counts as better than another.
     same = Row("trace", given["split"], "followed", "", 0.0, 0)
+    follow: Callable[..., Report] = sts if "tasks" in given else geometry
 
     def evaluate(encode: EncodeFn) -> Report:
-        run: Any = sts if "tasks" in given else geometry
-        report = run(encode, **given, resamples=0, folder=folder)
+        report = follow(encode, **given, resamples=0, folder=folder)
         wanted = ("alignment", "uniformity", "spearman")
         return Report((same, *(r for r in report if r.metric in wanted)), {})
 

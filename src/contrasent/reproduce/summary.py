@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -78,10 +77,7 @@ def _statement(item: ItemEntry, claim: ClaimEntry) -> Statement:
     differing = [part for part in run if word == part["word"] == DIFFERS]
     part = max(run, key=lambda part: (part["word"] == OPEN, part["p"] or 0.0), default=None)
     part = min(differing, key=lambda part: part["p"] or 0.0, default=part)
-    effects = [
-        effect_part["effect"]
-        for effect_part in sorted(run, key=lambda effect_part: effect_part is not part)
-    ]
+    effects = [own["effect"] for own in sorted(run, key=lambda own: own is not part)]
     return Statement(item, claim, word, claim["verdict"]["p"], part, effects)
 
 
@@ -157,10 +153,9 @@ def _by_need(absent: list[Statement]) -> dict[str, list[str]]:
     needing: dict[str, list[str]] = {}
     for statement in absent:
         texts = [part["text"] for part in statement.claim["parts"] if part["word"] == ABSENT]
-        rows = [
-            r for r in statement.item["rows"] if r["skipped"] and any(r["name"] in t for t in texts)
-        ]
-        needs = dict.fromkeys(need for row in rows for need in row["skipped"].split("; "))
+        rows = (r for r in statement.item["rows"] if any(r["name"] in text for text in texts))
+        reasons = (reason for row in rows for reason in row["skipped"].split("; "))
+        needs = dict.fromkeys(filter(None, reasons))
         why = "; ".join(needs) or "other tables, which were not run"
         needing.setdefault(_sentence(why), []).append(_line(statement))
     return needing
@@ -179,11 +174,8 @@ def forests(book: Book) -> dict[str, str]:
 
 
 def _forest(every: list[Statement], name: str) -> str:
-    panels = [
-        [statement for statement in every if statement.effects[0]["points"] is unit]
-        for unit in (True, False)
-    ]
-    panels = [panel for panel in panels if panel]
+    units = ([one for one in every if one.effects[0]["points"] is unit] for unit in (True, False))
+    panels = [panel for panel in units if panel]
     heights = [len(panel) + 2 for panel in panels]
     with pictures.canvas(0.19 * sum(heights) + 0.6, len(panels), ratios=heights) as (figure, grid):
         for axes, panel in zip([grid] if len(panels) == 1 else list(grid), panels, strict=True):
@@ -213,9 +205,7 @@ def _panel(axes: Any, panel: list[Statement]) -> None:
         left, right = axes.get_xlim()
         ticks = [tick for tick in TICKS if left <= tick <= right]
         axes.set_xticks(ticks, [minus(f"{tick:g}") for tick in ticks])
-    texts = [
-        f"{statement.item['name']}  {statement.claim['text'].rstrip('.')}" for statement in panel
-    ]
+    texts = [f"{own.item['name']}  {own.claim['text'].rstrip('.')}" for own in panel]
     texts = [t if len(t) <= LETTERS else f"{t[: LETTERS - 1]}\u2026" for t in texts]
     axes.set_yticks(range(len(panel)), texts)
     axes.tick_params(axis="y", length=0, labelsize=7)
@@ -234,9 +224,7 @@ def page(book: Book) -> str:
         heading=f"Reproduction of {names}",
         lab_note=LAB_NOTE if any(item["scale"] == "lab" for item in items) else "",
         run=book["run"],
-        scales={
-            item["scale"]: item["scale_title"] for item in sorted(items, key=itemgetter("scale"))
-        },
+        scales=dict(sorted((item["scale"], item["scale_title"]) for item in items)),
         rule=RULE,
         words=WORDS,
         items=[_item(item) for item in items],
@@ -281,9 +269,7 @@ def draw(figure: Json, name: str = "figure") -> str | None:
         picture = getattr(pictures, kind)(drawn)
     # Identifiers of a figure's own: several stand on one page.
     prefix = re.sub(r"[^A-Za-z0-9]+", "-", name)
-    return (
-        re.sub(r'((?:id|xlink:href)="#?|url\(#)', rf"\g<1>{prefix}-", picture) if picture else None
-    )
+    return picture and re.sub(r'((?:id|xlink:href)="#?|url\(#)', rf"\g<1>{prefix}-", picture)
 
 
 def write_figures(folder: Path, book: Book) -> list[Path]:

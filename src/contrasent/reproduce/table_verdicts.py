@@ -207,11 +207,6 @@ class Verdict:
     # the largest share of the statement's term in the encoder's gradient, None if not measured
     share: float | None = None
 
-    @property
-    def counts(self) -> str:
-        """The words of the parts, counted."""
-        return counted([part.word for part in self.parts])
-
 
 def counted(words: Sequence[str]) -> str:
     """Verdicts and how many there are of each."""
@@ -249,22 +244,13 @@ def decide(
         parts = tuple(_part(text, one) for text, one in _compared(item, claim, scores))
         claims[claim.name] = Verdict(OPEN, parts=parts, raw=joined(parts))
     among = _adjusted({**claims, **{name: verdict for name, (_, verdict) in resting.items()}})
-    shares = shares or {}
-    return TableVerdicts(
-        cells,
-        {
-            claim.name: _resting(claim, resting, among)
-            if claim.rests_on
-            else _acting(_decided(claims[claim.name], among[claim.name]), shares.get(claim.name))
-            for claim in item.claims
-        },
-    )
-
-
-def _acting(verdict: Verdict, share: float | None) -> Verdict:
-    """The verdict, inert where the statement's term is known not to act."""
-    inert = share is not None and share < INERT_SHARE and verdict.word != ABSENT
-    return replace(verdict, word=INERT if inert else verdict.word, share=share)
+    for claim in item.claims:
+        verdict = _decided(claims[claim.name], among[claim.name])
+        share = (shares or {}).get(claim.name)
+        inert = share is not None and share < INERT_SHARE and verdict.word != ABSENT
+        verdict = replace(verdict, word=INERT if inert else verdict.word, share=share)
+        claims[claim.name] = _resting(claim, resting, among) if claim.rests_on else verdict
+    return TableVerdicts(cells, claims)
 
 
 def joined(parts: Iterable[StatementPart]) -> Tests:

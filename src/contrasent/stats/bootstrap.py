@@ -64,10 +64,7 @@ def digest(texts: Sequence[str]) -> str:
 def draw_counts(
     sizes: Sequence[int], number: int, seed: int | Sequence[int], keys: Keys | None = None
 ) -> Iterator[Counts]:
-    """Draw bootstrap resamples as counts.
-
-    ``keys``: (n,) of ``item_keys``; equal items have equal counts in every set.
-    """
+    """Bootstrap resamples as counts (b, n); items of equal ``keys`` have the same in every set."""
     rows = max(4, BLOCK // max(sum(sizes), 1) // 4 * 4)
     if keys is not None:
         stream = np.random.SeedSequence(seed).generate_state(1, np.uint64)
@@ -156,10 +153,7 @@ def weighted_pearson(x: ArrayLike, y: ArrayLike, counts: Counts) -> NDArray[np.f
 
 
 def mean_interval(values: ArrayLike, number: int = RESAMPLES, seed: int = 0) -> Bounds:
-    """95 % percentile interval of a mean over items.
-
-    (None, None) for fewer than 20 items or no resamples.
-    """
+    """95 % percentile interval of a mean; none of fewer than 20 items, or without resamples."""
     if len(np.asarray(values)) < MIN_ITEMS or not number:
         return None, None
     return interval(mean_draws(values, number, seed))
@@ -183,10 +177,7 @@ def resampled(
     seed: int | Sequence[int],
     keys: Keys | None = None,
 ) -> dict[str, NDArray[np.float64]]:
-    """Several statistics over the same resamples.
-
-    ``statistics``: from counts (b, n) to the statistic of each resample, (b,) or (b, m).
-    """
+    """Several statistics over the same resamples, from counts (b, n) to (b,) or (b, m) each."""
     blocks: dict[str, list[NDArray[np.float64]]] = {name: [] for name in statistics}
     for counts in draw_counts(sizes, number, seed, keys):
         for name, statistic in statistics.items():

@@ -211,14 +211,9 @@ class TwoWay(NamedTuple):
         # Each source has its own t quantile; one for the whole, with Satterthwaite's degrees of
         # freedom, finds up to 13 % false differences where few runs meet many items.
         share = (1 + level) / 2
-        items, seeds, both = (
-            t_quantile(share, df) * error
-            for error, df in (
-                (self.items, self.items_df),
-                (self.seeds, self.seeds_df),
-                (self.shared, math.inf),
-            )
-        )
+        items = t_quantile(share, self.items_df) * self.items
+        seeds = t_quantile(share, self.seeds_df) * self.seeds
+        both = t_quantile(share, math.inf) * self.shared
         return math.sqrt(max(items * items + seeds * seeds - both * both, items * items))
 
     def p(self, difference: float) -> float:

@@ -148,12 +148,8 @@ class Corpus:
                 if self.scored:
                     *cells, score = cells
                     scores.append(number_cell(score, names[-1], source, line))
-                yield tuple(
-                    [
-                        text_cell(cell, name, source, line)
-                        for cell, name in zip(cells, text_names, strict=True)
-                    ]
-                )
+                named = zip(cells, text_names, strict=True)
+                yield tuple([text_cell(cell, name, source, line) for cell, name in named])
         if count < self._at_least:
             found = "one row only" if count == 1 else f"{count} rows only"
             problem = f"{found}, too few to contrast; {self._at_least} or more are needed"

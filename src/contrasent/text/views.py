@@ -108,7 +108,9 @@ class RateView(View):
     """A view that repeats words or tokens, or inserts after them; see ``repeats``."""
 
     rate: float = 0.32  # from 0 to 1
-    rule: Rule = "code"
+    rule: Rule = (
+        "code"  # the released code, which gives the published score; or equation 3, "paper"
+    )
 
 
 class WordView(View):
@@ -158,8 +160,7 @@ class DeleteOneWord(WordView):
 class RepeatWords(RateView, WordView):
     """Repeat some words in place (ESimCSE, section 3.1 and Table 5, "word repetition").
 
-    ``rule="code"`` is the released code: fewer than ten, never the last word. ``rule="paper"`` is
-    equation 3, any word.
+    The released code repeats fewer than ten, and never the last word.
     """
 
     def _selected(self, words: list[str], random: np.random.Generator) -> list[int]:
@@ -238,9 +239,7 @@ class Identity(View):
 class RepeatTokens(RateView):
     """Repeat some sub-words in place (ESimCSE, section 3.1, "sub-word repetition").
 
-    ``rule="code"`` is the released code, which gives the published score, ``rule="paper"`` is
-    equation 3. The result may be longer than the length that sentences are cut at, as in the
-    code.
+    The result may be longer than the length that sentences are cut at, as in the released code.
     """
 
     level: ClassVar[Level] = "token"
