@@ -26,21 +26,18 @@ def page(reports: Reports) -> str:
     names = ", ".join(named) if len(reports) < 4 else f"{len(reports)} models"
     sts = {"metric": "spearman", "aggregate": "all"}
     transfer = {"metric": "accuracy", "split": "test"}
+    protocols = [r.notes.get("protocols", {}).get("protocols", {}) for r in named.values()]
+    paths = {name: report.notes.get("trajectory", ()) for name, report in named.items()}
     drawn = {
         "sts": pictures.scores(named, (*STS_TASKS, STS_AVERAGE), sts, "Spearman x 100, STS"),
         "transfer": pictures.scores(
             named, (*TRANSFER_TASKS, TRANSFER_AVERAGE), transfer, "accuracy x 100, transfer"
         ),
         "plane": pictures.plane(named),
-        "trajectories": pictures.trajectories(
-            {name: report.notes.get("trajectory", ()) for name, report in named.items()}
-        ),
+        "trajectories": pictures.trajectories(paths),
         "spectrum": pictures.spectrum(named),
         "densities": pictures.densities(named),
     }
-    protocols: list[dict[str, str]] = [
-        report.notes.get("protocols", {}).get("protocols", {}) for report in named.values()
-    ]
     return render(
         "evaluation.html",
         window=f": {names}",

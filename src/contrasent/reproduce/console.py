@@ -182,8 +182,7 @@ def cell_texts(cell: Cell | None, column: ColumnEntry) -> dict[str, str]:
     cell = cell or {}
     paper, ours = column["forms"]["paper"], column["forms"]["ours"]
     gap: Mapping[str, float] = cell.get("difference", {})
-    none: VerdictEntry = {"word": "", "why": "", "p": None}
-    verdict = cell.get("verdict", none)
+    verdict = cell.get("verdict", {"word": "", "why": "", "p": None})
 
     def shown(value: Mapping[str, Any], key: str, form: str, **signed: bool) -> str:
         return number(value[key], form, **signed) if key in value else ""
@@ -220,7 +219,7 @@ def text(book: Book) -> str:
     if run["seconds"]:
         where = "; ".join([*run["machines"], *run["precisions"], *run["versions"]])
         lines += [_wrapped(RULE), f"computed in {duration(run['seconds'])} on {where}"]
-    return "\n\n".join([*parts, *(["\n".join(lines)] if lines else [])])
+    return "\n\n".join(filter(None, [*parts, "\n".join(lines)]))
 
 
 def cells_csv(book: Book) -> str:
@@ -292,11 +291,9 @@ def _item_text(item: ItemEntry) -> str:
         cells = [(row["name"], row["cells"].get(column["name"])) for row in rows]
         shown = [(name, cell_texts(cell, column)) for name, cell in cells if cell]
         if shown:
-            table = [(name, *(cell[key] for key in COLUMNS)) for name, cell in shown]
-            lines += [
-                "",
-                *laid_out([(column["title"], *COLUMNS.values()), *table], left=(0, len(COLUMNS))),
-            ]
+            table = [(column["title"], *COLUMNS.values())]
+            table += [(name, *(cell[key] for key in COLUMNS)) for name, cell in shown]
+            lines += ["", *laid_out(table, left=(0, len(COLUMNS)))]
     listings = item["listings"]
     for i, (query, _) in enumerate(next(iter(listings.values()), ())):
         lines.append(f"\n{query}")

@@ -281,8 +281,7 @@ class Planner:
 
     def _name(self, name: str, own: str = BASE) -> str:
         """The encoder that a name in an item stands for; "@base" of a row is its own base."""
-        if name == BASE and own != BASE:
-            name = own
+        name = own if name == BASE else name
         if name == BASE:
             return self.place.base or self.scale.base
         return self.place.checkpoints.get(name, name)

@@ -221,10 +221,11 @@ class _ItemReader:
     def fail(self, where: str, problem: str) -> Never:
         raise InputError(self.path, f"{where}{': ' if where else ''}{problem}")
 
-    def check(self, where: str, value: str, known: Sequence[str] | Mapping[str, Any]) -> None:
+    def check(self, where: str, known: Sequence[str] | Mapping[str, Any], *names: str) -> None:
         """Reject a name that is none of those known."""
-        if value not in known:
-            self.fail("", f"{where} {value!r}: unknown{suggestion(value, known)}")
+        for name in names:
+            if name not in known:
+                self.fail("", f"{where} {name!r}: unknown{suggestion(name, known)}")
 
     def item(self, paper: str, *, settings: bool) -> tables.Item:
         """The item, whose parts fit together."""
@@ -234,12 +235,11 @@ class _ItemReader:
         if table.figure == "sweep" and not table.sweep:
             self.fail("figure", 'needs sweep = "SETTING", the axis of the figure')
         if table.reference:
-            self.check("reference", table.reference, names)
+            self.check("reference", names, table.reference)
         if not rows and table.kind != "claims":
             self.fail("", "there are no [[rows]]")
         axes = sorted({name for row in rows for name in row.point})
-        for axis in filter(None, table.sweep.split(",")):
-            self.check("sweep", axis, axes)
+        self.check("sweep", axes, *filter(None, table.sweep.split(",")))
         item = tables.Item.model_construct(
             file=self.path,
             paper=paper,
@@ -261,12 +261,11 @@ class _ItemReader:
         return item
 
     def _evaluation(self, name: str, data: Mapping[str, Any]) -> tables.Evaluation:
-        kind, where = data.get("kind"), f"evaluations.{name}"
-        if kind not in MEASURES:
-            self.check(f"{where}.kind", str(kind or ""), MEASURES)
-        table = tables.decode(_evaluation_table(str(kind)), data, self.path, where)
-        given = table.model_fields_set - {"kind"}
-        return tables.Evaluation(name, str(kind), {k: v for k, v in table if k in given})
+        kind, where = str(data.get("kind") or ""), f"evaluations.{name}"
+        self.check(f"{where}.kind", MEASURES, kind)
+        table = tables.decode(_evaluation_table(kind), data, self.path, where)
+        given = table.model_dump(exclude={"kind"}, exclude_unset=True)
+        return tables.Evaluation(name, kind, given)
 
     def _column(self, name: str, column: tables.TableColumn) -> tables.TableColumn:
         """A column; of facts and statements nothing is measured."""
@@ -274,7 +273,7 @@ class _ItemReader:
         # A column that names neither evaluation nor metric is of quotations alone.
         named = column.evaluation or measured
         if self.table.kind not in ("facts", "claims") and named:
-            self.check(f"{where}.evaluation", column.evaluation, self.evaluations)
+            self.check(f"{where}.evaluation", self.evaluations, column.evaluation)
             if not measured:
                 self.fail(where, "metric is missing")
         completed: dict[str, Any] = {"name": name, "title": column.title or name}
@@ -297,24 +296,22 @@ class _ItemReader:
             where = f"rows.{row.name}"
             self._check_names(row, where)
             if row.use:
-                self.check(f"{where}.use", row.use, templates)
+                self.check(f"{where}.use", templates, row.use)
             yield from self._rows(_over(templates[row.use], row) if row.use else row, where)
 
     def _check_names(self, row: tables.Template, where: str) -> None:
         """The corpora and evaluations that a row or template names are there."""
         if row.corpus:
-            self.check(f"{where}.corpus", row.corpus, self.folder.corpora)
+            self.check(f"{where}.corpus", self.folder.corpora, row.corpus)
         if row.postprocess is not None:
             known = (*self.folder.corpora, tables.TARGET)
-            self.check(f"{where}.postprocess.corpus", row.postprocess.corpus, known)
+            self.check(f"{where}.postprocess.corpus", known, row.postprocess.corpus)
         for table in (row, row.lab, row.paper):
-            for name in table.evaluations or ():
-                self.check(f"{where}.evaluations", name, self.evaluations)
+            self.check(f"{where}.evaluations", self.evaluations, *(table.evaluations or ()))
 
     def _rows(self, row: tables.RowTable, where: str) -> Iterator[tables.TableRow]:
         """The rows that one [[rows]] stands for: one, or one for each point of its axes."""
-        for key in row.facts:
-            self.check(f"{where}.facts", key, self.columns)
+        self.check(f"{where}.facts", self.columns, *row.facts)
         for key, values in row.axes.items():
             if not values:
                 self.fail(where, f"axes.{key} has no values")
@@ -368,7 +365,7 @@ class _ItemReader:
         """Published values of each column, one for each of so many rows; "" is none."""
         published: dict[str, list[tables.Expected | None]] = {}
         for column, value in given.items():
-            self.check(where, column, self.columns)
+            self.check(where, self.columns, column)
             values = value if isinstance(value, tuple) else (value,)
             if len(values) != count:
                 self.fail(where, f"{column} has {len(values)} values for {count} rows")
@@ -388,8 +385,7 @@ class _ItemReader:
         if bool(claim.column) == bool(claim.columns):
             self.fail(where, "a claim has a column, or columns, or rests_on")
         about = claim.columns or (claim.column,)
-        for other in about:
-            self.check(f"{where}.{'columns' if claim.columns else 'column'}", other, self.columns)
+        self.check(f"{where}.{'columns' if claim.columns else 'column'}", self.columns, *about)
         given = sum(bool(getattr(claim, key)) for key in tables.RELATIONS)
         signed = bool(claim.sign)
         if given + signed != 1 or signed != bool(claim.row) or bool(given) != bool(claim.than):
@@ -399,8 +395,7 @@ class _ItemReader:
         if than == ("*",):
             than = tuple(name for name in names if name != claim.subject)
         for key, rows in ((relation, (claim.subject,)), ("than", than), ("row", (claim.row,))):
-            for other in filter(None, rows):
-                self.check(f"{where}.{key}", other, names)
+            self.check(f"{where}.{key}", names, *filter(None, rows))
         for other in about if relation not in ("", tables.BETTER) else ():
             if claim.margin is None and self.columns[other].margin is None:
                 problem = f"{relation} needs a margin: none is known of the column {other!r}"

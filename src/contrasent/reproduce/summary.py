@@ -177,8 +177,8 @@ def _forest(every: list[Statement], name: str) -> str:
     units = ([one for one in every if one.effects[0]["points"] is unit] for unit in (True, False))
     panels = [panel for panel in units if panel]
     heights = [len(panel) + 2 for panel in panels]
-    with pictures.canvas(0.19 * sum(heights) + 0.6, len(panels), ratios=heights) as (figure, grid):
-        for axes, panel in zip([grid] if len(panels) == 1 else list(grid), panels, strict=True):
+    with pictures.canvas(0.19 * sum(heights) + 0.6, len(panels), ratios=heights) as (figure, _):
+        for axes, panel in zip(figure.axes, panels, strict=True):
             _panel(axes, panel)
         for word, colour in COLOURS.items():
             if any(statement.word == word for statement in every):
@@ -289,25 +289,23 @@ def sweep(figure: Json) -> str:
     Where the values are not comparable, the published ones have an axis of their own, at the right.
     """
     panels = figure["panels"]
-    with pictures.canvas(2.9 * len(panels), len(panels)) as (drawing, grid):
-        axes = [grid] if len(panels) == 1 else list(grid)
-        for place, panel in zip(axes, panels, strict=True):
-            other = _sweep_panel(place, panel["points"], apart=figure.get("apart", False))
-            place.set_ylabel(panel["column"])
-            place.set_xlabel(panel["axis"])
-            place.ticklabel_format(axis="y", useOffset=False)
-            if other is not None:
-                other.set_ylabel("published")
-        pictures.add_legend(drawing, axes[0])
+    with pictures.canvas(2.9 * len(panels), len(panels)) as (drawing, _):
+        for axes, panel in zip(drawing.axes, panels, strict=True):
+            _sweep_panel(axes, panel["points"], apart=figure.get("apart", False))
+            axes.set_ylabel(panel["column"])
+            axes.set_xlabel(panel["axis"])
+            axes.ticklabel_format(axis="y", useOffset=False)
+        pictures.add_legend(drawing, drawing.axes[0])
         return pictures.as_svg(drawing, "sweep")
 
 
-def _sweep_panel(axes: Any, points: Sequence[Json], *, apart: bool) -> Any | None:
-    """Draw a panel; the axes of the published values if they have their own."""
+def _sweep_panel(axes: Any, points: Sequence[Json], *, apart: bool) -> None:
+    """Draw a panel, the published values on axes of their own if they are ``apart`` from ours."""
     both = any("ours" in p for p in points) and any("paper" in p for p in points)
     other = axes.twinx() if apart and both else None
     if other is not None:
         other.spines["right"].set_visible(True)
+        other.set_ylabel("published")
     places = list(dict.fromkeys(point["x"] for point in points))
     lines = list(dict.fromkeys(point["line"] for point in points))
     for i, line in enumerate(lines):
@@ -329,7 +327,6 @@ def _sweep_panel(axes: Any, points: Sequence[Json], *, apart: bool) -> Any | Non
             # The legend is that of the panel's own axes.
             axes.plot([], [], "o--", label=label, **style)
     axes.set_xticks(range(len(places)), [str(p) for p in places])
-    return other
 
 
 def curves(figure: Json) -> str:

@@ -213,8 +213,15 @@ def open_corpus(
     shown = files[0].shown if len(files) == 1 else str(source)
     if not tables:
         raise InputError(shown, "the file is empty" if len(files) == 1 else "all files are empty")
-    for table in tables[1:]:
-        _check_same_columns(tables[0], table)
+    (one, _), names = tables[0], _names(*tables[0])
+    for two, chosen in tables[1:]:
+        its = _names(two, chosen)
+        if len(names) != len(its) or (one.names and two.names and names != its):
+            raise InputError(
+                two.source,
+                f"the file gives {', '.join(its)} where {Path(one.source).name} gives "
+                f"{', '.join(names)}; files of one folder must have the same columns",
+            )
     return Corpus(shown, tables, at_least=at_least, documents=documents, scored=scored)
 
 
@@ -312,18 +319,6 @@ def _check_header(names: Sequence[str], source: str) -> None:
 def _names(table: Table, chosen: tuple[int, ...]) -> tuple[str, ...]:
     """Names of chosen columns, or their positions."""
     return tuple(table.columns[at] for at in chosen)
-
-
-def _check_same_columns(first: Chosen, other: Chosen) -> None:
-    """Reject a file of a folder whose columns are not those of the folder's first file."""
-    (one, own), (two, its) = first, other
-    names, its_names = _names(*first), _names(*other)
-    if len(own) != len(its) or (one.names and two.names and names != its_names):
-        raise InputError(
-            two.source,
-            f"the file gives {', '.join(its_names)} where {Path(one.source).name} gives "
-            f"{', '.join(names)}; files of one folder must have the same columns",
-        )
 
 
 def _memory_table(texts: Iterable[str | Sequence[Any]]) -> Table:

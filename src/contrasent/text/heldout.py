@@ -162,9 +162,7 @@ def hold_out_sentences(
     """Choose sentences to hold out."""
     marks = np.fromiter((_mark(text) for (text,) in corpus), np.uint64)
     _, first = np.unique(marks, return_index=True)
-    wanted = min(count, len(first) // 5)
-    chosen = np.sort(random_for(seed, HELDOUT).permutation(np.sort(first))[:wanted])
-    _check_enough(corpus, len(chosen), "sentences")
+    chosen = _chosen(corpus, np.sort(first), count, seed, "sentences")
     wanted_rows = set(chosen.tolist())
     texts = [text for i, (text,) in enumerate(corpus) if i in wanted_rows]
     return np.flatnonzero(~np.isin(marks, marks[chosen])), texts
@@ -180,9 +178,7 @@ def hold_out_documents(
     for number in np.flatnonzero(np.diff(bounds) > 1):
         first.setdefault(marks[bounds[number] : bounds[number + 1]].tobytes(), int(number))
     several = np.array(list(first.values()), dtype=np.int64)
-    wanted = min(count, len(several) // 5)
-    chosen = np.sort(random_for(seed, HELDOUT).permutation(several)[:wanted])
-    _check_enough(corpus, len(chosen), "documents of two sentences or more")
+    chosen = _chosen(corpus, several, count, seed, "documents of two sentences or more")
     of_row = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
     held = np.isin(of_row, chosen)
     texts: dict[int, list[str]] = {int(number): [] for number in chosen}
@@ -200,12 +196,17 @@ def passages(documents: list[list[str]]) -> dict[str, tuple[list[str], list[str]
     }
 
 
-def _check_enough(corpus: Corpus, found: int, what: str) -> None:
-    if found < MIN_HELD_OUT:
+def _chosen(
+    corpus: Corpus, several: NDArray[np.int64], count: int, seed: int, what: str
+) -> NDArray[np.int64]:
+    """``count`` of the numbers of sentences or documents, or a fifth of them, rising."""
+    wanted = min(count, len(several) // 5)
+    if wanted < MIN_HELD_OUT:
         raise TrainingError(
             f"{corpus.source}: too few {what} to hold {MIN_HELD_OUT} or more out, which may be "
-            f"a fifth at most ({found} could be); give more text, or another --evaluate"
+            f"a fifth at most ({wanted} could be); give more text, or another --evaluate"
         )
+    return np.sort(random_for(seed, HELDOUT).permutation(several)[:wanted])
 
 
 def _mark(text: str) -> int:

@@ -21,10 +21,7 @@ from contrasent.files import writing
 
 FORMATS = (".txt", ".csv", ".tsv", ".jsonl", ".parquet")
 PACKED = (".txt", ".csv", ".tsv", ".jsonl")  # the formats that are also read as gzip: ".txt.gz"
-JSON, ARROW = (
-    ".json",
-    ".arrow",
-)  # formats of files that are named, or that a data set's folder names
+JSON, ARROW = ".json", ".arrow"  # of files that are named, or that a data set's folder names
 KNOWN = ", ".join((*FORMATS, JSON, *(f"{form}.gz" for form in PACKED)))
 
 LONGEST = 1 << 26  # characters in one line: beyond it a file is taken for something else than text
