@@ -182,7 +182,8 @@ def cell_texts(cell: Cell | None, column: ColumnEntry) -> dict[str, str]:
     cell = cell or {}
     paper, ours = column["forms"]["paper"], column["forms"]["ours"]
     gap: Mapping[str, float] = cell.get("difference", {})
-    verdict = cell.get("verdict", {"word": "", "why": "", "p": None})
+    none: VerdictEntry = {"word": "", "why": "", "p": None}
+    verdict = cell.get("verdict", none)
 
     def shown(value: Mapping[str, Any], key: str, form: str, **signed: bool) -> str:
         return number(value[key], form, **signed) if key in value else ""
