@@ -128,7 +128,6 @@ def test_the_hub_is_asked_for_the_pinned_revision(tmp_path, monkeypatch, kind):
     monkeypatch.setitem(official.STS_PINS, "STSB", Pin("o/set", "abc123", {"dev": 3}))
     (found,) = sts_pairs("STSB", split="dev", form="raw", folder=tmp_path)
     assert [*zip(found.first, found.second, found.scores, strict=True)] == PAIRS
-    assert found.source == "o/set@abc123"
     assert requested == [("o/set", "abc123"), ("o/set", file.name, "abc123")]
 
 

@@ -18,7 +18,7 @@ GOLD = np.random.default_rng(0).integers(0, 11, PAIRS) / 2
 def pairs(task):
     first = tuple(f"{task} a {i}" for i in range(PAIRS))
     second = tuple(f"{task} b {i}" for i in range(PAIRS))
-    return (ScoredPairs(task, first, second, GOLD, "here"),)
+    return (ScoredPairs(task, first, second, GOLD),)
 
 
 @pytest.fixture(autouse=True)

@@ -94,7 +94,7 @@ def test_ratings_fall_into_five_bins():
 def made():
     names = [f"sentence {i}" for i in range(60)]
     scores = np.concatenate([np.full(20, 4.5), np.full(10, 4.0)])
-    return ScoredPairs("mine", tuple(names[:30]), tuple(names[30:60]), scores, "here")
+    return ScoredPairs("mine", tuple(names[:30]), tuple(names[30:60]), scores)
 
 
 def vectors(sentences):
@@ -124,7 +124,7 @@ def test_the_interval_of_uniformity_is_the_bootstraps_of_pairs_of_sentences():
     names = [f"{side} {i}" for side in "ab" for i in range(150)]
     both = np.concatenate([first, second])
     arms = [dict(zip(names, both + shift, strict=True)) for shift in (0.0, [0.5, 0, 0, 0])]
-    pairs = ScoredPairs("mine", tuple(names[:150]), tuple(names[150:]), np.full(150, 5.0), "here")
+    pairs = ScoredPairs("mine", tuple(names[:150]), tuple(names[150:]), np.full(150, 5.0))
     near = []
     for arm in arms:
         u = metrics.normalize(np.array(list(arm.values())))
@@ -152,7 +152,7 @@ def test_the_interval_of_uniformity_is_the_bootstraps_of_pairs_of_sentences():
 
 
 def test_duplicates_count_or_do_not():
-    pairs = ScoredPairs("mine", ("sentence 1",) * 5, ("sentence 2",) * 5, np.full(5, 5.0), "here")
+    pairs = ScoredPairs("mine", ("sentence 1",) * 5, ("sentence 2",) * 5, np.full(5, 5.0))
     assert geometry(vectors, pairs=pairs).one(metric="uniformity").count == 10
     report = geometry(vectors, pairs=pairs, duplicates=False)
     assert report.one(metric="uniformity").count == 2
@@ -202,7 +202,7 @@ def data(named_pairs):
     for i in range(80):
         first.append(" ".join(random.choice(WORDS, 8)))
         second.append(" ".join(random.choice(WORDS, 8 + (0, 3, 4, 9)[i % 4])))
-    pairs = ScoredPairs("x", tuple(first), tuple(second), np.full(80, 2.5), "here")
+    pairs = ScoredPairs("x", tuple(first), tuple(second), np.full(80, 2.5))
     named_pairs(lambda task, **_: (pairs,))
 
 

@@ -120,7 +120,7 @@ def test_it_learns_what_cosine_does_not_see(named_pairs, items_give_the_values):
         table.update(zip(first, u, strict=True))
         table.update(zip(second, v, strict=True))
         scores = np.clip(5 - 2 * np.abs(u - v)[:, 0], 1, 5)
-        return (ScoredPairs(task, first, second, scores, "here"),)
+        return (ScoredPairs(task, first, second, scores),)
 
     named_pairs(pairs)
 

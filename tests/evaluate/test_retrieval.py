@@ -108,7 +108,7 @@ def scored(named_pairs):
     """Scored pairs in the place of STSB's."""
 
     def scored(first, second, *scores):
-        pairs = ScoredPairs("STSB", first, second, np.array(scores), "here")
+        pairs = ScoredPairs("STSB", first, second, np.array(scores))
         named_pairs(lambda task, **_: (pairs,))
 
     return scored

@@ -17,7 +17,7 @@ def made(name, count, seed):
     words = ["harbour", "lantern", "gravel", "orchard", "violin", "thunder", "cellar"]
     first = tuple(" ".join(random.choice(words, 4)) for _ in range(count))
     second = tuple(" ".join(random.choice(words, 4)) for _ in range(count))
-    return ScoredPairs(name, first, second, random.integers(0, 11, count) / 2, "made here")
+    return ScoredPairs(name, first, second, random.integers(0, 11, count) / 2)
 
 
 class Bag:

@@ -184,8 +184,8 @@ def test_mean_cosine_by_rating():
     def encode(texts):
         return np.array([[np.cos(angles[t]), np.sin(angles[t])] for t in texts], np.float32)
 
-    one = ScoredPairs("STSB", ("a", "b", "a"), ("b", "c", "c"), np.array([5.0, 4.0, 3.9]), "ours")
-    two = ScoredPairs("STSB", ("a", "b"), ("d", "e"), np.array([0.0, 1.0]), "ours")
+    one = ScoredPairs("STSB", ("a", "b", "a"), ("b", "c", "c"), np.array([5.0, 4.0, 3.9]))
+    two = ScoredPairs("STSB", ("a", "b"), ("d", "e"), np.array([0.0, 1.0]))
     found = {r.aggregate: r for r in by_rating(encode, [one, two], "all")}
     assert list(found) == ["0-1", "1-2", "3-4", "4-5"]
     assert found["0-1"].value == pytest.approx(np.cos(2.0))

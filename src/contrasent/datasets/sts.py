@@ -167,18 +167,14 @@ def _scored(name: str, rows: Sequence[ScoredPair], path: Path, digest: str) -> S
             f"{path}: its {len(scores):,} gold scores are not the official ones, or not in their "
             "order; fetch it again"
         )
-    return _make_pairs(name, rows, str(path))
+    return _make_pairs(name, rows)
 
 
-def _make_pairs(name: str, rows: Sequence[ScoredPair], source: str) -> ScoredPairs:
+def _make_pairs(name: str, rows: Sequence[ScoredPair]) -> ScoredPairs:
     """Put (sentence, sentence, score) rows into columns; white space is made single spaces."""
-    return ScoredPairs(
-        name,
-        tuple(" ".join(row[0].split()) for row in rows),
-        tuple(" ".join(row[1].split()) for row in rows),
-        np.array([row[2] for row in rows], dtype=np.float64),
-        source,
-    )
+    first = tuple(" ".join(one.split()) for one, _, _ in rows)
+    second = tuple(" ".join(two.split()) for _, two, _ in rows)
+    return ScoredPairs(name, first, second, np.array([score for _, _, score in rows], np.float64))
 
 
 def _from_hub(task: str, split: str, form: str, place: str) -> tuple[ScoredPairs, ...]:
@@ -192,5 +188,4 @@ def _from_hub(task: str, split: str, form: str, place: str) -> tuple[ScoredPairs
     if form != "raw":
         why = "the hub has the raw form only (choose form 'raw' to use it)"
         raise DataError(official.missing(task, place, why))
-    rows = fetch_pairs(task, pin, split, place)
-    return (_make_pairs(task, rows, f"{pin.repository}@{pin.revision}"),)
+    return (_make_pairs(task, fetch_pairs(task, pin, split, place)),)

@@ -125,15 +125,15 @@ def rank_vectors(
     left = metrics.normalize(queries).astype(np.float32)
     right = metrics.normalize(documents).astype(np.float32).T
     rows = max(1, BLOCK // max(len(documents), 1))
+    excluded = [-1] * len(queries) if exclude is None else exclude
     ranks: list[NDArray[np.int64]] = []
     gains: list[Floats] = []
     for start in range(0, len(queries), rows):
-        block = left[start : start + rows] @ right
-        if exclude is not None:
-            for scores, own in zip(block, exclude[start : start + rows], strict=True):
-                if own >= 0:
-                    scores[own] = -np.inf
-        for scores, judged in zip(block, relevant[start : start + rows], strict=True):
+        part = slice(start, start + rows)
+        block = zip(left[part] @ right, relevant[part], excluded[part], strict=True)
+        for scores, judged, own in block:
+            if own >= 0:
+                scores[own] = -np.inf
             found, gain = _ranks(scores, judged)
             ranks.append(found)
             gains.append(gain)

@@ -209,4 +209,4 @@ def check_pairs(
         raise DataError(f"{task}: the label of pair {bad[0] + 1} is {gold[bad[0]]}")
     if gold.min() == gold.max():
         raise DataError(f"{task}: all labels are {gold[0]:g}; nothing can be correlated with them")
-    return ScoredPairs(task, tuple(first), tuple(second), gold, task)
+    return ScoredPairs(task, tuple(first), tuple(second), gold)

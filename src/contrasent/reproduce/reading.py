@@ -264,8 +264,7 @@ class _ItemReader:
         kind, where = str(data.get("kind") or ""), f"evaluations.{name}"
         self.check(f"{where}.kind", MEASURES, kind)
         table = tables.decode(_evaluation_table(kind), data, self.path, where)
-        given = table.model_dump(exclude={"kind"}, exclude_unset=True)
-        return tables.Evaluation(name, kind, given)
+        return tables.Evaluation(kind, table.model_dump(exclude={"kind"}, exclude_unset=True))
 
     def _column(self, name: str, column: tables.TableColumn) -> tables.TableColumn:
         """A column; of facts and statements nothing is measured."""

@@ -299,7 +299,6 @@ class ItemTable(ItemKeys):
 class Evaluation:
     """A measure of a model, and its options."""
 
-    name: str
     kind: str
     options: Mapping[str, Value | tuple[str, ...]]
 

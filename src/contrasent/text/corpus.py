@@ -47,7 +47,6 @@ class ScoredPairs:
     first: tuple[str, ...]
     second: tuple[str, ...]
     scores: NDArray[np.float64]  # (n,) finite; gold scores are 0 to 5 (SICK: 1 to 5)
-    source: str  # the file or the pinned hub data set that they were read from
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -64,8 +63,7 @@ class ScoredPairs:
             tuple(text for part in parts for text in getattr(part, side))
             for side in ("first", "second")
         )
-        source = ", ".join(part.source for part in parts)
-        return cls(name, first, second, np.concatenate([part.scores for part in parts]), source)
+        return cls(name, first, second, np.concatenate([part.scores for part in parts]))
 
 
 class Corpus:
@@ -252,7 +250,7 @@ def read_labelled_pairs(path: str | Path, *, columns: Columns | None = None) -> 
         table.position(column)  # an error names the option as it was given
     corpus = open_corpus(path, columns=columns[:2], score=columns[2], at_least=0)
     first, second = zip(*corpus, strict=True)
-    return ScoredPairs(Path(path).stem, first, second, corpus.scores, corpus.source)
+    return ScoredPairs(Path(path).stem, first, second, corpus.scores)
 
 
 def _checked(columns: Columns | None) -> Columns | None:
