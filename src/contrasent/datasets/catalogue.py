@@ -31,7 +31,7 @@ class DataSet:
 
 def data_sets() -> tuple[DataSet, ...]:
     """Every named data set."""
-    transfer = []
+    transfer, captions = [], {"all": labelled.CAPTION_COUNTS[0]}
     for name, files in official.TRANSFER_FILES.items():
         rows: dict[str, int] = {}
         for file in files:
@@ -43,12 +43,7 @@ def data_sets() -> tuple[DataSet, ...]:
         *transfer,
         DataSet("QQP", "pairs", {}, {"": labelled.QQP_PLACES}),
         DataSet("NLI", "triples", {}, {"": labelled.NLI_PLACES}),
-        DataSet(
-            "flickr30k",
-            "captions",
-            {"all": labelled.CAPTION_COUNTS[0]},
-            {"": labelled.CAPTION_PLACES},
-        ),
+        DataSet("flickr30k", "captions", captions, {"": labelled.CAPTION_PLACES}),
     )
 
 
@@ -62,9 +57,8 @@ def _similarity(name: str) -> DataSet:
         path = official.STS_TABLES[task]["test"].path
     if task != name:  # all splits in one
         rows = {"test": sum(rows.values())}
-    pin = official.STS_PINS.get(name)
     forms = ("raw",) if name.startswith("STSB-") else FORMS
     places = {form: tuple(sts_places(task, form, path)) for form in forms}
-    return DataSet(
-        name, "similarity", rows, places, f"{pin.repository}@{pin.revision}" if pin else ""
-    )
+    pin = official.STS_PINS.get(name)
+    hub = f"{pin.repository}@{pin.revision}" if pin else ""
+    return DataSet(name, "similarity", rows, places, hub)

@@ -55,15 +55,13 @@ def fetch_corpus(name: str) -> list[Path]:
         fitting = split_files(names, split, config, forms=CORPUS_FORMS)
         known = {re.sub(rf"(^|[-_/]){_pattern(split)}[-_/.].*$", "", name) for name in fitting}
         if len(known) > 1:
-            listed = sorted(known)
             problem = f"has several configurations; add #CONFIG/{split}"
-            raise OptionError("corpus", name, problem, choices=listed)
+            raise OptionError("corpus", name, problem, choices=sorted(known))
         return fitting
 
+    problem = f"{name}: the hub's data set cannot be read"
     remedy = "check name, commit and network, or give a file"
-    paths = _fetch(
-        repository, revision, choose, f"{name}: the hub's data set cannot be read", remedy
-    )
+    paths = _fetch(repository, revision, choose, problem, remedy)
     if not paths:
         raise DataError(f"{name}: holds no table of the split {split!r}; add #SPLIT")
     return paths

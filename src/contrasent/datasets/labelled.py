@@ -103,10 +103,8 @@ class Triples:
         if not 0 < count < len(self):
             return self
         rows = np.linspace(0, len(self) - 1, count).astype(int).tolist()
-        first, second, third = (
-            tuple(column[i] for i in rows)
-            for column in (self.premises, self.entailed, self.contradicted)
-        )
+        columns = (self.premises, self.entailed, self.contradicted)
+        first, second, third = (tuple(column[i] for i in rows) for column in columns)
         return Triples(first, second, third, self.source)
 
 
@@ -167,9 +165,8 @@ class Captions:
 
 def flickr30k(*, folder: Path | None = None) -> Captions:
     """Read the captions from the data folder: lines of ``picture.jpg#k``, a tab and the caption."""
-    path = official.need(
-        "flickr30k", CAPTION_PLACES, folder, "its licence allows no copy on the hub"
-    )
+    why = "its licence allows no copy on the hub"
+    path = official.need("flickr30k", CAPTION_PLACES, folder, why)
     data = path.read_bytes()
     text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
     texts, pictures = [], []

@@ -51,11 +51,8 @@ class Logistic:
     def fit(self, subsets: Sequence[Rows], penalties: Sequence[float]) -> Matrix:
         """Minimise mean cross-entropy + penalty / 2 * ||weights||^2, the bias free of penalty."""
         size = max(1, BLOCK // (len(self.rows) * self.columns))
-        parts = [
-            self._fit(subsets[i : i + size], np.asarray(penalties[i : i + size]))
-            for i in range(0, len(subsets), size)
-        ]
-        return np.concatenate(parts)
+        parts = [slice(i, i + size) for i in range(0, len(subsets), size)]
+        return np.concatenate([self._fit(subsets[p], np.asarray(penalties[p])) for p in parts])
 
     def predict(self, weights: Matrix, features: NDArray[np.floating]) -> NDArray[np.int64]:
         """(n,) classes of any (n, d) features under one fit's weights (d + 1, c)."""
@@ -200,11 +197,10 @@ def classify(problem: ClassifierProblem, seed: int, advance: Advance) -> Classif
         (weights,) = model.fit([np.arange(n)], [penalty])
         return _tested(problem, score, model, weights)
     outer = stratified_folds(labels, OUTER, seed)
-    inner = [
-        [(rows[a], rows[b]) for a, b in stratified_folds(labels[rows], INNER, seed)]
-        for rows, _ in outer
-    ]
-    chosen = [_choose(model, labels, folds, advance) for folds in inner]
+    chosen = []
+    for rows, _ in outer:
+        inner = [(rows[a], rows[b]) for a, b in stratified_folds(labels[rows], INNER, seed)]
+        chosen.append(_choose(model, labels, inner, advance))
     weights = model.fit([rows for rows, _ in outer], [penalty for penalty, _ in chosen])
     found = np.full(len(labels), -1)
     for (_, test), w in zip(outer, weights, strict=True):

@@ -136,12 +136,10 @@ def _compare(
     a, b = scores[:first], scores[first:]
     difference = float(b.mean() - a.mean())
     assumed = _assumed(row, len(a), len(b), seed_sd)
-    arms = [
-        seeds.ArmSpread.of(v)
-        if len(v) > 1 or assumed is None
-        else seeds.ArmSpread(assumed**2, 1, math.inf)
-        for v in (a, b)
-    ]
+    arms = [seeds.ArmSpread.of(scores) for scores in (a, b)]
+    if assumed is not None:
+        single = seeds.ArmSpread(assumed**2, 1, math.inf)
+        arms = [single if arm.runs == 1 else arm for arm in arms]
     items, items_df, parts = item_error(moved, first)
     error, df = seeds.unpaired_error(arms[0], arms[1])
     # The part that is in both; a single run's is that of the arm whose spread it borrows.

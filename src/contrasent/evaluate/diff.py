@@ -243,10 +243,8 @@ class Diff:
                 f"are about the {10 * self.of // self.documents:,} nearest of all"
             )
         lines.append(f"{'':<20} {'value':>7}  [95 % interval]")
-        for measure in self.measures:
-            lines.append(
-                f"{measure.name:<20} {measure.value:7.3f}  [{measure.low:.3f}, {measure.high:.3f}]"
-            )
+        for one in self.measures:
+            lines.append(f"{one.name:<20} {one.value:7.3f}  [{one.low:.3f}, {one.high:.3f}]")
         if (shift := self.threshold) is not None:
             new = ": no hit of OLD reaches it, so it cannot be carried over"
             if shift.new is not None:

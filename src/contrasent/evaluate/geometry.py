@@ -158,12 +158,9 @@ def cosine_by_rating(similarity: Floats, scores: Floats) -> dict[str, list[int]]
 
     A rating on a border belongs to the upper bin, 5 to the last.
     """
-    bins = _ratings(scores)
-    edges = np.linspace(-1, 1, BINS + 1)
-    return {
-        f"{b}-{b + 1}": np.histogram(similarity[bins == b], edges)[0].tolist()
-        for b in range(RATINGS)
-    }
+    bins, edges = _ratings(scores), np.linspace(-1, 1, BINS + 1)
+    counts = [np.histogram(similarity[bins == b], edges)[0].tolist() for b in range(RATINGS)]
+    return {f"{b}-{b + 1}": own for b, own in enumerate(counts)}
 
 
 def by_rating(encode: EncodeFn, parts: Sequence[ScoredPairs], split: str) -> Report:

@@ -92,9 +92,8 @@ def every_protocol(
     for name in names:
         protocol = PROTOCOLS[name]
         how = "regressor for STS-B and SICK-R, " if protocol.regressor else ""
-        described[name] = (
-            f"{protocol.paper}: {how}{' and '.join(protocol.metrics)}, {protocol.aggregate}"
-        )
+        both = " and ".join(protocol.metrics)
+        described[name] = f"{protocol.paper}: {how}{both}, {protocol.aggregate}"
         for metric in protocol.metrics:
             parts = [
                 trained.one(task=task, split="test", metric=metric)

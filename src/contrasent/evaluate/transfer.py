@@ -83,13 +83,9 @@ def make_problem(
         labels.append(part.labels[order])
         keys.append(item_keys(*_texts(part))[order])
     sizes = {name: len(part) for name, part in parts.items()}
-    problem = ClassifierProblem(
-        np.concatenate(features),
-        np.concatenate(labels),
-        train=sizes.get("all", sizes.get("train", 0)),
-        dev=sizes.get("dev", 0),
-        classes=6 if task == "TREC" else 2,
-    )
+    train, classes = sizes.get("all", sizes.get("train", 0)), 6 if task == "TREC" else 2
+    columns = np.concatenate(features), np.concatenate(labels)
+    problem = ClassifierProblem(*columns, train=train, dev=sizes.get("dev", 0), classes=classes)
     return problem, np.concatenate(keys)
 
 

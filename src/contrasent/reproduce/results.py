@@ -9,19 +9,7 @@ from pathlib import Path
 
 from contrasent.errors import DataError, InputError
 from contrasent.report import Report, key_text, read_reports
-from contrasent.reproduce.console import (
-    Book,
-    Cell,
-    ClaimEntry,
-    ItemEntry,
-    PartEntry,
-    RowEntry,
-    VerdictEntry,
-    between,
-    forms,
-    number,
-    p_value,
-)
+from contrasent.reproduce import console
 from contrasent.reproduce.measures import MEASURES, Options
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.store import Json, ResultStore, times
@@ -197,7 +185,7 @@ class ItemResults:
         published = [r.expected[column.name].value for r in rows if column.name in r.expected]
         published += [r.also[column.name] for r in rows if column.name in r.also]
         ours = [scores.mean for scores in self.scores.get(column.name, {}).values()]
-        return forms(published, ours, points=column.factor == 100)
+        return console.forms(published, ours, points=column.factor == 100)
 
 
 def verdicts_on(
@@ -225,7 +213,7 @@ def verdicts_on(
     return {name: find(name) for name in wanted}
 
 
-def book(items: Sequence[Item], home: Path, scale: ScaleName | None) -> Book:
+def book(items: Sequence[Item], home: Path, scale: ScaleName | None) -> console.Book:
     """A report of items, from their stored results alone: no data, no model, only statistics."""
     folder = ItemFolder(items[0].folder)
     results = verdicts_on(items, home, scale)
@@ -233,14 +221,14 @@ def book(items: Sequence[Item], home: Path, scale: ScaleName | None) -> Book:
     return {"items": [_entry(*own, folder) for own in results.values()], "run": times(records)}
 
 
-def stored_book(home: Path) -> Book:
+def stored_book(home: Path) -> console.Book:
     """A report of all of the package's items of which something is stored in a folder."""
     there = {path.name.split(".")[0] for path in (home / "items").glob("*.json")}
     items = [item for item in ItemFolder().all() if item.name.replace(":", "-") in there]
     return book(items, home, None)
 
 
-def add_row(made: Book, items: Sequence[Item], path: Path) -> None:
+def add_row(made: console.Book, items: Sequence[Item], path: Path) -> None:
     """Add the scores of a file to every table that has a column for one of them.
 
     A report of ``evaluate --json`` is a row for each model. A table with a header ``task,value``
@@ -250,7 +238,7 @@ def add_row(made: Book, items: Sequence[Item], path: Path) -> None:
     for name, scores in _scores_in(path).items():
         for item, entry in zip(items, made["items"], strict=True):
             cells = {c.name: _own_cell(item, entry, c, scores) for c in item.columns.values()}
-            row: RowEntry = {
+            row: console.RowEntry = {
                 "name": name or path.stem,
                 "group": "",
                 "kind": "quote",
@@ -309,10 +297,10 @@ def _options(item: Item, column: TableColumn) -> Options:
 
 
 def _own_cell(
-    item: Item, entry: ItemEntry, column: TableColumn, scores: Report | dict[str, float]
-) -> Cell:
+    item: Item, entry: console.ItemEntry, column: TableColumn, scores: Report | dict[str, float]
+) -> console.Cell:
     """A score of a file in a column, with its difference from our reference at scale lab."""
-    cell: Cell = {}
+    cell: console.Cell = {}
     if isinstance(scores, dict):
         named = [key for key in (column.name, column.title, column.task or "") if key in scores]
         if named:
@@ -333,7 +321,7 @@ def _own_cell(
     return cell
 
 
-def _entry(found: ItemResults, decided: TableVerdicts, folder: ItemFolder) -> ItemEntry:
+def _entry(found: ItemResults, decided: TableVerdicts, folder: ItemFolder) -> console.ItemEntry:
     item, manifest = found.item, found.manifest
     return {
         "name": item.name,
@@ -362,7 +350,7 @@ def _entry(found: ItemResults, decided: TableVerdicts, folder: ItemFolder) -> It
     }
 
 
-def _row(found: ItemResults, row: TableRow, decided: TableVerdicts) -> RowEntry:
+def _row(found: ItemResults, row: TableRow, decided: TableVerdicts) -> console.RowEntry:
     cells = {column: _cell(found, row, column, decided) for column in found.item.columns}
     return {
         "name": row.name,
@@ -376,11 +364,11 @@ def _row(found: ItemResults, row: TableRow, decided: TableVerdicts) -> RowEntry:
     }
 
 
-def _cell(found: ItemResults, row: TableRow, column: str, decided: TableVerdicts) -> Cell:
+def _cell(found: ItemResults, row: TableRow, column: str, decided: TableVerdicts) -> console.Cell:
     column_scores = found.scores.get(column, {})
     scores, other = column_scores.get(row.name), column_scores.get(found.item.reference)
     expected = row.expected.get(column)
-    cell: Cell = {}
+    cell: console.Cell = {}
     if expected is not None:
         cell = {"paper": expected.value, "source": expected.source}
     if column in row.also:
@@ -401,9 +389,9 @@ def _cell(found: ItemResults, row: TableRow, column: str, decided: TableVerdicts
     return cell
 
 
-def _measured(scores: SeedScores) -> Cell:
+def _measured(scores: SeedScores) -> console.Cell:
     """Ours with the seeds' spread, and a 95 % interval over seeds or test items."""
-    cell: Cell = {
+    cell: console.Cell = {
         "ours": round(scores.mean, 4),
         "values": [round(v, 4) for v in scores.values],
         "seeds": len(scores.values) if scores.seeded else 0,
@@ -422,7 +410,7 @@ def _difference(effect: EffectEstimate) -> dict[str, float]:
     return {"ours": round(effect.mean, 4), **low_high}
 
 
-def _claim(found: ItemResults, claim: Claim, verdict: Verdict) -> ClaimEntry:
+def _claim(found: ItemResults, claim: Claim, verdict: Verdict) -> console.ClaimEntry:
     why = counted([part.word for part in verdict.parts]) + _share(claim, verdict)
     return {
         "name": claim.name,
@@ -442,10 +430,15 @@ def _share(claim: Claim, verdict: Verdict) -> str:
     return f"; {claim.term} has at most {verdict.share:.2%} of the gradient"
 
 
-def _claim_part(found: ItemResults, part: StatementPart) -> PartEntry:
+def _claim_part(found: ItemResults, part: StatementPart) -> console.PartEntry:
     comparison = part.compared
     word = _verdict(part, _why(comparison, part.p, found))
-    entry: PartEntry = {"word": word["word"], "why": word["why"], "p": word["p"], "text": part.text}
+    entry: console.PartEntry = {
+        "word": word["word"],
+        "why": word["why"],
+        "p": word["p"],
+        "text": part.text,
+    }
     if comparison is None or comparison.effect is None:
         return entry
     ends = bounds(comparison.effect) if comparison.effect.error else None
@@ -462,7 +455,7 @@ def _claim_part(found: ItemResults, part: StatementPart) -> PartEntry:
     return entry
 
 
-def _verdict(one: Verdict | StatementPart, why: str) -> VerdictEntry:
+def _verdict(one: Verdict | StatementPart, why: str) -> console.VerdictEntry:
     return {"word": one.word, "why": why, "p": None if one.p is None else float(f"{one.p:.3g}")}
 
 
@@ -471,16 +464,16 @@ def _why(comparison: RowComparison | None, p: float | None, found: ItemResults) 
     if comparison is None or comparison.effect is None:
         return ""
     form = found.forms[comparison.column]["ours"]
-    parts = [number(comparison.effect.mean, form, signed=True)]
+    parts = [console.number(comparison.effect.mean, form, signed=True)]
     interval = bounds(comparison.effect)
     if interval is None:
         parts[0] += ", no interval"
     elif comparison.effect.error:
-        parts[0] += f" {between(*interval, form, signed=True)}"
+        parts[0] += f" {console.between(*interval, form, signed=True)}"
     if comparison.kind != BETTER:
         limit = "tolerance" if comparison.kind == VALUE else "margin"
         parts.append(f"{limit} {comparison.margin:g}")
-    return ", ".join([*parts, *([p_value(p)] if p is not None else [])])
+    return ", ".join([*parts, *([console.p_value(p)] if p is not None else [])])
 
 
 def _listings(found: ItemResults) -> Json:

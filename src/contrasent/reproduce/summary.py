@@ -9,17 +9,6 @@ from contrasent import pictures
 from contrasent.files import minus, render, write_text
 from contrasent.report import Report
 from contrasent.reproduce import console
-from contrasent.reproduce.console import (
-    LAB_NOTE,
-    Book,
-    ClaimEntry,
-    Effect,
-    ItemEntry,
-    PartEntry,
-    between,
-    number,
-    p_value,
-)
 from contrasent.reproduce.store import Json
 from contrasent.reproduce.table_verdicts import (
     ABSENT,
@@ -58,20 +47,20 @@ NEAREST = 3  # decided statements that are named as the nearest to falling
 class Statement(NamedTuple):
     """A statement of a document and the part that its verdict hangs on."""
 
-    item: ItemEntry
-    claim: ClaimEntry
+    item: console.ItemEntry
+    claim: console.ClaimEntry
     word: str
     p: float | None  # adjusted for all of the table
-    part: PartEntry | None  # the one that differs, else the weakest; None if none was run
-    effects: list[Effect]  # of all parts that were run, that of `part` first
+    part: console.PartEntry | None  # the one that differs, else the weakest; None if none was run
+    effects: list[console.Effect]  # of all parts that were run, that of `part` first
 
 
-def statements(book: Book) -> list[Statement]:
+def statements(book: console.Book) -> list[Statement]:
     """All statements of a report, in its order."""
     return [_statement(item, claim) for item in book["items"] for claim in item["claims"]]
 
 
-def _statement(item: ItemEntry, claim: ClaimEntry) -> Statement:
+def _statement(item: console.ItemEntry, claim: console.ClaimEntry) -> Statement:
     run = [part for part in claim["parts"] if "effect" in part]
     word = claim["verdict"]["word"]
     differing = [part for part in run if word == part["word"] == DIFFERS]
@@ -81,7 +70,7 @@ def _statement(item: ItemEntry, claim: ClaimEntry) -> Statement:
     return Statement(item, claim, word, claim["verdict"]["p"], part, effects)
 
 
-def summary(found: Book, drawn: Mapping[str, str], book: str = "") -> str:
+def summary(found: console.Book, drawn: Mapping[str, str], book: str = "") -> str:
     """The summary as Markdown; ``drawn`` has the files of pictures by document, "" for all."""
     every = statements(found)
     by_word = {word: [one for one in every if one.word == word] for word in HEADINGS}
@@ -95,7 +84,7 @@ def summary(found: Book, drawn: Mapping[str, str], book: str = "") -> str:
     return render(
         "summary.md",
         total=len(every),
-        lab_note=LAB_NOTE if any(item["scale"] == "lab" for item in found["items"]) else "",
+        lab_note=console.LAB_NOTE if any(item["scale"] == "lab" for item in found["items"]) else "",
         bases=", ".join(sorted({item["base"] for item in found["items"] if item["base"]})),
         seeds=f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else "".join(map(str, seeds)),
         book=book,
@@ -109,14 +98,14 @@ def summary(found: Book, drawn: Mapping[str, str], book: str = "") -> str:
             for word, own in by_word.items()
             if own
         ],
-        nearest=[f"{o.claim['text'].rstrip('.')} ({p_value(o.p or 0.0)})" for o in nearest],
+        nearest=[f"{o.claim['text'].rstrip('.')} ({console.p_value(o.p or 0.0)})" for o in nearest],
         scales=sorted({i["scale_title"] for i in found["items"] if i["base"]}),
         undecided=len(by_word[OPEN]) + len(by_word[INERT]),
         absent=len(by_word[ABSENT]),
     )
 
 
-def write(target: Path, report: Book, book: str = "") -> list[Path]:
+def write(target: Path, report: console.Book, book: str = "") -> list[Path]:
     """Write the summary, and its pictures next to it."""
     folders = {item["paper"]: item["name"].partition(":")[0] for item in report["items"]}
     drawn = forests(report) or {"": "<svg xmlns='http://www.w3.org/2000/svg'/>"}
@@ -140,10 +129,12 @@ def _line(statement: Statement) -> str:
     about = [statement.item["source"]]
     if statement.effects:
         effect, form = statement.effects[0], ".2f" if statement.effects[0]["points"] else ".3f"
-        shown = number(effect["ours"], form, signed=True)
+        shown = console.number(effect["ours"], form, signed=True)
         if effect["low"] is not None and effect["high"] is not None:
-            shown += f" {between(effect['low'], effect['high'], form, signed=True)}"
-        about.append(shown + (f", {p_value(statement.p)}" if statement.p is not None else ""))
+            shown += f" {console.between(effect['low'], effect['high'], form, signed=True)}"
+        about.append(
+            shown + (f", {console.p_value(statement.p)}" if statement.p is not None else "")
+        )
         about += [statement.claim["verdict"]["why"]] if len(statement.claim["parts"]) > 1 else []
     return f"{statement.claim['text']} ({'; '.join(about)})"
 
@@ -161,7 +152,7 @@ def _by_need(absent: list[Statement]) -> dict[str, list[str]]:
     return needing
 
 
-def forests(book: Book) -> dict[str, str]:
+def forests(book: console.Book) -> dict[str, str]:
     """All statements with their effects and intervals, as SVG, by document; "" for all."""
     every = [statement for statement in statements(book) if statement.effects]
     papers = list(dict.fromkeys(statement.item["paper"] for statement in every))
@@ -214,7 +205,7 @@ def _panel(axes: Any, panel: list[Statement]) -> None:
     axes.set_xlabel(f"difference in the statement's favour, {unit}")
 
 
-def page(book: Book) -> str:
+def page(book: console.Book) -> str:
     """The page's text."""
     items = book["items"]
     names = items[0]["name"] if len(items) == 1 else f"{len(items)} tables and figures"
@@ -222,7 +213,7 @@ def page(book: Book) -> str:
         "reproduction.html",
         window=f" reproduces {names}",
         heading=f"Reproduction of {names}",
-        lab_note=LAB_NOTE if any(item["scale"] == "lab" for item in items) else "",
+        lab_note=console.LAB_NOTE if any(item["scale"] == "lab" for item in items) else "",
         run=book["run"],
         scales=dict(sorted((item["scale"], item["scale_title"]) for item in items)),
         rule=RULE,
@@ -235,7 +226,7 @@ def page(book: Book) -> str:
     )
 
 
-def _item(item: ItemEntry) -> Json:
+def _item(item: console.ItemEntry) -> Json:
     """An item, the columns and rows that have something to show, and how many rows were run."""
     wanted = [row for row in item["rows"] if row["kind"] in ("train", "encoder", "blocked")]
     made = sum(any("ours" in c for c in row["cells"].values()) for row in wanted)
@@ -272,7 +263,7 @@ def draw(figure: Json, name: str = "figure") -> str | None:
     return picture and re.sub(r'((?:id|xlink:href)="#?|url\(#)', rf"\g<1>{prefix}-", picture)
 
 
-def write_figures(folder: Path, book: Book) -> list[Path]:
+def write_figures(folder: Path, book: console.Book) -> list[Path]:
     """Write the figures of a book into a folder, one SVG file an item."""
     written = []
     for item in book["items"]:

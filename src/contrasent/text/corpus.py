@@ -59,10 +59,8 @@ class ScoredPairs:
     @classmethod
     def join(cls, name: str, parts: Sequence["ScoredPairs"]) -> "ScoredPairs":
         """All pairs of several sets."""
-        first, second = (
-            tuple(text for part in parts for text in getattr(part, side))
-            for side in ("first", "second")
-        )
+        first = tuple(text for part in parts for text in part.first)
+        second = tuple(text for part in parts for text in part.second)
         return cls(name, first, second, np.concatenate([part.scores for part in parts]))
 
 
