@@ -144,7 +144,7 @@ def test_captions_of_a_picture_belong_together(items_give_the_values):
     assert items_give_the_values(report) == 3
     assert report.one(metric="recall@1").value == 1.0
     assert report.one(metric="recall@1").count == 2
-    assert (captions.last(2).texts, len(captions.last(0))) == (("dc", "ff"), 5)
+    assert (captions.last(2).texts, len(captions.last(0).texts)) == (("dc", "ff"), 5)
 
 
 def collection(home, corpus, queries, judged):

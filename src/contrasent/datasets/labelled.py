@@ -155,9 +155,6 @@ class Captions:
     texts: tuple[str, ...]
     pictures: tuple[str, ...]
 
-    def __len__(self) -> int:
-        return len(self.texts)
-
     def last(self, count: int) -> "Captions":
         """The last ``count`` captions; all of them for 0 (Multi30k's test pictures come last)."""
         return Captions(self.texts[-count:], self.pictures[-count:]) if count else self

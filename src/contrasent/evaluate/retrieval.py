@@ -47,9 +47,6 @@ class Ranking:
     gains: tuple[Floats, ...]  # one (m,) array a query: the gain of each, in the same order
     documents: int
 
-    def __len__(self) -> int:
-        return len(self.ranks)
-
     def reciprocal(self, k: int = 10) -> Floats:
         """(q,) reciprocal rank of each query, 0 beyond k: what a paired comparison takes."""
         return metrics.reciprocal_ranks([r[0] for r in self.ranks], k)
@@ -328,8 +325,7 @@ def folder_retrieval(
         **options,
     )
     if left_out and not own_ids:
-        rule = f"left out for {left_out:,} queries"
-        report.notes["document with the query's own id"] = rule
+        report.notes["document with the query's own id"] = f"left out for {left_out:,} queries"
     return report
 
 

@@ -138,8 +138,7 @@ def f1(guesses: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
 
 def _add_spread(builder: vectors.ReportBuilder, task: str, values: Floats) -> None:
     if len(values) > 1:
-        spread = float(values.std(ddof=1))
-        builder.add(task, "test", "accuracy_seed_sd", spread, len(values))
+        builder.add(task, "test", "accuracy_seed_sd", values.std(ddof=1), len(values))
 
 
 def few_shot(

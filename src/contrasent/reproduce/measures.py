@@ -219,13 +219,9 @@ def _spectrum(encode: EncodeFn, folder: Path | None, *, split: str, form: str) -
     return Report(tuple(rows), {})
 
 
-def _words(text: str) -> Counter[str]:
-    return Counter(re.findall(r"\w+", text.lower()))
-
-
 def lexical_overlap(first: str, second: str) -> float:
     """F1 of two bags of words (SimCSE, Section 4)."""
-    one, two = _words(first), _words(second)
+    one, two = (Counter(re.findall(r"\w+", text.lower())) for text in (first, second))
     return 2 * (one & two).total() / max(1, one.total() + two.total())
 
 

@@ -56,8 +56,7 @@ class ItemResults:
 
     def __init__(self, item: Item, store: ResultStore, scale: ScaleName | None) -> None:
         self.item, self.store = item, store
-        there = store.scales(item.name)
-        self.scale: ScaleName = scale or ("paper" if "paper" in there else "lab")
+        self.scale: ScaleName = scale or ("paper" if "paper" in store.scales(item.name) else "lab")
         self.manifest = store.manifest(item.name, self.scale) or {}
         self.planned: dict[str, Json] = {row["name"]: row for row in self.manifest.get("rows", ())}
         self.records: dict[str, Json] = {}

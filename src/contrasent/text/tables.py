@@ -351,8 +351,7 @@ def _json_values(lines: Lines, source: str) -> _Rows:
 
 def uneven(source: str, number: int, found: int, wanted: int) -> InputError:
     """The error of a row that has not as many cells as the first."""
-    problem = f"{found} columns where the first row has {wanted}"
-    return InputError(source, problem, line=number)
+    return InputError(source, f"{found} columns where the first row has {wanted}", line=number)
 
 
 @contextmanager

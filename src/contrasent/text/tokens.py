@@ -133,12 +133,6 @@ class Tokenizer:
         return ids[:before], ids[before:]
 
     @cached_property
-    def _nothing(self) -> list[int]:
-        """The ids of a text without tokens where the template adds none."""
-        unknown = self.specials.unknown
-        return [self.specials.pad if unknown is None else unknown]
-
-    @cached_property
     def size(self) -> int:
         """One more than the largest id, added tokens included."""
         return max(self.backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1
@@ -165,10 +159,8 @@ class Tokenizer:
         parts = prompt.split(SLOT)
         if len(parts) != 2:
             raise OptionError("prompt", prompt, f"a template holds {SLOT} once")
-        first, last = (
-            np.asarray(self.backend.encode(part, add_special_tokens=False).ids, dtype=np.int32)
-            for part in parts
-        )
+        encoded = (self.backend.encode(part, add_special_tokens=False).ids for part in parts)
+        first, last = (np.asarray(ids, dtype=np.int32) for ids in encoded)
         return np.concatenate([before, first]), np.concatenate([last, after])
 
     def __call__(
@@ -179,12 +171,13 @@ class Tokenizer:
             return self._in_template(sentences, prompt)
         if prompt:
             sentences = [prompt + sentence for sentence in sentences]
-        rows: list[NDArray[np.int32]] = []
-        cut: list[bool] = []
+        rows, cut, specials = [], [], self.specials
+        # Of a text without tokens, where the template adds none.
+        nothing = [specials.pad if specials.unknown is None else specials.unknown]
         for chunk in batched(sentences, CHUNK):
             check_deadline()
             for encoding in self.backend.encode_batch_fast(chunk, add_special_tokens=True):
-                rows.append(np.asarray(encoding.ids or self._nothing, dtype=np.int32))
+                rows.append(np.asarray(encoding.ids or nothing, dtype=np.int32))
                 cut.append(bool(encoding.overflowing))
         return Tokens.from_rows(rows), np.asarray(cut, dtype=np.bool_)
 
