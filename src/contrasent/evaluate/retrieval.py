@@ -170,19 +170,16 @@ def check_relevant(
         raise DataError("there are no queries to evaluate")
     if len(relevant) != queries:
         raise DataError(f"{queries:,} queries, but relevant documents for {len(relevant):,}")
-    judged = []
-    for number, entry in enumerate(relevant):
-        found = _as_gains(entry)
-        if not found:
+    judged = list(map(_as_gains, relevant))
+    for number, gains in enumerate(judged):
+        if not gains:
             raise DataError(f"query {number} has no relevant document")
-        for position, gain in found.items():
+        for position, gain in gains.items():
             if not 0 <= position < documents:
-                raise DataError(
-                    f"query {number}: relevant document {position}, but there are {documents:,}"
-                )
+                problem = f"relevant document {position}, but there are {documents:,}"
+                raise DataError(f"query {number}: {problem}")
             if not gain > 0:
                 raise DataError(f"query {number}: document {position} has gain {gain}, not above 0")
-        judged.append(found)
     return judged
 
 

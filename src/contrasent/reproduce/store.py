@@ -180,11 +180,11 @@ def times(records: Mapping[str, Json]) -> Json:
 
     # Time of training runs and measurements, each counted once. Measurements that say "seconds"
     # instead of "measured_in" were stored with the training that came before them included.
-    total = sum(r.get("measured_in", 0.0) for r in records.values() if "model" in r)
-    whole: dict[str, float] = {}
-    for record in records.values():
-        if "model" in record:
-            whole[record["model"]] = whole.get(record["model"], 0.0) + record.get("seconds", 0.0)
+    measured = [record for record in records.values() if "model" in record]
+    total = sum(record.get("measured_in", 0.0) for record in measured)
+    whole = dict.fromkeys((record["model"] for record in measured), 0.0)
+    for record in measured:
+        whole[record["model"]] += record.get("seconds", 0.0)
     for model, seconds in whole.items():
         total += max(seconds, records.get(model, {}).get("seconds", 0.0))
     versions = [", ".join(f"{k} {v}" for k, v in own.items()) for own in distinct("versions")]
