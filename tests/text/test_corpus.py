@@ -553,6 +553,19 @@ def test_a_folder_of_save_to_disk(tmp_path):
         open_corpus(tmp_path / "three")
 
 
+def test_text_of_an_arrow_file_that_is_no_utf_8(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    ends, data = np.arange(3, dtype=np.int32), b"a\xff"
+    cells = pa.StringArray.from_buffers(2, pa.py_buffer(ends), pa.py_buffer(data))
+    table = pa.table({"text": cells})
+    file = str(tmp_path / "a.arrow")
+    with pa.OSFile(file, "wb") as sink, pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    (tmp_path / "state.json").write_text('{"_data_files": [{"filename": "a.arrow"}]}')
+    with pytest.raises(InputError, match=r"a\.arrow: this is no whole arrow file"):
+        list(open_corpus(tmp_path))
+
+
 def test_joined_corpora_know_where_each_begins(put):
     one, two = put("a.txt", "1 a\n2 a\n"), put("b.txt", "1 b\n2 b\n3 b\n")
     joined = open_corpus(one).join(open_corpus(two), open_corpus(one))
