@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from contrasent import metrics
 from contrasent.datasets.official import STS_TASKS
-from contrasent.datasets.sts import sts_pairs
+from contrasent.datasets.sts import SPLITS, sts_pairs
 from contrasent.errors import DataError, check_choice
 from contrasent.evaluate.vectors import ReportBuilder, encode_distinct
 from contrasent.report import Items, Report
@@ -30,8 +30,6 @@ DURING_TRAINING = 300
 
 BINS = 40
 RATINGS = 5
-SPLITS = ("all", "train", "dev", "test")
-WHOLE = ("train", "dev", "test")
 
 Floats = NDArray[np.float64]
 NEAR = 3  # lengths that differ by at most this many words are alike
@@ -59,9 +57,9 @@ def geometry(
     notes hold the singular values and the histograms of cosine by rating, for pictures.
     ``sample``: use at most so many pairs, drawn with the seed.
     """
-    check_choice("split", split, SPLITS)
+    check_choice("split", split, ("all", *SPLITS))
     if pairs is None:
-        names = WHOLE if split == "all" else (split,)
+        names = SPLITS if split == "all" else (split,)
         parts = [sts_pairs("STSB", split=s, form=form, folder=folder)[0] for s in names]
         pairs = ScoredPairs.join("STSB", parts)
     if sample is not None and sample < len(pairs):

@@ -10,7 +10,7 @@ from typing import Any
 
 from contrasent.datasets import labelled, official
 from contrasent.datasets.catalogue import data_sets
-from contrasent.datasets.sts import sts_pairs
+from contrasent.datasets.sts import SPLITS, sts_pairs
 from contrasent.errors import OptionError, check_choice
 from contrasent.evaluate.decisions import (
     CLUSTERED,
@@ -19,7 +19,6 @@ from contrasent.evaluate.decisions import (
     triplet_accuracy,
 )
 from contrasent.evaluate.geometry import (
-    WHOLE,
     Length,
     geometry,
     length_bias,
@@ -127,7 +126,7 @@ SUITES: dict[str, Suite] = {
     "transfer": Suite(_given(transfer, "seeds"), others=TASKS),
     "geometry": Suite(
         _given(geometry, "form", split="geometry_split"),
-        lambda options: [("STSB", split, options.form) for split in WHOLE],
+        lambda options: [("STSB", split, options.form) for split in SPLITS],
     ),
     "retrieval": Suite(
         _retrieval, lambda options: [("STSB", "test", options.form)], others=("flickr30k",)

@@ -12,7 +12,7 @@ import numpy as np
 
 from contrasent.datasets.labelled import flickr30k, transfer_set
 from contrasent.datasets.official import STS_YEARS, data_folder, find
-from contrasent.datasets.sts import sts_pairs
+from contrasent.datasets.sts import SPLITS, sts_pairs
 from contrasent.engine.parameters import Size
 from contrasent.errors import DataError
 from contrasent.evaluate.geometry import (
@@ -44,7 +44,6 @@ SENTENCES = 20_000  # of Wikipedia, where a measure reads a sample of it
 Options = Mapping[str, Value | Names]
 
 GLOVE = ("glove/glove.840B.300d.txt", "GloVe/glove.840B.300d.txt", "glove.840B.300d.txt")
-WHOLE = ("train", "dev", "test")
 FOLLOWING = ("trace", "curve")  # measures that a run is evaluated by on its way
 FORM = (Form, "senteval")
 ANY_SPLIT = (Literal["all", Split], "all")
@@ -71,7 +70,7 @@ def scored_pairs(
     """All pairs of tasks; of split "all" those of every split."""
     pairs: list[ScoredPairs] = []
     for task in tasks:
-        every = ("test",) if task in STS_YEARS else WHOLE
+        every = ("test",) if task in STS_YEARS else SPLITS
         for name in every if split == "all" else (split,):
             pairs += sts_pairs(task, split=name, form=form, folder=folder)
     return pairs

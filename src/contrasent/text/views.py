@@ -97,20 +97,12 @@ def chosen(count: int, size: int, random: np.random.Generator) -> NDArray[np.int
 
 
 @dataclass(frozen=True, kw_only=True)
-class PercentView(View):
-    """A view that changes a share of the words."""
-
-    percent: float = 10.0  # from 0 up to, not including, 100
-
-
-@dataclass(frozen=True, kw_only=True)
 class RateView(View):
     """A view that repeats words or tokens, or inserts after them; see ``repeats``."""
 
     rate: float = 0.32  # from 0 to 1
-    rule: Rule = (
-        "code"  # the released code, which gives the published score; or equation 3, "paper"
-    )
+    # "code" is the released code, which gives the published score, "paper" is equation 3
+    rule: Rule = "code"
 
 
 class WordView(View):
@@ -129,8 +121,10 @@ class WordView(View):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Crop(PercentView, WordView):
+class Crop(WordView):
     """Keep a run of (100 - percent) % of the words, at least one (SimCSE, Table 1, "crop k%")."""
+
+    percent: float = 10.0  # from 0 up to, not including, 100
 
     def _rewritten(self, words: list[str], random: np.random.Generator) -> list[str] | None:
         keep = max(1, portion(len(words), 100 - self.percent))
@@ -141,8 +135,10 @@ class Crop(PercentView, WordView):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeleteWords(PercentView, WordView):
+class DeleteWords(WordView):
     """Delete percent % of the words, but never all (SimCSE, Table 1, "word deletion k%")."""
+
+    percent: float = 10.0  # from 0 up to, not including, 100
 
     def _rewritten(self, words: list[str], random: np.random.Generator) -> list[str] | None:
         return _without(words, min(portion(len(words), self.percent), len(words) - 1), random)
@@ -337,7 +333,7 @@ class InsertMaskedPrediction(FilledMasks):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ReplaceMasked(PercentView, FilledMasks):
+class ReplaceMasked(FilledMasks):
     """Mask percent % of the words as a whole and fill them in (SimCSE, Table 1, "MLM k%").
 
     The paper does not say whether the prediction is drawn ("sample") or the best one ("argmax").
@@ -345,7 +341,7 @@ class ReplaceMasked(PercentView, FilledMasks):
 
     mask: int
     fill: Fill
-    percent: float = 15.0
+    percent: float = 15.0  # from 0 up to, not including, 100
     draw: Draw = "argmax"
     # (vocabulary,) bool, true for ids that continue a word, see `word_continuations`; without it
     # every sub-word is a word
