@@ -18,13 +18,7 @@ from contrasent.evaluate.decisions import (
     pair_classification,
     triplet_accuracy,
 )
-from contrasent.evaluate.geometry import (
-    Length,
-    geometry,
-    length_bias,
-    repetition_bias,
-    words,
-)
+from contrasent.evaluate.geometry import Length, geometry, length_bias, repetition_bias, words
 from contrasent.evaluate.protocols import OTHER_LANGUAGES, PROTOCOLS, every_protocol
 from contrasent.evaluate.retrieval import caption_retrieval, stsb_retrieval
 from contrasent.evaluate.sts import sts
