@@ -365,12 +365,9 @@ def _moved(documents: Sequence[str], old: Rows, new: Rows) -> tuple[Moved, ...]:
     same = old[:, :, None] == new[:, None, :]
     lost = np.bincount(old[~same.any(axis=2)], minlength=len(documents))
     gained = np.bincount(new[~same.any(axis=1)], minlength=len(documents))
-    most = np.argsort(-(lost + gained), kind="stable")[:SHOWN].tolist()
-    return tuple(
-        Moved(documents[row], int(lost[row]), int(gained[row]))
-        for row in most
-        if lost[row] + gained[row]
-    )
+    both = lost + gained
+    most = [row for row in np.argsort(-both, kind="stable")[:SHOWN].tolist() if both[row]]
+    return tuple(Moved(documents[row], int(lost[row]), int(gained[row])) for row in most)
 
 
 def shift(

@@ -117,22 +117,13 @@ class ItemResults:
     def share(self, claim: Claim) -> float | None:
         """The largest share of a statement's term in its rows; None if some row may have more."""
         rows = {claim.subject, claim.row, *claim.than} & self.planned.keys()
-        keys = {
-            self.records[unit]["model"]
-            for row in rows
-            for about in self.planned[row]["measured"].values()
-            for unit in about["units"].values()
-            if unit in self.records
-        }
+        measured = (own for row in rows for own in self.planned[row]["measured"].values())
+        units = (unit for own in measured for unit in own["units"].values())
+        keys = {self.records[unit]["model"] for unit in units if unit in self.records}
         trained = [self.records[key] for key in keys if key in self.records]
-        values = [
-            line[claim.term]
-            for record in trained
-            for line in record.get("shares", ())
-            if claim.term in line
-        ]
+        lines = (line for record in trained for line in record.get("shares", ()))
+        largest = max((line[claim.term] for line in lines if claim.term in line), default=None)
         known = all("shares" in record for record in trained)
-        largest = max(values, default=None)
         return largest if known or (largest or 0.0) >= INERT_SHARE else None
 
     def skipped(self, row: TableRow) -> str:
@@ -431,13 +422,9 @@ def _share(claim: Claim, verdict: Verdict) -> str:
 
 def _claim_part(found: ItemResults, part: StatementPart) -> console.PartEntry:
     comparison = part.compared
-    word = _verdict(part, _why(comparison, part.p, found))
-    entry: console.PartEntry = {
-        "word": word["word"],
-        "why": word["why"],
-        "p": word["p"],
-        "text": part.text,
-    }
+    why = _why(comparison, part.p, found)
+    p = _verdict(part, why)["p"]
+    entry: console.PartEntry = {"word": part.word, "why": why, "p": p, "text": part.text}
     if comparison is None or comparison.effect is None:
         return entry
     ends = bounds(comparison.effect) if comparison.effect.error else None
@@ -498,10 +485,9 @@ def figure_data(item: Item, scale: str, reports: Reports, scores: Scores) -> Jso
                 paths = [r.notes["path"] for r in some if "path" in r.notes]
                 if paths:
                     # [step, uniformity, alignment] at each stop, averaged over seeds.
-                    stops = zip(*paths, strict=False)
                     rows[row.name] = [
                         [at[0][0], *(round(sum(p[k] for p in at) / len(at), 5) for k in (1, 2))]
-                        for at in stops
+                        for at in zip(*paths, strict=False)
                     ]
             elif some:
                 rows.setdefault(row.name, some[0].to_json())

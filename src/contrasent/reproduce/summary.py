@@ -132,9 +132,8 @@ def _line(statement: Statement) -> str:
         shown = console.number(effect["ours"], form, signed=True)
         if effect["low"] is not None and effect["high"] is not None:
             shown += f" {console.between(effect['low'], effect['high'], form, signed=True)}"
-        about.append(
-            shown + (f", {console.p_value(statement.p)}" if statement.p is not None else "")
-        )
+        shown += f", {console.p_value(statement.p)}" if statement.p is not None else ""
+        about.append(shown)
         about += [statement.claim["verdict"]["why"]] if len(statement.claim["parts"]) > 1 else []
     return f"{statement.claim['text']} ({'; '.join(about)})"
 
@@ -252,9 +251,10 @@ def draw(figure: Json, name: str = "figure") -> str | None:
         picture = (sweep if kind == "sweep" else curves)(figure)
     elif kind == "trace":
         names = ("step", "uniformity", "alignment")
-        picture = pictures.trajectories(
-            {row: [dict(zip(names, p, strict=True)) for p in path] for row, path in rows.items()}
-        )
+        paths = {
+            row: [dict(zip(names, p, strict=True)) for p in path] for row, path in rows.items()
+        }
+        picture = pictures.trajectories(paths)
     else:
         drawn = {row: Report.from_json(data) for row, data in rows.items()}
         picture = getattr(pictures, kind)(drawn)

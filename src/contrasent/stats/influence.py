@@ -64,8 +64,8 @@ def row_draws(report: Report, key: RowKey, number: int) -> Floats:
     if not known:
         return np.empty(0)
     moves = np.concatenate([weight * measure(items)[1] for weight, items in known])
-    names = np.concatenate([items.keys for _, items in known])
-    distinct, place = np.unique(names, return_inverse=True)
+    keys = np.concatenate([items.keys for _, items in known])
+    distinct, place = np.unique(keys, return_inverse=True)
     moved = np.bincount(place, moves, len(distinct))
     drawn = draw_counts([len(distinct)], number, 0, distinct)
     return np.concatenate([counts @ moved for counts in drawn])
@@ -103,8 +103,8 @@ def _check(
     ordered = [(i.keys[o], i.columns[1:, o], i.context) for i, o in zip(items, orders, strict=True)]
     keys, gold, context = ordered[0]
     for (other, its_gold, its_context), name in zip(ordered[1:], names[1:], strict=True):
-        same = len(np.intersect1d(keys, other))
         if not np.array_equal(keys, other):
+            same = len(np.intersect1d(keys, other))
             counts = f"{len(keys):,} and {len(other):,} items, {same:,} distinct ones in both"
             raise DataError(f"{label}: {names[0]} and {name} hold different items ({counts})")
         if not np.array_equal(gold, its_gold) or context != its_context:
@@ -121,10 +121,6 @@ def item_error(moved: Floats | None, first: int) -> tuple[float, float, list[flo
     scale = count / (count - 1)
     arms = (moved[:first], moved[first:])
     gaps = arms[1].mean(axis=0) - arms[0].mean(axis=0)
-    parts = [
-        float(((arm - arm.mean(axis=0)) ** 2).sum() / (len(arm) - 1) * scale)
-        if len(arm) > 1
-        else 0.0
-        for arm in arms
-    ]
+    squares = [float(((arm - arm.mean(axis=0)) ** 2).sum()) for arm in arms]
+    parts = [own / max(len(arm) - 1, 1) * scale for own, arm in zip(squares, arms, strict=True)]
     return math.sqrt(float((gaps**2).sum()) * scale), count - 1, parts
