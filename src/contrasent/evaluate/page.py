@@ -28,11 +28,10 @@ def page(reports: Reports) -> str:
     transfer = {"metric": "accuracy", "split": "test"}
     protocols = [r.notes.get("protocols", {}).get("protocols", {}) for r in named.values()]
     paths = {name: report.notes.get("trajectory", ()) for name, report in named.items()}
+    tasks = (*TRANSFER_TASKS, TRANSFER_AVERAGE)
     drawn = {
         "sts": pictures.scores(named, (*STS_TASKS, STS_AVERAGE), sts, "Spearman x 100, STS"),
-        "transfer": pictures.scores(
-            named, (*TRANSFER_TASKS, TRANSFER_AVERAGE), transfer, "accuracy x 100, transfer"
-        ),
+        "transfer": pictures.scores(named, tasks, transfer, "accuracy x 100, transfer"),
         "plane": pictures.plane(named),
         "trajectories": pictures.trajectories(paths),
         "spectrum": pictures.spectrum(named),

@@ -115,9 +115,7 @@ class LabelledValidation:
         gold = self.scores[others]
         if not len(gold) or min(map(np.ptp, (before, after, gold))) == 0:
             return report
-        gain = bootstrap.paired_spearman_difference(
-            before, after, gold, resamples=bootstrap.RESAMPLES
-        )
+        gain = bootstrap.paired_spearman_difference(before, after, gold)
         row = Row("pairs", "test", "gain_spearman", "", gain.mean, len(gold), gain.low, gain.high)
         return Report((*report.rows, row), report.notes)
 
@@ -176,7 +174,7 @@ def confirming(items: NDArray[Any]) -> NDArray[Any]:
 
 
 def _mean(task: str, split: str, metric: str, items: Floats) -> Row:
-    bounds = bootstrap.mean_interval(items, bootstrap.RESAMPLES)
+    bounds = bootstrap.mean_interval(items)
     return Row(task, split, metric, "", float(items.mean()), len(items), *bounds)
 
 

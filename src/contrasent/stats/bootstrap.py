@@ -35,7 +35,6 @@ POISSON = np.searchsorted(
 ).astype(np.float32)
 """The count that 16 random bits mean."""
 
-PAIRED_RESAMPLES = 10_000
 CLUSTER_RESAMPLES = 2_000
 AT_ONCE = 200_000  # counts of clusters in a block of resamples
 
@@ -222,7 +221,7 @@ def paired_spearman_difference(
     after: ArrayLike,
     gold: ArrayLike,
     *,
-    resamples: int = PAIRED_RESAMPLES,
+    resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> EffectEstimate:
     """Difference of two systems' (n,) Spearman correlations with the same gold scores (n,).
@@ -233,9 +232,8 @@ def paired_spearman_difference(
     a, b = _paired(before, after)
     a, g = _paired(a, gold)
     first, second = RankedPairs(a, g), RankedPairs(b, g)
-    drawn = np.concatenate(
-        [second.spearman(c) - first.spearman(c) for c in draw_counts([len(g)], resamples, seed)]
-    )
+    gap = {"": lambda counts: second.spearman(counts) - first.spearman(counts)}
+    drawn = resampled(gap, [len(g)], resamples, seed)[""]
     value = spearman(b, g) - spearman(a, g)
     if np.isnan(value):
         raise DataError("a column is constant; its correlation with anything is undefined")
