@@ -109,13 +109,12 @@ def add_correlations(
     gold = np.concatenate([part.scores for part in parts])
     keys = np.concatenate([bootstrap.item_keys(part.first, part.second) for part in parts])
     check_spread(cosines, task)
-    ends = np.cumsum(sizes)
     # The whole, and each of several subsets.
-    spans = [slice(None), *(slice(e - n, e) for e, n in zip(ends, sizes, strict=True))]
-    spans = spans if len(parts) > 1 else spans[:1]
+    spans = [slice(None)]
+    if len(parts) > 1:
+        spans += [slice(*ends) for ends in itertools.pairwise([0, *np.cumsum(sizes)])]
     columns = [(cosines[span], gold[span]) for span in spans]
-    number = resamples if len(gold) >= bootstrap.MIN_ITEMS else 0
-    values, draws = correlations(columns, spans, sizes, keys, number, seed)
+    values, draws = correlations(columns, spans, sizes, keys, resamples, seed)
     for m, a in itertools.product(CORRELATIONS, aggregates):
         value, drawn = (_aggregated(found[m], a, sizes) for found in (values, draws))
         _check_defined(task, m, value)
