@@ -191,14 +191,14 @@ def test_what_was_made_before_a_kill_is_not_made_again(tokenizer, tmp_path, smal
     texts.write_text("\n".join(LINES))
     pid = os.fork()
     if pid == 0:
-        writing = module.Column.writing
+        make = module.Column.make
 
-        def killed(self, number):
+        def killed(self, number, *arguments):
             if number == 5:
                 os.kill(os.getpid(), signal.SIGKILL)
-            return writing(self, number)
+            return make(self, number, *arguments)
 
-        module.Column.writing = killed
+        module.Column.make = killed
         tokenised(open_corpus(texts), tokenizer, folder, lower=False, workers=False)
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
