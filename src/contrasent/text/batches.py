@@ -25,7 +25,13 @@ Rows = NDArray[np.int64] | range
 
 
 def random_for(seed: int, purpose: int, *key: int) -> np.random.Generator:
-    """A generator for every seed, purpose and key of up to two numbers, such as row and epoch."""
+    """A generator of its own for every seed, purpose and key.
+
+    Args:
+        seed: of the run.
+        purpose: other purposes draw other numbers.
+        *key: up to two numbers, such as row and epoch.
+    """
     high = [0, *key, *([0] * (2 - len(key))), purpose]
     return np.random.Generator(np.random.Philox(key=seed, counter=high))
 
