@@ -13,8 +13,8 @@ import sys
 import time
 import weakref
 from array import array
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, nullcontext, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -85,21 +85,22 @@ class Column:
         first = number * self.size
         return range(first, min(first + self.size, len(self)))
 
-    def make(self, number: int, advance: Callable[[int], object], parent: int | None) -> None:
-        """Make a shard; a process whose ``parent`` is gone ends."""
+    @contextmanager
+    def writing(self, number: int) -> Iterator[Callable[[Tokens, NDArray[np.bool_]], None]]:
+        """Write a shard from the tokens of its rows, in order, and which were cut."""
         head = np.zeros(len(self.rows(number)) + 2, np.int64)  # rows that were cut, then offsets
         at = 1
         with atomic_file(self._path(number), "wb") as stream:
             stream.write(head.tobytes())
-            for chunk in batched(self.rows(number), CHUNK):
-                if parent not in (None, os.getppid()):
-                    raise SystemExit(1)
-                tokens, cut = self.tokenise([self.text(row) for row in chunk])
+
+            def write(tokens: Tokens, cut: NDArray[np.bool_]) -> None:
+                nonlocal at
                 stream.write(tokens.ids.tobytes())
                 head[0] += cut.sum()
-                head[at + 1 : at + 1 + len(chunk)] = head[at] + tokens.offsets[1:]
-                at += len(chunk)
-                advance(len(chunk))
+                head[at + 1 : at + 1 + len(cut)] = head[at] + tokens.offsets[1:]
+                at += len(cut)
+
+            yield write
             stream.seek(0)
             stream.write(head.tobytes())
 
@@ -203,10 +204,15 @@ class TokenCache:
                 column = self.columns[c]
                 while column.shard(k) is None and any(w.poll() is None for w in self._workers):
                     time.sleep(0.02)
-                if column.shard(k) is None:
-                    column.make(k, advance, parent)
-                else:
+                if column.shard(k) is not None:
                     advance(len(column.rows(k)))
+                    continue
+                with column.writing(k) as write:
+                    for chunk in batched(column.rows(k), CHUNK):
+                        if parent not in (None, os.getppid()):
+                            raise SystemExit(1)
+                        write(*column.tokenise([column.text(row) for row in chunk]))
+                        advance(len(chunk))
 
     def discard(self) -> None:
         """Remove the cache; it holds the user's text and is not part of a model."""
