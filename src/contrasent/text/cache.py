@@ -137,10 +137,13 @@ class TokenCache:
             Column(folder, number, stated["shard"], tokenise(prompt))
             for number, prompt in enumerate(how["prompts"])
         )
-        self.following, self.scores, self.parts = (
+        numbers = [
             _mapped(folder / name, kind) if (folder / name).is_file() else None
             for name, kind in NUMBERS.items()
-        )
+        ]
+        self.following: NDArray[np.int64] | None = numbers[0]
+        self.scores: NDArray[np.float64] | None = numbers[1]
+        self.parts: NDArray[np.int64] | None = numbers[2]
         self._workers: list[subprocess.Popen[bytes]] = []
 
     def __len__(self) -> int:
