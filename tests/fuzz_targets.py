@@ -356,7 +356,7 @@ def requests(data):
 
 
 def records(data):
-    from contrasent.search.records import Records
+    from contrasent.search.records import Records, TableColumns
 
     draw = Draw(data)
     suffix = draw.choice([".txt", ".csv", ".tsv", ".jsonl", ".txt.gz", ".csv.gz", ".parquet"])
@@ -367,11 +367,11 @@ def records(data):
         ".jsonl": b'{"id": 1, "text": "a", "n": [1]}\n{"id": 2, "text": "b"}\n',
     }.get(suffix, b"")
     damaged = [start, odd_bytes(draw, start), start + draw.rest(), draw.rest()]
-    options = draw.choice([{}, {"text": 0}, {"text": "text", "identity": "id", "metadata": ("*",)}])
+    options = draw.choice([(), ("0",), ("text", (), "id", ("*",))])
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / f"rows{suffix}"
         path.write_bytes(damaged[draw.number(4)])
-        for _ in Records(str(path), **options):
+        for _ in Records(str(path), TableColumns(*options)):
             pass
 
 

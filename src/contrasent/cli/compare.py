@@ -243,13 +243,12 @@ def open_searched(on: str, most: int, column: str | None, seed: int) -> Searched
 
     from contrasent.search.folder import is_any_index
     from contrasent.search.opening import index_folder, numbered_rows, open_index
-    from contrasent.search.records import Records
-    from contrasent.text.tables import column as position
+    from contrasent.search.records import Records, TableColumns
 
     random = np.random.default_rng(seed)
     place = index_folder(on)
     if not is_any_index(place):
-        texts = [text for text, _, _ in Records(on, text=position(column))]
+        texts = [text for text, _, _ in Records(on, TableColumns(column))]
         if len(texts) <= most:
             return Searched(texts, len(texts))
         chosen = np.sort(random.choice(len(texts), most, replace=False)).tolist()

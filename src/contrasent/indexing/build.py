@@ -13,20 +13,14 @@ from contrasent.errors import InputError, MissingExtraError, OptionError, check_
 from contrasent.indexing import tiers
 from contrasent.indexing.following import resume_index
 from contrasent.indexing.models import open_base
-from contrasent.indexing.sources import (
-    FileFacts,
-    TableColumns,
-    document_rows,
-    document_texts,
-    open_source,
-)
+from contrasent.indexing.sources import FileFacts, document_rows, document_texts, open_source
 from contrasent.model.base import TaskEncoder
 from contrasent.model.opening import absolute_name
 from contrasent.search.folder import METRICS, check_target, in_milvus
 from contrasent.search.index import BaseIndex, Index
 from contrasent.search.opening import FirstTier, create
 from contrasent.search.ranking import Ranker
-from contrasent.search.records import EncodedRecords, IndexRow, Records
+from contrasent.search.records import EncodedRecords, IndexRow, Records, TableColumns
 from contrasent.search.store import Facts
 from contrasent.types import Log
 

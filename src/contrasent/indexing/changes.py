@@ -14,13 +14,13 @@ from contrasent.errors import OptionError
 from contrasent.indexing.build import IndexResult
 from contrasent.indexing.following import own_folder
 from contrasent.indexing.models import open_index_model
-from contrasent.indexing.sources import FileFacts, TableColumns
+from contrasent.indexing.sources import FileFacts
 from contrasent.model.base import TaskEncoder
 from contrasent.model.opening import absolute_name, find_model, open_encoder
 from contrasent.search.filters import Where, check_where
 from contrasent.search.index import Index, document_of
 from contrasent.search.opening import index_folder, open_index, open_writer, reembed
-from contrasent.search.records import blocks
+from contrasent.search.records import TableColumns, blocks
 from contrasent.search.store import ROWS_AT_ONCE
 from contrasent.search.writer import Writer
 

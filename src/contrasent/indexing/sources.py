@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from contrasent.documents.folder import DocumentSource, file_of
 from contrasent.documents.parsers import TEXT_LIMIT
@@ -12,35 +12,11 @@ from contrasent.documents.passages import CountTokens, cut
 from contrasent.documents.sections import Document
 from contrasent.errors import InputError
 from contrasent.indexing.models import LONGEST, SAMPLE, sampled
-from contrasent.search.records import EncodedRecords, IndexRow, Records
+from contrasent.search.records import EncodedRecords, IndexRow, Records, TableColumns
 from contrasent.text.sources import find, form_of
-from contrasent.text.tables import column as by_position
 
 FileFacts = dict[str, Any]
 """Facts of a file: size, modified and digest; its rows, or why it was skipped."""
-
-
-class TableColumns(NamedTuple):
-    """The columns of a table to index, by name or position."""
-
-    text: str | None = None  # by its name or contents if None
-    columns: Sequence[str] = ()  # several instead, that of the titles first
-    identity: str | None = None  # row numbers if None
-    metadata: Sequence[str] = ()  # ("*",) for all others
-    encoded: bool = False  # whether the rows are parquet with vectors
-
-    def read(self, source: str) -> Records | EncodedRecords:
-        """The rows of a table, or of parquet with their vectors."""
-        if self.encoded:
-            given = {"text": self.text, "identity": self.identity}
-            return EncodedRecords(source, **given, metadata=self.metadata)
-        return Records(
-            source,
-            text=by_position(self.text),
-            columns=[by_position(name) for name in self.columns],
-            identity=by_position(self.identity),
-            metadata=[by_position(name) for name in self.metadata],
-        )
 
 
 def open_source(

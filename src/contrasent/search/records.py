@@ -15,6 +15,7 @@ from contrasent.text.tables import (
     ABSENT,
     Table,
     by_name,
+    column,
     id_cell,
     open_table,
     parquet_file,
@@ -48,20 +49,28 @@ def blocks(rows: "Iterable[IndexRow] | EncodedRecords", size: int) -> Iterator[B
         yield Block(texts, [str(n) if name is None else name for n, name in numbered], metadata)
 
 
+class TableColumns(NamedTuple):
+    """The columns of a table to index, by name or position."""
+
+    text: str | None = None  # by its name or contents if None
+    columns: Sequence[str] = ()  # several instead, that of the titles first
+    identity: str | None = None  # row numbers if None
+    metadata: Sequence[str] = ()  # ("*",) for all others
+    encoded: bool = False  # whether the rows are parquet with vectors
+
+    def read(self, source: str) -> "Records | EncodedRecords":
+        """The rows of a table, or of parquet with their vectors."""
+        return EncodedRecords(source, self) if self.encoded else Records(source, self)
+
+
 class Records:
     """Rows of files, read anew with every iteration; the last one counted blank lines."""
 
-    def __init__(
-        self,
-        source: str,
-        *,
-        text: str | int | None = None,
-        columns: Sequence[str | int] = (),
-        identity: str | int | None = None,
-        metadata: Sequence[str | int] = (),
-    ) -> None:
+    def __init__(self, source: str, columns: TableColumns) -> None:
         self.skipped = 0
-        texts = (*columns, *([] if text is None else [text]))
+        named = (*columns.columns, *([] if columns.text is None else [columns.text]))
+        texts, metadata = ([column(one) for one in names] for names in (named, columns.metadata))
+        identity = column(columns.identity)
         header = by_name((*texts, identity, *metadata))
         tables = [
             open_table(file, header=header, delimiter=delimiter_of(file)) for file in find(source)
@@ -127,14 +136,8 @@ class EncodedRecords:
     Files without texts make an index that finds ids; without ids the rows are numbered.
     """
 
-    def __init__(
-        self,
-        source: str,
-        *,
-        text: str | None = None,
-        identity: str | None = None,
-        metadata: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, source: str, columns: TableColumns) -> None:
+        text, identity, metadata = columns.text, columns.identity, columns.metadata
         self.source, self.skipped, self.files = source, 0, find(source)
         models, names = set(), list[str]()
         chosen = [] if list(metadata) == [ALL] else [("--metadata", name) for name in metadata]
