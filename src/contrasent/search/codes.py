@@ -7,7 +7,6 @@ exact scores decide. Codes are stored column by column, so that counting differe
 over long arrays, which numpy does at the speed of memory.
 """
 
-import os
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -29,11 +28,7 @@ NEVER = np.iinfo(np.uint16).max
 
 
 class BinaryCodes:
-    """Codes of the first rows of an index.
-
-    ``columns``: (words, rows) uint64, 64 bits a word. ``centre``: (d,), subtracted from each
-    vector.
-    """
+    """Codes of the first rows of an index: columns (words, rows), less a centre (d,)."""
 
     def __init__(self, columns: NDArray[np.uint64], centre: Vectors) -> None:
         self.columns, self.centre = columns, centre
@@ -43,10 +38,7 @@ class BinaryCodes:
     def open(
         cls, folder: Path | None, facts: Facts, *, whole: bool = False, private: bool = False
     ) -> "BinaryCodes":
-        """Map the codes that lie next to an index, or read a private copy of them.
-
-        Large ones are verified if ``whole``.
-        """
+        """Map an index's codes, or read a private copy; large ones are verified if ``whole``."""
         assert folder is not None
         path = folder / Path(str(facts.codes["file"])).name
         shape = (-(-facts.dimension // WORD), int(facts.codes["rows"]))
@@ -115,10 +107,9 @@ def make_codes(folder: Path, vectors: Vectors) -> dict[str, Any]:
     codes = BinaryCodes.of(vectors)
     number = max((int(path.name[6:12]) for path in folder.glob("codes-*.u64")), default=0) + 1
     path, data = folder / f"codes-{number:06d}.u64", codes.columns.astype("<u8")
-    with writing(folder), path.open("wb") as stream:
-        stream.write(data.data)
-        stream.flush()
-        os.fsync(stream.fileno())
+    with writing(folder):
+        path.write_bytes(data.data)
+        flush(path)
         flush(folder)
     facts = {"file": path.name, "rows": codes.rows, "sum": zlib.crc32(data.data)}
     return {**facts, "centre": [float(number) for number in codes.centre]}

@@ -54,8 +54,8 @@ def _problems(store: Store) -> Iterator[tuple[str, str]]:
     """Damage apart from single rows: the part, and the problem."""
     for check, of in _CHECKS.items():
         try:
-            for problem in of(store) or ():
-                yield check, problem
+            found = of(store)
+            yield from ((check, one) for one in (found if isinstance(found, Iterator) else ()))
         except UserError as error:
             yield check, str(error).removesuffix(advice(store.folder))
         except (sqlite3.Error, ValueError, TypeError, LookupError, OSError) as error:
@@ -107,26 +107,18 @@ def _words(store: Store) -> Iterator[str]:
         yield f"some of row {row:,} are missing"
 
 
-def _documents(store: Store) -> Iterator[str]:
-    store.files()
-    yield from ()
-
-
 def _codes(store: Store) -> None:
     if store.facts.codes:
         BinaryCodes.open(store.folder, store.facts, whole=True)
 
 
-def _learned(store: Store) -> None:
-    store.stored_learned()
-
-
-_CHECKS: dict[str, Callable[[Store], Iterator[str] | None]] = {
+# Each gives problems one by one, or reads a part, which raises.
+_CHECKS: dict[str, Callable[[Store], object]] = {
     "database": _database,
     "deleted rows": _deleted,
     "vectors": _vectors,
     "words": _words,
-    "documents": _documents,
+    "documents": Store.files,
     "codes": _codes,
-    "learned": _learned,
+    "learned": Store.stored_learned,
 }

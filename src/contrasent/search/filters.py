@@ -58,7 +58,7 @@ def operators(value: Any) -> dict[str, Any]:
     return {"$eq": value}
 
 
-def check_where(where: Any) -> Where:
+def check_where(where: Where) -> Where:
     """Reject a filter that cannot be evaluated, or is too large to be; returns it."""
     names = values = 0
     for field, op, want in _tests(where, 0):
@@ -72,8 +72,7 @@ def check_where(where: Any) -> Where:
     except UnicodeEncodeError as error:
         problem = "holds a lone surrogate, which is no character"
         raise OptionError("where", where, problem) from error
-    checked: Where = where
-    return checked
+    return where
 
 
 def _tests(where: Any, depth: int) -> Iterator[tuple[str, str, Any]]:

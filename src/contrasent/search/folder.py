@@ -97,7 +97,8 @@ def translated(folder: Path | None) -> Iterator[None]:
         said = str(error) if isinstance(error, sqlite3.OperationalError) else ""
         if "unable to open" in said and folder is not None:
             for file in folder.glob(f"{DATABASE}*"):
-                check_readable(file)
+                with reported(file):
+                    file.open("rb").close()
             problem = "cannot be read (its last change is in a log, which needs a writable folder)"
             raise InputError(folder, problem) from error
         if "locked" in said or "busy" in said:
@@ -114,14 +115,6 @@ def translated(folder: Path | None) -> Iterator[None]:
 def unreadable(path: object, error: OSError) -> InputError:
     """The error of a file that is there and cannot be read."""
     return InputError(str(path), f"cannot be read ({error.strerror or error})")
-
-
-def check_readable(file: Path) -> None:
-    """Reject a file that cannot be read."""
-    try:
-        file.open("rb").close()
-    except OSError as error:
-        raise unreadable(file, error) from error
 
 
 def _is_file(path: Path) -> bool:
@@ -153,11 +146,9 @@ def database_sum(connection: sqlite3.Connection) -> list[int]:
 
 
 def mapped_array(path: Path, kind: str, shape: tuple[int, ...], *, private: bool) -> NDArray[Any]:
-    """The numbers of a file, mapped; or a private copy, which no change of the file reaches.
-
-    A process that reads mapped numbers ends by SIGBUS where another one cuts the file short. The
-    copy is in memory, or in a temporary file without a name where it would fill much of that.
-    """
+    """The numbers of a file, mapped; or a private copy, which no change of the file reaches."""
+    # A process that reads mapped numbers ends by SIGBUS where another one cuts the file short. The
+    # copy is in memory, or in a temporary file without a name where it would fill much of that.
     count = math.prod(shape)
     with reported(path):
         if not private:

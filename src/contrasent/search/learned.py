@@ -95,6 +95,18 @@ class Learned:
         place = np.where(alive, np.arange(len(alive)), -1)
         return replace(self, neighbours=self.neighbours.moved(place))
 
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays that an index keeps, by their names there."""
+        near, taught = self.neighbours, self.taught
+        parts = {
+            "matrix": self.matrix,
+            "neighbours": None if near is None else near.rows,
+            "products": None if near is None else near.products,
+            "taught": None if taught is None else taught.vectors,
+        }
+        return {name: array for name, array in parts.items() if array is not None}
+
     def misfit(self, rows: int, dimension: int) -> str:
         """A part whose shape or numbers cannot be those of an index of this size, or ""."""
         near, taught, own = self.neighbours, self.taught, (dimension,)
@@ -115,10 +127,7 @@ class Learned:
                 and all(isinstance(name, str) for some in taught.documents for name in some)
             ),
         }
-        arrays = [self.matrix] if self.matrix is not None else []
-        arrays += [near.products] if near is not None else []
-        arrays += [taught.vectors] if taught is not None else []
-        finite = all(np.isfinite(array).all() for array in arrays)
+        finite = all(np.isfinite(array).all() for array in self.arrays.values())
         return next((name for name, fit in fits.items() if not fit), "" if finite else "numbers")
 
     def lacks(self, ranker: Ranker) -> str:
@@ -153,18 +162,10 @@ def read_learned(ask: Ask) -> Learned | None:
 
 def write_learned(ask: Ask, learned: Learned, dimension: int, metric: str) -> None:
     """Put it in the place of what a database keeps, in its transaction."""
-    arrays: dict[str, NDArray[Any]] = {}
-    if learned.matrix is not None:
-        arrays["matrix"] = learned.matrix
-    if learned.neighbours is not None:
-        arrays["neighbours"] = learned.neighbours.rows
-        arrays["products"] = learned.neighbours.products
-    if learned.taught is not None:
-        arrays["taught"] = learned.taught.vectors
-    if arrays and metric != "cosine":
+    if learned.arrays and metric != "cosine":
         raise OptionError("metric", metric, "learns nothing; build the index with cosine")
     stored: list[tuple[str, str, bytes]] = []
-    for name, array in arrays.items():
+    for name, array in learned.arrays.items():
         if name in ("matrix", "taught") and array.shape[1:] != (dimension,):
             raise OptionError("learned", name, f"has not {dimension} dimensions")
         data = np.ascontiguousarray(array, _TYPES[name]).tobytes()
@@ -186,8 +187,7 @@ def mapped(ranker: Ranker, learned: Learned, queries: Vectors) -> Vectors:
     if not ranker.map_share or learned.matrix is None:
         return queries
     share = np.float32(ranker.map_share)
-    found: Vectors = normalize((1 - share) * queries + share * normalize(queries @ learned.matrix))
-    return found
+    return normalize((1 - share) * queries + share * normalize(queries @ learned.matrix))
 
 
 def smoothed(ranker: Ranker, learned: Learned, cosines: Floats) -> Floats:
@@ -230,11 +230,8 @@ def bonus(
     query: Vectors,
     rows_of: Callable[[str], NDArray[np.int64]],
 ) -> Bonus:
-    """Rows of documents that queries like this one were answered by, and what their cosines gain.
-
-    ``query``: (d,) by the base model, not mapped. ``rows_of``: the rows of a document. Of several
-    such queries the one with the largest gain counts.
-    """
+    """Rows of documents that queries like this one (d,) were answered by, and their gains."""
+    # Of several such queries the one with the largest gain counts.
     gains: dict[str, float] = {}
     if ranker.taught and learned.taught is not None:
         cosines = learned.taught.vectors @ query

@@ -29,7 +29,6 @@ from contrasent.search.milvus import MilvusIndex
 from contrasent.search.ranking import Ranker
 from contrasent.search.records import EncodedRecords, IndexRow, blocks
 from contrasent.search.store import REPLACING, ROWS_AT_ONCE, Facts
-from contrasent.search.store import RowWriter as RowWriter
 from contrasent.search.writer import Writer
 from contrasent.types import EncodeFn, Vectors, batched, for_task
 
@@ -55,14 +54,9 @@ def index_folder(folder: str | Path) -> Path:
 
 
 def open_index(folder: str | Path, *, private: bool = False) -> BaseIndex:
-    """Open an index folder, of vectors or of a Milvus collection.
-
-    ``private``: a copy of the folder, which no change of its files reaches; Milvus has its own.
-    """
+    """Open an index, also one in Milvus; of a folder perhaps a copy that no change reaches."""
     place = index_folder(folder)
-    if in_milvus(place):
-        return MilvusIndex.open(place)
-    return Index.open(place, private=private)
+    return MilvusIndex.open(place) if in_milvus(place) else Index.open(place, private=private)
 
 
 @contextmanager
