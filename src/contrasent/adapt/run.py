@@ -25,13 +25,7 @@ from contrasent.adapt.report import (
 )
 from contrasent.adapt.steps import learn_from_text, learned_of
 from contrasent.adapt.teaching import teach
-from contrasent.adapt.user_queries import (
-    Files,
-    UserQueries,
-    log_foreign,
-    paths,
-    read_user_queries,
-)
+from contrasent.adapt.user_queries import Files, UserQueries, log_foreign, paths, read_user_queries
 from contrasent.adapt.work import Work
 from contrasent.documents.folder import Documents, DocumentSource, Origin
 from contrasent.documents.parsers import TEXT_LIMIT
@@ -454,11 +448,7 @@ def _sample(
 ) -> tuple[list[IndexRow], str]:
     """The rows of some documents, drawn by a hash of their names, and the line that says so."""
     names = {str(document_of(str(name), about)) for _, name, about in rows}
-    marks = {
-        hashlib.blake2b(name.encode("utf-8", "replace"), digest_size=8).digest(): name
-        for name in names
-    }
-    few = {marks[mark] for mark in sorted(marks)[: max(1, int(share * len(names)))]}
+    few = set(sorted(names, key=_mark)[: max(1, int(share * len(names)))])
     kept = [row for row in rows if document_of(str(row[1]), row[2]) in few]
     line = (
         f"encoding {len(rows):,} passages takes about {duration(seconds)} of the "

@@ -5,13 +5,14 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import date
+from functools import partial
 from itertools import chain, islice
 from typing import Any
 
 from contrasent.documents.archives import Reason, Skip
 from contrasent.documents.sections import Document, Section, SectionBuilder, one_line, spelled
 from contrasent.text.sources import Source
-from contrasent.text.tables import Record, Table, open_table
+from contrasent.text.tables import Table, open_table
 
 SAMPLE = 200  # rows from which columns are guessed
 HEADS = 20  # first rows among which the names of a sheet's columns, and the delimiter, are sought
@@ -29,8 +30,11 @@ _TEXTS = (
 
 def read_table(source: Source, columns: Sequence[str] | None) -> tuple[str, Iterator[Document]]:
     """Name the chosen columns, "" if none holds words, and read each row, some without sections."""
-    stem = source.shown.rpartition("/")[2].rpartition("#")[2].partition(".")[0]
-    return _read(_opened(source), stem, columns)
+    name, delimiter = source.shown.rpartition("/")[2].rpartition("#")[2], delimiter_of(source)
+    table = open_table(source, header=True, delimiter=delimiter, lenient=True)
+    if source.form in (".csv", ".tsv") and not is_header(table.names or ()):
+        table = open_table(source, header=False, delimiter=delimiter, lenient=True)
+    return _read(table, name.partition(".")[0], columns)
 
 
 def read_rows(
@@ -43,7 +47,10 @@ def read_rows(
     head = next((at for at in several if is_header(rows[at])), len(rows))
     chosen, found = "", iter(list[Document]())
     if head + 1 < len(rows):
-        chosen, found = _read(_table(shown, rows[head], rows[head + 1 :]), name, columns)
+        names, below = tuple(rows[head]), rows[head + 1 :]
+        stream, text = partial(enumerate, below, 1), (True,) * len(names)
+        table = Table(shown, "", names, below[0], text, stream, lambda: iter(()))
+        chosen, found = _read(table, name, columns)
     elif columns is not None:
         raise Skip(Reason.NOT_CHOSEN, columns[0], rows[0] if rows else ())
     builder = SectionBuilder()
@@ -51,13 +58,6 @@ def read_rows(
         builder.lines(" | ".join(filter(None, row)))
     alone = Document(shown, name, builder.finish()[1])
     return chosen, chain([alone] * bool(alone.sections), found if chosen else ())
-
-
-def _table(shown: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    def stream() -> Iterator[Record]:
-        return enumerate(rows, 1)
-
-    return Table(shown, "", tuple(names), rows[0], (True,) * len(names), stream, lambda: iter(()))
 
 
 def _read(
@@ -94,15 +94,6 @@ def _read(
     return ", ".join(shown).replace("field from", "fields"), documents()
 
 
-def _opened(source: Source) -> Table:
-    """A table with the delimiter and, if there is one, the header of its first line."""
-    delimiter = delimiter_of(source)
-    table = open_table(source, header=True, delimiter=delimiter, lenient=True)
-    if source.form in (".csv", ".tsv") and not is_header(table.names or ()):
-        table = open_table(source, header=False, delimiter=delimiter, lenient=True)
-    return table
-
-
 def delimiter_of(source: Source) -> str:
     """The mark between the cells of a csv: the one that cuts its first rows alike, into most."""
     if source.form != ".csv":
@@ -112,9 +103,8 @@ def delimiter_of(source: Source) -> str:
     for mark in MARKS:
         with suppress(csv.Error):
             counts = [len(row) for row in csv.reader(lines, delimiter=mark) if row]
-            widths[mark] = (
-                counts[0] if counts and len({*counts[:-1]}) < 2 else 0
-            )  # the last may be cut
+            alike = len({*counts[:-1]}) < 2  # the last may be cut
+            widths[mark] = counts[0] if counts and alike else 0
     return max(MARKS, key=lambda mark: (widths.get(mark, 0), "".join(lines[:1]).count(mark)))
 
 

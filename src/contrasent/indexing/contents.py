@@ -35,13 +35,9 @@ _DOCUMENTS = """SELECT coalesce(json_extract(metadata, '$.document'), id) AS nam
 def list_documents(index: str | Path, pattern: str = "*") -> list[dict[str, Any]]:
     """The documents of an index whose names match a pattern, and how many rows each has."""
     with closing(Index.open(own_folder(index))) as opened:
-        named = [(str(name), rows) for name, rows, _ in opened.ask(_DOCUMENTS)]
+        named = [{"document": str(name), "rows": rows} for name, rows, _ in opened.ask(_DOCUMENTS)]
     wanted = pattern.casefold()
-    return [
-        {"document": name, "rows": rows}
-        for name, rows in named
-        if fnmatchcase(name.casefold(), wanted)
-    ]
+    return [one for one in named if fnmatchcase(one["document"].casefold(), wanted)]
 
 
 def describe(index: str | Path) -> dict[str, Any]:
@@ -56,10 +52,8 @@ def describe(index: str | Path) -> dict[str, Any]:
         if opened.ask(THERE):
             learned = [name for (name,) in opened.ask("SELECT name FROM learned ORDER BY name")]
     starts = [row.metadata.get("body") if isinstance(row.metadata, dict) else 0 for row in rows]
-    texts = (
-        row.text[start if isinstance(start, int) else 0 :]
-        for row, start in zip(rows, starts, strict=True)
-    )
+    starts = [start if isinstance(start, int) else 0 for start in starts]
+    texts = (row.text[start:] for row, start in zip(rows, starts, strict=True))
     files = {file_of(str(name), known) for name, *_ in found}
     skipped = dict[str, list[str]]()
     for name, about in known.items():
@@ -96,16 +90,13 @@ def _listed(origin: Origin | None, skipped: dict[str, list[str]]) -> set[str] | 
 
     None where the documents are gone, or more files than the index could have come from are there.
     """
-    left = MOST
+    passed, listed = list[tuple[Reason, str]](), set[str]()
 
     def skip(reason: Reason, name: str) -> None:
-        nonlocal left
-        left -= 1
-        passed.setdefault(str(reason), []).append(name)
-        if left < 0:
+        passed.append((reason, name))
+        if len(passed) > MOST:
             raise InputError(name, "is one too many")
 
-    passed, listed = dict[str, list[str]](), set[str]()
     # Of a forged index, the path may be too long for one.
     if origin is None or not os.path.exists(origin.path):  # noqa: PTH110
         return None
@@ -116,8 +107,8 @@ def _listed(origin: Origin | None, skipped: dict[str, list[str]]) -> set[str] | 
                 return None
     except InputError:
         return None
-    for reason, names in passed.items():
-        skipped.setdefault(reason, []).extend(names)
+    for reason, name in passed:
+        skipped.setdefault(str(reason), []).append(name)
     return listed
 
 

@@ -203,7 +203,9 @@ def watch_index(
         raise MissingExtraError("watchfiles", "documents", "--watch")
     from watchfiles import watch
 
-    documents, folder = follower.documents().source.resolve(), follower.folder.resolve()
+    folder = follower.folder.resolve()
+    with closing(Index.open(folder)) as opened:
+        documents = follower.documents(opened).source.resolve()
 
     def counts(_: object, changed: str) -> bool:
         path = Path(changed)
@@ -238,12 +240,8 @@ class _Follower:
         self.folder, self.source, self.batch = own_folder(index), source, batch
         self.encode: TaskEncoder | None = None
 
-    def documents(self) -> DocumentSource:
+    def documents(self, index: Index) -> DocumentSource:
         """The documents of the index."""
-        with closing(Index.open(self.folder)) as index:
-            return self._documents(index)
-
-    def _documents(self, index: Index) -> DocumentSource:
         origin = Origin.read(index.facts.origin)
         if origin is None:
             problem = "does not say which documents it was made of; build it again from a folder"
@@ -270,7 +268,7 @@ class _Follower:
     def _changed(self, checksum: bool) -> SyncResult:
         """Apply what was added, changed or deleted."""
         with closing(Index.open(self.folder)) as index:
-            source = self._documents(index)
+            source = self.documents(index)
             changes = compare(index.files(), source, _trusted(index.facts, checksum))
             if changes.none and source.origin == Origin.read(index.facts.origin):
                 with suppress(OSError):  # its time is that of the last sync
@@ -291,10 +289,8 @@ class _Follower:
 
 
 def _trusted(facts: Facts, checksum: bool) -> float:
-    """The time of files from which on size and time do not tell whether they have changed, in ns.
-
-    A file may be written again within a tick of its file system's clock after it was read.
-    """
+    """The time, in ns, of files from which on size and time do not tell whether they changed."""
+    # A file may be written again within a tick of its file system's clock after it was read.
     origin = Origin.read(facts.origin)
     return -math.inf if checksum or origin is None else origin.listed - TICK
 
@@ -333,12 +329,9 @@ def synchronise(
             for files in (known, source.files)
         )
         gone = before & {*changes.deleted, *source.files} - now
-        counts = len(now - before), len(now & before), len(gone)
-        report = source.report
-        notes = tuple(report.skipped_lines())
-        return SyncResult(
-            *counts, changes.unchanged, len(writer), report, notes, removed=changes.removed
-        )
+        counts = len(now - before), len(now & before), len(gone), changes.unchanged, len(writer)
+        notes = tuple(source.report.skipped_lines())
+        return SyncResult(*counts, source.report, notes, changes.removed)
 
 
 def _replace(

@@ -124,9 +124,8 @@ class SecondTier:
         if index.facts.generation != self._generation:
             self._firsts = first_rows(index)
         now = dict[int, Vectors]()  # of this turn, by the row
-        for numbers in np.split(left, np.flatnonzero(np.diff(left // AT_ONCE)) + 1):
-            if not len(numbers):
-                continue
+        cuts = np.flatnonzero(np.diff(left // AT_ONCE)) + 1
+        for numbers in np.split(left, cuts) if len(left) else ():
             rows, firsts = index.rows(numbers), self._firsts[numbers]
             start = numbers[0] // AT_ONCE * AT_ONCE
             # Of a text in an earlier block that vector counts, as in an index made whole.
@@ -156,8 +155,7 @@ class SecondTier:
                 return 0
             writer.check_model(facts.model)
             for rows, vectors, kind in made:
-                there = [self._place(writer, row) for row in rows]
-                numbers = np.array(there, np.int64)
+                numbers = np.array([self._place(writer, row) for row in rows], np.int64)
                 known = numbers >= 0
                 if known.any():
                     writer.put_vectors(numbers[known], vectors[known], kind)
@@ -184,11 +182,11 @@ def announcement(
 ) -> str:
     """The line about an index that has its first tier; ``needed``: seconds for the rest."""
     minutes = f"about {needed / 60:.0f} minutes" if needed >= 90 else f"about {needed:.0f} s"
-    line = f"{folder}: {len(index):,} rows can be searched after {seconds:.0f} s, by words and a "
-    line += "first tier of vectors, which find a little less; "
+    rest = f"'contrasent index {folder} --sync' encodes the rest in {minutes}"
     if goes_on:
-        return f"{line}encoding goes on for {minutes}, Ctrl-C keeps what is done"
-    return f"{line}'contrasent index {folder} --sync' encodes the rest in {minutes}"
+        rest = f"encoding goes on for {minutes}, Ctrl-C keeps what is done"
+    done = f"{folder}: {len(index):,} rows can be searched after {seconds:.0f} s, by words and a "
+    return f"{done}first tier of vectors, which find a little less; {rest}"
 
 
 def pace(encode: TaskEncoder, texts: Sequence[str]) -> float:

@@ -106,7 +106,7 @@ def _models() -> "dict[str, type[BaseModel]]":
         "settings": dict[str, str | int | float | None],
         "codes": dict[str, Any],
         "origin": dict[str, Any],
-        "tier": dict[str, Any],
+        "tier": (dict[str, Any], {}),  # only where the encoding goes on
     }
     codes: dict[str, Any] = {
         "file": Annotated[str, Field(pattern=r"^codes-[0-9]{6}\.u64$")],
@@ -114,26 +114,30 @@ def _models() -> "dict[str, type[BaseModel]]":
         "sum": int,
         "centre": list[float],
     }
-    origin: dict[str, Any] = {"kind": str, "path": path, "root": path, "columns": list[str] | None}
-    origin |= {"max_file_text": Annotated[int, Field(ge=1)]}
-    origin |= {"listed": total, "as_text": list[str]}
-    settings: dict[str, Any] = {
-        "pooler": str | None,
-        "max_tokens": Annotated[int, Field(ge=1)] | None,
+    origin: dict[str, Any] = {
+        "kind": str,
+        "path": path,
+        "root": path,
+        "columns": list[str] | None,
+        "max_file_text": Annotated[int, Field(ge=1)],
+        # Earlier versions did not write these two.
+        "listed": (total, 0),
+        "as_text": (list[str], None),
     }
-    settings |= {"uri": path, "collection": str}
+    settings: dict[str, Any] = {
+        "pooler": (str | None, None),
+        "max_tokens": (Annotated[int, Field(ge=1)] | None, None),
+        "uri": (path, None),
+        "collection": (str, None),
+    }
     tier: dict[str, Any] = {"file": facts["vectors"], "sum": int, "source": path}
     parts = {"": facts, "codes": codes, "origin": origin, "settings": settings, "tier": tier}
     models = {}
     for name, keys in parts.items():
-        optional = name == "settings"
-        given: Any = {key: (kind, None if optional else ...) for key, kind in keys.items()}
-        if name == "origin":  # which earlier versions did not write
-            given |= {"listed": (total, 0), "as_text": (list[str], None)}
-        if not name:
-            given["tier"] = (facts["tier"], {})  # only where the encoding goes on
-        config = ConfigDict(
-            strict=True, extra="ignore" if optional else "forbid", allow_inf_nan=False
-        )
+        given: Any = {
+            key: kind if isinstance(kind, tuple) else (kind, ...) for key, kind in keys.items()
+        }
+        extra: Any = "ignore" if name == "settings" else "forbid"
+        config = ConfigDict(strict=True, extra=extra, allow_inf_nan=False)
         models[name] = create_model(name or "facts", __config__=config, **given)
     return models

@@ -29,13 +29,7 @@ from numpy.typing import NDArray
 from contrasent.errors import InputError, ModelError, OptionError, OutputError, check_choice, see
 from contrasent.files import recover_folder
 from contrasent.progress import check_deadline, deadline_passed
-from contrasent.search.filters import (
-    Where,
-    canonical,
-    check_fields,
-    check_where,
-    sql_condition,
-)
+from contrasent.search.filters import Where, canonical, check_fields, check_where, sql_condition
 from contrasent.search.folder import (
     DATABASE,
     METRICS,
