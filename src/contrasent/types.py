@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 Vectors = NDArray[np.float32]
 """(n, d) float32; row i belongs to sentence i, whatever the order of computation was."""
 
+Numbers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
 EncodeFn = Callable[[Sequence[str]], Vectors]
 """Sentences in, one vector a sentence out, in the same order."""
 

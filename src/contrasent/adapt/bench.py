@@ -12,10 +12,9 @@ from contrasent.search.index import PROPOSED, Index, document_of
 from contrasent.search.learned import Learned, bonus, mapped, smoothed
 from contrasent.search.ranking import Candidates, Ranker
 from contrasent.stats.bootstrap import clustered_mean
-from contrasent.types import Vectors
+from contrasent.types import Numbers, Vectors
 
 Floats = NDArray[np.float64]
-Numbers = NDArray[np.int64]
 Values = dict[str, Floats]
 """By kind of folds: nDCG@10, (ways, queries) or (queries,)."""
 
@@ -118,9 +117,7 @@ class Bench:
                 found[:, start + at] = [_ndcg(self.units[rows], relevant) for rows in best]
         return found
 
-    def best_rows(
-        self, number: int, ranker: Ranker, learned: Learned | None = None
-    ) -> NDArray[np.int64]:
+    def best_rows(self, number: int, ranker: Ranker, learned: Learned | None = None) -> Numbers:
         """Numbers of the best rows for a query, best first."""
         ((rows,),) = self._ranked(np.array([number]), [ranker], learned or self.learned)
         return rows

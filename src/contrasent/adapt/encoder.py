@@ -12,9 +12,8 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from contrasent.adapt.bench import CUT, Bench, Floats, Numbers, Values, difference
+from contrasent.adapt.bench import CUT, Bench, Floats, Values, difference
 from contrasent.adapt.learner import (
     AGAIN,
     MOST_ROWS,
@@ -36,7 +35,7 @@ from contrasent.model.base import TaskEncoder
 from contrasent.model.opening import open_encoder
 from contrasent.search.index import Index
 from contrasent.search.learned import Learned, Neighbours
-from contrasent.types import Log, Vectors, for_task
+from contrasent.types import Log, Mask, Numbers, Vectors, for_task
 
 EPOCHS, RATE, LONGEST = 3.0, 5e-5, 128  # of the training; tokens of a passage that it reads
 FOLDS = 2  # of documents, each with a training of its own
@@ -52,7 +51,7 @@ class Trial:
 
     ways: list[Way]
     values: dict[str, Floats]  # by kind of folds, (ways, queries)
-    judged: NDArray[np.bool_]  # (queries,), not all where the first fold has shown enough
+    judged: Mask  # (queries,), not all where the first fold has shown enough
     seconds: float
     teach_all: Callable[[], object]  # trains the encoder that is kept, by all queries
 
@@ -120,9 +119,8 @@ class EncoderLearner:
 
     def open(self, folder: Path) -> TaskEncoder:
         """A trained encoder, with the settings of the base."""
-        encoder = open_encoder(
-            folder, light=True, max_tokens=model_settings(self.index)["max_tokens"]
-        )
+        most = model_settings(self.index)["max_tokens"]
+        encoder = open_encoder(folder, light=True, max_tokens=most)
         return TaskEncoder(encoder, batch=self.encode.batch)
 
     # ------------------------------------------------------------------ judging
@@ -154,7 +152,7 @@ class EncoderLearner:
         return Trial(self.ways, values, judged, time.monotonic() - began, all_)
 
     def _fold(
-        self, number: int, part: NDArray[np.bool_], folds: dict[str, Numbers]
+        self, number: int, part: Mask, folds: dict[str, Numbers]
     ) -> dict[str, list[list[float]]]:
         """(ways, judged) gains over the prior, by kind, of an encoder that the others taught."""
         judged, teaching = np.flatnonzero(part), np.flatnonzero(~part)
@@ -175,14 +173,10 @@ class EncoderLearner:
         faster = quick(encode, sum(map(len, texts)))
         own = bench(normalize(for_task(faster, "document")(texts)), asked, Learned())
         remove(folder)
-        known = self.bench.vectors, self.bench.learned
-        plain = bench(np.asarray(self.index.vectors[rows]), *known).values(
-            [self.learner.prior], judged
-        )
-        return {
-            kind: (self._values(own, judged, of, kind) - plain).tolist()
-            for kind, of in folds.items()
-        }
+        known = bench(self.index.vectors[rows], self.bench.vectors, self.bench.learned)
+        before = known.values([self.learner.prior], judged)
+        values = {kind: self._values(own, judged, of, kind) for kind, of in folds.items()}
+        return {kind: (after - before).tolist() for kind, after in values.items()}
 
     def _values(self, bench: Bench, judged: Numbers, folds: Numbers, kind: str) -> Floats:
         """(ways, judged) nDCG@10; known queries are those of the other folds."""

@@ -9,24 +9,18 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from contrasent.adapt.bench import Bench, Numbers
+from contrasent.adapt.bench import Bench
 from contrasent.search.learned import Learned, Neighbours, Taught
 from contrasent.search.ranking import Ranker
-from contrasent.types import Vectors
+from contrasent.types import Mask, Numbers, Vectors
 
 WARM = 0.1  # share of the steps in which the rate rises; it falls linearly in the others
 DECAYS, SMALL = (0.9, 0.999), 1e-8  # of Adam
 
 
 def contrast(
-    matrix: Vectors,
-    queries: Vectors,
-    rows: Vectors,
-    right: NDArray[np.bool_],
-    wrong: NDArray[np.bool_],
-    temperature: float,
+    matrix: Vectors, queries: Vectors, rows: Vectors, right: Mask, wrong: Mask, temperature: float
 ) -> tuple[float, Vectors]:
     """InfoNCE of mapped queries (b, d) and unit rows (c, d), and its gradient in the (d, d) map.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from contrasent.adapt.bench import Bench, Numbers, Values, document_names, queries_of
+from contrasent.adapt.bench import Bench, Values, document_names, queries_of
 from contrasent.adapt.encoder import EncoderLearner, Trial
 from contrasent.adapt.learner import Learner, taught_by
 from contrasent.adapt.report import (
@@ -47,7 +47,7 @@ from contrasent.search.records import IndexRow
 from contrasent.search.writer import Writer
 from contrasent.stats.bootstrap import digest
 from contrasent.text.sources import missing
-from contrasent.types import Log
+from contrasent.types import Log, Numbers
 
 WORK, QUERIES, MODEL = "work", "queries.jsonl", "model"
 TRAINED, _BY_TRAINING = "taught-encoder-all", shutil.ignore_patterns("run", "report.html")

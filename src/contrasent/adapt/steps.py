@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
 
 from contrasent.adapt.bench import MIN_DOCUMENTS, Bench, Difference, Query, difference
 from contrasent.adapt.learner import contrast, descend
@@ -25,7 +24,7 @@ from contrasent.search.learned import Learned, Neighbours
 from contrasent.search.ranking import Ranker
 from contrasent.search.store import Row
 from contrasent.search.words import words
-from contrasent.types import EncodeFn, Log, Vectors, for_task
+from contrasent.types import EncodeFn, Log, Numbers, Vectors, for_task
 
 MAP_SHARE = 0.25
 SMOOTHING, NEIGHBOURS = 0.6, 5
@@ -38,8 +37,6 @@ MEANING = 0.001  # p value by which held-out sentences must find their passages 
 RESERVE = 0.5  # share of the seconds left that encoding may take
 STEPS, BATCH, RATE, TEMPERATURE = 150, 256, 2e-3, 0.05
 _FIRST = 32  # texts that the speed of encoding is taken from
-
-Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,15 +11,14 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from contrasent.adapt.bench import Bench, Difference, Floats, Numbers, Query, Values, difference
+from contrasent.adapt.bench import Bench, Difference, Floats, Query, Values, difference
 from contrasent.adapt.encoder import Trial
 from contrasent.adapt.learner import AGAIN, NEW, NEW_COUNTS, Learner, Way, ways_of
 from contrasent.adapt.work import Work
 from contrasent.search.learned import Learned
 from contrasent.search.ranking import Ranker
-from contrasent.types import Log, Vectors
+from contrasent.types import Log, Mask, Numbers, Vectors
 
 FOLDS, FEW_FOLDS = 5, 3
 COUNTS = (50, 100, 200, 500)  # queries that teach, in the curve
@@ -145,7 +144,7 @@ def folds_of(bench: Bench, numbers: Numbers, kind: str, count: int, seed: int) -
     return found
 
 
-def best_way(values: Values, among: NDArray[np.bool_], costs: Floats | float = 0.0) -> int:
+def best_way(values: Values, among: Mask, costs: Floats | float = 0.0) -> int:
     """The way that gains most over the first for some queries, and loses on no new documents."""
     again, new = (
         (values[kind][:, among] - values[kind][0, among]).mean(axis=1) for kind in (AGAIN, NEW)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from contrasent import progress
 from contrasent.documents.archives import Reason, entries
@@ -23,6 +22,7 @@ from contrasent.search.index import Index
 from contrasent.search.learned import THERE
 from contrasent.search.ranking import Ranker
 from contrasent.search.store import Store
+from contrasent.types import Numbers
 
 LABELLED = 2000  # documents whose language is looked at
 MOST = 100_000  # files that are listed where the documents were
@@ -129,7 +129,7 @@ class Pair(NamedTuple):
     score: float
 
 
-def near_duplicates(index: Store, threshold: float) -> tuple[NDArray[np.int64], list[Pair]]:
+def near_duplicates(index: Store, threshold: float) -> tuple[Numbers, list[Pair]]:
     """Go through the rows in order and drop each that is close to one kept before it.
 
     A row is a near-duplicate if its score with a kept row is at least ``threshold``. No row is

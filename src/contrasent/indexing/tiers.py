@@ -15,7 +15,6 @@ from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from contrasent import progress
 from contrasent.model.base import TaskEncoder
@@ -28,7 +27,7 @@ from contrasent.search.records import IndexRow
 from contrasent.search.store import Facts, Row
 from contrasent.search.tiers import BASE, EARLY, FIRST
 from contrasent.search.writer import Writer
-from contrasent.types import EncodeFn, Vectors, batched, for_task
+from contrasent.types import EncodeFn, Numbers, Vectors, batched, for_task
 
 LONG = 45.0  # seconds of encoding from which a first tier is worth it
 TAUGHT, SHARE, TIMED = 1000, 5, 32
@@ -45,7 +44,7 @@ class Survey:
 
     rows: int
     characters: int  # of all texts
-    numbers: NDArray[np.int64]  # (n,) of a random sample, rising
+    numbers: Numbers  # (n,) of a random sample, rising
     texts: list[str]  # of the sample
 
     @classmethod
@@ -83,7 +82,7 @@ class SecondTier:
     def __init__(self, folder: Path, encode: EncodeFn, *, keep_every: float = KEEP_EVERY) -> None:
         self.folder, self.keep_every = folder, keep_every
         self._encode, self._generation = for_task(encode, "document"), 0
-        self._firsts: NDArray[np.int64] = np.empty(0, np.int64)
+        self._firsts: Numbers = np.empty(0, np.int64)
         self._made: list[tuple[list[Row], Vectors, int]] = []
 
     def turn(
@@ -224,7 +223,7 @@ def finish(folder: Path, encode: TaskEncoder, queries: Sequence[str] = ()) -> No
             given = None
 
 
-def first_rows(index: Index) -> NDArray[np.int64]:
+def first_rows(index: Index) -> Numbers:
     """(rows,) for each row the first one with the same text."""
     numbers, firsts = index.numbers(), np.arange(index.facts.rows)
     keys = (blake2b(row.text.encode(), digest_size=8).digest() for row in index.every())

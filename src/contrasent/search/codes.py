@@ -20,7 +20,7 @@ from contrasent.files import flush, writing
 from contrasent.processes import threads
 from contrasent.search.folder import VERIFIED, damaged, mapped_array, reported
 from contrasent.search.store import Facts
-from contrasent.types import Vectors
+from contrasent.types import Mask, Numbers, Vectors
 
 WORD, BLOCK = 64, 16_384
 CANDIDATES, A_HIT = 2000, 200  # candidates of a query at least, and for each row wanted
@@ -87,9 +87,7 @@ class BinaryCodes:
             list(pool.map(run, range(0, self.rows, BLOCK)))
         return out
 
-    def candidates(
-        self, queries: Vectors, k: int, allowed: NDArray[np.bool_] | None
-    ) -> list[NDArray[np.int64]]:
+    def candidates(self, queries: Vectors, k: int, allowed: Mask | None) -> list[Numbers]:
         """For each query (d,), rows that are likely among its best k, rising."""
         wanted = min(max(CANDIDATES, A_HIT * k), self.rows)
         found = []

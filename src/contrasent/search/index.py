@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from contrasent.errors import OptionError, UserError
 from contrasent.files import LOCK, atomic_folder
@@ -38,7 +37,7 @@ from contrasent.search.ranking import (
 from contrasent.search.store import ROWS_AT_ONCE, Described, Facts, NewRows, Row, RowWriter, Store
 from contrasent.search.words import Analyzer, Bm25, Speller, foreign_stop_words
 from contrasent.search.writer import Writer
-from contrasent.types import EncodeFn, Vectors, batched, for_task
+from contrasent.types import EncodeFn, Mask, Numbers, Vectors, batched, for_task
 
 # Where not all rows are looked at: rows that the spread of cosines is of, and those that words and
 # codes each propose.
@@ -114,10 +113,7 @@ class BaseIndex(Described, ABC):
         allowed: Any = None,
         all_rows: bool = False,
     ) -> list[Found]:
-        """The best rows for each query by their numbers or ids; see :meth:`search`.
-
-        ``vectors``: (q, d), checked and scaled. ``allowed``: as :meth:`matching` gives it.
-        """
+        """The best rows for each query (q, d), by number or id; ``allowed`` is of `matching`."""
 
     @abstractmethod
     def matching(self, where: Where) -> Any:
@@ -236,10 +232,7 @@ class BaseIndex(Described, ABC):
     def search_documents(
         self, queries: Sequence[str], vectors: Vectors, k: int, **how: Any
     ) -> list[list[Hit]]:
-        """Some of the best rows of the best k documents, each as good as its best row.
-
-        ``vectors``: (q, d) of the queries. ``how``: as :meth:`search` takes it.
-        """
+        """Some of the best rows of the best k documents, by their best rows, as of `search`."""
         found: list[list[Hit]] = [[] for _ in queries]
         wanted, depth = list(range(len(queries))), k
         while wanted and depth <= DEEPEST:
@@ -406,7 +399,7 @@ class Index(Store, BaseIndex, RowWriter):
         return stored.among(self.alive) if self.facts.dead else stored
 
     @cached_property
-    def _taught_rows(self) -> dict[str, NDArray[np.int64]]:
+    def _taught_rows(self) -> dict[str, Numbers]:
         """Rows of the documents that taught queries were answered by."""
         taught = self.learned.taught
         found = dict.fromkeys((n for some in taught.documents for n in some) if taught else ())
@@ -438,7 +431,7 @@ class Index(Store, BaseIndex, RowWriter):
         k: int,
         ranker: Ranker,
         *,
-        allowed: NDArray[np.bool_] | None = None,
+        allowed: Mask | None = None,
         all_rows: bool = False,
     ) -> list[Found]:
         """The best rows for each query by their numbers; ``allowed``: (rows,) bool."""
@@ -499,13 +492,8 @@ class Index(Store, BaseIndex, RowWriter):
         return self._sample(Ranker(0.0), Learned())
 
     def _proposed(
-        self,
-        query: Vectors,
-        words: Floats,
-        taught: NDArray[np.int64],
-        allowed: NDArray[np.bool_] | None,
-        k: int,
-    ) -> NDArray[np.int64]:
+        self, query: Vectors, words: Floats, taught: Numbers, allowed: Mask | None, k: int
+    ) -> Numbers:
         """Rows that codes, words or taught queries propose for a mapped query (d,), rising."""
         proposed = max(PROPOSED, 10 * k)
         ((_, near),) = self._nearest(query[None], proposed, allowed, k)
@@ -524,12 +512,9 @@ class Index(Store, BaseIndex, RowWriter):
         return self._samples[ranker.smoothing]
 
     def _nearest(
-        self, queries: Vectors, k: int, allowed: NDArray[np.bool_] | None, coded: int
-    ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int64]]]:
-        """Inner products and numbers of the best rows for each query.
-
-        ``coded``: codes propose as many as for that many hits; 0 to look at every row.
-        """
+        self, queries: Vectors, k: int, allowed: Mask | None, coded: int
+    ) -> Iterator[tuple[Vectors, Numbers]]:
+        """Products and numbers of the best rows; codes propose for ``coded`` hits, if not 0."""
         for start in range(0, len(queries), QUERIES_AT_ONCE):
             part, done = queries[start : start + QUERIES_AT_ONCE], 0
             best = Best(len(part), max(1, k))

@@ -18,7 +18,7 @@ from contrasent.metrics import normalize
 from contrasent.nearest import nearest
 from contrasent.search.folder import checksum
 from contrasent.search.ranking import Bonus, Floats, Ranker
-from contrasent.types import Vectors
+from contrasent.types import Mask, Numbers, Vectors
 
 TABLE = """CREATE TABLE IF NOT EXISTS learned
     (name TEXT PRIMARY KEY, shape TEXT NOT NULL, data BLOB NOT NULL, sum INTEGER NOT NULL)"""
@@ -48,7 +48,7 @@ class Neighbours:
             products[here] = np.stack([(part * mean).sum(1), np.square(mean).sum(1)], axis=1)
         return cls(rows.astype(np.int32), products)
 
-    def moved(self, place: NDArray[np.int64]) -> "Neighbours":
+    def moved(self, place: Numbers) -> "Neighbours":
         """With the numbers that rows have now, by those they had; -1 where they are gone."""
         rows = np.append(place, -1).astype(np.int32)[self.rows]
         products, lost = self.products.copy(), np.any(rows < 0, axis=1)
@@ -78,7 +78,7 @@ class Learned:
     neighbours: Neighbours | None = None
     taught: Taught | None = None
 
-    def renumbered(self, numbers: NDArray[np.int64], rows: int) -> "Learned":
+    def renumbered(self, numbers: Numbers, rows: int) -> "Learned":
         """For an index that keeps some of so many rows, in this order."""
         if self.neighbours is None:
             return self
@@ -88,7 +88,7 @@ class Learned:
         own = Neighbours(self.neighbours.rows[first], self.neighbours.products[first])
         return replace(self, neighbours=own.moved(place))
 
-    def among(self, alive: NDArray[np.bool_]) -> "Learned":
+    def among(self, alive: Mask) -> "Learned":
         """With the neighbours that are not deleted."""
         if self.neighbours is None:
             return self
@@ -191,10 +191,8 @@ def mapped(ranker: Ranker, learned: Learned, queries: Vectors) -> Vectors:
 
 
 def smoothed(ranker: Ranker, learned: Learned, cosines: Floats) -> Floats:
-    """(rows,) cosines of a query with rows smoothed by their neighbours, from those of all rows.
-
-    A row d whose neighbours have the mean m counts as the direction of d + smoothing x m.
-    """
+    """(rows,) cosines of a query with rows smoothed by their neighbours, from those of all rows."""
+    # A row d whose neighbours have the mean m counts as the direction of d + smoothing x m.
     near = learned.neighbours
     if not ranker.smoothing or near is None:
         return cosines
@@ -207,9 +205,7 @@ def smoothed(ranker: Ranker, learned: Learned, cosines: Floats) -> Floats:
     return found
 
 
-def smooth_vectors(
-    ranker: Ranker, learned: Learned, vectors: Vectors, numbers: NDArray[np.int64]
-) -> Vectors:
+def smooth_vectors(ranker: Ranker, learned: Learned, vectors: Vectors, numbers: Numbers) -> Vectors:
     """(n, d) vectors of some rows, smoothed, from those of all rows."""
     own = np.asarray(vectors[numbers])
     near = learned.neighbours
@@ -225,10 +221,7 @@ def smooth_vectors(
 
 
 def bonus(
-    ranker: Ranker,
-    learned: Learned,
-    query: Vectors,
-    rows_of: Callable[[str], NDArray[np.int64]],
+    ranker: Ranker, learned: Learned, query: Vectors, rows_of: Callable[[str], Numbers]
 ) -> Bonus:
     """Rows of documents that queries like this one (d,) were answered by, and their gains."""
     # Of several such queries the one with the largest gain counts.

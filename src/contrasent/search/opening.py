@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from contrasent import files, progress
 from contrasent.errors import OutputError, UserError
@@ -30,7 +29,7 @@ from contrasent.search.ranking import Ranker
 from contrasent.search.records import EncodedRecords, IndexRow, blocks
 from contrasent.search.store import REPLACING, ROWS_AT_ONCE, Facts
 from contrasent.search.writer import Writer
-from contrasent.types import EncodeFn, Vectors, batched, for_task
+from contrasent.types import EncodeFn, Numbers, Vectors, batched, for_task
 
 INSIDE = "index"  # the index in a folder that ``adapt`` left
 AT_ONCE = 256  # texts that are encoded, and kept, together
@@ -171,7 +170,7 @@ class KeptVectors:
 class FirstTier:
     """A first tier of vectors, which some rows teach."""
 
-    numbers: NDArray[np.int64]  # (n,) the rows that teach, rising
+    numbers: Numbers  # (n,) the rows that teach, rising
     texts: list[str]  # of these rows
     learn: Callable[[list[str], Vectors], EncodeFn]  # from texts and their vectors by the model
     source: str  # the documents or table, by which the same command is known

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from contrasent.errors import DataError, OptionError
 from contrasent.nearest import best_rows
+from contrasent.types import Mask, Numbers
 
 KNOWN_WEIGHT, OTHER_WEIGHT = 0.12, 0.4
 """Share of words where the model knows the language of the texts, and where it does not; both
@@ -73,7 +74,7 @@ class Spread(NamedTuple):
         return scaled
 
 
-Bonus = tuple[NDArray[np.int64], Floats]
+Bonus = tuple[Numbers, Floats]
 """Rows of an index, rising, and what is added to the cosine of each."""
 
 
@@ -93,13 +94,10 @@ class Candidates:
         cosines: Floats,
         words: Floats,
         bonus: Bonus,
-        counted: NDArray[np.bool_] | None,
-        allowed: NDArray[np.bool_] | None,
+        counted: Mask | None,
+        allowed: Mask | None,
     ) -> "Candidates":
-        """All ``allowed`` rows, by cosines and BM25 scores (rows,) of every row of the index.
-
-        Spreads are over the ``counted`` rows; others have no words. None stands for every row.
-        """
+        """All ``allowed`` rows; spreads are over the ``counted`` ones. None is for every row."""
         size = len(cosines) if counted is None else int(np.count_nonzero(counted))
         dense = Spread.of(cosines if counted is None else cosines[counted])
         sparse = Spread.of_sparse(words, size)
@@ -112,17 +110,14 @@ class Candidates:
     @classmethod
     def of_some(
         cls,
-        rows: NDArray[np.int64],
+        rows: Numbers,
         cosines: Floats,
         words: Floats,
         bonus: Bonus,
         sampled: Spread,
         size: int,
     ) -> "Candidates":
-        """Some rows (n,) with their cosines, by BM25 scores (rows,) of every row of the index.
-
-        ``sampled``: the spread of the cosines of some of the ``size`` rows that count.
-        """
+        """Some rows (n,), with the spread of cosines of a sample of the ``size`` that count."""
         dense = sampled._replace(best=max(sampled.best, float(cosines.max(initial=-np.inf))))
         here = np.isin(bonus[0], rows)
         places = np.searchsorted(rows, bonus[0][here])
@@ -130,7 +125,7 @@ class Candidates:
         return cls(rows, cosines, words[rows], dense, Spread.of_sparse(words, size))
 
 
-def _with_bonus(cosines: Floats, places: NDArray[np.int64], gains: Floats) -> Floats:
+def _with_bonus(cosines: Floats, places: Numbers, gains: Floats) -> Floats:
     if not len(places):
         return cosines
     cosines = cosines.copy()

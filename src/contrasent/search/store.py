@@ -54,7 +54,7 @@ from contrasent.search.ranking import Ranker
 from contrasent.search.schema import foreign_part, parse_stored, wrong_facts
 from contrasent.search.tiers import EARLY, FIRST, Tiers, read_tiers
 from contrasent.search.words import Posting
-from contrasent.types import EncodeFn, Vectors, for_task
+from contrasent.types import EncodeFn, Mask, Numbers, Vectors, for_task
 
 FORMAT = 3
 REPLACING, ATTEMPTS = 1.0, 5  # seconds, and tries, that a reader gives to who is replacing an index
@@ -254,7 +254,7 @@ class Store(Described):
         self.vectors: Vectors = np.empty((0, facts.dimension), dtype=np.float32)
         self._written = self.vectors  # as the first file has them
         self.stated: dict[str, Any] = {}
-        self._one_query, self._masks = threading.Lock(), dict[bytes, NDArray[np.bool_]]()
+        self._one_query, self._masks = threading.Lock(), dict[bytes, Mask]()
         self._samples = dict[float, Vectors]()  # of rows, by the weight that they are smoothed with
 
     def _connect(self, connection: sqlite3.Connection) -> None:
@@ -471,7 +471,7 @@ class Store(Described):
                 self._statement.end = math.inf
 
     @cached_property
-    def alive(self) -> NDArray[np.bool_]:
+    def alive(self) -> Mask:
         """(rows,) which rows are not deleted."""
         mask = np.ones(self.facts.rows, dtype=bool)
         if self.facts.dead:
@@ -482,7 +482,7 @@ class Store(Described):
                 raise damaged(self.folder, "its deleted rows")
         return mask
 
-    def numbers(self) -> NDArray[np.int64]:
+    def numbers(self) -> Numbers:
         """Numbers of the rows that are not deleted."""
         return np.flatnonzero(self.alive)
 
@@ -493,7 +493,7 @@ class Store(Described):
                     return Row(row, id, text, parse_stored(metadata))
         raise damaged(self.folder, f"the text of row {row}")
 
-    def rows(self, numbers: Sequence[int] | NDArray[np.int64]) -> list[Row]:
+    def rows(self, numbers: Sequence[int] | Numbers) -> list[Row]:
         """Rows by their numbers, verified: id, text, metadata and vector as they were written."""
         found = []
         for number in map(int, numbers):
@@ -517,7 +517,7 @@ class Store(Described):
             yield from found
             last = numbers[-1]
 
-    def numbers_of(self, ids: Sequence[str]) -> NDArray[np.int64]:
+    def numbers_of(self, ids: Sequence[str]) -> Numbers:
         """(n,) row of each id, -1 where there is none."""
         sql = "SELECT row FROM rows WHERE id = ?"
         found = [next(iter(self.ask(sql, (i,))), (-1,))[0] for i in ids]
@@ -530,7 +530,7 @@ class Store(Described):
         sql = "SELECT row FROM rows WHERE id > ? AND id < ? ORDER BY row"
         return self.rows([row for (row,) in self.ask(sql, (f"{document}#", f"{document}$"))])
 
-    def matching(self, where: Where) -> NDArray[np.bool_]:
+    def matching(self, where: Where) -> Mask:
         """(rows,) which rows are there and have metadata that a filter matches."""
         key = blake2b(canonical(check_where(where)).encode()).digest()
         if key not in self._masks:
@@ -538,7 +538,7 @@ class Store(Described):
             self._masks = {**dict(list(self._masks.items())[-15:]), key: mask}
         return self._masks[key]
 
-    def filtered(self, where: Where) -> NDArray[np.bool_]:
+    def filtered(self, where: Where) -> Mask:
         """(rows,) which rows are there and have metadata that a checked filter matches."""
         if len(self):
             sampled = (row.metadata for row in islice(self.every(), ROWS_AT_ONCE))

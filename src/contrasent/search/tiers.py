@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from contrasent.search.folder import checksum
 from contrasent.search.ranking import Floats, Spread
-from contrasent.types import Vectors
+from contrasent.types import Mask, Numbers, Vectors
 
 TABLE = """CREATE TABLE IF NOT EXISTS tiers
     (name TEXT PRIMARY KEY, data BLOB NOT NULL, sum INTEGER NOT NULL)"""
@@ -34,16 +34,16 @@ class Tiers:
     """Kinds of the first rows of an index; later ones are the base's."""
 
     kinds: NDArray[np.uint8]  # (n,)
-    placed: NDArray[np.int64]  # (m,) rows of the vectors in the file of those made since
+    placed: Numbers  # (m,) rows of the vectors in the file of those made since
     static: Vectors  # (s, d) of some rows, as the first tier had them
     base: Vectors  # (s, d) of the same rows
 
-    def of_kind(self, kind: int, alive: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def of_kind(self, kind: int, alive: Mask) -> Numbers:
         """Rows that are not deleted and of this kind or a lower one."""
         return np.flatnonzero((self.kinds <= kind) & alive[: len(self.kinds)])
 
     @cached_property
-    def _first(self) -> NDArray[np.int64]:
+    def _first(self) -> Numbers:
         return np.flatnonzero(self.kinds == FIRST)
 
     def aligned(self, cosines: Floats, query: Vectors) -> Floats:

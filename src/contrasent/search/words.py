@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from contrasent.errors import OptionError
 from contrasent.progress import check_deadline
 from contrasent.search.ranking import Floats
+from contrasent.types import Mask
 
 K1, B = 1.2, 0.75  # Lucene's values: how soon repetitions stop counting, and how much length does
 SAMPLE = 2000  # texts that the language is found by
@@ -137,7 +138,7 @@ class Bm25:
     analyzer: Analyzer
     lookup: Lookup
     lengths: Floats
-    alive: NDArray[np.bool_] | None = None  # None where all rows count
+    alive: Mask | None = None  # None where all rows count
 
     @cached_property
     def _count(self) -> int:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from contrasent.errors import OptionError, OutputError, UserError
 from contrasent.files import flush, only_process, remove_temporaries, writing
@@ -43,7 +42,7 @@ from contrasent.search.schema import TABLES
 from contrasent.search.store import ROWS_AT_ONCE, Facts, NewRows, RowWriter, Store
 from contrasent.search.tiers import EARLY, FIRST, Tiers, write_tiers
 from contrasent.search.words import Analyzer, language_of, postings
-from contrasent.types import EncodeFn, Vectors
+from contrasent.types import EncodeFn, Numbers, Vectors
 
 WAIT = 30.0  # seconds to wait for another writer before saying who it is
 MERGED = 1 << 16  # rows encoded since from which readers get one file of vectors again
@@ -223,7 +222,7 @@ class Writer(Store, RowWriter):
         """Delete the rows whose metadata matches a filter."""
         return self.delete_rows(np.flatnonzero(self.filtered(check_where(where))))
 
-    def delete_rows(self, numbers: NDArray[np.int64]) -> int:
+    def delete_rows(self, numbers: Numbers) -> int:
         """Delete rows by their numbers; their vectors stay until all rows are written anew."""
         one = [(row,) for row in numbers.tolist()]
         self._put("DELETE FROM rows WHERE row = ?", one)
@@ -263,14 +262,12 @@ class Writer(Store, RowWriter):
 
     def _new_name(self) -> str:
         """The name of a file of vectors that is not there yet."""
-        numbers = [
-            int(name[8:14]) for name in (self.facts.vectors, self.facts.tier.get("file")) if name
-        ]
-        return f"vectors-{max(numbers) + 1:06d}.f32"
+        newest = max(self.facts.vectors, self.facts.tier.get("file", ""))
+        return f"vectors-{int(newest[8:14]) + 1:06d}.f32"
 
     # ------------------------------------------------------------------ two tiers
 
-    def begin_tiers(self, numbers: NDArray[np.int64], base: Vectors, source: str) -> None:
+    def begin_tiers(self, numbers: Numbers, base: Vectors, source: str) -> None:
         """Mark all rows as of the first tier; of some, the base's vectors (n, d) are known."""
         self._map()
         self.tiers, static = None, np.asarray(self.vectors[numbers])
@@ -280,7 +277,7 @@ class Writer(Store, RowWriter):
         self._set_tiers(Tiers(kinds, none, static, base))
         self.put_vectors(numbers, base, EARLY)
 
-    def put_vectors(self, numbers: NDArray[np.int64], vectors: Vectors, kind: int) -> None:
+    def put_vectors(self, numbers: Numbers, vectors: Vectors, kind: int) -> None:
         """Give rows the base's vectors (n, d), scaled; the last ones finish the index."""
         assert self.tiers is not None and self.folder is not None
         tiers, tier = self.tiers, self.facts.tier

@@ -140,18 +140,10 @@ class Routes:
         rows = np.ascontiguousarray(vectors)
         if body.encoding_format == "base64":
             rows = [base64.b64encode(v.astype("<f4").tobytes()).decode("ascii") for v in vectors]
-        return reply(
-            {
-                "object": "list",
-                "data": [
-                    {"object": "embedding", "index": at, "embedding": row}
-                    for at, row in enumerate(rows)
-                ],
-                "model": self.model.name,
-                "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
-                "truncated": cut,
-            }
-        )
+        data = [{"object": "embedding", "index": n, "embedding": row} for n, row in enumerate(rows)]
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+        facts = {"object": "list", "data": data, "model": self.model.name, "usage": usage}
+        return reply(facts | {"truncated": cut})
 
     async def similarity(self, request: Request, body: schemas.SimilarityRequest) -> Response:
         """Cosines of each of some texts with each of some others."""
@@ -189,9 +181,8 @@ class Routes:
         self.embedder.check_texts(queries)
         most = self.settings.max_hits
         if len(queries) * body.k > most:
-            problem = (
-                f"{len(queries):,} queries with k = {body.k:,}: at most {most:,} hits are given"
-            )
+            wanted = f"{len(queries):,} queries with k = {body.k:,}"
+            problem = f"{wanted}: at most {most:,} hits are given"
             raise ApiError(400, problem, "too_many_hits")
         if body.where is not None:
             check_where(body.where)

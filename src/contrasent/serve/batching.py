@@ -13,10 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from contrasent.serve.guard import ApiError, ServerSettings
-from contrasent.types import Tokens, Vectors
+from contrasent.types import Mask, Tokens, Vectors
 
 TURN = 8  # rows that a request gets in a batch before the next request has its turn
 
@@ -31,8 +30,8 @@ class Served:
     max_tokens: int  # special ones included
     vocabulary: int
     # Sentences and the prompt before each, or rows of bare ids, to rows of ids, and which were cut.
-    tokenise: Callable[[Sequence[str], str], tuple[Tokens, NDArray[np.bool_]]]
-    wrap: Callable[[Sequence[Sequence[int]]], tuple[Tokens, NDArray[np.bool_]]]
+    tokenise: Callable[[Sequence[str], str], tuple[Tokens, Mask]]
+    wrap: Callable[[Sequence[Sequence[int]]], tuple[Tokens, Mask]]
     embed: Callable[[Tokens], Vectors]  # called from one thread
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt: str = ""
@@ -149,9 +148,8 @@ class Batcher:
                 self.wake.clear()
                 await self.wake.wait()
                 continue
-            tokens = Tokens.concatenate(
-                [job.tokens.select(np.arange(first, stop)) for job, first, stop in taken]
-            )
+            parts = [job.tokens.select(np.arange(first, stop)) for job, first, stop in taken]
+            tokens = Tokens.concatenate(parts)
             began = time.perf_counter()
             try:
                 vectors = await loop.run_in_executor(self.thread, self.embed, tokens)
@@ -218,9 +216,8 @@ class Embedder:
     ) -> tuple[Vectors, int, int]:
         """Encode texts after a prompt, the model's default one if None."""
         first = self.model.default_prompt if prompt is None else prompt
-        return await self._embed(
-            *await asyncio.to_thread(self.model.tokenise, texts, first), client
-        )
+        tokens, cut = await asyncio.to_thread(self.model.tokenise, texts, first)
+        return await self._embed(tokens, cut, client)
 
     async def ids(self, rows: Sequence[Sequence[int]], client: str) -> tuple[Vectors, int, int]:
         """Encode token ids without special tokens."""
@@ -247,9 +244,7 @@ class Embedder:
             problem = f"{count:,} inputs in one list; at most {most:,} are taken"
             raise ApiError(400, problem, "too_many_inputs")
 
-    async def _embed(
-        self, tokens: Tokens, cut: NDArray[np.bool_], client: str
-    ) -> tuple[Vectors, int, int]:
+    async def _embed(self, tokens: Tokens, cut: Mask, client: str) -> tuple[Vectors, int, int]:
         try:
             vectors = await self.batcher.submit(tokens, client)
         except QueueFull as full:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from contrasent.errors import MissingExtraError, ModelError, OptionError, OutputError, see
 from contrasent.indexing.models import find_index_model, model_settings, open_index_model
@@ -18,7 +17,7 @@ from contrasent.processes import release_freed_memory
 from contrasent.search.folder import is_any_index
 from contrasent.search.index import Index
 from contrasent.search.opening import index_folder, open_index
-from contrasent.types import Log, Tokens
+from contrasent.types import Log, Mask, Tokens
 
 if TYPE_CHECKING:
     from contrasent.serve.batching import Served
@@ -120,17 +119,13 @@ def _listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-    except socket.gaierror as error:
-        listener.close()
-        raise OptionError(
-            "--host", host, f"is no address of this machine ({error}){see('port-taken')}"
-        ) from error
     except OSError as error:
         listener.close()
-        raise OutputError(
-            f"{host}:{port}: cannot listen there ({error.strerror}); choose another --port"
-            f"{see('port-taken')}"
-        ) from error
+        if isinstance(error, socket.gaierror):
+            problem = f"is no address of this machine ({error}){see('port-taken')}"
+            raise OptionError("--host", host, problem) from error
+        problem = f"cannot listen there ({error.strerror}); choose another --port"
+        raise OutputError(f"{host}:{port}: {problem}{see('port-taken')}") from error
     return listener
 
 
@@ -141,7 +136,7 @@ def served(encoder: Encoder, name: str) -> "Served":
     before, after = (ids.tolist() for ids in encoder.tokenizer.frame)
     room = encoder.max_tokens - len(before) - len(after)
 
-    def wrap(rows: Sequence[Sequence[int]]) -> tuple[Tokens, NDArray[np.bool_]]:
+    def wrap(rows: Sequence[Sequence[int]]) -> tuple[Tokens, Mask]:
         framed = Tokens.from_rows([[*before, *row[:room], *after] for row in rows])
         return framed, np.array([len(row) > room for row in rows], dtype=bool)
 
