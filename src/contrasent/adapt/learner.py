@@ -6,6 +6,7 @@ queries themselves are kept, so that documents that a query like them was answer
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Literal
 
 import numpy as np
@@ -97,20 +98,16 @@ def ways_of(prior: Ranker, size: Literal["all", "few"], *, smooth: bool) -> list
     """All that is tried, the prior first; ``smooth``: whether the neighbours of rows are known."""
     weights = {prior.word_weight, *(WEIGHTS if size == "all" else FEW_WEIGHTS)}
     smoothings = {prior.smoothing, *(SMOOTHINGS if smooth else ())}
+    bonuses = BONUSES if size == "all" else FEW_BONUSES
     found = [Way(prior, False)]
-    for share in SHARES:
-        for weight in sorted(weights):
-            for smoothing in sorted(smoothings):
-                for taught, start in BONUSES if size == "all" else FEW_BONUSES:
-                    ranker = replace(
-                        prior,
-                        word_weight=weight,
-                        map_share=prior.map_share if share is None else share,
-                        smoothing=smoothing,
-                        taught=taught,
-                        taught_from=start,
-                    )
-                    found.append(Way(ranker, share is not None))
+    every = product(SHARES, sorted(weights), sorted(smoothings), bonuses)
+    for share, weight, smoothing, (taught, start) in every:
+        ranker = replace(prior, word_weight=weight, smoothing=smoothing)
+        ranker = replace(ranker, taught=taught, taught_from=start)
+        if share is None:
+            found.append(Way(ranker, False))
+        else:
+            found.append(Way(replace(ranker, map_share=share), True))
     return list(dict.fromkeys(found))
 
 

@@ -1,7 +1,7 @@
 """The report of an adaptation, as facts for programs and as one page for people."""
 
 import shlex
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,48 +30,90 @@ def harm_of_words(bench: Bench, prior: Ranker, *, seed: int) -> Difference | Non
     return difference(bench.queries, both - vectors, seed=seed)
 
 
-def facts_of(
-    index: Index,
-    *,
-    base: dict[str, Any],
-    default: Ranker,
-    kept: Ranker,
-    words: Difference | None,
-    steps: Steps,
-    lesson: Lesson | None,
-    changes: list[dict[str, Any]],
-    counts: dict[str, Any],
-    documents: int,
-    lines: list[str],
-) -> dict[str, Any]:
-    """The facts of report.json."""
-    encoder = lesson is not None and lesson.teach_all is not None
-    improved = encoder or kept not in (default, default.without_words)
-    return {
-        "format": FORMAT,
-        "base": base["model"],
-        "settings": {name: of for name, of in base.items() if name != "model"},
-        "encoder": encoder,
-        "documents": documents,
-        "passages": len(index),
-        "improved": improved,
-        "reason": _reason(default, kept, words, steps, lesson),
-        "default": default.to_json(),
-        "kept": kept.to_json(),
-        "words": _facts(words),
-        "text": {
-            "kept": steps.ranker != default,
-            "ranker": steps.ranker.to_json(),
-            "evidence": _facts(steps.evidence),
-            "notes": list(steps.notes),
-        },
-        "queries": counts,
-        "taught": None if lesson is None else _taught(lesson),
-        "tried": [] if lesson is None else [asdict(one) for one in lesson.tried],
-        "statements": _statements(default, kept, words, steps, lesson),
-        "changes": changes,
-        "read": lines,
-    }
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The search before and after an adaptation, and everything that speaks for it."""
+
+    default: Ranker
+    kept: Ranker
+    words: Difference | None  # see harm_of_words
+    steps: Steps
+    lesson: Lesson | None
+
+    def facts(
+        self,
+        index: Index,
+        base: dict[str, Any],
+        changes: list[dict[str, Any]],
+        counts: dict[str, int],
+        documents: int,
+        lines: list[str],
+    ) -> dict[str, Any]:
+        """The facts of report.json."""
+        default, steps, lesson = self.default, self.steps, self.lesson
+        encoder = lesson is not None and lesson.teach_all is not None
+        improved = encoder or self.kept not in (default, default.without_words)
+        return {
+            "format": FORMAT,
+            "base": base["model"],
+            "settings": {name: of for name, of in base.items() if name != "model"},
+            "encoder": encoder,
+            "documents": documents,
+            "passages": len(index),
+            "improved": improved,
+            "reason": self._reason(),
+            "default": default.to_json(),
+            "kept": self.kept.to_json(),
+            "words": _facts(self.words),
+            "text": {
+                "kept": steps.ranker != default,
+                "ranker": steps.ranker.to_json(),
+                "evidence": _facts(steps.evidence),
+                "notes": list(steps.notes),
+            },
+            "queries": counts,
+            "taught": None if lesson is None else _taught(lesson),
+            "tried": [] if lesson is None else [asdict(one) for one in lesson.tried],
+            "statements": self._statements(),
+            "changes": changes,
+            "read": lines,
+        }
+
+    def _reason(self) -> str:
+        """The verdict, in one line."""
+        words, steps, lesson, kept = self.words, self.steps, self.lesson, self.kept
+        if lesson is not None and lesson.improved:
+            return lesson.reason
+        if words is not None and words.high < 0:
+            lost = f"words lose on these queries ({words} nDCG@10)"
+            return f"{lost}: vectors alone search from now on"
+        about = "" if lesson is None else f"; queries taught nothing that is kept: {lesson.reason}"
+        if kept != self.default:
+            gain = f", {steps.evidence} nDCG@10 on {steps.judges}" if steps.evidence else ""
+            return f"learned from the text alone: {kept.summary}{gain}{about}"
+        return f"the default search is kept: {kept.summary}{about}"
+
+    def _statements(self) -> list[tuple[str, str]]:
+        """Which parts of the search are defaults, which were shown on this text, which not."""
+        words, steps, lesson = self.words, self.steps, self.lesson
+        found = [("default", f"{self.default.summary}, as 'contrasent index' searches")]
+        if words is not None:
+            found.append(("shown", f"words with vectors instead of vectors alone: {words}"))
+        else:
+            found.append(("not shown", "that words help here: that needs user queries (--queries)"))
+        if steps.ranker != self.default:
+            shown = f": {steps.evidence} on {steps.judges}" if steps.evidence else ""
+            found.append(("from the text", f"{steps.ranker.summary}{shown}"))
+        encoder = ""
+        if lesson is not None:
+            for one in lesson.tried:
+                gains = f"{one.again} asked again, {one.new} on new documents"
+                more = f"{one.seconds:.0f} s; {one.milliseconds:.1f} ms more a query"
+                found.append((f"tried: {one.name}", f"{one.way}: {gains}; {more}"))
+            found.append(("queries asked again", str(lesson.again)))
+            found.append(("queries about new documents", str(lesson.new)))
+            encoder = "an encoder that queries taught, " if lesson.teach_all else ""
+        return [*found, ("kept", f"{encoder}{self.kept.summary}")]
 
 
 def _facts(gap: Difference | None) -> dict[str, float] | None:
@@ -91,45 +133,6 @@ def _taught(lesson: Lesson) -> dict[str, Any]:
     }
 
 
-def _reason(
-    default: Ranker, kept: Ranker, words: Difference | None, steps: Steps, lesson: Lesson | None
-) -> str:
-    """The verdict, in one line."""
-    if lesson is not None and lesson.improved:
-        return lesson.reason
-    if words is not None and words.high < 0:
-        return f"words lose on these queries ({words} nDCG@10): vectors alone search from now on"
-    about = "" if lesson is None else f"; queries taught nothing that is kept: {lesson.reason}"
-    if kept != default:
-        gain = f", {steps.evidence} nDCG@10 on {steps.judges}" if steps.evidence else ""
-        return f"learned from the text alone: {kept.summary}{gain}{about}"
-    return f"the default search is kept: {default.summary}{about}"
-
-
-def _statements(
-    default: Ranker, kept: Ranker, words: Difference | None, steps: Steps, lesson: Lesson | None
-) -> list[tuple[str, str]]:
-    """Which parts of the search are defaults, which were shown on this text, and which were not."""
-    found = [("default", f"{default.summary}, as 'contrasent index' searches")]
-    if words is not None:
-        found.append(("shown", f"words with vectors instead of vectors alone: {words}"))
-    else:
-        found.append(("not shown", "that words help here: that needs user queries (--queries)"))
-    if steps.ranker != default:
-        shown = f": {steps.evidence} on {steps.judges}" if steps.evidence else ""
-        found.append(("from the text", f"{steps.ranker.summary}{shown}"))
-    if lesson is not None:
-        for one in lesson.tried:
-            gains = f"{one.again} asked again, {one.new} on new documents"
-            more = f"{one.seconds:.0f} s; {one.milliseconds:.1f} ms more a query"
-            found.append((f"tried: {one.name}", f"{one.way}: {gains}; {more}"))
-        found.append(("queries asked again", str(lesson.again)))
-        found.append(("queries about new documents", str(lesson.new)))
-    encoder = "an encoder that queries taught, " if lesson is not None and lesson.teach_all else ""
-    found.append(("kept", f"{encoder}{kept.summary}"))
-    return found
-
-
 def largest_changes(
     bench: Bench, lesson: Lesson, default: Ranker, encode: EncodeFn
 ) -> list[dict[str, Any]]:
@@ -138,10 +141,8 @@ def largest_changes(
     order = np.argsort(moved, kind="stable")
     chosen = [n for n in (*order[::-1][:SHOWN], *order[:SHOWN]) if moved[n]]
     numbers = list(dict.fromkeys(map(int, chosen)))
-    before = _answers(bench, numbers, default, bench.learned, encode)
-    # Those of an encoder follow when it has encoded the rows.
-    after = before
-    if not lesson.teach_all:
+    before = after = _answers(bench, numbers, default, bench.learned, encode)
+    if not lesson.teach_all:  # those of an encoder follow when it has encoded the rows
         after = _answers(bench, numbers, lesson.ranker, lesson.learned, encode)
     return [
         {

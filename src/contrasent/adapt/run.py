@@ -17,8 +17,8 @@ from contrasent.adapt.learner import Learner, taught_by
 from contrasent.adapt.report import (
     PAGE,
     REPORT,
+    Outcome,
     answer_again,
-    facts_of,
     harm_of_words,
     largest_changes,
     write_report,
@@ -357,19 +357,9 @@ class _AdaptationRun:
         else:
             with Writer(self.place) as writer:
                 writer.set(ranker=ranker, learned=learned)
-        return facts_of(
-            self.index,
-            base=self.base,
-            default=self.prior,
-            kept=ranker,
-            words=words,
-            steps=steps,
-            lesson=lesson,
-            changes=changes,
-            counts={"users": len(self.users)},
-            documents=len(self.documents),
-            lines=self.lines,
-        )
+        outcome, counts = Outcome(self.prior, ranker, words, steps, lesson), len(self.documents)
+        users = {"users": len(self.users)}
+        return outcome.facts(self.index, self.base, changes, users, counts, self.lines)
 
     def _encoders(
         self, learner: Learner, folds: dict[str, Numbers], before: Values, others: Values

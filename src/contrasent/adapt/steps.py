@@ -60,10 +60,7 @@ def learn_from_text(
     until: Callable[[], float],
     users: Bench | None = None,
 ) -> Steps:
-    """Learn from the text alone; ``until`` gives the seconds that are left.
-
-    Queries of ``users`` judge if there are any, sentences of held-out documents else.
-    """
+    """Learn from the text, in the seconds left; queries of users or else sentences judge."""
     rows, numbers = list(index.every()), index.numbers()
     vectors: Vectors = np.asarray(index.vectors[numbers])
     wanted = _steps_for(vectors, prior)
