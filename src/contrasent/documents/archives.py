@@ -221,13 +221,11 @@ class _ArchiveFile(io.FileIO):
 
 
 def check_members(archive: zipfile.ZipFile, size: int) -> list[zipfile.ZipInfo]:
-    """The files of an archive of so many bytes, unless they are too many or unpack to too much.
-
-    One that unpacks to far too much by itself is passed over alone, so it does not count here.
-    """
+    """The files of an archive of so many bytes, unless they are too many or unpack to too much."""
     infos = archive.infolist()
     if len(infos) > MEMBERS:
         raise Skip(Reason.MEMBERS)
+    # One that unpacks to far too much by itself is passed over alone.
     unpacked = sum(info.file_size for info in infos if not expands(info))
     if unpacked > max(UNPACKED, unpacked_limit(size)):
         raise Skip(Reason.EXPANDS)

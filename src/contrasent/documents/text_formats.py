@@ -360,9 +360,8 @@ def read_xml(text: str) -> Parsed:
         inner = list(element)
         mixed = bool((element.text or "").strip()) or any((one.tail or "").strip() for one in inner)
         if mixed or not inner:
-            builder.paragraph(
-                "; ".join(filter(None, (_fields(element, ()), "".join(element.itertext()))))
-            )
+            own = _fields(element, ()), "".join(element.itertext())
+            builder.paragraph("; ".join(filter(None, own)))
         elif all(not len(one) and len(one.text or "") <= FIELDS for one in inner):
             builder.paragraph(_fields(element, inner))
         else:

@@ -162,9 +162,8 @@ def _remove(writer: Writer, names: Sequence[str], where: Where | None) -> Remove
         numbers.update(of_document)
     if where is not None:
         numbers.update(np.flatnonzero(writer.filtered(check_where(where))).tolist())
-    gone = Counter(
-        file_of(document_of(row.id, row.metadata), files) for row in writer.rows(sorted(numbers))
-    )
+    rows = writer.rows(sorted(numbers))
+    gone = Counter(file_of(document_of(row.id, row.metadata), files) for row in rows)
     changed: dict[str, FileFacts | None] = {
         name: files[name]
         | {"rows": files[name]["rows"] - count, "removed": files[name].get("removed", 0) + count}

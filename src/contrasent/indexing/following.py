@@ -258,9 +258,8 @@ class _Follower:
                 self.encode = self.encode or open_index_model(index, batch=self.batch)
             no_documents = unfinished and not self.source and not index.facts.origin
             rows = len(index)
-        done = (
-            SyncResult(0, 0, 0, 0, rows, ReadReport()) if no_documents else self._changed(checksum)
-        )
+        nothing = SyncResult(0, 0, 0, 0, rows, ReadReport())
+        done = nothing if no_documents else self._changed(checksum)
         if unfinished and finishes and self.encode is not None:
             finish(self.folder, self.encode, queries)
         return done

@@ -94,10 +94,8 @@ def open_base(
     max_tokens: int | None = None,
     batch: int = 64,
 ) -> OpenedBase:
-    """Open the model of a name, or the installed base that knows the language of some texts.
-
-    A thousand of these, drawn at random, are looked at, and ``firsts``, texts of each file.
-    """
+    """Open the model of a name, or the installed base that knows the language of some texts."""
+    # A thousand of these, drawn at random, are looked at, and the first texts of files.
     sample, chosen = sampled(texts, SAMPLE), None
     if name is None and sample:
         chosen = choose_base(sample, installed_bases(), firsts)

@@ -74,10 +74,7 @@ class Survey:
 
 
 class SecondTier:
-    """Encodes the rows of an index that only have vectors of the first tier, a while at a time.
-
-    Others may search and change the index meanwhile.
-    """
+    """Encodes what a first tier left of an index, a while at a time, in which others use it."""
 
     def __init__(self, folder: Path, encode: EncodeFn, *, keep_every: float = KEEP_EVERY) -> None:
         self.folder, self.keep_every = folder, keep_every
@@ -89,10 +86,7 @@ class SecondTier:
         self, queries: Sequence[str] = (), vectors: Vectors | None = None, *,
         advance: progress.Advance = lambda n=1, **fields: None,
     ) -> int:  # fmt: skip
-        """Encode for some time and keep it, also after Ctrl-C; the rows that are left.
-
-        ``queries``: their candidates are encoded first, with ``vectors`` (q, d) of the queries.
-        """
+        """Encode for a while, what queries with vectors (q, d) find first; the rows left."""
         with closing(Index.open(self.folder)) as index:
             if index.tiers is None:
                 return 0
@@ -101,7 +95,7 @@ class SecondTier:
                 if vectors is not None:
                     self._candidates(index, queries, vectors)
                 self._blocks(index, end, advance)
-            finally:
+            finally:  # after Ctrl-C too
                 left = self._keep(facts)
         return left
 

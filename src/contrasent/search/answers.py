@@ -200,10 +200,9 @@ def path_of(hit: Hit, root: str) -> Path | None:
 
 def place_of(hit: Hit, at: int) -> tuple[list[str], int | None]:
     """The headings above a place in a hit's text, outermost first, and its page."""
-    facts = facts_of(hit)
-    headings, page = facts.get("headings"), facts.get("page")
-    within = [(names, number) for start, names, number in _sections(hit) if start <= at]
-    headings, page = within[-1] if within else (headings, page)
+    whole = facts_of(hit)
+    within = [(names, page) for start, names, page in _sections(hit) if start <= at]
+    headings, page = within[-1] if within else (whole.get("headings"), whole.get("page"))
     names = [str(name) for name in headings] if isinstance(headings, list) else []
     return names, page if isinstance(page, int) and page else None
 

@@ -25,6 +25,7 @@ import re
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 from contrasent.errors import OptionError, UserError
@@ -318,9 +319,8 @@ def _quoted(value: Any) -> str:
 def facets(metadata: Iterable[Any]) -> dict[str, list[Any]]:
     """Fields with few distinct short values, and these, which rows can be filtered by."""
     found: dict[str, dict[str, Any]] = {}
-    for field, value in (
-        pair for facts in metadata if isinstance(facts, dict) for pair in facts.items()
-    ):
+    objects = (facts for facts in metadata if isinstance(facts, dict))
+    for field, value in chain.from_iterable(facts.items() for facts in objects):
         values = found.setdefault(field, {})
         if len(values) <= FEW:
             values[canonical(value)] = value

@@ -84,11 +84,7 @@ def numbered_rows(index: BaseIndex, limit: int | None = None) -> Index:
 
 
 class KeptVectors:
-    """Encodes, and keeps the vectors by their texts next to what is made until that is done.
-
-    A run that was stopped at any moment finds what it has encoded when it is started again, by the
-    same model.
-    """
+    """Encodes, and keeps the vectors by their texts until all is done, for a run that goes on."""
 
     def __init__(
         self,
@@ -237,10 +233,7 @@ def reembed(
     source: str = "",
     settings: dict[str, Any] | None = None,
 ) -> Index:
-    """Put the vectors of another model in the place of an index's own, all else as it is.
-
-    Readers keep the old vectors until the transaction that names the new ones; other writers wait.
-    """
+    """Put the vectors of another model in the place of an index's own, all else as it is."""
     with Writer(folder) as writer:
         size = for_task(encode, "document")(["a text"]).nbytes
         files.check_writable(Path(folder), 2 * size * len(writer))

@@ -445,11 +445,9 @@ class Store(Described):
 
     def damaged_blocks(self) -> Iterator[int]:
         """First rows of the blocks whose vectors are not what was written."""
-        for first, count, stated in self.ask("SELECT first, count, vector_sum FROM blocks"):
-            if (
-                not isinstance(count, int)
-                or vector_sum(self._written[first : first + count]) != stated
-            ):
+        for first, count, sum_ in self.ask("SELECT first, count, vector_sum FROM blocks"):
+            own = self._written[first : first + count] if isinstance(count, int) else None
+            if own is None or vector_sum(own) != sum_:
                 yield first
 
     # ------------------------------------------------------------------ reading

@@ -10,7 +10,6 @@ the scale of the base. Z-scores over all rows are then z-scores for each kind of
 were encoded first.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.search.folder import checksum
+from contrasent.search.learned import Ask
 from contrasent.search.ranking import Floats, Spread
 from contrasent.types import Mask, Numbers, Vectors
 
@@ -67,7 +67,7 @@ class Tiers:
         return next((name for name, fit in fits.items() if not fit), "")
 
 
-def read_tiers(ask: Callable[..., list[tuple[Any, ...]]], dimension: int) -> Tiers | None:
+def read_tiers(ask: Ask, dimension: int) -> Tiers | None:
     """The kinds of rows that a database keeps; None if they are damaged."""
     arrays = dict[str, NDArray[Any]]()
     try:
@@ -82,9 +82,7 @@ def read_tiers(ask: Callable[..., list[tuple[Any, ...]]], dimension: int) -> Tie
         return None
 
 
-def write_tiers(
-    ask: Callable[..., list[tuple[Any, ...]]], tiers: Tiers, before: Tiers | None
-) -> None:
+def write_tiers(ask: Ask, tiers: Tiers, before: Tiers | None) -> None:
     """Keep what has changed of the kinds of rows, in the transaction of a database."""
     ask(TABLE)
     for name in (field.name for field in fields(Tiers)):

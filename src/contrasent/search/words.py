@@ -146,9 +146,8 @@ class Bm25:
 
     @cached_property
     def _damping(self) -> Floats:
-        total = self.lengths.sum(dtype=np.float64)
-        if self.alive is not None:
-            total = self.lengths[self.alive].sum(dtype=np.float64)
+        counted = self.lengths if self.alive is None else self.lengths[self.alive]
+        total = counted.sum(dtype=np.float64)
         mean = np.float32(total / max(1, self._count)) or np.float32(1)
         damping: Floats = np.float32(K1) * (np.float32(1 - B) + np.float32(B) * self.lengths / mean)
         return damping

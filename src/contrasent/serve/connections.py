@@ -32,9 +32,7 @@ GRACE, END = 5, 8  # seconds after a signal: what is left gets 503, and the proc
 
 
 class Connection(H11Protocol):
-    """A connection that is closed if the head of its request does not come in time.
-
-    Where there are too many, the one that has waited longest makes room.
+    """A connection that is closed if its request's head is late, or if it has waited longest.
 
     ``waiting``: connections without a request, the longest waiting first, with their timers.
     """
