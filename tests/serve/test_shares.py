@@ -30,7 +30,7 @@ class Recorder:
 
 
 def queue(embed, **limits):
-    return Batcher(embed, 2, **{"batch_tokens": 64, "queue_tokens": 4096, **limits})
+    return Batcher(embed, 2, ServerSettings(**{"batch_tokens": 64, "queue_tokens": 4096, **limits}))
 
 
 def test_clients_take_turns_whatever_they_ask():
@@ -64,7 +64,7 @@ def test_clients_take_turns_whatever_they_ask():
 def test_a_client_fills_its_share_of_the_queue_and_no_more():
     async def go():
         embed = Recorder()
-        batcher = queue(embed, queue_tokens=400, client_tokens=200)
+        batcher = queue(embed, queue_tokens=400, client_share=0.5)
         batcher.start()
         asked = [asyncio.ensure_future(batcher.submit(rows(16), "first"))]
         await asyncio.sleep(0.05)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,30 +75,21 @@ def document_names(index: Index) -> tuple[list[str], Numbers]:
     return list(places), units
 
 
+@dataclass(eq=False)
 class Bench:
-    """Queries on an index, ranked as :meth:`Index.search` ranks without filters or codes.
+    """Queries on an index, ranked as :meth:`Index.search` ranks without filters or codes."""
 
-    Attributes:
-        vectors: (q, d) of the queries, by the base.
-        documents: their names, by number.
-        units: (rows,) document of each row of the index; -1 of deleted ones.
-    """
+    index: Index
+    queries: list[Query]
+    vectors: Vectors  # (q, d) of the queries, by the base
+    documents: Sequence[str]  # their names, by number
+    units: Numbers  # (rows,) document of each row of the index; -1 of deleted ones
+    learned: Learned = field(default_factory=Learned)
 
-    def __init__(
-        self,
-        index: Index,
-        queries: Sequence[Query],
-        vectors: Vectors,
-        documents: Sequence[str],
-        units: Numbers,
-        learned: Learned | None = None,
-    ) -> None:
-        self.index, self.queries, self.vectors = index, list(queries), vectors
-        self.documents, self.units = documents, units
-        self.learned = learned or Learned()
-        self._places = {name: at for at, name in enumerate(documents)}
-        self._by_unit = np.argsort(units, kind="stable")
-        self._sorted_units = units[self._by_unit]
+    def __post_init__(self) -> None:
+        self._places = {name: at for at, name in enumerate(self.documents)}
+        self._by_unit = np.argsort(self.units, kind="stable")
+        self._sorted_units = self.units[self._by_unit]
         self._words: dict[str, tuple[Numbers, NDArray[np.float32]]] = {}
 
     def values(

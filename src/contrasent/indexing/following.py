@@ -25,6 +25,7 @@ from contrasent.search.index import Index
 from contrasent.search.opening import KeptVectors, index_folder
 from contrasent.search.records import IndexRow
 from contrasent.search.store import ROWS_AT_ONCE, Facts, Row
+from contrasent.search.tiers import FIRST
 from contrasent.search.writer import Writer
 from contrasent.types import EncodeFn, Log, batched
 
@@ -351,7 +352,8 @@ def _replace(
         progress.task("Encoding", len(new), "texts") as advance,
         KeptVectors(folder, encode, writer.facts, advance) as kept,
     ):
-        made = [row for row in old.values() if not writer.in_first_tier(row.row)]
+        kinds = () if writer.tiers is None else writer.tiers.kinds
+        made = [row for row in old.values() if FIRST not in kinds[row.row : row.row + 1]]
         kept.put((row.text for row in made), (writer.vectors[row.row] for row in made))
         writer.delete_rows(gone)
         for part in batched(new, ROWS_AT_ONCE):

@@ -52,7 +52,7 @@ from contrasent.search.folder import (
 from contrasent.search.learned import Learned, read_learned
 from contrasent.search.ranking import Ranker
 from contrasent.search.schema import foreign_part, parse_stored, wrong_facts
-from contrasent.search.tiers import EARLY, FIRST, Tiers, read_tiers
+from contrasent.search.tiers import EARLY, Tiers, read_tiers
 from contrasent.search.words import Posting
 from contrasent.types import EncodeFn, Mask, Numbers, Vectors, for_task
 
@@ -426,10 +426,6 @@ class Store(Described):
     def unfinished(self) -> int:
         """Rows that the base has not encoded for good."""
         return 0 if self.tiers is None else len(self.tiers.of_kind(EARLY, self.alive))
-
-    def in_first_tier(self, row: int) -> bool:
-        """Whether a row has no vector of the model yet."""
-        return self.tiers is not None and FIRST in self.tiers.kinds[row : row + 1]
 
     def verify_database(self) -> None:
         """Compare the database with what its writer left, as it was before the state was read."""

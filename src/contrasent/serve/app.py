@@ -270,14 +270,7 @@ def create_app(
         index.check_model(model.identity, f"the model {model.name}")
     limits = settings or ServerSettings()
     metrics = Metrics()
-    batcher = Batcher(
-        model.embed,
-        model.dimension,
-        batch_tokens=limits.batch_tokens,
-        queue_tokens=limits.queue_tokens,
-        client_tokens=limits.client_tokens,
-        observe=metrics.batch,
-    )
+    batcher = Batcher(model.embed, model.dimension, limits, metrics.batch)
     metrics.waiting.set_function(lambda: batcher.waiting)
 
     @asynccontextmanager

@@ -66,16 +66,10 @@ class Batcher:
         self,
         embed: Callable[[Tokens], Vectors],
         dimension: int,
-        *,
-        batch_tokens: int,
-        queue_tokens: int,
-        client_tokens: int | None = None,
+        limits: ServerSettings,
         observe: Callable[[int, int, float], None] = lambda rows, tokens, seconds: None,
     ) -> None:
-        self.embed, self.dimension = embed, dimension
-        self.batch_tokens, self.queue_tokens = batch_tokens, queue_tokens
-        self.client_tokens = queue_tokens if client_tokens is None else client_tokens
-        self.observe = observe
+        self.embed, self.dimension, self.limits, self.observe = embed, dimension, limits, observe
         self.queues: dict[str, deque[PendingRows]] = {}  # the first client's turn is next
         self.queued: Counter[str] = Counter()  # tokens in the queue, by client
         self.rate = 0.0  # tokens a second, a moving average
@@ -107,8 +101,8 @@ class Batcher:
             return np.empty((0, self.dimension), dtype=np.float32)
         total = int(tokens.lengths.sum())
         for tokens_queued, room in (
-            (self.waiting, self.queue_tokens),
-            (self.queued[client], self.client_tokens),
+            (self.waiting, self.limits.queue_tokens),
+            (self.queued[client], self.limits.client_tokens),
         ):
             if tokens_queued and tokens_queued + total > room:
                 raise QueueFull(tokens_queued / self.rate if self.rate else 1.0)
@@ -165,7 +159,7 @@ class Batcher:
 
     def _take(self) -> list[tuple[PendingRows, int, int]]:
         """Rows of the next batch, as (request, first row, last row + 1)."""
-        room = self.batch_tokens
+        room = self.limits.batch_tokens
         taken: dict[int, tuple[PendingRows, int, int]] = {}
         while self.queues and room > 0:
             client, queue = next(iter(self.queues.items()))
