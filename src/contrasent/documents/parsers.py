@@ -4,10 +4,9 @@ import json
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from email.utils import parseaddr
-from functools import partial
 from importlib.util import find_spec
 from io import BytesIO
 from itertools import pairwise
@@ -33,20 +32,14 @@ from contrasent.documents.sections import (
 )
 from contrasent.documents.table import read_rows, read_table
 from contrasent.documents.text_formats import (
-    CODE,
     SAMPLE,
-    SETTINGS,
+    TEXT,
     decode,
     encoding_of,
     read_blocks,
-    read_captions,
     read_json,
     read_markdown,
-    read_notebook,
-    read_python,
-    read_tex,
     read_text,
-    read_xml,
     without_tags,
 )
 from contrasent.text.sources import Source
@@ -54,24 +47,6 @@ from contrasent.text.sources import Source
 Part = tuple[list[Document], dict[str, Any]]  # documents, and facts of the file for the report
 
 
-def _marked(mark: re.Pattern[str], text: str) -> Parsed:
-    """Text whose headings have another mark than those of Markdown."""
-    return read_markdown(mark.sub(lambda match: "#" * len(match[1]) + " ", text))
-
-
-TEXT: dict[str, Callable[[str], Parsed]] = {
-    **dict.fromkeys((".md", ".markdown", ".mdx"), read_markdown),
-    **dict.fromkeys((".txt", ".text", ".log", ""), read_text),
-    ".ipynb": read_notebook,
-    **dict.fromkeys((".py", ".pyi"), read_python),
-    **dict.fromkeys((*CODE, *SETTINGS), read_blocks),
-    ".json": read_json,
-    ".tex": read_tex,
-    ".xml": read_xml,
-    **dict.fromkeys((".srt", ".vtt"), read_captions),
-    ".org": partial(_marked, re.compile(r"^(\*{1,6}) ", re.MULTILINE)),
-    ".adoc": partial(_marked, re.compile(r"^(={1,6}) ", re.MULTILINE)),
-}
 CONVERTED = {  # formats that kreuzberg reads, with their media types
     ".pdf": "application/pdf",
     ".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",

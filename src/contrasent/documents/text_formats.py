@@ -6,10 +6,10 @@ import json
 import re
 import tomllib
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date
-from functools import cache
+from functools import cache, partial
 from html import unescape
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
@@ -376,3 +376,23 @@ def _fields(element: ElementTree.Element, inner: Sequence[ElementTree.Element]) 
     for one in inner:
         pairs += [(one.tag, one.text or ""), *one.attrib.items()]
     return spelled((name.rpartition("}")[2], value) for name, value in pairs)
+
+
+def _marked(mark: re.Pattern[str], text: str) -> Parsed:
+    """Text whose headings have another mark than those of Markdown."""
+    return read_markdown(mark.sub(lambda match: "#" * len(match[1]) + " ", text))
+
+
+TEXT: dict[str, Callable[[str], Parsed]] = {
+    **dict.fromkeys((".md", ".markdown", ".mdx"), read_markdown),
+    **dict.fromkeys((".txt", ".text", ".log", ""), read_text),
+    ".ipynb": read_notebook,
+    **dict.fromkeys((".py", ".pyi"), read_python),
+    **dict.fromkeys((*CODE, *SETTINGS), read_blocks),
+    ".json": read_json,
+    ".tex": read_tex,
+    ".xml": read_xml,
+    **dict.fromkeys((".srt", ".vtt"), read_captions),
+    ".org": partial(_marked, re.compile(r"^(\*{1,6}) ", re.MULTILINE)),
+    ".adoc": partial(_marked, re.compile(r"^(={1,6}) ", re.MULTILINE)),
+}
