@@ -212,7 +212,7 @@ def test_a_server_goes_on_with_an_unfinished_index(made, tmp_path):
     opened = index(tmp_path / "index", fast=True).index
     encode = open_index_model(opened)
     library = Library(opened, opened.model)
-    library.search(library.newest(), ["a lamp"], encode(["a lamp"]), 3)
+    library.search(library.newest(), ["a lamp"], encode(["a lamp"]), k=3)
     assert len(library.asked) == 1
     with library.encoding_on(encode):
         while len([*(tmp_path / "index").glob("vectors*")]) > 1:

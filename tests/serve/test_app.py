@@ -228,12 +228,12 @@ def test_answers_go_on_while_the_words_of_a_newer_index_are_counted(encoder, tmp
     queries = encoder.encode(["a pet"])
     for _ in range(3):
         now = served.newest(patience=0.01)
-        (found,) = served.search(now, ["a pet"], queries, 5)
+        (found,) = served.search(now, ["a pet"], queries, k=5)
         assert (len(found), now.texts) == (3, 3)
     counted.set()
     served._opening.join(30)
     now = served.newest()
-    (found,) = served.search(now, ["a pet"], queries, 5)
+    (found,) = served.search(now, ["a pet"], queries, k=5)
     assert (len(found), now.texts) == (4, 4)
 
 

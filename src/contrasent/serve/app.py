@@ -38,7 +38,7 @@ from contrasent.serve.guard import (
     error_response,
     out_of_time,
 )
-from contrasent.serve.library import Library, OpenModel, Snapshot
+from contrasent.serve.library import Library, OpenModel
 from contrasent.serve.schemas import reply
 from contrasent.types import EncodeFn, Vectors
 
@@ -164,18 +164,9 @@ class Routes:
             raise ApiError(404, "the server was started without --index", "no_index")
         return self.library
 
-    async def _vectors(
-        self, snapshot: Snapshot, queries: list[str], request: Request
-    ) -> tuple[Vectors | None, int, int]:
-        """Vectors of queries by the served model, their tokens, and how many were cut."""
-        if snapshot.encode is not None:
-            return None, 0, 0
-        prompt = self.model.query_prompt
-        return await self.embedder.texts(queries, client_of(request.scope), prompt)
-
     async def search(self, request: Request, body: schemas.SearchRequest) -> Response:
         """The texts of the index that are nearest to each query."""
-        began = time.perf_counter()
+        began, client = time.perf_counter(), client_of(request.scope)
         library = self._index()
         queries = [body.query] if isinstance(body.query, str) else body.query
         self.embedder.check_texts(queries)
@@ -191,7 +182,11 @@ class Routes:
         if not body.exact:
             repair = snapshot.index.repaired
             queries = await self._thread(repair, queries, self.model.knows)
-        vectors, tokens, cut = await self._vectors(snapshot, queries, request)
+        vectors: Vectors | None = None
+        tokens = cut = 0
+        if snapshot.encode is None:
+            prompt = self.model.query_prompt
+            vectors, tokens, cut = await self.embedder.texts(queries, client, prompt)
         how: dict[str, Any] = {"k": body.k, "threshold": body.threshold, "where": body.where}
         search = partial(library.search, snapshot, **how, documents=body.documents)
         found, size = list[list[Hit]](), 0
@@ -209,7 +204,7 @@ class Routes:
             candidates = await self._thread(Candidates, queries, found, analyzer)
             sentences = None
             if vectors is not None and candidates.texts:
-                client, prompt = client_of(request.scope), self.model.document_prompt
+                prompt = self.model.document_prompt
                 sentences, more, _ = await self.embedder.texts(candidates.texts, client, prompt)
                 tokens += more
             best = chain(*await self._thread(candidates.best, vectors, sentences))
