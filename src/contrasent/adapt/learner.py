@@ -4,7 +4,7 @@ Rows that answer a query attract its mapped vector, and rows that do not push it
 queries themselves are kept, so that documents that a query like them was answered by gain a bonus.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
@@ -111,7 +111,7 @@ def ways_of(prior: Ranker, size: Literal["all", "few"], *, smooth: bool) -> list
     return list(dict.fromkeys(found))
 
 
-def taught_by(bench: Bench, teaching: Numbers, absent: set[int]) -> Taught:
+def taught_by(bench: Bench, teaching: Numbers, absent: Set[int]) -> Taught:
     """Some queries of a bench with the documents that answer them, but for absent ones."""
     documents = tuple(
         tuple(
@@ -158,7 +158,7 @@ class Learner:
         """All documents that answer some queries."""
         return {unit for at in numbers.tolist() for unit in self.bench.queries[at].relevant}
 
-    def fit(self, teaching: Numbers, absent: set[int]) -> Vectors:
+    def fit(self, teaching: Numbers, absent: Set[int]) -> Vectors:
         """(d, d) map that some queries teach; ``absent`` documents are neither right nor wrong."""
         bench, random = self.bench, np.random.default_rng(self.seed)
         matrix = np.eye(bench.vectors.shape[1], dtype=np.float32)
@@ -196,7 +196,7 @@ class Learner:
         steps = min(LONGEST, max(SHORTEST, EPOCHS * len(able) // batch))
         return descend(matrix, slope_of, rate=RATE, steps=steps)
 
-    def learned(self, teaching: Numbers, absent: set[int], matrix: Vectors | None) -> Learned:
+    def learned(self, teaching: Numbers, absent: Set[int], matrix: Vectors | None) -> Learned:
         """The lesson of some queries, with a map that they taught or the one there was."""
         if matrix is None:
             matrix = self.bench.learned.matrix

@@ -5,7 +5,7 @@ asked for again, and of whole documents, as if they were new.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from contrasent.adapt.learner import AGAIN, NEW, NEW_COUNTS, Learner, Way, ways_
 from contrasent.adapt.work import Work
 from contrasent.search.learned import Learned
 from contrasent.search.ranking import Ranker
-from contrasent.types import Log, Mask, Numbers, Vectors
+from contrasent.types import Log, Mask, Numbers
 
 FOLDS, FEW_FOLDS = 5, 3
 COUNTS = (50, 100, 200, 500)  # queries that teach, in the curve
@@ -272,17 +272,13 @@ class _Teacher:
         return 2 * parts * (time.monotonic() - began)  # two kinds of folds
 
     def learned(
-        self, teaching: Numbers, way: Way, name: str, absent: frozenset[int] = frozenset()
+        self, teaching: Numbers, way: Way, name: str, absent: Set[int] = frozenset()
     ) -> Learned:
         """The lesson of some queries; the map is kept."""
-
-        def fit() -> Vectors:
-            return self.learner.fit(teaching, set(absent))
-
-        matrix = None
+        matrix, fit = None, partial(self.learner.fit, teaching, absent)
         if way.maps:
             matrix = fit() if self.work is None else self.work.vectors(f"taught-{name}", fit)
-        return self.learner.learned(teaching, set(absent), matrix)
+        return self.learner.learned(teaching, absent, matrix)
 
     def values(
         self, numbers: Numbers, folds: Mapping[str, Numbers], ways: Sequence[Way], name: str = ""
@@ -297,17 +293,12 @@ class _Teacher:
                 if not name:
                     label = "asked again" if kind == AGAIN else "new documents"
                     self.log(f"learning from queries, {label}, fold {fold + 1} of {of.max() + 1}")
-                make = partial(self._fold, judged, teaching, frozenset(held), ways, stage)
+                make = partial(self._fold, judged, teaching, held, ways, stage)
                 found[kind][:, of == fold] = self.kept(stage, make)
         return found
 
     def _fold(
-        self,
-        judged: Numbers,
-        teaching: Numbers,
-        absent: frozenset[int],
-        ways: Sequence[Way],
-        name: str,
+        self, judged: Numbers, teaching: Numbers, absent: Set[int], ways: Sequence[Way], name: str
     ) -> list[list[float]]:
         found = np.empty((len(ways), len(judged)))
         for maps in (False, True):
