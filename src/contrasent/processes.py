@@ -9,6 +9,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+resource: Any
+try:
+    import resource
+except ImportError:  # Windows, where neither memory nor open files are limited
+    resource = None
+
 SPINS = 1000
 """How often a thread of GNU OpenMP looks whether it may go on before it sleeps: some 10 to 50 us,
 about the cost of sleeping and waking. The default of 300,000 looks is longer than a time slice: on
@@ -54,6 +60,28 @@ def memory() -> int:
     if "SC_PHYS_PAGES" not in names:
         return 0
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def limit_memory(more: int) -> None:
+    """Let this process have so many bytes of address space beyond those that it has now."""
+    if resource is None:
+        return
+    with suppress(OSError, ValueError, IndexError):  # where the system says nothing of its memory
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
+        most = pages * resource.getpagesize() + more
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def allow_files(wanted: int) -> int:
+    """Allow this many open files, or as many as may be; their number."""
+    if resource is None:
+        return wanted
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files, possible = (wanted if n == resource.RLIM_INFINITY else n for n in (soft, hard))
+    if files < wanted:
+        files = min(wanted, possible)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    return files
 
 
 def limit_onednn_cache() -> None:

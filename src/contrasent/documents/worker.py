@@ -12,19 +12,13 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from contrasent.documents.archives import Entry, Reason, Skip
 from contrasent.documents.parsers import Part, documents
 from contrasent.documents.sections import Document, Section
+from contrasent.processes import limit_memory
 from contrasent.text.sources import ExpansionError
-
-resource: Any
-try:
-    import resource
-except ImportError:  # Windows, where memory is not limited
-    resource = None
 
 MEMORY = 1 << 30  # bytes of address space beyond those that the process has when it starts
 # Each thread, and each arena of its allocations, counts towards the address space.
@@ -142,22 +136,13 @@ def _answers(order: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def serve() -> None:
     """Answer the orders on standard input until it ends."""
-    _limit_memory()
+    limit_memory(MEMORY)
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no answer
     for line in sys.stdin.buffer:
         for answer in _answers(json.loads(line)):
             out.write(json.dumps(answer).encode() + b"\n")
             out.flush()
-
-
-def _limit_memory() -> None:
-    if resource is None:
-        return
-    with suppress(OSError, ValueError, IndexError):  # where the system says nothing of its memory
-        pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
-        most = pages * resource.getpagesize() + MEMORY
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 if __name__ == "__main__":

@@ -16,13 +16,8 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from contrasent.processes import allow_files
 from contrasent.serve.guard import ServerSettings
-
-resource: Any
-try:
-    import resource
-except ImportError:  # Windows, where open files are not limited
-    resource = None
 
 BACKLOG = 128  # connections that asyncio takes in one turn of its loop
 QUEUE = 2048  # connections that the system keeps meanwhile; others come again after a second
@@ -116,7 +111,7 @@ class Server(uvicorn.Server):
 
 def make_server(app: Any, settings: ServerSettings, **options: Any) -> Server:
     """The process that serves an app; it prints nothing of connections or malformed requests."""
-    files = _allow_files(settings.max_connections + TURNS * BACKLOG + OTHERS)
+    files = allow_files(settings.max_connections + TURNS * BACKLOG + OTHERS)
     backlog = max(1, min(BACKLOG, files // 16))
     most = max(1, min(settings.max_connections, files - TURNS * backlog - OTHERS))
     http: Any = partial(Connection, most=most, head_timeout=settings.head_timeout, waiting={})
@@ -124,15 +119,3 @@ def make_server(app: Any, settings: ServerSettings, **options: Any) -> Server:
     fixed = {"http": http, "ws": "none", "lifespan": "on", "backlog": backlog}
     fixed["timeout_graceful_shutdown"] = GRACE
     return Server(uvicorn.Config(app, **{**given, **fixed, **options}))
-
-
-def _allow_files(wanted: int) -> int:
-    """Allow this many open files, or as many as may be; their number."""
-    if resource is None:
-        return wanted
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    files, possible = (wanted if n == resource.RLIM_INFINITY else n for n in (soft, hard))
-    if files < wanted:
-        files = min(wanted, possible)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
-    return files
