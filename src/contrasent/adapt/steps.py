@@ -57,10 +57,10 @@ def learn_from_text(
     *,
     seed: int,
     log: Log,
-    until: Callable[[], float],
+    until: Callable[[], float],  # seconds that are left
     users: Bench | None = None,
 ) -> Steps:
-    """Learn from the text, in the seconds left; queries of users or else sentences judge."""
+    """Learn from the text alone; queries of users judge it, else sentences that are held out."""
     rows, numbers = list(index.every()), index.numbers()
     vectors: Vectors = np.asarray(index.vectors[numbers])
     wanted = _steps_for(vectors, prior)

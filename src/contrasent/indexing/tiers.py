@@ -86,7 +86,7 @@ class SecondTier:
         self, queries: Sequence[str] = (), vectors: Vectors | None = None, *,
         advance: progress.Advance = lambda n=1, **fields: None,
     ) -> int:  # fmt: skip
-        """Encode for a while, what queries with vectors (q, d) find first; the rows left."""
+        """Encode for a while, first what queries (vectors: (q, d)) may find; the rows left."""
         with closing(Index.open(self.folder)) as index:
             if index.tiers is None:
                 return 0

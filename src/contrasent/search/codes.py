@@ -28,7 +28,7 @@ NEVER = np.iinfo(np.uint16).max
 
 
 class BinaryCodes:
-    """Codes of the first rows of an index: columns (words, rows), less a centre (d,)."""
+    """Codes of the first rows of an index: columns (words, rows) of 64 bits, and a centre (d,)."""
 
     def __init__(self, columns: NDArray[np.uint64], centre: Vectors) -> None:
         self.columns, self.centre = columns, centre

@@ -232,7 +232,7 @@ class BaseIndex(Described, ABC):
     def search_documents(
         self, queries: Sequence[str], vectors: Vectors, k: int, **how: Any
     ) -> list[list[Hit]]:
-        """Some of the best rows of the best k documents, by their best rows, as of `search`."""
+        """Rows of the best k documents, each as good as its best row; see :meth:`search`."""
         found: list[list[Hit]] = [[] for _ in queries]
         wanted, depth = list(range(len(queries))), k
         while wanted and depth <= DEEPEST:
@@ -514,7 +514,7 @@ class Index(Store, BaseIndex, RowWriter):
     def _nearest(
         self, queries: Vectors, k: int, allowed: Mask | None, coded: int
     ) -> Iterator[tuple[Vectors, Numbers]]:
-        """Products and numbers of the best rows; codes propose for ``coded`` hits, if not 0."""
+        """Products and numbers of the best rows; codes propose some for so many hits, if any."""
         for start in range(0, len(queries), QUERIES_AT_ONCE):
             part, done = queries[start : start + QUERIES_AT_ONCE], 0
             best = Best(len(part), max(1, k))

@@ -84,7 +84,7 @@ def numbered_rows(index: BaseIndex, limit: int | None = None) -> Index:
 
 
 class KeptVectors:
-    """Encodes, and keeps the vectors by their texts until all is done, for a run that goes on."""
+    """Encodes, and keeps vectors by their texts: a run that was stopped goes on with them."""
 
     def __init__(
         self,

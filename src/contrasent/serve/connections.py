@@ -27,7 +27,7 @@ GRACE, END = 5, 8  # seconds after a signal: what is left gets 503, and the proc
 
 
 class Connection(H11Protocol):
-    """A connection that is closed if its request's head is late, or if it has waited longest.
+    """A connection that is closed if the head of its request is late, or to make room.
 
     ``waiting``: connections without a request, the longest waiting first, with their timers.
     """
