@@ -99,18 +99,15 @@ def encoding_of(sample: bytes, *, whole: bool) -> str:
             return name
     if b"\0" in sample:
         raise Skip(Reason.BINARY)
-    try:
+    with suppress(UnicodeDecodeError):
         codecs.getincrementaldecoder("utf-8")().decode(sample, final=whole)
         return "utf-8"
-    except UnicodeDecodeError:
-        pass
-    try:
+    with suppress(ImportError):
         from charset_normalizer import from_bytes
 
-        best = from_bytes(sample).best()
-    except ImportError:
-        best = None
-    return best.encoding if best is not None else "cp1252"
+        if (best := from_bytes(sample).best()) is not None:
+            return best.encoding
+    return "cp1252"
 
 
 def decode(data: bytes) -> tuple[str, str]:

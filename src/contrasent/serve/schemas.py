@@ -174,12 +174,6 @@ class SimilarityResponse(BaseModel):
     truncated: int
 
 
-Where = Annotated[
-    dict[str, Any] | None,
-    Field(description='Filter on metadata, such as {"year": {"$gte": 2000}}.'),
-]
-
-
 class SearchRequest(RequestBody):
     """Queries for the server's index."""
 
@@ -189,7 +183,9 @@ class SearchRequest(RequestBody):
         None, description="Smallest sureness in percent that counts."
     )
     exact: bool = Field(False, description="Whether typing errors are left as they are.")
-    where: Where = None
+    where: dict[str, Any] | None = Field(
+        None, description='Filter on metadata, such as {"year": {"$gte": 2000}}.'
+    )
     answers: bool = Field(False, description="Whether each hit has the sentence that answers.")
     documents: bool = Field(
         False, description="Whether k counts documents, each with some of its texts, not texts."
