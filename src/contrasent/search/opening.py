@@ -206,15 +206,14 @@ def create(
             make = first.learn(first.texts, taught)
         title = "Encoding" if first is None else "First tier"
         with (
-            progress.task(title, total, "texts") as advance,
+            progress.task(title, total, "texts") as kept.advance,
             Writer(temporary, new=facts) as writer,
         ):
-            kept.advance = advance
             for texts, ids, metadata, vectors in blocks(rows, batch):
                 given = make if vectors is None else vectors
                 writer.add(texts, given, ids=ids, metadata=metadata)
                 if given is not kept:
-                    advance(len(texts))
+                    kept.advance(len(texts))
             if not len(writer):
                 raise UserError("there are no texts to index")
             writer.set(next_id=len(writer))
