@@ -103,17 +103,11 @@ def test_a_new_way_to_rank_is_a_field_and_its_part_in_fuse(index, bench):
     index.learned = Learned()
 
 
-def test_some_queries_and_hidden_rows(bench):
+def test_some_queries(bench):
     ranker = Ranker(0.2)
     whole = bench.values([ranker])[0]
     some = np.array([3, 17, 4])
     np.testing.assert_array_equal(bench.values([ranker], some)[0], whole[some])
-    best = bench.best_rows(3, ranker)
-    first = int(best[0])
-    query = bench.queries[3]
-    hidden = Query(query.text, query.relevant, query.document, hidden=(first,))
-    other = Bench(bench.index, [hidden], bench.vectors[3:4], bench.documents, bench.units)
-    np.testing.assert_array_equal(other.best_rows(0, ranker), best[1:])
 
 
 def test_a_difference_is_over_documents():

@@ -30,7 +30,6 @@ class Query:
     text: str
     relevant: Mapping[int, float]
     document: int  # its main answer: queries about one document are no independent evidence
-    hidden: tuple[int, ...] = ()  # rows that it cannot find
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +116,7 @@ class Bench:
         self, numbers: Numbers, rankers: Sequence[Ranker], learned: Learned
     ) -> list[list[Numbers]]:
         """Of each query the best rows by each ranker."""
-        given = self.vectors[numbers]
+        given, shown = self.vectors[numbers], self.units >= 0
         # Rankers that differ in the share of words alone have one set of candidates.
         by_vectors = dict.fromkeys(ranker.without_words for ranker in rankers)
         products = {
@@ -126,10 +125,7 @@ class Bench:
         }
         found = []
         for place, number in enumerate(numbers):
-            query = self.queries[number]
-            shown = self.units >= 0
-            shown[list(query.hidden)] = False
-            words = self._bm25(query.text) * shown
+            words = self._bm25(self.queries[number].text) * shown
             candidates = {
                 ranker: Candidates.of_all(
                     smoothed(ranker, learned, products[ranker.map_share][place]),

@@ -143,11 +143,10 @@ class Learner:
         for number, query in enumerate(bench.queries):
             best = self.best[number]
             self._hard.append(best[~np.isin(bench.units[best], list(query.relevant))][:HARD])
-            answers, own = [], list(query.hidden)
+            answers, own = list[int](), list[int]()
             for unit, gain in query.relevant.items():
                 rows = bench.rows_of(unit)
                 own.extend(rows)
-                rows = rows[~np.isin(rows, query.hidden)]
                 if len(rows) and gain > 0:
                     cosines = np.asarray(bench.index.vectors[rows]) @ bench.vectors[number]
                     answers.append(rows[cosines.argmax()])

@@ -24,7 +24,7 @@ from contrasent.search.folder import CHECKSUM, in_milvus, is_index
 from contrasent.search.index import Index
 from contrasent.search.opening import KeptVectors, index_folder
 from contrasent.search.records import IndexRow
-from contrasent.search.store import ROWS_AT_ONCE, Facts, Row
+from contrasent.search.store import ROWS_AT_ONCE, Row, Store
 from contrasent.search.tiers import FIRST
 from contrasent.search.writer import Writer
 from contrasent.types import EncodeFn, Log, batched
@@ -54,14 +54,13 @@ class Changes:
         self.unchanged += bool(facts["rows"] and not facts.get("removed"))
 
 
-def compare(
-    known: dict[str, FileFacts], source: DocumentSource, trusted: float = math.inf
-) -> Changes:
-    """Find what was added, changed or deleted; files of another time are read to compare them.
-
-    ``trusted``: so are those of the same size and time, unless that time is earlier (ns).
-    """
-    changes, seen = Changes(), dict[str, Entry]()
+def compare(index: Store, source: DocumentSource, checksum: bool) -> Changes:
+    """Find what was added, changed or deleted; files of another time are read to compare them."""
+    # So are those of the same size and time where checksums are wanted, or where that time is not
+    # a tick before the last listing: a file may be written again within a tick of its clock.
+    origin = Origin.read(index.facts.origin)
+    trusted = -math.inf if checksum or origin is None else origin.listed - TICK
+    known, changes, seen = index.files(), Changes(), dict[str, Entry]()
     for entry in source.listed():
         seen[entry.name] = entry
         facts = known.get(entry.name)
@@ -269,7 +268,7 @@ class _Follower:
         """Apply what was added, changed or deleted."""
         with closing(Index.open(self.folder)) as index:
             source = self.documents(index)
-            changes = compare(index.files(), source, _trusted(index.facts, checksum))
+            changes = compare(index, source, checksum)
             if changes.none and source.origin == Origin.read(index.facts.origin):
                 with suppress(OSError):  # its time is that of the last sync
                     os.utime(self.folder / CHECKSUM)
@@ -288,13 +287,6 @@ class _Follower:
         )
 
 
-def _trusted(facts: Facts, checksum: bool) -> float:
-    """The time, in ns, of files from which on size and time do not tell whether they changed."""
-    # A file may be written again within a tick of its file system's clock after it was read.
-    origin = Origin.read(facts.origin)
-    return -math.inf if checksum or origin is None else origin.listed - TICK
-
-
 def synchronise(
     folder: Path,
     source: DocumentSource,
@@ -308,8 +300,7 @@ def synchronise(
     """Read and encode what was added or changed, remove what was deleted, in one transaction."""
     with Writer(folder) as writer:
         writer.check_model(model)
-        known = writer.files()
-        changes = compare(known, source, _trusted(writer.facts, checksum))
+        known, changes = writer.files(), compare(writer, source, checksum)
         chosen = [*changes.added, *changes.changed]
         rows = document_rows(source.read(chosen), source.files, count, max_tokens)
         fresh: dict[str, FileFacts | None] = {**changes.refreshed, **source.files}
