@@ -28,6 +28,7 @@ import numpy as np
 from benchmarks.lines import append
 from contrasent.adapt.bench import Bench, difference, queries_of
 from contrasent.adapt.teaching import Lesson, teach
+from contrasent.adapt.work import Work
 from contrasent.metrics import normalize
 from contrasent.model.numpy_model import NumpyModel
 from contrasent.model.pretrained import MINILM, resolve
@@ -114,7 +115,7 @@ def run(collection: Collection, teaching: int, seed: int, budget: float, trainer
         prior,
         seed=seed,
         log=lambda line: None,
-        work=None,
+        work=Work(Path(tempfile.mkdtemp()), {}, resume=False),
         until=lambda: budget - (time.monotonic() - began),
     )
     seconds, used = time.monotonic() - began, time.process_time() - busy
@@ -234,7 +235,7 @@ def count_false(runs: int, documents: int, each: int, shared: float) -> dict[str
             Ranker(),
             seed=seed,
             log=lambda line: None,
-            work=None,
+            work=Work(Path(tempfile.mkdtemp()), {}, resume=False),
             until=lambda: 0.0,
         ).improved
         for seed in range(runs)

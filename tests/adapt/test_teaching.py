@@ -19,6 +19,7 @@ from contrasent.search.learned import Learned
 from contrasent.search.ranking import Ranker
 
 SIZE, PRIOR = 16, Ranker(0.2)
+UNKEPT = SimpleNamespace(stage=lambda name, make: make(), vectors=lambda name, make: make())
 
 
 def bench_of(seed, *, meaning=True, documents=60, each=2, shared=0.0, about=1.5, rows=1):
@@ -47,7 +48,7 @@ def bench_of(seed, *, meaning=True, documents=60, each=2, shared=0.0, about=1.5,
     return Bench(index, asked, normalize(queries), *document_names(index))
 
 
-def taught(bench, *, prior=PRIOR, work=None, until=1e9, seed=0):
+def taught(bench, *, prior=PRIOR, work=UNKEPT, until=1e9, seed=0):
     said: list[str] = []
     found = teach(bench, prior, seed=seed, log=said.append, work=work, until=lambda: until)
     return found, said
@@ -207,7 +208,7 @@ def test_an_encoder_is_kept_where_it_gains_more_than_what_needs_no_new_vectors(g
         values = {AGAIN: without.values_after[None] + gain, NEW: before[NEW][None] + gain}
         return Trial([way], values, part, 7.0, print)
 
-    found = teach(bench, PRIOR, seed=0, log=print, work=None, until=lambda: 0.0, judge=judge)
+    found = teach(bench, PRIOR, seed=0, log=print, work=UNKEPT, until=lambda: 0.0, judge=judge)
     assert found.improved and (found.teach_all is print) == kept
     name = "queries: an encoder" + ("" if whole else " (one half)")
     assert [one.name for one in found.tried][-1] == name
@@ -223,7 +224,7 @@ def trainer():
     made, bench = object.__new__(EncoderLearner), bench_of(0)
     made.learner, made.bench, made.seed = Learner(bench, PRIOR, 0), bench, 0
     made.index = bench.index
-    made.log, made.work = print, SimpleNamespace(stage=lambda name, make: make())
+    made.log, made.work = print, UNKEPT
     made.ways = [Way(PRIOR, maps=False, encoder=True)] * 2
     return made
 

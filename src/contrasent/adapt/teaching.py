@@ -70,7 +70,7 @@ def teach(
     *,
     seed: int,
     log: Log,
-    work: Work | None,
+    work: Work,
     until: Callable[[], float],
     judge: Judge = lambda learner, folds, before, others: None,
 ) -> Lesson:
@@ -221,7 +221,7 @@ def sizes(total: int, spent: float, left: float) -> list[int]:
 class _Teacher:
     """A learner whose trials are kept."""
 
-    def __init__(self, learner: Learner, work: Work | None, log: Log) -> None:
+    def __init__(self, learner: Learner, work: Work, log: Log) -> None:
         self.learner, self.work, self.log = learner, work, log
         self.bench, self.prior = learner.bench, learner.prior
 
@@ -231,7 +231,7 @@ class _Teacher:
 
     def kept(self, name: str, make: Callable[[], Any]) -> Any:
         """The JSON result of a stage."""
-        return make() if self.work is None else self.work.stage(f"taught-{name}", make)
+        return self.work.stage(f"taught-{name}", make)
 
     def tried(
         self,
@@ -275,9 +275,8 @@ class _Teacher:
         self, teaching: Numbers, way: Way, name: str, absent: Set[int] = frozenset()
     ) -> Learned:
         """The lesson of some queries; the map is kept."""
-        matrix, fit = None, partial(self.learner.fit, teaching, absent)
-        if way.maps:
-            matrix = fit() if self.work is None else self.work.vectors(f"taught-{name}", fit)
+        fit = partial(self.learner.fit, teaching, absent)
+        matrix = self.work.vectors(f"taught-{name}", fit) if way.maps else None
         return self.learner.learned(teaching, absent, matrix)
 
     def values(

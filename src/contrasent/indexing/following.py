@@ -56,8 +56,8 @@ class Changes:
 
 def compare(index: Store, source: DocumentSource, checksum: bool) -> Changes:
     """Find what was added, changed or deleted; files of another time are read to compare them."""
-    # So are those of the same size and time where checksums are wanted, or where that time is not
-    # a tick before the last listing: a file may be written again within a tick of its clock.
+    # So are those of the same size and time where checksums are wanted, or that time is not earlier
+    # than the last listing by a tick: within a tick of its clock a file may be written again.
     origin = Origin.read(index.facts.origin)
     trusted = -math.inf if checksum or origin is None else origin.listed - TICK
     known, changes, seen = index.files(), Changes(), dict[str, Entry]()
