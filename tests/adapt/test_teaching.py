@@ -130,7 +130,7 @@ def test_what_queries_teach_is_kept_where_it_helps_with_new_documents_too(tmp_pa
     assert not found.learned.lacks(found.ranker)
     # A killed run does none of it again.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Learner, "fit", None)
+        patch.setattr(Learner, "fit", lambda *_: pytest.fail("made again"))
         again, said = taught(bench, work=Work(tmp_path / "w", {}, resume=True))
     assert again.reason == found.reason
     assert again.curve == found.curve
