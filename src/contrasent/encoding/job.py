@@ -181,10 +181,10 @@ def read_begun(folder: Folder) -> Manifest | None:
         raise InputError(folder.file(NAME), f"is no manifest of vectors ({error})") from error
 
 
-def to_json(manifest: Manifest) -> bytes:
-    """The content of a manifest's file."""
+def _write(folder: Folder, manifest: Manifest) -> None:
     data = {"format": FORMAT, **asdict(manifest)}
-    return (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()
+    with folder.put(NAME) as stream:
+        stream.write((json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode())
 
 
 def begin(job: Job, manifest: Manifest | None) -> list[int]:
@@ -204,8 +204,7 @@ def begin(job: Job, manifest: Manifest | None) -> list[int]:
             f"{folder.name}: exists and is no folder of vectors ({other[0]}); choose another"
         )
     else:
-        with folder.put(NAME) as stream:
-            stream.write(to_json(Manifest(facts, job.dimension)))
+        _write(folder, Manifest(facts, job.dimension))
     return job.missing()
 
 
@@ -263,6 +262,5 @@ def gather(name: str) -> Manifest:
         shards.append(Shard(shard_name(number), rows, str(facts.get("texts"))))
     whole = replace(manifest, shards=tuple(shards), complete=True)
     if whole != manifest:
-        with folder.put(NAME) as stream:
-            stream.write(to_json(whole))
+        _write(folder, whole)
     return whole

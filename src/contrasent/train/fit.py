@@ -218,7 +218,8 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
     if parallel.is_main():
         # A run that was killed may have written lines of steps after its last checkpoint.
         place.cut_log(first if going_on else -1)
-    wrapped, window = parallel.wrap(objective), 1 if encoder.device.type == "cpu" else WINDOW
+    wrapped = parallel.wrap(objective)
+    window = 1 if encoder.device.type == "cpu" else WINDOW
     steps = StepRunner(
         objective, wrapped, batches, optimizer, scaler, settings, total, monitor, window=window
     )
