@@ -31,7 +31,7 @@ from contrasent.search.index import Index
 from contrasent.search.learned import Learned, Neighbours, Taught
 from contrasent.search.ranking import Ranker
 from contrasent.search.store import Facts
-from contrasent.search.words import Analyzer, Bm25, postings
+from contrasent.search.words import Analyzer, Bm25, Postings
 from contrasent.search.writer import Writer
 
 # The modules that change an index.
@@ -60,7 +60,7 @@ def bm25_of(texts, language):
     analyzer = Analyzer(language)
     terms = [analyzer(text) for text in texts]
     lengths = np.array([len(some) for some in terms], dtype=np.float32)
-    return Bm25(analyzer, dict(postings(terms, 0)).get, lengths)
+    return Bm25(analyzer, dict(Postings(terms).by_term(0)).get, lengths)
 
 
 MODELS = {"one": encoder(1), "two": encoder(2, 12)}

@@ -175,21 +175,39 @@ class Bm25:
         return scores, total
 
 
-def postings(terms: Iterable[Sequence[str]], first: int) -> Iterator[tuple[str, Posting]]:
-    """The terms of some rows in their order, with the posting of each; ``first`` is a number."""
-    vocabulary, numbers, often, sizes = dict[str, int](), array("i"), array("H"), list[int]()
-    for counts in map(Counter, terms):
-        numbers.extend(vocabulary.setdefault(term, len(vocabulary)) for term in counts)
-        often.extend(min(count, MOST_TIMES) for count in counts.values())
-        sizes.append(len(counts))
-    places = np.array(numbers, np.int32)
-    order = np.argsort(places, kind="stable")
-    rows = np.repeat(np.arange(first, first + len(sizes), dtype=np.int32), sizes)[order]
-    times = np.array(often, np.uint16)[order]
-    ends = np.cumsum(np.bincount(places, minlength=len(vocabulary)))
-    for term, number in sorted(vocabulary.items()):
-        held = slice(ends[number - 1] if number else 0, ends[number])
-        yield term, (rows[held], times[held])
+class Postings:
+    """The terms of rows one after the other, counted in each: 6 bytes for a term of a row."""
+
+    def __init__(self, rows: Iterable[Sequence[str]] = ()) -> None:
+        self.lengths: list[int] = []  # terms of each row
+        self._numbers, self._places = dict[str, int](), array("i")  # of terms; of those of rows
+        self._times, self._distinct = array("H"), list[int]()
+        for terms in rows:
+            self.add(terms)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def add(self, terms: Sequence[str]) -> None:
+        """Count the terms of the next row."""
+        counts, numbers = Counter(terms), self._numbers
+        self._places.extend(numbers.setdefault(term, len(numbers)) for term in counts)
+        self._times.extend(min(count, MOST_TIMES) for count in counts.values())
+        self.lengths.append(len(terms))
+        self._distinct.append(len(counts))
+
+    def by_term(self, first: int) -> Iterator[tuple[str, Posting]]:
+        """The terms in their order, each with its posting; ``first``: number of the first row."""
+        places = np.array(self._places, np.int32)
+        order = np.argsort(places, kind="stable")
+        numbers = np.arange(first, first + len(self), dtype=np.int32)
+        rows = np.repeat(numbers, self._distinct)[order]
+        times = np.array(self._times, np.uint16)[order]
+        ends = np.cumsum(np.bincount(places, minlength=len(self._numbers)))
+        for term in sorted(self._numbers):
+            number = self._numbers[term]
+            held = slice(ends[number - 1] if number else 0, ends[number])
+            yield term, (rows[held], times[held])
 
 
 @dataclass

@@ -41,7 +41,7 @@ from contrasent.search.ranking import Ranker
 from contrasent.search.schema import TABLES
 from contrasent.search.store import ROWS_AT_ONCE, Facts, NewRows, RowWriter, Store
 from contrasent.search.tiers import EARLY, FIRST, Tiers, write_tiers
-from contrasent.search.words import Analyzer, language_of, postings
+from contrasent.search.words import Analyzer, Postings, language_of
 from contrasent.types import EncodeFn, Numbers, Vectors
 
 WAIT = 30.0  # seconds to wait for another writer before saying who it is
@@ -110,7 +110,7 @@ class Writer(Store, RowWriter):
                 for table in TABLES.split(";"):
                     connection.execute(table)
             # Of the rows since the last block: the first, their terms, the checksum of vectors.
-            self._first, self._terms, self._sum = self.facts.rows, list[list[str]](), 0
+            self._first, self._terms, self._sum = self.facts.rows, Postings(), 0
             self._file = file_number(self.folder)
             self._map()
         except BaseException:
@@ -374,7 +374,7 @@ class Writer(Store, RowWriter):
             for row, (vector, text, name, facts) in enumerate(given, self.facts.rows):
                 values = (row, name, text, canonical(facts), vector_sum(vector))
                 stored.append((*values, checksum(*values)))
-                self._terms.append(self._analyzer(text))
+                self._terms.add(self._analyzer(text))
             try:
                 self._put("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?)", stored)
             except UnicodeEncodeError as error:
@@ -404,7 +404,7 @@ class Writer(Store, RowWriter):
         self._first, count, self._sum = last[0]
         texts = dict(self.ask("SELECT row, text FROM rows WHERE row >= ?", (self._first,)))
         rows = range(self._first, self._first + count)
-        self._terms = [analyzer(texts.get(row, "")) for row in rows]
+        self._terms = Postings(analyzer(texts.get(row, "")) for row in rows)
         for table in ("blocks", "postings"):
             self.ask(f"DELETE FROM {table} WHERE first = ?", (self._first,))
 
@@ -413,17 +413,17 @@ class Writer(Store, RowWriter):
         if not self._terms:
             return
         first = self._first
-        lengths = np.array([len(terms) for terms in self._terms], dtype="<u4").tobytes()
+        lengths = np.array(self._terms.lengths, dtype="<u4").tobytes()
         block = (first, len(self._terms), self._sum, lengths, checksum(first, lengths))
         self._put("INSERT INTO blocks VALUES (?, ?, ?, ?, ?)", [block])
 
         def stored() -> Iterator[tuple[Any, ...]]:
-            for term, (held, counts) in postings(self._terms, first):
+            for term, (held, counts) in self._terms.by_term(first):
                 rows, often = held.astype("<i4").tobytes(), counts.astype("<u2").tobytes()
                 yield first, term, rows, often, checksum(first, term, rows, often)
 
         self._put("INSERT INTO postings VALUES (?, ?, ?, ?, ?)", stored())
-        self._first, self._terms, self._sum = self.facts.rows, [], 0
+        self._first, self._terms, self._sum = self.facts.rows, Postings(), 0
 
     def _put(self, sql: str, values: Any) -> None:
         with translated(self.folder):
