@@ -309,13 +309,21 @@ Statistic = Callable[[Floats], tuple[float, Floats]]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric, as reports, pages and comparisons treat it."""
+    """A metric, as reports, pages and comparisons treat it.
 
-    name: str  # "mrr@k" with any number for k; a part may follow: "error_near"
-    table: str = ""  # of an evaluation's page that shows it; "" for none
-    hundredths: bool = True  # whether people read it times 100
+    Attributes:
+        name: as reports have it; "mrr@k" with any number for k. A part may follow: "error_near".
+        table: the table of an evaluation's page that shows it; "" for none.
+        hundredths: whether people read it times 100.
+        better: which direction is better.
+        statistic: its value from the columns of the items behind it, with their influences.
+    """
+
+    name: str
+    table: str = ""
+    hundredths: bool = True
     better: Literal["higher", "lower"] = "higher"
-    statistic: Statistic = item_mean  # its value from the columns of the items behind it
+    statistic: Statistic = item_mean
 
 
 METRICS = {

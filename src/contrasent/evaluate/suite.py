@@ -55,11 +55,17 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """A group of evaluations."""
+    """A group of evaluations.
 
-    run: Callable[[EncodeFn, Options], Report]  # measures a model
-    pairs: Callable[[Options], Sequence[Pairs]] = lambda options: ()  # the scored pairs it reads
-    others: tuple[str, ...] = ()  # the other named data sets that it reads
+    Attributes:
+        run: measures a model.
+        pairs: the scored pairs that it reads.
+        others: the other named data sets that it reads.
+    """
+
+    run: Callable[[EncodeFn, Options], Report]
+    pairs: Callable[[Options], Sequence[Pairs]] = lambda options: ()
+    others: tuple[str, ...] = ()
 
     @property
     def data(self) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from contrasent.search.milvus import MilvusIndex
 from contrasent.search.ranking import Ranker
 from contrasent.search.records import EncodedRecords, IndexRow, blocks
 from contrasent.search.store import REPLACING, ROWS_AT_ONCE, Facts
+from contrasent.search.store import RowWriter as RowWriter
 from contrasent.search.writer import Writer
 from contrasent.types import EncodeFn, Numbers, Vectors, batched, for_task
 
@@ -53,7 +54,10 @@ def index_folder(folder: str | Path) -> Path:
 
 
 def open_index(folder: str | Path, *, private: bool = False) -> BaseIndex:
-    """Open an index, also one in Milvus; of a folder perhaps a copy that no change reaches."""
+    """Open an index folder, of vectors or of a Milvus collection.
+
+    ``private``: a copy of the folder, which no change of its files reaches; Milvus has its own.
+    """
     place = index_folder(folder)
     return MilvusIndex.open(place) if in_milvus(place) else Index.open(place, private=private)
 
@@ -232,7 +236,10 @@ def reembed(
     source: str = "",
     settings: dict[str, Any] | None = None,
 ) -> Index:
-    """Put the vectors of another model in the place of an index's own, all else as it is."""
+    """Put the vectors of another model in the place of an index's own, all else as it is.
+
+    Readers keep the old vectors until the transaction that names the new ones; other writers wait.
+    """
     with Writer(folder) as writer:
         size = for_task(encode, "document")(["a text"]).nbytes
         files.check_writable(Path(folder), 2 * size * len(writer))
