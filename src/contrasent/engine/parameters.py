@@ -5,7 +5,7 @@ import inspect
 import math
 import sys
 import typing
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -129,8 +129,7 @@ class Parameter:
         """Validate a value."""
         problem = f"must be of type {self._types}"
         for kind, choices, marks in _spread(self.hint):
-            known = isinstance(value, Hashable) and value in choices  # an array equals in parts
-            if not (known if choices else _is_of(value, kind)):
+            if not (value in choices if choices else _is_of(value, kind)):
                 continue
             ranges = (mark for mark in marks if isinstance(mark, Range) and value is not None)
             outside = next((one for one in ranges if value not in one), None)

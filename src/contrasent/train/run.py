@@ -213,8 +213,9 @@ class RunFolder:
         if occupied:
             self._check_loss(occupied, resume=resume, overwrite=overwrite)
         if not (resume and self.ended()):  # such a one is only read
-            alone = files.only_process(self.home, "is training into this folder", 0)
-            self._lock.enter_context(alone)
+            self._lock.enter_context(
+                files.only_process(self.home, "is training into this folder", 0)
+            )
         with files.writing(self.model):
             if overwrite and not resume:
                 for path in (*self.model.iterdir(), *self.home.iterdir()):
