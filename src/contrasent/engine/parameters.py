@@ -7,19 +7,22 @@ import sys
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, SupportsFloat, TypeVar, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union
 
 from contrasent.errors import OptionError
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 Mark = TypeVar("Mark")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """The range of a number, which must be finite too.
+    """The range of a number, which must be finite too; pydantic validates by it.
 
     Attributes:
         most: upper end, included; that of ``math.inf`` lets infinity in.
@@ -47,6 +50,16 @@ class Range:
             and (self.below is None or value < self.below)
             and (self.most is None or value <= self.most)
         )
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_after_validator_function(self._checked, handler(source))
+
+    def _checked(self, value: float | None) -> float | None:
+        if value is not None and value not in self:
+            raise ValueError(f"must be {self}")
+        return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,18 +140,17 @@ class Parameter:
 
     def check(self, value: Any) -> None:
         """Validate a value."""
-        problem = f"must be of type {self._types}"
-        for kind, choices, marks in _spread(self.hint):
-            if not (value in choices if choices else _is_of(value, kind)):
-                continue
-            ranges = (mark for mark in marks if isinstance(mark, Range) and value is not None)
-            outside = next((one for one in ranges if value not in one), None)
-            if outside is None:
-                return
-            problem = f"must be {outside}"
-        if self.choices:
-            problem = "no such value"
-        raise OptionError(self.name, value, problem, choices=map(str, self.choices))
+        from pydantic import ValidationError
+
+        try:
+            _adapter(self.hint).validate_python(value)
+        except ValidationError as error:
+            if self.choices:
+                choices = map(str, self.choices)
+                raise OptionError(self.name, value, "no such value", choices=choices) from error
+            outside = [e["ctx"]["error"] for e in error.errors() if e["type"] == "value_error"]
+            problem = outside[0] if outside else f"must be of type {self._types}"
+            raise OptionError(self.name, value, str(problem)) from error
 
     @property
     def _types(self) -> str:
@@ -181,11 +193,11 @@ def source_digest(kind: type) -> dict[str, str]:
     return {"source_sha256": hashlib.sha256(Path(file).read_bytes()).hexdigest()}
 
 
-def _is_of(value: Any, kind: Any) -> bool:
-    """Whether a value is of a type; numbers of any kind are floats, true and false no numbers."""
-    if kind is None or isinstance(value, bool):
-        return value is None if kind is None else kind is bool
-    return isinstance(value, SupportsFloat if kind is float else kind)
+@cache
+def _adapter(hint: Any) -> "TypeAdapter[Any]":
+    from pydantic import ConfigDict, TypeAdapter
+
+    return TypeAdapter(hint, config=ConfigDict(strict=True))
 
 
 def _spread(hint: Any, marks: tuple[Any, ...] = ()) -> Iterator[tuple[Any, Any, tuple[Any, ...]]]:
