@@ -17,7 +17,7 @@ from contrasent.datasets import labelled
 from contrasent.errors import DataError
 from contrasent.evaluate.vectors import ReportBuilder, check_spread, encode_distinct
 from contrasent.report import Items, Report
-from contrasent.stats.bootstrap import RESAMPLES, digest, item_keys, resampled
+from contrasent.stats.bootstrap import MIN_ITEMS, RESAMPLES, digest, item_keys, resampled
 from contrasent.types import EncodeFn, Vectors
 
 TRIPLES = 5000
@@ -99,7 +99,7 @@ def pair_classification(
         check_spread(cosines, task)
         curve = Thresholds(cosines, labels)
         measures = {"ap": curve.average_precision, "f1_best": curve.best_f1}
-        draws = resampled(measures, [n], resamples, seed, keys)
+        draws = resampled(measures, [n], resamples if n >= MIN_ITEMS else 0, seed, keys)
         for name, measure in measures.items():
             value = float(measure(np.ones((1, n)))[0])
             items = Items(name, keys, np.stack([cosines, labels]))

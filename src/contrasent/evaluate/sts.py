@@ -114,7 +114,8 @@ def add_correlations(
     if len(parts) > 1:
         spans += [slice(*ends) for ends in itertools.pairwise([0, *np.cumsum(sizes)])]
     columns = [(cosines[span], gold[span]) for span in spans]
-    values, draws = correlations(columns, spans, sizes, keys, resamples, seed)
+    number = resamples if len(gold) >= bootstrap.MIN_ITEMS else 0
+    values, draws = correlations(columns, spans, sizes, keys, number, seed)
     for m, a in itertools.product(CORRELATIONS, aggregates):
         value, drawn = (_aggregated(found[m], a, sizes) for found in (values, draws))
         _check_defined(task, m, value)

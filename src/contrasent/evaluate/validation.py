@@ -115,7 +115,9 @@ class LabelledValidation:
         gold = self.scores[others]
         if not len(gold) or min(map(np.ptp, (before, after, gold))) == 0:
             return report
-        gain = bootstrap.paired_spearman_difference(before, after, gold)
+        gain = bootstrap.paired_spearman_difference(
+            before, after, gold, resamples=bootstrap.RESAMPLES
+        )
         row = Row("pairs", "test", "gain_spearman", "", gain.mean, len(gold), gain.low, gain.high)
         return Report((*report.rows, row), report.notes)
 

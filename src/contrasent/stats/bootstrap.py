@@ -35,6 +35,7 @@ POISSON = np.searchsorted(
 ).astype(np.float32)
 """The count that 16 random bits mean."""
 
+PAIRED_RESAMPLES = 10_000
 CLUSTER_RESAMPLES = 2_000
 AT_ONCE = 200_000  # counts of clusters in a block of resamples
 
@@ -221,7 +222,7 @@ def paired_spearman_difference(
     after: ArrayLike,
     gold: ArrayLike,
     *,
-    resamples: int = RESAMPLES,
+    resamples: int = PAIRED_RESAMPLES,
     seed: int = 0,
 ) -> EffectEstimate:
     """Difference of two systems' (n,) Spearman correlations with the same gold scores (n,).
