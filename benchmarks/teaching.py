@@ -18,7 +18,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -105,19 +105,19 @@ def part(bench: Bench, numbers: Any) -> Bench:
     return Bench(bench.index, queries, bench.vectors[numbers], bench.documents, bench.units)
 
 
+def learn(bench: Bench, seed: int, until: Callable[[], float]) -> Lesson:
+    """The lesson of a bench's queries; its stages are not kept."""
+    with tempfile.TemporaryDirectory() as place:
+        work = Work(Path(place), {}, resume=False)
+        return teach(bench, Ranker(), seed=seed, log=lambda line: None, work=work, until=until)
+
+
 def run(collection: Collection, teaching: int, seed: int, budget: float, trainer: bool) -> Any:
     """The line of one collection."""
     own, others, asked = split(collection, teaching, seed)
     prior = Ranker()
     began, busy = time.monotonic(), time.process_time()
-    lesson: Lesson = teach(
-        own,
-        prior,
-        seed=seed,
-        log=lambda line: None,
-        work=Work(Path(tempfile.mkdtemp()), {}, resume=False),
-        until=lambda: budget - (time.monotonic() - began),
-    )
+    lesson = learn(own, seed, lambda: budget - (time.monotonic() - began))
     seconds, used = time.monotonic() - began, time.process_time() - busy
     line = {
         "collection": collection.name,
@@ -230,14 +230,7 @@ def chance(seed: int, documents: int, each: int, shared: float, size: int = 16) 
 def count_false(runs: int, documents: int, each: int, shared: float) -> dict[str, Any]:
     """The line of some runs on queries without meaning, in the little time that tests have."""
     kept = sum(
-        teach(
-            chance(seed, documents, each, shared),
-            Ranker(),
-            seed=seed,
-            log=lambda line: None,
-            work=Work(Path(tempfile.mkdtemp()), {}, resume=False),
-            until=lambda: 0.0,
-        ).improved
+        learn(chance(seed, documents, each, shared), seed, lambda: 0.0).improved
         for seed in range(runs)
     )
     about = {"documents": documents, "queries": documents * each, "shared": shared}
