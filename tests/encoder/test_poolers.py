@@ -11,7 +11,7 @@ from torch import nn
 
 from contrasent.encoder.encoder import Encoder
 from contrasent.encoder.heads import HEADS, BatchNormProjector, Dense, as_dense, make_head
-from contrasent.encoder.poolers import pooler_class
+from contrasent.encoder.poolers import KINDS, pooler_class
 from contrasent.errors import OptionError
 from contrasent.model.pooling import POOLERS, averaging, layer_weights
 
@@ -79,6 +79,7 @@ def test_through_an_encoder(bert, name):
 
 
 def test_each_is_named_by_its_key():
+    assert tuple(KINDS) == POOLERS
     assert len(POOLERS) == 9 == 2 + len(PLAIN)
     assert [pooler_class(name).name for name in POOLERS] == list(POOLERS)
     assert all(pooler_class(name).card for name in set(POOLERS) - set(PLAIN))

@@ -13,7 +13,7 @@ from contrasent.search.codes import BinaryCodes
 from contrasent.search.index import Index
 from contrasent.search.ranking import Ranker, Spread
 from contrasent.search.store import Facts
-from contrasent.search.words import Analyzer, language_of, words
+from contrasent.search.words import Analyzer, Postings, language_of, words
 from contrasent.search.writer import Writer
 
 TEXTS = [
@@ -183,3 +183,21 @@ def test_a_sample_of_cosines_gives_the_order_of_all(tmp_path, make_codes):
             assert [hit.score for hit in some] == pytest.approx(scores, rel=0.1)
     assert len(index.sample()) == 10_000
     assert same / 800 > 0.95
+
+
+@given(
+    rows=st.lists(st.lists(st.sampled_from("abcde"), max_size=9), max_size=6),
+    first=st.integers(0, 9),
+)
+def test_postings_are_counts_of_terms_row_by_row(rows, first):
+    found = Postings(rows)
+    assert (len(found), found.lengths) == (len(rows), [len(row) for row in rows])
+    wanted = [
+        (term, [(first + at, row.count(term)) for at, row in enumerate(rows) if term in row])
+        for term in sorted({term for row in rows for term in row})
+    ]
+    made = [
+        (term, [*zip(held.tolist(), often.tolist(), strict=True)])
+        for term, (held, often) in found.by_term(first)
+    ]
+    assert made == wanted

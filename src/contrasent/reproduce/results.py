@@ -154,9 +154,10 @@ class ItemResults:
                 else:
                     left[name] = f"{len(missing)} of {len(about['units'])} seeds are still to run"
         alike = len(left) == len(planned["measured"]) and len(set(left.values())) == 1
-        yield from (
-            set(left.values()) if alike else (f"{name}: {text}" for name, text in left.items())
-        )
+        if alike:
+            yield from set(left.values())
+        else:
+            yield from (f"{name}: {text}" for name, text in left.items())
 
     def _lacking(self, row: TableRow) -> Iterator[str]:
         """The columns that a row's measurements lack."""

@@ -245,11 +245,14 @@ def decide(
         claims[claim.name] = Verdict(OPEN, parts=parts, raw=joined(parts))
     among = _adjusted({**claims, **{name: verdict for name, (_, verdict) in resting.items()}})
     for claim in item.claims:
+        if claim.rests_on:
+            claims[claim.name] = _resting(claim, resting, among)
+            continue
         verdict = _decided(claims[claim.name], among[claim.name])
         share = (shares or {}).get(claim.name)
         inert = share is not None and share < INERT_SHARE and verdict.word != ABSENT
-        verdict = replace(verdict, word=INERT if inert else verdict.word, share=share)
-        claims[claim.name] = _resting(claim, resting, among) if claim.rests_on else verdict
+        word = INERT if inert else verdict.word
+        claims[claim.name] = replace(verdict, word=word, share=share)
     return TableVerdicts(cells, claims)
 
 

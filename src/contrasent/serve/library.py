@@ -114,8 +114,10 @@ class Library:
         queries: Sequence[str],
         vectors: Vectors | None,
         *,
+        k: int,
+        threshold: float | None = None,
+        where: dict[str, Any] | None = None,
         documents: bool = False,
-        **how: Any,
     ) -> list[list[Hit]]:
         """The hits of each query; ``vectors`` (q, d) unless the snapshot's own model encodes."""
         if vectors is None:
@@ -127,7 +129,8 @@ class Library:
             self.asked.extend(zip(queries, vectors, strict=True))
         ranker = snapshot.index.ranker.with_words(self._weight)
         search = snapshot.index.search_documents if documents else snapshot.index.search
-        return search(queries, vectors=vectors, ranker=ranker, **how)
+        how: dict[str, Any] = {"threshold": threshold, "where": where, "ranker": ranker}
+        return search(queries, vectors=vectors, k=k, **how)
 
     def facets(self) -> dict[str, list[Any]]:
         """The facts that texts can be filtered by."""
