@@ -15,7 +15,7 @@ from tiny_models import KINDS, made_sentences, write_backbone, write_tokenizer
 DATA = os.environ.get("CONTRASENT_DATA")
 if DATA:
     DATA = os.environ["CONTRASENT_DATA"] = str(Path(DATA).resolve())
-MOST_SECONDS = 10.0
+MOST_SECONDS = 5.0
 """Of processor time, fixtures and subprocesses included, that a test takes unless it is slow."""
 BEGAN = pytest.StashKey[float]()
 

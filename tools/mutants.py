@@ -37,6 +37,12 @@ Path("mutants/mutants/src").mkdir(parents=True, exist_ok=True)  # where child pr
 for name in ("copy_src_dir", "copy_also_copy_files"):
     getattr(mutmut, name)()
 mutmut.create_mutants(1)
+# Which tests reach which function is noted in this process alone: others have no configuration
+Path("mutants/src/sitecustomize.py").write_text('''import os
+
+if os.environ.get("MUTANT_UNDER_TEST") == "stats":
+    os.environ["MUTANT_UNDER_TEST"] = ""
+''')
 """
 CAUGHT = {"killed", "timeout", "segfault", "suspicious"}
 

@@ -88,6 +88,7 @@ def test_it_leaves_an_index_and_a_report(adapted, model):
     assert len(json.loads(result.stdout)["results"][0]["hits"]) == 2
 
 
+@pytest.mark.slow
 def test_what_is_kept_is_measured_by_what_it_did_not_teach(adapted):
     _, done, _ = adapted
     taught = done.facts["taught"]
@@ -162,6 +163,7 @@ def test_a_complete_adaptation_is_not_done_again(adapted, model, documents):
         adapt_index(documents, folder, base=str(model))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ["from now on", "learning from the text", "learning from 100"])
 def test_a_killed_one_continues_and_comes_to_the_same(
     tmp_path, adapted, model, documents, queries, line, monkeypatch
@@ -210,6 +212,7 @@ def test_one_killed_before_its_report_comes_to_the_same(tmp_path, adapted, again
         assert done.facts[key] == whole.facts[key]
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path, adapted, model, documents, queries):
     """The disk is full three times, and each resumed run gets further."""
     options = {"base": str(model), "queries": queries}
@@ -237,6 +240,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path, adapted, model, doc
     assert there == whole
 
 
+@pytest.mark.slow
 def test_corrected_queries_continue_the_run(tmp_path, adapted, model, documents, queries):
     bad = tmp_path / "asked.csv"
     bad.write_text("query,document\nwhat,nowhere.md\n")

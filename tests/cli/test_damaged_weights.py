@@ -72,6 +72,7 @@ def test_a_folder_without_digests_is_loaded_as_it_is(home, tmp_path):
     assert Encoder.load(folder).dimension == 32
 
 
+@pytest.mark.slow
 def test_a_graph_is_compared_too(home, tmp_path):
     run("export", home / "whole", "--to", "onnx", "-o", tmp_path / "graph")
     run("similarity", tmp_path / "graph", "a", "b")

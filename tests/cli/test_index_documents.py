@@ -240,6 +240,7 @@ def test_documents_are_listed_and_removed_and_stay_away_until_they_change(folder
     assert [row.text for row in rows(index).values() if "Dogs" in row.text]
 
 
+@pytest.mark.slow
 def test_doctor_says_what_an_index_holds(folder, tmp_path):
     index = tmp_path / "s"
     put(folder, "Bruecke.md", "Die Brücke über den Fluss ist wegen des Hochwassers gesperrt.\n")
@@ -345,9 +346,8 @@ def test_watching(folder, tmp_path):
         process.communicate()
 
 
-@pytest.mark.parametrize(
-    "kill", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGINT])
 def test_a_first_build_that_is_stopped_continues(tmp_path, kill):
     texts = [f"Sentence {n} of a long list about {n * 7} boats." for n in range(2000)]
     put(tmp_path, "lines.txt", "\n".join(texts) + "\n")

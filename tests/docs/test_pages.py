@@ -89,9 +89,9 @@ def other(words):
         assert program in EXTERNAL, words
 
 
-SLOW = {"docs/methods.md", "docs/export.md", "README.md"}
+SLOW = {"docs/methods.md", "docs/export.md", "docs/howto/train.md", "README.md"}
 """The first checks a method, in two processes too, and trains eight; the second makes every graph;
-the last does everything once."""
+the third trains by every kind of text; the last does everything once."""
 
 
 @pytest.mark.early

@@ -1,6 +1,7 @@
 """Reading documents: every format from files written here, and everything that can be wrong."""
 
 import gzip
+import io
 import json
 import shutil
 import time
@@ -13,6 +14,7 @@ from sample_files import PROSE, one
 
 from contrasent.documents.archives import Reason
 from contrasent.documents.folder import Document, DocumentSource, Section
+from contrasent.documents.mail import messages
 from contrasent.documents.sections import without_keys
 from contrasent.documents.text_formats import without_markup
 from contrasent.errors import InputError, OptionError
@@ -45,6 +47,34 @@ def test_a_first_heading_with_nothing_below_it_is_the_title(tmp_path):
     document = one(tmp_path, "a.md", "# Travel\n\n# Meals\n\nForty euros.\n\n# Hotels\n\nNone.\n")
     sections = (Section(("Meals",), ("Forty euros.",)), Section(("Hotels",), ("None.",)))
     assert document == Document("a.md", "Travel", sections)
+
+
+def test_html_within_markdown_is_bare_text(tmp_path):
+    text = "# Mud\n\n<div>\n<b>Wet</b> &amp; cold.\n<style>b {x: y}</style>\n</div>\n\nIt dries.\n"
+    document = one(tmp_path, "a.md", text)
+    (section,) = document.sections
+    assert [" ".join(part.split()) for part in section.paragraphs] == ["Wet & cold.", "It dries."]
+
+
+def test_code_and_json_are_titled_by_the_name_of_their_file(tmp_path):
+    (tmp_path / "pumps").mkdir()
+    (tmp_path / "pumps" / "inlet.go").write_text("func Open() {\n  start()\n}\n")
+    (tmp_path / "pumps" / "inlet.json").write_text('{"what opens": "the inlet of a pump"}')
+    found = {document.id: document.title for document in DocumentSource(tmp_path)}
+    assert found == {"pumps/inlet.go": "inlet.go", "pumps/inlet.json": "inlet.json"}
+
+
+def test_a_line_of_a_mailbox_is_read_in_pieces():
+    class Stream(io.BytesIO):
+        def readline(self, size=-1):
+            assert 0 < size <= 1 << 20
+            return super().readline(size)
+
+    body = b"x" * (3 << 20)
+    box = b"From a@b\nSubject: one\n\n" + body + b"\n\nFrom c@d\nSubject: two\n\nmud\n"
+    first, second = messages(Stream(box))
+    assert first == b"Subject: one\n\n" + body + b"\n\n"
+    assert second == b"Subject: two\n\nmud\n"
 
 
 def test_a_notebook_gives_prose_and_code_not_output(tmp_path):

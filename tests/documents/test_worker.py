@@ -99,6 +99,7 @@ BOMBS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_is_packed_is_bounded(tmp_path):
     for name, (make, _) in BOMBS.items():
         (tmp_path / name).write_bytes(make())

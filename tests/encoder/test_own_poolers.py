@@ -217,6 +217,7 @@ def test_without_frequencies_it_says_so_in_a_line(bert):
         encoder.encode(TEXTS)
 
 
+@pytest.mark.slow
 def test_a_graph_gives_its_vectors(bert, tmp_path):
     pytest.importorskip("onnxruntime")
     encoder = fitted(bert)

@@ -50,6 +50,7 @@ def test_an_english_vocabulary_knows_english_alone(english):
     assert [name for name in TEXTS if fit([TEXTS[name]], english).known] == [*ENGLISH]
 
 
+@pytest.mark.slow
 def test_the_base_is_chosen_by_the_language(english, shared):
     bases = {MINILM: lambda: english, pretrained.E5: lambda: shared}
     for name, text in TEXTS.items():

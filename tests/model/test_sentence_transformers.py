@@ -27,6 +27,7 @@ def test_no_weight_of_a_saved_folder_is_missing(tiny, tmp_path, kind):
     assert not any(info.values()), info
 
 
+@pytest.mark.slow
 def test_sentence_transformers_loads_a_folder_in_silence(tiny, tmp_path):
     Encoder.load(tiny["bert"], pooler="mean").save(tmp_path / "m")
     program = "import sys, sentence_transformers as s; s.SentenceTransformer(sys.argv[1])"

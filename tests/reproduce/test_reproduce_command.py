@@ -143,6 +143,7 @@ def without_times(book):
     return book["items"]
 
 
+@pytest.mark.slow
 def test_from_a_recipe_to_a_page(call, home, bert):
     common = ["--recipes", "recipes", "--json", "book.json", "--report", "book.html"]
     run = ["all", "--scale", "lab", "--base", bert, "--results", "results"]
@@ -247,6 +248,7 @@ def test_from_a_recipe_to_a_page(call, home, bert):
     assert ElementTree.fromstring(drawn.read_text()).tag.endswith("svg")
 
 
+@pytest.mark.slow
 def test_seeds_that_were_run_stay_and_another_base_is_refused(call, home, bert, tiny):
     run = ["simcse:table2", "--recipes", "recipes", "--scale", "lab", "-q"]
     _, err = call(*run, "--base", bert, "--seeds", 2, "--json", "two.json")
@@ -267,6 +269,7 @@ def test_seeds_that_were_run_stay_and_another_base_is_refused(call, home, bert, 
     assert not set(plain) & set(was[1])
 
 
+@pytest.mark.slow
 def test_a_folder_of_recipes_may_have_its_own_scales(call, home, bert):
     text = (HERE / "scales.toml").read_text().replace("a small encoder, 80", "our own, 80")
     # The recipe says steps and batch itself, but not this.
@@ -283,6 +286,7 @@ def test_a_folder_of_recipes_may_have_its_own_scales(call, home, bert):
     assert "scales.toml" in err
 
 
+@pytest.mark.slow
 def test_a_budget_leaves_the_rest_for_another_time(call, home, bert):
     run = ["simcse:table2", "--recipes", "recipes", "--scale", "lab", "--seeds", 2]
     stopped = [*run, "--base", bert, "--budget", "0.001s"]

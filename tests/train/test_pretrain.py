@@ -125,6 +125,7 @@ def pretrain(output, *changes, shape=TINY):
     main(["text.txt", "-o", str(output), *shape, *settings])
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_it_is_the_same_to_the_bit(text, monkeypatch, capsys):
     pretrain("whole")
     line = capsys.readouterr().out.rpartition(", ")[0]
