@@ -174,6 +174,8 @@ def run(monkeypatch, capfd, tmp_path):
 
     def run(*arguments, code=0, stdin=b""):
         monkeypatch.setattr(sys, "argv", ["contrasent", *map(str, arguments)])
+        # `python -m pytest` would be the program that help names
+        monkeypatch.setattr(sys.modules["__main__"], "__package__", None)
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8"))
         capfd.readouterr()
         with pytest.raises(SystemExit) as caught:
