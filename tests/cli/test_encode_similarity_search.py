@@ -69,7 +69,6 @@ def test_encode_standard_input_in_blocks(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["v.npy"]
 
 
-@pytest.mark.slow
 def test_encode_goes_on_after_a_kill(tmp_path, lines):
     """What was encoded is kept next to the file; another input takes of it what is the same."""
     from contrasent.encoder.encoder import Encoder

@@ -54,7 +54,6 @@ def test_sentences(run, texts, bert, tmp_path):
     assert told["base"] == "bert"  # no path of this machine
 
 
-@pytest.mark.slow
 def test_pairs_are_held_out_and_json_tells_all(run, pairs, bert, tmp_path):
     asked = ["--set", "steps=6", "--set", "evaluate_every=3", "--set", "heldout=10", "--seed", "4"]
     out, _ = run("train", pairs, "-o", "m", "--base", bert, *FAST, *asked, "--json")
@@ -147,7 +146,6 @@ def test_ratings_train_and_decide(run, bert, tmp_path, sentences):
     assert "--score '0': simcse does not learn from scores; cosent, angle" in err
 
 
-@pytest.mark.slow
 def test_harm_is_said_and_the_base_is_given(run, bert, tmp_path, sentences):
     """Pairs, 50 of them held out, and a rate that wrecks any model."""
     rows = [f"{text}\t{text.replace('the', 'a')} indeed" for text in sentences[:250]]
@@ -195,7 +193,6 @@ def test_sentences_that_drift_from_a_sentence_encoder(run, bert, tmp_path, sente
     assert '"rows": 160' in (tmp_path / "n" / "README.md").read_text()  # forty are left out
 
 
-@pytest.mark.slow
 def test_documents_are_the_default_where_they_are_marked(run, bert, tmp_path, sentences):
     documents = ["\n".join(sentences[i : i + 3]) for i in range(0, 360, 3)]
     (tmp_path / "texts.txt").write_text("\n\n".join(documents) + "\n")
@@ -253,7 +250,6 @@ def test_of_several_processes_the_first_says_that_nothing_improved(run, texts, b
         run(*asked, "--resume", code=code)
 
 
-@pytest.mark.slow
 def test_columns_by_name_and_position(run, pairs, bert, tmp_path):
     asked = ["--set", "steps=2", "--evaluate", "none", "--quiet"]
     for i, columns in enumerate(("sentence,same", "0,1")):

@@ -269,7 +269,6 @@ def test_seeds_that_were_run_stay_and_another_base_is_refused(call, home, bert, 
     assert not set(plain) & set(was[1])
 
 
-@pytest.mark.slow
 def test_a_folder_of_recipes_may_have_its_own_scales(call, home, bert):
     text = (HERE / "scales.toml").read_text().replace("a small encoder, 80", "our own, 80")
     # The recipe says steps and batch itself, but not this.

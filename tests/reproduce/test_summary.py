@@ -31,7 +31,6 @@ def found():
     return made
 
 
-@pytest.mark.slow
 def test_the_page_of_the_second_base_is_made_from_its_results(found, larger):
     home, made = STORED / "small-bert", larger
     assert len(made["items"]) > len(found["items"])

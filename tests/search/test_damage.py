@@ -4,7 +4,7 @@ import os
 import random
 import shutil
 import sqlite3
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ from contrasent.errors import UserError
 from contrasent.search import folder as folder_module
 from contrasent.search.doctor import examine
 from contrasent.search.index import Index
+from contrasent.search.opening import open_index
 from contrasent.search.store import Facts
 from contrasent.search.writer import Writer
 
@@ -253,6 +254,8 @@ def test_no_change_of_the_files_reaches_a_private_copy(made, tmp_path, state):
     """A mapped file that is cut short ends the process that reads it."""
     folder = copied(made / state, tmp_path / "index")
     right = answers(folder)
+    with closing(open_index(folder)) as mapped:
+        assert not mapped.private  # a copy costs the time and memory of the whole index
     index = Index.open(folder, private=True)
     index.exact_up_to = 0
     assert index.codes is not None

@@ -403,7 +403,6 @@ def test_the_time_of_a_request_holds_within_a_batch_of_queries():
         assert (answer.status_code, answer.json()["error"]["code"]) == (400, "too_many_hits")
 
 
-@pytest.mark.slow
 def test_a_long_filter_ends_in_time_and_others_go_on():
     # Short searches share one interpreter with the long ones, and this limit, on a busy machine too
     app = create_app(slow(0), index=large(20_000), settings=ServerSettings(timeout=4.0))

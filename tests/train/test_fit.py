@@ -96,7 +96,6 @@ def test_a_run_leaves_a_model_and_its_record(start, tmp_path, sentences):
     assert "simcse" in (folder / "README.md").read_text()
 
 
-@pytest.mark.slow
 def test_a_run_that_does_not_wait_for_its_tokens_is_the_same(start, small_shards):
     _, whole = start("whole", steps=12)
     small_shards(WAITED_FOR=0)
@@ -142,7 +141,6 @@ def test_the_learning_rate_follows_the_schedule(start, tmp_path):
     assert rates == [learning_rate(s, total=10, peak=2e-3, warmup=0.3) for s in range(10)]
 
 
-@pytest.mark.slow
 def test_epochs_and_steps(start, sentences):
     rows = sentences[:20]  # two batches of eight an epoch
     assert start("a", rows, steps=None, epochs=3)[1].steps == 6
@@ -180,7 +178,6 @@ def test_the_best_is_kept_and_the_last(start, tmp_path, kept_steps):
     assert (stated["best_step"], stated["steps"]) == (4, 8)
 
 
-@pytest.mark.slow
 def test_a_run_that_only_harms_gives_the_base(start, tmp_path):
     for keep, kept in (("proven", 0), ("trained", 4), ("last", 6)):
         evaluate, calls = scores([0.9, 0.1, 0.3, 0.2])

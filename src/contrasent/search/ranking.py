@@ -245,14 +245,17 @@ class Ranker:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Ranker":
-        """Read a record that an index stored; a ``DataError`` if this version does not know it."""
+        """Read a record that an index stored; a ``DataError`` if it is damaged or newer."""
         known = {field.name for field in fields(cls)}
         if not set(data) <= known:
             raise DataError(
                 f"the index is searched by {sorted(set(data) - known)}, which this version does "
                 "not know; install a newer one or build the index again"
             )
-        return cls(**data)
+        try:
+            return cls(**data)
+        except OptionError as error:
+            raise DataError(f"the index is damaged ({error}); build it again") from error
 
 
 class Calibration(NamedTuple):
