@@ -77,6 +77,7 @@ class Routes:
     metrics: Metrics
     settings: ServerSettings
     threads: ThreadPoolExecutor
+    filtering: ThreadPoolExecutor  # a filter may take all the time it is given; others go on
 
     @cached_property
     def info(self) -> dict[str, Any]:
@@ -93,10 +94,11 @@ class Routes:
             "nested_dimensions": list(self.model.nested),
         }
 
-    async def _thread(self, function: Callable[..., T], *given: Any) -> T:
+    async def _thread(self, function: Callable[..., T], *given: Any, filtered: bool = False) -> T:
         """Call a function in a thread for searches, with the deadline of the request."""
         run = partial(copy_context().run, function, *given)
-        return await asyncio.get_running_loop().run_in_executor(self.threads, run)
+        threads = self.filtering if filtered else self.threads
+        return await asyncio.get_running_loop().run_in_executor(threads, run)
 
     def _log(self, request: Request, inputs: int, tokens: int, truncated: int) -> None:
         """Add numbers, never texts, to the log line of a request."""
@@ -193,7 +195,7 @@ class Routes:
         for at in range(0, len(queries), TURN):
             part = slice(at, at + TURN)
             own = None if vectors is None else vectors[part]
-            found += await self._thread(search, queries[part], own)
+            found += await self._thread(search, queries[part], own, filtered=body.where is not None)
             size += sum(len(hit.text) for hits in found[at:] for hit in hits)
             if size > MOST_TEXT:
                 problem = f"the hits hold more than {MOST_TEXT:,} characters; ask for fewer"
@@ -293,8 +295,9 @@ def create_app(
     if index is not None:
         library = Library(index, model.identity, open_model=open_model, word_weight=word_weight)
     embedder = Embedder(model, batcher, limits)
-    threads = ThreadPoolExecutor(max(2, usable_cores()), "search")
-    _add_routes(app, Routes(model, embedder, library, metrics, limits, threads))
+    most = max(2, usable_cores())
+    threads, filtering = (ThreadPoolExecutor(most, name) for name in ("search", "filter"))
+    _add_routes(app, Routes(model, embedder, library, metrics, limits, threads, filtering))
     _add_pages(app)
     _add_errors(app, limits)
     app.add_middleware(Guard, settings=limits, metrics=metrics)
