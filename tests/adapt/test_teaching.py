@@ -6,11 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from contrasent.adapt import encoder as encoders
-from contrasent.adapt import learner, teaching
+from contrasent.adapt import teaching
 from contrasent.adapt.bench import Bench, Difference, difference, document_names, queries_of
 from contrasent.adapt.encoder import EncoderLearner, Trial
-from contrasent.adapt.learner import AGAIN, NEW, Learner, Way, contrast, descend, ways_of
+from contrasent.adapt.learner import AGAIN, NEW, Learner, Tuning, Way, contrast, descend, ways_of
 from contrasent.adapt.teaching import best_way, cross_fitted, folds_of, teach
 from contrasent.adapt.work import Work
 from contrasent.metrics import normalize
@@ -19,6 +18,14 @@ from contrasent.search.learned import Learned
 from contrasent.search.ranking import Ranker
 
 SIZE, PRIOR = 16, Ranker(0.2)
+SMALL = Tuning(
+    weights=(0.0, 0.2),
+    few_weights=(0.2,),
+    bonuses=((0.0, 0.8), (1.0, 0.6)),
+    few_bonuses=((0.0, 0.8),),
+    rate=0.02,
+    random_rows=20,
+)
 UNKEPT = SimpleNamespace(stage=lambda name, make: make(), vectors=lambda name, make: make())
 
 
@@ -50,18 +57,8 @@ def bench_of(seed, *, meaning=True, documents=60, each=2, shared=0.0, about=1.5,
 
 def taught(bench, *, prior=PRIOR, work=UNKEPT, until=1e9, seed=0):
     said: list[str] = []
-    found = teach(bench, prior, seed=seed, log=said.append, work=work, until=lambda: until)
-    return found, said
-
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch):
-    monkeypatch.setattr(learner, "RANDOM", 20)
-    monkeypatch.setattr(learner, "RATE", 0.02)
-    monkeypatch.setattr(learner, "WEIGHTS", (0.0, 0.2))
-    monkeypatch.setattr(learner, "FEW_WEIGHTS", (0.2,))
-    monkeypatch.setattr(learner, "BONUSES", ((0.0, 0.8), (1.0, 0.6)))
-    monkeypatch.setattr(learner, "FEW_BONUSES", ((0.0, 0.8),))
+    given = {"log": said.append, "work": work, "until": lambda: until, "tuning": SMALL}
+    return teach(bench, prior, seed=seed, **given), said
 
 
 # ---------------------------------------------------------------------- the loss
@@ -166,14 +163,14 @@ def test_all_ways_are_about_the_prior_and_what_is_there():
     assert ways[0].ranker.summary == "words 0.3, map 0.25, smoothing 0.5"
 
 
-def test_the_map_of_the_text_is_where_teaching_starts(monkeypatch):
+def test_the_map_of_the_text_is_where_teaching_starts():
     bench = bench_of(0)
     bench.learned = Learned(np.eye(SIZE, dtype=np.float32)[::-1].copy())
-    monkeypatch.setattr(learner, "RATE", 0.0)
-    start = Learner(bench, replace(PRIOR, map_share=0.25), 0).fit(np.arange(50), set())
+    still, some = replace(SMALL, rate=0.0), np.arange(50)
+    start = Learner(bench, replace(PRIOR, map_share=0.25), 0, still).fit(some, set())
     expected = 0.75 * np.eye(SIZE) + 0.25 * np.eye(SIZE)[::-1]
     np.testing.assert_allclose(start, expected, atol=1e-6)
-    np.testing.assert_array_equal(Learner(bench, PRIOR, 0).fit(np.arange(50), set()), np.eye(SIZE))
+    np.testing.assert_array_equal(Learner(bench, PRIOR, 0, still).fit(some, set()), np.eye(SIZE))
 
 
 # ---------------------------------------------------------------------- what judges
@@ -208,7 +205,8 @@ def test_an_encoder_is_kept_where_it_gains_more_than_what_needs_no_new_vectors(g
         values = {AGAIN: without.values_after[None] + gain, NEW: before[NEW][None] + gain}
         return Trial([way], values, part, 7.0, print)
 
-    found = teach(bench, PRIOR, seed=0, log=print, work=UNKEPT, until=lambda: 0.0, judge=judge)
+    given = {"log": print, "work": UNKEPT, "until": lambda: 0.0, "tuning": SMALL}
+    found = teach(bench, PRIOR, seed=0, judge=judge, **given)
     assert found.improved and (found.teach_all is print) == kept
     name = "queries: an encoder" + ("" if whole else " (one half)")
     assert [one.name for one in found.tried][-1] == name
@@ -222,7 +220,7 @@ def test_an_encoder_is_kept_where_it_gains_more_than_what_needs_no_new_vectors(g
 def trainer():
     """An encoder learner of 120 queries, without an encoder."""
     made, bench = object.__new__(EncoderLearner), bench_of(0)
-    made.learner, made.bench, made.seed = Learner(bench, PRIOR, 0), bench, 0
+    made.learner, made.bench, made.seed = Learner(bench, PRIOR, 0, SMALL), bench, 0
     made.index = bench.index
     made.log, made.work = print, UNKEPT
     made.ways = [Way(PRIOR, maps=False, encoder=True)] * 2
@@ -248,20 +246,16 @@ def test_the_second_encoder_is_trained_only_if_the_first_is_not_behind(trainer, 
     assert np.allclose(trial.values[AGAIN][:, trial.judged], [[gain - 0.5], [gain + 0.5]])
 
 
-def test_queries_are_judged_among_what_answers_them_and_what_was_near(trainer, monkeypatch):
-    monkeypatch.setattr(encoders, "POOL", 50)
-    monkeypatch.setattr(encoders, "DRAWN", 3)
-    monkeypatch.setattr(encoders, "CUT", 4)
+def test_queries_are_judged_among_what_answers_them_and_what_was_near(trainer):
     trainer.learner.answers = trainer.learner.answers[:10]
     judged, bench = np.arange(6, 8), trainer.bench
-    rows = trainer._pool(judged)
+    rows = trainer.pool(judged, size=50, drawn=3, cut=4)
     assert {*range(5)} < {*rows.tolist()}  # what answers the queries that teach
     for at in judged:
         near = [*bench.rows_of(bench.queries[at].document), *bench.best_rows(at, PRIOR)[:4]]
         assert {*near} <= {*rows.tolist()}
     assert len(rows) == len(set(rows.tolist())) == 50
-    monkeypatch.setattr(encoders, "POOL", 60)
-    assert len(trainer._pool(judged)) == len(bench.index)
+    assert len(trainer.pool(judged, size=60, drawn=3, cut=4)) == len(bench.index)
 
 
 class Watched(Bench):
@@ -290,13 +284,12 @@ def test_no_query_is_judged_by_what_it_taught():
 
 def test_held_out_documents_teach_in_no_way(monkeypatch):
     """Neither as answers of other queries nor as what does not answer them."""
-    monkeypatch.setattr(learner, "RANDOM", 200)
-    bench = bench_of(1)
+    bench, many = bench_of(1), replace(SMALL, random_rows=200)
     bench.queries[-1] = replace(bench.queries[-1], relevant={0: 1.0, 59: 1.0})
     teaching, vectors = np.arange(2, 120), np.array(bench.index.vectors)
 
     def learnt(absent):
-        return Learner(bench, PRIOR, 0).fit(teaching, absent)
+        return Learner(bench, PRIOR, 0, many).fit(teaching, absent)
 
     absent, present = learnt({0}), learnt(set())
     moved = vectors.copy()
@@ -373,7 +366,8 @@ class Measured:
 
     def __init__(self, bench, gains):
         few = teaching.FEW_FOLDS
-        count, numbers = len(ways_of(PRIOR, "few", smooth=True)), np.arange(len(bench.queries))
+        numbers = np.arange(len(bench.queries))
+        count = len(ways_of(PRIOR, "few", smooth=True, tuning=SMALL))
         noise = np.random.default_rng(0).normal(size=len(numbers)) * 0.02
         noise -= noise.mean()
         by_document = folds_of(bench, numbers, NEW, few, 0)

@@ -69,7 +69,7 @@ class EncoderLearner:
         smooth = NEIGHBOURS < len(self.index) <= MOST_ROWS
         prior = replace(learner.prior, map_share=0.0)
         prior = prior if smooth else replace(prior, smoothing=0.0)
-        few = ways_of(prior, "few", smooth=smooth)
+        few = ways_of(prior, "few", smooth=smooth, tuning=learner.tuning)
         self.ways = [replace(way, encoder=True) for way in few if not way.maps]
 
     # ------------------------------------------------------------------ what it takes
@@ -156,7 +156,7 @@ class EncoderLearner:
     ) -> dict[str, list[list[float]]]:
         """(ways, judged) gains over the prior, by kind, of an encoder that the others taught."""
         judged, teaching = np.flatnonzero(part), np.flatnonzero(~part)
-        held = self.index.rows(rows := self._pool(judged))
+        held = self.index.rows(rows := self.pool(judged))
         texts, ids = [row.text for row in held], [row.id for row in held]
 
         def bench(vectors: Vectors, queries: Vectors, learned: Learned) -> Bench:
@@ -190,18 +190,20 @@ class EncoderLearner:
             found[:, part] = bench.values(rankers, judged[part], learned)
         return found
 
-    def _pool(self, judged: Numbers) -> Numbers:
+    def pool(
+        self, judged: Numbers, *, size: int = POOL, drawn: int = DRAWN, cut: int = CUT
+    ) -> Numbers:
         """The rows that queries are judged among: what answers them, what is near, and others."""
         rows, bench = self.index.numbers(), self.bench
-        if len(rows) <= POOL:
+        if len(rows) <= size:
             return rows
         chosen = set(np.concatenate(self.learner.answers).tolist())
         for unit in self.learner.documents_of(judged):
             chosen.update(bench.rows_of(unit).tolist())
         best = [self.learner.best[at].tolist() for at in judged]
         for rank in range(max(map(len, best))):
-            if rank >= CUT and len(chosen) >= POOL - DRAWN:
+            if rank >= cut and len(chosen) >= size - drawn:
                 break
             chosen.update(of[rank] for of in best if rank < len(of))
         others = np.random.default_rng(self.seed).permutation(np.setdiff1d(rows, list(chosen)))
-        return np.sort([*chosen, *others[: max(DRAWN, POOL - len(chosen))]])
+        return np.sort([*chosen, *others[: max(drawn, size - len(chosen))]])

@@ -63,16 +63,28 @@ def descend(
 AGAIN, NEW = "again", "new"  # kinds of folds: of queries, and of whole documents
 NEW_COUNTS = 0.5  # what a gain on new documents counts for, compared with the other, in choosing
 SHARES = (None, 0.5, 1.0)  # of the map that queries teach; None keeps the prior's own
-WEIGHTS, FEW_WEIGHTS = (0.0, 0.025, 0.05, 0.1, 0.2, 0.4), (0.05, 0.2)  # shares of words
 SMOOTHINGS = (0.0, 0.6)
-BONUSES = ((0.0, 0.8), (1.0, 0.8), (1.0, 0.6), (3.0, 0.6))  # weight, and cosine from which it is
-FEW_BONUSES = (BONUSES[0], BONUSES[3])
 NEIGHBOURS, MOST_ROWS = 5, 20_000  # of a row; rows up to which they are looked for
 
 EPOCHS, SHORTEST, LONGEST = 12, 20, 200  # passes over the queries; fewest and most steps
-BATCH, RATE, TEMPERATURE = 64, 1e-3, 0.03
+BATCH, TEMPERATURE = 64, 0.03
 HARD = 30  # the best rows of the prior that do not answer a query
-RANDOM = 1000  # rows drawn for a step as further negatives
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """What is tried, of all and of few ways, and how a map is learned."""
+
+    weights: tuple[float, ...] = (0.0, 0.025, 0.05, 0.1, 0.2, 0.4)  # shares of words
+    few_weights: tuple[float, ...] = (0.05, 0.2)
+    # Of answers to queries that are alike: a weight, and the cosine from which it counts.
+    bonuses: tuple[tuple[float, float], ...] = ((0.0, 0.8), (1.0, 0.8), (1.0, 0.6), (3.0, 0.6))
+    few_bonuses: tuple[tuple[float, float], ...] = ((0.0, 0.8), (3.0, 0.6))
+    rate: float = 1e-3
+    random_rows: int = 1000  # drawn for a step as further negatives
+
+
+TUNING = Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +106,13 @@ class Way:
         )
 
 
-def ways_of(prior: Ranker, size: Literal["all", "few"], *, smooth: bool) -> list[Way]:
+def ways_of(
+    prior: Ranker, size: Literal["all", "few"], *, smooth: bool, tuning: Tuning = TUNING
+) -> list[Way]:
     """All that is tried, the prior first; ``smooth``: whether the neighbours of rows are known."""
-    weights = {prior.word_weight, *(WEIGHTS if size == "all" else FEW_WEIGHTS)}
+    weights = {prior.word_weight, *(tuning.weights if size == "all" else tuning.few_weights)}
     smoothings = {prior.smoothing, *(SMOOTHINGS if smooth else ())}
-    bonuses = BONUSES if size == "all" else FEW_BONUSES
+    bonuses = tuning.bonuses if size == "all" else tuning.few_bonuses
     found = [Way(prior, False)]
     every = product(SHARES, sorted(weights), sorted(smoothings), bonuses)
     for share, weight, smoothing, (taught, start) in every:
@@ -127,8 +141,8 @@ def taught_by(bench: Bench, teaching: Numbers, absent: Set[int]) -> Taught:
 class Learner:
     """The queries of a bench, the rows that answer them, and rows that only look as if they did."""
 
-    def __init__(self, bench: Bench, prior: Ranker, seed: int) -> None:
-        self.bench, self.prior, self.seed = bench, prior, seed
+    def __init__(self, bench: Bench, prior: Ranker, seed: int, tuning: Tuning = TUNING) -> None:
+        self.bench, self.prior, self.seed, self.tuning = bench, prior, seed, tuning
         self.neighbours = bench.learned.neighbours
         alive = bench.units >= 0
         if self.neighbours is None and NEIGHBOURS < len(alive) <= MOST_ROWS:
@@ -177,7 +191,7 @@ class Learner:
             if len(order) < batch:
                 order = random.permutation(able)
             chosen, order = order[:batch], order[batch:]
-            drawn = [alive[random.integers(len(alive), size=RANDOM)]]
+            drawn = [alive[random.integers(len(alive), size=self.tuning.random_rows)]]
             drawn += [part[at] for at in chosen for part in (self._hard, answers)]
             rows = np.unique(np.concatenate(drawn))
             rows = rows[present[rows]]
@@ -193,7 +207,7 @@ class Learner:
             return contrast(matrix, *given, right, wrong, TEMPERATURE)[1]
 
         steps = min(LONGEST, max(SHORTEST, EPOCHS * len(able) // batch))
-        return descend(matrix, slope_of, rate=RATE, steps=steps)
+        return descend(matrix, slope_of, rate=self.tuning.rate, steps=steps)
 
     def learned(self, teaching: Numbers, absent: Set[int], matrix: Vectors | None) -> Learned:
         """The lesson of some queries, with a map that they taught or the one there was."""

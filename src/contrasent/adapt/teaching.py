@@ -14,7 +14,7 @@ import numpy as np
 
 from contrasent.adapt.bench import Bench, Difference, Floats, Query, Values, difference
 from contrasent.adapt.encoder import Trial
-from contrasent.adapt.learner import AGAIN, NEW, NEW_COUNTS, Learner, Way, ways_of
+from contrasent.adapt.learner import AGAIN, NEW, NEW_COUNTS, TUNING, Learner, Tuning, Way, ways_of
 from contrasent.adapt.work import Work
 from contrasent.search.learned import Learned
 from contrasent.search.ranking import Ranker
@@ -73,9 +73,10 @@ def teach(
     work: Work,
     until: Callable[[], float],
     judge: Judge = lambda learner, folds, before, others: None,
+    tuning: Tuning = TUNING,
 ) -> Lesson:
     """Learn from the queries of a bench; ``until`` gives the seconds that are left."""
-    teacher = _Teacher(Learner(bench, prior, seed), work, log)
+    teacher = _Teacher(Learner(bench, prior, seed, tuning), work, log)
     everything, began = np.arange(len(bench.queries)), time.monotonic()
     few = teacher.kept("few", lambda: teacher.cost() > FOLDS_SHARE * until())
     ways = own = teacher.ways(few=few)
@@ -226,8 +227,8 @@ class _Teacher:
         self.bench, self.prior = learner.bench, learner.prior
 
     def ways(self, *, few: bool) -> list[Way]:
-        smooth = self.learner.neighbours is not None
-        return ways_of(self.prior, "few" if few else "all", smooth=smooth)
+        smooth, tuning = self.learner.neighbours is not None, self.learner.tuning
+        return ways_of(self.prior, "few" if few else "all", smooth=smooth, tuning=tuning)
 
     def kept(self, name: str, make: Callable[[], Any]) -> Any:
         """The JSON result of a stage."""
