@@ -86,6 +86,22 @@ def what_the_kernel_has_is_safe():
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def curves_drawn_once():
+    """Drawing a run's curves takes longer than a short run: those of the same names are one."""
+    from contrasent.train import page
+
+    draw, drawn = page.pictures.panels, {}
+
+    def panels(curves):
+        names = tuple((title, *lines) for title, lines in curves.items())
+        return drawn[names] if names in drawn else drawn.setdefault(names, draw(curves))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page.pictures, "panels", panels)
+        yield
+
+
 @pytest.fixture(scope="session")
 def graphs_written_once(tmp_path_factory):
     """Writing a graph takes seconds of tracing: the same model's is a copy of the first one."""

@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -102,7 +102,11 @@ def panels(curves: Mapping[str, Mapping[str, Sequence[Point]]]) -> str | None:
         return None
     columns = min(2, len(curves))
     rows = -(-len(curves) // columns)
-    with canvas(2.4 * rows, rows, columns) as (figure, grid):
+    with canvas(2.4 * rows, rows, columns, layout=None) as (figure, grid):
+        # Margins in shares of a figure whose panels are alike; to compute them takes half the time
+        figure.subplots_adjust(
+            left=0.08, right=0.98, top=1 - 0.1 / rows, bottom=0.17 / rows, hspace=0.4, wspace=0.2
+        )
         places = np.atleast_1d(grid).ravel()
         for axes, (title, lines) in zip(places, curves.items(), strict=False):
             for i, (name, points) in enumerate(lines.items()):
@@ -198,7 +202,12 @@ def _ridges(axes: "Axes", bands: Mapping[str, Sequence[int]]) -> None:
 
 @contextmanager
 def canvas(
-    height: float, rows: int = 1, columns: int = 1, *, ratios: Sequence[float] | None = None
+    height: float,
+    rows: int = 1,
+    columns: int = 1,
+    *,
+    ratios: Sequence[float] | None = None,
+    layout: Literal["constrained"] | None = "constrained",
 ) -> "Iterator[tuple[Figure, Any]]":
     """A figure of the page's width, inches high, and its panels, in the style of all pictures."""
     check_matplotlib()
@@ -215,7 +224,7 @@ def canvas(
         "axes.spines.right": False,
     }
     with mpl.rc_context(style):
-        figure = Figure((WIDTH, height), layout="constrained")
+        figure = Figure((WIDTH, height), layout=layout)
         yield figure, figure.subplots(rows, columns, height_ratios=ratios)
 
 
