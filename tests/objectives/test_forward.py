@@ -9,6 +9,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from made_batches import TEXTS
 
 from contrasent.engine import encodings
 from contrasent.engine.encodings import BatchEncodings
@@ -296,6 +297,16 @@ def test_copies(load, batches, masked, copies):
     else:
         expected = (info_nce(z1, z2) + info_nce(z1, z3)) / 2
     assert step(objective, batches)["contrast"].item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_copies_have_exactly_the_insertions_asked_for(load, batches, masked):
+    """DiffCSE, section 5: a share of the places; ESimCSE's code would draw their number."""
+    given = {"copy_edit": "insert", "edit_ratio": 0.2, "copy_filler": str(masked["bert"])}
+    batch = batches(made("simcse_copies", load, **given))
+    words = np.array([len(text.replace(",", " ,").split()) for text in TEXTS])
+    whole = batch.columns[0].lengths < 24
+    more = (batch.columns[2].lengths - batch.columns[0].lengths)[whole]
+    assert whole.sum() == 4 and more.tolist() == [round(0.2 * count) for count in words[whole]]
 
 
 def test_masked_lm_with_the_contrast(load, batches, masked):

@@ -355,6 +355,8 @@ def test_a_generator_is_checked_before_anything_is_loaded(tiny, masked):
 def test_constructors_check_too(load, tiny):
     with pytest.raises(OptionError):
         find("simcse")(load(), temperature=-1.0)
+    with pytest.raises(OptionError, match="encoders must be 1"):
+        find("simcse")(load(), masks="fixed", encoders=2)
     registry.check("matryoshka+simcse", {})
     with pytest.raises(ModelError, match="bare encoder"):
         registry.check("ranking_distillation", {"guide": str(tiny["bert"])})
@@ -427,6 +429,28 @@ def test_published_defaults():
     }
     found = {(name, key): parameters(name)[key].default for name, key in published}
     assert found == published
+
+
+@pytest.mark.parametrize(("name", "found", "published"), [
+    ("simcse", lambda made: made.masks, "independent"),  # Gao et al. (2021), section 3
+    # Wu et al. (2022), sections 4.2 and 5.6, for batches of 64; the released code for the others
+    ("esimcse", lambda made: (made.queue.size, made.queue.momentum), (round(2.5 * 64), 0.995)),
+    ("esimcse", lambda made: (made.queue.start, made.queue.column), ("grow", "first")),
+    # Xu et al. (2023), Table 2, and the released code's weight
+    ("barlow_twins", lambda made: made.terms["barlow"].artificial, 704),
+    ("barlow_twins", lambda made: made.terms["barlow"].off_diagonal, 0.012),
+    ("promptbert", lambda made: made.encoder.prompts.text(),  # Jiang et al. (2022), section 3
+     'This sentence : "[X]" means [MASK] .'),
+])  # fmt: skip
+def test_what_nobody_states_is_as_published(name, found, published, load):
+    assert found(find(name)(load())) == published
+
+
+@pytest.mark.parametrize("option", ["rate", "rule", "count", "reach", "draw"])
+def test_options_of_another_view_are_rejected_by_constructors_too(option, load):
+    value = {"rate": 0.2, "rule": "code", "draw": "argmax"}.get(option, 2)
+    with pytest.raises(OptionError, match=f"{option} .*does not belong to the view 'crop'"):
+        find("simcse")(load(), view="crop", **{option: value})
 
 
 def test_combined_parameters_are_those_of_all_methods_and_the_first_says_the_default():
