@@ -229,7 +229,7 @@ def plan_again(monkeypatch, tmp_path):
         return build(corpus, sentences, data, home) if data else Built(*["", ""] * 3)
 
     def again(data_home=None):
-        monkeypatch.setattr(reading, "precision", lambda: "bf16")
+        monkeypatch.setattr(run_settings, "fast_precision", lambda: "bf16")
         monkeypatch.setattr(plans, "folder_digest", lambda folder: base)
         monkeypatch.setattr(plans, "build", built)
         if data_home is None:

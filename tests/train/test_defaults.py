@@ -1,6 +1,7 @@
 """Settings that nobody stated: which rule says them, and what is left as it was."""
 
 import json
+from dataclasses import asdict
 from functools import partial
 
 import pytest
@@ -262,3 +263,23 @@ def test_the_command_says_what_it_chose(bert, encoder, tmp_path, run, sentences)
     stored = json.loads((tmp_path / "b" / "run" / "settings.json").read_text())
     assert stored["defaults"] == chosen
     assert (stored["settings"]["head"], stored["settings"]["lr"]) == (None, 1e-4)
+
+
+@pytest.mark.parametrize(("has", "precision"), [
+    ({"avx512_bf16"}, "bf16"), ({"amx_bf16", "avx2"}, "bf16"), ({"avx512f", "avx2"}, "fp32"),
+], ids=["AVX-512 BF16", "AMX", "neither"])  # fmt: skip
+def test_precision_auto_is_told_and_stays_that_of_the_run(bert, monkeypatch, has, precision):
+    monkeypatch.setattr("contrasent.train.settings.instructions", lambda: has)
+    assert Settings(precision="auto").precision == precision
+    found = resolve_settings(bert, "simcse", {"precision": "auto", "seed": 3})
+    assert (found.settings.precision, found.settings.seed) == (precision, 3)
+    line = found.defaults.line("simcse")
+    assert f"(what this processor computes fast in): precision {precision}" in line
+    assert resolve_settings(bert, "simcse", {"precision": "auto"}, stored={}).settings == (
+        Settings(precision=precision)
+    )
+    # A run that goes on on another machine has the precision that it began with.
+    monkeypatch.setattr("contrasent.train.settings.instructions", lambda: {"amx_bf16"} - has)
+    stored = asdict(found.defaults)
+    again = resolve_settings(bert, "simcse", {"precision": "auto", "seed": 3}, stored=stored)
+    assert again.settings == found.settings

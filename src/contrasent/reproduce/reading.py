@@ -12,7 +12,6 @@ from pydantic import Field, create_model
 from contrasent.engine.registry import check, methods, parameters
 from contrasent.errors import InputError, OptionError, UserError, suggestion
 from contrasent.metrics import metric
-from contrasent.processes import instructions
 from contrasent.reproduce import tables
 from contrasent.reproduce.corpora import NamedCorpus, read_corpora
 from contrasent.reproduce.measures import MEASURES
@@ -21,7 +20,6 @@ from contrasent.train import settings as run_settings
 MODELS = ("generator", "filler", "copy_filler", "language_head")
 """Parameters that name a model: "@base" is the base, other names are checkpoints."""
 
-AUTO = "auto"  # A precision: bf16 where the machine computes in it, else fp32
 ANY = "simcse"  # an objective; settings of a run are checked with its parameters
 
 
@@ -51,7 +49,7 @@ class Scale(tables.Strict):
         for name in foreign:
             problem = "belongs to an objective; the rows say what theirs are, or OBJECTIVE.NAME"
             raise OptionError("--set", name, problem)
-        whole = {k: v for k, v in {**self.set, **known}.items() if v != AUTO}
+        whole = {**self.set, **known}
         run_settings.Settings(**run_settings.choose(whole, ANY)[0])
         for objective, values in own.items():
             run_settings.Settings(**run_settings.choose({**whole, **values}, objective)[0])
@@ -88,8 +86,6 @@ def resolve_row(
     changes = item.scale[scale.name]
     of_objective = scale.of(row.objective)
     given = {**scale.set, **of_objective, **changes.set, **row.settings[scale.name], "seed": seed}
-    if given.get("precision") == AUTO:
-        given["precision"] = precision()
     of_run, parts = run_settings.choose(given, row.objective, option="set")
     settings = run_settings.Settings(**of_run)
     check(row.objective, parts, models=False)
@@ -108,11 +104,6 @@ def resolve_row(
 def models_of(values: Mapping[str, object]) -> dict[str, str]:
     """The parameters that name a model, and the names."""
     return {k: str(v) for k, v in values.items() if k in MODELS and v and v != "new"}
-
-
-def precision() -> str:
-    """The precision that this machine computes fast in: "bf16" or "fp32"."""
-    return "bf16" if instructions() & {"avx512_bf16", "amx_bf16"} else "fp32"
 
 
 Table = TypeVar("Table", bound=tables.Strict)

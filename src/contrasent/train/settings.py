@@ -7,7 +7,7 @@ its own, measured in docs/results.md.
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
@@ -24,8 +24,10 @@ from contrasent.engine.parameters import (
 from contrasent.engine.registry import base_shape, needs_pairs, parameters, published
 from contrasent.errors import OptionError
 from contrasent.model.pooling import POOLERS
+from contrasent.processes import instructions
 
-Precision = Literal["fp32", "bf16", "fp16"]
+AUTO = "auto"
+Precision = Literal["fp32", "bf16", "fp16", "auto"]
 Padding = Literal["none", "groups"]
 if TYPE_CHECKING:
     Pooler = str
@@ -64,7 +66,8 @@ class Settings:
         query_prompt: what stands before queries, the first column of a corpus of pairs, in training
             and for the saved model; the base's if None, "" for nothing.
         document_prompt: the same for documents, the other columns.
-        precision: of the forward pass.
+        precision: of the forward pass; "auto" is bf16 where the processor computes in it (AVX-512
+            BF16 or AMX), else fp32, and this attribute is then the one that it is.
         padding: "none" computes rows without padding where the encoder is of a kind that allows it
             (:mod:`contrasent.encoder.packed`); "groups" goes through the encoder's own forward
             pass, in padded groups of similar length. The mathematics is the same, dropout masks are
@@ -121,6 +124,8 @@ class Settings:
     seed: Annotated[int, Range(least=0, below=2**63)] = 0
 
     def __post_init__(self) -> None:
+        if self.precision == AUTO:
+            object.__setattr__(self, "precision", fast_precision())
         known = run_settings()
         check_values(known.values(), {name: getattr(self, name) for name in known})
         _ = self.bucket_cuts, self.corpus_weights
@@ -149,6 +154,11 @@ class Settings:
             raise OptionError(
                 "buckets", self.buckets, 'write lengths such as "4,8"', choices=("fine", "none")
             ) from error
+
+
+def fast_precision() -> Precision:
+    """The precision that this processor computes fast in, "bf16" or "fp32"."""
+    return "bf16" if instructions() & {"avx512_bf16", "amx_bf16"} else "fp32"
 
 
 @cache
@@ -232,6 +242,8 @@ class Defaults:
                 why = "rows share texts"
             elif name == "generator":
                 why = f"the base is {value}"
+            elif name == "precision":
+                why = "what this processor computes fast in"
             elif self.base == SENTENCE_ENCODER and name in (*ENCODER_SETTINGS, "steps"):
                 why = "the base is a sentence encoder"
             number = f"{value:g}" if isinstance(value, float) else value
@@ -264,14 +276,20 @@ def resolve_settings(
     one; the objective's published settings; the defaults of ``Settings``.
     """
     of_run, of_objective = choose(given or {}, objective)
-    Settings(**of_run)  # rejects bad values before anything is counted by them
+    checked = Settings(**of_run)  # rejects bad values before anything is counted by them
+    chosen: Values = {}
+    if of_run.get("precision") == AUTO:
+        del of_run["precision"]
+        chosen = {"precision": checked.precision}  # a run that goes on has the one it began with
     stated = of_run | of_objective
     if stored is None:
         defaults = _choose(base, objective, stated, corpus)
+        defaults = replace(defaults, values=defaults.values | chosen)
     elif stored:
-        left = {k: v for k, v in stored["values"].items() if k not in stated}
+        left = {k: v for k, v in (chosen | stored["values"]).items() if k not in stated}
         defaults = Defaults(stored["base"], left)
     else:
+        of_run |= chosen
         return ResolvedSettings(Settings(**of_run), of_objective, None)
     of_run, of_objective = choose({**defaults.values, **stated}, objective)
     return ResolvedSettings(Settings(**of_run), of_objective, defaults)
