@@ -80,8 +80,22 @@ def statuses(folder: Path) -> dict[str, str]:
     return {name: status for name, mark, status in pairs if mark}
 
 
+def fails(folder: Path, package: str, marked: str, name: str) -> bool:
+    """Whether tests of a package fail with a mutant; with none if its name is empty."""
+    paths = str((folder / "mutants" / "src").resolve())
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-xq", "-m", marked, f"tests/{package}"],
+        cwd=folder / "mutants",
+        env={**os.environ, "PYTHONPATH": paths, "MUTANT_UNDER_TEST": name},
+        stdout=subprocess.DEVNULL,
+    )
+    return done.returncode not in (0, 5)  # 5: there are none
+
+
 def run(folder: Path, package: str, names: list[str]) -> dict[str, str]:
-    """Test mutants; those that no test of this process reaches, by all tests of the package."""
+    """Test mutants; those that the quick tests of this process do not reach or catch, by all."""
+    if fails(folder, package, "slow", ""):
+        raise SystemExit(f"tests/{package}: slow tests fail without a mutant")
     environment = {**os.environ, "PYTHONPATH": str((folder / "mutants" / "src").resolve())}
     kept = folder / "statuses.json"
     found: dict[str, str] = json.loads(kept.read_text()) if kept.exists() else {}
@@ -92,23 +106,11 @@ def run(folder: Path, package: str, names: list[str]) -> dict[str, str]:
         subprocess.run(command, cwd=folder, env=environment, check=True, stdout=sys.stderr)
         of = statuses(folder)
         for name in part:
-            if (status := of.get(name, "no tests")) == "no tests":
-                tests = [
-                    sys.executable,
-                    "-m",
-                    "pytest",
-                    "-xq",
-                    "-m",
-                    "not slow",
-                    f"tests/{package}",
-                ]
-                done = subprocess.run(
-                    tests,
-                    cwd=folder / "mutants",
-                    env={**environment, "MUTANT_UNDER_TEST": name},
-                    stdout=subprocess.DEVNULL,
-                )
-                status = "killed" if done.returncode else "survived"
+            status = of.get(name, "no tests")
+            if status not in CAUGHT:
+                marks = ("not slow", "slow") if status == "no tests" else ("slow",)
+                caught = any(fails(folder, package, marked, name) for marked in marks)
+                status = "killed" if caught else "survived"
             found[name] = status
         kept.write_text(json.dumps(found, indent=1))
     return {name: found[name] for name in names}

@@ -95,6 +95,31 @@ def test_documents_that_judge_do_not_teach():
     assert not documents(queries[:judged]) & documents(queries[judged:])
 
 
+def test_sentences_ask_as_queries_and_what_is_left_of_passages_answers_as_documents():
+    """A model with prompts encodes the two in different ways."""
+    texts, calls = with_topics(120), []
+
+    def recorded(sentences):
+        raise AssertionError("neither as a query nor as a document")
+
+    def for_task(task):
+        def encoded(some):
+            calls.append((task, list(some)))
+            return encode(some)
+
+        return encoded
+
+    recorded.for_task = for_task
+    index = Index.build(encode, texts, metadata=[{"document": f"{n}"} for n in range(120)])
+    given = {"seed": 0, "log": lambda line: None, "until": lambda: 600.0}
+    learn_from_text(index, recorded, index.ranker, **given)
+    assert [task for task, _ in calls] == ["query", "query", "document"]
+    sentences, more, rests = (some for _, some in calls)
+    assert all(any(one in text for text in texts) for one in (*sentences, *more))
+    # What is left of four sentences of five words
+    assert {len(one.split()) for one in rests} == {15}
+
+
 def test_deleted_rows_teach_nothing(tmp_path):
     """Neighbours are numbers of rows, deleted ones counted."""
     index, _ = learn(with_topics(530))

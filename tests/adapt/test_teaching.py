@@ -159,6 +159,8 @@ def test_all_ways_are_about_the_prior_and_what_is_there():
         assert {ranker.map_share for ranker in own} == {0.25}
         assert {ranker.smoothing for ranker in own} == ({0.0, 0.5, 0.6} if smooth else {0.5})
         assert {0.0, 0.3} <= {ranker.word_weight for ranker in own}
+        bonuses = {(way.ranker.taught, way.ranker.taught_from) for way in ways[1:]}
+        assert bonuses == {*Tuning().bonuses}
     assert len(ways_of(prior, "few", smooth=True)) < len(ways) / 2
     assert ways[0].ranker.summary == "words 0.3, map 0.25, smoothing 0.5"
 
@@ -303,6 +305,22 @@ def test_held_out_documents_teach_in_no_way(monkeypatch):
     np.testing.assert_array_equal(learnt({0}), same)
     assert not np.array_equal(learnt(set()), others)
     assert not np.array_equal(absent, present)
+
+
+def test_other_passages_of_what_answers_a_query_are_no_negatives():
+    bench, many = bench_of(0, rows=2), replace(SMALL, random_rows=1000)
+    about_the_first = np.arange(2)
+    made = Learner(bench, PRIOR, 0, many)
+    for query in about_the_first:
+        assert bench.rows_of(bench.queries[query].document).tolist() == [0, 1]
+        made.answers[query] = np.array([1])
+    vectors, maps = np.array(bench.index.vectors), []
+    for changed in ((), 0, 2):  # nothing, the other passage of the answer, another document's
+        bench.index.vectors = vectors.copy()
+        bench.index.vectors[changed,] *= -1
+        maps.append(made.fit(about_the_first, set()))
+    np.testing.assert_array_equal(maps[0], maps[1])
+    assert not np.array_equal(maps[0], maps[2])
 
 
 def test_a_fold_is_judged_by_the_way_that_is_best_for_the_others():
