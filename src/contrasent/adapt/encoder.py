@@ -169,9 +169,11 @@ class EncoderLearner:
 
         folder = self.train(f"{number}", teaching, self.learner.documents_of(judged))
         encode = self.open(folder)
-        asked = self.index.query_vectors([query.text for query in self.bench.queries], encode)
+        query_vectors = self.index.query_vectors(
+            [query.text for query in self.bench.queries], encode
+        )
         faster = quick(encode, sum(map(len, texts)))
-        own = bench(normalize(for_task(faster, "document")(texts)), asked, Learned())
+        own = bench(normalize(for_task(faster, "document")(texts)), query_vectors, Learned())
         remove(folder)
         known = bench(self.index.vectors[rows], self.bench.vectors, self.bench.learned)
         before = known.values([self.learner.prior], judged)

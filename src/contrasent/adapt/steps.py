@@ -79,16 +79,17 @@ def learn_from_text(
     seconds = (time.monotonic() - begun) / _FIRST
     if seconds * (len(texts) + 5 * len(judged)) > RESERVE * until():
         return Steps(prior, Learned(), None, ("no time is left to learn from the text",))
-    asked = normalize(np.concatenate([first, for_task(encode, "query")(texts[_FIRST:])]))
+    rest = for_task(encode, "query")(texts[_FIRST:])
+    sentences = normalize(np.concatenate([first, rest]))
     own = np.array([one.row for one in (*judged, *teaching)])
     tried = list(dict.fromkeys([wanted, replace(wanted, smoothing=0.0)]))
     if users:
         log(f"{len(texts):,} sentences teach, {len(users.queries):,} queries of users judge")
-        learned = learned_of(index, wanted, fit_map(asked, vectors, own, seed=seed))
+        learned = learned_of(index, wanted, fit_map(sentences, vectors, own, seed=seed))
         return _by_users(users, prior, tried, learned, seed)
     log(f"{len(teaching):,} sentences teach, {len(judged):,} of other documents judge")
     cut = normalize(for_task(encode, "document")([one.rest for one in judged]))
-    queries, lessons = asked[: len(judged)], asked[len(judged) :]
+    queries, lessons = sentences[: len(judged)], sentences[len(judged) :]
     bench = _bench(index, rows, vectors, judged, queries, cut, random)
     (before,) = bench.values([prior])
     chance = float((1 / np.log2(np.arange(2, 12))).sum()) / len(bench.documents)
@@ -104,7 +105,7 @@ def learn_from_text(
         shown = "shown" if gain.low > 0 else "kept by default, neither gain nor harm is shown"
         if gain.high >= 0:
             notes.append(f"{_name(ranker)}: {gain} on {len(judged):,} held-out sentences; {shown}")
-            matrix = fit_map(asked, vectors, own, seed=seed)
+            matrix = fit_map(sentences, vectors, own, seed=seed)
             return Steps(ranker, learned_of(index, ranker, matrix), gain, tuple(notes))
         notes.append(f"{_name(ranker)}: left out, {gain} on {len(judged):,} held-out sentences")
     return Steps(prior, Learned(), None, tuple(notes))
@@ -233,8 +234,8 @@ def _bench(
     ids = [rows[row].id for row in chosen]
     small = Index.build(lambda _: given, texts, ids=ids, ranker=index.ranker)
     places = {name: at for at, name in enumerate(dict.fromkeys(one.document for one in judged))}
-    asked = [Query(o.text, {at: 1.0}, places[o.document]) for at, o in enumerate(judged)]
-    return Bench(small, asked, queries, ids, np.arange(len(ids)))
+    sentences = [Query(o.text, {at: 1.0}, places[o.document]) for at, o in enumerate(judged)]
+    return Bench(small, sentences, queries, ids, np.arange(len(ids)))
 
 
 # ---------------------------------------------------------------------- the map

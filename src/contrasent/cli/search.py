@@ -76,14 +76,14 @@ def search(
     began = time.monotonic()
     how: dict[str, Any] = {"k": k, "threshold": threshold, "where": condition, "ranker": ranker}
     how |= {"all_rows": all_rows, "exact": exact}
-    asked, vectors, found = find_hits(opened, wanted, encode, rows=flat, **how)
+    searched, vectors, found = find_hits(opened, wanted, encode, rows=flat, **how)
     truncated = encode.truncated
     with progress.hidden():
-        best = answers(asked, vectors, found, encode, opened.analyzer)
+        best = answers(searched, vectors, found, encode, opened.analyzer)
     seconds = time.monotonic() - began
     root = str(opened.facts.origin.get("root", ""))  # only documents have one
     results, lines = [], list[Line]()
-    for given, text, hits, some in zip(wanted, asked, found, best, strict=True):
+    for given, text, hits, some in zip(wanted, searched, found, best, strict=True):
         groups = [[at] for at in range(len(hits))] if flat else grouped(hits)
         lines += [[("", ""), (given, "italic")]] if len(wanted) > 1 else []
         if text != given:

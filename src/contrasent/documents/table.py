@@ -132,7 +132,7 @@ def _text(cell: Any) -> str:
 def choose(table: Table, columns: Sequence[str] | None = None) -> list[tuple[str, int]]:
     """Roles and places of columns, by names or by the longest texts.
 
-    Roles: "text", "title", "id"; "fact" of short columns beside a text; "field" of all where no
+    Roles: "text", "title", "id"; "fact" of short columns next to a text; "field" of all where no
     column holds texts; nothing where none holds words.
     """
     names = table.columns

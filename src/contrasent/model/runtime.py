@@ -167,8 +167,8 @@ class Exported(Encoder):
     def check(self, *, pooler: str | None, max_tokens: int | None) -> None:
         """Reject settings that the graph, in which they are fixed, does not have."""
         fixed = self.export.facts
-        asked = ("--pooler", pooler, fixed.pooling), ("--max-tokens", max_tokens, fixed.max_tokens)
-        for option, wanted, had in asked:
+        stated = ("--pooler", pooler, fixed.pooling), ("--max-tokens", max_tokens, fixed.max_tokens)
+        for option, wanted, had in stated:
             if wanted is not None and wanted != had:
                 problem = f"the export has {had!r} inside; export the model again with it"
                 raise OptionError(option, wanted, problem)

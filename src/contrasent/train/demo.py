@@ -59,9 +59,9 @@ def learn(
     """
     explained = {doc.id: " ".join(doc.sections[0].paragraphs) for doc in documentation}
     pairs = [(text, explained[name]) for text, name in documentation.summaries]
-    asked, answers = map(list, zip(*pairs[::JUDGED], strict=True))
-    judge = RetrievalValidation("summaries", {"explanations": (asked, answers)})
-    hidden = {text.casefold() for text in asked}
+    questions, answers = map(list, zip(*pairs[::JUDGED], strict=True))
+    judge = RetrievalValidation("summaries", {"explanations": (questions, answers)})
+    hidden = {text.casefold() for text in questions}
     lines = dict.fromkeys(line for text in explained.values() for line in sentences(text))
     corpora: dict[str, Sequence[Any]] = {
         "sentences": [line for line in lines if line.casefold() not in hidden],
@@ -74,12 +74,12 @@ def learn(
         done = fit(method, corpora[name], given, folder=place, base=model, evaluate=judge, **again)
         lessons.append(Lesson(f"{method}, {len(corpora[name]):,} {name}", done))
         model = str(done.folder)
-    write_text(folder / "learning.html", _page(lessons, base, asked, answers))
+    write_text(folder / "learning.html", _page(lessons, base, questions, answers))
     return lessons
 
 
 def _page(
-    lessons: Sequence[Lesson], base: str, asked: Sequence[str], answers: Sequence[str]
+    lessons: Sequence[Lesson], base: str, questions: Sequence[str], answers: Sequence[str]
 ) -> str:
     """The curve of both steps, one after the other, and what three summaries find."""
     drawn, steps = dict[str, list[pictures.Point]](), 0
@@ -88,7 +88,7 @@ def _page(
         drawn[lesson.name] = [(steps + at, value, low, high) for at, value, low, high in points]
         steps += lesson.run.steps
     encoders = (Encoder.load(resolve(base), pooler=POOLER), lessons[-1].run.encoder)
-    first, last = (e.similarity(asked[:SHOWN], answers).argmax(axis=1) for e in encoders)
+    first, last = (e.similarity(questions[:SHOWN], answers).argmax(axis=1) for e in encoders)
     return render(
         "learning.html",
         heading="Learning by contrast",
@@ -97,9 +97,9 @@ def _page(
         name=Path(base).name,
         lessons=lessons,
         curve=pictures.panels({"MRR@10 of summaries held out, 95 % interval": drawn}),
-        judged=len(asked),
+        judged=len(questions),
         examples=[
-            (asked[n], [(answers[place], place == n) for place in (first[n], last[n])])
-            for n in range(min(SHOWN, len(asked)))
+            (questions[n], [(answers[place], place == n) for place in (first[n], last[n])])
+            for n in range(min(SHOWN, len(questions)))
         ],
     )

@@ -40,12 +40,13 @@ def mine(
     found = np.zeros((len(cache), count), np.int64)
     short = 0
     with progress.task("mine", len(rows) + len(first) + len(rows), "texts") as advance:
-        asked = _embed(encoder, cache, 0, rows, advance)
-        given = _embed(encoder, cache, 1, rows[first], advance)
+        query_vectors = _embed(encoder, cache, 0, rows, advance)
+        answer_vectors = _embed(encoder, cache, 1, rows[first], advance)
         for part in batched(range(len(rows)), QUERIES_AT_ONCE):
             block = np.asarray(part)
-            cosines = asked[block] @ given.T
-            most = MARGIN * (asked[block] * given[answers[block]]).sum(axis=1, keepdims=True)
+            cosines = query_vectors[block] @ answer_vectors.T
+            own_answers = answer_vectors[answers[block]]
+            most = MARGIN * (query_vectors[block] * own_answers).sum(axis=1, keepdims=True)
             # What is too near comes after all others, the least alike first.
             ranks = np.where(cosines > most, -3 - cosines, cosines)
             for row, rank in zip(block, ranks, strict=True):
