@@ -11,7 +11,7 @@ from scipy import stats
 
 from contrasent.errors import DataError
 from contrasent.stats import seeds
-from contrasent.stats.seeds import EffectEstimate, paired_t, permutation_p, unpaired_t
+from contrasent.stats.seeds import EffectEstimate, TwoWay, paired_t, permutation_p, unpaired_t
 
 RUNS = st.lists(st.floats(-5, 5), min_size=2, max_size=8).filter(lambda x: np.std(x) > 1e-3)
 
@@ -118,3 +118,15 @@ def test_a_sampled_p_counts_the_grouping_that_was_seen():
 def test_the_deviation_over_seeds_is_pooled_over_both_arms():
     assert seeds.pooled_deviation([1.0], [2.0]) is None
     assert seeds.pooled_deviation([1.0, 3.0], [2.0]) == pytest.approx(math.sqrt(2))
+
+
+@pytest.mark.parametrize("made", [
+    TwoWay(0.0, math.inf, 0.3, 4), TwoWay(0.3, 4, 0.0, math.inf), TwoWay(0.2, 9, 0.3, 2),
+], ids=["seeds alone", "items alone", "both"])  # fmt: skip
+def test_the_interval_of_level_one_minus_p_touches_zero(made):
+    for difference in (0.0, 0.1, -0.5, 1.5):
+        p = made.p(difference)
+        if not (made.items and made.seeds):  # Student's t of the one source that there is
+            error, df = (made.seeds, made.seeds_df) if made.seeds else (made.items, made.items_df)
+            assert p == pytest.approx(2 * stats.t.sf(abs(difference) / error, df), rel=1e-9)
+        assert made.half_width(1 - p) == pytest.approx(abs(difference), rel=1e-6, abs=1e-9)
