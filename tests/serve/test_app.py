@@ -448,6 +448,7 @@ def test_work_for_a_client_that_has_gone_ends():
         assert time.monotonic() - began < 2
 
 
+@pytest.mark.slow
 def test_a_stopping_server_answers_what_is_left_with_503():
     answers, seconds = [], []
     with running(create_app(slow(3.0), settings=ServerSettings(batch_tokens=64))) as url:
