@@ -9,7 +9,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from contrasent import cli, progress
+from contrasent import cli, pictures, progress
 from tiny_models import KINDS, made_sentences, write_backbone, write_tokenizer
 
 DATA = os.environ.get("CONTRASENT_DATA")
@@ -89,16 +89,14 @@ def what_the_kernel_has_is_safe():
 @pytest.fixture(scope="session", autouse=True)
 def curves_drawn_once():
     """Drawing a run's curves takes longer than a short run: those of the same names are one."""
-    from contrasent.train import page
-
-    draw, drawn = page.pictures.panels, {}
+    draw, drawn = pictures.panels, {}
 
     def panels(curves):
         names = tuple((title, *lines) for title, lines in curves.items())
         return drawn[names] if names in drawn else drawn.setdefault(names, draw(curves))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page.pictures, "panels", panels)
+        patch.setattr(pictures, "panels", panels)
         yield
 
 

@@ -353,7 +353,7 @@ def chosen_by_chance(seed, documents, each, ways=20, shared=0.3):
 def test_a_choice_among_ways_that_help_nobody_is_rarely_kept(documents, each):
     """2.5 % would be 5 of 200; more than 11 have a chance of 1 %."""
     kept = {False: 0, True: 0}
-    for seed in range(100):
+    for seed in range(200):
         queries, values, folds = chosen_by_chance(seed, documents, each)
         found = cross_fitted(values, folds)[AGAIN]
         gain = difference(queries, found)
@@ -454,6 +454,6 @@ def test_a_gain_is_sure_by_its_interval_and_a_small_p(low, p, sure):
 @pytest.mark.slow
 def test_queries_without_meaning_teach_nothing():
     kept = 0
-    for seed in range(100):
+    for seed in range(200):
         kept += taught(bench_of(seed, meaning=False), until=0.0, seed=seed)[0].improved
-    assert kept <= 7  # 99 % of chance at 2.5 %
+    assert kept <= 11  # 99 % of chance at 2.5 %

@@ -1,7 +1,9 @@
 """The page holds every number, fetches nothing, and is well-formed for one model and for many."""
 
+import math
 import re
 from html.parser import HTMLParser
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from contrasent.report import Report, Row
 
 pytest.importorskip("matplotlib")
 
+SVG = "{http://www.w3.org/2000/svg}"
 VOID = {"meta", "br", "path", "use"}
 
 
@@ -120,3 +123,17 @@ def test_few_examples_pairs_triples_and_groups_have_a_table():
         assert shown in section
     assert "class=total" in section
     assert "Transfer</h2>" not in text
+
+
+def test_curves_of_any_length_and_number_are_drawn():
+    """One panel or many, an odd number too, of one point, and of what is no number."""
+    line = [(step, 0.1 * step, 0.05 * step, 0.2 * step) for step in range(4)]
+    for count in (1, 2, 5):
+        lines = {"one": line, "point": line[:1], "gap": [*line, (4, math.nan, math.nan, math.nan)]}
+        drawn = pictures.panels({f"panel {n} of {count}": lines for n in range(count)})
+        texts = [node.text for node in ElementTree.fromstring(drawn).iter(f"{SVG}text")]
+        assert [f"panel {n} of {count}" for n in range(count)] == [
+            text for text in texts if text.startswith("panel")
+        ]
+        assert texts.count("point") == texts.count("step") == count
+    assert pictures.panels({}) is None

@@ -439,7 +439,7 @@ def test_published_defaults():
     # Xu et al. (2023), Table 2, and the released code's weight
     ("barlow_twins", lambda made: made.terms["barlow"].artificial, 704),
     ("barlow_twins", lambda made: made.terms["barlow"].off_diagonal, 0.012),
-    ("promptbert", lambda made: made.encoder.prompts.text(),  # Jiang et al. (2022), section 3
+    ("promptbert", lambda made: made.encoder.prompts.text(),  # Jiang et al. (2022), section 3.2
      'This sentence : "[X]" means [MASK] .'),
 ])  # fmt: skip
 def test_what_nobody_states_is_as_published(name, found, published, load):

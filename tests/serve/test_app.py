@@ -406,7 +406,7 @@ def test_the_time_of_a_request_holds_within_a_batch_of_queries():
 @pytest.mark.slow
 def test_a_long_filter_ends_in_time_and_others_go_on():
     # More long filters than threads: searches without a filter do not wait for these to end
-    app = create_app(slow(0), index=large(20_000), settings=ServerSettings(timeout=6.0))
+    app = create_app(slow(0), index=large(20_000), settings=ServerSettings(timeout=10.0))
     where = {"$or": [{f"a.b{n}": {"$contains": n}} for n in range(500)]}
     with running(app) as url:
         assert find(url, query="kettle").status_code == 200

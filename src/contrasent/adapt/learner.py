@@ -73,7 +73,7 @@ HARD = 30  # the best rows of the prior that do not answer a query
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """What is tried, of all and of few ways, and how a map is learned."""
+    """The values that are tried, all of them or few, and how a map is learned."""
 
     weights: tuple[float, ...] = (0.0, 0.025, 0.05, 0.1, 0.2, 0.4)  # shares of words
     few_weights: tuple[float, ...] = (0.05, 0.2)

@@ -147,7 +147,7 @@ TEMPORARY = tuple(f".{name}." for name in WRITTEN)
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """What a run is given with its objective, corpus and settings; see :func:`fit`."""
+    """The options of a run, with its objective, corpus and settings; see :func:`fit`."""
 
     evaluate: Evaluate | None
     keep: Keep

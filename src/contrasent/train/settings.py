@@ -289,8 +289,7 @@ def resolve_settings(
         left = {k: v for k, v in (chosen | stored["values"]).items() if k not in stated}
         defaults = Defaults(stored["base"], left)
     else:
-        of_run |= chosen
-        return ResolvedSettings(Settings(**of_run), of_objective, None)
+        return ResolvedSettings(checked, of_objective, None)
     of_run, of_objective = choose({**defaults.values, **stated}, objective)
     return ResolvedSettings(Settings(**of_run), of_objective, defaults)
 
