@@ -4,6 +4,9 @@ BIN := $(VENV)/bin
 PEERS := .venv-peers
 DEMO := .venv-demo
 
+# The tests start some hundred processes, and each would compile the library again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup demo test test-slow mutants check docs release bench clean
 
 setup: $(VENV)/.ready
