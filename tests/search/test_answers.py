@@ -68,6 +68,7 @@ def test_vectors_decide_where_words_do_not():
     ("the roof", "Of all that a village has to pay for the roof comes first and\n2 doors.", ""),
     ("the ferry", f"Passengers of the ferry were {'more and ' * 8}more", "\nOn Sundays it is full"),
     ("the roof", "- mend the roof before winter comes, and pay for it", "\n- Paint the door"),
+    ("the roof", "Of all that we have to mend, the roof comes first", "\n\nspring is best for it."),
 ])  # fmt: skip
 def test_where_a_sentence_ends(query, sentence, rest):
     assert found(query, sentence + rest)[0] == sentence
@@ -106,6 +107,12 @@ def test_marks_in_a_script_without_spaces():
     _, marks = found("修理屋顶", "我们在春天修理屋顶。", Analyzer("none"))
     assert marks == ["修理屋顶"]
     assert found("屋顶", "修理。屋顶", Analyzer("none"))[1] == ["屋顶"]
+
+
+def test_a_short_sentence_that_ends_where_a_section_begins_stands_alone():
+    text, none = "修理。屋顶在春天。", Analyzer("none")
+    assert found("修理", text, none)[0] == text  # a heading, but for the section
+    assert found("修理", text, none, sections=[[0, ["A"], 1], [3, ["B"], 2]])[0] == text[:3]
 
 
 def test_a_short_row_of_a_table_is_its_own_answer_and_costs_no_encoding():

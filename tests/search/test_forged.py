@@ -90,3 +90,13 @@ def test_the_forger_keeps_an_index_whole(made, tmp_path):
     forge(folder, "text is ''")
     (hits,) = Index.open(folder).search(["kettle"], vectors=encode(["kettle"]), k=20)
     assert "" in [hit.text for hit in hits] and len(FORGERIES) >= 200
+
+
+def test_facts_of_a_file_that_cannot_be_read_name_the_file(made, tmp_path):
+    names = [name for name in FORGERIES if name.startswith("file facts ") and "{}" not in name]
+    assert len(names) == 5
+    for number, name in enumerate(names):
+        folder = shutil.copytree(made, tmp_path / str(number))
+        forge(folder, name)
+        with closing(Index.open(folder)) as index, pytest.raises(UserError, match="the file 'x'"):
+            index.files()

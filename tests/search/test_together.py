@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from whole_states import MODELS, ROWS, check_versions, content, make, text
 
 from contrasent.errors import InputError, OutputError
 from contrasent.search.index import Index
+from contrasent.search.opening import open_index
 from contrasent.search.store import Facts
 from contrasent.search.writer import Writer
 
@@ -176,6 +178,19 @@ def test_readers_meet_an_index_at_every_moment_of_its_replacement(tmp_path, monk
         folder.rename(tmp_path / ".index.old")
         assert len(reader.refreshed()) == 300
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
+
+
+def test_opening_waits_for_who_is_between_the_two_renames_of_a_replacement(tmp_path):
+    folder, new = tmp_path / "index", tmp_path / "new"
+    make(folder)
+    other_index(new)
+    expected = content(new)[1]
+    folder.rename(tmp_path / ".index.old")
+    later = threading.Timer(0.2, new.rename, [folder])
+    later.start()
+    with closing(open_index(folder)) as index:
+        assert {row.id: row.text for row in index.every()}.keys() == expected.keys()
+    later.join()
 
 
 def test_a_writer_whose_index_was_replaced_says_so(tmp_path):
