@@ -49,6 +49,13 @@ def test_what_is_no_prose_is_passed_over(between):
     assert summary_and_explanation(f"{SUMMARY}\n\n{between}\n\n{MORE}") == (SUMMARY, MORE)
 
 
+@pytest.mark.parametrize("end", [".", "!", "?", '."', ".)"])
+def test_a_sentence_ends_in_any_of_its_marks(end):
+    opened = {'."': '"', ".)": "("}.get(end, "")
+    sentence = MORE.replace("The rest", f"The {opened}rest").removesuffix(".") + end
+    assert summary_and_explanation(f"{SUMMARY}\n\n{sentence}") == (SUMMARY, sentence)
+
+
 @pytest.mark.parametrize("title", ["=======\nSorting\n=======", "Sorting Tables\n-------"])
 def test_titles_are_no_summaries(title):
     assert summary_and_explanation(f"{title}\n\n{SUMMARY}\n\n{MORE}") == (SUMMARY, MORE)

@@ -1,0 +1,37 @@
+"""Rows of parquet that come with their vectors."""
+
+import numpy as np
+import pytest
+
+from contrasent.search.records import Records, TableColumns, blocks
+
+arrow = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
+
+ROWS = {
+    "id": ["a", "b", "c"],
+    "text": ["A boat.", "A train.", "A lamp."],
+    "vector": [[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]],
+    "year": [1999, 2005, None],
+    "place": ["Rome", None, "Oslo"],
+}
+
+
+@pytest.mark.parametrize(("metadata", "names"), [
+    ((), ()), (("year",), ("year",)), (("place", "year"), ("place", "year")),
+    (("*",), ("year", "place")),
+])  # fmt: skip
+def test_the_columns_that_are_metadata(tmp_path, metadata, names):
+    parquet.write_table(arrow.table(ROWS), tmp_path / "rows.parquet")
+    columns = TableColumns(metadata=metadata, encoded=True)
+    records = columns.read(str(tmp_path / "rows.parquet"))
+    assert not isinstance(records, Records)
+    read = list(blocks(records, 2))
+    assert [len(block.texts) for block in read] == [2, 1]
+    assert [name for block in read for name in block.ids] == ROWS["id"]
+    assert [text for block in read for text in block.texts] == ROWS["text"]
+    assert np.concatenate([block.vectors for block in read]) == pytest.approx(
+        np.array(ROWS["vector"], np.float32)
+    )
+    expected = [{name: ROWS[name][row] for name in names} or None for row in range(3)]
+    assert [one for block in read for one in block.metadata] == expected
