@@ -98,26 +98,26 @@ class Candidates:
 
     def _choose(self, hits: Sequence[Hit], wanted: set[str], room: int) -> list[_Passage]:
         """Choose sentences to encode: more of hits that come first, and are shown as such."""
-        found = []
+        passages = []
         for hit in hits:
             check_deadline()
             spans = _sentences(hit)
             terms = (set(self.analyzer(hit.text[a:b])) for a, b in spans)
             shares = [len(wanted & some) / max(1, len(wanted)) for some in terms]
-            found.append(_Passage(hit.text, spans, shares, [at for at, *_ in _sections(hit)], {}))
+            passages.append(_Passage(hit.text, spans, shares, [i for i, *_ in _sections(hit)], {}))
         groups = grouped(hits)
-        order = [group[0] for group in groups] + [at for group in groups for at in group[1:]]
-        for rank, at in enumerate(order, 1):
-            one, few = found[at], min(max(LEAST, FIRST // rank), room)
-            if len(one.spans) > 1 and few > 1:
-                order_of = {n: (one.listed(n), -share) for n, share in enumerate(one.shares)}
+        order = [group[0] for group in groups] + [i for group in groups for i in group[1:]]
+        for rank, i in enumerate(order, 1):
+            scored, few = passages[i], min(max(LEAST, FIRST // rank), room)
+            if len(scored.spans) > 1 and few > 1:
+                order_of = {n: (scored.listed(n), -share) for n, share in enumerate(scored.shares)}
                 best = sorted(order_of, key=order_of.__getitem__)[:few]
                 for n in best:
-                    start, end = one.spans[n]
-                    one.places[n] = len(self.texts)
-                    self.texts.append(one.text[start : min(end, start + LONGEST)])
+                    start, end = scored.spans[n]
+                    scored.places[n] = len(self.texts)
+                    self.texts.append(scored.text[start : min(end, start + LONGEST)])
                 room -= len(best)
-        return found
+        return passages
 
     def best(self, queries: Vectors | None, vectors: Vectors | None) -> list[list[Answer]]:
         """The answer of each hit: queries (q, d) and ``texts`` (n, d), or None for words alone."""
@@ -125,8 +125,8 @@ class Candidates:
         if queries is not None and vectors is not None and len(self.texts):
             cosines = normalize(queries) @ normalize(vectors).T
         return [
-            [self._answer(one, own, wanted) for one in some]
-            for some, own, wanted in zip(self._passages, cosines, self.wanted, strict=True)
+            [self._answer(passage, scores, wanted) for passage in some]
+            for some, scores, wanted in zip(self._passages, cosines, self.wanted, strict=True)
         ]
 
     def _answer(self, one: _Passage, cosines: NDArray[np.float32], wanted: set[str]) -> Answer:
@@ -155,10 +155,10 @@ class Candidates:
         for match in WORD.finditer(text[start:end]):
             (a, b), unspaced = match.span(), match["unspaced"] is not None
             pairs = [(at, min(at + 2, b)) for at in range(a, max(a + 1, b - 1))]
-            for one in pairs if unspaced else [(a, b)]:
-                if wanted.isdisjoint(self.analyzer(text[start + one[0] : start + one[1]])):
+            for pair in pairs if unspaced else [(a, b)]:
+                if wanted.isdisjoint(self.analyzer(text[start + pair[0] : start + pair[1]])):
                     continue
-                here = start + one[0], start + one[1]
+                here = start + pair[0], start + pair[1]
                 if here[0] <= last[1] and unspaced:
                     here = last[0], here[1]
                 elif last[1] > 0:
@@ -215,10 +215,10 @@ def set_apart(text: str) -> str:
 def _sections(hit: Hit) -> list[tuple[int, Any, Any]]:
     """Where the sections of a passage begin, with their headings and pages."""
     try:
-        found = [(start, names, page) for start, names, page in facts_of(hit)["sections"]]
+        sections = [(start, names, page) for start, names, page in facts_of(hit)["sections"]]
     except (KeyError, TypeError, ValueError):  # the metadata of a table may hold anything
         return []
-    return found if all(isinstance(start, int) for start, *_ in found) else []
+    return sections if all(isinstance(start, int) for start, *_ in sections) else []
 
 
 def _sentences(hit: Hit) -> list[Span]:
@@ -231,10 +231,10 @@ def _sentences(hit: Hit) -> list[Span]:
         return [_stripped(text, 0, len(text))]
     spans = []
     for start, end in _blocks(text, first):
-        at = start
+        offset = start
         for piece in sentences(text[start:end]):
-            span = _stripped(text, at, at + len(piece))
-            at += len(piece)
+            span = _stripped(text, offset, offset + len(piece))
+            offset += len(piece)
             if any(map(str.isalnum, text[slice(*span)])):
                 spans.append(span)
     return spans or [_stripped(text, first, len(text))]
@@ -258,9 +258,9 @@ def _blocks(text: str, first: int) -> Iterator[Span]:
 
 def _stripped(text: str, start: int, end: int) -> Span:
     """A span without the white space around it."""
-    own = text[start:end]
-    first = start + len(own) - len(own.lstrip())
-    return first, max(first, start + len(own.rstrip()))
+    piece = text[start:end]
+    first = start + len(piece) - len(piece.lstrip())
+    return first, max(first, start + len(piece.rstrip()))
 
 
 def _window(text: str, start: int, end: int, marks: list[Span]) -> Span:
@@ -270,11 +270,11 @@ def _window(text: str, start: int, end: int, marks: list[Span]) -> Span:
         return sum(first <= a and b <= first + LONGEST - BEFORE for a, b in marks)
 
     first = max((a for a, _ in marks), key=held, default=start)
-    at = start
+    begin = start
     if first - start > BEFORE:
-        at = max(start, min(first - BEFORE, end - LONGEST))
-        space = text.find(" ", at, first)
-        at = space + 1 if space >= 0 else at
-    stop = min(end, at + LONGEST)
-    space = text.rfind(" ", at + LONGEST // 2, stop)
-    return at, space if stop < end and space >= 0 else stop
+        begin = max(start, min(first - BEFORE, end - LONGEST))
+        space = text.find(" ", begin, first)
+        begin = space + 1 if space >= 0 else begin
+    stop = min(end, begin + LONGEST)
+    space = text.rfind(" ", begin + LONGEST // 2, stop)
+    return begin, space if stop < end and space >= 0 else stop

@@ -90,14 +90,14 @@ class BinaryCodes:
     def candidates(self, queries: Vectors, k: int, allowed: Mask | None) -> list[Numbers]:
         """For each query (d,), rows that are likely among its best k, rising."""
         wanted = min(max(CANDIDATES, A_HIT * k), self.rows)
-        found = []
+        candidates = []
         for query in queries:
             distance = self.hamming(query)
             if allowed is not None:
                 distance[~allowed[: self.rows]] = NEVER
             limit = int(np.searchsorted(np.cumsum(np.bincount(distance)), wanted))
-            found.append(np.flatnonzero(distance <= min(limit, int(NEVER) - 1)))
-        return found
+            candidates.append(np.flatnonzero(distance <= min(limit, int(NEVER) - 1)))
+        return candidates
 
 
 def make_codes(folder: Path, vectors: Vectors) -> dict[str, Any]:

@@ -318,17 +318,17 @@ def _quoted(value: Any) -> str:
 
 def facets(metadata: Iterable[Any]) -> dict[str, list[Any]]:
     """Fields with few distinct short values, and these, which rows can be filtered by."""
-    found: dict[str, dict[str, Any]] = {}
+    fields: dict[str, dict[str, Any]] = {}
     objects = (facts for facts in metadata if isinstance(facts, dict))
     for field, value in chain.from_iterable(facts.items() for facts in objects):
-        values = found.setdefault(field, {})
+        values = fields.setdefault(field, {})
         if len(values) <= FEW:
             values[canonical(value)] = value
-    for name in ("title", "body", "page", "sections") if "document" in found else ():
-        found.pop(name, None)  # these say where a passage stands
+    for name in ("title", "body", "page", "sections") if "document" in fields else ():
+        fields.pop(name, None)  # these say where a passage stands
     return {
         field: sorted(values.values(), key=lambda v: (isinstance(v, str), v))
-        for field, values in sorted(found.items())
+        for field, values in sorted(fields.items())
         if 1 < len(values) <= FEW
         and not any(isinstance(v, list | dict) or v is None for v in values.values())
         and all(len(v) <= SHORT for v in values.values() if isinstance(v, str))

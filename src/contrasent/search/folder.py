@@ -60,10 +60,10 @@ def is_any_index(folder: str | Path) -> bool:
 def reading(folder: Path) -> sqlite3.Connection:
     """A connection that reads; of a folder that cannot be written, without a log."""
     log = folder / f"{DATABASE}-wal"
-    kept = log.exists() and log.stat().st_size > 0
+    has_log = log.exists() and log.stat().st_size > 0
     effective = os.access in os.supports_effective_ids
     writable = os.access(folder, os.W_OK, effective_ids=effective)
-    how = "ro" if kept or writable else "ro&immutable=1"
+    how = "ro" if has_log or writable else "ro&immutable=1"
     path = f"{(folder / DATABASE).absolute().as_uri()}?mode={how}"
     return guarded(sqlite3.connect(path, uri=True, timeout=BUSY, check_same_thread=False))
 

@@ -58,8 +58,8 @@ class Neighbours:
     def lengths(self, smoothing: float) -> Floats:
         """(n,) lengths of row + smoothing x mean of its neighbours; 1 for a row without them."""
         once, twice = self.products.T
-        found: Floats = np.sqrt(1 + np.float32(2 * smoothing) * once + smoothing**2 * twice)
-        return found
+        norms: Floats = np.sqrt(1 + np.float32(2 * smoothing) * once + smoothing**2 * twice)
+        return norms
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,8 +85,8 @@ class Learned:
         place = np.full(rows, -1)
         place[numbers] = np.arange(len(numbers))
         first = numbers[numbers < len(self.neighbours.rows)]
-        own = Neighbours(self.neighbours.rows[first], self.neighbours.products[first])
-        return replace(self, neighbours=own.moved(place))
+        neighbours = Neighbours(self.neighbours.rows[first], self.neighbours.products[first])
+        return replace(self, neighbours=neighbours.moved(place))
 
     def among(self, alive: Mask) -> "Learned":
         """With the neighbours that are not deleted."""
@@ -109,9 +109,9 @@ class Learned:
 
     def misfit(self, rows: int, dimension: int) -> str:
         """A part whose shape or numbers cannot be those of an index of this size, or ""."""
-        near, taught, own = self.neighbours, self.taught, (dimension,)
+        near, taught, shape = self.neighbours, self.taught, (dimension,)
         fits = {
-            "map": self.matrix is None or self.matrix.shape == own * 2,
+            "map": self.matrix is None or self.matrix.shape == shape * 2,
             "neighbours": near is None
             or (
                 near.rows.ndim == 2
@@ -123,7 +123,7 @@ class Learned:
             "taught queries": taught is None
             or (
                 taught.vectors.ndim == 2
-                and taught.vectors.shape == (len(taught.documents), *own)
+                and taught.vectors.shape == (len(taught.documents), *shape)
                 and all(isinstance(name, str) for some in taught.documents for name in some)
             ),
         }
@@ -197,27 +197,27 @@ def smoothed(ranker: Ranker, learned: Learned, cosines: Floats) -> Floats:
     if not ranker.smoothing or near is None:
         return cosines
     weight = np.float32(ranker.smoothing / max(1, near.rows.shape[1]))
-    padded, found = np.append(cosines, np.float32(0)), cosines.copy()
-    smooth = found[: len(near.rows)]
+    padded, scores = np.append(cosines, np.float32(0)), cosines.copy()
+    smooth = scores[: len(near.rows)]
     for column in near.rows.T:  # several times faster than a sum over a short axis
         smooth += weight * padded[column]
     smooth /= near.lengths(ranker.smoothing)
-    return found
+    return scores
 
 
 def smooth_vectors(ranker: Ranker, learned: Learned, vectors: Vectors, numbers: Numbers) -> Vectors:
     """(n, d) vectors of some rows, smoothed, from those of all rows."""
-    own = np.asarray(vectors[numbers])
+    selected = np.asarray(vectors[numbers])
     near = learned.neighbours
     if not ranker.smoothing or near is None:
-        return own
+        return selected
     having = np.flatnonzero(numbers < len(near.rows))
     having = having[(near.rows[numbers[having]] >= 0).all(axis=1)]
     rows = numbers[having]
     mean = np.asarray(vectors[near.rows[rows]]).mean(axis=1)
-    own[having] += np.float32(ranker.smoothing) * mean
-    own[having] /= near.lengths(ranker.smoothing)[rows, None]
-    return own
+    selected[having] += np.float32(ranker.smoothing) * mean
+    selected[having] /= near.lengths(ranker.smoothing)[rows, None]
+    return selected
 
 
 def bonus(

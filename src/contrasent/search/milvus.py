@@ -81,9 +81,9 @@ class MilvusIndex(BaseIndex, RowWriter):
         if not in_milvus(place) or _read(place).generation:
             check_target(place, False)
         with progress.task("index", unit="texts") as advance:
-            for texts, names, extra, given in blocks(rows, cls.batch):
+            for texts, names, extra, array in blocks(rows, cls.batch):
                 if index is None:
-                    first = for_task(encode, "document")(texts[:1]) if given is None else given[:1]
+                    first = for_task(encode, "document")(texts[:1]) if array is None else array[:1]
                     size = check_vectors(first, 1, None, facts.metric).shape[1]
                     with writing(place):
                         place.mkdir(parents=True, exist_ok=True)
@@ -95,7 +95,7 @@ class MilvusIndex(BaseIndex, RowWriter):
                 done += len(names)
                 advance(len(names))
                 texts, names, extra = ([column[n] for n in new] for column in (texts, names, extra))
-                index._put(NewRows(texts, encode if given is None else given[new], names, extra))
+                index._put(NewRows(texts, encode if array is None else array[new], names, extra))
         if index is None:
             raise UserError("there are no texts to index")
         if len(index) != done:
@@ -119,7 +119,7 @@ class MilvusIndex(BaseIndex, RowWriter):
             self._do("load_collection")
             return
         write_json(self.folder / MILVUS, asdict(self.facts))
-        own, kinds = self.sdk, self.sdk.DataType
+        sdk, kinds = self.sdk, self.sdk.DataType
         schema = self.client.create_schema(auto_id=False, description=self.facts.identity)
         schema.add_field("id", kinds.VARCHAR, is_primary=True, max_length=LONGEST)
         schema.add_field("text", kinds.VARCHAR, max_length=LONGEST)
@@ -128,15 +128,15 @@ class MilvusIndex(BaseIndex, RowWriter):
         schema.add_field("draw", kinds.INT64)
         schema.add_field("terms", kinds.VARCHAR, max_length=LONGEST, enable_analyzer=True)
         schema.add_field("words", kinds.SPARSE_FLOAT_VECTOR)
-        schema.add_function(own.Function("bm25", own.FunctionType.BM25, ["terms"], ["words"]))
-        made = self.client.prepare_index_params()
+        schema.add_function(sdk.Function("bm25", sdk.FunctionType.BM25, ["terms"], ["words"]))
+        specs = self.client.prepare_index_params()
         # Milvus-lite opens a graph by faiss alone, and overlooks parameters that are flattened.
         graph = {"params": {"M": 32, "efConstruction": 128}}
         near = "HNSW" if "://" in self.uri else "FLAT"
-        made.add_index("vector", index_type=near, metric_type="IP", params=graph)
+        specs.add_index("vector", index_type=near, metric_type="IP", params=graph)
         scored, kind = {"params": {"bm25_k1": K1, "bm25_b": B}}, "SPARSE_INVERTED_INDEX"
-        made.add_index("words", index_type=kind, metric_type="BM25", params=scored)
-        self._do("create_collection", schema=schema, index_params=made, consistency_level="Strong")
+        specs.add_index("words", index_type=kind, metric_type="BM25", params=scored)
+        self._do("create_collection", schema=schema, index_params=specs, consistency_level="Strong")
 
     def close(self) -> None:
         """End the connection; a local file is written out."""
@@ -152,8 +152,8 @@ class MilvusIndex(BaseIndex, RowWriter):
     def blocks(self) -> Iterator[tuple[list[str], list[str], list[Any], Vectors]]:
         """All rows in Milvus's own order, some at a time: ids, texts, metadata and vectors."""
         walk = self._do("query_iterator", batch_size=self.batch, output_fields=[*FIELDS[:4]])
-        while found := self._said(walk.next):
-            names, texts, extra, vectors = ([row[field] for row in found] for field in FIELDS[:4])
+        while rows := self._said(walk.next):
+            names, texts, extra, vectors = ([row[field] for row in rows] for field in FIELDS[:4])
             yield names, texts, extra, np.array(vectors, dtype=np.float32)
 
     def every(self) -> Iterator[Row]:
@@ -218,9 +218,9 @@ class MilvusIndex(BaseIndex, RowWriter):
             dense = dense._replace(best=max([dense.best, *cosines.values()]))
             sparse = Spread.of_sparse(np.array([*best.values()], np.float32), len(self))
         names = np.array(sorted(cosines), dtype=object)
-        near, own = (np.array([d.get(n, 0) for n in names], np.float32) for d in (cosines, words))
-        found = ranker.rank(Candidates(names, near, own, dense, sparse), k)
-        return replace(found, evidence=self.evidence(found.cosines, vector))
+        near, bm25 = (np.array([d.get(n, 0) for n in names], np.float32) for d in (cosines, words))
+        ranked = ranker.rank(Candidates(names, near, bm25, dense, sparse), k)
+        return replace(ranked, evidence=self.evidence(ranked.cosines, vector))
 
     def sample(self) -> Vectors:
         """Vectors of some rows, by a hash of their ids."""
@@ -236,9 +236,9 @@ class MilvusIndex(BaseIndex, RowWriter):
         words = isinstance(query, str)
         params = {} if words else {"params": {"ef": max(EFFORT, 2 * limit)}}
         about = {"limit": limit, "filter": condition, "search_params": params}
-        (found,) = self._do("search", data=[query], anns_field=FIELDS[-1 if words else 3], **about)
+        (hits,) = self._do("search", data=[query], anns_field=FIELDS[-1 if words else 3], **about)
         # Milvus's BM25 has a factor that Lucene's has not; milvus-lite's is negative.
-        scores = {hit["id"]: hit["distance"] for hit in found}
+        scores = {hit["id"]: hit["distance"] for hit in hits}
         return {n: abs(s) / (K1 + 1) for n, s in scores.items()} if words else scores
 
     def _said(self, call: Callable[..., Any], *args: Any, **given: Any) -> Any:

@@ -148,9 +148,9 @@ class KeptVectors:
                     vectors[key] = np.frombuffer(vector, "<f4")
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in vectors}
         if missing:
-            made = check_vectors(self._read([*missing.values()]), len(missing), None, "dot")
-            self.put([*missing.values()], made)
-            vectors |= zip(missing, made, strict=True)
+            encoded = check_vectors(self._read([*missing.values()]), len(missing), None, "dot")
+            self.put([*missing.values()], encoded)
+            vectors |= zip(missing, encoded, strict=True)
         return np.stack([vectors[key] for key in keys])
 
     def put(self, texts: Iterable[str], vectors: Iterable[Vectors]) -> None:
@@ -200,24 +200,24 @@ def create(
     check_target(target, overwrite)
     total = len(rows) if isinstance(rows, list) else None
     with (
-        KeptVectors(target, encode, facts) as kept,
+        KeptVectors(target, encode, facts) as memo,
         files.atomic_folder(target) as temporary,
     ):
-        make: EncodeFn = kept
+        make: EncodeFn = memo
         if first is not None:
-            with progress.task("Encoding a sample", len(first.texts), "texts") as kept.advance:
-                taught = kept(first.texts)
+            with progress.task("Encoding a sample", len(first.texts), "texts") as memo.advance:
+                taught = memo(first.texts)
             make = first.learn(first.texts, taught)
         title = "Encoding" if first is None else "First tier"
         with (
-            progress.task(title, total, "texts") as kept.advance,
+            progress.task(title, total, "texts") as memo.advance,
             Writer(temporary, new=facts) as writer,
         ):
             for texts, ids, metadata, vectors in blocks(rows, batch):
-                given = make if vectors is None else vectors
-                writer.add(texts, given, ids=ids, metadata=metadata)
-                if given is not kept:
-                    kept.advance(len(texts))
+                encoding = make if vectors is None else vectors
+                writer.add(texts, encoding, ids=ids, metadata=metadata)
+                if encoding is not memo:
+                    memo.advance(len(texts))
             if not len(writer):
                 raise UserError("there are no texts to index")
             writer.set(next_id=len(writer))
@@ -246,8 +246,8 @@ def reembed(
         stays = {k: v for k, v in writer.facts.settings.items() if k not in MODEL_SETTINGS}
         about: dict[str, Any] = {"model": model, "source": source}
         about["settings"] = stays | (settings or {})
-        with KeptVectors(Path(folder), encode, replace(writer.facts, **about)) as kept:
-            writer.rewrite(kept)
+        with KeptVectors(Path(folder), encode, replace(writer.facts, **about)) as memo:
+            writer.rewrite(memo)
             # What was learned is of the vectors of the model before.
             weight = Ranker.from_json(writer.facts.ranker).word_weight
             writer.set(**about, learned=Learned(), ranker=Ranker(weight))

@@ -39,8 +39,8 @@ def foreign_part(connection: sqlite3.Connection) -> str:
     """Something in a database that is no table of ours, such as a view in the place of one; ""."""
     sql = f"SELECT type, name, sql FROM sqlite_master LIMIT {_MOST_TABLES}"
     for kind, name, stated in connection.execute(sql):
-        own = kind == "index" and stated is None  # of a table's keys
-        if not own and _plain(str(stated)) not in _KNOWN:
+        automatic = kind == "index" and stated is None  # of a table's keys
+        if not automatic and _plain(str(stated)) not in _KNOWN:
             return f"the {str(kind)[:20]} {str(name)[:60]!r} is none of an index"
     return ""
 
@@ -134,10 +134,10 @@ def _models() -> "dict[str, type[BaseModel]]":
     parts = {"": facts, "codes": codes, "origin": origin, "settings": settings, "tier": tier}
     models = {}
     for name, keys in parts.items():
-        given: Any = {
+        fields: Any = {
             key: kind if isinstance(kind, tuple) else (kind, ...) for key, kind in keys.items()
         }
         extra: Any = "ignore" if name == "settings" else "forbid"
         config = ConfigDict(strict=True, extra=extra, allow_inf_nan=False)
-        models[name] = create_model(name or "facts", __config__=config, **given)
+        models[name] = create_model(name or "facts", __config__=config, **fields)
     return models

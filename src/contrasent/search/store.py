@@ -152,12 +152,12 @@ class Described:
 
     def check_rows(self, rows: "NewRows") -> Vectors:
         """(n, d) vectors of rows to write, given or made here, checked and scaled."""
-        texts, given, metadata = rows.texts, rows.vectors, rows.metadata
+        texts, vectors, metadata = rows.texts, rows.vectors, rows.metadata
         self.check_model(self.model if rows.model is None else rows.model)
         if metadata is not None and len(metadata) != len(texts):
             raise OptionError("metadata", len(metadata), f"is not one value for {len(texts)} texts")
-        given = for_task(given, "document")(texts) if callable(given) else given
-        return check_vectors(given, len(texts), self.dimension or None, self.metric)
+        vectors = for_task(vectors, "document")(texts) if callable(vectors) else vectors
+        return check_vectors(vectors, len(texts), self.dimension or None, self.metric)
 
 
 class NewRows(NamedTuple):
@@ -353,16 +353,16 @@ class Store(Described):
         self._patience = PATIENCE + self._size() / SLOWEST
         if self.folder is not None and (part := self._limited(foreign_part)):
             raise damaged(self.folder, part)
-        found = self.ask("SELECT json, sum FROM facts LIMIT 1")
+        stored = self.ask("SELECT json, sum FROM facts LIMIT 1")
         try:
-            data = parse_stored(found[0][0])
-            made = data.get("format")
+            data = parse_stored(stored[0][0])
+            version = data.get("format")
         except (ValueError, LookupError, AttributeError):
-            found = []
-        if not found or checksum(found[0][0]) != found[0][1]:
+            stored = []
+        if not stored or checksum(stored[0][0]) != stored[0][1]:
             raise damaged(self.folder, "its description")
-        if made != FORMAT:
-            problem = f"is of format {made!r} and this version reads {FORMAT}; build it again"
+        if version != FORMAT:
+            problem = f"is of format {version!r} and this version reads {FORMAT}; build it again"
             raise InputError(str(self.folder), problem)
         if problem := wrong_facts(data):
             raise damaged(self.folder, f"its description: {problem}")
@@ -416,11 +416,11 @@ class Store(Described):
         """The kinds of rows where not all are encoded yet; verified."""
         if not self.facts.tier:
             return None
-        found = read_tiers(self.ask, self.facts.dimension)
-        wrong = "checksum" if found is None else found.misfit(self.facts.rows, self.facts.dimension)
+        tiers = read_tiers(self.ask, self.facts.dimension)
+        wrong = "checksum" if tiers is None else tiers.misfit(self.facts.rows, self.facts.dimension)
         if wrong:
             raise damaged(self.folder, f"the kinds of its rows: {wrong}")
-        return found
+        return tiers
 
     @property
     def unfinished(self) -> int:
@@ -435,15 +435,15 @@ class Store(Described):
             raise damaged(self.folder, f"its last change is lost from {DATABASE}-wal")
         if stated.get("generation") != facts.generation:
             stated = left_checksum(self.folder)  # left since then, or never
-        own = {"identity": facts.identity, "generation": facts.generation}
-        if own.items() <= stated.items() and stated["database"] != database_sum(self.connection):
+        state = {"identity": facts.identity, "generation": facts.generation}
+        if state.items() <= stated.items() and stated["database"] != database_sum(self.connection):
             raise damaged(self.folder, DATABASE)
 
     def damaged_blocks(self) -> Iterator[int]:
         """First rows of the blocks whose vectors are not what was written."""
         for first, count, sum_ in self.ask("SELECT first, count, vector_sum FROM blocks"):
-            own = self._written[first : first + count] if isinstance(count, int) else None
-            if own is None or vector_sum(own) != sum_:
+            vectors = self._written[first : first + count] if isinstance(count, int) else None
+            if vectors is None or vector_sum(vectors) != sum_:
                 yield first
 
     # ------------------------------------------------------------------ reading
@@ -470,9 +470,9 @@ class Store(Described):
         mask = np.ones(self.facts.rows, dtype=bool)
         if self.facts.dead:
             sql = "SELECT row FROM dead WHERE row >= 0 AND row < ? LIMIT ?"
-            found = self.ask(sql, (len(mask), len(mask) + 1))
-            mask[[row for (row,) in found]] = False
-            if len(found) != self.facts.dead or len(mask) - mask.sum() != self.facts.dead:
+            dead = self.ask(sql, (len(mask), len(mask) + 1))
+            mask[[row for (row,) in dead]] = False
+            if len(dead) != self.facts.dead or len(mask) - mask.sum() != self.facts.dead:
                 raise damaged(self.folder, "its deleted rows")
         return mask
 
@@ -489,35 +489,35 @@ class Store(Described):
 
     def rows(self, numbers: Sequence[int] | Numbers) -> list[Row]:
         """Rows by their numbers, verified: id, text, metadata and vector as they were written."""
-        found = []
+        rows = []
         for number in map(int, numbers):
             check_deadline()
             stored = self.ask("SELECT * FROM rows WHERE row = ?", (number,))
             if not stored:
                 raise damaged(self.folder, f"row {number} is missing")
-            found.append(self._row(*stored[0]))
+            rows.append(self._row(*stored[0]))
             vector = self.vectors[number : number + 1]
             if vector_sum(vector) != stored[0][4] or not np.isfinite(vector).all():
                 raise damaged(self.folder, f"the vector of row {number}")
-        return found
+        return rows
 
     def every(self) -> Iterator[Row]:
         """All rows in order; their vectors are not verified."""
         sql, last = f"SELECT * FROM rows WHERE row > ? ORDER BY row LIMIT {ROWS_AT_ONCE}", -1
-        while found := [self._row(*stored) for stored in self.ask(sql, (last,))]:
-            numbers = [last, *(row.row for row in found)]
+        while rows := [self._row(*stored) for stored in self.ask(sql, (last,))]:
+            numbers = [last, *(row.row for row in rows)]
             if any(a >= b for a, b in pairwise(numbers)):
                 raise damaged(self.folder, DATABASE)
-            yield from found
+            yield from rows
             last = numbers[-1]
 
     def numbers_of(self, ids: Sequence[str]) -> Numbers:
         """(n,) row of each id, -1 where there is none."""
         sql = "SELECT row FROM rows WHERE id = ?"
-        found = [next(iter(self.ask(sql, (i,))), (-1,))[0] for i in ids]
-        if any(row >= self.facts.rows for row in found):
+        numbers = [next(iter(self.ask(sql, (i,))), (-1,))[0] for i in ids]
+        if any(row >= self.facts.rows for row in numbers):
             raise damaged(self.folder, DATABASE)
-        return np.array(found, np.int64)
+        return np.array(numbers, np.int64)
 
     def rows_of(self, document: str) -> list[Row]:
         """Rows whose ids are those of a document, or of the rows of a table, verified."""
@@ -574,16 +574,16 @@ class Store(Described):
 
     def posting(self, term: str) -> Posting | None:
         """The rows that hold a term, dead ones included, and how often."""
-        found = self.ask(
+        records = self.ask(
             "SELECT postings.* FROM blocks CROSS JOIN postings "
             "ON postings.first = blocks.first AND term = ? ORDER BY blocks.first",
             (term,),
         )
-        parts = [self.read_posting(*stored) for stored in found]
+        parts = [self.read_posting(*stored) for stored in records]
         if not parts:
             return None
-        held, counts = zip(*parts, strict=True)
-        return np.concatenate(held), np.concatenate(counts)
+        rows, counts = zip(*parts, strict=True)
+        return np.concatenate(rows), np.concatenate(counts)
 
     def count_rows(self, terms: Sequence[str]) -> dict[str, int]:
         """Of some terms, those that rows hold, and how many rows do, dead ones included."""
@@ -607,21 +607,21 @@ class Store(Described):
     def stored_learned(self) -> Learned:
         """Everything learned, with the numbers of rows as they were written; verified."""
         try:
-            found = read_learned(self.ask)
+            learned = read_learned(self.ask)
             ranker = Ranker.from_json(self.facts.ranker)
             shape = self.facts.rows, self.facts.dimension
-            lacking = (found.lacks(ranker) or found.misfit(*shape)) if found else "checksum"
+            lacking = (learned.lacks(ranker) or learned.misfit(*shape)) if learned else "checksum"
         except (ValueError, TypeError, LookupError, RecursionError) as error:
             raise damaged(self.folder, f"what it learned: {error}") from error
-        if found is None or lacking:
+        if learned is None or lacking:
             raise damaged(self.folder, f"what it learned: its {lacking}")
-        return found
+        return learned
 
     def files(self) -> dict[str, dict[str, Any]]:
         """Facts of the files that the rows came from, by name."""
-        found = self.ask("SELECT name, facts FROM documents")
+        records = self.ask("SELECT name, facts FROM documents")
         files: dict[str, dict[str, Any]] = {}
-        for name, facts in found:
+        for name, facts in records:
             try:
                 files[name] = parse_stored(facts)
                 numbers = [files[name].get(key, 0) for key in ("rows", "size", "modified")]

@@ -70,20 +70,20 @@ def words(text: str) -> list[str]:
     """
     # Arabic and Hebrew write vowels in some texts only.
     plain = text if text.isascii() else _DIACRITICS.sub("", unicodedata.normalize("NFKC", text))
-    found: list[str] = []
+    tokens: list[str] = []
     for match in WORD.finditer(plain):
         word = match[0]
         if match["unspaced"]:
-            found += [word[i : i + 2] for i in range(max(1, len(word) - 1))]
+            tokens += [word[i : i + 2] for i in range(max(1, len(word) - 1))]
             continue
         if word.islower() and word.isalnum():
-            found.append(word.casefold())
+            tokens.append(word.casefold())
             continue
         parts = [part for piece in _PARTS.findall(word) for part in _CAMEL.split(piece)]
-        found += [part.casefold() for part in parts]
+        tokens += [part.casefold() for part in parts]
         if len(parts) > 1:
-            found.append(word.casefold())
-    return found
+            tokens.append(word.casefold())
+    return tokens
 
 
 def language_of(texts: Iterable[str]) -> str:
@@ -100,13 +100,13 @@ def language_of(texts: Iterable[str]) -> str:
 
 def foreign_stop_words(query: str, language: str) -> set[str]:
     """The stop words of a query that seems to be in another language; none of other queries."""
-    found = words(query)
-    counts = {name: sum(word in stop for word in found) for name, stop in STOP_WORDS.items()}
+    tokens = words(query)
+    counts = {name: sum(word in stop for word in tokens) for name, stop in STOP_WORDS.items()}
     best = max(counts, key=lambda name: counts[name])
     if best == language or language not in STOP_WORDS:
         return set()
-    least = max(1.0, FOREIGN * len(found), 2 * counts[language])
-    return {*found} & STOP_WORDS[best] if counts[best] >= least else set()
+    least = max(1.0, FOREIGN * len(tokens), 2 * counts[language])
+    return {*tokens} & STOP_WORDS[best] if counts[best] >= least else set()
 
 
 @dataclass(frozen=True)
@@ -161,11 +161,11 @@ class Bm25:
         scores, total = np.zeros(len(self.lengths), dtype=np.float32), 0.0
         for term, times in Counter(self.analyzer(query)).items():
             check_deadline()
-            found = self.lookup(term)
-            if found is None:
+            posting = self.lookup(term)
+            if posting is None:
                 total += times * float(np.log1p((self._count + 0.5) / 0.5))
                 continue
-            rows, counts = found
+            rows, counts = posting
             if self.alive is not None:
                 there = self.alive[rows]
                 rows, counts = rows[there], counts[there]
@@ -206,8 +206,8 @@ class Postings:
         ends = np.cumsum(np.bincount(places, minlength=len(self._numbers)))
         for term in sorted(self._numbers):
             number = self._numbers[term]
-            held = slice(ends[number - 1] if number else 0, ends[number])
-            yield term, (rows[held], times[held])
+            span = slice(ends[number - 1] if number else 0, ends[number])
+            yield term, (rows[span], times[span])
 
 
 @dataclass
@@ -224,7 +224,7 @@ class Speller:
         stop = STOP_WORDS.get(self.analyzer.language)
         if not stop:
             return query
-        given, query = query, unicodedata.normalize("NFC", query)
+        original, query = query, unicodedata.normalize("NFC", query)
         alphabet = {letter for word in stop for letter in word if letter.isalpha()}
         shouted = query.isupper() and len(query.split()) > 1
         doubtful = (
@@ -234,7 +234,7 @@ class Speller:
         )
         places = list(islice(doubtful, WORDS + 1))
         if len(places) > min(WORDS, self.left):
-            return given
+            return original
         self.left -= len(places)
         before = query
         for start, end in reversed(places):
@@ -244,7 +244,7 @@ class Speller:
                 styled = better.upper() if word.isupper() else better
                 styled = styled.capitalize() if word.istitle() else styled
                 query = query[:start] + styled + query[end:]
-        return given if query == before else query
+        return original if query == before else query
 
     def _doubtful(self, word: str, shouted: bool, stop: frozenset[str]) -> bool:
         check_deadline()
@@ -276,8 +276,8 @@ class Speller:
 
 def edits(word: str, alphabet: str) -> Iterator[str]:
     """Strings one edit away, of the same first letter."""
-    for at in range(1, len(word) + 1):
-        head, tail = word[:at], word[at:]
+    for cut in range(1, len(word) + 1):
+        head, tail = word[:cut], word[cut:]
         yield from (head + letter + tail for letter in alphabet)
         if tail:
             yield head + tail[1:]

@@ -224,11 +224,11 @@ class Writer(Store, RowWriter):
 
     def delete_rows(self, numbers: Numbers) -> int:
         """Delete rows by their numbers; their vectors stay until all rows are written anew."""
-        one = [(row,) for row in numbers.tolist()]
-        self._put("DELETE FROM rows WHERE row = ?", one)
-        self._put("INSERT INTO dead VALUES (?)", one)
-        self.set(dead=self.facts.dead + len(one))
-        return len(one)
+        rows = [(row,) for row in numbers.tolist()]
+        self._put("DELETE FROM rows WHERE row = ?", rows)
+        self._put("INSERT INTO dead VALUES (?)", rows)
+        self.set(dead=self.facts.dead + len(rows))
+        return len(rows)
 
     def rewrite(self, encode: EncodeFn | None = None) -> None:
         """Write all rows anew, without deleted ones, perhaps with the vectors of another model."""
@@ -236,8 +236,8 @@ class Writer(Store, RowWriter):
         if self._stream is not None:
             self._stream.close()
         self._stream, self._parts, old, before = None, [], self.vectors, self.facts
-        kept = np.array(self.ask("SELECT row FROM rows ORDER BY row"), np.int64).ravel()
-        self.set(learned=self.stored_learned().renumbered(kept, before.rows))
+        kept_rows = np.array(self.ask("SELECT row FROM rows ORDER BY row"), np.int64).ravel()
+        self.set(learned=self.stored_learned().renumbered(kept_rows, before.rows))
         tiers, self.tiers = self.tiers, None
         self.ask("CREATE TEMP TABLE old AS SELECT row, id, text, metadata FROM rows ORDER BY row")
         for table in ("rows", "dead", "blocks", "postings"):
@@ -245,17 +245,17 @@ class Writer(Store, RowWriter):
         self.set(vectors=self._new_name(), rows=0, dead=0, dimension=0, codes={}, tier={})
         self._first, self.vectors = 0, old[:0]
         with translated(self.folder):
-            found = self.connection.execute("SELECT * FROM temp.old")
-            while part := found.fetchmany(ROWS_AT_ONCE):
+            cursor = self.connection.execute("SELECT * FROM temp.old")
+            while part := cursor.fetchmany(ROWS_AT_ONCE):
                 numbers, names, texts, extra = zip(*part, strict=True)
                 metadata = [*map(json.loads, extra)]
-                own = old[np.array(numbers)]
-                vectors = self.check_rows(NewRows(texts, encode)) if encode else own
+                old_vectors = old[np.array(numbers)]
+                vectors = self.check_rows(NewRows(texts, encode)) if encode else old_vectors
                 self.append(vectors, texts, names, metadata)
             self.connection.execute("DROP TABLE temp.old")
         self.set(dimension=self.facts.dimension or before.dimension)
         if tiers is not None:
-            kinds = tiers.kinds[kept[kept < len(tiers.kinds)]]
+            kinds = tiers.kinds[kept_rows[kept_rows < len(tiers.kinds)]]
             self.set(tier=before.tier)
             left = replace(tiers, kinds=kinds, placed=tiers.placed[:0])
             self._set_tiers(left if encode is None else None)
@@ -336,8 +336,8 @@ class Writer(Store, RowWriter):
         """Keep what is known of the files of documents, or forget it where that is None."""
         self._touched = True
         self._put("DELETE FROM documents WHERE name = ?", [(name,) for name in changed])
-        kept = ((name, canonical(facts)) for name, facts in changed.items() if facts is not None)
-        self._put("INSERT INTO documents VALUES (?, ?)", kept)
+        records = ((name, canonical(facts)) for name, facts in changed.items() if facts is not None)
+        self._put("INSERT INTO documents VALUES (?, ?)", records)
 
     def set(self, **changes: Any) -> None:
         """Change what the index is: its model, source, ranker, settings, or what it learned."""
@@ -370,8 +370,8 @@ class Writer(Store, RowWriter):
             self._write(data)
             self._sum = vector_sum(data, self._sum)
             stored = []
-            given = zip(data, texts[part], ids[part], extra[part], strict=True)
-            for row, (vector, text, name, facts) in enumerate(given, self.facts.rows):
+            rows = zip(data, texts[part], ids[part], extra[part], strict=True)
+            for row, (vector, text, name, facts) in enumerate(rows, self.facts.rows):
                 values = (row, name, text, canonical(facts), vector_sum(vector))
                 stored.append((*values, checksum(*values)))
                 self._terms.add(self._analyzer(text))
@@ -418,8 +418,8 @@ class Writer(Store, RowWriter):
         self._put("INSERT INTO blocks VALUES (?, ?, ?, ?, ?)", [block])
 
         def stored() -> Iterator[tuple[Any, ...]]:
-            for term, (held, counts) in self._terms.by_term(first):
-                rows, often = held.astype("<i4").tobytes(), counts.astype("<u2").tobytes()
+            for term, (numbers, counts) in self._terms.by_term(first):
+                rows, often = numbers.astype("<i4").tobytes(), counts.astype("<u2").tobytes()
                 yield first, term, rows, often, checksum(first, term, rows, often)
 
         self._put("INSERT INTO postings VALUES (?, ?, ?, ?, ?)", stored())
