@@ -211,7 +211,7 @@ def index_folder(
     if uri and find_spec("pymilvus") is None:
         raise MissingExtraError("pymilvus", "milvus", "--uri")
     table = TableColumns(column, tuple(columns), id_column, tuple(metadata), encoded)
-    given = read_input(
+    inputs = read_input(
         open_source(source, table, as_text=as_text, max_file_text=max_file_text),
         name,
         **settings,
@@ -223,22 +223,22 @@ def index_folder(
     )
     first, needed = None, 0.0
     if not uri:
-        given, first, needed = given.planned(place, fast=fast)
-    made, encode = given.write(target, overwrite=overwrite, first=first), given.encode
+        inputs, first, needed = inputs.planned(place, fast=fast)
+    index, encode = inputs.write(target, overwrite=overwrite, first=first), inputs.encode
     if first is not None:
-        log(tiers.announcement(target, made, time.monotonic() - began, needed, goes_on=not fast))
+        log(tiers.announcement(target, index, time.monotonic() - began, needed, goes_on=not fast))
         if not fast:
-            made.close()
+            index.close()
             tiers.finish(target, encode, queries)
-            made = Index.open(target)
+            index = Index.open(target)
     return IndexResult(
         target,
-        made,
-        given.model,
+        index,
+        inputs.model,
         encode.truncated,
         time.monotonic() - began,
-        getattr(given.rows, "skipped", 0),
-        given.report,
-        (*given.notes, *encode.notes),
-        made.unfinished if isinstance(made, Index) else 0,
+        getattr(inputs.rows, "skipped", 0),
+        inputs.report,
+        (*inputs.notes, *encode.notes),
+        index.unfinished if isinstance(index, Index) else 0,
     )

@@ -53,7 +53,7 @@ def change_model(
     Index.open(folder).close()
     encoder = open_encoder(find_model(model), pooler=pooler, max_tokens=max_tokens, light=True)
     encode = TaskEncoder(encoder, batch=batch)
-    made = reembed(
+    updated = reembed(
         folder,
         encode,
         model=encoder.identity,
@@ -62,7 +62,7 @@ def change_model(
     )
     seconds = time.monotonic() - began
     notes = tuple(encode.notes)
-    return IndexResult(folder, made, str(model), encode.truncated, seconds, notes=notes)
+    return IndexResult(folder, updated, str(model), encode.truncated, seconds, notes=notes)
 
 
 def add_rows(
@@ -106,13 +106,13 @@ def add_rows(
             if update:
                 writer.update(texts, encode, ids=ids, metadata=extra)
             else:
-                given = None if id_column is None else ids
-                writer.add(texts, encode, ids=given, metadata=extra)
+                row_ids = None if id_column is None else ids
+                writer.add(texts, encode, ids=row_ids, metadata=extra)
             advance(len(texts))
     seconds, notes = time.monotonic() - began, tuple(encode.notes)
-    made, blank = open_index(folder), table.skipped
-    name = name or made.facts.source
-    return IndexResult(folder, made, name, encode.truncated, seconds, blank, notes=notes)
+    updated, blank = open_index(folder), table.skipped
+    name = name or updated.facts.source
+    return IndexResult(folder, updated, name, encode.truncated, seconds, blank, notes=notes)
 
 
 class RemoveResult(NamedTuple):

@@ -272,8 +272,8 @@ class _Follower:
             if changes.none and source.origin == Origin.read(index.facts.origin):
                 with suppress(OSError):  # its time is that of the last sync
                     os.utime(self.folder / CHECKSUM)
-                kept = changes.unchanged, len(index), source.report
-                return SyncResult(0, 0, 0, *kept, removed=changes.removed)
+                totals = changes.unchanged, len(index), source.report
+                return SyncResult(0, 0, 0, *totals, removed=changes.removed)
             encode = self.encode = self.encode or open_index_model(index, batch=self.batch)
         model = encode.encoder
         return synchronise(
@@ -341,12 +341,12 @@ def _replace(
         return
     with (
         progress.task("Encoding", len(new), "texts") as advance,
-        KeptVectors(folder, encode, writer.facts, advance) as kept,
+        KeptVectors(folder, encode, writer.facts, advance) as memo,
     ):
         kinds = () if writer.tiers is None else writer.tiers.kinds
-        made = [row for row in old.values() if FIRST not in kinds[row.row : row.row + 1]]
-        kept.put((row.text for row in made), (writer.vectors[row.row] for row in made))
+        encoded = [row for row in old.values() if FIRST not in kinds[row.row : row.row + 1]]
+        memo.put((row.text for row in encoded), (writer.vectors[row.row] for row in encoded))
         writer.delete_rows(gone)
         for part in batched(new, ROWS_AT_ONCE):
             texts, names, metadata = zip(*part, strict=True)
-            writer.add(list(texts), kept(texts), ids=list(map(str, names)), metadata=list(metadata))
+            writer.add(list(texts), memo(texts), ids=list(map(str, names)), metadata=list(metadata))

@@ -181,20 +181,20 @@ def choose_base(
     if any(not one.known or one.pieces > CLEAR for one in fits.values()):
         for other, load in others:
             other_tokenizer = load()
-            found = _fits(groups, other_tokenizer)
+            rival = _fits(groups, other_tokenizer)
             better = [
                 group
                 for group, (pieces, known, unknown) in fits.items()
-                if found[group].known
+                if rival[group].known
                 and (
-                    unknown > UNKNOWN or (pieces > CLEAR and pieces > BETTER * found[group].pieces)
+                    unknown > UNKNOWN or (pieces > CLEAR and pieces > BETTER * rival[group].pieces)
                 )
             ]
             if (part := share(better)) >= SHARE:
                 inside = [text for group in better for text in groups[group]]
                 compared = f"; {name}: {_cut(fit(inside, tokenizer))}"
                 compared += _of(part, better) if part < 1 else ""
-                name, tokenizer, fits = other, other_tokenizer, found
+                name, tokenizer, fits = other, other_tokenizer, rival
                 best = fit(every, tokenizer)
             else:
                 compared = f"; {other}: {_cut(fit(every, other_tokenizer))}"
@@ -216,12 +216,12 @@ def choose_base(
 
 def sampled(items: Iterable[Item], count: int) -> list[Item]:
     """Up to so many items in their order, drawn at random, each time alike."""
-    draw, kept = random.Random(0), list[tuple[int, Item]]()
+    draw, sample = random.Random(0), list[tuple[int, Item]]()
     for number, item in enumerate(items):
         place = number if number < count else draw.randrange(number + 1)
         if place < count:
-            kept[place : place + 1] = [(number, item)]
-    return [item for _, item in sorted(kept, key=itemgetter(0))]
+            sample[place : place + 1] = [(number, item)]
+    return [item for _, item in sorted(sample, key=itemgetter(0))]
 
 
 def language_name(text: str) -> str:

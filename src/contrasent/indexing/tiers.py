@@ -103,12 +103,12 @@ class SecondTier:
         """Encode the rows of the first tier that queries are likely to find."""
         assert index.tiers is not None
         first = np.flatnonzero(index.tiers.kinds == FIRST)
-        given = index.query_vectors(vectors)
-        found = index.find(list(queries), given, CANDIDATES, index.ranker)
-        rows = np.concatenate([best.rows for best in found] or [first[:0]])
+        query_vectors = index.query_vectors(vectors)
+        ranked = index.find(list(queries), query_vectors, CANDIDATES, index.ranker)
+        rows = np.concatenate([best.rows for best in ranked] or [first[:0]])
         for numbers in batched(np.intersect1d(rows, first).tolist(), AT_ONCE):
-            held = index.rows(numbers)
-            self._made.append((held, self._encoded([row.text for row in held]), EARLY))
+            records = index.rows(numbers)
+            self._made.append((records, self._encoded([row.text for row in records]), EARLY))
 
     def _blocks(self, index: Index, end: float, advance: progress.Advance) -> None:
         """Encode the blocks of rows that come next, until a time."""
@@ -127,12 +127,12 @@ class SecondTier:
             ]
             texts = [row.text for row, is_known in zip(rows, known, strict=True) if not is_known]
             fresh = iter(self._encoded(texts) if texts else ())
-            made = [
+            vectors = [
                 (now[n] if n in now else index.vectors[n]) if is_known else next(fresh)
                 for n, is_known in zip(firsts.tolist(), known, strict=True)
             ]
-            now |= zip(numbers.tolist(), made, strict=True)
-            self._made.append((rows, np.stack(made), BASE))
+            now |= zip(numbers.tolist(), vectors, strict=True)
+            self._made.append((rows, np.stack(vectors), BASE))
             advance(len(rows))
             if time.monotonic() >= end:
                 return
@@ -142,12 +142,12 @@ class SecondTier:
 
     def _keep(self, facts: Facts) -> int:
         """Put what was encoded into the index, as it is now; the rows that are left."""
-        made, self._made = self._made, []
+        encoded, self._made = self._made, []
         with Writer(self.folder) as writer:
             if writer.tiers is None or writer.facts.identity != facts.identity:
                 return 0
             writer.check_model(facts.model)
-            for rows, vectors, kind in made:
+            for rows, vectors, kind in encoded:
                 numbers = np.array([self._place(writer, row) for row in rows], np.int64)
                 known = numbers >= 0
                 if known.any():
@@ -175,11 +175,11 @@ def announcement(
 ) -> str:
     """The line about an index that has its first tier; ``needed``: seconds for the rest."""
     minutes = f"about {needed / 60:.0f} minutes" if needed >= 90 else f"about {needed:.0f} s"
-    rest = f"'contrasent index {folder} --sync' encodes the rest in {minutes}"
+    remaining = f"'contrasent index {folder} --sync' encodes the rest in {minutes}"
     if goes_on:
-        rest = f"encoding goes on for {minutes}, Ctrl-C keeps what is done"
+        remaining = f"encoding goes on for {minutes}, Ctrl-C keeps what is done"
     done = f"{folder}: {len(index):,} rows can be searched after {seconds:.0f} s, by words and a "
-    return f"{done}first tier of vectors, which find a little less; {rest}"
+    return f"{done}first tier of vectors, which find a little less; {remaining}"
 
 
 def pace(encode: TaskEncoder, texts: Sequence[str]) -> float:
@@ -209,19 +209,19 @@ def finish(folder: Path, encode: TaskEncoder, queries: Sequence[str] = ()) -> No
     with closing(Index.open(folder)) as index:
         if not (left := index.unfinished) and index.tiers is None:
             return
-        given = index.query_vectors(queries, encode) if queries else None
+        vectors = index.query_vectors(queries, encode) if queries else None
         encode = rest_encoder(index, encode)
     second = SecondTier(folder, encode)
     with progress.task("Encoding", left, "texts") as advance:
-        while second.turn(queries, given, advance=advance):
-            given = None
+        while second.turn(queries, vectors, advance=advance):
+            vectors = None
 
 
 def first_rows(index: Index) -> Numbers:
     """(rows,) for each row the first one with the same text."""
     numbers, firsts = index.numbers(), np.arange(index.facts.rows)
     keys = (blake2b(row.text.encode(), digest_size=8).digest() for row in index.every())
-    found = np.fromiter((int.from_bytes(key, "little") for key in keys), np.uint64, len(numbers))
-    _, at, places = np.unique(found, return_index=True, return_inverse=True)
-    firsts[numbers] = numbers[at[places]]
+    hashes = np.fromiter((int.from_bytes(key, "little") for key in keys), np.uint64, len(numbers))
+    _, starts, places = np.unique(hashes, return_index=True, return_inverse=True)
+    firsts[numbers] = numbers[starts[places]]
     return firsts
