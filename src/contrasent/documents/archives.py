@@ -184,9 +184,9 @@ def _reason_of_link(root: Path, path: Path) -> Reason | None:
         return Reason.LINK_TO_FOLDER
     reason = _reason_by_path(target.relative_to(home).parts)
     within = target.parents[: len(target.relative_to(home).parts) - 1]  # folders below the source
-    made = any((folder / name).is_file() for folder in within for name in _MADE)
+    generated = any((folder / name).is_file() for folder in within for name in _MADE)
     same = _suffix(path) == _suffix(target)  # else it may not be read by its own name
-    return Reason.LINK_TO_READ if reason is None and same and not made else reason
+    return Reason.LINK_TO_READ if reason is None and same and not generated else reason
 
 
 def _reason_by_path(parts: Sequence[str]) -> Reason | None:

@@ -119,8 +119,8 @@ class Origin:
 
     def to_json(self) -> dict[str, Any]:
         """The record to keep in an index."""
-        kept = {name: value for name, value in asdict(self).items() if value != []}
-        return {"kind": "documents", **kept}
+        facts = {name: value for name, value in asdict(self).items() if value != []}
+        return {"kind": "documents", **facts}
 
     def open(self, source: str | Path | None = None) -> "DocumentSource":
         """The documents, where they were or where they are now."""
@@ -211,8 +211,8 @@ class DocumentSource:
                     reason, *columns = skip.args
                     self._lacking += [(entry.name, *columns)] if columns else []
                 if reason:
-                    rest = " (the rest)" * (report.documents > before)
-                    report.skip(reason, entry.name + rest)
+                    suffix = " (the rest)" * (report.documents > before)
+                    report.skip(reason, entry.name + suffix)
                     if report.documents == before and reason in PASSING:
                         self.files.pop(entry.name, None)  # it may be read another time
                     else:

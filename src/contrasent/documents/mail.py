@@ -40,19 +40,19 @@ class Mail:
 
 def messages(stream: IO[bytes]) -> Iterator[bytes | None]:
     """The mails of an mbox file, each from a line "From " after a blank one; None if too long."""
-    held, size, blank, whole = list[bytes](), 0, True, True
+    lines, size, blank, whole = list[bytes](), 0, True, True
     while line := stream.readline(LINE):
         if blank and whole and line.startswith(b"From "):
-            if held:
-                yield b"".join(held) if size <= LONGEST else None
-            held, size = [], 0
+            if lines:
+                yield b"".join(lines) if size <= LONGEST else None
+            lines, size = [], 0
         else:
             size += len(line)
             if size <= LONGEST:  # ">From " was "From "
-                held.append(line[1:] if line.startswith(b">From ") else line)
+                lines.append(line[1:] if line.startswith(b">From ") else line)
         blank, whole = not line.strip(), line.endswith(b"\n")
-    if held:
-        yield b"".join(held) if size <= LONGEST else None
+    if lines:
+        yield b"".join(lines) if size <= LONGEST else None
 
 
 def parse_mail(data: bytes) -> Mail:
@@ -72,9 +72,9 @@ def parse_mail(data: bytes) -> Mail:
     if body is not None:
         text = _decoded(_payload(body), str(body.get_content_charset() or ""))
     html = "text/plain" not in texts
-    found = {name: _decoded_header(message.get(name)) for name in HEADERS}
-    found["date"] = day_of(found["date"])
-    return Mail({name: value for name, value in found.items() if value}, text, html, attachments)
+    headers = {name: _decoded_header(message.get(name)) for name in HEADERS}
+    headers["date"] = day_of(headers["date"])
+    return Mail({name: value for name, value in headers.items() if value}, text, html, attachments)
 
 
 def _parts(message: Any) -> Iterator[Any]:
@@ -117,18 +117,18 @@ def own_text(text: str, subject: str) -> str:
     """The text of a mail without what it quotes; all of one that only quotes."""
     if not _FORWARDED.match(subject) and (original := _ORIGINAL.search(text)):
         text = text[: original.start()] if text[: original.start()].strip() else text
-    kept, quoting = list[str](), False
+    lines, quoting = list[str](), False
     for line in text.splitlines():
         if not line.startswith(">"):
-            kept.append(line)
+            lines.append(line)
         elif not quoting:
-            while kept and not kept[-1].strip():
-                kept.pop()
-            start = len(kept)
-            while start and kept[start - 1].strip():
+            while lines and not lines[-1].strip():
+                lines.pop()
+            start = len(lines)
+            while start and lines[start - 1].strip():
                 start -= 1
-            if len(kept) - start <= 3 and _SAYS.search("\n".join(kept[start:])):
-                del kept[start:]
-            kept.append("")
+            if len(lines) - start <= 3 and _SAYS.search("\n".join(lines[start:])):
+                del lines[start:]
+            lines.append("")
         quoting = line.startswith(">")
-    return "\n".join(kept) if any(map(str.strip, kept)) else text
+    return "\n".join(lines) if any(map(str.strip, lines)) else text

@@ -110,8 +110,8 @@ class SectionBuilder:
 
     def lines(self, text: str) -> None:
         """Add text whose line breaks and indents matter: code, a table."""
-        kept = [line.rstrip() for line in clean(text).expandtabs(4).splitlines()]
-        self._add("\n".join(line for line in kept if line))
+        lines = [line.rstrip() for line in clean(text).expandtabs(4).splitlines()]
+        self._add("\n".join(line for line in lines if line))
 
     def block(self, text: str) -> None:
         """Add prose, or what seems to be code, a table or a list: not broken at a width."""
@@ -137,27 +137,27 @@ class SectionBuilder:
         if sections and sections[0][0]:
             (level, (first,), text), *others = sections
             if all(other > level for other, *_ in others):
-                given, own = title.casefold(), first.casefold()
-                if not given or given.startswith(own):
-                    title, drop = title if given == own else first, 1
+                given_title, heading = title.casefold(), first.casefold()
+                if not given_title or given_title.startswith(heading):
+                    title, drop = title if given_title == heading else first, 1
             elif not (title or text) and others[0][0] == level:
                 # A title in a word processor is often a heading like all others.
                 title, sections = first, others
-        found = []
+        result = []
         for i, (_, headings, paragraphs) in enumerate(sections):
             # A heading without text below it is text, unless the next one stands below it.
             shown = headings[drop:]
             after = sections[i + 1][1] if i + 1 < len(sections) else ()
             if paragraphs:
-                found.append(Section(shown, tuple(paragraphs)))
+                result.append(Section(shown, tuple(paragraphs)))
             elif shown and after[: len(headings)] != headings:
-                found.append(Section(shown[:-1], (shown[-1],)))
-        return title, tuple(found), described(metadata or {})
+                result.append(Section(shown[:-1], (shown[-1],)))
+        return title, tuple(result), described(metadata or {})
 
 
 def described(given: Mapping[str, Any]) -> dict[str, Any]:
     """Metadata as rows keep it: plain names and short values, dates as YYYY-MM-DD, tags a list."""
-    kept = dict[str, Any]()
+    metadata = dict[str, Any]()
     for key, value in list(given.items())[:MOST]:
         name = _SAME.get(key.casefold(), key.casefold())
         several = value if isinstance(value, list | tuple) else [value]
@@ -165,8 +165,8 @@ def described(given: Mapping[str, Any]) -> dict[str, Any]:
             several = [part for one in several if one for part in str(one).split(",")]
         values = [one for one in map(_plain, several[:MOST]) if one not in ("", None)]
         if values and name not in PLACES and not _CONTROL.search(name):
-            kept[name] = values if name == "tags" or len(values) > 1 else values[0]
-    return kept
+            metadata[name] = values if name == "tags" or len(values) > 1 else values[0]
+    return metadata
 
 
 def _plain(value: Any) -> Any:
@@ -206,18 +206,18 @@ def without_keys(
 
     ``assigned``: passwords that code or configuration gives to a name are keys too.
     """
-    kept, found, inside = [], 0, False
+    cleaned, total, inside = [], 0, False
     for section in sections:
         paragraphs = []
         for text in section.paragraphs:
             if inside or assigned or any(hint in text for hint in _HINTS):
                 text, count, inside = _clean(text, inside, assigned)
-                found += count
+                total += count
             if text:
                 paragraphs.append(text)
         if paragraphs:
-            kept.append(replace(section, paragraphs=tuple(paragraphs)))
-    return tuple(kept), found
+            cleaned.append(replace(section, paragraphs=tuple(paragraphs)))
+    return tuple(cleaned), total
 
 
 def _clean(text: str, inside: bool, assigned: bool) -> tuple[str, int, bool]:
