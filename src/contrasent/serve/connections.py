@@ -115,7 +115,7 @@ def make_server(app: Any, settings: ServerSettings, **options: Any) -> Server:
     backlog = max(1, min(BACKLOG, files // 16))
     most = max(1, min(settings.max_connections, files - TURNS * backlog - OTHERS))
     http: Any = partial(Connection, most=most, head_timeout=settings.head_timeout, waiting={})
-    given = {"access_log": False, "log_config": None, "log_level": "error", "server_header": False}
+    quiet = {"access_log": False, "log_config": None, "log_level": "error", "server_header": False}
     fixed = {"http": http, "ws": "none", "lifespan": "on", "backlog": backlog}
     fixed["timeout_graceful_shutdown"] = GRACE
-    return Server(uvicorn.Config(app, **{**given, **fixed, **options}))
+    return Server(uvicorn.Config(app, **{**quiet, **fixed, **options}))

@@ -115,20 +115,20 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = prometheus.CollectorRegistry()
-        own: Any = {"namespace": "contrasent", "registry": self.registry}
+        base: Any = {"namespace": "contrasent", "registry": self.registry}
         counter, gauge, histogram = prometheus.Counter, prometheus.Gauge, prometheus.Histogram
         labels = ("method", "route", "status")
-        self.requests = counter("requests", "Requests answered.", labels, **own)
+        self.requests = counter("requests", "Requests answered.", labels, **base)
         about = "Time from the first byte of a request to the last of its answer."
-        self.seconds = histogram("request_seconds", about, ["route"], buckets=SECONDS, **own)
-        self.active = gauge("active_requests", "Requests at work.", **own)
-        self.waiting = gauge("queue_tokens", "Tokens that wait for a batch.", **own)
-        self.tokens = counter("tokens", "Tokens encoded.", **own)
-        self.inputs = counter("inputs", "Texts encoded.", **own)
-        self.truncated = counter("truncated_inputs", "Texts cut at the longest input.", **own)
+        self.seconds = histogram("request_seconds", about, ["route"], buckets=SECONDS, **base)
+        self.active = gauge("active_requests", "Requests at work.", **base)
+        self.waiting = gauge("queue_tokens", "Tokens that wait for a batch.", **base)
+        self.tokens = counter("tokens", "Tokens encoded.", **base)
+        self.inputs = counter("inputs", "Texts encoded.", **base)
+        self.truncated = counter("truncated_inputs", "Texts cut at the longest input.", **base)
         about = "Time of a forward pass."
-        self.batch_seconds = histogram("batch_seconds", about, buckets=SECONDS, **own)
-        self.batch_rows = histogram("batch_rows", "Texts in a forward pass.", buckets=ROWS, **own)
+        self.batch_seconds = histogram("batch_seconds", about, buckets=SECONDS, **base)
+        self.batch_rows = histogram("batch_rows", "Texts in a forward pass.", buckets=ROWS, **base)
 
     def batch(self, rows: int, tokens: int, seconds: float) -> None:
         """Count a batch."""
@@ -242,13 +242,13 @@ class Guard:
 
     async def _run(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         """Run the app; it ends when its time is over, its client goes away or the server stops."""
-        given, seconds = False, self.settings.timeout
+        replayed, seconds = False, self.settings.timeout
 
         async def replay() -> Message:
-            nonlocal given
-            if given:
+            nonlocal replayed
+            if replayed:
                 await asyncio.Event().wait()
-            given = True
+            replayed = True
             return {"type": "http.request", "body": body, "more_body": False}
 
         deadline = Deadline(seconds)

@@ -43,9 +43,9 @@ class Snapshot:
     @cached_property
     def facets(self) -> dict[str, list[Any]]:
         """Fields of the metadata that have few distinct values, and these."""
-        held = numbered_rows(self.index, SAMPLED)
-        rows = held.numbers()
-        return facets(row.metadata for row in held.rows(rows[:: -(-len(rows) // SAMPLED) or 1]))
+        store = numbered_rows(self.index, SAMPLED)
+        rows = store.numbers()
+        return facets(row.metadata for row in store.rows(rows[:: -(-len(rows) // SAMPLED) or 1]))
 
 
 class Library:
@@ -142,8 +142,8 @@ class Library:
         """Encode what is left of an index in the background, the candidates of queries first."""
         index, over = self._snapshot.index, threading.Event()
         if isinstance(index, Index) and index.folder is not None and index.tiers is not None:
-            given = (index.folder, encode, over)
-            threading.Thread(target=self._encode_on, args=given, daemon=True).start()
+            arguments = (index.folder, encode, over)
+            threading.Thread(target=self._encode_on, args=arguments, daemon=True).start()
         try:
             yield
         finally:
