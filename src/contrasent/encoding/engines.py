@@ -116,8 +116,8 @@ class OnRay:
     def run(self, job: Job, shards: Sequence[int], advance: Advance) -> Iterator[Done]:
         """Make shards, in any order."""
         ray = import_extra("ray", "ray", "--engine ray")
-        own = not ray.is_initialized()
-        if own:
+        starts_ray = not ray.is_initialized()
+        if starts_ray:
             try:
                 ray.init(logging_level="error", log_to_driver=False, include_dashboard=False)
             except Exception as error:  # Ray's own are of many kinds, one of them plain Exception
@@ -135,7 +135,7 @@ class OnRay:
                 f"/tmp/ray/session_latest/logs); shards that are made stay: {GO_ON}"
             ) from error
         finally:
-            if own:
+            if starts_ray:
                 ray.shutdown()
 
     def _run(self, ray: Any, job: Job, shards: Sequence[int], advance: Advance) -> Iterator[Done]:
@@ -172,8 +172,8 @@ class OnRay:
 
     def _room(self, ray: Any) -> int:
         """Tasks to have at once: one more than there is room for, so that none is waited for."""
-        found, needs = ray.cluster_resources(), {"CPU": self.threads, "GPU": self.gpus}
-        rooms = (found.get(kind, 0) // need for kind, need in needs.items() if need)
+        available, needs = ray.cluster_resources(), {"CPU": self.threads, "GPU": self.gpus}
+        rooms = (available.get(kind, 0) // need for kind, need in needs.items() if need)
         return self.workers or int(min(rooms)) + 1
 
 

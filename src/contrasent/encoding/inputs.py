@@ -161,8 +161,8 @@ class ShardPlan:
                 chosen = (text,) if identity is None else (text, identity)
                 for line, cells in table.part(chosen, number - begins, until - number):
                     assert cells is not None  # blank lines are no rows
-                    own = str(number) if identity is None else id_cell(cells[1], part.name, line)
-                    yield text_cell(cells[0], name, part.name, line), own
+                    row_id = str(number) if identity is None else id_cell(cells[1], part.name, line)
+                    yield text_cell(cells[0], name, part.name, line), row_id
                     number += 1
                 if number != until:
                     raise InputError(part.name, "has fewer rows than when the run began")
@@ -178,10 +178,10 @@ def list_parts(source: str) -> list[Part]:
         system, path = locate(absolute(source))
         try:
             # Below a file is the file itself.
-            found = sorted(system.glob(path) if "*" in source else system.find(path))
+            paths = sorted(system.glob(path) if "*" in source else system.find(path))
         except (OSError, ValueError) as error:
             raise InputError(source, f"cannot be listed ({error})") from error
-        names = [system.unstrip_protocol(name) if is_url(source) else name for name in found]
+        names = [system.unstrip_protocol(name) if is_url(source) else name for name in paths]
         names = [name for name in names if form_of(Path(name)) is not None]
     else:
         names = [absolute(str(file.path)) for file in find(source)]
@@ -202,10 +202,10 @@ def plan(
     """Count the rows of an input, and divide them."""
     chosen = ShardPlan((), shard_rows, text, identity)
     counted = (replace(one, rows=_opened(one, chosen)[0].count()) for one in list_parts(source))
-    found = replace(chosen, parts=tuple(counted))
-    if found.rows == 0:
+    result = replace(chosen, parts=tuple(counted))
+    if result.rows == 0:
         raise InputError(source, "holds no text")
-    return found
+    return result
 
 
 def _opened(part: Part, chosen: ShardPlan) -> tuple[Table, int, int | None]:

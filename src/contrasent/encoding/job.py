@@ -132,16 +132,16 @@ class Job:
             TableWriter(stream, self.dimension, self.dtype, texts=self.keep_texts) as writer,
         ):
             for block in batched(self.plan.read(shard), GROUP):
-                found = [text for text, _ in block]
+                block_texts = [text for text, _ in block]
                 vectors = np.empty((len(block), self.dimension), dtype=np.float32)
                 for start in range(0, len(block), CALL):
-                    called = found[start : start + CALL]
+                    called = block_texts[start : start + CALL]
                     before = time.monotonic()
                     vectors[start : start + len(called)] = model.encode(called)
                     encoding += time.monotonic() - before
                     advance(len(called))
-                texts.update(hashes(found).tobytes())
-                writer.append(vectors, ids=[name for _, name in block], texts=found)
+                texts.update(hashes(block_texts).tobytes())
+                writer.append(vectors, ids=[name for _, name in block], texts=block_texts)
                 rows += len(block)
             footer = {"dtype": self.dtype, "dimension": self.dimension, "shard": shard}
             footer |= {"of": self.plan.shards, "job": digest(self.facts)}

@@ -126,11 +126,11 @@ class TableWriter:
         numbers, scales = self._pack(vectors)
         kind = self._schema.field("vector").type
         flat = pa.array(np.ascontiguousarray(numbers).reshape(-1), kind.value_type)
-        given = {"id": ids, "text": texts, "scale": scales}
+        columns = {"id": ids, "text": texts, "scale": scales}
         arrays = [
             pa.FixedSizeListArray.from_arrays(flat, type=kind)
             if field.name == "vector"
-            else pa.array(given[field.name], field.type)
+            else pa.array(columns[field.name], field.type)
             for field in self._schema
         ]
         table = pa.Table.from_arrays(arrays, schema=self._schema)
