@@ -89,14 +89,14 @@ def shuffled(places: NDArray[np.int64], count: int, seed: int, epoch: int) -> ND
     half = max(1, ((count - 1).bit_length() + 1) // 2)
     mask = np.uint64((1 << half) - 1)
     keys = random_for(seed, ORDER, epoch).integers(0, 2**64, 6, np.uint64)
-    found, outside = places.astype(np.uint64), np.ones(len(places), np.bool_)
+    numbers, outside = places.astype(np.uint64), np.ones(len(places), np.bool_)
     while outside.any():
-        left, right = found[outside] >> np.uint64(half), found[outside] & mask
+        left, right = numbers[outside] >> np.uint64(half), numbers[outside] & mask
         for key in keys:
             left, right = right, left ^ (mixed(right + key) & mask)
-        found[outside] = left << np.uint64(half) | right
-        outside = found >= np.uint64(count)
-    return found.astype(np.int64)
+        numbers[outside] = left << np.uint64(half) | right
+        outside = numbers >= np.uint64(count)
+    return numbers.astype(np.int64)
 
 
 @lru_cache(maxsize=2)
@@ -224,10 +224,10 @@ class MixedPlan(BatchPlan):
 
     def _place(self, step: int) -> tuple[BatchPlan, int]:
         """The corpus that gives a step's batch, and how many it has given before."""
-        epoch, at = divmod(step, self.steps_per_epoch)
+        epoch, position = divmod(step, self.steps_per_epoch)
         order = _mixed_order(self.seed, epoch, self.counts)
-        part = order[at]
-        before = epoch * self.counts[part] + int((order[:at] == part).sum())
+        part = order[position]
+        before = epoch * self.counts[part] + int((order[:position] == part).sum())
         return self.plans[part], before
 
 
@@ -287,8 +287,8 @@ class Collator:
             return self.cache.tokens(column, rows + np.asarray(offsets, dtype=np.int64))
         if view.level == "word":
             texts = view.many([self.cache.text(column, int(row)) for row in rows], randoms)
-            given = lowered(texts, prompt) if self.lower else (texts, prompt)
-            return self.tokenizer(*given)[0]
+            arguments = lowered(texts, prompt) if self.lower else (texts, prompt)
+            return self.tokenizer(*arguments)[0]
         before, after = self.tokenizer.around(prompt)
         whole = self.cache.tokens(column, rows)
         inner = [whole[i][len(before) : len(whole[i]) - len(after)] for i in range(len(whole))]

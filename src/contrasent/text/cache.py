@@ -76,8 +76,8 @@ class Column:
                 ids[row] = shard[0][row % self.size]
         missing = [row for row in dict.fromkeys(rows.tolist()) if row not in ids]
         if missing:
-            made, _ = self.tokenise([self.text(row) for row in missing])
-            ids |= {row: made[at] for at, row in enumerate(missing)}
+            fresh, _ = self.tokenise([self.text(row) for row in missing])
+            ids |= {row: fresh[at] for at, row in enumerate(missing)}
         return Tokens.from_rows(ids[row] for row in rows.tolist())
 
     def rows(self, number: int) -> range:
@@ -89,16 +89,16 @@ class Column:
     def writing(self, number: int) -> Iterator[Callable[[Tokens, NDArray[np.bool_]], None]]:
         """Write a shard from the tokens of its rows, in order, and which were cut."""
         head = np.zeros(len(self.rows(number)) + 2, np.int64)  # rows that were cut, then offsets
-        at = 1
+        position = 1
         with atomic_file(self._path(number), "wb") as stream:
             stream.write(head.tobytes())
 
             def write(tokens: Tokens, cut: NDArray[np.bool_]) -> None:
-                nonlocal at
+                nonlocal position
                 stream.write(tokens.ids.tobytes())
                 head[0] += cut.sum()
-                head[at + 1 : at + 1 + len(cut)] = head[at] + tokens.offsets[1:]
-                at += len(cut)
+                head[position + 1 : position + 1 + len(cut)] = head[position] + tokens.offsets[1:]
+                position += len(cut)
 
             yield write
             stream.seek(0)

@@ -133,10 +133,10 @@ def _one_side(
     for row in order.tolist():
         if len(chosen) == wanted:
             break
-        own, other = texts.rows[row, side], texts.rows[row, 1 - side]
-        if own == other or row in gone or texts.counts[own] > budget - len(gone):
+        text, other = texts.rows[row, side], texts.rows[row, 1 - side]
+        if text == other or row in gone or texts.counts[text] > budget - len(gone):
             continue
-        more = set(texts.having(own)) - gone
+        more = set(texts.having(text)) - gone
         others, repeats = np.unique(texts.rows[list(more), 1 - side], return_counts=True)
         if (left[others] > repeats).all():
             chosen.add(row)
@@ -180,12 +180,12 @@ def hold_out_documents(
     several = np.array(list(first.values()), dtype=np.int64)
     chosen = _chosen(corpus, several, count, seed, "documents of two sentences or more")
     of_row = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
-    held = np.isin(of_row, chosen)
+    held_out = np.isin(of_row, chosen)
     texts: dict[int, list[str]] = {int(number): [] for number in chosen}
     for row, (text,) in enumerate(corpus):
-        if held[row]:
+        if held_out[row]:
             texts[int(of_row[row])].append(text)
-    return np.flatnonzero(~np.isin(marks, marks[held])), list(texts.values())
+    return np.flatnonzero(~np.isin(marks, marks[held_out])), list(texts.values())
 
 
 def passages(documents: list[list[str]]) -> dict[str, tuple[list[str], list[str]]]:

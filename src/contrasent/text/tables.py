@@ -124,8 +124,8 @@ def open_table(file: Source, *, header: bool, delimiter: str = ",", lenient: boo
     def stream() -> Iterator[Record]:
         return _sound(opened()[1], lenient)
 
-    names, found = opened()
-    rows = _sound(found, lenient)
+    names, records = opened()
+    rows = _sound(records, lenient)
     first = next((cells for _, cells in rows if cells is not None), None)
     text = tuple(isinstance(cell, str) for cell in first or ())
     return Table(file.shown, file.form, names, first, text, stream, file.content, file)
@@ -319,8 +319,8 @@ def _group_rows(number: int, value: Any, *, width: int, source: str) -> _Rows:
 
 def _cells(value: Any, key: str) -> list[Any]:
     """A list of an object; empty where it is none."""
-    found = value.get(key) if isinstance(value, dict) else None
-    return found if isinstance(found, list) else []
+    cells = value.get(key) if isinstance(value, dict) else None
+    return cells if isinstance(cells, list) else []
 
 
 def _json_list(lines: Lines, source: str) -> _Rows:
