@@ -27,8 +27,8 @@ text, chosen by their words, are not compared by vectors: encoding takes most of
 SHARED = 0.3  # the gain of a sentence with all of the query's words, as a cosine
 BEFORE = 80
 """Characters that are shown before the first word of the query in a sentence that is too long."""
-WRAPPED = range(60, 91)  # lengths of a line that is taken for one that was wrapped
-BEHIND = 0.5  # loss of a task or of an entry of a table of contents, as a cosine
+WRAPPED = range(60, 91)  # line lengths that suggest wrapping
+BEHIND = 0.5  # penalty of a task or a table-of-contents entry, as a cosine
 # "- [ ] call the bank", "TODO: call", "Scope ..... 7", "1.2 Scope 7", a list of links within a page
 _LISTED = re.compile(
     r"^\s*(?:[-*+•]\s+)?(?:\[[ xX✓]\]|☐|☑|TODO\b|FIXME\b|\[[^]\n]{1,99}\]\(#)"
@@ -43,10 +43,10 @@ Span = tuple[int, int]
 class Answer:
     """Where in a hit's text the answer stands."""
 
-    start: int  # first character; ``end`` is behind the last
+    start: int  # first character; ``end`` is one past the last
     end: int
     marks: tuple[Span, ...]  # (start, end) of words of the query within the answer
-    # whether the sentence goes on before the answer, and behind it
+    # whether the sentence extends before the answer, and after it
     cut: tuple[bool, bool] = (False, False)
     listed: bool = False  # it is a task, or an entry of a table of contents
 
@@ -60,20 +60,20 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class _Passage:
-    """The sentences of a hit: where they stand, and the share of the query's words in each."""
+    """The sentences of a hit: where they are, and the share of the query's words in each."""
 
     text: str
     spans: list[Span]
     shares: list[float]
     breaks: list[int]  # where its sections begin
-    places: dict[int, int]  # of those that are encoded, by their number, the place in all texts
+    places: dict[int, int]  # of encoded sentences, by their number, the position in all texts
 
     def listed(self, n: int) -> bool:
-        """Whether a sentence is a task, or an entry of a table of contents."""
+        """True if a sentence is a task or a table-of-contents entry."""
         return bool(_LISTED.search(self.text[slice(*self.spans[n])]))
 
     def leads_on(self, first: int, n: int) -> bool:
-        """Whether a sentence is a heading or a question that the next one belongs to."""
+        """True if a sentence is a heading or a question that the next one belongs to."""
         (start, end), (following, _) = self.spans[n : n + 2]
         if self.listed(n) or any(end <= place <= following for place in self.breaks):
             return False
@@ -120,7 +120,7 @@ class Candidates:
         return passages
 
     def best(self, queries: Vectors | None, vectors: Vectors | None) -> list[list[Answer]]:
-        """The answer of each hit: queries (q, d) and ``texts`` (n, d), or None for words alone."""
+        """The answer in each hit; queries (q, d) and ``texts`` (n, d), or None for words alone."""
         cosines = np.zeros((len(self.wanted), len(self.texts)), dtype=np.float32)
         if queries is not None and vectors is not None and len(self.texts):
             cosines = normalize(queries) @ normalize(vectors).T
@@ -150,7 +150,7 @@ class Candidates:
         return Answer(first, last, tuple(marks), (first > start, last < end), listed)
 
     def _marks(self, text: str, start: int, end: int, wanted: set[str]) -> Iterator[Span]:
-        """Words of a text whose terms are wanted; of scripts without spaces, pairs of letters."""
+        """Words whose terms are wanted; pairs of letters in scripts without spaces."""
         last = -1, -1
         for match in WORD.finditer(text[start:end]):
             (a, b), unspaced = match.span(), match["unspaced"] is not None
@@ -182,12 +182,12 @@ def answers(
 
 
 def facts_of(hit: Hit) -> dict[str, Any]:
-    """The metadata of a hit by their names."""
+    """The metadata of a hit, by name."""
     return hit.metadata if isinstance(hit.metadata, dict) else {}
 
 
 def path_of(hit: Hit, root: str) -> Path | None:
-    """The file that a hit is a passage of, if it lies in the folder that was indexed."""
+    """The file that a hit is a passage of, if it lies in the indexed folder."""
     document = facts_of(hit).get("document")
     if not root or not isinstance(document, str) or not document:
         return None
@@ -222,7 +222,7 @@ def _sections(hit: Hit) -> list[tuple[int, Any, Any]]:
 
 
 def _sentences(hit: Hit) -> list[Span]:
-    """Places of the sentences of a hit's own text, behind its title and headings."""
+    """Spans of the sentences in a hit's own text, after its title and headings."""
     facts, text = facts_of(hit), hit.text
     first = facts.get("body")
     if not isinstance(first, int) or not 0 <= first < len(text):
@@ -241,7 +241,7 @@ def _sentences(hit: Hit) -> list[Span]:
 
 
 def _blocks(text: str, first: int) -> Iterator[Span]:
-    """Paragraphs, items of lists and other lines that stand alone; wrapped lines are one."""
+    """Paragraphs, list items and other standalone lines; wrapped lines are joined."""
     start = line = first
     for match in re.compile(r"[^\S\n]*\n\s*").finditer(text, first):
         following = text[match.end() : match.end() + 1]

@@ -1,4 +1,4 @@
-"""Damage in an index folder, and what is left of it: everything is read."""
+"""Damage in an index folder, and what is left intact; reads everything."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -85,7 +85,7 @@ def _vectors(store: Store) -> Iterator[str]:
 
 
 def _words(store: Store) -> Iterator[str]:
-    """Every posting, and that together they are as many terms as each row has."""
+    """Check every posting, and that they add up to the terms of each row."""
     lengths, end = store.lengths(), 0
     for first, count in store.ask("SELECT first, count FROM blocks ORDER BY first"):
         if first != end:
@@ -112,7 +112,7 @@ def _codes(store: Store) -> None:
         BinaryCodes.open(store.folder, store.facts, whole=True)
 
 
-# Each gives problems one by one, or reads a part, which raises.
+# Each yields problems one by one, or reads a part and raises.
 _CHECKS: dict[str, Callable[[Store], object]] = {
     "database": _database,
     "deleted rows": _deleted,

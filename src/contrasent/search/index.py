@@ -39,13 +39,13 @@ from contrasent.search.words import Analyzer, Bm25, Speller, foreign_stop_words
 from contrasent.search.writer import Writer
 from contrasent.types import EncodeFn, Mask, Numbers, Vectors, batched, for_task
 
-# Where not all rows are looked at: rows that the spread of cosines is of, and those that words and
+# Where not all rows are compared: rows sampled for the spread of cosines, and rows that words and
 # codes each propose.
 SAMPLED, PROPOSED = 10_000, 200
-# In a query in another language than the texts words keep a share of their weight. It is one where
-# at most half of its stop words stand in more than some of the rows.
+# In a query in another language than the texts, words keep a share of their weight. It is one if at
+# most half of its stop words occur in more than some of the rows.
 FOREIGN_SHARE, SPOKEN = 0.1, 0.01
-DEEPEST, PASSAGES = 16_384, 5  # rows that documents are looked for among, and of one document
+DEEPEST, PASSAGES = 16_384, 5  # rows searched for documents, and rows of one document
 
 
 T = TypeVar("T")
@@ -73,23 +73,23 @@ class Hit:
 
     @property
     def shown(self) -> str:
-        """How good it is, as it is printed; a threshold is compared with that."""
+        """Its quality as printed, which a threshold is compared with."""
         return f"cosine {self.cosine:.4f}" if self.sure is None else f"{self.sure:.0f} %"
 
 
 def nothing_matches(hits: Sequence[Hit]) -> bool:
-    """Whether no hit of a query matches well."""
+    """True if no hit of a query matches well."""
     return bool(hits) and max(WELL if hit.sure is None else hit.sure for hit in hits) < WELL
 
 
 def document_of(name: str, metadata: Any) -> str:
-    """The document that a row is a passage of, by its metadata; the row itself without such."""
+    """The document that a row is a passage of, by its metadata; otherwise the row itself."""
     document = metadata.get("document") if isinstance(metadata, dict) else None
     return document if isinstance(document, str) else name
 
 
 def grouped(hits: Sequence[Hit]) -> list[list[int]]:
-    """The places of hits, those of one document together, the best first."""
+    """The positions of hits, grouped by document, best first."""
     groups: dict[str, list[int]] = {}
     for place, hit in enumerate(hits):
         groups.setdefault(document_of(hit.id, hit.metadata), []).append(place)
@@ -125,7 +125,7 @@ class BaseIndex(Described, ABC):
 
     @abstractmethod
     def count_rows(self, terms: Sequence[str]) -> dict[str, int]:
-        """Of some terms, those that rows hold, and how many do; none where that is not known."""
+        """How many rows hold each of the terms that occur; empty where that is not known."""
 
     @abstractmethod
     def sample(self) -> Vectors:
@@ -150,7 +150,7 @@ class BaseIndex(Described, ABC):
 
     @cached_property
     def calibration(self) -> Calibration | None:
-        """The regressions that tell how sure hits are; None of a model that has none."""
+        """The regressions that tell how sure hits are; None for a model without any."""
         return CALIBRATIONS.get(self.model) if self.metric == "cosine" else None
 
     @cached_property
@@ -256,7 +256,7 @@ class BaseIndex(Described, ABC):
         return [[*dict.fromkeys(document_of(h.id, h.metadata) for h in hits)] for hits in results]
 
     def _check_threshold(self, threshold: float | None) -> None:
-        """Reject a threshold that is none, or a cosine where sureness is printed."""
+        """Reject an invalid threshold, or a cosine where sureness is printed."""
         if threshold is None:
             return
         if math.isnan(threshold):
@@ -383,7 +383,7 @@ class Index(Store, BaseIndex, RowWriter):
         return self._change(removed)
 
     def _change(self, change: Callable[[Writer], T]) -> T:
-        """Do something to the folder, or to a copy in memory, and take the state after it."""
+        """Change the folder, or a copy in memory, and take over the new state."""
         with Writer(self.folder, of=self if self.folder is None else None) as writer:
             done = change(writer)
         newest = self.of(writer) if self.folder is None else self.refreshed()
@@ -400,7 +400,7 @@ class Index(Store, BaseIndex, RowWriter):
 
     @cached_property
     def _taught_rows(self) -> dict[str, Numbers]:
-        """Rows of the documents that taught queries were answered by."""
+        """Rows of the documents that answered taught queries."""
         taught = self.learned.taught
         names = dict.fromkeys((n for some in taught.documents for n in some) if taught else ())
         rows: dict[str, list[int]] = {name: [] for name in names}
@@ -514,7 +514,7 @@ class Index(Store, BaseIndex, RowWriter):
     def _nearest(
         self, queries: Vectors, k: int, allowed: Mask | None, coded: int
     ) -> Iterator[tuple[Vectors, Numbers]]:
-        """Products and numbers of the best rows; codes propose some for so many hits, if any."""
+        """Products and numbers of the best rows; ``coded``: hits that codes propose rows for."""
         for start in range(0, len(queries), QUERIES_AT_ONCE):
             part, done = queries[start : start + QUERIES_AT_ONCE], 0
             best = Best(len(part), max(1, k))

@@ -1,9 +1,9 @@
 """An index in Milvus: a local file through milvus-lite, or a server or cluster by its URI.
 
-Terms are analysed here, scored by Milvus's BM25; rows proposed by vectors and by words are ranked
-as in a folder, but mean and spread of cosines are of a fixed sample of 2,000 rows, of words of the
-2,000 best with 0 for the rest; milvus-lite counts how rare a term is in each segment alone. What an
-index learned is not kept there.
+Terms are analysed here and scored by Milvus's BM25; rows proposed by vectors and by words are
+ranked as in a folder, but the mean and spread of cosines come from a fixed sample of 2,000 rows,
+those of words from the 2,000 best, with 0 for the rest; milvus-lite counts the rarity of a term per
+segment. What an index learned is not kept there.
 """
 
 import json
@@ -39,7 +39,7 @@ FIELDS = ("id", "text", "metadata", "vector", "draw", "terms", "words")
 class MilvusIndex(BaseIndex, RowWriter):
     """A collection of Milvus as an index; ``facts.generation`` is 0 until it is loaded whole."""
 
-    batch = 1024  # rows that are loaded or asked for at once
+    batch = 1024  # rows that are loaded or requested at once
     sampled, scored, proposed = 2000, 2000, PROPOSED  # rows, see the module
 
     def __init__(self, folder: Path, facts: Facts) -> None:
@@ -73,7 +73,7 @@ class MilvusIndex(BaseIndex, RowWriter):
     ) -> "MilvusIndex":
         """Load rows into a collection: the settings' ``uri`` ("": a file in the folder).
 
-        A load that was killed or failed goes on with the same rows, each in the end there once.
+        A load that was killed or failed resumes with the same rows; each is there once in the end.
         """
         place, done, index = Path(folder), 0, None
         settings = {"uri": "", "collection": COLLECTION} | facts.settings
@@ -106,7 +106,7 @@ class MilvusIndex(BaseIndex, RowWriter):
         return index
 
     def _begin(self) -> None:
-        """Make the collection, unless a load that was killed has; then it must be of the same."""
+        """Make the collection, or resume a killed load, which needs the same settings."""
         resumed, there = in_milvus(self.folder), self._do("has_collection")
         if resumed:
             before = _read(self.folder)
@@ -130,7 +130,7 @@ class MilvusIndex(BaseIndex, RowWriter):
         schema.add_field("words", kinds.SPARSE_FLOAT_VECTOR)
         schema.add_function(sdk.Function("bm25", sdk.FunctionType.BM25, ["terms"], ["words"]))
         specs = self.client.prepare_index_params()
-        # Milvus-lite opens a graph by faiss alone, and overlooks parameters that are flattened.
+        # Milvus-lite opens a graph by faiss alone, and ignores flattened parameters.
         graph = {"params": {"M": 32, "efConstruction": 128}}
         near = "HNSW" if "://" in self.uri else "FLAT"
         specs.add_index("vector", index_type=near, metric_type="IP", params=graph)
@@ -168,7 +168,7 @@ class MilvusIndex(BaseIndex, RowWriter):
         return [Row(-1, n, stored[n]["text"], stored[n]["metadata"]) for n in numbers]
 
     def count_rows(self, terms: Sequence[str]) -> dict[str, int]:
-        """None: Milvus does not say, and so queries are not repaired."""
+        """None: Milvus does not count them, so queries are not repaired."""
         return {}
 
     def matching(self, where: Where) -> str:
@@ -208,7 +208,7 @@ class MilvusIndex(BaseIndex, RowWriter):
             terms, scored = self._terms(text) or "xnoterm", max(self.scored, proposed)
             best = self._ask(terms, scored)
             shared = self._ask(terms, proposed, condition) if condition else best
-            words = shared | best  # milvus-lite may score otherwise what a filter leaves
+            words = shared | best  # milvus-lite may score filtered rows differently
             if len(best) == scored and (unknown := [n for n in cosines if n not in words]):
                 words |= self._ask(terms, len(unknown), ids_in(unknown))
             others = [name for name in [*shared][:proposed] if name not in cosines]
@@ -237,7 +237,7 @@ class MilvusIndex(BaseIndex, RowWriter):
         params = {} if words else {"params": {"ef": max(EFFORT, 2 * limit)}}
         about = {"limit": limit, "filter": condition, "search_params": params}
         (hits,) = self._do("search", data=[query], anns_field=FIELDS[-1 if words else 3], **about)
-        # Milvus's BM25 has a factor that Lucene's has not; milvus-lite's is negative.
+        # Milvus's BM25 has a factor that Lucene's lacks; milvus-lite's is negative.
         scores = {hit["id"]: hit["distance"] for hit in hits}
         return {n: abs(s) / (K1 + 1) for n, s in scores.items()} if words else scores
 
@@ -268,7 +268,7 @@ class MilvusIndex(BaseIndex, RowWriter):
         return len(there), count - len(there)
 
     def delete(self, ids: Sequence[str]) -> int:
-        """Delete the rows of these ids; one that is not there is an error."""
+        """Delete the rows with these ids; a missing one is an error."""
         there = self._stored(ids)
         if unknown := [name for name in ids if name not in there]:
             raise OptionError("ids", unknown[0], "is not in the index")
@@ -292,7 +292,7 @@ class MilvusIndex(BaseIndex, RowWriter):
             self._do("upsert", data=part)
 
     def _terms(self, text: str) -> str:
-        """Terms as words that Milvus's plainest analyzer leaves as they are, cut where too long."""
+        """Terms as words that Milvus's simplest analyzer leaves unchanged, cut if too long."""
         if len(encoded(text)) > LONGEST:
             raise UserError(f"{text[:40]!r}... has more than {LONGEST:,} bytes; split it")
         own = self.analyzer(text)

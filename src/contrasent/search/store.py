@@ -1,7 +1,7 @@
 """The rows of an index in SQLite, their vectors in a mapped file next to it.
 
     index.db            ids, texts, metadata, checksums, postings of words, and what the index is
-    vectors-000001.f32  rows of float32, one behind another; the database says how many there are
+    vectors-000001.f32  rows of float32, in sequence; the database says how many
     index.sum           generation and checksum of index.db as the last writer left it
 
 A change is one transaction (:mod:`contrasent.search.writer`). A reader holds a read
@@ -57,11 +57,11 @@ from contrasent.search.words import Posting
 from contrasent.types import EncodeFn, Mask, Numbers, Vectors, for_task
 
 FORMAT = 3
-REPLACING, ATTEMPTS = 1.0, 5  # seconds, and tries, that a reader gives to who is replacing an index
+REPLACING, ATTEMPTS = 1.0, 5  # seconds, and tries, for a reader while an index is being replaced
 ROWS_AT_ONCE = 4096
 PATIENCE, SLOWEST = 10.0, 2 << 20
 """Seconds that any statement may take, and the bytes of a database that give it one more."""
-STEPS = 50_000  # of SQLite's machine, a few milliseconds, between two looks at the clock
+STEPS = 50_000  # SQLite's steps, a few milliseconds, between two looks at the clock
 FILTERED_ROWS, A_TURN = 1024, 0.05
 """Rows that a filter looks at first, and the seconds from which it looks at fewer at a time."""
 
@@ -74,7 +74,7 @@ class Facts:
     identity: str = field(default_factory=lambda: uuid.uuid4().hex)  # drawn when it was made
     generation: int = 1  # rises with each change
     model: str = ""  # identity of the model that made the vectors
-    source: str = ""  # how that is loaded
+    source: str = ""  # how to load that model
     metric: str = "cosine"
     dimension: int = 0
     vectors: str = "vectors-000001.f32"
@@ -130,18 +130,18 @@ class Described:
 
     @property
     def unfinished(self) -> int:
-        """Rows that the model has not encoded for good."""
+        """Rows without their final vectors."""
         return 0
 
     def check_finished(self, purpose: str) -> None:
-        """Reject, for this purpose, an index whose rows are not all encoded."""
+        """Reject an index that is not fully encoded; ``purpose`` goes into the message."""
         if self.unfinished:
             remedy = f"needs all; first 'contrasent index {self.folder} --sync'"
             problem = f"{self.unfinished:,} of its rows are not encoded yet; {purpose} {remedy}"
             raise InputError(str(self.folder), problem)
 
     def check_model(self, model: str, option: str = "model") -> None:
-        """Reject another model than the one the vectors came from."""
+        """Reject a model other than the one the vectors came from."""
         if model != self.model:
             where = self.folder if self.folder is not None else "the index"
             raise ModelError(
@@ -235,12 +235,12 @@ class RowWriter(ABC):
 
 
 class _Statement:
-    """The end of the time for the statement at work."""
+    """The deadline of the running statement."""
 
     end = math.inf
 
     def must_end(self) -> bool:
-        """Whether it takes longer than any of a sound index does, or than the caller waits."""
+        """True if it takes longer than any on a sound index, or than the caller waits."""
         return time.monotonic() > self.end or deadline_passed()
 
 
@@ -255,7 +255,7 @@ class Store(Described):
         self._written = self.vectors  # as the first file has them
         self.stated: dict[str, Any] = {}
         self._one_query, self._masks = threading.Lock(), dict[bytes, Mask]()
-        self._samples = dict[float, Vectors]()  # of rows, by the weight that they are smoothed with
+        self._samples = dict[float, Vectors]()  # sampled rows, by their smoothing weight
 
     def _connect(self, connection: sqlite3.Connection) -> None:
         connection.isolation_level = None  # no transaction begins by itself
@@ -298,10 +298,10 @@ class Store(Described):
 
     @classmethod
     def _snapshot(cls, place: Path, verify: bool, private: bool) -> Self:
-        """The index in a folder, if no writer is faster."""
+        """The index in a folder, unless a writer is faster."""
         if not is_index(place):
             raise InputError(place, not_an_index(place))
-        stated = left_checksum(place)  # before the state, which is as new then
+        stated = left_checksum(place)  # read before the state, which is then as new
         with translated(place), reported(place):
             store = cls(reading(place), place, Facts())
             try:
@@ -328,7 +328,7 @@ class Store(Described):
         try:
             with translated(self.folder), closing(reading(self.folder)) as connection:
                 now = Store(connection, self.folder, Facts()).read_facts()
-        except (InputError, OutputError):  # it was replaced, or is no index any more
+        except (InputError, OutputError):  # it was replaced, or is no longer an index
             return self.open(self.folder, private=self.private)
         same = (now.identity, now.generation) == (self.facts.identity, self.facts.generation)
         return self if same else self.open(self.folder, private=self.private)
@@ -379,7 +379,7 @@ class Store(Described):
         return size
 
     def _map(self, verify: bool) -> None:
-        """Map the vectors, and verify what is small enough to."""
+        """Map the vectors, and verify them if they are small enough."""
         path, facts = self.path, self.facts
         size = path.stat().st_size if facts.rows else 0  # without rows there need be no file
         there = size // (4 * max(1, facts.dimension))
@@ -396,7 +396,7 @@ class Store(Described):
             self._put_since(verify)
 
     def _put_since(self, verify: bool) -> None:
-        """Put the vectors that the base has made since in the place of the first tier's."""
+        """Replace first-tier vectors by those that the base has made since."""
         placed = self.tiers.placed if self.tiers is not None else ()
         if not len(placed):
             return
@@ -407,13 +407,13 @@ class Store(Described):
         small = 4 * math.prod(shape) <= VERIFIED
         if since is None or (verify and small and vector_sum(since) != self.facts.tier["sum"]):
             raise damaged(self.folder, file.name)
-        if not self.vectors.flags.writeable:  # a private copy is written to as it is
+        if not self.vectors.flags.writeable:  # a private copy is writable already
             self.vectors = np.memmap(self.path, "<f4", mode="c", shape=self.vectors.shape)
         self.vectors[placed] = since
 
     @cached_property
     def tiers(self) -> Tiers | None:
-        """The kinds of rows where not all are encoded yet; verified."""
+        """The kinds of rows if not all are encoded yet; verified."""
         if not self.facts.tier:
             return None
         tiers = read_tiers(self.ask, self.facts.dimension)
@@ -424,7 +424,7 @@ class Store(Described):
 
     @property
     def unfinished(self) -> int:
-        """Rows that the base has not encoded for good."""
+        """Rows without the base's final vectors."""
         return 0 if self.tiers is None else len(self.tiers.of_kind(EARLY, self.alive))
 
     def verify_database(self) -> None:
@@ -434,7 +434,7 @@ class Store(Described):
         if stated.get("identity") == facts.identity and stated["generation"] > facts.generation:
             raise damaged(self.folder, f"its last change is lost from {DATABASE}-wal")
         if stated.get("generation") != facts.generation:
-            stated = left_checksum(self.folder)  # left since then, or never
+            stated = left_checksum(self.folder)  # written since then, or never
         state = {"identity": facts.identity, "generation": facts.generation}
         if state.items() <= stated.items() and stated["database"] != database_sum(self.connection):
             raise damaged(self.folder, DATABASE)
@@ -449,11 +449,11 @@ class Store(Described):
     # ------------------------------------------------------------------ reading
 
     def ask(self, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[tuple[Any, ...]]:
-        """The rows of an answer of the database."""
+        """The rows that the database answers."""
         return self._limited(lambda connection: connection.execute(sql, values).fetchall())
 
     def _limited(self, use: Callable[[sqlite3.Connection], T]) -> T:
-        """Use the connection, alone, and no longer than a sound index of this size needs."""
+        """Use the connection exclusively, no longer than a sound index of this size needs."""
         with self._one_query, translated(self.folder):
             self._statement.end = time.monotonic() + self._patience
             try:
@@ -552,7 +552,7 @@ class Store(Described):
             within = {"first": first, "stop": min(first + step, end)}
             yield [row for (row,) in self.ask(sql, {**values, **within})]
             first += step
-            # Others have their turn at the database between two parts.
+            # Others get their turn at the database between two parts.
             step = step * 2 if time.monotonic() - began < A_TURN else max(1, step // 2)
 
     def lengths(self) -> NDArray[np.float32]:
@@ -586,7 +586,7 @@ class Store(Described):
         return np.concatenate(rows), np.concatenate(counts)
 
     def count_rows(self, terms: Sequence[str]) -> dict[str, int]:
-        """Of some terms, those that rows hold, and how many rows do, dead ones included."""
+        """How many rows hold each of the terms that occur, dead rows included."""
         sql = (
             "SELECT term, sum(length(counts)) FROM blocks CROSS JOIN postings ON "
             f"postings.first = blocks.first AND term IN ({','.join('?' * len(terms))}) GROUP BY 1"

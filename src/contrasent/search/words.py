@@ -30,15 +30,15 @@ from contrasent.search.ranking import Floats
 from contrasent.types import Mask
 
 K1, B = 1.2, 0.75  # Lucene's values: how soon repetitions stop counting, and how much length does
-SAMPLE = 2000  # texts that the language is found by
+SAMPLE = 2000  # texts that the language is detected from
 SURE = 0.1
 """Share of words that must be stop words of a language before it is taken for that language."""
 
 SHORTEST, LONGEST = 4, 30  # letters of words that are repaired
-ROWS = 2  # rows that a word must stand in to take its place, unless it is a whole token
+ROWS = 2  # rows that a replacement must occur in, unless it is a whole token
 WORDS = 8  # unknown words beyond which a query is left alone
 REPAIRED = 1024  # words of all queries of a call; each takes a millisecond or two
-MOST_TIMES = 65535  # that a term is counted in a row
+MOST_TIMES = 65535  # most times that a term counts in a row
 FOREIGN = 0.2  # share of another language's stop words among those of a query in that language
 
 STOP_WORDS = {
@@ -99,7 +99,7 @@ def language_of(texts: Iterable[str]) -> str:
 
 
 def foreign_stop_words(query: str, language: str) -> set[str]:
-    """The stop words of a query that seems to be in another language; none of other queries."""
+    """The stop words of a query that seems to be in another language; else empty."""
     tokens = words(query)
     counts = {name: sum(word in stop for word in tokens) for name, stop in STOP_WORDS.items()}
     best = max(counts, key=lambda name: counts[name])
@@ -176,7 +176,7 @@ class Bm25:
 
 
 class Postings:
-    """The terms of rows one after the other, counted in each: 6 bytes for a term of a row."""
+    """The terms of consecutive rows, counted in each: 6 bytes for a term of a row."""
 
     def __init__(self, rows: Iterable[Sequence[str]] = ()) -> None:
         self.lengths: list[int] = []  # terms of each row
@@ -220,7 +220,7 @@ class Speller:
     left: int = REPAIRED
 
     def __call__(self, query: str) -> str:
-        """A query with the words that seem to be typing errors replaced; others as they stand."""
+        """A query with apparent typing errors replaced; other queries stay as they are."""
         stop = STOP_WORDS.get(self.analyzer.language)
         if not stop:
             return query
@@ -268,14 +268,14 @@ class Speller:
             for one, term in near.items()
             if term in rows and (rows[term] >= ROWS or self.knows(one))
         }
-        # Whole tokens first, then the most rows; of equals the first in the alphabet. A stop word,
-        # which no row holds, where there is nothing else.
+        # Whole tokens first, then the most rows, then the alphabet. A stop word, which no row
+        # holds, is the last resort.
         best = min(often, key=lambda one: (not self.knows(one), -often[one], one), default="")
         return best or min(stop & near.keys(), default="")
 
 
 def edits(word: str, alphabet: str) -> Iterator[str]:
-    """Strings one edit away, of the same first letter."""
+    """Strings one edit away with the same first letter."""
     for cut in range(1, len(word) + 1):
         head, tail = word[:cut], word[cut:]
         yield from (head + letter + tail for letter in alphabet)
