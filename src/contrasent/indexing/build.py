@@ -33,7 +33,7 @@ class IndexInput:
     model: str
     encode: TaskEncoder
     facts: Facts
-    files: dict[str, FileFacts] = field(default_factory=dict)  # by which they are followed later
+    files: dict[str, FileFacts] = field(default_factory=dict)  # for following them later
     report: ReadReport | None = None  # of documents
     notes: tuple[str, ...] = ()  # lines about the model and about skipped files
 
@@ -46,7 +46,7 @@ class IndexInput:
         return create(output, encode, self.rows, self.facts, overwrite=overwrite, **more)
 
     def planned(self, source: str, *, fast: bool) -> tuple["IndexInput", FirstTier | None, float]:
-        """With the encoder for so much text; a first tier where that takes long; its seconds."""
+        """With an encoder for so much text; a first tier if that takes long; the seconds needed."""
         if self.facts.metric != "cosine" or isinstance(self.rows, EncodedRecords):
             return self, None, 0.0
         survey = tiers.Survey.of(self.rows)
@@ -206,7 +206,7 @@ def index_folder(
             return IndexResult(
                 target, opened, given_name, resumed.truncated, seconds, unfinished=opened.unfinished
             )
-    if overwrite or not (uri and in_milvus(target)):  # a load that was killed goes on
+    if overwrite or not (uri and in_milvus(target)):  # a killed load resumes
         check_target(target, overwrite)
     if uri and find_spec("pymilvus") is None:
         raise MissingExtraError("pymilvus", "milvus", "--uri")

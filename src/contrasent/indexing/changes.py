@@ -1,4 +1,4 @@
-"""Changes of an index that exists: another model, rows added, replaced or removed."""
+"""Changes to an existing index: another model, rows added, replaced or removed."""
 
 import time
 from collections import Counter
@@ -152,7 +152,7 @@ def remove_rows(
 
 
 def _remove(writer: Writer, names: Sequence[str], where: Where | None) -> RemoveResult:
-    """Remove rows, and note of which files they were, for the next synchronisation."""
+    """Remove rows, and note their files for the next synchronisation."""
     numbers, files = set[int](), writer.files()
     for name, row in zip(names, writer.numbers_of(names).tolist(), strict=True):
         of_document = [one.row for one in writer.rows_of(name)] if row < 0 else [row]

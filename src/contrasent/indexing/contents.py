@@ -24,7 +24,7 @@ from contrasent.search.ranking import Ranker
 from contrasent.search.store import Store
 from contrasent.types import Numbers
 
-LABELLED = 2000  # documents whose language is looked at
+LABELLED = 2000  # documents whose language is checked
 MOST = 100_000  # files that are listed where the documents were
 PAIRED_ROWS, PAIRED_COLUMNS = 1024, 8192
 
@@ -41,7 +41,7 @@ def list_documents(index: str | Path, pattern: str = "*") -> list[dict[str, Any]
 
 
 def describe(index: str | Path) -> dict[str, Any]:
-    """Facts about an index; none of its vectors and no model is read."""
+    """Facts about an index, without reading its vectors or a model."""
     folder = own_folder(index)
     with closing(Index.open(folder)) as opened:
         known, facts = opened.files(), opened.facts
@@ -86,9 +86,9 @@ def describe(index: str | Path) -> dict[str, Any]:
 
 
 def _listed(origin: Origin | None, skipped: dict[str, list[str]]) -> set[str] | None:
-    """The files where the documents were; those passed over by their names are put to the others.
+    """The files where the documents were; those skipped by name are added to ``skipped``.
 
-    None where the documents are gone, or more files than the index could have come from are there.
+    None if the documents are gone, or there are more files than the index could have come from.
     """
     passed, listed = list[tuple[Reason, str]](), set[str]()
 
@@ -97,7 +97,7 @@ def _listed(origin: Origin | None, skipped: dict[str, list[str]]) -> set[str] | 
         if len(passed) > MOST:
             raise InputError(name, "is one too many")
 
-    # Of a forged index, the path may be too long for one.
+    # A forged index may name a path that is too long.
     if origin is None or not os.path.exists(origin.path):  # noqa: PTH110
         return None
     try:

@@ -1,7 +1,7 @@
 """Indexes that are searchable before all rows are encoded: when, and how the encoding goes on.
 
-Blocks of rows are encoded in the order and in the company that a whole index has them in, so that
-both end in the same bits. Rows that queries are likely to find are encoded first, by themselves,
+Blocks of rows are encoded in the same order and grouping as in an index made whole, so that both
+are bit-identical in the end. Rows that queries are likely to find are encoded first, by themselves,
 and again with their block.
 """
 
@@ -32,10 +32,10 @@ from contrasent.types import EncodeFn, Numbers, Vectors, batched, for_task
 LONG = 45.0  # seconds of encoding from which a first tier is worth it
 TAUGHT, SHARE, TIMED = 1000, 5, 32
 """Rows that teach the first tier at most, one of so many; and those that time is estimated by."""
-FEW_CHARACTERS = 100_000  # that no machine needs a minute for
-KEEP_EVERY = 30.0  # seconds after which what was encoded is kept
+FEW_CHARACTERS = 100_000  # too few to take any machine a minute
+KEEP_EVERY = 30.0  # seconds between saves of what was encoded
 CANDIDATES = 50  # rows of a query that are encoded first
-QUICK_FROM = 300_000  # characters from which a faster runtime is worth its start of some seconds
+QUICK_FROM = 300_000  # characters from which a faster runtime is worth some seconds of start-up
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Survey:
 
 
 class SecondTier:
-    """Encodes what a first tier left of an index, a while at a time, in which others use it."""
+    """Encodes what a first tier left, a while at a time, while others use the index."""
 
     def __init__(self, folder: Path, encode: EncodeFn, *, keep_every: float = KEEP_EVERY) -> None:
         self.folder, self.keep_every = folder, keep_every
@@ -111,17 +111,17 @@ class SecondTier:
             self._made.append((records, self._encoded([row.text for row in records]), EARLY))
 
     def _blocks(self, index: Index, end: float, advance: progress.Advance) -> None:
-        """Encode the blocks of rows that come next, until a time."""
+        """Encode the next blocks of rows, until a time."""
         assert index.tiers is not None
         left = index.tiers.of_kind(EARLY, index.alive)
         if index.facts.generation != self._generation:
             self._firsts = first_rows(index)
-        now = dict[int, Vectors]()  # of this turn, by the row
+        now = dict[int, Vectors]()  # vectors of this turn, by row
         cuts = np.flatnonzero(np.diff(left // AT_ONCE)) + 1
         for numbers in np.split(left, cuts) if len(left) else ():
             rows, firsts = index.rows(numbers), self._firsts[numbers]
             start = numbers[0] // AT_ONCE * AT_ONCE
-            # Of a text in an earlier block that vector counts, as in an index made whole.
+            # A text in an earlier block gives its vector, as in an index made whole.
             known = [
                 n < start and (n in now or index.tiers.kinds[n] == BASE) for n in firsts.tolist()
             ]
@@ -141,7 +141,7 @@ class SecondTier:
         return check_vectors(self._encode(texts), len(texts), None, "cosine")
 
     def _keep(self, facts: Facts) -> int:
-        """Put what was encoded into the index, as it is now; the rows that are left."""
+        """Write what was encoded to the index as it is now; returns the rows left."""
         encoded, self._made = self._made, []
         with Writer(self.folder) as writer:
             if writer.tiers is None or writer.facts.identity != facts.identity:
@@ -162,7 +162,7 @@ class SecondTier:
 
     @staticmethod
     def _place(writer: Writer, row: Row) -> int:
-        """The number that a row has now; -1 if its text is gone, or has its vector already."""
+        """The current number of a row; -1 if its text is gone, or has its vector already."""
         for number, text in writer.ask("SELECT row, text FROM rows WHERE id = ?", (row.id,)):
             kinds = () if writer.tiers is None else writer.tiers.kinds
             if text == row.text and number < len(kinds) and kinds[number] != BASE:
@@ -183,7 +183,7 @@ def announcement(
 
 
 def pace(encode: TaskEncoder, texts: Sequence[str]) -> float:
-    """Seconds that a text takes, by encoding some."""
+    """Seconds per text, measured by encoding some."""
     trial = for_task(encode.again(), "document")
     with progress.hidden():
         trial(texts[:1])
@@ -193,7 +193,7 @@ def pace(encode: TaskEncoder, texts: Sequence[str]) -> float:
 
 
 def quick(encode: TaskEncoder, characters: int) -> TaskEncoder:
-    """The fastest encoder for so much text; that is of the same model."""
+    """The fastest encoder of the same model for so much text."""
     encoder = in_bfloat16(encode.encoder) if characters >= QUICK_FROM else encode.encoder
     return encode if encoder is encode.encoder else TaskEncoder(encoder, batch=encode.batch)
 
