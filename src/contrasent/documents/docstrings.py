@@ -69,7 +69,7 @@ def installed_sources() -> list[Source]:
 
 
 def documented(sources: Sequence[Source]) -> Iterator[Documented]:
-    """Parse modules; those that cannot be parsed say nothing."""
+    """Parse modules; those that cannot be parsed are skipped."""
     with progress.task("Reading documentation", len(sources), "files") as advance:
         for parts, path in sources:
             advance()
@@ -114,7 +114,7 @@ def _sentences(docstring: str) -> list[str]:
 
 
 def _is_prose(sentence: str) -> bool:
-    """Whether it is a whole sentence of words."""
+    """True if it is a whole sentence of words."""
     ended = sentence.endswith((".", "!", "?", '."', ".)")) and sentence[0].isupper()
     return ended and 4 <= len(_WORD.findall(sentence)) <= LONGEST and _is_text(sentence)
 
@@ -143,7 +143,7 @@ class InstalledDocumentation(list[Document]):
 
 
 def _distinct(found: Iterable[Documented], limit: int) -> Iterator[Documented]:
-    """Names of few parts first; none says what another does, few begin as others do."""
+    """Names of few parts first; no duplicate texts, and few that begin alike."""
     explained = {entry.name: entry for entry in found if entry.explanation}
     texts, openings = set[str](), Counter[str]()
     names = sorted(explained, key=lambda name: (name.count("."), zlib.crc32(name.encode())))

@@ -15,7 +15,7 @@ from contrasent.documents.text_formats import decode
 
 LONGEST = 50_000_000  # bytes of one mail with its attachments
 LONGEST_HEADER = 2000  # characters
-LINE = 1 << 20  # bytes that are read at once of a line
+LINE = 1 << 20  # bytes of a line that are read at once
 HEADERS = ("from", "to", "cc", "date", "subject")
 
 _FORWARDED = re.compile(r"\s*(?:fwd?|wg|tr|rv|i)\s*:", re.IGNORECASE)
@@ -56,8 +56,8 @@ def messages(stream: IO[bytes]) -> Iterator[bytes | None]:
 
 
 def parse_mail(data: bytes) -> Mail:
-    """The parts of a mail; what cannot be read of it is left out."""
-    # By the older policy: the newer one takes seconds for a header of some thousand characters.
+    """The parts of a mail; unreadable ones are left out."""
+    # By the older policy: the newer one takes seconds for a header of a few thousand characters.
     message = BytesParser(policy=policy.compat32).parsebytes(data)
     texts, attachments = dict[str, Any](), list[tuple[str, bytes]]()
     for number, part in enumerate(_parts(message), 1):
@@ -78,7 +78,7 @@ def parse_mail(data: bytes) -> Mail:
 
 
 def _parts(message: Any) -> Iterator[Any]:
-    """The parts of a mail, those of mails within it aside."""
+    """The parts of a mail, except those of mails within it."""
     if message.get_content_maintype() == "multipart" and message.is_multipart():
         for part in message.get_payload():
             yield from _parts(part)
@@ -87,22 +87,22 @@ def _parts(message: Any) -> Iterator[Any]:
 
 
 def _decoded_header(value: object) -> str:
-    """A header as text, its beginning where it is long."""
+    """A header as text, cut if it is long."""
     text = str(value or "")[:LONGEST_HEADER]
-    with suppress(LookupError, ValueError, HeaderParseError):  # a character set that is none
+    with suppress(LookupError, ValueError, HeaderParseError):  # an unknown character set
         text = str(make_header(decode_header(text)))
     return " ".join(text.split())
 
 
 def day_of(text: object) -> str:
-    """The day of a mail's date as YYYY-MM-DD; "" for what is no date."""
+    """The day of a mail's date as YYYY-MM-DD; "" if it is not a date."""
     with suppress(TypeError, ValueError, IndexError, OverflowError):
         return parsedate_to_datetime(str(text)).date().isoformat()
     return ""
 
 
 def _payload(part: Any) -> bytes:
-    with suppress(Exception):  # such as an encoding that is none
+    with suppress(Exception):  # such as an unknown encoding
         return bytes(part.get_payload(decode=True) or b"")
     return b""
 
@@ -114,7 +114,7 @@ def _decoded(data: bytes, charset: str) -> str:
 
 
 def own_text(text: str, subject: str) -> str:
-    """The text of a mail without what it quotes; all of one that only quotes."""
+    """The text of a mail without what it quotes; all of it if it only quotes."""
     if not _FORWARDED.match(subject) and (original := _ORIGINAL.search(text)):
         text = text[: original.start()] if text[: original.start()].strip() else text
     lines, quoting = list[str](), False

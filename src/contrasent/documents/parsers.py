@@ -58,7 +58,7 @@ CONVERTED = {  # formats that kreuzberg reads, with their media types
     **dict.fromkeys((".html", ".htm", ".xhtml"), "text/html"),
     ".msg": "application/vnd.ms-outlook",
 }
-SHEETS = {  # of which a row is a document
+SHEETS = {  # formats with a document per row
     ".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
     ".ods": "application/vnd.oasis.opendocument.spreadsheet",
 }
@@ -74,10 +74,10 @@ FORMATS = (
 )
 LARGEST = 200_000_000  # bytes of a file that is one document; a larger one is a dump
 TEXT_LIMIT = 5_000_000  # characters of a file that is one document (--max-file-text)
-REPEATED, DENSE = 100_000, 50  # characters from which on a text may not pack to so small a part
-ROW = 10  # characters for which a row of a table counts at least
+REPEATED, DENSE = 100_000, 50  # characters from which a text may not compress this much
+ROW = 10  # fewest characters that a row of a table counts for
 AT_ONCE = 200  # rows of a table that are handed over together
-DEEPEST = 3  # mails within one another
+DEEPEST = 3  # nested mails
 MUCH = 1_000_000  # characters of rows that are handed over, however few they are
 
 # Of HTML, kreuzberg writes what the head says before the text.
@@ -134,7 +134,7 @@ def size_of(sections: Sequence[Section]) -> int:
 
 
 def _check(text: str, most: int) -> str:
-    """The text, unless it is too much to parse, or one thing again and again."""
+    """The text, unless it is too long to parse, or repetitive."""
     if len(text) > REPEATED:
         _check_repetition(text)
     if len(text) > 4 * most:  # parsing takes out mark-up, but not so much
@@ -194,7 +194,7 @@ def _converted(entry: Entry, facts: dict[str, Any], most: int) -> Parsed:
 
 
 def _properties(metadata: Any) -> dict[str, Any]:
-    """Who wrote a document, when last, and about what, as its own properties say."""
+    """Author, last change and subject of a document, by its own properties."""
     tags = metadata.get("meta_tags") or {}
     dates = [metadata.get(key) for key in ("created_at", "modified_at")]
     dates += [tags.get(key) for key in ("date", "article:published_time")]
@@ -248,7 +248,7 @@ def _as_printed(content: str, plain: str) -> str:
 
 
 def _paged(pages: Sequence[Any], title: str, about: dict[str, Any]) -> Parsed:
-    """A section a page."""
+    """One section per page."""
     sections = []
     for page in pages:
         content = _HYPHEN.sub("", page["content"].replace("\r", "")) + "\n\n"
@@ -286,7 +286,7 @@ def _table(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[P
 
 
 def _sheets(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[Part]:
-    """The rows of a workbook; a sheet without a row of names is one document."""
+    """The rows of a workbook; a sheet without a header row is one document."""
     book, facts, lacking = extract(_content(entry), entry.suffix), dict[str, Any](), list[Skip]()
     names, about = book.metadata.get("sheet_names") or [], described(_properties(book.metadata))
     parts = list[Iterator[Document]]()
@@ -307,10 +307,10 @@ def _sheets(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[
 
 
 def _in_parts(found: Iterable[Document], facts: dict[str, Any], most: int) -> Iterator[Part]:
-    """The documents of a table, some at a time, unless they are one thing again and again."""
+    """The documents of a table, some at a time, unless they are repetitive."""
     none = {"keys": 0, "skipped": 0}
     facts, batch, much = facts | none, list[Document](), 0
-    texts, unchecked = list[str](), 0  # of the rows since the last look for repetition
+    texts, unchecked = list[str](), 0  # of the rows since the last check for repetition
     for document in found:
         sections, keys = without_keys(document.sections)
         facts["keys"] += keys
@@ -331,7 +331,7 @@ def _in_parts(found: Iterable[Document], facts: dict[str, Any], most: int) -> It
 
 
 def _is_object(entry: Entry) -> bool:
-    """Whether a file of JSON holds one object, no list of rows."""
+    """True if a JSON file holds one object, not a list of rows."""
     return entry.suffix == ".json" and _start(entry).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{"
 
 
@@ -351,7 +351,7 @@ def _mails(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[P
     if entry.suffix == ".eml":
         yield from _mail(entry, entry.name, parse_mail(_content(entry)), columns, most)
         return
-    texts, unchecked = list[str](), 0  # of the mails since the last look for repetition
+    texts, unchecked = list[str](), 0  # of the mails since the last check for repetition
     with entry.open() as stream:
         for number, data in enumerate(messages(stream), 1):
             name = f"{entry.name}#{number}"
@@ -395,19 +395,19 @@ def _mail(
             yield [], {"passed": [(skip.args[0], inner)]}
         except MemoryError:
             raise
-        except Exception:  # whatever a parser raises of a broken file
+        except Exception:  # whatever a parser raises for a broken file
             yield [], {"passed": [(Reason.BROKEN, inner)]}
 
 
 def _sent(sections: Sequence[Section], mail: Mail) -> tuple[Section, ...]:
-    """The text of a mail below a heading that says from whom it is, and of which day."""
+    """The text of a mail below a heading with its sender and date."""
     sender, address = parseaddr(mail.metadata.get("from", ""))
     head = ", ".join(filter(None, (sender or address, mail.metadata.get("date"))))
     return tuple(replace(one, headings=(*[head] * bool(head), *one.headings)) for one in sections)
 
 
 def _shown(html: str) -> str:
-    """The HTML of a mail as Markdown, or as bare text where nothing reads it."""
+    """The HTML of a mail as Markdown, or as bare text if that fails."""
     try:
         return _HEAD.sub("", str(extract(html.encode(), ".html").content))
     except Skip:

@@ -1,7 +1,7 @@
 """Documents cut into passages that a model reads whole, each below its title and headings."""
 
-# A document that fits is one passage. Of others, sections are cut at their paragraphs and sentences
-# into parts of about one length, and small neighbouring sections are put together, without overlap.
+# A document that fits is one passage. In others, sections are cut at paragraphs and sentences into
+# parts of about equal length, and small neighbouring sections are joined, without overlap.
 
 import re
 from collections import Counter
@@ -58,7 +58,7 @@ class _Cutter:
         self._prefixes: dict[tuple[str, tuple[str, ...]], _Piece] = {}
 
     def _counted(self, texts: Sequence[str], place: _Place = ((), 0)) -> Iterator[_Piece]:
-        """Texts with their tokens, the special ones aside."""
+        """Texts with their tokens, without special ones."""
         for text, size in zip(texts, self._count(texts), strict=True):
             yield _Piece(text, size - self._special, place)
 
@@ -94,12 +94,12 @@ class _Cutter:
             yield from self._balanced(part, self._room(document, part))
 
     def _balanced(self, part: _Part, room: int) -> Iterator[_Part]:
-        """Cut a part at its pieces, each of them within the room, into parts of about one size."""
+        """Cut a part between its pieces, which all fit the room, into parts of about one size."""
         room = max(room, 1)
         pieces = list(self._within(part.pieces, room))
         left, taken, start = sum(piece.size for piece in pieces), 0, 0
         for i, (_, size, _) in enumerate(pieces):
-            count = -(-(left + taken) // room)  # parts that the rest takes at least
+            count = -(-(left + taken) // room)  # fewest parts for the rest
             if taken and (taken + size > room or taken >= (left + taken) / count):
                 yield part._replace(pieces=pieces[start:i])
                 start, taken = i, 0
@@ -117,7 +117,7 @@ class _Cutter:
                 yield piece
 
     def _fitted(self, made: list[tuple[Document, _Part]]) -> Iterator[Row]:
-        """Passages; those that are longer together than their pieces were are cut again."""
+        """Passages; those that got too long when their pieces were joined are cut again."""
         while True:
             rows, orders = list[Row](), Counter[str]()
             for document, part in made:
@@ -137,7 +137,7 @@ class _Cutter:
             ]
 
     def _row(self, document: Document, part: _Part, number: int) -> Row:
-        """The passage of a part; where it holds several sections, each with its place."""
+        """The passage of a part, with the place of each section if it holds several."""
         prefix = self._prefix(document.title, part.headings).text
         text = "".join(piece.text for piece in part.pieces)
         body = len(prefix) + 1 if prefix else 0  # where the own text begins
@@ -164,7 +164,7 @@ class _Cutter:
         return self._most - self._special - self._prefix(document.title, part.headings).size
 
     def _prefix(self, title: str, headings: tuple[str, ...]) -> _Piece:
-        """Of title and headings what fits, and its tokens: all, the ends, or words of the last."""
+        """As much of title and headings as fits, with its tokens: all, ends, or last words."""
         key = (title, headings)
         if key not in self._prefixes:
             last = headings[-1] if headings else title

@@ -1,4 +1,4 @@
-"""Tables to documents, a row each, by what they hold; rows that cannot be read are counted."""
+"""Tables to documents, one per row, by their content; unreadable rows are counted."""
 
 import csv
 import re
@@ -19,7 +19,7 @@ HEADS = 20  # first rows among which the names of a sheet's columns, and the del
 MARKS = ",;\t|"
 FACTS = 20  # columns besides text, title and id that become metadata
 _YEAR = re.compile(r"(?:19|20)\d\d")
-SHORTEST = 40  # characters that texts have on average in a column taken for text by its length
+SHORTEST = 40  # mean characters from which a column is taken for text by its length
 _IDS = ("_id", "id", "doc_id", "docid", "pid", "uuid")
 _TITLES = ("title", "titel", "titre", "heading", "headline", "name", "subject", "question")
 _TEXTS = (
@@ -40,7 +40,7 @@ def read_table(source: Source, columns: Sequence[str] | None) -> tuple[str, Iter
 def read_rows(
     cells: Sequence[Sequence[str]], shown: str, name: str, columns: Sequence[str] | None
 ) -> tuple[str, Iterator[Document]]:
-    """The same of a sheet's rows; all of a sheet without names of columns is a document."""
+    """The same for a sheet's rows; a sheet without column names is one document."""
     wide = [at for at, column in enumerate(zip(*cells, strict=True)) if any(column)]
     rows = [[row[at].removesuffix(" 00:00:00") for at in wide] for row in cells if any(row)]
     several = (at for at, row in enumerate(rows[:HEADS]) if sum(map(bool, row)) > 1)
@@ -95,7 +95,7 @@ def _read(
 
 
 def delimiter_of(source: Source) -> str:
-    """The mark between the cells of a csv: the one that cuts its first rows alike, into most."""
+    """The delimiter of a csv: the one that cuts its first rows alike, into most cells."""
     if source.form != ".csv":
         return ","
     lines = [line for _, line in islice(source.lines(), HEADS)]
@@ -109,7 +109,7 @@ def delimiter_of(source: Source) -> str:
 
 
 def is_header(names: Sequence[str]) -> bool:
-    """Whether a first row names columns: short, distinct, no sentences, no numbers but years."""
+    """True if a first row names columns: short, distinct, no sentences, no numbers but years."""
     if len(set(names)) != len(names) or not any(names[1:] or names):
         return False
     worded = [name for name in names if not _YEAR.fullmatch(name)]

@@ -38,7 +38,7 @@ SETTINGS = (
 """Suffixes of configuration, and of records in lines, which are read likewise."""
 
 WIDEST = 1000  # characters of a line that a person wrote; wider ones are data
-CAPTIONS = 10  # of a film, that make a paragraph
+CAPTIONS = 10  # subtitles that make a paragraph
 FIELDS = 200  # characters of an element of XML that is a field of its record
 
 _ENCODED = [
@@ -93,7 +93,7 @@ _TEX = [
 
 
 def encoding_of(sample: bytes, *, whole: bool) -> str:
-    """The encoding of a text by its first bytes, Windows' Western European letters at last."""
+    """The encoding of a text by its first bytes, Windows' Western European one as a last resort."""
     for mark, name in _ENCODED:
         if sample.startswith(mark):
             return name
@@ -156,7 +156,7 @@ def read_python(text: str) -> Parsed:
 
 
 def definitions(source: str | bytes) -> Iterator[tuple[tuple[str, ...], ast.Module | _Definition]]:
-    """A module, its classes and functions with their names; nothing of one that does not parse."""
+    """A module, its classes and functions with their names; nothing if it does not parse."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # sources with "\d" in plain strings
@@ -199,7 +199,7 @@ def read_markdown(text: str, title: str = "", metadata: Mapping[str, Any] | None
 
 
 def _front_matter(text: str, *, toml: bool) -> dict[str, Any]:
-    """The outermost values and lists of TOML, or of YAML as it stands before documents."""
+    """The outermost values and lists of TOML, or of YAML front matter."""
     fields, name = dict[str, Any](), ""
     if toml:
         with suppress(tomllib.TOMLDecodeError, RecursionError):
@@ -218,7 +218,7 @@ def _front_matter(text: str, *, toml: bool) -> dict[str, Any]:
 
 
 def _scalar(text: str) -> Any:
-    """A value of YAML: what is JSON as that, else a string without its quotes."""
+    """A value of YAML, as JSON if possible, else as a string without its quotes."""
     plain = text.strip()
     with suppress(ValueError, RecursionError):
         return json.loads(plain)
@@ -308,7 +308,7 @@ def read_json(text: str) -> Parsed:
 
 
 def read_captions(text: str) -> Parsed:
-    """Subtitles as prose, some together."""
+    """Subtitles as prose, several per paragraph."""
     builder, said, spoken = SectionBuilder(), list[str](), False
     for line in text.splitlines():
         if _TIMES.match(line):
@@ -326,7 +326,7 @@ def read_captions(text: str) -> Parsed:
 
 def read_tex(text: str) -> Parsed:
     """Title, author, parts and prose of TeX; formulas stay as they are written."""
-    for _ in range(2):  # one within another
+    for _ in range(2):  # for nested ones
         text = _INLINE.sub(r"\1", text)
     about = {name: without_tex(value) for name, value in _ABOUT.findall(text)}
     _, begins, body = text.partition("\\begin{document}")
@@ -349,7 +349,7 @@ def without_tex(text: str) -> str:
 
 
 def read_xml(text: str) -> Parsed:
-    """Elements of XML: prose where text and elements mix, "name: ...; city: ..." of a record."""
+    """Elements of XML: prose where text and elements mix, "name: ...; city: ..." for a record."""
     builder = SectionBuilder()
     waiting = [ElementTree.fromstring(text)]
     while waiting:
@@ -376,7 +376,7 @@ def _fields(element: ElementTree.Element, inner: Sequence[ElementTree.Element]) 
 
 
 def _marked(mark: re.Pattern[str], text: str) -> Parsed:
-    """Text whose headings have another mark than those of Markdown."""
+    """Text whose headings have another mark than Markdown's."""
     return read_markdown(mark.sub(lambda match: "#" * len(match[1]) + " ", text))
 
 
