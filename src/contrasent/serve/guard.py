@@ -45,12 +45,12 @@ ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """Limits of the server; beyond those of the queue and of requests at work the answer is 429."""
+    """Limits of the server; a full queue, or too many requests at work, answers 429."""
 
     batch_tokens: int = 4096
     queue_tokens: int = 262_144
     max_requests: int = 512
-    client_share: float = 0.5  # of the queue and of the requests at work, for one client
+    client_share: float = 0.5  # share of the queue and of running requests, for one client
     max_inputs: int = 2048
     max_compared: int = 512  # texts on each side of a comparison
     max_hits: int = 32_768  # k times the queries of a request
@@ -101,7 +101,7 @@ def error_response(error: HTTPException, param: str | None = None) -> Response:
 
 
 def client_of(scope: Scope) -> str:
-    """Whose share of the server it uses, never logged: an IPv4 address, or an IPv6 /64 network."""
+    """The client whose share it uses, never logged: an IPv4 address, or an IPv6 /64 network."""
     address = str((scope.get("client") or ("",))[0])
     try:
         known = ip_address(address)
@@ -266,7 +266,7 @@ class Guard:
                 problem = "the server is stopping"
                 raise ApiError(503, problem, "stopping", {"Connection": "close"}) from error
         finally:
-            deadline.cancel()  # for what is at work in threads
+            deadline.cancel()  # for work still running in threads
             gone.cancel()
 
     def _record(self, scope: Scope, status: int, seconds: float, identity: str) -> None:

@@ -42,7 +42,7 @@ class Snapshot:
 
     @cached_property
     def facets(self) -> dict[str, list[Any]]:
-        """Fields of the metadata that have few distinct values, and these."""
+        """Metadata fields with few distinct values, and the values."""
         store = numbered_rows(self.index, SAMPLED)
         rows = store.numbers()
         return facets(row.metadata for row in store.rows(rows[:: -(-len(rows) // SAMPLED) or 1]))
@@ -95,7 +95,7 @@ class Library:
             return self._snapshot
 
     def _refresh(self) -> None:
-        with suppress(InputError):  # where the folder has gone, what is mapped stays good
+        with suppress(InputError):  # if the folder is gone, mapped files stay valid
             newest = self._snapshot.index.refreshed()
             if newest is self._snapshot.index:
                 return
@@ -133,7 +133,7 @@ class Library:
         return search(queries, vectors=vectors, k=k, **how)
 
     def facets(self) -> dict[str, list[Any]]:
-        """The facts that texts can be filtered by."""
+        """The metadata that texts can be filtered by."""
         with self._counting:
             return self.newest().facets
 

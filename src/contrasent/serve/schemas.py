@@ -29,8 +29,8 @@ def reply(data: Any) -> Response:
 
 def explain(error: RequestValidationError) -> tuple[str, str]:
     """The fault of a request in a sentence, and its place; never the value, a user's text."""
-    # Of a value that may have several forms there is an error for each; the form is in the place,
-    # and the one that fits furthest is meant.
+    # A value that may have several forms gives an error for each; the place names the form, and the
+    # one that fits furthest is meant.
     faults = [
         (_place(part["loc"][1:], error.body, part["type"] == "missing"), part)
         for part in error.errors()
