@@ -81,7 +81,7 @@ class BatchPlan:
 
 
 def shuffled(places: NDArray[np.int64], count: int, seed: int, epoch: int) -> NDArray[np.int64]:
-    """The rows at some places, from 0, of a random order of ``count`` that is never listed.
+    """The rows at some places, from 0, of a random order of ``count``, computed without listing it.
 
     A Feistel network of six rounds over the next power of four (Luby and Rackoff, 1988), walked on
     until it is inside the range (Black and Rogaway, 2002, section 3): a permutation.
@@ -168,7 +168,7 @@ def _bucket_order(seed: int, epoch: int, sizes: tuple[int, ...], batch: int) -> 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MixedPlan(BatchPlan):
-    """Batches of one of several corpora each, in an order that is new in every epoch.
+    """Batches from several corpora, each from one, in an order that is new in every epoch.
 
     An epoch has as many batches as all corpora have together; a corpus that gives more of them than
     it has begins again, in a new order.
@@ -188,7 +188,7 @@ class MixedPlan(BatchPlan):
         seed: int,
         parts: int,
     ) -> "MixedPlan":
-        """Divide rows by the corpora they are of; ``weights``: of each, none for their sizes."""
+        """Divide rows by corpus; ``weights``: one per corpus, none for their sizes."""
         several = [rows[parts_of[rows] == part] for part in range(int(parts_of[-1]) + 1)]
         if weights and len(weights) != len(several):
             problem = f"give as many numbers as there are corpora, {len(several)}"
@@ -213,7 +213,7 @@ class MixedPlan(BatchPlan):
         return sum(self.counts)
 
     def epoch(self, step: int) -> int:
-        """How often the corpus of a step's batch was gone through before."""
+        """How many passes over the corpus of a step's batch came before."""
         plan, place = self._place(step)
         return plan.epoch(place)
 

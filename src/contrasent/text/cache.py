@@ -69,7 +69,7 @@ class Column:
         return self._shards.get(number)
 
     def tokens(self, rows: NDArray[np.int64]) -> Tokens:
-        """Token ids of the named rows; those of shards that are not there are made now."""
+        """Token ids of the named rows; those of missing shards are made now."""
         ids: dict[int, NDArray[np.int32]] = {}
         for row in rows.tolist():
             if (shard := self.shard(row // self.size)) is not None:
@@ -172,7 +172,7 @@ class TokenCache:
         return sum(shard[1] for shard in shards if shard is not None)
 
     def start(self) -> None:
-        """Begin to make the missing shards in other processes; one that is waited for is no use."""
+        """Start other processes that make the missing shards, if that is worth it."""
         missing = self._missing(self._parts())
         count = min(processes.usable_cores(), len(missing))
         if count < (1 if len(self) > WAITED_FOR else 2) or self._workers:
@@ -326,7 +326,7 @@ def _work() -> None:
     folder, parts, parent = sys.argv[1:4]
     with suppress(AttributeError, OSError):
         os.nice(10)  # the training comes first
-    with suppress(UserError, FileNotFoundError):  # who waits for a shard makes it, and tells why
+    with suppress(UserError, FileNotFoundError):  # whoever waits for it makes it, and reports why
         progress.show("silent")
         cache = TokenCache(Path(folder))
         cache.make([(column, shard) for column, shard in json.loads(parts)], int(parent))

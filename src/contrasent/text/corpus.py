@@ -252,7 +252,7 @@ def read_labelled_pairs(path: str | Path, *, columns: Columns | None = None) -> 
 
 
 def _checked(columns: Columns | None) -> Columns | None:
-    """Take one name for a list of one, and reject a list of none."""
+    """Turn a single name into a list, and reject an empty list."""
     if isinstance(columns, str):
         return (columns,)
     if columns is not None and len(columns) == 0:
@@ -261,7 +261,7 @@ def _checked(columns: Columns | None) -> Columns | None:
 
 
 def _has_rows(table: Table) -> bool:
-    """Whether a table has rows; a header without any is an error."""
+    """True if a table has rows; a header without any is an error."""
     if table.first is None and table.names and table.form in (".csv", ".tsv"):
         problem = "one row only, the header; choose columns by position if it has none"
         raise InputError(table.source, problem)
@@ -291,7 +291,7 @@ def _select(table: Table, columns: Columns | None, score: str | int | None) -> C
 
 
 def _check_header(names: Sequence[str], source: str) -> None:
-    """Reject a first row that reads like data, which would be lost without a word."""
+    """Reject a first row that reads like data, which would be lost silently."""
     if len(names) == 1 and (other := next((c for c in "\t;,|" if c in names[0]), None)):
         problem = (
             f"the first row is one column with {other!r} in it, {brief(names[0])}; columns are "

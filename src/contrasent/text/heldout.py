@@ -104,7 +104,7 @@ class _Texts:
 def _whole(
     texts: _Texts, order: NDArray[np.int64], wanted: int, budget: int
 ) -> tuple[set[int], set[int]]:
-    """Pairs of which no text is trained on, and no two have a row between them."""
+    """Pairs whose texts are both kept out of training, and that no row connects."""
     chosen: set[int] = set()
     gone: set[int] = set()
     seen: set[int] = set()
@@ -126,7 +126,7 @@ def _whole(
 def _one_side(
     texts: _Texts, order: NDArray[np.int64], wanted: int, budget: int, side: int
 ) -> tuple[set[int], set[int]]:
-    """Pairs of which the text of one side is not trained on, while that of the other is."""
+    """Pairs whose text on one side is kept out of training, while the other side's is not."""
     chosen: set[int] = set()
     gone: set[int] = set()
     left = np.bincount(texts.rows[:, 1 - side], minlength=len(texts.counts))
@@ -146,7 +146,7 @@ def _one_side(
 
 
 def shares_texts(corpus: Iterable[Any]) -> bool:
-    """Whether any text of a corpus occurs twice; read as far as the first that does."""
+    """True if any text of a corpus occurs twice; reads no further than the first that does."""
     seen: set[int] = set()
     for row in corpus:
         for mark in map(hash, row):

@@ -58,7 +58,7 @@ class Tokenizer:
         self.backend.enable_truncation(max_tokens)
 
     def hand_over(self, folder: Path) -> "Tokenizer":
-        """Give the backend to who loads this folder next, if this one is still there; not used on.
+        """Hand the backend to the next load of this folder while this one exists; use it no more.
 
         A vocabulary of 250,000 pieces takes seconds to read.
         """
