@@ -81,7 +81,7 @@ TYPES: dict[str, tuple[str, Pack]] = {
 
 
 class TableWriter:
-    """A context that writes one such file, a row group at a time, and closes the stream."""
+    """A context that writes one such file, a row group at a time, and releases the stream."""
 
     def __init__(
         self,
