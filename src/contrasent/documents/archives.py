@@ -21,7 +21,7 @@ from contrasent.text.sources import open_gzip, unpacked_limit
 
 MEMBERS = 100_000  # files in an archive
 LISTING = 16_000_000  # bytes of an archive's list of its files
-UNPACKED = 100_000_000  # bytes to which any archive may unpack in all
+UNPACKED = 100_000_000  # bytes that any archive may unpack to in all
 
 
 class Reason(StrEnum):
@@ -63,7 +63,7 @@ class Reason(StrEnum):
 
 
 class Skip(Exception):
-    """A file is passed over; ``args``: the reason, and of a table without a column its columns."""
+    """A file is skipped; ``args``: the reason and, if a table lacks a column, its columns."""
 
 
 Report = Callable[[Reason, str], None]  # why, and the name
@@ -78,7 +78,7 @@ _SECRETS = (
     "wallet.dat",
 )  # fmt: skip
 _TOOLS = frozenset(["node_modules", "__pycache__", "site-packages", "venv", "virtualenv"])
-_MADE = ("pyvenv.cfg", "modules.json", "index.db", "index.json")  # by tools, in their folders
+_MADE = ("pyvenv.cfg", "modules.json", "index.db", "index.json")  # left by tools in their folders
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Entry:
     path: str  # on disk, of the file or of the archive that holds it
     modified: int  # nanoseconds since 1970, of the file on disk
     member: str = ""  # its name in the archive
-    crc: int = 0  # of an archive's file
+    crc: int = 0  # checksum of a file in an archive
 
     def open(self) -> IO[bytes]:
         """Its content; the stream can seek."""
@@ -102,14 +102,14 @@ class Entry:
         return Path(self.path).open("rb")
 
     def digest(self) -> str:
-        """Changes with its content; of an archive's file the checksum that is kept there."""
+        """Changes with its content; for a file in an archive, the checksum stored there."""
         if self.member:
             return f"crc32:{self.crc:08x}"
         with Path(self.path).open("rb") as stream:
             return hashlib.file_digest(stream, "md5").hexdigest()
 
     def changed(self) -> bool:
-        """Whether the file on disk is another than the one that was listed."""
+        """True if the file on disk is not the one that was listed."""
         try:
             about = Path(self.path).stat()
         except OSError:
@@ -175,7 +175,7 @@ def _folder(root: Path, folder: Path, above: str, skip: Report) -> Iterator[Entr
 
 def _reason_of_link(root: Path, path: Path) -> Reason | None:
     """Why a link is passed over: a harmless name may lead to a secret."""
-    if not path.exists():  # of a link to itself, resolve() raises RuntimeError in Python 3.11
+    if not path.exists():  # in Python 3.11 resolve() of a link to itself raises RuntimeError
         return Reason.LINK_TO_NOTHING
     target, home = path.resolve(), root.resolve()
     if not target.is_relative_to(home):
@@ -184,9 +184,9 @@ def _reason_of_link(root: Path, path: Path) -> Reason | None:
         return Reason.LINK_TO_FOLDER
     reason = _reason_by_path(target.relative_to(home).parts)
     within = target.parents[: len(target.relative_to(home).parts) - 1]  # folders below the source
-    made = any((folder / name).is_file() for folder in within for name in _MADE)
+    generated = any((folder / name).is_file() for folder in within for name in _MADE)
     same = _suffix(path) == _suffix(target)  # else it may not be read by its own name
-    return Reason.LINK_TO_READ if reason is None and same and not made else reason
+    return Reason.LINK_TO_READ if reason is None and same and not generated else reason
 
 
 def _reason_by_path(parts: Sequence[str]) -> Reason | None:
@@ -194,7 +194,7 @@ def _reason_by_path(parts: Sequence[str]) -> Reason | None:
 
 
 def _shown(name: str) -> str:
-    """A name whose undecodable bytes can be printed."""
+    """A name with its undecodable bytes made printable."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -212,7 +212,7 @@ def _file(path: Path, name: str, skip: Report) -> Iterator[Entry]:
 
 
 class _ArchiveFile(io.FileIO):
-    """An archive of which no more than the list of its files is read."""
+    """An archive, of which only the list of files is read."""
 
     def read(self, size: int | None = -1) -> bytes:
         if size is not None and size > LISTING:
@@ -225,7 +225,7 @@ def check_members(archive: zipfile.ZipFile, size: int) -> list[zipfile.ZipInfo]:
     infos = archive.infolist()
     if len(infos) > MEMBERS:
         raise Skip(Reason.MEMBERS)
-    # One that unpacks to far too much by itself is passed over alone.
+    # A single file that unpacks to far too much is skipped alone.
     unpacked = sum(info.file_size for info in infos if not expands(info))
     if unpacked > max(UNPACKED, unpacked_limit(size)):
         raise Skip(Reason.EXPANDS)
@@ -233,7 +233,7 @@ def check_members(archive: zipfile.ZipFile, size: int) -> list[zipfile.ZipInfo]:
 
 
 def expands(info: zipfile.ZipInfo) -> bool:
-    """Whether a file of an archive unpacks to far more than its size."""
+    """True if a file in an archive unpacks to far more than its size."""
     return info.file_size > unpacked_limit(info.compress_size)
 
 
@@ -241,12 +241,12 @@ def _archive(path: Path, name: str, skip: Report) -> Iterator[Entry]:
     try:
         with _ArchiveFile(path) as stream, zipfile.ZipFile(stream) as archive:
             listed = check_members(archive, path.stat().st_size)
-            # Of two files of one name, the last is the one that can be read.
+            # Of two files with one name, only the last can be read.
             infos = {info.filename: info for info in listed if not info.is_dir()}
     except Skip as skipped:
         skip(skipped.args[0], name)
         return
-    except Exception:  # zipfile has many, by what is broken
+    except Exception:  # zipfile raises many kinds
         skip(Reason.BROKEN_ARCHIVE, name)
         return
     modified = path.stat().st_mtime_ns

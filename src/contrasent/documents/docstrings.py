@@ -48,14 +48,14 @@ class Documented:
 
 def installed_sources() -> list[Source]:
     """The public modules of the standard library and of the packages that came from an index."""
-    library, found = Path(sysconfig.get_path("stdlib")), list[tuple[Path, Path]]()
-    for one in distributions():
-        if one.read_text("direct_url.json") is None:  # PEP 610: from a folder or a repository
-            found += [(Path(file), Path(str(one.locate_file(file)))) for file in one.files or ()]
+    library, files = Path(sysconfig.get_path("stdlib")), list[tuple[Path, Path]]()
+    for dist in distributions():
+        if dist.read_text("direct_url.json") is None:  # PEP 610: from a folder or a repository
+            files += [(Path(file), Path(str(dist.locate_file(file)))) for file in dist.files or ()]
     for pattern in ("*.py", "*/*.py", "*/*/__init__.py"):
-        found += [(path.relative_to(library), path) for path in library.glob(pattern)]
-    made = dict[tuple[str, ...], Path]()
-    for name, path in sorted(found):
+        files += [(path.relative_to(library), path) for path in library.glob(pattern)]
+    modules = dict[tuple[str, ...], Path]()
+    for name, path in sorted(files):
         *folders, last = name.with_suffix("").parts
         parts = (*folders, *([] if last == "__init__" else [last]))
         if (
@@ -64,12 +64,12 @@ def installed_sources() -> list[Source]:
             and PASSED_OVER.isdisjoint(parts)
             and all(part.isidentifier() and not part.startswith("_") for part in parts)
         ):
-            made.setdefault(parts, path)
-    return list(made.items())
+            modules.setdefault(parts, path)
+    return list(modules.items())
 
 
 def documented(sources: Sequence[Source]) -> Iterator[Documented]:
-    """Parse modules; those that cannot be parsed say nothing."""
+    """Parse modules; those that cannot be parsed are skipped."""
     with progress.task("Reading documentation", len(sources), "files") as advance:
         for parts, path in sources:
             advance()
@@ -79,42 +79,42 @@ def documented(sources: Sequence[Source]) -> Iterator[Documented]:
                 continue
             for names, node in definitions(source):
                 if not any(name.startswith("_") for name in names):
-                    found = summary_and_explanation(ast.get_docstring(node) or "")
-                    if found[0]:
-                        yield Documented(".".join((*parts, *names)), *found)
+                    texts = summary_and_explanation(ast.get_docstring(node) or "")
+                    if texts[0]:
+                        yield Documented(".".join((*parts, *names)), *texts)
 
 
 def summary_and_explanation(docstring: str) -> tuple[str, str]:
     """Split a docstring into its first sentence and the prose before its first section."""
-    found = _sentences(docstring)
-    if not found or len(found[0].split()) < 3 or found[0].endswith((":", ",")):
+    prose = _sentences(docstring)
+    if not prose or len(prose[0].split()) < 3 or prose[0].endswith((":", ",")):
         return "", ""
     explanation, count = list[str](), 0
-    for sentence in filter(_is_prose, found[1:]):
+    for sentence in filter(_is_prose, prose[1:]):
         if count < LONGEST:
             explanation.append(sentence)
             count += len(_WORD.findall(sentence))
-    return found[0], " ".join(explanation) if count >= SHORTEST else ""
+    return prose[0], " ".join(explanation) if count >= SHORTEST else ""
 
 
 def _sentences(docstring: str) -> list[str]:
     """The sentences before the first section, one line each, without titles and code."""
-    found: list[str] = []
+    prose: list[str] = []
     for block in re.split(r"\n\s*\n", docstring):
         if not block.strip() or block[0].isspace():
             continue  # an example
         lines = block.splitlines()
         ends = next((at for at, line in enumerate(lines) if _END.match(line)), len(lines))
-        if ends == len(lines) or found:  # else it is a title or a signature
+        if ends == len(lines) or prose:  # else it is a title or a signature
             text = without_markup(" ".join(map(str.strip, lines[:ends])))
-            found += filter(None, map(str.strip, sentences(text)))
+            prose += filter(None, map(str.strip, sentences(text)))
             if ends < len(lines):
                 break
-    return found if not found or _is_text(found[0]) else []
+    return prose if not prose or _is_text(prose[0]) else []
 
 
 def _is_prose(sentence: str) -> bool:
-    """Whether it is a whole sentence of words."""
+    """True if it is a whole sentence of words."""
     ended = sentence.endswith((".", "!", "?", '."', ".)")) and sentence[0].isupper()
     return ended and 4 <= len(_WORD.findall(sentence)) <= LONGEST and _is_text(sentence)
 
@@ -129,11 +129,11 @@ class InstalledDocumentation(list[Document]):
     """The explanations of public names of the installed packages as documents."""
 
     def __init__(self, sources: Sequence[Source], limit: int) -> None:
-        found = list(_distinct(documented(sources), limit))
-        for one in found:
-            self.append(Document(one.name, one.name, (Section((), (one.explanation,)),)))
-        self.summaries = [(one.summary, one.name) for one in found]
-        characters = sum(len(one.explanation) for one in found)
+        entries = list(_distinct(documented(sources), limit))
+        for entry in entries:
+            self.append(Document(entry.name, entry.name, (Section((), (entry.explanation,)),)))
+        self.summaries = [(entry.summary, entry.name) for entry in entries]
+        characters = sum(len(entry.explanation) for entry in entries)
         self.report = ReadReport(len(sources), len(self), characters)
         self.files = dict[str, Any]()
         self.origin: Origin | None = None
@@ -143,17 +143,17 @@ class InstalledDocumentation(list[Document]):
 
 
 def _distinct(found: Iterable[Documented], limit: int) -> Iterator[Documented]:
-    """Names of few parts first; none says what another does, few begin as others do."""
-    explained = {one.name: one for one in found if one.explanation}
+    """Names of few parts first; no duplicate texts, and few that begin alike."""
+    explained = {entry.name: entry for entry in found if entry.explanation}
     texts, openings = set[str](), Counter[str]()
     names = sorted(explained, key=lambda name: (name.count("."), zlib.crc32(name.encode())))
-    for one in map(explained.__getitem__, names):
-        both = (one.summary.casefold(), one.explanation.casefold())
+    for entry in map(explained.__getitem__, names):
+        both = (entry.summary.casefold(), entry.explanation.casefold())
         starts = [" ".join(text.split()[:OPENING]) for text in both]
         if texts.isdisjoint(both) and all(openings[start] < REPEATS for start in starts):
             texts.update(both)
             openings.update(starts)
             limit -= 1
-            yield one
+            yield entry
             if not limit:
                 return

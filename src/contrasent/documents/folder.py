@@ -54,7 +54,7 @@ class ReadReport:
     characters: int = 0  # of their text, titles and headings aside
     skipped: dict[Reason, Skipped] = field(default_factory=dict)
     encodings: dict[str, int] = field(default_factory=dict)
-    columns: dict[str, str] = field(default_factory=dict)  # of each table, what was read as what
+    columns: dict[str, str] = field(default_factory=dict)  # for each table, what was read as what
     keys: int = 0
 
     def skip(self, reason: Reason, name: str) -> None:
@@ -65,7 +65,7 @@ class ReadReport:
             skipped.names.append(name)
 
     def note(self, name: str, facts: dict[str, Any]) -> None:
-        """Take in what the reader says of a file."""
+        """Take over what the reader reports about a file."""
         if encoding := facts.get("encoding"):
             self.encodings[encoding] = self.encodings.get(encoding, 0) + 1
         if columns := facts.get("columns"):
@@ -77,7 +77,7 @@ class ReadReport:
         self.keys += facts.get("keys", 0)
 
     def lines(self) -> list[str]:
-        """The report for a person, a line each."""
+        """The report for a person, line by line."""
         size = f"{self.files:,} files, {self.characters:,} characters"
         shown = [f"{self.documents:,} documents of {size}"]
         others = sorted((name, n) for name, n in self.encodings.items() if name != "utf-8")
@@ -101,7 +101,7 @@ class ReadReport:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The documents that an index was made of, as the index remembers them to find them again."""
+    """The documents that an index was made of, as stored there to find them again."""
 
     path: str
     root: str  # the folder that names of documents are relative to
@@ -119,8 +119,8 @@ class Origin:
 
     def to_json(self) -> dict[str, Any]:
         """The record to keep in an index."""
-        kept = {name: value for name, value in asdict(self).items() if value != []}
-        return {"kind": "documents", **kept}
+        facts = {name: value for name, value in asdict(self).items() if value != []}
+        return {"kind": "documents", **facts}
 
     def open(self, source: str | Path | None = None) -> "DocumentSource":
         """The documents, where they were or where they are now."""
@@ -199,7 +199,7 @@ class DocumentSource:
                 before, reason = report.documents, None
                 try:
                     for document in self._read(entry, reader):
-                        if document.id in seen:  # two names of bytes that are no text read alike
+                        if document.id in seen:  # two undecodable names read alike
                             document = replace(document, id=f"{document.id}~{report.documents + 1}")
                         seen.add(document.id)
                         report.documents += 1
@@ -211,14 +211,14 @@ class DocumentSource:
                     reason, *columns = skip.args
                     self._lacking += [(entry.name, *columns)] if columns else []
                 if reason:
-                    rest = " (the rest)" * (report.documents > before)
-                    report.skip(reason, entry.name + rest)
+                    suffix = " (the rest)" * (report.documents > before)
+                    report.skip(reason, entry.name + suffix)
                     if report.documents == before and reason in PASSING:
-                        self.files.pop(entry.name, None)  # it may be read another time
+                        self.files.pop(entry.name, None)  # it may be readable next time
                     else:
                         self.files[entry.name]["skipped"] = reason
                 if entry.name in self.files and entry.changed():
-                    self.files[entry.name]["digest"] = ""  # what was read may be neither; again
+                    self.files[entry.name]["digest"] = ""  # it may be a mixture; read again
                 report.files += report.documents > before
                 advance(documents=report.documents)
 
@@ -242,7 +242,7 @@ class DocumentSource:
 
 def facts_of(entry: Entry) -> dict[str, Any]:
     """The facts of a file that say whether it has changed."""
-    digest = entry.digest() if entry.size <= LARGEST else ""  # of a dump, size and time will do
+    digest = entry.digest() if entry.size <= LARGEST else ""  # for a dump, size and time suffice
     return {"size": entry.size, "modified": entry.modified, "digest": digest}
 
 

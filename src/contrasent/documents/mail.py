@@ -15,7 +15,7 @@ from contrasent.documents.text_formats import decode
 
 LONGEST = 50_000_000  # bytes of one mail with its attachments
 LONGEST_HEADER = 2000  # characters
-LINE = 1 << 20  # bytes that are read at once of a line
+LINE = 1 << 20  # bytes of a line that are read at once
 HEADERS = ("from", "to", "cc", "date", "subject")
 
 _FORWARDED = re.compile(r"\s*(?:fwd?|wg|tr|rv|i)\s*:", re.IGNORECASE)
@@ -40,24 +40,24 @@ class Mail:
 
 def messages(stream: IO[bytes]) -> Iterator[bytes | None]:
     """The mails of an mbox file, each from a line "From " after a blank one; None if too long."""
-    held, size, blank, whole = list[bytes](), 0, True, True
+    lines, size, blank, whole = list[bytes](), 0, True, True
     while line := stream.readline(LINE):
         if blank and whole and line.startswith(b"From "):
-            if held:
-                yield b"".join(held) if size <= LONGEST else None
-            held, size = [], 0
+            if lines:
+                yield b"".join(lines) if size <= LONGEST else None
+            lines, size = [], 0
         else:
             size += len(line)
             if size <= LONGEST:  # ">From " was "From "
-                held.append(line[1:] if line.startswith(b">From ") else line)
+                lines.append(line[1:] if line.startswith(b">From ") else line)
         blank, whole = not line.strip(), line.endswith(b"\n")
-    if held:
-        yield b"".join(held) if size <= LONGEST else None
+    if lines:
+        yield b"".join(lines) if size <= LONGEST else None
 
 
 def parse_mail(data: bytes) -> Mail:
-    """The parts of a mail; what cannot be read of it is left out."""
-    # By the older policy: the newer one takes seconds for a header of some thousand characters.
+    """The parts of a mail; unreadable ones are left out."""
+    # By the older policy: the newer one takes seconds for a header of a few thousand characters.
     message = BytesParser(policy=policy.compat32).parsebytes(data)
     texts, attachments = dict[str, Any](), list[tuple[str, bytes]]()
     for number, part in enumerate(_parts(message), 1):
@@ -72,13 +72,13 @@ def parse_mail(data: bytes) -> Mail:
     if body is not None:
         text = _decoded(_payload(body), str(body.get_content_charset() or ""))
     html = "text/plain" not in texts
-    found = {name: _decoded_header(message.get(name)) for name in HEADERS}
-    found["date"] = day_of(found["date"])
-    return Mail({name: value for name, value in found.items() if value}, text, html, attachments)
+    headers = {name: _decoded_header(message.get(name)) for name in HEADERS}
+    headers["date"] = day_of(headers["date"])
+    return Mail({name: value for name, value in headers.items() if value}, text, html, attachments)
 
 
 def _parts(message: Any) -> Iterator[Any]:
-    """The parts of a mail, those of mails within it aside."""
+    """The parts of a mail, except those of mails within it."""
     if message.get_content_maintype() == "multipart" and message.is_multipart():
         for part in message.get_payload():
             yield from _parts(part)
@@ -87,22 +87,22 @@ def _parts(message: Any) -> Iterator[Any]:
 
 
 def _decoded_header(value: object) -> str:
-    """A header as text, its beginning where it is long."""
+    """A header as text, cut if it is long."""
     text = str(value or "")[:LONGEST_HEADER]
-    with suppress(LookupError, ValueError, HeaderParseError):  # a character set that is none
+    with suppress(LookupError, ValueError, HeaderParseError):  # an unknown character set
         text = str(make_header(decode_header(text)))
     return " ".join(text.split())
 
 
 def day_of(text: object) -> str:
-    """The day of a mail's date as YYYY-MM-DD; "" for what is no date."""
+    """The day of a mail's date as YYYY-MM-DD; "" if it is not a date."""
     with suppress(TypeError, ValueError, IndexError, OverflowError):
         return parsedate_to_datetime(str(text)).date().isoformat()
     return ""
 
 
 def _payload(part: Any) -> bytes:
-    with suppress(Exception):  # such as an encoding that is none
+    with suppress(Exception):  # such as an unknown encoding
         return bytes(part.get_payload(decode=True) or b"")
     return b""
 
@@ -114,21 +114,21 @@ def _decoded(data: bytes, charset: str) -> str:
 
 
 def own_text(text: str, subject: str) -> str:
-    """The text of a mail without what it quotes; all of one that only quotes."""
+    """The text of a mail without what it quotes; all of it if it only quotes."""
     if not _FORWARDED.match(subject) and (original := _ORIGINAL.search(text)):
         text = text[: original.start()] if text[: original.start()].strip() else text
-    kept, quoting = list[str](), False
+    lines, quoting = list[str](), False
     for line in text.splitlines():
         if not line.startswith(">"):
-            kept.append(line)
+            lines.append(line)
         elif not quoting:
-            while kept and not kept[-1].strip():
-                kept.pop()
-            start = len(kept)
-            while start and kept[start - 1].strip():
+            while lines and not lines[-1].strip():
+                lines.pop()
+            start = len(lines)
+            while start and lines[start - 1].strip():
                 start -= 1
-            if len(kept) - start <= 3 and _SAYS.search("\n".join(kept[start:])):
-                del kept[start:]
-            kept.append("")
+            if len(lines) - start <= 3 and _SAYS.search("\n".join(lines[start:])):
+                del lines[start:]
+            lines.append("")
         quoting = line.startswith(">")
-    return "\n".join(kept) if any(map(str.strip, kept)) else text
+    return "\n".join(lines) if any(map(str.strip, lines)) else text

@@ -58,7 +58,7 @@ CONVERTED = {  # formats that kreuzberg reads, with their media types
     **dict.fromkeys((".html", ".htm", ".xhtml"), "text/html"),
     ".msg": "application/vnd.ms-outlook",
 }
-SHEETS = {  # of which a row is a document
+SHEETS = {  # formats with a document per row
     ".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
     ".ods": "application/vnd.oasis.opendocument.spreadsheet",
 }
@@ -74,10 +74,10 @@ FORMATS = (
 )
 LARGEST = 200_000_000  # bytes of a file that is one document; a larger one is a dump
 TEXT_LIMIT = 5_000_000  # characters of a file that is one document (--max-file-text)
-REPEATED, DENSE = 100_000, 50  # characters from which on a text may not pack to so small a part
-ROW = 10  # characters for which a row of a table counts at least
+REPEATED, DENSE = 100_000, 50  # characters from which a text may not compress this much
+ROW = 10  # fewest characters that a row of a table counts for
 AT_ONCE = 200  # rows of a table that are handed over together
-DEEPEST = 3  # mails within one another
+DEEPEST = 3  # nested mails
 MUCH = 1_000_000  # characters of rows that are handed over, however few they are
 
 # Of HTML, kreuzberg writes what the head says before the text.
@@ -134,7 +134,7 @@ def size_of(sections: Sequence[Section]) -> int:
 
 
 def _check(text: str, most: int) -> str:
-    """The text, unless it is too much to parse, or one thing again and again."""
+    """The text, unless it is too long to parse, or repetitive."""
     if len(text) > REPEATED:
         _check_repetition(text)
     if len(text) > 4 * most:  # parsing takes out mark-up, but not so much
@@ -181,10 +181,10 @@ def _converted(entry: Entry, facts: dict[str, Any], most: int) -> Parsed:
         data = (_ROLE.sub(r"\1", text) if entry.suffix == ".rst" else text).encode()
     else:
         data = _content(entry)
-    found = extract(data, entry.suffix)
-    content = _check(found.content, most)
-    pages = found.pages if entry.suffix == ".pdf" else ()  # those of a docx are guesses
-    title, about = str(found.metadata.get("title") or ""), _properties(found.metadata)
+    result = extract(data, entry.suffix)
+    content = _check(result.content, most)
+    pages = result.pages if entry.suffix == ".pdf" else ()  # those of a docx are guesses
+    title, about = str(result.metadata.get("title") or ""), _properties(result.metadata)
     if pages:
         if not _HEADING.search(content):
             return _paged(pages, title, about)
@@ -194,7 +194,7 @@ def _converted(entry: Entry, facts: dict[str, Any], most: int) -> Parsed:
 
 
 def _properties(metadata: Any) -> dict[str, Any]:
-    """Who wrote a document, when last, and about what, as its own properties say."""
+    """Author, last change and subject of a document, by its own properties."""
     tags = metadata.get("meta_tags") or {}
     dates = [metadata.get(key) for key in ("created_at", "modified_at")]
     dates += [tags.get(key) for key in ("date", "article:published_time")]
@@ -248,28 +248,28 @@ def _as_printed(content: str, plain: str) -> str:
 
 
 def _paged(pages: Sequence[Any], title: str, about: dict[str, Any]) -> Parsed:
-    """A section a page."""
-    found = []
+    """One section per page."""
+    sections = []
     for page in pages:
         content = _HYPHEN.sub("", page["content"].replace("\r", "")) + "\n\n"
         texts = [text for part in read_text(content)[1] for text in part.paragraphs]
         if texts:
-            found.append(Section((), tuple(texts), page["page_number"]))
-    return one_line(title), tuple(found), described(about)
+            sections.append(Section((), tuple(texts), page["page_number"]))
+    return one_line(title), tuple(sections), described(about)
 
 
 def _placed(sections: Sequence[Section], pages: Sequence[Any]) -> Iterator[Section]:
     """Sections cut where a page begins, each with the page that its first words are on."""
-    plain, at = [_letters(page["content"]) for page in pages], 0
+    plain, current = [_letters(page["content"]) for page in pages], 0
     for section in sections:
-        held: dict[int, list[str]] = {}
+        by_page: dict[int, list[str]] = {}
         for text in section.paragraphs:
-            before = "" if held else "".join(section.headings[-1:])
+            before = "" if by_page else "".join(section.headings[-1:])
             opening = _letters(before + text[:100])[: len(before) + 30]
-            near = range(at, min(at + 3, len(plain)))
-            at = next((number for number in near if opening in plain[number]), at)
-            held.setdefault(at, []).append(text)
-        for number, texts in held.items():
+            near = range(current, min(current + 3, len(plain)))
+            current = next((number for number in near if opening in plain[number]), current)
+            by_page.setdefault(current, []).append(text)
+        for number, texts in by_page.items():
             yield Section(section.headings, tuple(texts), pages[number]["page_number"])
 
 
@@ -279,18 +279,18 @@ def _letters(text: str) -> str:
 
 def _table(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[Part]:
     facts: dict[str, Any] = {}
-    facts["columns"], found = read_table(_source(entry, facts), columns)
+    facts["columns"], rows = read_table(_source(entry, facts), columns)
     if not facts["columns"]:
         raise Skip(Reason.NO_COLUMN)
-    yield from _in_parts(found, facts, most)
+    yield from _in_parts(rows, facts, most)
 
 
 def _sheets(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[Part]:
-    """The rows of a workbook; a sheet without a row of names is one document."""
-    found, facts, lacking = extract(_content(entry), entry.suffix), dict[str, Any](), list[Skip]()
-    names, about = found.metadata.get("sheet_names") or [], described(_properties(found.metadata))
+    """The rows of a workbook; a sheet without a header row is one document."""
+    book, facts, lacking = extract(_content(entry), entry.suffix), dict[str, Any](), list[Skip]()
+    names, about = book.metadata.get("sheet_names") or [], described(_properties(book.metadata))
     parts = list[Iterator[Document]]()
-    for sheet in found.tables:
+    for sheet in book.tables:
         name = names[sheet.page_number - 1] if sheet.page_number <= len(names) else "?"
         try:
             chosen, documents = read_rows(sheet.cells, f"{entry.name}#{name}", name, columns)
@@ -302,36 +302,36 @@ def _sheets(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[
             facts["columns"] = f"{facts['columns']}; {chosen}" if "columns" in facts else chosen
     if lacking and not parts:
         raise lacking[0]
-    made = (replace(one, metadata=about | one.metadata) for part in parts for one in part)
-    yield from _in_parts(made, facts, most)
+    rows = (replace(row, metadata=about | row.metadata) for part in parts for row in part)
+    yield from _in_parts(rows, facts, most)
 
 
 def _in_parts(found: Iterable[Document], facts: dict[str, Any], most: int) -> Iterator[Part]:
-    """The documents of a table, some at a time, unless they are one thing again and again."""
+    """The documents of a table, some at a time, unless they are repetitive."""
     none = {"keys": 0, "skipped": 0}
-    facts, made, much = facts | none, list[Document](), 0
-    texts, unchecked = list[str](), 0  # of the rows since the last look for repetition
+    facts, batch, much = facts | none, list[Document](), 0
+    texts, unchecked = list[str](), 0  # of the rows since the last check for repetition
     for document in found:
-        kept, keys = without_keys(document.sections)
+        sections, keys = without_keys(document.sections)
         facts["keys"] += keys
-        if not kept or (size := size_of(kept)) > most:
+        if not sections or (size := size_of(sections)) > most:
             facts["skipped"] += 1
             continue
-        made.append(replace(document, sections=kept))
+        batch.append(replace(document, sections=sections))
         much += size
-        texts += (text for section in kept for text in section.paragraphs)
+        texts += (text for section in sections for text in section.paragraphs)
         unchecked += max(size, ROW)
         if unchecked > REPEATED:
             _check_repetition("\n".join(texts))
             texts, unchecked = [], 0
-        if len(made) == AT_ONCE or much > MUCH:
-            yield made, facts
-            facts, made, much = dict(none), [], 0
-    yield made, facts
+        if len(batch) == AT_ONCE or much > MUCH:
+            yield batch, facts
+            facts, batch, much = dict(none), [], 0
+    yield batch, facts
 
 
 def _is_object(entry: Entry) -> bool:
-    """Whether a file of JSON holds one object, no list of rows."""
+    """True if a JSON file holds one object, not a list of rows."""
     return entry.suffix == ".json" and _start(entry).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{"
 
 
@@ -351,7 +351,7 @@ def _mails(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[P
     if entry.suffix == ".eml":
         yield from _mail(entry, entry.name, parse_mail(_content(entry)), columns, most)
         return
-    texts, unchecked = list[str](), 0  # of the mails since the last look for repetition
+    texts, unchecked = list[str](), 0  # of the mails since the last check for repetition
     with entry.open() as stream:
         for number, data in enumerate(messages(stream), 1):
             name = f"{entry.name}#{number}"
@@ -395,19 +395,19 @@ def _mail(
             yield [], {"passed": [(skip.args[0], inner)]}
         except MemoryError:
             raise
-        except Exception:  # whatever a parser raises of a broken file
+        except Exception:  # whatever a parser raises for a broken file
             yield [], {"passed": [(Reason.BROKEN, inner)]}
 
 
 def _sent(sections: Sequence[Section], mail: Mail) -> tuple[Section, ...]:
-    """The text of a mail below a heading that says from whom it is, and of which day."""
+    """The text of a mail below a heading with its sender and date."""
     sender, address = parseaddr(mail.metadata.get("from", ""))
     head = ", ".join(filter(None, (sender or address, mail.metadata.get("date"))))
     return tuple(replace(one, headings=(*[head] * bool(head), *one.headings)) for one in sections)
 
 
 def _shown(html: str) -> str:
-    """The HTML of a mail as Markdown, or as bare text where nothing reads it."""
+    """The HTML of a mail as Markdown, or as bare text if that fails."""
     try:
         return _HEAD.sub("", str(extract(html.encode(), ".html").content))
     except Skip:
@@ -416,18 +416,18 @@ def _shown(html: str) -> str:
 
 def _outlook(entry: Entry, most: int) -> Iterator[Part]:
     """A mail of Outlook and its attachments, by kreuzberg."""
-    found = extract(_content(entry), ".msg", "plain")
-    about, text = found.metadata, str(found.content).partition("\n\n")[2]
-    given = {
+    result = extract(_content(entry), ".msg", "plain")
+    about, text = result.metadata, str(result.content).partition("\n\n")[2]
+    headers = {
         "from": about.get("from_email"),
         "to": ", ".join(about.get("to_emails") or ()),
         "date": day_of(about.get("created_at")),
         "subject": about.get("subject"),
     }
-    metadata = {key: str(value).replace('"', "") for key, value in given.items() if value}
+    metadata = {key: str(value).replace('"', "") for key, value in headers.items() if value}
     mail = Mail(metadata, text.replace("\r\n", "\n"), False, [])
     yield from _mail(entry, entry.name, mail, None, most)
-    for child in found.children or ():
+    for child in result.children or ():
         name = f"{entry.name}#{one_line(str(child['path']))}"
         parsed = read_text(_check(str(child["result"].content), most))
         yield (

@@ -1,7 +1,7 @@
 """Documents cut into passages that a model reads whole, each below its title and headings."""
 
-# A document that fits is one passage. Of others, sections are cut at their paragraphs and sentences
-# into parts of about one length, and small neighbouring sections are put together, without overlap.
+# A document that fits is one passage. In others, sections are cut at paragraphs and sentences into
+# parts of about equal length, and small neighbouring sections are joined, without overlap.
 
 import re
 from collections import Counter
@@ -58,7 +58,7 @@ class _Cutter:
         self._prefixes: dict[tuple[str, tuple[str, ...]], _Piece] = {}
 
     def _counted(self, texts: Sequence[str], place: _Place = ((), 0)) -> Iterator[_Piece]:
-        """Texts with their tokens, the special ones aside."""
+        """Texts with their tokens, without special ones."""
         for text, size in zip(texts, self._count(texts), strict=True):
             yield _Piece(text, size - self._special, place)
 
@@ -66,15 +66,15 @@ class _Cutter:
         """Cut documents, counting the tokens of all at once."""
         texts = [_texts(section) for document in documents for section in document.sections]
         counted = iter(self._counted([text for some in texts for text in some]))
-        lengths, made = iter(map(len, texts)), list[tuple[Document, _Part]]()
+        lengths, grouped = iter(map(len, texts)), list[tuple[Document, _Part]]()
         for document in documents:
             parts = []
             for section in document.sections:
                 place, depth = (section.headings, section.page), len(section.headings)
                 pieces = [one._replace(place=place) for one in islice(counted, next(lengths))]
                 parts.append(_Part(section.headings, pieces[:depth], pieces[depth:]))
-            made += [(document, part) for part in self._grouped(document, parts)]
-        return self._fitted(made)
+            grouped += [(document, part) for part in self._grouped(document, parts)]
+        return self._fitted(grouped)
 
     def _grouped(self, document: Document, parts: list[_Part]) -> Iterator[_Part]:
         """The parts of a document as passages: put together where small, cut where long."""
@@ -94,12 +94,12 @@ class _Cutter:
             yield from self._balanced(part, self._room(document, part))
 
     def _balanced(self, part: _Part, room: int) -> Iterator[_Part]:
-        """Cut a part at its pieces, each of them within the room, into parts of about one size."""
+        """Cut a part between its pieces, which all fit the room, into parts of about one size."""
         room = max(room, 1)
         pieces = list(self._within(part.pieces, room))
         left, taken, start = sum(piece.size for piece in pieces), 0, 0
         for i, (_, size, _) in enumerate(pieces):
-            count = -(-(left + taken) // room)  # parts that the rest takes at least
+            count = -(-(left + taken) // room)  # fewest parts for the rest
             if taken and (taken + size > room or taken >= (left + taken) / count):
                 yield part._replace(pieces=pieces[start:i])
                 start, taken = i, 0
@@ -117,16 +117,16 @@ class _Cutter:
                 yield piece
 
     def _fitted(self, made: list[tuple[Document, _Part]]) -> Iterator[Row]:
-        """Passages; those that are longer together than their pieces were are cut again."""
+        """Passages; those that got too long when their pieces were joined are cut again."""
         while True:
-            found, orders = list[Row](), Counter[str]()
+            rows, orders = list[Row](), Counter[str]()
             for document, part in made:
                 row = self._row(document, part, orders[document.id] + 1)
-                found.append(row)
+                rows.append(row)
                 orders[document.id] += row[2]["body"] < len(row[0])
-            counts = self._count([text for text, *_ in found])
+            counts = self._count([text for text, *_ in rows])
             if max(counts, default=0) <= self._most:
-                yield from (row for row in found if row[2]["body"] < len(row[0]))
+                yield from (row for row in rows if row[2]["body"] < len(row[0]))
                 return
             made = [
                 (document, half)
@@ -137,15 +137,15 @@ class _Cutter:
             ]
 
     def _row(self, document: Document, part: _Part, number: int) -> Row:
-        """The passage of a part; where it holds several sections, each with its place."""
+        """The passage of a part, with the place of each section if it holds several."""
         prefix = self._prefix(document.title, part.headings).text
         text = "".join(piece.text for piece in part.pieces)
         body = len(prefix) + 1 if prefix else 0  # where the own text begins
-        at, places = body - (len(text) - len(text.lstrip("\n "))), list[tuple[int, _Place]]()
+        offset, places = body - (len(text) - len(text.lstrip("\n "))), list[tuple[int, _Place]]()
         for piece in part.pieces:
             if not places or places[-1][1] != piece.place:
-                places.append((max(body, at), piece.place))
-            at += len(piece.text)
+                places.append((max(body, offset), piece.place))
+            offset += len(piece.text)
         about: dict[str, Any] = {
             **document.metadata,
             "document": document.id,
@@ -156,7 +156,7 @@ class _Cutter:
         if places and (page := places[0][1][1]):
             about["page"] = page
         if len(places) > 1:
-            about["sections"] = [[at, list(names), page] for at, (names, page) in places]
+            about["sections"] = [[offset, list(names), page] for offset, (names, page) in places]
         text = text.strip("\n ")
         return f"{prefix}\n{text}" if prefix else text, f"{document.id}#{number}", about
 
@@ -164,7 +164,7 @@ class _Cutter:
         return self._most - self._special - self._prefix(document.title, part.headings).size
 
     def _prefix(self, title: str, headings: tuple[str, ...]) -> _Piece:
-        """Of title and headings what fits, and its tokens: all, the ends, or words of the last."""
+        """As much of title and headings as fits, with its tokens: all, ends, or last words."""
         key = (title, headings)
         if key not in self._prefixes:
             last = headings[-1] if headings else title
@@ -182,8 +182,8 @@ def _texts(section: Section) -> list[str]:
     """The headings of a section as lines, and its paragraphs in lines or sentences."""
     texts = [f"{name}\n" for name in section.headings]
     for text in section.paragraphs:
-        found = text.splitlines(keepends=True) if "\n" in text else sentences(text)
-        texts += [*found[:-1], f"{found[-1]}\n"]
+        pieces = text.splitlines(keepends=True) if "\n" in text else sentences(text)
+        texts += [*pieces[:-1], f"{pieces[-1]}\n"]
     return texts
 
 
@@ -205,9 +205,9 @@ def _shared(one: Sequence[str], other: Sequence[str]) -> int:
 
 def _finer(piece: str, count: int) -> list[str]:
     """A piece cut into sentences, or about ``count`` parts at spaces, or at letters."""
-    found = sentences(piece)
-    if len(found) > 1:
-        return found
+    parts = sentences(piece)
+    if len(parts) > 1:
+        return parts
     size = -(-len(piece) // count)
     if size < 2:
         return list(piece)

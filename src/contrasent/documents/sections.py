@@ -39,7 +39,7 @@ _ASSIGNED = re.compile(  # in code and configuration: a literal, not what names 
     r"""\s{0,9}(?:(["'])[^\s"'{$<]{6,99}\1|[^\s"'{$<(]{6,99}$)""",
     re.IGNORECASE,
 )
-_HINTS = (  # one of them stands in every key
+_HINTS = (  # every key contains one of these
     "-----BEGIN", "AKIA", "ASIA", "ABIA", "ACCA", "sk-", "k_live_", "k_test_", "gh", "glpat-",
     "xox", "AIza", "ya29.", "hf_", "npm_", "pypi-", "SG.", "eyJ", "://",
 )  # fmt: skip
@@ -72,8 +72,8 @@ class Section:
     """A stretch of text below one heading path."""
 
     headings: tuple[str, ...]
-    paragraphs: tuple[str, ...]  # with line breaks in it one is set out in lines: code, a table
-    page: int = 0  # that it begins on, from 1; 0 where there are none
+    paragraphs: tuple[str, ...]  # one with line breaks is set out in lines: code, a table
+    page: int = 0  # where it begins, from 1; 0 if there are none
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +110,8 @@ class SectionBuilder:
 
     def lines(self, text: str) -> None:
         """Add text whose line breaks and indents matter: code, a table."""
-        kept = [line.rstrip() for line in clean(text).expandtabs(4).splitlines()]
-        self._add("\n".join(line for line in kept if line))
+        lines = [line.rstrip() for line in clean(text).expandtabs(4).splitlines()]
+        self._add("\n".join(line for line in lines if line))
 
     def block(self, text: str) -> None:
         """Add prose, or what seems to be code, a table or a list: not broken at a width."""
@@ -131,33 +131,33 @@ class SectionBuilder:
 
     def finish(self, title: str = "", metadata: Mapping[str, Any] | None = None) -> Parsed:
         """Give the title, the sections and the metadata."""
-        # A first heading, alone at the highest level before all text, is the title, unless given;
-        # it goes if it says the same as the given one.
+        # A first heading, alone at the highest level before all text, is the title, unless one is
+        # given; it is dropped if it repeats that.
         title, drop, sections = one_line(title), 0, self._sections
         if sections and sections[0][0]:
             (level, (first,), text), *others = sections
             if all(other > level for other, *_ in others):
-                given, own = title.casefold(), first.casefold()
-                if not given or given.startswith(own):
-                    title, drop = title if given == own else first, 1
+                given_title, heading = title.casefold(), first.casefold()
+                if not given_title or given_title.startswith(heading):
+                    title, drop = title if given_title == heading else first, 1
             elif not (title or text) and others[0][0] == level:
                 # A title in a word processor is often a heading like all others.
                 title, sections = first, others
-        found = []
+        result = []
         for i, (_, headings, paragraphs) in enumerate(sections):
             # A heading without text below it is text, unless the next one stands below it.
             shown = headings[drop:]
             after = sections[i + 1][1] if i + 1 < len(sections) else ()
             if paragraphs:
-                found.append(Section(shown, tuple(paragraphs)))
+                result.append(Section(shown, tuple(paragraphs)))
             elif shown and after[: len(headings)] != headings:
-                found.append(Section(shown[:-1], (shown[-1],)))
-        return title, tuple(found), described(metadata or {})
+                result.append(Section(shown[:-1], (shown[-1],)))
+        return title, tuple(result), described(metadata or {})
 
 
 def described(given: Mapping[str, Any]) -> dict[str, Any]:
     """Metadata as rows keep it: plain names and short values, dates as YYYY-MM-DD, tags a list."""
-    kept = dict[str, Any]()
+    metadata = dict[str, Any]()
     for key, value in list(given.items())[:MOST]:
         name = _SAME.get(key.casefold(), key.casefold())
         several = value if isinstance(value, list | tuple) else [value]
@@ -165,12 +165,12 @@ def described(given: Mapping[str, Any]) -> dict[str, Any]:
             several = [part for one in several if one for part in str(one).split(",")]
         values = [one for one in map(_plain, several[:MOST]) if one not in ("", None)]
         if values and name not in PLACES and not _CONTROL.search(name):
-            kept[name] = values if name == "tags" or len(values) > 1 else values[0]
-    return kept
+            metadata[name] = values if name == "tags" or len(values) > 1 else values[0]
+    return metadata
 
 
 def _plain(value: Any) -> Any:
-    """A short text, a finite number or a truth; None for anything else."""
+    """A short text, a finite number or a boolean; None for anything else."""
     if isinstance(value, str):
         text = one_line(value)[:LONGEST]
         day = _DAY.match(text)
@@ -180,7 +180,7 @@ def _plain(value: Any) -> Any:
 
 
 def spelled(pairs: Iterable[tuple[str, str]]) -> str:
-    """The fields of a row or a record with their names, those that hold something."""
+    """The non-empty fields of a row or a record, with their names."""
     named = ((one_line(name), one_line(value)) for name, value in pairs)
     return "; ".join(f"{name}: {value}" if name else value for name, value in named if value)
 
@@ -191,7 +191,7 @@ def one_line(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Text in Unicode's composed form, without control characters and halves of characters."""
+    """Text in Unicode's composed form, without control characters and lone surrogates."""
     if text.isascii() and text.isprintable():
         return text
     if not unicodedata.is_normalized("NFC", text):
@@ -202,26 +202,26 @@ def clean(text: str) -> str:
 def without_keys(
     sections: Iterable[Section], *, assigned: bool = False
 ) -> tuple[tuple[Section, ...], int]:
-    """Sections without the lines, in prose sentences, that hold a key, and how many those were.
+    """Sections without the lines (in prose, sentences) that hold a key, and how many those were.
 
     ``assigned``: passwords that code or configuration gives to a name are keys too.
     """
-    kept, found, inside = [], 0, False
+    cleaned, total, inside = [], 0, False
     for section in sections:
         paragraphs = []
         for text in section.paragraphs:
             if inside or assigned or any(hint in text for hint in _HINTS):
                 text, count, inside = _clean(text, inside, assigned)
-                found += count
+                total += count
             if text:
                 paragraphs.append(text)
         if paragraphs:
-            kept.append(replace(section, paragraphs=tuple(paragraphs)))
-    return tuple(kept), found
+            cleaned.append(replace(section, paragraphs=tuple(paragraphs)))
+    return tuple(cleaned), total
 
 
 def _clean(text: str, inside: bool, assigned: bool) -> tuple[str, int, bool]:
-    """A paragraph without what holds a key; ``inside`` says that a private key goes on."""
+    """A paragraph without what holds a key; ``inside``: a private key continues."""
     mark = "\n" if "\n" in text else " "
     lines, count = [], 0
     for line in text.split("\n") if mark == "\n" else re.split(r"(?<=[.!?]) ", text):
@@ -242,7 +242,7 @@ def sentences(text: str) -> list[str]:
     pieces, start = [], 0
     for match in _END.finditer(text):
         end = match.end()
-        # " . " ends a sentence in text whose words and marks were set apart, small letters or not.
+        # " . " ends a sentence in text with spaces around its marks, whatever the case.
         apart = text[match.start() - 1 : match.start()].isspace()
         if match["spaced"] and not apart and _goes_on(text, start, match):
             continue
@@ -254,7 +254,7 @@ def sentences(text: str) -> list[str]:
 
 
 def _goes_on(text: str, start: int, match: re.Match[str]) -> bool:
-    """Whether the sentence goes on after the mark: in a small letter, or after an abbreviation."""
+    """True if a sentence goes on after the mark: in lower case, or after an abbreviation."""
     dot = match.start() + 1
     abbreviated = text[dot].isspace() and _ABBREVIATED.search(text[max(start, dot - 12) : dot])
     return text[match.end()].islower() or bool(abbreviated)

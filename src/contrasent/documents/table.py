@@ -1,4 +1,4 @@
-"""Tables to documents, a row each, by what they hold; rows that cannot be read are counted."""
+"""Tables to documents, one per row, by their content; unreadable rows are counted."""
 
 import csv
 import re
@@ -19,7 +19,7 @@ HEADS = 20  # first rows among which the names of a sheet's columns, and the del
 MARKS = ",;\t|"
 FACTS = 20  # columns besides text, title and id that become metadata
 _YEAR = re.compile(r"(?:19|20)\d\d")
-SHORTEST = 40  # characters that texts have on average in a column taken for text by its length
+SHORTEST = 40  # mean characters from which a column is taken for text by its length
 _IDS = ("_id", "id", "doc_id", "docid", "pid", "uuid")
 _TITLES = ("title", "titel", "titre", "heading", "headline", "name", "subject", "question")
 _TEXTS = (
@@ -40,24 +40,24 @@ def read_table(source: Source, columns: Sequence[str] | None) -> tuple[str, Iter
 def read_rows(
     cells: Sequence[Sequence[str]], shown: str, name: str, columns: Sequence[str] | None
 ) -> tuple[str, Iterator[Document]]:
-    """The same of a sheet's rows; all of a sheet without names of columns is a document."""
+    """The same for a sheet's rows; a sheet without column names is one document."""
     wide = [at for at, column in enumerate(zip(*cells, strict=True)) if any(column)]
     rows = [[row[at].removesuffix(" 00:00:00") for at in wide] for row in cells if any(row)]
     several = (at for at, row in enumerate(rows[:HEADS]) if sum(map(bool, row)) > 1)
     head = next((at for at in several if is_header(rows[at])), len(rows))
-    chosen, found = "", iter(list[Document]())
+    chosen, documents = "", iter(list[Document]())
     if head + 1 < len(rows):
         names, below = tuple(rows[head]), rows[head + 1 :]
         stream, text = partial(enumerate, below, 1), (True,) * len(names)
         table = Table(shown, "", names, below[0], text, stream, lambda: iter(()))
-        chosen, found = _read(table, name, columns)
+        chosen, documents = _read(table, name, columns)
     elif columns is not None:
         raise Skip(Reason.NOT_CHOSEN, columns[0], rows[0] if rows else ())
     builder = SectionBuilder()
     for row in rows[: 0 if columns else head] if chosen else rows:
         builder.lines(" | ".join(filter(None, row)))
     alone = Document(shown, name, builder.finish()[1])
-    return chosen, chain([alone] * bool(alone.sections), found if chosen else ())
+    return chosen, chain([alone] * bool(alone.sections), documents if chosen else ())
 
 
 def _read(
@@ -95,7 +95,7 @@ def _read(
 
 
 def delimiter_of(source: Source) -> str:
-    """The mark between the cells of a csv: the one that cuts its first rows alike, into most."""
+    """The delimiter of a csv: the one that cuts its first rows alike, into most cells."""
     if source.form != ".csv":
         return ","
     lines = [line for _, line in islice(source.lines(), HEADS)]
@@ -109,7 +109,7 @@ def delimiter_of(source: Source) -> str:
 
 
 def is_header(names: Sequence[str]) -> bool:
-    """Whether a first row names columns: short, distinct, no sentences, no numbers but years."""
+    """True if a first row names columns: short, distinct, no sentences, no numbers but years."""
     if len(set(names)) != len(names) or not any(names[1:] or names):
         return False
     worded = [name for name in names if not _YEAR.fullmatch(name)]
@@ -136,11 +136,11 @@ def choose(table: Table, columns: Sequence[str] | None = None) -> list[tuple[str
     column holds texts; nothing where none holds words.
     """
     names = table.columns
-    known = {name.casefold(): at for at, name in reversed([*enumerate(names)])}
+    known = {name.casefold(): col for col, name in reversed([*enumerate(names)])}
 
     def first(role: str, wanted: Sequence[str], but: int = -1) -> list[tuple[str, int]]:
-        found = (known[name] for name in wanted if known.get(name, but) != but)
-        return [(role, at) for at in islice(found, 1)]
+        matches = (known[name] for name in wanted if known.get(name, but) != but)
+        return [(role, col) for col in islice(matches, 1)]
 
     if columns is not None:
         for name in columns:
@@ -151,17 +151,17 @@ def choose(table: Table, columns: Sequence[str] | None = None) -> list[tuple[str
         return [*first("id", _IDS), *zip(roles, places, strict=True)]
     rows = [cells for _, cells in islice(table.stream(), SAMPLE) if cells]
     lengths = [
-        sum(len(_text(row[at])) for row in rows if not isinstance(row[at], int | float))
-        for at in range(len(names))
+        sum(len(_text(row[col])) for row in rows if not isinstance(row[col], int | float))
+        for col in range(len(names))
     ]
     text = first("text", [name for name in _TEXTS if name in known and lengths[known[name]]])
     if not text:
-        at = max(range(len(names)), key=lengths.__getitem__, default=-1)
-        if at < 0 or lengths[at] < SHORTEST * len(rows):
+        col = max(range(len(names)), key=lengths.__getitem__, default=-1)
+        if col < 0 or lengths[col] < SHORTEST * len(rows):
             worded = any(map(str.isalpha, "".join(_text(cell) for row in rows for cell in row)))
-            return [("field", at) for at in range(len(names))] if worded else []
-        text = [("text", at)]
+            return [("field", col) for col in range(len(names))] if worded else []
+        text = [("text", col)]
     text += [*first("title", _TITLES, text[0][1]), *first("id", _IDS, text[0][1])]
-    taken = {at for _, at in text}
-    short = [at for at, length in enumerate(lengths) if length <= SHORTEST * len(rows)]
-    return [*text, *(("fact", at) for at in short[:FACTS] if at not in taken and table.names)]
+    taken = {col for _, col in text}
+    short = [col for col, length in enumerate(lengths) if length <= SHORTEST * len(rows)]
+    return [*text, *(("fact", col) for col in short[:FACTS] if col not in taken and table.names)]

@@ -38,7 +38,7 @@ SETTINGS = (
 """Suffixes of configuration, and of records in lines, which are read likewise."""
 
 WIDEST = 1000  # characters of a line that a person wrote; wider ones are data
-CAPTIONS = 10  # of a film, that make a paragraph
+CAPTIONS = 10  # subtitles that make a paragraph
 FIELDS = 200  # characters of an element of XML that is a field of its record
 
 _ENCODED = [
@@ -93,7 +93,7 @@ _TEX = [
 
 
 def encoding_of(sample: bytes, *, whole: bool) -> str:
-    """The encoding of a text by its first bytes, Windows' Western European letters at last."""
+    """The encoding of a text by its first bytes, Windows' Western European one as a last resort."""
     for mark, name in _ENCODED:
         if sample.startswith(mark):
             return name
@@ -156,20 +156,20 @@ def read_python(text: str) -> Parsed:
 
 
 def definitions(source: str | bytes) -> Iterator[tuple[tuple[str, ...], ast.Module | _Definition]]:
-    """A module, its classes and functions with their names; nothing of one that does not parse."""
+    """A module, its classes and functions with their names; nothing if it does not parse."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # sources with "\d" in plain strings
             tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
-    found: list[tuple[tuple[str, ...], ast.Module | _Definition]] = [((), tree)]
-    while found:
-        names, node = found.pop()
+    pending: list[tuple[tuple[str, ...], ast.Module | _Definition]] = [((), tree)]
+    while pending:
+        names, node = pending.pop()
         yield names, node
         if isinstance(node, ast.Module | ast.ClassDef):  # not those within functions
             inner = [one for one in node.body if isinstance(one, _Definition)]
-            found += [((*names, one.name), one) for one in reversed(inner)]
+            pending += [((*names, one.name), one) for one in reversed(inner)]
 
 
 def without_markup(text: str) -> str:
@@ -199,26 +199,26 @@ def read_markdown(text: str, title: str = "", metadata: Mapping[str, Any] | None
 
 
 def _front_matter(text: str, *, toml: bool) -> dict[str, Any]:
-    """The outermost values and lists of TOML, or of YAML as it stands before documents."""
-    found, name = dict[str, Any](), ""
+    """The outermost values and lists of TOML, or of YAML front matter."""
+    fields, name = dict[str, Any](), ""
     if toml:
         with suppress(tomllib.TOMLDecodeError, RecursionError):
             for key, value in tomllib.loads(text).items():
-                found[key] = value.isoformat() if isinstance(value, date) else value
-        return found
+                fields[key] = value.isoformat() if isinstance(value, date) else value
+        return fields
     for line in text.splitlines():
         if entry := _ENTRY.match(line):
             name, value = entry[1].casefold(), (entry[2] or "").strip()
             inner = value.startswith("[") and value.endswith("]")
-            found[name] = list(map(_scalar, value[1:-1].split(","))) if inner else _scalar(value)
+            fields[name] = list(map(_scalar, value[1:-1].split(","))) if inner else _scalar(value)
         elif name and line.lstrip().startswith("- "):
-            before = found[name] if isinstance(found[name], list) else []
-            found[name] = [*before, _scalar(line.lstrip()[2:])]
-    return found
+            before = fields[name] if isinstance(fields[name], list) else []
+            fields[name] = [*before, _scalar(line.lstrip()[2:])]
+    return fields
 
 
 def _scalar(text: str) -> Any:
-    """A value of YAML: what is JSON as that, else a string without its quotes."""
+    """A value of YAML, as JSON if possible, else as a string without its quotes."""
     plain = text.strip()
     with suppress(ValueError, RecursionError):
         return json.loads(plain)
@@ -260,10 +260,10 @@ def without_tags(html: str) -> str:
 def _plain(token: "Token") -> str:
     """Inline Markdown without its mark-up: links by their text, code and emphasis bare."""
     return "".join(
-        _LINK.sub(r"\1", one.content)
-        if one.type == "code_inline"
-        else _SHOWN.get(one.type, one.content)
-        for one in token.children or ()
+        _LINK.sub(r"\1", child.content)
+        if child.type == "code_inline"
+        else _SHOWN.get(child.type, child.content)
+        for child in token.children or ()
     )
 
 
@@ -286,7 +286,7 @@ def read_blocks(text: str) -> Parsed:
 
     def close() -> None:
         if any(map(str.isalnum, "".join(block))):
-            first = next((found for line in block if (found := _DEFINED.search(line))), None)
+            first = next((match for line in block if (match := _DEFINED.search(line))), None)
             if first is not None:
                 builder.heading(1, first[1])
             builder.lines("\n".join(block))
@@ -308,7 +308,7 @@ def read_json(text: str) -> Parsed:
 
 
 def read_captions(text: str) -> Parsed:
-    """Subtitles as prose, some together."""
+    """Subtitles as prose, several per paragraph."""
     builder, said, spoken = SectionBuilder(), list[str](), False
     for line in text.splitlines():
         if _TIMES.match(line):
@@ -326,18 +326,18 @@ def read_captions(text: str) -> Parsed:
 
 def read_tex(text: str) -> Parsed:
     """Title, author, parts and prose of TeX; formulas stay as they are written."""
-    for _ in range(2):  # one within another
+    for _ in range(2):  # for nested ones
         text = _INLINE.sub(r"\1", text)
     about = {name: without_tex(value) for name, value in _ABOUT.findall(text)}
     _, begins, body = text.partition("\\begin{document}")
-    builder, at, body = SectionBuilder(), 0, body if begins else text
+    builder, start, body = SectionBuilder(), 0, body if begins else text
     for part in [*_PART.finditer(body), None]:
         end = len(body) if part is None else part.start()
-        for block in re.split(r"\n[ \t]*\n", without_tex(body[at:end])):
+        for block in re.split(r"\n[ \t]*\n", without_tex(body[start:end])):
             builder.paragraph(block)
         if part is not None:
             builder.heading(_PARTS.index(part[1]) + 1, without_tex(part[2]))
-            at = part.end()
+            start = part.end()
     return builder.finish(about.pop("title", ""), about)
 
 
@@ -349,7 +349,7 @@ def without_tex(text: str) -> str:
 
 
 def read_xml(text: str) -> Parsed:
-    """Elements of XML: prose where text and elements mix, "name: ...; city: ..." of a record."""
+    """Elements of XML: prose where text and elements mix, "name: ...; city: ..." for a record."""
     builder = SectionBuilder()
     waiting = [ElementTree.fromstring(text)]
     while waiting:
@@ -357,8 +357,8 @@ def read_xml(text: str) -> Parsed:
         inner = list(element)
         mixed = bool((element.text or "").strip()) or any((one.tail or "").strip() for one in inner)
         if mixed or not inner:
-            own = _fields(element, ()), "".join(element.itertext())
-            builder.paragraph("; ".join(filter(None, own)))
+            texts = _fields(element, ()), "".join(element.itertext())
+            builder.paragraph("; ".join(filter(None, texts)))
         elif all(not len(one) and len(one.text or "") <= FIELDS for one in inner):
             builder.paragraph(_fields(element, inner))
         else:
@@ -370,13 +370,13 @@ def read_xml(text: str) -> Parsed:
 def _fields(element: ElementTree.Element, inner: Sequence[ElementTree.Element]) -> str:
     """The attributes of an element and the texts of those in it, each with its name."""
     pairs = [*element.attrib.items()]
-    for one in inner:
-        pairs += [(one.tag, one.text or ""), *one.attrib.items()]
+    for child in inner:
+        pairs += [(child.tag, child.text or ""), *child.attrib.items()]
     return spelled((name.rpartition("}")[2], value) for name, value in pairs)
 
 
 def _marked(mark: re.Pattern[str], text: str) -> Parsed:
-    """Text whose headings have another mark than those of Markdown."""
+    """Text whose headings have another mark than Markdown's."""
     return read_markdown(mark.sub(lambda match: "#" * len(match[1]) + " ", text))
 
 

@@ -1,7 +1,7 @@
 """Reading files in a process of its own, so that no file can hang or kill the run.
 
-The process gets a file's place as a line of JSON and answers with its documents, some at a time. It
-ends with a file that gives no answer for too long or takes too much memory; a new one goes on.
+The process gets a file's place as a line of JSON and answers with its documents, some at a time. If
+a file takes too long or too much memory, the process ends and a new one goes on.
 """
 
 import json
@@ -55,7 +55,7 @@ class FileReader:
                 if ready and answer["done"]:
                     return
                 yield [_document(data) for data in answer["documents"]], answer["facts"]
-        except (KeyError, TypeError, ValueError, AttributeError):  # no answer of ours
+        except (KeyError, TypeError, ValueError, AttributeError):  # not a valid answer
             ready = False
             raise Skip(Reason.ENDED) from None
         finally:
@@ -130,7 +130,7 @@ def _answers(order: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"skip": [Reason.UNREADABLE]}
     except (MemoryError, RecursionError):
         yield {"skip": [Reason.MEMORY]}
-    except Exception:  # whatever a parser raises of a broken file
+    except Exception:  # whatever a parser raises for a broken file
         yield {"skip": [Reason.BROKEN]}
 
 

@@ -27,14 +27,14 @@ from contrasent.errors import (
     see,
 )
 
-RETRIES = 3  # how often a shard is begun again whose worker died
+RETRIES = 3  # how often a shard is restarted if its worker died
 POLL = 1.0
 GO_ON = "give the same command again to go on"
 
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """This process, or, of several workers, others of this machine."""
+    """This process or, with several workers, others on this machine."""
 
     workers: int = 1
     cpus: int | None = None  # cores a worker; None shares all of them
@@ -89,7 +89,7 @@ class Board:
         self.rows = 0
 
     def report(self, shard: int, rows: int) -> None:
-        """Note that a shard was begun, or how many rows were encoded of it."""
+        """Note that a shard was begun, or how many of its rows were encoded."""
         self.begun[shard] += rows == 0
         self.rows += rows
 
@@ -99,7 +99,7 @@ class Board:
 
 
 def _task(job: Job, shard: int, board: Any) -> Done:
-    """Make a shard in a worker; its reports are not waited for."""
+    """Make a shard in a worker, without waiting for its reports."""
     board.report.remote(shard, 0)
     return job.run(shard, lambda rows: board.report.remote(shard, rows))
 
@@ -109,18 +109,18 @@ class OnRay:
     """A Ray cluster: the one that RAY_ADDRESS names or that runs here, else one of this machine."""
 
     workers: int | None = None  # shards at once; None for as many as the cluster has room for
-    threads: int = 1  # of a worker, which has as many CPUs
-    gpus: float = 0.0  # that a worker computes with; 0.5 lets two share one
+    threads: int = 1  # threads of a worker, and its CPUs
+    gpus: float = 0.0  # GPUs of a worker; 0.5 lets two share one
     patience: float = 600.0  # seconds without a report from any worker after which the run ends
 
     def run(self, job: Job, shards: Sequence[int], advance: Advance) -> Iterator[Done]:
         """Make shards, in any order."""
         ray = import_extra("ray", "ray", "--engine ray")
-        own = not ray.is_initialized()
-        if own:
+        starts_ray = not ray.is_initialized()
+        if starts_ray:
             try:
                 ray.init(logging_level="error", log_to_driver=False, include_dashboard=False)
-            except Exception as error:  # Ray's own are of many kinds, one of them plain Exception
+            except Exception as error:  # Ray raises many kinds, one of them plain Exception
                 raise UserError(
                     f"no Ray cluster can be reached or started ({brief(error)}); start one "
                     "with 'ray start --head', or name one by RAY_ADDRESS=HOST:PORT"
@@ -135,7 +135,7 @@ class OnRay:
                 f"/tmp/ray/session_latest/logs); shards that are made stay: {GO_ON}"
             ) from error
         finally:
-            if own:
+            if starts_ray:
                 ray.shutdown()
 
     def _run(self, ray: Any, job: Job, shards: Sequence[int], advance: Advance) -> Iterator[Done]:
@@ -171,9 +171,9 @@ class OnRay:
                 ray.cancel(task, force=True)
 
     def _room(self, ray: Any) -> int:
-        """Tasks to have at once: one more than there is room for, so that none is waited for."""
-        found, needs = ray.cluster_resources(), {"CPU": self.threads, "GPU": self.gpus}
-        rooms = (found.get(kind, 0) // need for kind, need in needs.items() if need)
+        """Tasks to have at once: one more than there is room for, so that workers never wait."""
+        available, needs = ray.cluster_resources(), {"CPU": self.threads, "GPU": self.gpus}
+        rooms = (available.get(kind, 0) // need for kind, need in needs.items() if need)
         return self.workers or int(min(rooms)) + 1
 
 
@@ -203,7 +203,7 @@ class Watch:
         if heard:
             self.heard = self.clock()
         for shard in running:
-            # Ray itself repeats without end what it stopped for want of memory.
+            # Ray itself endlessly repeats what it stopped for lack of memory.
             if (often := self.begun.get(shard, 0)) > RETRIES + 2:
                 raise UserError(
                     f"shard {shard} was begun {often} times and never ended; does a worker need "

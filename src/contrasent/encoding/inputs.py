@@ -1,6 +1,6 @@
 """Files here or behind URLs, and inputs divided into shards by counting their rows.
 
-Of parquet only footers are read to plan; other formats are counted once and read from their
+Planning reads only the footers of parquet; other formats are counted once and read from their
 beginning.
 """
 
@@ -21,7 +21,7 @@ PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs"}
 
 
 def is_url(name: str) -> bool:
-    """Whether a name is a URL such as s3://bucket/key."""
+    """True if a name is a URL such as s3://bucket/key."""
     return "://" in name
 
 
@@ -46,7 +46,7 @@ def locate(name: str) -> tuple[Any, str]:
 
 @contextmanager
 def open_binary(name: str) -> Iterator[IO[bytes]]:
-    """A file or an object to read, in which one can seek."""
+    """A seekable file or object to read."""
     system, path = locate(name)
     with reading(name), system.open(path, "rb") as stream:
         yield stream
@@ -86,7 +86,7 @@ class Folder:
 
     @contextmanager
     def put(self, name: str) -> Iterator[IO[bytes]]:
-        """A file to write, which is there when the block has ended without an error."""
+        """A file to write, which appears when the block ends without an error."""
         # On this machine it is renamed into its place; elsewhere it is written here and put as one
         # object, which other readers see whole or not at all.
         if self._local:
@@ -161,8 +161,8 @@ class ShardPlan:
                 chosen = (text,) if identity is None else (text, identity)
                 for line, cells in table.part(chosen, number - begins, until - number):
                     assert cells is not None  # blank lines are no rows
-                    own = str(number) if identity is None else id_cell(cells[1], part.name, line)
-                    yield text_cell(cells[0], name, part.name, line), own
+                    row_id = str(number) if identity is None else id_cell(cells[1], part.name, line)
+                    yield text_cell(cells[0], name, part.name, line), row_id
                     number += 1
                 if number != until:
                     raise InputError(part.name, "has fewer rows than when the run began")
@@ -178,10 +178,10 @@ def list_parts(source: str) -> list[Part]:
         system, path = locate(absolute(source))
         try:
             # Below a file is the file itself.
-            found = sorted(system.glob(path) if "*" in source else system.find(path))
+            paths = sorted(system.glob(path) if "*" in source else system.find(path))
         except (OSError, ValueError) as error:
             raise InputError(source, f"cannot be listed ({error})") from error
-        names = [system.unstrip_protocol(name) if is_url(source) else name for name in found]
+        names = [system.unstrip_protocol(name) if is_url(source) else name for name in paths]
         names = [name for name in names if form_of(Path(name)) is not None]
     else:
         names = [absolute(str(file.path)) for file in find(source)]
@@ -202,10 +202,10 @@ def plan(
     """Count the rows of an input, and divide them."""
     chosen = ShardPlan((), shard_rows, text, identity)
     counted = (replace(one, rows=_opened(one, chosen)[0].count()) for one in list_parts(source))
-    found = replace(chosen, parts=tuple(counted))
-    if found.rows == 0:
+    result = replace(chosen, parts=tuple(counted))
+    if result.rows == 0:
         raise InputError(source, "holds no text")
-    return found
+    return result
 
 
 def _opened(part: Part, chosen: ShardPlan) -> tuple[Table, int, int | None]:
@@ -221,7 +221,7 @@ def _opened(part: Part, chosen: ShardPlan) -> tuple[Table, int, int | None]:
 
 
 def local_copy(name: str) -> Path:
-    """A file on this machine; of a URL a temporary copy, made once a process."""
+    """A file on this machine; for a URL a temporary copy, made once per process."""
     if not is_url(name):
         return Path(name)
     fsspec = import_extra("fsspec", "cloud", f"reading {name}")

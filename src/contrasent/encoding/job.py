@@ -1,7 +1,7 @@
 """A job: an input, a model and a folder, divided into shards that know nothing of one another.
 
-A shard is one parquet file, there as a whole or not at all, whose footer says of which job and
-texts it is; whoever goes on lists the folder and makes what is missing, in any order.
+A shard is one parquet file, there as a whole or not at all, whose footer names its job and texts;
+a resumed run lists the folder and makes what is missing, in any order.
 """
 
 import hashlib
@@ -70,13 +70,13 @@ class Done:
     truncated: int = 0
     opening: float = 0.0  # seconds for opening the model, 0 where it was open already
     encoding: float = 0.0  # seconds in calls of the model
-    seconds: float = 0.0  # of all that the worker did for the shard
+    seconds: float = 0.0  # the worker's total for the shard
     problem: str = ""  # why it failed, for the user; empty if it did not
 
 
 @lru_cache(maxsize=1)
 def opened(opener: Opener) -> Opened:
-    """The model of this process: opened for its first shard, and there for the others."""
+    """The model of this process: opened for its first shard, and kept for the others."""
     return opener()
 
 
@@ -132,16 +132,16 @@ class Job:
             TableWriter(stream, self.dimension, self.dtype, texts=self.keep_texts) as writer,
         ):
             for block in batched(self.plan.read(shard), GROUP):
-                found = [text for text, _ in block]
+                block_texts = [text for text, _ in block]
                 vectors = np.empty((len(block), self.dimension), dtype=np.float32)
                 for start in range(0, len(block), CALL):
-                    called = found[start : start + CALL]
+                    called = block_texts[start : start + CALL]
                     before = time.monotonic()
                     vectors[start : start + len(called)] = model.encode(called)
                     encoding += time.monotonic() - before
                     advance(len(called))
-                texts.update(hashes(found).tobytes())
-                writer.append(vectors, ids=[name for _, name in block], texts=found)
+                texts.update(hashes(block_texts).tobytes())
+                writer.append(vectors, ids=[name for _, name in block], texts=block_texts)
                 rows += len(block)
             footer = {"dtype": self.dtype, "dimension": self.dimension, "shard": shard}
             footer |= {"of": self.plan.shards, "job": digest(self.facts)}
@@ -188,7 +188,7 @@ def _write(folder: Folder, manifest: Manifest) -> None:
 
 
 def begin(job: Job, manifest: Manifest | None) -> list[int]:
-    """Write the manifest, or compare it; the shards that are missing."""
+    """Write or compare the manifest; returns the missing shards."""
     folder = Folder(job.output)
     facts = json.loads(json.dumps(job.facts))
     if manifest is not None:

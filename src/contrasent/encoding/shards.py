@@ -1,4 +1,4 @@
-"""Vectors in files: shards of a job in parquet, and the one file that a stream of texts gives."""
+"""Vectors in files: shards of a job in parquet, and single files from a stream of texts."""
 
 import hashlib
 import json
@@ -81,7 +81,7 @@ TYPES: dict[str, tuple[str, Pack]] = {
 
 
 class TableWriter:
-    """Writes one such file, a row group at a time; a context, which lets go of the stream."""
+    """A context that writes one such file, a row group at a time, and releases the stream."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class TableWriter:
             self._schema,
             write_page_index=True,
             use_dictionary=False,
-            # Numbers that a network made cannot be made shorter.
+            # Numbers from a network do not compress.
             compression={name: "zstd" for name in strings} | {"vector.list.element": "none"},
         )
 
@@ -126,11 +126,11 @@ class TableWriter:
         numbers, scales = self._pack(vectors)
         kind = self._schema.field("vector").type
         flat = pa.array(np.ascontiguousarray(numbers).reshape(-1), kind.value_type)
-        given = {"id": ids, "text": texts, "scale": scales}
+        columns = {"id": ids, "text": texts, "scale": scales}
         arrays = [
             pa.FixedSizeListArray.from_arrays(flat, type=kind)
             if field.name == "vector"
-            else pa.array(given[field.name], field.type)
+            else pa.array(columns[field.name], field.type)
             for field in self._schema
         ]
         table = pa.Table.from_arrays(arrays, schema=self._schema)

@@ -33,7 +33,7 @@ class IndexInput:
     model: str
     encode: TaskEncoder
     facts: Facts
-    files: dict[str, FileFacts] = field(default_factory=dict)  # by which they are followed later
+    files: dict[str, FileFacts] = field(default_factory=dict)  # for following them later
     report: ReadReport | None = None  # of documents
     notes: tuple[str, ...] = ()  # lines about the model and about skipped files
 
@@ -46,7 +46,7 @@ class IndexInput:
         return create(output, encode, self.rows, self.facts, overwrite=overwrite, **more)
 
     def planned(self, source: str, *, fast: bool) -> tuple["IndexInput", FirstTier | None, float]:
-        """With the encoder for so much text; a first tier where that takes long; its seconds."""
+        """With an encoder for so much text; a first tier if that takes long; the seconds needed."""
         if self.facts.metric != "cosine" or isinstance(self.rows, EncodedRecords):
             return self, None, 0.0
         survey = tiers.Survey.of(self.rows)
@@ -206,12 +206,12 @@ def index_folder(
             return IndexResult(
                 target, opened, given_name, resumed.truncated, seconds, unfinished=opened.unfinished
             )
-    if overwrite or not (uri and in_milvus(target)):  # a load that was killed goes on
+    if overwrite or not (uri and in_milvus(target)):  # a killed load resumes
         check_target(target, overwrite)
     if uri and find_spec("pymilvus") is None:
         raise MissingExtraError("pymilvus", "milvus", "--uri")
     table = TableColumns(column, tuple(columns), id_column, tuple(metadata), encoded)
-    given = read_input(
+    inputs = read_input(
         open_source(source, table, as_text=as_text, max_file_text=max_file_text),
         name,
         **settings,
@@ -223,22 +223,22 @@ def index_folder(
     )
     first, needed = None, 0.0
     if not uri:
-        given, first, needed = given.planned(place, fast=fast)
-    made, encode = given.write(target, overwrite=overwrite, first=first), given.encode
+        inputs, first, needed = inputs.planned(place, fast=fast)
+    index, encode = inputs.write(target, overwrite=overwrite, first=first), inputs.encode
     if first is not None:
-        log(tiers.announcement(target, made, time.monotonic() - began, needed, goes_on=not fast))
+        log(tiers.announcement(target, index, time.monotonic() - began, needed, goes_on=not fast))
         if not fast:
-            made.close()
+            index.close()
             tiers.finish(target, encode, queries)
-            made = Index.open(target)
+            index = Index.open(target)
     return IndexResult(
         target,
-        made,
-        given.model,
+        index,
+        inputs.model,
         encode.truncated,
         time.monotonic() - began,
-        getattr(given.rows, "skipped", 0),
-        given.report,
-        (*given.notes, *encode.notes),
-        made.unfinished if isinstance(made, Index) else 0,
+        getattr(inputs.rows, "skipped", 0),
+        inputs.report,
+        (*inputs.notes, *encode.notes),
+        index.unfinished if isinstance(index, Index) else 0,
     )

@@ -1,4 +1,4 @@
-"""Changes of an index that exists: another model, rows added, replaced or removed."""
+"""Changes to an existing index: another model, rows added, replaced or removed."""
 
 import time
 from collections import Counter
@@ -53,7 +53,7 @@ def change_model(
     Index.open(folder).close()
     encoder = open_encoder(find_model(model), pooler=pooler, max_tokens=max_tokens, light=True)
     encode = TaskEncoder(encoder, batch=batch)
-    made = reembed(
+    updated = reembed(
         folder,
         encode,
         model=encoder.identity,
@@ -62,7 +62,7 @@ def change_model(
     )
     seconds = time.monotonic() - began
     notes = tuple(encode.notes)
-    return IndexResult(folder, made, str(model), encode.truncated, seconds, notes=notes)
+    return IndexResult(folder, updated, str(model), encode.truncated, seconds, notes=notes)
 
 
 def add_rows(
@@ -106,13 +106,13 @@ def add_rows(
             if update:
                 writer.update(texts, encode, ids=ids, metadata=extra)
             else:
-                given = None if id_column is None else ids
-                writer.add(texts, encode, ids=given, metadata=extra)
+                row_ids = None if id_column is None else ids
+                writer.add(texts, encode, ids=row_ids, metadata=extra)
             advance(len(texts))
     seconds, notes = time.monotonic() - began, tuple(encode.notes)
-    made, blank = open_index(folder), table.skipped
-    name = name or made.facts.source
-    return IndexResult(folder, made, name, encode.truncated, seconds, blank, notes=notes)
+    updated, blank = open_index(folder), table.skipped
+    name = name or updated.facts.source
+    return IndexResult(folder, updated, name, encode.truncated, seconds, blank, notes=notes)
 
 
 class RemoveResult(NamedTuple):
@@ -152,7 +152,7 @@ def remove_rows(
 
 
 def _remove(writer: Writer, names: Sequence[str], where: Where | None) -> RemoveResult:
-    """Remove rows, and note of which files they were, for the next synchronisation."""
+    """Remove rows, and note their files for the next synchronisation."""
     numbers, files = set[int](), writer.files()
     for name, row in zip(names, writer.numbers_of(names).tolist(), strict=True):
         of_document = [one.row for one in writer.rows_of(name)] if row < 0 else [row]

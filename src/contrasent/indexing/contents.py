@@ -24,7 +24,7 @@ from contrasent.search.ranking import Ranker
 from contrasent.search.store import Store
 from contrasent.types import Numbers
 
-LABELLED = 2000  # documents whose language is looked at
+LABELLED = 2000  # documents whose language is checked
 MOST = 100_000  # files that are listed where the documents were
 PAIRED_ROWS, PAIRED_COLUMNS = 1024, 8192
 
@@ -41,12 +41,12 @@ def list_documents(index: str | Path, pattern: str = "*") -> list[dict[str, Any]
 
 
 def describe(index: str | Path) -> dict[str, Any]:
-    """Facts about an index; none of its vectors and no model is read."""
+    """Facts about an index, without reading its vectors or a model."""
     folder = own_folder(index)
     with closing(Index.open(folder)) as opened:
         known, facts = opened.files(), opened.facts
-        found = opened.ask(_DOCUMENTS)
-        sample = found[:: max(1, -(-len(found) // LABELLED))]
+        documents = opened.ask(_DOCUMENTS)
+        sample = documents[:: max(1, -(-len(documents) // LABELLED))]
         rows = opened.rows([row for *_, row in sample])
         unfinished, learned = opened.unfinished, []
         if opened.ask(THERE):
@@ -54,7 +54,7 @@ def describe(index: str | Path) -> dict[str, Any]:
     starts = [row.metadata.get("body") if isinstance(row.metadata, dict) else 0 for row in rows]
     starts = [start if isinstance(start, int) else 0 for start in starts]
     texts = (row.text[start:] for row, start in zip(rows, starts, strict=True))
-    files = {file_of(str(name), known) for name, *_ in found}
+    files = {file_of(str(name), known) for name, *_ in documents}
     skipped = dict[str, list[str]]()
     for name, about in known.items():
         if reason := about.get("skipped"):
@@ -65,7 +65,7 @@ def describe(index: str | Path) -> dict[str, Any]:
     return {
         "rows": facts.rows - facts.dead,
         "unfinished": unfinished,
-        "documents": len(found),
+        "documents": len(documents),
         "formats": dict(Counter(map(_form, files)).most_common()),
         "languages": dict(Counter(map(language_name, texts)).most_common()),
         "languages_of": len(sample),
@@ -86,9 +86,9 @@ def describe(index: str | Path) -> dict[str, Any]:
 
 
 def _listed(origin: Origin | None, skipped: dict[str, list[str]]) -> set[str] | None:
-    """The files where the documents were; those passed over by their names are put to the others.
+    """The files where the documents were; those skipped by name are added to ``skipped``.
 
-    None where the documents are gone, or more files than the index could have come from are there.
+    None if the documents are gone, or there are more files than the index could have come from.
     """
     passed, listed = list[tuple[Reason, str]](), set[str]()
 
@@ -97,7 +97,7 @@ def _listed(origin: Origin | None, skipped: dict[str, list[str]]) -> set[str] | 
         if len(passed) > MOST:
             raise InputError(name, "is one too many")
 
-    # Of a forged index, the path may be too long for one.
+    # A forged index may name a path that is too long.
     if origin is None or not os.path.exists(origin.path):  # noqa: PTH110
         return None
     try:
@@ -139,27 +139,27 @@ def near_duplicates(index: Store, threshold: float) -> tuple[Numbers, list[Pair]
     if not np.isfinite(threshold) or (index.metric == "cosine" and not -1 <= threshold <= 1):
         raise OptionError("threshold", threshold, "must lie in -1 to 1")
     index.check_finished("looking for duplicates")
-    rows, kept = index.numbers(), np.empty(0, dtype=np.int64)
+    rows, kept_rows = index.numbers(), np.empty(0, dtype=np.int64)
     pairs: list[Pair] = []
     with progress.task("dedupe", len(rows), "texts") as advance:
         for start in range(0, len(rows), PAIRED_ROWS):
             here = rows[start : start + PAIRED_ROWS]
             vectors = np.asarray(index.vectors[here])
             best = Best(len(here), 1)
-            for at in range(0, len(kept), PAIRED_COLUMNS):
-                some = kept[at : at + PAIRED_COLUMNS]
+            for place in range(0, len(kept_rows), PAIRED_COLUMNS):
+                some = kept_rows[place : place + PAIRED_COLUMNS]
                 best.offer(vectors @ np.asarray(index.vectors[some]).T, some)
             scores, partner = best.scores[:, 0], best.rows[:, 0]
             within, stays = vectors @ vectors.T, np.zeros(len(here), dtype=bool)
-            for at in range(len(here)):
-                before = np.flatnonzero(stays[:at])
-                if len(before) and (most := within[at, before]).max() > scores[at]:
-                    scores[at], partner[at] = most.max(), here[before[most.argmax()]]
-                stays[at] = scores[at] < threshold
+            for place in range(len(here)):
+                before = np.flatnonzero(stays[:place])
+                if len(before) and (most := within[place, before]).max() > scores[place]:
+                    scores[place], partner[place] = most.max(), here[before[most.argmax()]]
+                stays[place] = scores[place] < threshold
             pairs += [
-                Pair(int(partner[at]), int(here[at]), float(scores[at]))
-                for at in np.flatnonzero(~stays)
+                Pair(int(partner[place]), int(here[place]), float(scores[place]))
+                for place in np.flatnonzero(~stays)
             ]
-            kept = np.concatenate([kept, here[stays]])
-            advance(len(here), kept=len(kept))
-    return kept, pairs
+            kept_rows = np.concatenate([kept_rows, here[stays]])
+            advance(len(here), kept=len(kept_rows))
+    return kept_rows, pairs

@@ -34,30 +34,30 @@ TICK = 2_000_000_000  # nanoseconds, of the coarsest clock of a file system
 
 @dataclass(slots=True)
 class Changes:
-    """The changes to the documents of an index; files without text count nowhere."""
+    """The changes to the documents of an index; files without text are not counted."""
 
     added: list[Entry] = field(default_factory=list)
     changed: list[Entry] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
     unchanged: int = 0
-    removed: int = 0  # unchanged files of which rows were removed by hand
-    refreshed: dict[str, FileFacts] = field(default_factory=dict)  # of other time, and same content
+    removed: int = 0  # unchanged files with rows removed by hand
+    refreshed: dict[str, FileFacts] = field(default_factory=dict)  # new time, same content
 
     @property
     def none(self) -> bool:
-        """Whether there is nothing to do."""
+        """True if there is nothing to do."""
         return not (self.added or self.changed or self.deleted or self.refreshed)
 
     def stays(self, facts: FileFacts) -> None:
-        """Count a file that is as it was."""
+        """Count an unchanged file."""
         self.removed += bool(facts.get("removed"))
         self.unchanged += bool(facts["rows"] and not facts.get("removed"))
 
 
 def compare(index: Store, source: DocumentSource, checksum: bool) -> Changes:
-    """Find what was added, changed or deleted; files of another time are read to compare them."""
-    # So are those of the same size and time where checksums are wanted, or that time is not earlier
-    # than the last listing by a tick: within a tick of its clock a file may be written again.
+    """Find what was added, changed or deleted; files with a new time are read and compared."""
+    # So are files of the same size and time if checksums are wanted, or if that time is less than a
+    # tick before the last listing: within a clock tick a file may be written again.
     origin = Origin.read(index.facts.origin)
     trusted = -math.inf if checksum or origin is None else origin.listed - TICK
     known, changes, seen = index.files(), Changes(), dict[str, Entry]()
@@ -160,7 +160,7 @@ def resume_index(
     queries: Sequence[str],
     log: Log,
 ) -> TaskEncoder | None:
-    """Go on with an index whose first tier was made from this place; None if there is none."""
+    """Resume an index whose first tier was made from this place; None if there is none."""
     if not is_index(folder):
         return None
     with closing(Index.open(folder)) as index:
@@ -214,7 +214,7 @@ def watch_index(
         return not any(part.startswith(".") for part in path.relative_to(documents).parts)
 
     first = True
-    # The first wait ends at once, with the watcher at work: no change falls between.
+    # The first wait ends at once, with the watcher at work: no change is missed.
     for changes in watch(documents, watch_filter=counts, rust_timeout=1000, yield_on_timeout=True):
         if not changes and not first:
             continue
@@ -272,8 +272,8 @@ class _Follower:
             if changes.none and source.origin == Origin.read(index.facts.origin):
                 with suppress(OSError):  # its time is that of the last sync
                     os.utime(self.folder / CHECKSUM)
-                kept = changes.unchanged, len(index), source.report
-                return SyncResult(0, 0, 0, *kept, removed=changes.removed)
+                totals = changes.unchanged, len(index), source.report
+                return SyncResult(0, 0, 0, *totals, removed=changes.removed)
             encode = self.encode = self.encode or open_index_model(index, batch=self.batch)
         model = encode.encoder
         return synchronise(
@@ -328,7 +328,7 @@ def synchronise(
 def _replace(
     writer: Writer, folder: Path, old: dict[str, Row], rows: list[IndexRow], encode: EncodeFn
 ) -> None:
-    """Put rows in the place of others; texts that were there keep their vectors."""
+    """Replace rows by others; texts that were there keep their vectors."""
     same = {
         name
         for text, name, about in rows
@@ -341,12 +341,12 @@ def _replace(
         return
     with (
         progress.task("Encoding", len(new), "texts") as advance,
-        KeptVectors(folder, encode, writer.facts, advance) as kept,
+        KeptVectors(folder, encode, writer.facts, advance) as memo,
     ):
         kinds = () if writer.tiers is None else writer.tiers.kinds
-        made = [row for row in old.values() if FIRST not in kinds[row.row : row.row + 1]]
-        kept.put((row.text for row in made), (writer.vectors[row.row] for row in made))
+        encoded = [row for row in old.values() if FIRST not in kinds[row.row : row.row + 1]]
+        memo.put((row.text for row in encoded), (writer.vectors[row.row] for row in encoded))
         writer.delete_rows(gone)
         for part in batched(new, ROWS_AT_ONCE):
             texts, names, metadata = zip(*part, strict=True)
-            writer.add(list(texts), kept(texts), ids=list(map(str, names)), metadata=list(metadata))
+            writer.add(list(texts), memo(texts), ids=list(map(str, names)), metadata=list(metadata))

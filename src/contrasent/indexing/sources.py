@@ -26,10 +26,10 @@ def open_source(
     as_text: Sequence[str] = (),
     max_file_text: int = TEXT_LIMIT,
 ) -> DocumentSource | Records | EncodedRecords:
-    """Choose how to read a source: as documents, or a row a text.
+    """Choose how to read a source: as documents, or as one text per row.
 
-    Lines are rows, and so is a table, or the files of a folder, of which the column of texts, ids
-    or metadata is named. All other tables have a document a row, as those in folders have.
+    Lines are rows, and so are tables, or files of a folder, whose column of texts, ids or metadata
+    is named. Any other table has one document per row, like those in folders.
     """
     if table._replace(columns=()) != TableColumns() or is_lines(source):
         return table.read(str(source))
@@ -39,7 +39,7 @@ def open_source(
 
 
 def is_lines(source: str | Path) -> bool:
-    """Whether a source has a text a line: a document has paragraphs between blank lines."""
+    """True if a source has one text per line: documents have blank lines between paragraphs."""
     path = Path(source)
     if str(source) == "-" or (path.exists() and not path.is_file() and not path.is_dir()):
         return True
@@ -54,14 +54,14 @@ def is_lines(source: str | Path) -> bool:
 def document_rows(
     documents: Iterable[Document], files: dict[str, FileFacts], count: CountTokens, max_tokens: int
 ) -> list[IndexRow]:
-    """A row for each passage; their numbers are put into the facts of the files."""
+    """A row for each passage; their count goes into the facts of the files."""
     rows: list[IndexRow] = list(cut(documents, count, max_tokens))
     count_rows(files, rows)
     return rows
 
 
 def count_rows(files: dict[str, FileFacts], rows: Iterable[IndexRow]) -> None:
-    """Put the number of rows of each file into its facts."""
+    """Record the number of rows of each file in its facts."""
     for facts in files.values():
         facts["rows"] = 0
     for _, _, about in rows:
@@ -71,7 +71,7 @@ def count_rows(files: dict[str, FileFacts], rows: Iterable[IndexRow]) -> None:
 
 
 def document_texts(documents: Sequence[Document]) -> tuple[Iterator[str], list[str]]:
-    """Texts that show the language of each document, and of a thousand files by one of each."""
+    """Texts that show the language of each document, and one text of each of a thousand files."""
     of_files = {document.id.partition("#")[0]: document for document in reversed(documents)}
     return map(_opening, documents), [_opening(one) for one in sampled(of_files.values(), SAMPLE)]
 

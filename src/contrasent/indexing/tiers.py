@@ -1,7 +1,7 @@
 """Indexes that are searchable before all rows are encoded: when, and how the encoding goes on.
 
-Blocks of rows are encoded in the order and in the company that a whole index has them in, so that
-both end in the same bits. Rows that queries are likely to find are encoded first, by themselves,
+Blocks of rows are encoded in the same order and grouping as in an index made whole, so that both
+are bit-identical in the end. Rows that queries are likely to find are encoded first, by themselves,
 and again with their block.
 """
 
@@ -32,10 +32,10 @@ from contrasent.types import EncodeFn, Numbers, Vectors, batched, for_task
 LONG = 45.0  # seconds of encoding from which a first tier is worth it
 TAUGHT, SHARE, TIMED = 1000, 5, 32
 """Rows that teach the first tier at most, one of so many; and those that time is estimated by."""
-FEW_CHARACTERS = 100_000  # that no machine needs a minute for
-KEEP_EVERY = 30.0  # seconds after which what was encoded is kept
+FEW_CHARACTERS = 100_000  # too few to take any machine a minute
+KEEP_EVERY = 30.0  # seconds between saves of what was encoded
 CANDIDATES = 50  # rows of a query that are encoded first
-QUICK_FROM = 300_000  # characters from which a faster runtime is worth its start of some seconds
+QUICK_FROM = 300_000  # characters from which a faster runtime is worth some seconds of start-up
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Survey:
 
 
 class SecondTier:
-    """Encodes what a first tier left of an index, a while at a time, in which others use it."""
+    """Encodes what a first tier left, a while at a time, while others use the index."""
 
     def __init__(self, folder: Path, encode: EncodeFn, *, keep_every: float = KEEP_EVERY) -> None:
         self.folder, self.keep_every = folder, keep_every
@@ -103,36 +103,36 @@ class SecondTier:
         """Encode the rows of the first tier that queries are likely to find."""
         assert index.tiers is not None
         first = np.flatnonzero(index.tiers.kinds == FIRST)
-        given = index.query_vectors(vectors)
-        found = index.find(list(queries), given, CANDIDATES, index.ranker)
-        rows = np.concatenate([best.rows for best in found] or [first[:0]])
+        query_vectors = index.query_vectors(vectors)
+        ranked = index.find(list(queries), query_vectors, CANDIDATES, index.ranker)
+        rows = np.concatenate([best.rows for best in ranked] or [first[:0]])
         for numbers in batched(np.intersect1d(rows, first).tolist(), AT_ONCE):
-            held = index.rows(numbers)
-            self._made.append((held, self._encoded([row.text for row in held]), EARLY))
+            records = index.rows(numbers)
+            self._made.append((records, self._encoded([row.text for row in records]), EARLY))
 
     def _blocks(self, index: Index, end: float, advance: progress.Advance) -> None:
-        """Encode the blocks of rows that come next, until a time."""
+        """Encode the next blocks of rows, until a time."""
         assert index.tiers is not None
         left = index.tiers.of_kind(EARLY, index.alive)
         if index.facts.generation != self._generation:
             self._firsts = first_rows(index)
-        now = dict[int, Vectors]()  # of this turn, by the row
+        now = dict[int, Vectors]()  # vectors of this turn, by row
         cuts = np.flatnonzero(np.diff(left // AT_ONCE)) + 1
         for numbers in np.split(left, cuts) if len(left) else ():
             rows, firsts = index.rows(numbers), self._firsts[numbers]
             start = numbers[0] // AT_ONCE * AT_ONCE
-            # Of a text in an earlier block that vector counts, as in an index made whole.
+            # A text in an earlier block gives its vector, as in an index made whole.
             known = [
                 n < start and (n in now or index.tiers.kinds[n] == BASE) for n in firsts.tolist()
             ]
             texts = [row.text for row, is_known in zip(rows, known, strict=True) if not is_known]
             fresh = iter(self._encoded(texts) if texts else ())
-            made = [
+            vectors = [
                 (now[n] if n in now else index.vectors[n]) if is_known else next(fresh)
                 for n, is_known in zip(firsts.tolist(), known, strict=True)
             ]
-            now |= zip(numbers.tolist(), made, strict=True)
-            self._made.append((rows, np.stack(made), BASE))
+            now |= zip(numbers.tolist(), vectors, strict=True)
+            self._made.append((rows, np.stack(vectors), BASE))
             advance(len(rows))
             if time.monotonic() >= end:
                 return
@@ -141,13 +141,13 @@ class SecondTier:
         return check_vectors(self._encode(texts), len(texts), None, "cosine")
 
     def _keep(self, facts: Facts) -> int:
-        """Put what was encoded into the index, as it is now; the rows that are left."""
-        made, self._made = self._made, []
+        """Write what was encoded to the index as it is now; returns the rows left."""
+        encoded, self._made = self._made, []
         with Writer(self.folder) as writer:
             if writer.tiers is None or writer.facts.identity != facts.identity:
                 return 0
             writer.check_model(facts.model)
-            for rows, vectors, kind in made:
+            for rows, vectors, kind in encoded:
                 numbers = np.array([self._place(writer, row) for row in rows], np.int64)
                 known = numbers >= 0
                 if known.any():
@@ -162,7 +162,7 @@ class SecondTier:
 
     @staticmethod
     def _place(writer: Writer, row: Row) -> int:
-        """The number that a row has now; -1 if its text is gone, or has its vector already."""
+        """The current number of a row; -1 if its text is gone, or has its vector already."""
         for number, text in writer.ask("SELECT row, text FROM rows WHERE id = ?", (row.id,)):
             kinds = () if writer.tiers is None else writer.tiers.kinds
             if text == row.text and number < len(kinds) and kinds[number] != BASE:
@@ -175,15 +175,15 @@ def announcement(
 ) -> str:
     """The line about an index that has its first tier; ``needed``: seconds for the rest."""
     minutes = f"about {needed / 60:.0f} minutes" if needed >= 90 else f"about {needed:.0f} s"
-    rest = f"'contrasent index {folder} --sync' encodes the rest in {minutes}"
+    remaining = f"'contrasent index {folder} --sync' encodes the rest in {minutes}"
     if goes_on:
-        rest = f"encoding goes on for {minutes}, Ctrl-C keeps what is done"
+        remaining = f"encoding goes on for {minutes}, Ctrl-C keeps what is done"
     done = f"{folder}: {len(index):,} rows can be searched after {seconds:.0f} s, by words and a "
-    return f"{done}first tier of vectors, which find a little less; {rest}"
+    return f"{done}first tier of vectors, which find a little less; {remaining}"
 
 
 def pace(encode: TaskEncoder, texts: Sequence[str]) -> float:
-    """Seconds that a text takes, by encoding some."""
+    """Seconds per text, measured by encoding some."""
     trial = for_task(encode.again(), "document")
     with progress.hidden():
         trial(texts[:1])
@@ -193,7 +193,7 @@ def pace(encode: TaskEncoder, texts: Sequence[str]) -> float:
 
 
 def quick(encode: TaskEncoder, characters: int) -> TaskEncoder:
-    """The fastest encoder for so much text; that is of the same model."""
+    """The fastest encoder of the same model for so much text."""
     encoder = in_bfloat16(encode.encoder) if characters >= QUICK_FROM else encode.encoder
     return encode if encoder is encode.encoder else TaskEncoder(encoder, batch=encode.batch)
 
@@ -209,19 +209,19 @@ def finish(folder: Path, encode: TaskEncoder, queries: Sequence[str] = ()) -> No
     with closing(Index.open(folder)) as index:
         if not (left := index.unfinished) and index.tiers is None:
             return
-        given = index.query_vectors(queries, encode) if queries else None
+        vectors = index.query_vectors(queries, encode) if queries else None
         encode = rest_encoder(index, encode)
     second = SecondTier(folder, encode)
     with progress.task("Encoding", left, "texts") as advance:
-        while second.turn(queries, given, advance=advance):
-            given = None
+        while second.turn(queries, vectors, advance=advance):
+            vectors = None
 
 
 def first_rows(index: Index) -> Numbers:
     """(rows,) for each row the first one with the same text."""
     numbers, firsts = index.numbers(), np.arange(index.facts.rows)
     keys = (blake2b(row.text.encode(), digest_size=8).digest() for row in index.every())
-    found = np.fromiter((int.from_bytes(key, "little") for key in keys), np.uint64, len(numbers))
-    _, at, places = np.unique(found, return_index=True, return_inverse=True)
-    firsts[numbers] = numbers[at[places]]
+    hashes = np.fromiter((int.from_bytes(key, "little") for key in keys), np.uint64, len(numbers))
+    _, starts, places = np.unique(hashes, return_index=True, return_inverse=True)
+    firsts[numbers] = numbers[starts[places]]
     return firsts

@@ -27,8 +27,8 @@ text, chosen by their words, are not compared by vectors: encoding takes most of
 SHARED = 0.3  # the gain of a sentence with all of the query's words, as a cosine
 BEFORE = 80
 """Characters that are shown before the first word of the query in a sentence that is too long."""
-WRAPPED = range(60, 91)  # lengths of a line that is taken for one that was wrapped
-BEHIND = 0.5  # loss of a task or of an entry of a table of contents, as a cosine
+WRAPPED = range(60, 91)  # line lengths that suggest wrapping
+BEHIND = 0.5  # penalty of a task or a table-of-contents entry, as a cosine
 # "- [ ] call the bank", "TODO: call", "Scope ..... 7", "1.2 Scope 7", a list of links within a page
 _LISTED = re.compile(
     r"^\s*(?:[-*+•]\s+)?(?:\[[ xX✓]\]|☐|☑|TODO\b|FIXME\b|\[[^]\n]{1,99}\]\(#)"
@@ -43,10 +43,10 @@ Span = tuple[int, int]
 class Answer:
     """Where in a hit's text the answer stands."""
 
-    start: int  # first character; ``end`` is behind the last
+    start: int  # first character; ``end`` is one past the last
     end: int
     marks: tuple[Span, ...]  # (start, end) of words of the query within the answer
-    # whether the sentence goes on before the answer, and behind it
+    # whether the sentence extends before the answer, and after it
     cut: tuple[bool, bool] = (False, False)
     listed: bool = False  # it is a task, or an entry of a table of contents
 
@@ -60,20 +60,20 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class _Passage:
-    """The sentences of a hit: where they stand, and the share of the query's words in each."""
+    """The sentences of a hit: where they are, and the share of the query's words in each."""
 
     text: str
     spans: list[Span]
     shares: list[float]
     breaks: list[int]  # where its sections begin
-    places: dict[int, int]  # of those that are encoded, by their number, the place in all texts
+    places: dict[int, int]  # of encoded sentences, by their number, the position in all texts
 
     def listed(self, n: int) -> bool:
-        """Whether a sentence is a task, or an entry of a table of contents."""
+        """True if a sentence is a task or a table-of-contents entry."""
         return bool(_LISTED.search(self.text[slice(*self.spans[n])]))
 
     def leads_on(self, first: int, n: int) -> bool:
-        """Whether a sentence is a heading or a question that the next one belongs to."""
+        """True if a sentence is a heading or a question that the next one belongs to."""
         (start, end), (following, _) = self.spans[n : n + 2]
         if self.listed(n) or any(end <= place <= following for place in self.breaks):
             return False
@@ -98,35 +98,35 @@ class Candidates:
 
     def _choose(self, hits: Sequence[Hit], wanted: set[str], room: int) -> list[_Passage]:
         """Choose sentences to encode: more of hits that come first, and are shown as such."""
-        found = []
+        passages = []
         for hit in hits:
             check_deadline()
             spans = _sentences(hit)
             terms = (set(self.analyzer(hit.text[a:b])) for a, b in spans)
             shares = [len(wanted & some) / max(1, len(wanted)) for some in terms]
-            found.append(_Passage(hit.text, spans, shares, [at for at, *_ in _sections(hit)], {}))
+            passages.append(_Passage(hit.text, spans, shares, [i for i, *_ in _sections(hit)], {}))
         groups = grouped(hits)
-        order = [group[0] for group in groups] + [at for group in groups for at in group[1:]]
-        for rank, at in enumerate(order, 1):
-            one, few = found[at], min(max(LEAST, FIRST // rank), room)
-            if len(one.spans) > 1 and few > 1:
-                order_of = {n: (one.listed(n), -share) for n, share in enumerate(one.shares)}
+        order = [group[0] for group in groups] + [i for group in groups for i in group[1:]]
+        for rank, i in enumerate(order, 1):
+            scored, few = passages[i], min(max(LEAST, FIRST // rank), room)
+            if len(scored.spans) > 1 and few > 1:
+                order_of = {n: (scored.listed(n), -share) for n, share in enumerate(scored.shares)}
                 best = sorted(order_of, key=order_of.__getitem__)[:few]
                 for n in best:
-                    start, end = one.spans[n]
-                    one.places[n] = len(self.texts)
-                    self.texts.append(one.text[start : min(end, start + LONGEST)])
+                    start, end = scored.spans[n]
+                    scored.places[n] = len(self.texts)
+                    self.texts.append(scored.text[start : min(end, start + LONGEST)])
                 room -= len(best)
-        return found
+        return passages
 
     def best(self, queries: Vectors | None, vectors: Vectors | None) -> list[list[Answer]]:
-        """The answer of each hit: queries (q, d) and ``texts`` (n, d), or None for words alone."""
+        """The answer in each hit; queries (q, d) and ``texts`` (n, d), or None for words alone."""
         cosines = np.zeros((len(self.wanted), len(self.texts)), dtype=np.float32)
         if queries is not None and vectors is not None and len(self.texts):
             cosines = normalize(queries) @ normalize(vectors).T
         return [
-            [self._answer(one, own, wanted) for one in some]
-            for some, own, wanted in zip(self._passages, cosines, self.wanted, strict=True)
+            [self._answer(passage, scores, wanted) for passage in some]
+            for some, scores, wanted in zip(self._passages, cosines, self.wanted, strict=True)
         ]
 
     def _answer(self, one: _Passage, cosines: NDArray[np.float32], wanted: set[str]) -> Answer:
@@ -150,15 +150,15 @@ class Candidates:
         return Answer(first, last, tuple(marks), (first > start, last < end), listed)
 
     def _marks(self, text: str, start: int, end: int, wanted: set[str]) -> Iterator[Span]:
-        """Words of a text whose terms are wanted; of scripts without spaces, pairs of letters."""
+        """Words whose terms are wanted; pairs of letters in scripts without spaces."""
         last = -1, -1
         for match in WORD.finditer(text[start:end]):
             (a, b), unspaced = match.span(), match["unspaced"] is not None
             pairs = [(at, min(at + 2, b)) for at in range(a, max(a + 1, b - 1))]
-            for one in pairs if unspaced else [(a, b)]:
-                if wanted.isdisjoint(self.analyzer(text[start + one[0] : start + one[1]])):
+            for pair in pairs if unspaced else [(a, b)]:
+                if wanted.isdisjoint(self.analyzer(text[start + pair[0] : start + pair[1]])):
                     continue
-                here = start + one[0], start + one[1]
+                here = start + pair[0], start + pair[1]
                 if here[0] <= last[1] and unspaced:
                     here = last[0], here[1]
                 elif last[1] > 0:
@@ -182,12 +182,12 @@ def answers(
 
 
 def facts_of(hit: Hit) -> dict[str, Any]:
-    """The metadata of a hit by their names."""
+    """The metadata of a hit, by name."""
     return hit.metadata if isinstance(hit.metadata, dict) else {}
 
 
 def path_of(hit: Hit, root: str) -> Path | None:
-    """The file that a hit is a passage of, if it lies in the folder that was indexed."""
+    """The file that a hit is a passage of, if it lies in the indexed folder."""
     document = facts_of(hit).get("document")
     if not root or not isinstance(document, str) or not document:
         return None
@@ -215,14 +215,14 @@ def set_apart(text: str) -> str:
 def _sections(hit: Hit) -> list[tuple[int, Any, Any]]:
     """Where the sections of a passage begin, with their headings and pages."""
     try:
-        found = [(start, names, page) for start, names, page in facts_of(hit)["sections"]]
+        sections = [(start, names, page) for start, names, page in facts_of(hit)["sections"]]
     except (KeyError, TypeError, ValueError):  # the metadata of a table may hold anything
         return []
-    return found if all(isinstance(start, int) for start, *_ in found) else []
+    return sections if all(isinstance(start, int) for start, *_ in sections) else []
 
 
 def _sentences(hit: Hit) -> list[Span]:
-    """Places of the sentences of a hit's own text, behind its title and headings."""
+    """Spans of the sentences in a hit's own text, after its title and headings."""
     facts, text = facts_of(hit), hit.text
     first = facts.get("body")
     if not isinstance(first, int) or not 0 <= first < len(text):
@@ -231,17 +231,17 @@ def _sentences(hit: Hit) -> list[Span]:
         return [_stripped(text, 0, len(text))]
     spans = []
     for start, end in _blocks(text, first):
-        at = start
+        offset = start
         for piece in sentences(text[start:end]):
-            span = _stripped(text, at, at + len(piece))
-            at += len(piece)
+            span = _stripped(text, offset, offset + len(piece))
+            offset += len(piece)
             if any(map(str.isalnum, text[slice(*span)])):
                 spans.append(span)
     return spans or [_stripped(text, first, len(text))]
 
 
 def _blocks(text: str, first: int) -> Iterator[Span]:
-    """Paragraphs, items of lists and other lines that stand alone; wrapped lines are one."""
+    """Paragraphs, list items and other standalone lines; wrapped lines are joined."""
     start = line = first
     for match in re.compile(r"[^\S\n]*\n\s*").finditer(text, first):
         following = text[match.end() : match.end() + 1]
@@ -258,9 +258,9 @@ def _blocks(text: str, first: int) -> Iterator[Span]:
 
 def _stripped(text: str, start: int, end: int) -> Span:
     """A span without the white space around it."""
-    own = text[start:end]
-    first = start + len(own) - len(own.lstrip())
-    return first, max(first, start + len(own.rstrip()))
+    piece = text[start:end]
+    first = start + len(piece) - len(piece.lstrip())
+    return first, max(first, start + len(piece.rstrip()))
 
 
 def _window(text: str, start: int, end: int, marks: list[Span]) -> Span:
@@ -270,11 +270,11 @@ def _window(text: str, start: int, end: int, marks: list[Span]) -> Span:
         return sum(first <= a and b <= first + LONGEST - BEFORE for a, b in marks)
 
     first = max((a for a, _ in marks), key=held, default=start)
-    at = start
+    begin = start
     if first - start > BEFORE:
-        at = max(start, min(first - BEFORE, end - LONGEST))
-        space = text.find(" ", at, first)
-        at = space + 1 if space >= 0 else at
-    stop = min(end, at + LONGEST)
-    space = text.rfind(" ", at + LONGEST // 2, stop)
-    return at, space if stop < end and space >= 0 else stop
+        begin = max(start, min(first - BEFORE, end - LONGEST))
+        space = text.find(" ", begin, first)
+        begin = space + 1 if space >= 0 else begin
+    stop = min(end, begin + LONGEST)
+    space = text.rfind(" ", begin + LONGEST // 2, stop)
+    return begin, space if stop < end and space >= 0 else stop

@@ -23,7 +23,7 @@ from contrasent.search.store import Facts
 from contrasent.types import Mask, Numbers, Vectors
 
 WORD, BLOCK = 64, 16_384
-CANDIDATES, A_HIT = 2000, 200  # candidates of a query at least, and for each row wanted
+CANDIDATES, A_HIT = 2000, 200  # fewest candidates of a query, and those for each row wanted
 NEVER = np.iinfo(np.uint16).max
 
 
@@ -32,7 +32,7 @@ class BinaryCodes:
 
     def __init__(self, columns: NDArray[np.uint64], centre: Vectors) -> None:
         self.columns, self.centre = columns, centre
-        self.rows = int(columns.shape[1])  # of the index, that it knows
+        self.rows = int(columns.shape[1])  # rows of the index that have codes
 
     @classmethod
     def open(
@@ -54,7 +54,7 @@ class BinaryCodes:
 
     @classmethod
     def of(cls, vectors: Vectors) -> "BinaryCodes":
-        """The codes of vectors (n, d), gone through twice."""
+        """The codes of vectors (n, d), which are read twice."""
         rows, dimension = vectors.shape
         blocks = range(0, rows, BLOCK)
         sums = (vectors[at : at + BLOCK].sum(axis=0, dtype=np.float64) for at in blocks)
@@ -68,7 +68,7 @@ class BinaryCodes:
         return codes
 
     def words(self, vectors: Vectors) -> NDArray[np.uint64]:
-        """(n, words) of vectors (n, d)."""
+        """(n, words) codes of vectors (n, d)."""
         bits = np.zeros((len(vectors), len(self.columns) * WORD), dtype=bool)
         bits[:, : vectors.shape[1]] = vectors > self.centre
         return np.packbits(bits, axis=1).view(np.uint64)
@@ -88,20 +88,20 @@ class BinaryCodes:
         return out
 
     def candidates(self, queries: Vectors, k: int, allowed: Mask | None) -> list[Numbers]:
-        """For each query (d,), rows that are likely among its best k, rising."""
+        """For each query (d,), rows that are likely to be among its best k, rising."""
         wanted = min(max(CANDIDATES, A_HIT * k), self.rows)
-        found = []
+        candidates = []
         for query in queries:
             distance = self.hamming(query)
             if allowed is not None:
                 distance[~allowed[: self.rows]] = NEVER
             limit = int(np.searchsorted(np.cumsum(np.bincount(distance)), wanted))
-            found.append(np.flatnonzero(distance <= min(limit, int(NEVER) - 1)))
-        return found
+            candidates.append(np.flatnonzero(distance <= min(limit, int(NEVER) - 1)))
+        return candidates
 
 
 def make_codes(folder: Path, vectors: Vectors) -> dict[str, Any]:
-    """Write the codes of all rows into an index; the facts that it keeps of them."""
+    """Write the codes of all rows into an index; returns the facts it keeps about them."""
     codes = BinaryCodes.of(vectors)
     number = max((int(path.name[6:12]) for path in folder.glob("codes-*.u64")), default=0) + 1
     path, data = folder / f"codes-{number:06d}.u64", codes.columns.astype("<u8")

@@ -1,4 +1,4 @@
-"""Damage in an index folder, and what is left of it: everything is read."""
+"""Damage in an index folder, and what is left intact; reads everything."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -26,18 +26,18 @@ def examine(folder: Path) -> list[Finding]:
             raise
         return [Finding("description", False, str(error).removesuffix(advice(folder)))]
     with closing(store):
-        found = [Finding(check, False, problem) for check, problem in _problems(store)]
+        findings = [Finding(check, False, problem) for check, problem in _problems(store)]
         total, bad = len(store), _damaged_rows(store)
     if bad:
         named = ", ".join(map(str, bad[:NAMED])) + (", ..." if len(bad) > NAMED else "")
-        found.append(Finding("rows", False, f"{len(bad):,} are damaged: {named}"))
+        findings.append(Finding("rows", False, f"{len(bad):,} are damaged: {named}"))
     left = f"{total - len(bad):,} of {total:,} rows are whole"
-    return [*found, Finding("content", not found, left)]
+    return [*findings, Finding("content", not findings, left)]
 
 
 def _damaged_rows(store: Store) -> list[int]:
     """Numbers of the rows whose id, text, metadata or vector is not what was written."""
-    found = []
+    damaged = []
     try:
         numbers = store.numbers()
     except UserError:
@@ -46,16 +46,16 @@ def _damaged_rows(store: Store) -> list[int]:
         try:
             store.rows([number])
         except UserError:
-            found.append(number)
-    return found
+            damaged.append(number)
+    return damaged
 
 
 def _problems(store: Store) -> Iterator[tuple[str, str]]:
     """Damage apart from single rows: the part, and the problem."""
     for check, of in _CHECKS.items():
         try:
-            found = of(store)
-            yield from ((check, one) for one in (found if isinstance(found, Iterator) else ()))
+            faults = of(store)
+            yield from ((check, text) for text in (faults if isinstance(faults, Iterator) else ()))
         except UserError as error:
             yield check, str(error).removesuffix(advice(store.folder))
         except (sqlite3.Error, ValueError, TypeError, LookupError, OSError) as error:
@@ -85,7 +85,7 @@ def _vectors(store: Store) -> Iterator[str]:
 
 
 def _words(store: Store) -> Iterator[str]:
-    """Every posting, and that together they are as many terms as each row has."""
+    """Check every posting, and that they add up to the terms of each row."""
     lengths, end = store.lengths(), 0
     for first, count in store.ask("SELECT first, count FROM blocks ORDER BY first"):
         if first != end:
@@ -112,7 +112,7 @@ def _codes(store: Store) -> None:
         BinaryCodes.open(store.folder, store.facts, whole=True)
 
 
-# Each gives problems one by one, or reads a part, which raises.
+# Each yields problems one by one, or reads a part and raises.
 _CHECKS: dict[str, Callable[[Store], object]] = {
     "database": _database,
     "deleted rows": _deleted,

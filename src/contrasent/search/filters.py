@@ -41,10 +41,10 @@ _WANTED: dict[str, tuple[Any, str]] = {
 }
 OPERATORS = ("$eq", "$ne", "$contains", *_WANTED)
 _JOINS = ("$and", "$or", "$not")
-DEPTH = 10  # filters inside one another; the parser of SQL holds no more than some twenty
-PARTS, LETTERS = 16, 1000  # of a field's name: names with dots between them, and characters
-CHECKED = 16  # fields of a filter up to which each must be there
-NAMES, VALUES = 1024, 10_000  # of a filter: such names, and values to compare with
+DEPTH = 10  # nested filters; the SQL parser allows only about twenty
+PARTS, LETTERS = 16, 1000  # dotted parts of a field's name, and its characters
+CHECKED = 16  # up to so many fields in a filter, each must exist
+NAMES, VALUES = 1024, 10_000  # field names in a filter, and values to compare with
 FEW, SHORT = 20, 60  # distinct values of a facet, and the characters of each
 _SHORT = re.compile(r"\s*([^<>=!~\s]+)\s*(<=|>=|!=|=|<|>|~)\s*(.*?)\s*")
 _SIGNS = {"=": "$eq", "!=": "$ne", "~": "$contains", **{s: name for name, s in _ORDER.items()}}
@@ -110,9 +110,9 @@ def _check_test(op: str, want: Any) -> None:
 
 
 def check_fields(where: Where, has: Callable[[Where], bool], some: Iterable[Any]) -> None:
-    """Reject a filter on a field that no row has, but for ``$exists``; a long one passes.
+    """Reject a filter on a field that no row has, except ``$exists``; a long one passes.
 
-    ``has``: whether any row matches a filter. ``some``: metadata whose fields are proposed.
+    ``has``: whether any row matches a filter. ``some``: metadata with fields to suggest.
     """
     fields = {field for field, op, _ in _tests(where, 0) if op != "$exists"}
     for field in sorted(fields) if len(fields) <= CHECKED else ():
@@ -122,7 +122,7 @@ def check_fields(where: Where, has: Callable[[Where], bool], some: Iterable[Any]
 
 
 def _names(facts: Any, above: str = "") -> Iterator[str]:
-    """The fields of metadata, those of objects within it too."""
+    """The fields of metadata, including those of nested objects."""
     deep = above.count(".") >= PARTS
     for name, value in facts.items() if isinstance(facts, dict) and not deep else ():
         yield above + name
@@ -169,9 +169,9 @@ Join = Callable[[str, list[str]], str]
 
 
 def _joined(where: Where, field: Callable[[str, dict[str, Any]], str], join: Join) -> str:
-    """A filter in the words that SQL and Milvus share; "" for one that matches everything.
+    """A filter in the terms that SQL and Milvus share; "" for one that matches everything.
 
-    ``field``: the tests of a field in the language of one of them.
+    ``field`` writes the tests of a field in one of the two languages.
     """
     parts = []
     for key, value in where.items():
@@ -215,7 +215,7 @@ def _sql_join(word: str, parts: list[str]) -> str:
 
 
 def _path(field: str, values: _Values) -> str:
-    """Where a field is; a key with dots in it is tried before the path that it may mean."""
+    """Where a field is; a key that contains dots is tried before the path it may mean."""
     parts = field.split(".")
     *others, last = (
         values.add("$" + "".join(f'."{name}"' for name in (*parts[:n], ".".join(parts[n:]))))
@@ -246,7 +246,7 @@ def _test(place: str, op: str, want: Any, values: _Values) -> str:
 
 
 def _one_of(place: str, wanted: Sequence[Any], values: _Values) -> str:
-    """Whether a value is equal, as JSON, to one of some."""
+    """True if a value equals one of several, as JSON."""
     parts, by_kind = [], dict[str, list[str]]()
     for want in wanted:
         kinds, value = _stored(want)
@@ -259,7 +259,7 @@ def _one_of(place: str, wanted: Sequence[Any], values: _Values) -> str:
 
 
 def _stored(want: Any) -> tuple[str, Any]:
-    """The types that SQLite gives to a JSON value, and the value there; None for null and truth."""
+    """The types that SQLite gives a JSON value, and its value there; None for null and booleans."""
     if want is None or isinstance(want, bool):
         return f"'{canonical(want)}'", None
     if isinstance(want, str):
@@ -317,18 +317,18 @@ def _quoted(value: Any) -> str:
 
 
 def facets(metadata: Iterable[Any]) -> dict[str, list[Any]]:
-    """Fields with few distinct short values, and these, which rows can be filtered by."""
-    found: dict[str, dict[str, Any]] = {}
+    """Fields to filter rows by, those with few distinct short values, and the values."""
+    fields: dict[str, dict[str, Any]] = {}
     objects = (facts for facts in metadata if isinstance(facts, dict))
     for field, value in chain.from_iterable(facts.items() for facts in objects):
-        values = found.setdefault(field, {})
+        values = fields.setdefault(field, {})
         if len(values) <= FEW:
             values[canonical(value)] = value
-    for name in ("title", "body", "page", "sections") if "document" in found else ():
-        found.pop(name, None)  # these say where a passage stands
+    for name in ("title", "body", "page", "sections") if "document" in fields else ():
+        fields.pop(name, None)  # these locate a passage
     return {
         field: sorted(values.values(), key=lambda v: (isinstance(v, str), v))
-        for field, values in sorted(found.items())
+        for field, values in sorted(fields.items())
         if 1 < len(values) <= FEW
         and not any(isinstance(v, list | dict) or v is None for v in values.values())
         and all(len(v) <= SHORT for v in values.values() if isinstance(v, str))

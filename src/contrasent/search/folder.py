@@ -30,13 +30,13 @@ FILES = (CHECKSUM, "vectors-*.f32", "codes-*.u64")
 MILVUS = "milvus.json"  # the file of an index in Milvus
 METRICS = ("cosine", "dot")
 BUSY = 10.0  # seconds that SQLite waits for another process's transaction
-MOST_COPIED = 0.25  # of the memory of the machine
+MOST_COPIED = 0.25  # share of the machine's memory
 VERIFIED = 192 << 20
 """Bytes up to which a file is verified whole when an index is opened; larger ones by doctor."""
 
 
 def is_index(folder: str | Path) -> bool:
-    """Whether a folder is an index of this kind, one whose first writer was not killed."""
+    """True if a folder is an index of this kind whose first writer was not killed."""
     place = Path(folder)
     if not _is_file(place / DATABASE) or (place / f"{DATABASE}-journal").exists():
         return False  # there is a journal only before the first table
@@ -48,35 +48,35 @@ def is_index(folder: str | Path) -> bool:
 
 
 def in_milvus(folder: str | Path) -> bool:
-    """Whether an index folder names a collection of Milvus, where its rows are."""
+    """True if an index folder names a Milvus collection that holds its rows."""
     return _is_file(Path(folder) / MILVUS)
 
 
 def is_any_index(folder: str | Path) -> bool:
-    """Whether a folder is an index of this kind, of an earlier format, or in Milvus."""
+    """True if a folder is an index of this kind, of an earlier format, or in Milvus."""
     return is_index(folder) or in_milvus(folder) or _is_file(Path(folder) / "index.json")
 
 
 def reading(folder: Path) -> sqlite3.Connection:
-    """A connection that reads; of a folder that cannot be written, without a log."""
+    """A connection for reading, without a log if the folder cannot be written."""
     log = folder / f"{DATABASE}-wal"
-    kept = log.exists() and log.stat().st_size > 0
+    has_log = log.exists() and log.stat().st_size > 0
     effective = os.access in os.supports_effective_ids
     writable = os.access(folder, os.W_OK, effective_ids=effective)
-    how = "ro" if kept or writable else "ro&immutable=1"
+    how = "ro" if has_log or writable else "ro&immutable=1"
     path = f"{(folder / DATABASE).absolute().as_uri()}?mode={how}"
     return guarded(sqlite3.connect(path, uri=True, timeout=BUSY, check_same_thread=False))
 
 
 def guarded(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """A connection that calls nothing that the file of a stranger names."""
+    """A connection that calls no function named by an untrusted file."""
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA cell_size_check = ON")
     return connection
 
 
 def not_an_index(folder: Path) -> str:
-    """Why a folder is no index that can be read."""
+    """Why a folder is not a readable index."""
     if not folder.exists():
         return "no such folder; 'contrasent index SOURCE -o INDEX' makes an index"
     if (folder / DATABASE).is_file():
@@ -113,19 +113,19 @@ def translated(folder: Path | None) -> Iterator[None]:
 
 
 def unreadable(path: object, error: OSError) -> InputError:
-    """The error of a file that is there and cannot be read."""
+    """The error for an existing file that cannot be read."""
     return InputError(str(path), f"cannot be read ({error.strerror or error})")
 
 
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError as error:  # of a folder that may not be entered
+    except OSError as error:  # the folder may not be entered
         raise unreadable(path.parent, error) from error
 
 
 def damaged(folder: Path | None, what: object) -> InputError:
-    """The error of an index whose files are not what was written."""
+    """The error for an index whose files differ from what was written."""
     where = folder if folder is not None else "the index"
     said = " ".join(str(what).split())  # SQLite quotes the statements of a schema with their lines
     return InputError(where, f"is damaged ({said}){advice(folder)}")
@@ -167,7 +167,7 @@ def mapped_array(path: Path, kind: str, shape: tuple[int, ...], *, private: bool
 
 @contextmanager
 def reported(path: Path) -> Iterator[None]:
-    """Turn the system's complaint about a file that is there into one line."""
+    """Turn the system's complaint about an existing file into one line."""
     try:
         yield
     except FileNotFoundError:
@@ -179,7 +179,7 @@ def reported(path: Path) -> Iterator[None]:
 def leave_checksum(
     connection: sqlite3.Connection, folder: Path, identity: str, generation: int
 ) -> None:
-    """Write the newest state of a database next to it; nothing where that fails."""
+    """Write the newest state of a database next to it, if possible."""
     with suppress(sqlite3.Error, OutputError):
         stated = {"identity": identity, "generation": generation}
         stated |= {"database": database_sum(connection)}
@@ -187,7 +187,7 @@ def leave_checksum(
 
 
 def left_checksum(folder: Path) -> dict[str, Any]:
-    """The facts that the last writer left with the database; nothing where that cannot be read."""
+    """The facts that the last writer left with the database; empty if missing or damaged."""
     try:
         stated = json.loads((folder / CHECKSUM).read_text("utf-8"))
         sum_ = stated.pop("sum")
@@ -206,7 +206,7 @@ def remove_files(
     patterns: Sequence[str] = ("index.db*", *FILES),
     spared: Collection[object] = (),
 ) -> None:
-    """Remove files of an index, but for those of some names."""
+    """Remove files of an index, except those with some names."""
     for path in (path for pattern in patterns for path in folder.glob(pattern)):
         if path.name not in spared:
             with suppress(OSError):  # a reader may hold it where the system forbids that
@@ -220,7 +220,7 @@ def file_number(folder: Path | None) -> int:
     return 0
 
 
-# ---------------------------------------------------------------------- what is given and kept
+# ---------------------------------------------------------------------- checks and checksums
 
 
 def check_target(target: Path, overwrite: bool) -> None:
@@ -239,7 +239,7 @@ def check_target(target: Path, overwrite: bool) -> None:
 
 
 def row_ids(ids: Sequence[str] | None, count: int, first: int) -> list[str]:
-    """The ids given, or row numbers from ``first`` on; one distinct string a row."""
+    """The given ids, or row numbers from ``first`` on; one distinct string per row."""
     if ids is None:
         return [str(first + row) for row in range(count)]
     if len(ids) != count:
@@ -272,7 +272,7 @@ def check_vectors(vectors: Vectors, count: int, dimension: int | None, metric: s
 
 
 def checksum(*parts: Any) -> int:
-    """CRC-32 of some values; a blob differs from any text, which a damaged database may give."""
+    """CRC-32 of some values; a blob never equals a text, which a damaged database may return."""
     return zlib.crc32(
         b"\0".join(
             b"\1" + part if isinstance(part, bytes) else str(part).encode("utf-8", "surrogatepass")
@@ -282,5 +282,5 @@ def checksum(*parts: Any) -> int:
 
 
 def vector_sum(vectors: Vectors, before: int = 0) -> int:
-    """CRC-32 of vectors, or of one, behind those of ``before``."""
+    """CRC-32 of one or more vectors, continued from ``before``."""
     return zlib.crc32(np.ascontiguousarray(vectors, dtype="<f4").data, before)

@@ -39,13 +39,13 @@ from contrasent.search.words import Analyzer, Bm25, Speller, foreign_stop_words
 from contrasent.search.writer import Writer
 from contrasent.types import EncodeFn, Mask, Numbers, Vectors, batched, for_task
 
-# Where not all rows are looked at: rows that the spread of cosines is of, and those that words and
+# Where not all rows are compared: rows sampled for the spread of cosines, and rows that words and
 # codes each propose.
 SAMPLED, PROPOSED = 10_000, 200
-# In a query in another language than the texts words keep a share of their weight. It is one where
-# at most half of its stop words stand in more than some of the rows.
+# In a query in another language than the texts, words keep a share of their weight. It is one if at
+# most half of its stop words occur in more than some of the rows.
 FOREIGN_SHARE, SPOKEN = 0.1, 0.01
-DEEPEST, PASSAGES = 16_384, 5  # rows that documents are looked for among, and of one document
+DEEPEST, PASSAGES = 16_384, 5  # rows searched for documents, and rows of one document
 
 
 T = TypeVar("T")
@@ -73,26 +73,26 @@ class Hit:
 
     @property
     def shown(self) -> str:
-        """How good it is, as it is printed; a threshold is compared with that."""
+        """Its quality as printed, which a threshold is compared with."""
         return f"cosine {self.cosine:.4f}" if self.sure is None else f"{self.sure:.0f} %"
 
 
 def nothing_matches(hits: Sequence[Hit]) -> bool:
-    """Whether no hit of a query matches well."""
+    """True if no hit of a query matches well."""
     return bool(hits) and max(WELL if hit.sure is None else hit.sure for hit in hits) < WELL
 
 
 def document_of(name: str, metadata: Any) -> str:
-    """The document that a row is a passage of, by its metadata; the row itself without such."""
+    """The document that a row is a passage of, by its metadata; otherwise the row itself."""
     document = metadata.get("document") if isinstance(metadata, dict) else None
     return document if isinstance(document, str) else name
 
 
 def grouped(hits: Sequence[Hit]) -> list[list[int]]:
-    """The places of hits, those of one document together, the best first."""
+    """The positions of hits, grouped by document, best first."""
     groups: dict[str, list[int]] = {}
-    for at, hit in enumerate(hits):
-        groups.setdefault(document_of(hit.id, hit.metadata), []).append(at)
+    for place, hit in enumerate(hits):
+        groups.setdefault(document_of(hit.id, hit.metadata), []).append(place)
     return list(groups.values())
 
 
@@ -125,7 +125,7 @@ class BaseIndex(Described, ABC):
 
     @abstractmethod
     def count_rows(self, terms: Sequence[str]) -> dict[str, int]:
-        """Of some terms, those that rows hold, and how many do; none where that is not known."""
+        """How many rows hold each of the terms that occur; empty where that is not known."""
 
     @abstractmethod
     def sample(self) -> Vectors:
@@ -150,7 +150,7 @@ class BaseIndex(Described, ABC):
 
     @cached_property
     def calibration(self) -> Calibration | None:
-        """The regressions that tell how sure hits are; None of a model that has none."""
+        """The regressions that tell how sure hits are; None for a model without any."""
         return CALIBRATIONS.get(self.model) if self.metric == "cosine" else None
 
     @cached_property
@@ -167,15 +167,15 @@ class BaseIndex(Described, ABC):
     ) -> Vectors:
         """Texts with ``encode``, or (q, d) or (d,) vectors, as vectors like those of the index."""
         if isinstance(queries, np.ndarray):
-            given = np.atleast_2d(queries)
+            vectors = np.atleast_2d(queries)
         else:
             if encode is None:
                 raise UserError("searching by text needs encode=; or give vectors as queries")
             texts = [queries] if isinstance(queries, str) else list(queries)
             if not texts:
                 return np.empty((0, self.dimension), dtype=np.float32)
-            given = for_task(encode, "query")(texts)
-        return check_vectors(given, len(given), self.dimension, self.metric)
+            vectors = for_task(encode, "query")(texts)
+        return check_vectors(vectors, len(vectors), self.dimension, self.metric)
 
     def search(
         self,
@@ -212,14 +212,14 @@ class BaseIndex(Described, ABC):
         if model is not None:
             self.check_model(model)
         texts = [queries] if isinstance(queries, str) else queries
-        given = self.query_vectors(texts if vectors is None else vectors, encode)
+        matrix = self.query_vectors(texts if vectors is None else vectors, encode)
         ranker = ranker or self.ranker
         if isinstance(texts, np.ndarray):
-            ranker, texts = replace(ranker, word_weight=0.0), [""] * len(given)
+            ranker, texts = replace(ranker, word_weight=0.0), [""] * len(matrix)
         allowed = None if where is None else self.matching(where)
         most = max(k, BEST) if self.calibration else k
-        found = self.find(texts, given, int(most), ranker, allowed=allowed, all_rows=all_rows)
-        return [self._hits(one, k, threshold) for one in found]
+        ranked = self.find(texts, matrix, int(most), ranker, allowed=allowed, all_rows=all_rows)
+        return [self._hits(best, k, threshold) for best in ranked]
 
     def evidence(self, cosines: Floats, vector: Vectors) -> Evidence | None:
         """The evidence for how sure hits are from their cosines with a query (d,) alone."""
@@ -233,30 +233,30 @@ class BaseIndex(Described, ABC):
         self, queries: Sequence[str], vectors: Vectors, k: int, **how: Any
     ) -> list[list[Hit]]:
         """Rows of the best k documents, each as good as its best row; see :meth:`search`."""
-        found: list[list[Hit]] = [[] for _ in queries]
+        results: list[list[Hit]] = [[] for _ in queries]
         wanted, depth = list(range(len(queries))), k
         while wanted and depth <= DEEPEST:
-            texts = [queries[at] for at in wanted]
+            texts = [queries[number] for number in wanted]
             every = self.search(texts, vectors=vectors[wanted], k=depth, **how)
-            for at, hits in zip(wanted.copy(), every, strict=True):
+            for number, hits in zip(wanted.copy(), every, strict=True):
                 groups = grouped(hits)
                 if len(groups) >= k or len(hits) < depth:
-                    wanted.remove(at)
+                    wanted.remove(number)
                 places = sorted(n for group in groups[:k] for n in group[:PASSAGES])
-                found[at] = [hits[n] for n in places]
+                results[number] = [hits[n] for n in places]
             depth *= 4
-        return found
+        return results
 
     def documents(
         self, queries: Sequence[str], encode: EncodeFn, k: int, ranker: Ranker | None = None
     ) -> list[list[str]]:
         """The best k documents for each query, by name."""
         vectors = self.query_vectors(queries, encode)
-        found = self.search_documents(queries, vectors, k, ranker=ranker)
-        return [[*dict.fromkeys(document_of(h.id, h.metadata) for h in hits)] for hits in found]
+        results = self.search_documents(queries, vectors, k, ranker=ranker)
+        return [[*dict.fromkeys(document_of(h.id, h.metadata) for h in hits)] for hits in results]
 
     def _check_threshold(self, threshold: float | None) -> None:
-        """Reject a threshold that is none, or a cosine where sureness is printed."""
+        """Reject an invalid threshold, or a cosine where sureness is printed."""
         if threshold is None:
             return
         if math.isnan(threshold):
@@ -333,9 +333,9 @@ class Index(Store, BaseIndex, RowWriter):
     @classmethod
     def of(cls, writer: Writer) -> "Index":
         """The index that a writer has made in memory."""
-        made = Index(writer.connection, None, writer.facts)
-        made.vectors = writer.vectors
-        return made
+        index = Index(writer.connection, None, writer.facts)
+        index.vectors = writer.vectors
+        return index
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Write it to a folder.
@@ -383,7 +383,7 @@ class Index(Store, BaseIndex, RowWriter):
         return self._change(removed)
 
     def _change(self, change: Callable[[Writer], T]) -> T:
-        """Do something to the folder, or to a copy in memory, and take the state after it."""
+        """Change the folder, or a copy in memory, and take over the new state."""
         with Writer(self.folder, of=self if self.folder is None else None) as writer:
             done = change(writer)
         newest = self.of(writer) if self.folder is None else self.refreshed()
@@ -400,10 +400,10 @@ class Index(Store, BaseIndex, RowWriter):
 
     @cached_property
     def _taught_rows(self) -> dict[str, Numbers]:
-        """Rows of the documents that taught queries were answered by."""
+        """Rows of the documents that answered taught queries."""
         taught = self.learned.taught
-        found = dict.fromkeys((n for some in taught.documents for n in some) if taught else ())
-        rows: dict[str, list[int]] = {name: [] for name in found}
+        names = dict.fromkeys((n for some in taught.documents for n in some) if taught else ())
+        rows: dict[str, list[int]] = {name: [] for name in names}
         text = "json_type(metadata, '$.document') = 'text'"
         named = f"CASE WHEN {text} THEN json_extract(metadata, '$.document') ELSE id END"
         for row, name in self.ask(f"SELECT row, {named} FROM rows ORDER BY row"):
@@ -446,14 +446,14 @@ class Index(Store, BaseIndex, RowWriter):
                 Found(rows, scores, scores, np.zeros_like(scores), self.evidence(scores, vector))
                 for (scores, rows), vector in nearest
             ]
-        learned, found = self.learned if ranker.uses_learned else Learned(), []
+        learned, ranked = self.learned if ranker.uses_learned else Learned(), []
         queries = mapped(ranker, learned, vectors)
-        for text, given, query in zip(texts, vectors, queries, strict=True):
+        for text, original, query in zip(texts, vectors, queries, strict=True):
             check_deadline()
             words, rarity = np.zeros(self.facts.rows, dtype=np.float32), 0.0
             if ranker.uses_words:
                 words, rarity = self.bm25.weigh(text)
-            gained = bonus(ranker, learned, given, lambda name: self._taught_rows[name])
+            gained = bonus(ranker, learned, original, lambda name: self._taught_rows[name])
             if coded:
                 rows = self._proposed(query, words, gained[0], allowed, k)
                 cosines = smooth_vectors(ranker, learned, self.vectors, rows) @ query
@@ -463,27 +463,27 @@ class Index(Store, BaseIndex, RowWriter):
                 cosines = smoothed(ranker, learned, self.vectors @ query)
                 cosines = cosines if self.tiers is None else self.tiers.aligned(cosines, query)
                 candidates = Candidates.of_all(cosines, words, gained, alive, allowed)
-            own = self._ranker_for(text, ranker)
-            best, near = own.rank(candidates, k), candidates.cosines
+            adjusted = self._ranker_for(text, ranker)
+            best, near = adjusted.rank(candidates, k), candidates.cosines
             if ranker.uses_learned:
-                near = np.asarray(self.vectors[best.rows]) @ given
+                near = np.asarray(self.vectors[best.rows]) @ original
                 best = replace(best, cosines=near)
-            if own is ranker and ranker.uses_words:
+            if adjusted is ranker and ranker.uses_words:
                 covered = float(candidates.words.max()) / max(rarity, 1e-9)
                 known = float(near.max()), candidates.dense.mean, covered, len(self)
                 evidence = Evidence(best.scores, *known)
-                found.append(replace(best, evidence=evidence))
+                ranked.append(replace(best, evidence=evidence))
             else:
-                found.append(replace(best, evidence=self.evidence(best.cosines, given)))
-        return found
+                ranked.append(replace(best, evidence=self.evidence(best.cosines, original)))
+        return ranked
 
     def _ranker_for(self, text: str, ranker: Ranker) -> Ranker:
         """The ranker for a query: words count less where it is in another language."""
         if ranker.uses_words and (stop := foreign_stop_words(text, self.facts.language)):
             # Texts in several languages hold the query's stop words.
             terms = {term for word in stop for term in self.analyzer(word)}
-            held = self.count_rows([*terms]).values() if terms else ()
-            if 2 * sum(rows > SPOKEN * len(self) for rows in held) <= len(stop):
+            counts = self.count_rows([*terms]).values() if terms else ()
+            if 2 * sum(rows > SPOKEN * len(self) for rows in counts) <= len(stop):
                 return replace(ranker, word_weight=FOREIGN_SHARE * ranker.word_weight)
         return ranker
 
@@ -514,14 +514,14 @@ class Index(Store, BaseIndex, RowWriter):
     def _nearest(
         self, queries: Vectors, k: int, allowed: Mask | None, coded: int
     ) -> Iterator[tuple[Vectors, Numbers]]:
-        """Products and numbers of the best rows; codes propose some for so many hits, if any."""
+        """Products and numbers of the best rows; ``coded``: hits that codes propose rows for."""
         for start in range(0, len(queries), QUERIES_AT_ONCE):
             part, done = queries[start : start + QUERIES_AT_ONCE], 0
             best = Best(len(part), max(1, k))
             if coded and self.codes is not None:
                 done = self.codes.rows
-                for at, rows in enumerate(self.codes.candidates(part, coded, allowed)):
-                    best.merge(at, np.asarray(self.vectors[rows]) @ part[at], rows)
+                for number, rows in enumerate(self.codes.candidates(part, coded, allowed)):
+                    best.merge(number, np.asarray(self.vectors[rows]) @ part[number], rows)
             scan(part, self.vectors[done:], best, first=done, allowed=allowed)
             for scores, rows in zip(best.scores, best.rows, strict=True):
                 yield scores[rows >= 0], rows[rows >= 0]

@@ -24,7 +24,7 @@ TABLE = """CREATE TABLE IF NOT EXISTS learned
     (name TEXT PRIMARY KEY, shape TEXT NOT NULL, data BLOB NOT NULL, sum INTEGER NOT NULL)"""
 THERE = "SELECT 1 FROM sqlite_master WHERE name = 'learned'"
 _TYPES = {"matrix": "<f4", "neighbours": "<i4", "products": "<f4", "taught": "<f4"}
-_DOCUMENTS = "documents"  # of the taught queries, as JSON
+_DOCUMENTS = "documents"  # documents of the taught queries, as JSON
 ROWS_AT_ONCE = 1024
 Ask = Callable[..., list[tuple[Any, ...]]]
 """An SQL statement and its values in, rows out."""
@@ -35,7 +35,7 @@ class Neighbours:
     """The nearest rows of each row; a row that has lost one of them, or is newer, has none."""
 
     rows: NDArray[np.int32]  # (n, k), -1 for none
-    products: Floats  # (n, 2): of the row with the mean of its neighbours, and of that with itself
+    products: Floats  # (n, 2): the row with the mean of its neighbours, and that mean with itself
 
     @classmethod
     def of(cls, vectors: Vectors, k: int) -> "Neighbours":
@@ -49,7 +49,7 @@ class Neighbours:
         return cls(rows.astype(np.int32), products)
 
     def moved(self, place: Numbers) -> "Neighbours":
-        """With the numbers that rows have now, by those they had; -1 where they are gone."""
+        """With new row numbers, ``place[old number]``; -1 for rows that are gone."""
         rows = np.append(place, -1).astype(np.int32)[self.rows]
         products, lost = self.products.copy(), np.any(rows < 0, axis=1)
         rows[lost], products[lost] = -1, 0
@@ -58,8 +58,8 @@ class Neighbours:
     def lengths(self, smoothing: float) -> Floats:
         """(n,) lengths of row + smoothing x mean of its neighbours; 1 for a row without them."""
         once, twice = self.products.T
-        found: Floats = np.sqrt(1 + np.float32(2 * smoothing) * once + smoothing**2 * twice)
-        return found
+        norms: Floats = np.sqrt(1 + np.float32(2 * smoothing) * once + smoothing**2 * twice)
+        return norms
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,26 +67,26 @@ class Taught:
     """Queries whose answers are known."""
 
     vectors: Vectors  # (t, d) by the base model
-    documents: tuple[tuple[str, ...], ...]  # that answer each, as ``document_of`` names them
+    documents: tuple[tuple[str, ...], ...]  # the answers to each, as ``document_of`` names them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Learned:
-    """All that was learned; what is None was not."""
+    """Everything that was learned; None for what was not."""
 
     matrix: Vectors | None = None  # (d, d) of the map of queries
     neighbours: Neighbours | None = None
     taught: Taught | None = None
 
     def renumbered(self, numbers: Numbers, rows: int) -> "Learned":
-        """For an index that keeps some of so many rows, in this order."""
+        """For an index that keeps some of its ``rows`` rows, in this order."""
         if self.neighbours is None:
             return self
         place = np.full(rows, -1)
         place[numbers] = np.arange(len(numbers))
         first = numbers[numbers < len(self.neighbours.rows)]
-        own = Neighbours(self.neighbours.rows[first], self.neighbours.products[first])
-        return replace(self, neighbours=own.moved(place))
+        neighbours = Neighbours(self.neighbours.rows[first], self.neighbours.products[first])
+        return replace(self, neighbours=neighbours.moved(place))
 
     def among(self, alive: Mask) -> "Learned":
         """With the neighbours that are not deleted."""
@@ -108,10 +108,10 @@ class Learned:
         return {name: array for name, array in parts.items() if array is not None}
 
     def misfit(self, rows: int, dimension: int) -> str:
-        """A part whose shape or numbers cannot be those of an index of this size, or ""."""
-        near, taught, own = self.neighbours, self.taught, (dimension,)
+        """A part whose shape or numbers do not fit an index of this size, or ""."""
+        near, taught, shape = self.neighbours, self.taught, (dimension,)
         fits = {
-            "map": self.matrix is None or self.matrix.shape == own * 2,
+            "map": self.matrix is None or self.matrix.shape == shape * 2,
             "neighbours": near is None
             or (
                 near.rows.ndim == 2
@@ -123,7 +123,7 @@ class Learned:
             "taught queries": taught is None
             or (
                 taught.vectors.ndim == 2
-                and taught.vectors.shape == (len(taught.documents), *own)
+                and taught.vectors.shape == (len(taught.documents), *shape)
                 and all(isinstance(name, str) for some in taught.documents for name in some)
             ),
         }
@@ -131,7 +131,7 @@ class Learned:
         return next((name for name, fit in fits.items() if not fit), "" if finite else "numbers")
 
     def lacks(self, ranker: Ranker) -> str:
-        """A part that a ranker needs and that is not there, or ""."""
+        """A part that a ranker needs but that is missing, or ""."""
         needed = {
             "map": bool(ranker.map_share) and self.matrix is None,
             "neighbours": bool(ranker.smoothing) and self.neighbours is None,
@@ -161,7 +161,7 @@ def read_learned(ask: Ask) -> Learned | None:
 
 
 def write_learned(ask: Ask, learned: Learned, dimension: int, metric: str) -> None:
-    """Put it in the place of what a database keeps, in its transaction."""
+    """Replace what a database keeps, in its transaction."""
     if learned.arrays and metric != "cosine":
         raise OptionError("metric", metric, "learns nothing; build the index with cosine")
     stored: list[tuple[str, str, bytes]] = []
@@ -183,7 +183,7 @@ def write_learned(ask: Ask, learned: Learned, dimension: int, metric: str) -> No
 
 
 def mapped(ranker: Ranker, learned: Learned, queries: Vectors) -> Vectors:
-    """(q, d) unit vectors of queries: some share of what the map makes of them."""
+    """(q, d) unit vectors of queries, moved towards their mapped ones by a share."""
     if not ranker.map_share or learned.matrix is None:
         return queries
     share = np.float32(ranker.map_share)
@@ -197,34 +197,34 @@ def smoothed(ranker: Ranker, learned: Learned, cosines: Floats) -> Floats:
     if not ranker.smoothing or near is None:
         return cosines
     weight = np.float32(ranker.smoothing / max(1, near.rows.shape[1]))
-    padded, found = np.append(cosines, np.float32(0)), cosines.copy()
-    smooth = found[: len(near.rows)]
+    padded, scores = np.append(cosines, np.float32(0)), cosines.copy()
+    smooth = scores[: len(near.rows)]
     for column in near.rows.T:  # several times faster than a sum over a short axis
         smooth += weight * padded[column]
     smooth /= near.lengths(ranker.smoothing)
-    return found
+    return scores
 
 
 def smooth_vectors(ranker: Ranker, learned: Learned, vectors: Vectors, numbers: Numbers) -> Vectors:
     """(n, d) vectors of some rows, smoothed, from those of all rows."""
-    own = np.asarray(vectors[numbers])
+    selected = np.asarray(vectors[numbers])
     near = learned.neighbours
     if not ranker.smoothing or near is None:
-        return own
+        return selected
     having = np.flatnonzero(numbers < len(near.rows))
     having = having[(near.rows[numbers[having]] >= 0).all(axis=1)]
     rows = numbers[having]
     mean = np.asarray(vectors[near.rows[rows]]).mean(axis=1)
-    own[having] += np.float32(ranker.smoothing) * mean
-    own[having] /= near.lengths(ranker.smoothing)[rows, None]
-    return own
+    selected[having] += np.float32(ranker.smoothing) * mean
+    selected[having] /= near.lengths(ranker.smoothing)[rows, None]
+    return selected
 
 
 def bonus(
     ranker: Ranker, learned: Learned, query: Vectors, rows_of: Callable[[str], Numbers]
 ) -> Bonus:
-    """Rows of documents that queries like this one (d,) were answered by, and their gains."""
-    # Of several such queries the one with the largest gain counts.
+    """Rows of documents that answered queries like this one (d,), and their gains."""
+    # The largest gain among several such queries counts.
     gains: dict[str, float] = {}
     if ranker.taught and learned.taught is not None:
         cosines = learned.taught.vectors @ query

@@ -1,9 +1,9 @@
 """An index in Milvus: a local file through milvus-lite, or a server or cluster by its URI.
 
-Terms are analysed here, scored by Milvus's BM25; rows proposed by vectors and by words are ranked
-as in a folder, but mean and spread of cosines are of a fixed sample of 2,000 rows, of words of the
-2,000 best with 0 for the rest; milvus-lite counts how rare a term is in each segment alone. What an
-index learned is not kept there.
+Terms are analysed here and scored by Milvus's BM25; rows proposed by vectors and by words are
+ranked as in a folder, but the mean and spread of cosines come from a fixed sample of 2,000 rows,
+those of words from the 2,000 best, with 0 for the rest; milvus-lite counts the rarity of a term per
+segment. What an index learned is not kept there.
 """
 
 import json
@@ -39,7 +39,7 @@ FIELDS = ("id", "text", "metadata", "vector", "draw", "terms", "words")
 class MilvusIndex(BaseIndex, RowWriter):
     """A collection of Milvus as an index; ``facts.generation`` is 0 until it is loaded whole."""
 
-    batch = 1024  # rows that are loaded or asked for at once
+    batch = 1024  # rows that are loaded or requested at once
     sampled, scored, proposed = 2000, 2000, PROPOSED  # rows, see the module
 
     def __init__(self, folder: Path, facts: Facts) -> None:
@@ -73,7 +73,7 @@ class MilvusIndex(BaseIndex, RowWriter):
     ) -> "MilvusIndex":
         """Load rows into a collection: the settings' ``uri`` ("": a file in the folder).
 
-        A load that was killed or failed goes on with the same rows, each in the end there once.
+        A load that was killed or failed resumes with the same rows; each is there once in the end.
         """
         place, done, index = Path(folder), 0, None
         settings = {"uri": "", "collection": COLLECTION} | facts.settings
@@ -81,9 +81,9 @@ class MilvusIndex(BaseIndex, RowWriter):
         if not in_milvus(place) or _read(place).generation:
             check_target(place, False)
         with progress.task("index", unit="texts") as advance:
-            for texts, names, extra, given in blocks(rows, cls.batch):
+            for texts, names, extra, array in blocks(rows, cls.batch):
                 if index is None:
-                    first = for_task(encode, "document")(texts[:1]) if given is None else given[:1]
+                    first = for_task(encode, "document")(texts[:1]) if array is None else array[:1]
                     size = check_vectors(first, 1, None, facts.metric).shape[1]
                     with writing(place):
                         place.mkdir(parents=True, exist_ok=True)
@@ -95,7 +95,7 @@ class MilvusIndex(BaseIndex, RowWriter):
                 done += len(names)
                 advance(len(names))
                 texts, names, extra = ([column[n] for n in new] for column in (texts, names, extra))
-                index._put(NewRows(texts, encode if given is None else given[new], names, extra))
+                index._put(NewRows(texts, encode if array is None else array[new], names, extra))
         if index is None:
             raise UserError("there are no texts to index")
         if len(index) != done:
@@ -106,7 +106,7 @@ class MilvusIndex(BaseIndex, RowWriter):
         return index
 
     def _begin(self) -> None:
-        """Make the collection, unless a load that was killed has; then it must be of the same."""
+        """Make the collection, or resume a killed load, which needs the same settings."""
         resumed, there = in_milvus(self.folder), self._do("has_collection")
         if resumed:
             before = _read(self.folder)
@@ -119,7 +119,7 @@ class MilvusIndex(BaseIndex, RowWriter):
             self._do("load_collection")
             return
         write_json(self.folder / MILVUS, asdict(self.facts))
-        own, kinds = self.sdk, self.sdk.DataType
+        sdk, kinds = self.sdk, self.sdk.DataType
         schema = self.client.create_schema(auto_id=False, description=self.facts.identity)
         schema.add_field("id", kinds.VARCHAR, is_primary=True, max_length=LONGEST)
         schema.add_field("text", kinds.VARCHAR, max_length=LONGEST)
@@ -128,15 +128,15 @@ class MilvusIndex(BaseIndex, RowWriter):
         schema.add_field("draw", kinds.INT64)
         schema.add_field("terms", kinds.VARCHAR, max_length=LONGEST, enable_analyzer=True)
         schema.add_field("words", kinds.SPARSE_FLOAT_VECTOR)
-        schema.add_function(own.Function("bm25", own.FunctionType.BM25, ["terms"], ["words"]))
-        made = self.client.prepare_index_params()
-        # Milvus-lite opens a graph by faiss alone, and overlooks parameters that are flattened.
+        schema.add_function(sdk.Function("bm25", sdk.FunctionType.BM25, ["terms"], ["words"]))
+        specs = self.client.prepare_index_params()
+        # Milvus-lite opens a graph by faiss alone, and ignores flattened parameters.
         graph = {"params": {"M": 32, "efConstruction": 128}}
         near = "HNSW" if "://" in self.uri else "FLAT"
-        made.add_index("vector", index_type=near, metric_type="IP", params=graph)
+        specs.add_index("vector", index_type=near, metric_type="IP", params=graph)
         scored, kind = {"params": {"bm25_k1": K1, "bm25_b": B}}, "SPARSE_INVERTED_INDEX"
-        made.add_index("words", index_type=kind, metric_type="BM25", params=scored)
-        self._do("create_collection", schema=schema, index_params=made, consistency_level="Strong")
+        specs.add_index("words", index_type=kind, metric_type="BM25", params=scored)
+        self._do("create_collection", schema=schema, index_params=specs, consistency_level="Strong")
 
     def close(self) -> None:
         """End the connection; a local file is written out."""
@@ -152,8 +152,8 @@ class MilvusIndex(BaseIndex, RowWriter):
     def blocks(self) -> Iterator[tuple[list[str], list[str], list[Any], Vectors]]:
         """All rows in Milvus's own order, some at a time: ids, texts, metadata and vectors."""
         walk = self._do("query_iterator", batch_size=self.batch, output_fields=[*FIELDS[:4]])
-        while found := self._said(walk.next):
-            names, texts, extra, vectors = ([row[field] for row in found] for field in FIELDS[:4])
+        while rows := self._said(walk.next):
+            names, texts, extra, vectors = ([row[field] for row in rows] for field in FIELDS[:4])
             yield names, texts, extra, np.array(vectors, dtype=np.float32)
 
     def every(self) -> Iterator[Row]:
@@ -168,7 +168,7 @@ class MilvusIndex(BaseIndex, RowWriter):
         return [Row(-1, n, stored[n]["text"], stored[n]["metadata"]) for n in numbers]
 
     def count_rows(self, terms: Sequence[str]) -> dict[str, int]:
-        """None: Milvus does not say, and so queries are not repaired."""
+        """None: Milvus does not count them, so queries are not repaired."""
         return {}
 
     def matching(self, where: Where) -> str:
@@ -208,7 +208,7 @@ class MilvusIndex(BaseIndex, RowWriter):
             terms, scored = self._terms(text) or "xnoterm", max(self.scored, proposed)
             best = self._ask(terms, scored)
             shared = self._ask(terms, proposed, condition) if condition else best
-            words = shared | best  # milvus-lite may score otherwise what a filter leaves
+            words = shared | best  # milvus-lite may score filtered rows differently
             if len(best) == scored and (unknown := [n for n in cosines if n not in words]):
                 words |= self._ask(terms, len(unknown), ids_in(unknown))
             others = [name for name in [*shared][:proposed] if name not in cosines]
@@ -218,9 +218,9 @@ class MilvusIndex(BaseIndex, RowWriter):
             dense = dense._replace(best=max([dense.best, *cosines.values()]))
             sparse = Spread.of_sparse(np.array([*best.values()], np.float32), len(self))
         names = np.array(sorted(cosines), dtype=object)
-        near, own = (np.array([d.get(n, 0) for n in names], np.float32) for d in (cosines, words))
-        found = ranker.rank(Candidates(names, near, own, dense, sparse), k)
-        return replace(found, evidence=self.evidence(found.cosines, vector))
+        near, bm25 = (np.array([d.get(n, 0) for n in names], np.float32) for d in (cosines, words))
+        ranked = ranker.rank(Candidates(names, near, bm25, dense, sparse), k)
+        return replace(ranked, evidence=self.evidence(ranked.cosines, vector))
 
     def sample(self) -> Vectors:
         """Vectors of some rows, by a hash of their ids."""
@@ -236,9 +236,9 @@ class MilvusIndex(BaseIndex, RowWriter):
         words = isinstance(query, str)
         params = {} if words else {"params": {"ef": max(EFFORT, 2 * limit)}}
         about = {"limit": limit, "filter": condition, "search_params": params}
-        (found,) = self._do("search", data=[query], anns_field=FIELDS[-1 if words else 3], **about)
-        # Milvus's BM25 has a factor that Lucene's has not; milvus-lite's is negative.
-        scores = {hit["id"]: hit["distance"] for hit in found}
+        (hits,) = self._do("search", data=[query], anns_field=FIELDS[-1 if words else 3], **about)
+        # Milvus's BM25 has a factor that Lucene's lacks; milvus-lite's is negative.
+        scores = {hit["id"]: hit["distance"] for hit in hits}
         return {n: abs(s) / (K1 + 1) for n, s in scores.items()} if words else scores
 
     def _said(self, call: Callable[..., Any], *args: Any, **given: Any) -> Any:
@@ -268,7 +268,7 @@ class MilvusIndex(BaseIndex, RowWriter):
         return len(there), count - len(there)
 
     def delete(self, ids: Sequence[str]) -> int:
-        """Delete the rows of these ids; one that is not there is an error."""
+        """Delete the rows with these ids; a missing one is an error."""
         there = self._stored(ids)
         if unknown := [name for name in ids if name not in there]:
             raise OptionError("ids", unknown[0], "is not in the index")
@@ -292,7 +292,7 @@ class MilvusIndex(BaseIndex, RowWriter):
             self._do("upsert", data=part)
 
     def _terms(self, text: str) -> str:
-        """Terms as words that Milvus's plainest analyzer leaves as they are, cut where too long."""
+        """Terms as words that Milvus's simplest analyzer leaves unchanged, cut if too long."""
         if len(encoded(text)) > LONGEST:
             raise UserError(f"{text[:40]!r}... has more than {LONGEST:,} bytes; split it")
         own = self.analyzer(text)

@@ -1,4 +1,4 @@
-"""Index folders: opened, made of rows, or given another model; a run that stops goes on."""
+"""Open index folders, make them from rows, or change their model; stopped runs resume."""
 
 import shutil
 import sqlite3
@@ -88,7 +88,7 @@ def numbered_rows(index: BaseIndex, limit: int | None = None) -> Index:
 
 
 class KeptVectors:
-    """Encodes, and keeps vectors by their texts: a run that was stopped goes on with them."""
+    """Encodes texts and keeps their vectors, so that a stopped run resumes with them."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class KeptVectors:
             if "locked" not in str(error):
                 problem = f"{path} is damaged; remove it"
             raise OutputError(f"{self.index}: {problem}") from error
-        # Nobody else makes this index now, so what lies around is of a run that was killed.
+        # Nobody else makes this index now, so leftovers come from a run that was killed.
         files.recover_folder(self.index)
         files.remove_temporaries(self.index.parent, self.index.name)
         return self
@@ -126,7 +126,7 @@ class KeptVectors:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with closing(self._database), translated(self.folder):
             ((count,),) = self._database.execute("SELECT count(*) FROM kept")
-            if kind is None or count < AT_ONCE:  # little is soon encoded again
+            if kind is None or count < AT_ONCE:  # a few are quickly encoded again
                 shutil.rmtree(self.folder, ignore_errors=True)
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
@@ -148,9 +148,9 @@ class KeptVectors:
                     vectors[key] = np.frombuffer(vector, "<f4")
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in vectors}
         if missing:
-            made = check_vectors(self._read([*missing.values()]), len(missing), None, "dot")
-            self.put([*missing.values()], made)
-            vectors |= zip(missing, made, strict=True)
+            encoded = check_vectors(self._read([*missing.values()]), len(missing), None, "dot")
+            self.put([*missing.values()], encoded)
+            vectors |= zip(missing, encoded, strict=True)
         return np.stack([vectors[key] for key in keys])
 
     def put(self, texts: Iterable[str], vectors: Iterable[Vectors]) -> None:
@@ -168,12 +168,12 @@ class KeptVectors:
 
 @dataclass(frozen=True, slots=True)
 class FirstTier:
-    """A first tier of vectors, which some rows teach."""
+    """A first tier of vectors, learned from some rows."""
 
     numbers: Numbers  # (n,) the rows that teach, rising
-    texts: list[str]  # of these rows
+    texts: list[str]  # texts of these rows
     learn: Callable[[list[str], Vectors], EncodeFn]  # from texts and their vectors by the model
-    source: str  # the documents or table, by which the same command is known
+    source: str  # the documents or table, to recognise the same command
 
 
 def create(
@@ -187,9 +187,9 @@ def create(
     documents: Mapping[str, dict[str, Any]] | None = None,
     first: FirstTier | None = None,
 ) -> BaseIndex:
-    """Make an index of rows, with memory for one batch of them; it appears when all is done.
+    """Make an index of rows, with one batch of them in memory; it appears when complete.
 
-    One in Milvus if the settings name a ``uri``. ``documents``: the files that rows come from.
+    It is in Milvus if the settings name a ``uri``. ``documents``: the files that rows come from.
     ``first``: write vectors of a first tier, for :mod:`contrasent.indexing.tiers` to go on from.
     """
     target = Path(folder)
@@ -200,24 +200,24 @@ def create(
     check_target(target, overwrite)
     total = len(rows) if isinstance(rows, list) else None
     with (
-        KeptVectors(target, encode, facts) as kept,
+        KeptVectors(target, encode, facts) as memo,
         files.atomic_folder(target) as temporary,
     ):
-        make: EncodeFn = kept
+        make: EncodeFn = memo
         if first is not None:
-            with progress.task("Encoding a sample", len(first.texts), "texts") as kept.advance:
-                taught = kept(first.texts)
+            with progress.task("Encoding a sample", len(first.texts), "texts") as memo.advance:
+                taught = memo(first.texts)
             make = first.learn(first.texts, taught)
         title = "Encoding" if first is None else "First tier"
         with (
-            progress.task(title, total, "texts") as kept.advance,
+            progress.task(title, total, "texts") as memo.advance,
             Writer(temporary, new=facts) as writer,
         ):
             for texts, ids, metadata, vectors in blocks(rows, batch):
-                given = make if vectors is None else vectors
-                writer.add(texts, given, ids=ids, metadata=metadata)
-                if given is not kept:
-                    kept.advance(len(texts))
+                encoding = make if vectors is None else vectors
+                writer.add(texts, encoding, ids=ids, metadata=metadata)
+                if encoding is not memo:
+                    memo.advance(len(texts))
             if not len(writer):
                 raise UserError("there are no texts to index")
             writer.set(next_id=len(writer))
@@ -236,7 +236,7 @@ def reembed(
     source: str = "",
     settings: dict[str, Any] | None = None,
 ) -> Index:
-    """Put the vectors of another model in the place of an index's own, all else as it is.
+    """Replace the vectors of an index by those of another model; all else stays.
 
     Readers keep the old vectors until the transaction that names the new ones; other writers wait.
     """
@@ -246,9 +246,9 @@ def reembed(
         stays = {k: v for k, v in writer.facts.settings.items() if k not in MODEL_SETTINGS}
         about: dict[str, Any] = {"model": model, "source": source}
         about["settings"] = stays | (settings or {})
-        with KeptVectors(Path(folder), encode, replace(writer.facts, **about)) as kept:
-            writer.rewrite(kept)
-            # What was learned is of the vectors of the model before.
+        with KeptVectors(Path(folder), encode, replace(writer.facts, **about)) as memo:
+            writer.rewrite(memo)
+            # What was learned belongs to the previous model's vectors.
             weight = Ranker.from_json(writer.facts.ranker).word_weight
             writer.set(**about, learned=Learned(), ranker=Ranker(weight))
             writer.commit()

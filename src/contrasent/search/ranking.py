@@ -45,7 +45,7 @@ class Spread(NamedTuple):
 
     @classmethod
     def of(cls, scores: Floats) -> "Spread":
-        """Of scores of all rows, or of a sample of them."""
+        """The spread of the scores of all rows, or of a sample."""
         if not len(scores):
             return cls(0.0, 0.0)
         mean, deviation = scores.mean(dtype=np.float64), scores.std(dtype=np.float64)
@@ -53,7 +53,7 @@ class Spread(NamedTuple):
 
     @classmethod
     def of_sparse(cls, scores: Floats, rows: int) -> "Spread":
-        """Of scores of which those that are not given, of ``rows`` in all, are 0."""
+        """The spread of ``rows`` scores, all 0 except the given ones."""
         if not rows:
             return cls(0.0, 0.0)
         mean = float(scores.sum(dtype=np.float64)) / rows
@@ -80,10 +80,10 @@ Bonus = tuple[Numbers, Floats]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """The rows among which one query's hits are, with all that a ranker may weigh."""
+    """Candidates for one query's hits, with everything that a ranker may weigh."""
 
     rows: NDArray[Any]  # (n,) their numbers or ids, rising
-    cosines: Floats  # (n,) of the rows and the query, both as learned, and with a bonus for some
+    cosines: Floats  # (n,) with the query, both as learned, plus a bonus for some
     words: Floats  # (n,) BM25 scores
     dense: Spread  # of the cosines of all rows of the index, without a bonus
     sparse: Spread  # of the BM25 scores of all rows
@@ -97,7 +97,7 @@ class Candidates:
         counted: Mask | None,
         allowed: Mask | None,
     ) -> "Candidates":
-        """All ``allowed`` rows; spreads are over the ``counted`` ones. None is for every row."""
+        """All ``allowed`` rows; spreads are over the ``counted`` ones. None means every row."""
         size = len(cosines) if counted is None else int(np.count_nonzero(counted))
         dense = Spread.of(cosines if counted is None else cosines[counted])
         sparse = Spread.of_sparse(words, size)
@@ -138,9 +138,9 @@ class Evidence(NamedTuple):
 
     z: Floats  # (n,) scores of the best rows in standard deviations over all rows
     best: float  # the largest cosine of a row that may be a hit
-    mean: float  # of the cosines of all rows
+    mean: float  # mean cosine of all rows
     covered: float | None  # largest share of the query's words in such a row, if words count
-    rows: int  # of the index
+    rows: int  # in the index
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,22 +181,22 @@ class Ranker:
 
     @property
     def uses_words(self) -> bool:
-        """Whether words count."""
+        """True if words count."""
         return self.word_weight > 0.0
 
     @property
     def uses_learned(self) -> bool:
-        """Whether anything that was learned counts."""
+        """True if anything that was learned counts."""
         return bool(self.map_share or self.smoothing or self.taught)
 
     @property
     def plain(self) -> bool:
-        """Whether nothing counts but the cosines of the model's own vectors."""
+        """True if only the cosines of the model's own vectors count."""
         return self == Ranker(0.0)
 
     @property
     def without_words(self) -> "Ranker":
-        """The same by vectors alone."""
+        """The same ranker by vectors alone."""
         return replace(self, word_weight=0.0)
 
     @property
@@ -261,8 +261,8 @@ class Ranker:
 class Calibration(NamedTuple):
     """The regressions of a base: intercepts, and the weights of features."""
 
-    about: tuple[float, ...]  # of whether the texts are about a query
-    answers: tuple[float, ...]  # of whether a hit answers if they are
+    about: tuple[float, ...]  # for whether the texts are about a query
+    answers: tuple[float, ...]  # for whether a hit answers if they are
     about_by_vectors: tuple[float, ...]  # both for searches in which words do not count
     answers_by_vectors: tuple[float, ...]
 

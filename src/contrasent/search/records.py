@@ -52,8 +52,8 @@ def blocks(rows: "Iterable[IndexRow] | EncodedRecords", size: int) -> Iterator[B
 class TableColumns(NamedTuple):
     """The columns of a table to index, by name or position."""
 
-    text: str | None = None  # by its name or contents if None
-    columns: Sequence[str] = ()  # several instead, that of the titles first
+    text: str | None = None  # found by name or contents if None
+    columns: Sequence[str] = ()  # several instead, the titles' first
     identity: str | None = None  # row numbers if None
     metadata: Sequence[str] = ()  # ("*",) for all others
     encoded: bool = False  # whether the rows are parquet with vectors
@@ -64,7 +64,7 @@ class TableColumns(NamedTuple):
 
 
 class Records:
-    """Rows of files, read anew with every iteration; the last one counted blank lines."""
+    """Rows of files, reread at every iteration; ``skipped``: blank lines in the last one."""
 
     def __init__(self, source: str, columns: TableColumns) -> None:
         self.skipped = 0
@@ -105,7 +105,7 @@ class Records:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON keeps it; what JSON does not know, such as dates, becomes a string."""
+    """A value as JSON keeps it; other types, such as dates, become strings."""
     return json.loads(json.dumps(value, default=str))
 
 
@@ -115,7 +115,7 @@ def _columns(
     identity: str | int | None,
     metadata: Sequence[str | int],
 ) -> tuple[Table, list[int], int | None, list[int]]:
-    """The places of the title and texts, as documents are read by default; of id and metadata."""
+    """Positions of title and texts, by default as in documents, and of id and metadata."""
     option = "--column" if len(texts) == 1 else "--columns"
     places = [table.position(text, option) for text in texts]
     if not texts:

@@ -1,4 +1,4 @@
-"""The tables and the description of an index, as they must be in one that a stranger made."""
+"""The tables and the description of an index, to validate an untrusted one."""
 
 import json
 import math
@@ -36,17 +36,17 @@ _KNOWN = {_plain(sql) for sql in (*TABLES.split(";"), TABLE, TIERS)}
 
 
 def foreign_part(connection: sqlite3.Connection) -> str:
-    """Something in a database that is no table of ours, such as a view in the place of one; ""."""
+    """Anything in a database that is not one of our tables, such as a view in its place, or ""."""
     sql = f"SELECT type, name, sql FROM sqlite_master LIMIT {_MOST_TABLES}"
     for kind, name, stated in connection.execute(sql):
-        own = kind == "index" and stated is None  # of a table's keys
-        if not own and _plain(str(stated)) not in _KNOWN:
+        automatic = kind == "index" and stated is None  # for a table's key
+        if not automatic and _plain(str(stated)) not in _KNOWN:
             return f"the {str(kind)[:20]} {str(name)[:60]!r} is none of an index"
     return ""
 
 
 def parse_stored(text: object) -> Any:
-    """JSON that an index stores; a ``ValueError`` for what no writer of ours writes."""
+    """JSON that an index stores; a ``ValueError`` for anything our writer does not write."""
     if not isinstance(text, str) or _SURROGATE.search(text):
         raise ValueError("is no JSON text")
     try:
@@ -63,7 +63,7 @@ def _finite(text: str) -> float:
 
 
 def wrong_facts(data: Any) -> str:
-    """The first thing in a description that cannot be, or ""."""
+    """The first invalid entry of a description, or ""."""
     from pydantic import ValidationError
 
     try:
@@ -106,7 +106,7 @@ def _models() -> "dict[str, type[BaseModel]]":
         "settings": dict[str, str | int | float | None],
         "codes": dict[str, Any],
         "origin": dict[str, Any],
-        "tier": (dict[str, Any], {}),  # only where the encoding goes on
+        "tier": (dict[str, Any], {}),  # only while encoding continues
     }
     codes: dict[str, Any] = {
         "file": Annotated[str, Field(pattern=r"^codes-[0-9]{6}\.u64$")],
@@ -134,10 +134,10 @@ def _models() -> "dict[str, type[BaseModel]]":
     parts = {"": facts, "codes": codes, "origin": origin, "settings": settings, "tier": tier}
     models = {}
     for name, keys in parts.items():
-        given: Any = {
+        fields: Any = {
             key: kind if isinstance(kind, tuple) else (kind, ...) for key, kind in keys.items()
         }
         extra: Any = "ignore" if name == "settings" else "forbid"
         config = ConfigDict(strict=True, extra=extra, allow_inf_nan=False)
-        models[name] = create_model(name or "facts", __config__=config, **given)
+        models[name] = create_model(name or "facts", __config__=config, **fields)
     return models

@@ -1,7 +1,7 @@
 """The rows of an index in SQLite, their vectors in a mapped file next to it.
 
     index.db            ids, texts, metadata, checksums, postings of words, and what the index is
-    vectors-000001.f32  rows of float32, one behind another; the database says how many there are
+    vectors-000001.f32  rows of float32, in sequence; the database says how many
     index.sum           generation and checksum of index.db as the last writer left it
 
 A change is one transaction (:mod:`contrasent.search.writer`). A reader holds a read
@@ -57,11 +57,11 @@ from contrasent.search.words import Posting
 from contrasent.types import EncodeFn, Mask, Numbers, Vectors, for_task
 
 FORMAT = 3
-REPLACING, ATTEMPTS = 1.0, 5  # seconds, and tries, that a reader gives to who is replacing an index
+REPLACING, ATTEMPTS = 1.0, 5  # seconds, and tries, for a reader while an index is being replaced
 ROWS_AT_ONCE = 4096
 PATIENCE, SLOWEST = 10.0, 2 << 20
 """Seconds that any statement may take, and the bytes of a database that give it one more."""
-STEPS = 50_000  # of SQLite's machine, a few milliseconds, between two looks at the clock
+STEPS = 50_000  # SQLite's steps, a few milliseconds, between two looks at the clock
 FILTERED_ROWS, A_TURN = 1024, 0.05
 """Rows that a filter looks at first, and the seconds from which it looks at fewer at a time."""
 
@@ -74,7 +74,7 @@ class Facts:
     identity: str = field(default_factory=lambda: uuid.uuid4().hex)  # drawn when it was made
     generation: int = 1  # rises with each change
     model: str = ""  # identity of the model that made the vectors
-    source: str = ""  # how that is loaded
+    source: str = ""  # how to load that model
     metric: str = "cosine"
     dimension: int = 0
     vectors: str = "vectors-000001.f32"
@@ -130,18 +130,18 @@ class Described:
 
     @property
     def unfinished(self) -> int:
-        """Rows that the model has not encoded for good."""
+        """Rows without their final vectors."""
         return 0
 
     def check_finished(self, purpose: str) -> None:
-        """Reject, for this purpose, an index whose rows are not all encoded."""
+        """Reject an index that is not fully encoded; ``purpose`` goes into the message."""
         if self.unfinished:
             remedy = f"needs all; first 'contrasent index {self.folder} --sync'"
             problem = f"{self.unfinished:,} of its rows are not encoded yet; {purpose} {remedy}"
             raise InputError(str(self.folder), problem)
 
     def check_model(self, model: str, option: str = "model") -> None:
-        """Reject another model than the one the vectors came from."""
+        """Reject a model other than the one the vectors came from."""
         if model != self.model:
             where = self.folder if self.folder is not None else "the index"
             raise ModelError(
@@ -152,12 +152,12 @@ class Described:
 
     def check_rows(self, rows: "NewRows") -> Vectors:
         """(n, d) vectors of rows to write, given or made here, checked and scaled."""
-        texts, given, metadata = rows.texts, rows.vectors, rows.metadata
+        texts, vectors, metadata = rows.texts, rows.vectors, rows.metadata
         self.check_model(self.model if rows.model is None else rows.model)
         if metadata is not None and len(metadata) != len(texts):
             raise OptionError("metadata", len(metadata), f"is not one value for {len(texts)} texts")
-        given = for_task(given, "document")(texts) if callable(given) else given
-        return check_vectors(given, len(texts), self.dimension or None, self.metric)
+        vectors = for_task(vectors, "document")(texts) if callable(vectors) else vectors
+        return check_vectors(vectors, len(texts), self.dimension or None, self.metric)
 
 
 class NewRows(NamedTuple):
@@ -235,12 +235,12 @@ class RowWriter(ABC):
 
 
 class _Statement:
-    """The end of the time for the statement at work."""
+    """The deadline of the running statement."""
 
     end = math.inf
 
     def must_end(self) -> bool:
-        """Whether it takes longer than any of a sound index does, or than the caller waits."""
+        """True if it takes longer than any on a sound index, or than the caller waits."""
         return time.monotonic() > self.end or deadline_passed()
 
 
@@ -255,7 +255,7 @@ class Store(Described):
         self._written = self.vectors  # as the first file has them
         self.stated: dict[str, Any] = {}
         self._one_query, self._masks = threading.Lock(), dict[bytes, Mask]()
-        self._samples = dict[float, Vectors]()  # of rows, by the weight that they are smoothed with
+        self._samples = dict[float, Vectors]()  # sampled rows, by their smoothing weight
 
     def _connect(self, connection: sqlite3.Connection) -> None:
         connection.isolation_level = None  # no transaction begins by itself
@@ -298,10 +298,10 @@ class Store(Described):
 
     @classmethod
     def _snapshot(cls, place: Path, verify: bool, private: bool) -> Self:
-        """The index in a folder, if no writer is faster."""
+        """The index in a folder, unless a writer is faster."""
         if not is_index(place):
             raise InputError(place, not_an_index(place))
-        stated = left_checksum(place)  # before the state, which is as new then
+        stated = left_checksum(place)  # read before the state, which is then as new
         with translated(place), reported(place):
             store = cls(reading(place), place, Facts())
             try:
@@ -328,7 +328,7 @@ class Store(Described):
         try:
             with translated(self.folder), closing(reading(self.folder)) as connection:
                 now = Store(connection, self.folder, Facts()).read_facts()
-        except (InputError, OutputError):  # it was replaced, or is no index any more
+        except (InputError, OutputError):  # it was replaced, or is no longer an index
             return self.open(self.folder, private=self.private)
         same = (now.identity, now.generation) == (self.facts.identity, self.facts.generation)
         return self if same else self.open(self.folder, private=self.private)
@@ -353,16 +353,16 @@ class Store(Described):
         self._patience = PATIENCE + self._size() / SLOWEST
         if self.folder is not None and (part := self._limited(foreign_part)):
             raise damaged(self.folder, part)
-        found = self.ask("SELECT json, sum FROM facts LIMIT 1")
+        stored = self.ask("SELECT json, sum FROM facts LIMIT 1")
         try:
-            data = parse_stored(found[0][0])
-            made = data.get("format")
+            data = parse_stored(stored[0][0])
+            version = data.get("format")
         except (ValueError, LookupError, AttributeError):
-            found = []
-        if not found or checksum(found[0][0]) != found[0][1]:
+            stored = []
+        if not stored or checksum(stored[0][0]) != stored[0][1]:
             raise damaged(self.folder, "its description")
-        if made != FORMAT:
-            problem = f"is of format {made!r} and this version reads {FORMAT}; build it again"
+        if version != FORMAT:
+            problem = f"is of format {version!r} and this version reads {FORMAT}; build it again"
             raise InputError(str(self.folder), problem)
         if problem := wrong_facts(data):
             raise damaged(self.folder, f"its description: {problem}")
@@ -379,7 +379,7 @@ class Store(Described):
         return size
 
     def _map(self, verify: bool) -> None:
-        """Map the vectors, and verify what is small enough to."""
+        """Map the vectors, and verify them if they are small enough."""
         path, facts = self.path, self.facts
         size = path.stat().st_size if facts.rows else 0  # without rows there need be no file
         there = size // (4 * max(1, facts.dimension))
@@ -396,7 +396,7 @@ class Store(Described):
             self._put_since(verify)
 
     def _put_since(self, verify: bool) -> None:
-        """Put the vectors that the base has made since in the place of the first tier's."""
+        """Replace first-tier vectors by those that the base has made since."""
         placed = self.tiers.placed if self.tiers is not None else ()
         if not len(placed):
             return
@@ -407,24 +407,24 @@ class Store(Described):
         small = 4 * math.prod(shape) <= VERIFIED
         if since is None or (verify and small and vector_sum(since) != self.facts.tier["sum"]):
             raise damaged(self.folder, file.name)
-        if not self.vectors.flags.writeable:  # a private copy is written to as it is
+        if not self.vectors.flags.writeable:  # a private copy is writable already
             self.vectors = np.memmap(self.path, "<f4", mode="c", shape=self.vectors.shape)
         self.vectors[placed] = since
 
     @cached_property
     def tiers(self) -> Tiers | None:
-        """The kinds of rows where not all are encoded yet; verified."""
+        """The kinds of rows if not all are encoded yet; verified."""
         if not self.facts.tier:
             return None
-        found = read_tiers(self.ask, self.facts.dimension)
-        wrong = "checksum" if found is None else found.misfit(self.facts.rows, self.facts.dimension)
+        tiers = read_tiers(self.ask, self.facts.dimension)
+        wrong = "checksum" if tiers is None else tiers.misfit(self.facts.rows, self.facts.dimension)
         if wrong:
             raise damaged(self.folder, f"the kinds of its rows: {wrong}")
-        return found
+        return tiers
 
     @property
     def unfinished(self) -> int:
-        """Rows that the base has not encoded for good."""
+        """Rows without the base's final vectors."""
         return 0 if self.tiers is None else len(self.tiers.of_kind(EARLY, self.alive))
 
     def verify_database(self) -> None:
@@ -434,26 +434,26 @@ class Store(Described):
         if stated.get("identity") == facts.identity and stated["generation"] > facts.generation:
             raise damaged(self.folder, f"its last change is lost from {DATABASE}-wal")
         if stated.get("generation") != facts.generation:
-            stated = left_checksum(self.folder)  # left since then, or never
-        own = {"identity": facts.identity, "generation": facts.generation}
-        if own.items() <= stated.items() and stated["database"] != database_sum(self.connection):
+            stated = left_checksum(self.folder)  # written since then, or never
+        state = {"identity": facts.identity, "generation": facts.generation}
+        if state.items() <= stated.items() and stated["database"] != database_sum(self.connection):
             raise damaged(self.folder, DATABASE)
 
     def damaged_blocks(self) -> Iterator[int]:
         """First rows of the blocks whose vectors are not what was written."""
         for first, count, sum_ in self.ask("SELECT first, count, vector_sum FROM blocks"):
-            own = self._written[first : first + count] if isinstance(count, int) else None
-            if own is None or vector_sum(own) != sum_:
+            vectors = self._written[first : first + count] if isinstance(count, int) else None
+            if vectors is None or vector_sum(vectors) != sum_:
                 yield first
 
     # ------------------------------------------------------------------ reading
 
     def ask(self, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[tuple[Any, ...]]:
-        """The rows of an answer of the database."""
+        """The rows that the database answers."""
         return self._limited(lambda connection: connection.execute(sql, values).fetchall())
 
     def _limited(self, use: Callable[[sqlite3.Connection], T]) -> T:
-        """Use the connection, alone, and no longer than a sound index of this size needs."""
+        """Use the connection exclusively, no longer than a sound index of this size needs."""
         with self._one_query, translated(self.folder):
             self._statement.end = time.monotonic() + self._patience
             try:
@@ -470,9 +470,9 @@ class Store(Described):
         mask = np.ones(self.facts.rows, dtype=bool)
         if self.facts.dead:
             sql = "SELECT row FROM dead WHERE row >= 0 AND row < ? LIMIT ?"
-            found = self.ask(sql, (len(mask), len(mask) + 1))
-            mask[[row for (row,) in found]] = False
-            if len(found) != self.facts.dead or len(mask) - mask.sum() != self.facts.dead:
+            dead = self.ask(sql, (len(mask), len(mask) + 1))
+            mask[[row for (row,) in dead]] = False
+            if len(dead) != self.facts.dead or len(mask) - mask.sum() != self.facts.dead:
                 raise damaged(self.folder, "its deleted rows")
         return mask
 
@@ -489,35 +489,35 @@ class Store(Described):
 
     def rows(self, numbers: Sequence[int] | Numbers) -> list[Row]:
         """Rows by their numbers, verified: id, text, metadata and vector as they were written."""
-        found = []
+        rows = []
         for number in map(int, numbers):
             check_deadline()
             stored = self.ask("SELECT * FROM rows WHERE row = ?", (number,))
             if not stored:
                 raise damaged(self.folder, f"row {number} is missing")
-            found.append(self._row(*stored[0]))
+            rows.append(self._row(*stored[0]))
             vector = self.vectors[number : number + 1]
             if vector_sum(vector) != stored[0][4] or not np.isfinite(vector).all():
                 raise damaged(self.folder, f"the vector of row {number}")
-        return found
+        return rows
 
     def every(self) -> Iterator[Row]:
         """All rows in order; their vectors are not verified."""
         sql, last = f"SELECT * FROM rows WHERE row > ? ORDER BY row LIMIT {ROWS_AT_ONCE}", -1
-        while found := [self._row(*stored) for stored in self.ask(sql, (last,))]:
-            numbers = [last, *(row.row for row in found)]
+        while rows := [self._row(*stored) for stored in self.ask(sql, (last,))]:
+            numbers = [last, *(row.row for row in rows)]
             if any(a >= b for a, b in pairwise(numbers)):
                 raise damaged(self.folder, DATABASE)
-            yield from found
+            yield from rows
             last = numbers[-1]
 
     def numbers_of(self, ids: Sequence[str]) -> Numbers:
         """(n,) row of each id, -1 where there is none."""
         sql = "SELECT row FROM rows WHERE id = ?"
-        found = [next(iter(self.ask(sql, (i,))), (-1,))[0] for i in ids]
-        if any(row >= self.facts.rows for row in found):
+        numbers = [next(iter(self.ask(sql, (i,))), (-1,))[0] for i in ids]
+        if any(row >= self.facts.rows for row in numbers):
             raise damaged(self.folder, DATABASE)
-        return np.array(found, np.int64)
+        return np.array(numbers, np.int64)
 
     def rows_of(self, document: str) -> list[Row]:
         """Rows whose ids are those of a document, or of the rows of a table, verified."""
@@ -552,7 +552,7 @@ class Store(Described):
             within = {"first": first, "stop": min(first + step, end)}
             yield [row for (row,) in self.ask(sql, {**values, **within})]
             first += step
-            # Others have their turn at the database between two parts.
+            # Others get their turn at the database between two parts.
             step = step * 2 if time.monotonic() - began < A_TURN else max(1, step // 2)
 
     def lengths(self) -> NDArray[np.float32]:
@@ -574,19 +574,19 @@ class Store(Described):
 
     def posting(self, term: str) -> Posting | None:
         """The rows that hold a term, dead ones included, and how often."""
-        found = self.ask(
+        records = self.ask(
             "SELECT postings.* FROM blocks CROSS JOIN postings "
             "ON postings.first = blocks.first AND term = ? ORDER BY blocks.first",
             (term,),
         )
-        parts = [self.read_posting(*stored) for stored in found]
+        parts = [self.read_posting(*stored) for stored in records]
         if not parts:
             return None
-        held, counts = zip(*parts, strict=True)
-        return np.concatenate(held), np.concatenate(counts)
+        rows, counts = zip(*parts, strict=True)
+        return np.concatenate(rows), np.concatenate(counts)
 
     def count_rows(self, terms: Sequence[str]) -> dict[str, int]:
-        """Of some terms, those that rows hold, and how many rows do, dead ones included."""
+        """How many rows hold each of the terms that occur, dead rows included."""
         sql = (
             "SELECT term, sum(length(counts)) FROM blocks CROSS JOIN postings ON "
             f"postings.first = blocks.first AND term IN ({','.join('?' * len(terms))}) GROUP BY 1"
@@ -607,21 +607,21 @@ class Store(Described):
     def stored_learned(self) -> Learned:
         """Everything learned, with the numbers of rows as they were written; verified."""
         try:
-            found = read_learned(self.ask)
+            learned = read_learned(self.ask)
             ranker = Ranker.from_json(self.facts.ranker)
             shape = self.facts.rows, self.facts.dimension
-            lacking = (found.lacks(ranker) or found.misfit(*shape)) if found else "checksum"
+            lacking = (learned.lacks(ranker) or learned.misfit(*shape)) if learned else "checksum"
         except (ValueError, TypeError, LookupError, RecursionError) as error:
             raise damaged(self.folder, f"what it learned: {error}") from error
-        if found is None or lacking:
+        if learned is None or lacking:
             raise damaged(self.folder, f"what it learned: its {lacking}")
-        return found
+        return learned
 
     def files(self) -> dict[str, dict[str, Any]]:
         """Facts of the files that the rows came from, by name."""
-        found = self.ask("SELECT name, facts FROM documents")
+        records = self.ask("SELECT name, facts FROM documents")
         files: dict[str, dict[str, Any]] = {}
-        for name, facts in found:
+        for name, facts in records:
             try:
                 files[name] = parse_stored(facts)
                 numbers = [files[name].get(key, 0) for key in ("rows", "size", "modified")]

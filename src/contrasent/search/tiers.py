@@ -4,10 +4,10 @@ First every row has a static vector (:mod:`contrasent.model.static`); then, some
 the vector of the base. These lie in a file of their own, in the order in which they were made, so
 that a reader's snapshot stays as it is.
 
-Cosines of the two kinds have different scales. Of some rows both vectors are kept: for each query,
-the mean and deviation of their cosines by one and by the other bring cosines of the first tier to
-the scale of the base. Z-scores over all rows are then z-scores for each kind of row, whichever rows
-were encoded first.
+Cosines of the two kinds have different scales. Some rows keep both vectors: for each query, the
+mean and deviation of their cosines of either kind bring those of the first tier to the scale of the
+base. Z-scores over all rows are then z-scores for each kind of row, whichever rows were encoded
+first.
 """
 
 from dataclasses import dataclass, fields
@@ -39,7 +39,7 @@ class Tiers:
     base: Vectors  # (s, d) of the same rows
 
     def of_kind(self, kind: int, alive: Mask) -> Numbers:
-        """Rows that are not deleted and of this kind or a lower one."""
+        """Live rows of this kind or a lower one."""
         return np.flatnonzero((self.kinds <= kind) & alive[: len(self.kinds)])
 
     @cached_property
@@ -56,7 +56,7 @@ class Tiers:
         return cosines
 
     def misfit(self, rows: int, dimension: int) -> str:
-        """A part whose shape or numbers cannot be those of an index of this size, or ""."""
+        """A part whose shape or numbers do not fit an index of this size, or ""."""
         placed, shape = self.placed, (len(self.static), dimension)
         fits = {
             "kinds": len(self.kinds) <= rows and self.kinds.max(initial=0) <= BASE,

@@ -30,15 +30,15 @@ from contrasent.search.ranking import Floats
 from contrasent.types import Mask
 
 K1, B = 1.2, 0.75  # Lucene's values: how soon repetitions stop counting, and how much length does
-SAMPLE = 2000  # texts that the language is found by
+SAMPLE = 2000  # texts that the language is detected from
 SURE = 0.1
 """Share of words that must be stop words of a language before it is taken for that language."""
 
 SHORTEST, LONGEST = 4, 30  # letters of words that are repaired
-ROWS = 2  # rows that a word must stand in to take its place, unless it is a whole token
+ROWS = 2  # rows that a replacement must occur in, unless it is a whole token
 WORDS = 8  # unknown words beyond which a query is left alone
 REPAIRED = 1024  # words of all queries of a call; each takes a millisecond or two
-MOST_TIMES = 65535  # that a term is counted in a row
+MOST_TIMES = 65535  # most times that a term counts in a row
 FOREIGN = 0.2  # share of another language's stop words among those of a query in that language
 
 STOP_WORDS = {
@@ -70,20 +70,20 @@ def words(text: str) -> list[str]:
     """
     # Arabic and Hebrew write vowels in some texts only.
     plain = text if text.isascii() else _DIACRITICS.sub("", unicodedata.normalize("NFKC", text))
-    found: list[str] = []
+    tokens: list[str] = []
     for match in WORD.finditer(plain):
         word = match[0]
         if match["unspaced"]:
-            found += [word[i : i + 2] for i in range(max(1, len(word) - 1))]
+            tokens += [word[i : i + 2] for i in range(max(1, len(word) - 1))]
             continue
         if word.islower() and word.isalnum():
-            found.append(word.casefold())
+            tokens.append(word.casefold())
             continue
         parts = [part for piece in _PARTS.findall(word) for part in _CAMEL.split(piece)]
-        found += [part.casefold() for part in parts]
+        tokens += [part.casefold() for part in parts]
         if len(parts) > 1:
-            found.append(word.casefold())
-    return found
+            tokens.append(word.casefold())
+    return tokens
 
 
 def language_of(texts: Iterable[str]) -> str:
@@ -99,14 +99,14 @@ def language_of(texts: Iterable[str]) -> str:
 
 
 def foreign_stop_words(query: str, language: str) -> set[str]:
-    """The stop words of a query that seems to be in another language; none of other queries."""
-    found = words(query)
-    counts = {name: sum(word in stop for word in found) for name, stop in STOP_WORDS.items()}
+    """The stop words of a query that seems to be in another language; else empty."""
+    tokens = words(query)
+    counts = {name: sum(word in stop for word in tokens) for name, stop in STOP_WORDS.items()}
     best = max(counts, key=lambda name: counts[name])
     if best == language or language not in STOP_WORDS:
         return set()
-    least = max(1.0, FOREIGN * len(found), 2 * counts[language])
-    return {*found} & STOP_WORDS[best] if counts[best] >= least else set()
+    least = max(1.0, FOREIGN * len(tokens), 2 * counts[language])
+    return {*tokens} & STOP_WORDS[best] if counts[best] >= least else set()
 
 
 @dataclass(frozen=True)
@@ -161,11 +161,11 @@ class Bm25:
         scores, total = np.zeros(len(self.lengths), dtype=np.float32), 0.0
         for term, times in Counter(self.analyzer(query)).items():
             check_deadline()
-            found = self.lookup(term)
-            if found is None:
+            posting = self.lookup(term)
+            if posting is None:
                 total += times * float(np.log1p((self._count + 0.5) / 0.5))
                 continue
-            rows, counts = found
+            rows, counts = posting
             if self.alive is not None:
                 there = self.alive[rows]
                 rows, counts = rows[there], counts[there]
@@ -176,7 +176,7 @@ class Bm25:
 
 
 class Postings:
-    """The terms of rows one after the other, counted in each: 6 bytes for a term of a row."""
+    """The terms of consecutive rows, counted in each: 6 bytes for a term of a row."""
 
     def __init__(self, rows: Iterable[Sequence[str]] = ()) -> None:
         self.lengths: list[int] = []  # terms of each row
@@ -206,8 +206,8 @@ class Postings:
         ends = np.cumsum(np.bincount(places, minlength=len(self._numbers)))
         for term in sorted(self._numbers):
             number = self._numbers[term]
-            held = slice(ends[number - 1] if number else 0, ends[number])
-            yield term, (rows[held], times[held])
+            span = slice(ends[number - 1] if number else 0, ends[number])
+            yield term, (rows[span], times[span])
 
 
 @dataclass
@@ -220,11 +220,11 @@ class Speller:
     left: int = REPAIRED
 
     def __call__(self, query: str) -> str:
-        """A query with the words that seem to be typing errors replaced; others as they stand."""
+        """A query with apparent typing errors replaced; other queries stay as they are."""
         stop = STOP_WORDS.get(self.analyzer.language)
         if not stop:
             return query
-        given, query = query, unicodedata.normalize("NFC", query)
+        original, query = query, unicodedata.normalize("NFC", query)
         alphabet = {letter for word in stop for letter in word if letter.isalpha()}
         shouted = query.isupper() and len(query.split()) > 1
         doubtful = (
@@ -234,7 +234,7 @@ class Speller:
         )
         places = list(islice(doubtful, WORDS + 1))
         if len(places) > min(WORDS, self.left):
-            return given
+            return original
         self.left -= len(places)
         before = query
         for start, end in reversed(places):
@@ -244,7 +244,7 @@ class Speller:
                 styled = better.upper() if word.isupper() else better
                 styled = styled.capitalize() if word.istitle() else styled
                 query = query[:start] + styled + query[end:]
-        return given if query == before else query
+        return original if query == before else query
 
     def _doubtful(self, word: str, shouted: bool, stop: frozenset[str]) -> bool:
         check_deadline()
@@ -268,16 +268,16 @@ class Speller:
             for one, term in near.items()
             if term in rows and (rows[term] >= ROWS or self.knows(one))
         }
-        # Whole tokens first, then the most rows; of equals the first in the alphabet. A stop word,
-        # which no row holds, where there is nothing else.
+        # Whole tokens first, then the most rows, then the alphabet. A stop word, which no row
+        # holds, is the last resort.
         best = min(often, key=lambda one: (not self.knows(one), -often[one], one), default="")
         return best or min(stop & near.keys(), default="")
 
 
 def edits(word: str, alphabet: str) -> Iterator[str]:
-    """Strings one edit away, of the same first letter."""
-    for at in range(1, len(word) + 1):
-        head, tail = word[:at], word[at:]
+    """Strings one edit away with the same first letter."""
+    for cut in range(1, len(word) + 1):
+        head, tail = word[:cut], word[cut:]
         yield from (head + letter + tail for letter in alphabet)
         if tail:
             yield head + tail[1:]

@@ -1,4 +1,4 @@
-"""The one writer of an index: add, update, delete, write anew, in one transaction.
+"""The one writer of an index: add, update, delete, rewrite, in one transaction.
 
 New vectors are written behind the old ones and fsynced before the transaction that counts them, so
 that a writer killed at any moment leaves the old state or the new one: what lies behind the counted
@@ -45,11 +45,11 @@ from contrasent.search.words import Analyzer, Postings, language_of
 from contrasent.types import EncodeFn, Numbers, Vectors
 
 WAIT = 30.0  # seconds to wait for another writer before saying who it is
-MERGED = 1 << 16  # rows encoded since from which readers get one file of vectors again
+MERGED = 1 << 16  # newly encoded rows from which the two files of vectors are merged
 
 
 class Writer(Store, RowWriter):
-    """Change an index folder, or make one: a context, whose end commits all of it as one change.
+    """A context that changes or makes an index folder; its end commits it all as one change.
 
     An exception drops the change. Each method sees what those before it did.
     """
@@ -66,14 +66,14 @@ class Writer(Store, RowWriter):
         of: Store | None = None,
         wait: float = WAIT,
     ) -> None:
-        """``folder``: None for memory. ``new``: made where none is; ``of``: copied to memory."""
+        """``folder``: None for memory. ``new``: made if there is none; ``of``: copied to memory."""
         self._stack = ExitStack()
         if folder is None:
             self._begin(None, new, of)
             return
         place = Path(folder)
         if new is None:
-            Store.open(place).close()  # reject what is no index before a lock is made in it
+            Store.open(place).close()  # reject a folder that is no index before locking it
         with ExitStack() as stack:
             stack.enter_context(only_process(place, "is writing to this index", wait))
             if is_index(place):
@@ -109,7 +109,7 @@ class Writer(Store, RowWriter):
             else:
                 for table in TABLES.split(";"):
                     connection.execute(table)
-            # Of the rows since the last block: the first, their terms, the checksum of vectors.
+            # Rows since the last block: the first, their terms, the checksum of their vectors.
             self._first, self._terms, self._sum = self.facts.rows, Postings(), 0
             self._file = file_number(self.folder)
             self._map()
@@ -127,7 +127,7 @@ class Writer(Store, RowWriter):
                 flush(self.folder)
 
     def _map(self, verify: bool = False) -> None:
-        """Map the vectors, those of this change as well."""
+        """Map the vectors, including those of this change."""
         self._sync()
         if self._parts:
             self.vectors = np.concatenate(self._parts)
@@ -136,7 +136,7 @@ class Writer(Store, RowWriter):
             super()._map(verify)
 
     def commit(self) -> None:
-        """Make what was done visible, in one transaction; nothing can be done afterwards."""
+        """Commit everything in one transaction; the writer cannot be used afterwards."""
         if self.committed:
             return
         if self.facts.dead * 2 > self.facts.rows:
@@ -192,7 +192,7 @@ class Writer(Store, RowWriter):
         super().close()
 
     def write_rows(self, rows: NewRows, *, replace: bool) -> tuple[int, int]:
-        """Write rows; an id that is there is rejected, but for those to ``replace``."""
+        """Write rows; an id that is there is rejected unless ``replace``."""
         count, replaced = len(rows.texts), 0
         if not count:
             return 0, 0
@@ -212,7 +212,7 @@ class Writer(Store, RowWriter):
         return replaced, count - replaced
 
     def delete(self, ids: Sequence[str]) -> int:
-        """Delete the rows of these ids; one that is not there is an error."""
+        """Delete the rows with these ids; a missing one is an error."""
         rows = self.numbers_of(ids)
         if (rows < 0).any():
             raise OptionError("ids", ids[int(np.argmax(rows < 0))], "is not in the index")
@@ -223,21 +223,21 @@ class Writer(Store, RowWriter):
         return self.delete_rows(np.flatnonzero(self.filtered(check_where(where))))
 
     def delete_rows(self, numbers: Numbers) -> int:
-        """Delete rows by their numbers; their vectors stay until all rows are written anew."""
-        one = [(row,) for row in numbers.tolist()]
-        self._put("DELETE FROM rows WHERE row = ?", one)
-        self._put("INSERT INTO dead VALUES (?)", one)
-        self.set(dead=self.facts.dead + len(one))
-        return len(one)
+        """Delete rows by their numbers; their vectors stay until all rows are rewritten."""
+        rows = [(row,) for row in numbers.tolist()]
+        self._put("DELETE FROM rows WHERE row = ?", rows)
+        self._put("INSERT INTO dead VALUES (?)", rows)
+        self.set(dead=self.facts.dead + len(rows))
+        return len(rows)
 
     def rewrite(self, encode: EncodeFn | None = None) -> None:
-        """Write all rows anew, without deleted ones, perhaps with the vectors of another model."""
+        """Rewrite all rows that are not deleted, optionally with the vectors of another model."""
         self._map()
         if self._stream is not None:
             self._stream.close()
         self._stream, self._parts, old, before = None, [], self.vectors, self.facts
-        kept = np.array(self.ask("SELECT row FROM rows ORDER BY row"), np.int64).ravel()
-        self.set(learned=self.stored_learned().renumbered(kept, before.rows))
+        kept_rows = np.array(self.ask("SELECT row FROM rows ORDER BY row"), np.int64).ravel()
+        self.set(learned=self.stored_learned().renumbered(kept_rows, before.rows))
         tiers, self.tiers = self.tiers, None
         self.ask("CREATE TEMP TABLE old AS SELECT row, id, text, metadata FROM rows ORDER BY row")
         for table in ("rows", "dead", "blocks", "postings"):
@@ -245,30 +245,30 @@ class Writer(Store, RowWriter):
         self.set(vectors=self._new_name(), rows=0, dead=0, dimension=0, codes={}, tier={})
         self._first, self.vectors = 0, old[:0]
         with translated(self.folder):
-            found = self.connection.execute("SELECT * FROM temp.old")
-            while part := found.fetchmany(ROWS_AT_ONCE):
+            cursor = self.connection.execute("SELECT * FROM temp.old")
+            while part := cursor.fetchmany(ROWS_AT_ONCE):
                 numbers, names, texts, extra = zip(*part, strict=True)
                 metadata = [*map(json.loads, extra)]
-                own = old[np.array(numbers)]
-                vectors = self.check_rows(NewRows(texts, encode)) if encode else own
+                old_vectors = old[np.array(numbers)]
+                vectors = self.check_rows(NewRows(texts, encode)) if encode else old_vectors
                 self.append(vectors, texts, names, metadata)
             self.connection.execute("DROP TABLE temp.old")
         self.set(dimension=self.facts.dimension or before.dimension)
         if tiers is not None:
-            kinds = tiers.kinds[kept[kept < len(tiers.kinds)]]
+            kinds = tiers.kinds[kept_rows[kept_rows < len(tiers.kinds)]]
             self.set(tier=before.tier)
             left = replace(tiers, kinds=kinds, placed=tiers.placed[:0])
             self._set_tiers(left if encode is None else None)
 
     def _new_name(self) -> str:
-        """The name of a file of vectors that is not there yet."""
+        """An unused name for a file of vectors."""
         newest = max(self.facts.vectors, self.facts.tier.get("file", ""))
         return f"vectors-{int(newest[8:14]) + 1:06d}.f32"
 
     # ------------------------------------------------------------------ two tiers
 
     def begin_tiers(self, numbers: Numbers, base: Vectors, source: str) -> None:
-        """Mark all rows as of the first tier; of some, the base's vectors (n, d) are known."""
+        """Mark all rows as first-tier; the base's vectors (n, d) of some are known."""
         self._map()
         self.tiers, static = None, np.asarray(self.vectors[numbers])
         kinds, none = np.full(self.facts.rows, FIRST, np.uint8), np.empty(0, np.int64)
@@ -302,7 +302,7 @@ class Writer(Store, RowWriter):
         self.finish_tiers()
 
     def finish_tiers(self) -> None:
-        """Make one file of the two where many rows were encoded; the last step where all were."""
+        """Merge the two files if many rows were encoded; the last step once all were."""
         assert self.tiers is not None
         if self.unfinished and len(self.tiers.placed) < MERGED:
             return
@@ -333,11 +333,11 @@ class Writer(Store, RowWriter):
         self.tiers = tiers
 
     def put_files(self, changed: dict[str, dict[str, Any] | None]) -> None:
-        """Keep what is known of the files of documents, or forget it where that is None."""
+        """Keep facts about the files of documents, or delete them where None."""
         self._touched = True
         self._put("DELETE FROM documents WHERE name = ?", [(name,) for name in changed])
-        kept = ((name, canonical(facts)) for name, facts in changed.items() if facts is not None)
-        self._put("INSERT INTO documents VALUES (?, ?)", kept)
+        records = ((name, canonical(facts)) for name, facts in changed.items() if facts is not None)
+        self._put("INSERT INTO documents VALUES (?, ?)", records)
 
     def set(self, **changes: Any) -> None:
         """Change what the index is: its model, source, ranker, settings, or what it learned."""
@@ -355,7 +355,7 @@ class Writer(Store, RowWriter):
         ids: Sequence[str],
         metadata: Sequence[Any] | None,
     ) -> None:
-        """Add rows with vectors (n, d), checked and scaled; the ids are not there yet."""
+        """Add rows with vectors (n, d), checked and scaled; the ids must be new."""
         if not self.facts.dimension:
             self.set(dimension=vectors.shape[1])
         if self._analyzer is None:
@@ -370,8 +370,8 @@ class Writer(Store, RowWriter):
             self._write(data)
             self._sum = vector_sum(data, self._sum)
             stored = []
-            given = zip(data, texts[part], ids[part], extra[part], strict=True)
-            for row, (vector, text, name, facts) in enumerate(given, self.facts.rows):
+            rows = zip(data, texts[part], ids[part], extra[part], strict=True)
+            for row, (vector, text, name, facts) in enumerate(rows, self.facts.rows):
                 values = (row, name, text, canonical(facts), vector_sum(vector))
                 stored.append((*values, checksum(*values)))
                 self._terms.add(self._analyzer(text))
@@ -418,8 +418,8 @@ class Writer(Store, RowWriter):
         self._put("INSERT INTO blocks VALUES (?, ?, ?, ?, ?)", [block])
 
         def stored() -> Iterator[tuple[Any, ...]]:
-            for term, (held, counts) in self._terms.by_term(first):
-                rows, often = held.astype("<i4").tobytes(), counts.astype("<u2").tobytes()
+            for term, (numbers, counts) in self._terms.by_term(first):
+                rows, often = numbers.astype("<i4").tobytes(), counts.astype("<u2").tobytes()
                 yield first, term, rows, often, checksum(first, term, rows, often)
 
         self._put("INSERT INTO postings VALUES (?, ?, ?, ?, ?)", stored())
@@ -430,7 +430,7 @@ class Writer(Store, RowWriter):
             self.connection.executemany(sql, values)
 
     def _sweep(self) -> None:
-        """Remove files of ours that the index names neither now nor before this change."""
+        """Remove our files that the index names neither now nor before this change."""
         assert self.folder is not None
         remove_temporaries(self.folder, CHECKSUM)
         states = self.facts, self.before or self.facts

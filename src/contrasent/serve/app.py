@@ -124,13 +124,13 @@ class Routes:
         """Vectors of texts or token ids, as OpenAI's interface gives them."""
         self._check_name(body.model)
         client = client_of(request.scope)
-        given: Any = [body.input] if isinstance(body.input, str) else body.input
-        if isinstance(given[0], str):
-            self.embedder.check_texts(given)
+        inputs: Any = [body.input] if isinstance(body.input, str) else body.input
+        if isinstance(inputs[0], str):
+            self.embedder.check_texts(inputs)
             prompt = self._prompt(body.prompt_name)
-            vectors, tokens, cut = await self.embedder.texts(given, client, prompt)
+            vectors, tokens, cut = await self.embedder.texts(inputs, client, prompt)
         else:
-            rows = [given] if isinstance(given[0], int) else given
+            rows = [inputs] if isinstance(inputs[0], int) else inputs
             vectors, tokens, cut = await self.embedder.ids(rows, client)
         if body.dimensions is not None:
             if body.dimensions > self.model.dimension:
@@ -180,7 +180,7 @@ class Routes:
         if body.where is not None:
             check_where(body.where)
         snapshot = await asyncio.to_thread(library.newest)
-        given = queries
+        typed = queries
         if not body.exact:
             repair = snapshot.index.repaired
             queries = await self._thread(repair, queries, self.model.knows)
@@ -191,31 +191,31 @@ class Routes:
             vectors, tokens, cut = await self.embedder.texts(queries, client, prompt)
         how: dict[str, Any] = {"k": body.k, "threshold": body.threshold, "where": body.where}
         search = partial(library.search, snapshot, **how, documents=body.documents)
-        found, size = list[list[Hit]](), 0
-        for at in range(0, len(queries), TURN):
-            part = slice(at, at + TURN)
+        lists, size = list[list[Hit]](), 0
+        for start in range(0, len(queries), TURN):
+            part = slice(start, start + TURN)
             own = None if vectors is None else vectors[part]
-            found += await self._thread(search, queries[part], own, filtered=body.where is not None)
-            size += sum(len(hit.text) for hits in found[at:] for hit in hits)
+            lists += await self._thread(search, queries[part], own, filtered=body.where is not None)
+            size += sum(len(hit.text) for hits in lists[start:] for hit in hits)
             if size > MOST_TEXT:
                 problem = f"the hits hold more than {MOST_TEXT:,} characters; ask for fewer"
                 raise ApiError(400, problem, "too_much_text")
-        rows = [[_record(hit) for hit in hits] for hits in found]
+        rows = [[_record(hit) for hit in hits] for hits in lists]
         if body.answers:
             analyzer = snapshot.index.analyzer
-            candidates = await self._thread(Candidates, queries, found, analyzer)
+            candidates = await self._thread(Candidates, queries, lists, analyzer)
             sentences = None
             if vectors is not None and candidates.texts:
                 prompt = self.model.document_prompt
                 sentences, more, _ = await self.embedder.texts(candidates.texts, client, prompt)
                 tokens += more
             best = chain(*await self._thread(candidates.best, vectors, sentences))
-            for row, hit, answer in zip(chain(*rows), chain(*found), best, strict=True):
+            for row, hit, answer in zip(chain(*rows), chain(*lists), best, strict=True):
                 row["answer"] = answer.to_json(hit)
         self._log(request, len(queries), tokens, cut)
         results = [
             {"query": query, "searched": text, "weak": nothing_matches(hits), "hits": own}
-            for query, text, hits, own in zip(given, queries, found, rows, strict=True)
+            for query, text, hits, own in zip(typed, queries, lists, rows, strict=True)
         ]
         seconds = time.perf_counter() - began
         return reply({"results": results, "texts": snapshot.texts, "seconds": seconds})

@@ -184,10 +184,10 @@ class Batcher:
         return list(taken.values())
 
     def _deliver(self, taken: list[tuple[PendingRows, int, int]], vectors: Vectors) -> None:
-        at = 0
+        start = 0
         for job, first, stop in taken:
-            job.out[first:stop] = vectors[at : at + stop - first]
-            at += stop - first
+            job.out[first:stop] = vectors[start : start + stop - first]
+            start += stop - first
             job.done += stop - first
             if job.done == len(job.tokens) and not job.result.done():
                 job.result.set_result(job.out)

@@ -20,8 +20,8 @@ from contrasent.processes import allow_files
 from contrasent.serve.guard import ServerSettings
 
 BACKLOG = 128  # connections that asyncio takes in one turn of its loop
-QUEUE = 2048  # connections that the system keeps meanwhile; others come again after a second
-TURNS = 5  # until what is too much is closed again
+QUEUE = 2048  # connections that the system keeps meanwhile; others retry after a second
+TURNS = 5  # turns until excess connections are closed
 OTHERS = 64  # file descriptors that are not for connections
 GRACE, END = 5, 8  # seconds after a signal: what is left gets 503, and the process ends
 
@@ -62,7 +62,7 @@ class Connection(H11Protocol):
         self._watch()
 
     def send_400_response(self, msg: str) -> None:
-        """Say that a request is malformed; the app, if it is at work on it, cannot answer then."""
+        """Report a malformed request; the app, if at work on it, can no longer answer it."""
         if self.cycle is not None:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
@@ -93,7 +93,7 @@ class Connection(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """A server whose process ends in time after a signal, whatever its threads are at."""
+    """A server whose process ends in time after a signal, whatever its threads are doing."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen; asyncio has one number for its turns and for the system's queue."""
@@ -110,12 +110,12 @@ class Server(uvicorn.Server):
 
 
 def make_server(app: Any, settings: ServerSettings, **options: Any) -> Server:
-    """The process that serves an app; it prints nothing of connections or malformed requests."""
+    """The process that serves an app; it prints nothing about connections or malformed requests."""
     files = allow_files(settings.max_connections + TURNS * BACKLOG + OTHERS)
     backlog = max(1, min(BACKLOG, files // 16))
     most = max(1, min(settings.max_connections, files - TURNS * backlog - OTHERS))
     http: Any = partial(Connection, most=most, head_timeout=settings.head_timeout, waiting={})
-    given = {"access_log": False, "log_config": None, "log_level": "error", "server_header": False}
+    quiet = {"access_log": False, "log_config": None, "log_level": "error", "server_header": False}
     fixed = {"http": http, "ws": "none", "lifespan": "on", "backlog": backlog}
     fixed["timeout_graceful_shutdown"] = GRACE
-    return Server(uvicorn.Config(app, **{**given, **fixed, **options}))
+    return Server(uvicorn.Config(app, **{**quiet, **fixed, **options}))

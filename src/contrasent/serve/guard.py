@@ -45,12 +45,12 @@ ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """Limits of the server; beyond those of the queue and of requests at work the answer is 429."""
+    """Limits of the server; a full queue, or too many requests at work, answers 429."""
 
     batch_tokens: int = 4096
     queue_tokens: int = 262_144
     max_requests: int = 512
-    client_share: float = 0.5  # of the queue and of the requests at work, for one client
+    client_share: float = 0.5  # share of the queue and of running requests, for one client
     max_inputs: int = 2048
     max_compared: int = 512  # texts on each side of a comparison
     max_hits: int = 32_768  # k times the queries of a request
@@ -101,7 +101,7 @@ def error_response(error: HTTPException, param: str | None = None) -> Response:
 
 
 def client_of(scope: Scope) -> str:
-    """Whose share of the server it uses, never logged: an IPv4 address, or an IPv6 /64 network."""
+    """The client whose share it uses, never logged: an IPv4 address, or an IPv6 /64 network."""
     address = str((scope.get("client") or ("",))[0])
     try:
         known = ip_address(address)
@@ -115,20 +115,20 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = prometheus.CollectorRegistry()
-        own: Any = {"namespace": "contrasent", "registry": self.registry}
+        base: Any = {"namespace": "contrasent", "registry": self.registry}
         counter, gauge, histogram = prometheus.Counter, prometheus.Gauge, prometheus.Histogram
         labels = ("method", "route", "status")
-        self.requests = counter("requests", "Requests answered.", labels, **own)
+        self.requests = counter("requests", "Requests answered.", labels, **base)
         about = "Time from the first byte of a request to the last of its answer."
-        self.seconds = histogram("request_seconds", about, ["route"], buckets=SECONDS, **own)
-        self.active = gauge("active_requests", "Requests at work.", **own)
-        self.waiting = gauge("queue_tokens", "Tokens that wait for a batch.", **own)
-        self.tokens = counter("tokens", "Tokens encoded.", **own)
-        self.inputs = counter("inputs", "Texts encoded.", **own)
-        self.truncated = counter("truncated_inputs", "Texts cut at the longest input.", **own)
+        self.seconds = histogram("request_seconds", about, ["route"], buckets=SECONDS, **base)
+        self.active = gauge("active_requests", "Requests at work.", **base)
+        self.waiting = gauge("queue_tokens", "Tokens that wait for a batch.", **base)
+        self.tokens = counter("tokens", "Tokens encoded.", **base)
+        self.inputs = counter("inputs", "Texts encoded.", **base)
+        self.truncated = counter("truncated_inputs", "Texts cut at the longest input.", **base)
         about = "Time of a forward pass."
-        self.batch_seconds = histogram("batch_seconds", about, buckets=SECONDS, **own)
-        self.batch_rows = histogram("batch_rows", "Texts in a forward pass.", buckets=ROWS, **own)
+        self.batch_seconds = histogram("batch_seconds", about, buckets=SECONDS, **base)
+        self.batch_rows = histogram("batch_rows", "Texts in a forward pass.", buckets=ROWS, **base)
 
     def batch(self, rows: int, tokens: int, seconds: float) -> None:
         """Count a batch."""
@@ -242,13 +242,13 @@ class Guard:
 
     async def _run(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         """Run the app; it ends when its time is over, its client goes away or the server stops."""
-        given, seconds = False, self.settings.timeout
+        replayed, seconds = False, self.settings.timeout
 
         async def replay() -> Message:
-            nonlocal given
-            if given:
+            nonlocal replayed
+            if replayed:
                 await asyncio.Event().wait()
-            given = True
+            replayed = True
             return {"type": "http.request", "body": body, "more_body": False}
 
         deadline = Deadline(seconds)
@@ -266,7 +266,7 @@ class Guard:
                 problem = "the server is stopping"
                 raise ApiError(503, problem, "stopping", {"Connection": "close"}) from error
         finally:
-            deadline.cancel()  # for what is at work in threads
+            deadline.cancel()  # for work still running in threads
             gone.cancel()
 
     def _record(self, scope: Scope, status: int, seconds: float, identity: str) -> None:

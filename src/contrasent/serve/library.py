@@ -42,10 +42,10 @@ class Snapshot:
 
     @cached_property
     def facets(self) -> dict[str, list[Any]]:
-        """Fields of the metadata that have few distinct values, and these."""
-        held = numbered_rows(self.index, SAMPLED)
-        rows = held.numbers()
-        return facets(row.metadata for row in held.rows(rows[:: -(-len(rows) // SAMPLED) or 1]))
+        """Metadata fields with few distinct values, and the values."""
+        store = numbered_rows(self.index, SAMPLED)
+        rows = store.numbers()
+        return facets(row.metadata for row in store.rows(rows[:: -(-len(rows) // SAMPLED) or 1]))
 
 
 class Library:
@@ -95,7 +95,7 @@ class Library:
             return self._snapshot
 
     def _refresh(self) -> None:
-        with suppress(InputError):  # where the folder has gone, what is mapped stays good
+        with suppress(InputError):  # if the folder is gone, mapped files stay valid
             newest = self._snapshot.index.refreshed()
             if newest is self._snapshot.index:
                 return
@@ -133,7 +133,7 @@ class Library:
         return search(queries, vectors=vectors, k=k, **how)
 
     def facets(self) -> dict[str, list[Any]]:
-        """The facts that texts can be filtered by."""
+        """The metadata that texts can be filtered by."""
         with self._counting:
             return self.newest().facets
 
@@ -142,8 +142,8 @@ class Library:
         """Encode what is left of an index in the background, the candidates of queries first."""
         index, over = self._snapshot.index, threading.Event()
         if isinstance(index, Index) and index.folder is not None and index.tiers is not None:
-            given = (index.folder, encode, over)
-            threading.Thread(target=self._encode_on, args=given, daemon=True).start()
+            arguments = (index.folder, encode, over)
+            threading.Thread(target=self._encode_on, args=arguments, daemon=True).start()
         try:
             yield
         finally:

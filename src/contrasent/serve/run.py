@@ -106,7 +106,7 @@ def serve_model(
 
 
 def _allowed_hosts(host: str, more: Sequence[str]) -> tuple[str, ...]:
-    """Names the Host header may have: a page of a stranger's cannot reach a loopback server."""
+    """Names the Host header may have: a foreign web page cannot reach a loopback server."""
     if host in ("127.0.0.1", "localhost", "::1"):
         return (*LOOPBACK, *(name.lower() for name in more))
     return (*LOOPBACK, host.lower(), *(name.lower() for name in more)) if more else ()

@@ -29,20 +29,20 @@ def reply(data: Any) -> Response:
 
 def explain(error: RequestValidationError) -> tuple[str, str]:
     """The fault of a request in a sentence, and its place; never the value, a user's text."""
-    # Of a value that may have several forms there is an error for each; the form is in the place,
-    # and the one that fits furthest is meant.
-    found = [
+    # A value that may have several forms gives an error for each; the place names the form, and the
+    # one that fits furthest is meant.
+    faults = [
         (_place(part["loc"][1:], error.body, part["type"] == "missing"), part)
         for part in error.errors()
     ]
-    where, first = max(found, key=lambda pair: (len(pair[0]), not _of_type(pair[1])))
+    where, first = max(faults, key=lambda pair: (len(pair[0]), not _of_type(pair[1])))
     if first["type"] == "json_invalid":
         return f"the body is not JSON ({first['ctx']['error']})", ""
-    same = [part for place, part in found if place == where and _of_type(part)]
+    same = [part for place, part in faults if place == where and _of_type(part)]
     messages = [part["msg"] for part in same] if _of_type(first) else [first["msg"]]
     start, *others = dict.fromkeys(messages)
-    rest = [message.removeprefix("Input should be ") for message in others]
-    problem = " or ".join([start, *rest]).replace("Input should be", "must be")
+    alternatives = [message.removeprefix("Input should be ") for message in others]
+    problem = " or ".join([start, *alternatives]).replace("Input should be", "must be")
     problem = problem.removeprefix("Value error, ")
     shown = ".".join(map(str, where))[:100]
     return f"{shown or 'the body'}: {problem}"[:300], shown

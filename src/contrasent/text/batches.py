@@ -81,7 +81,7 @@ class BatchPlan:
 
 
 def shuffled(places: NDArray[np.int64], count: int, seed: int, epoch: int) -> NDArray[np.int64]:
-    """The rows at some places, from 0, of a random order of ``count`` that is never listed.
+    """The rows at some places, from 0, of a random order of ``count``, computed without listing it.
 
     A Feistel network of six rounds over the next power of four (Luby and Rackoff, 1988), walked on
     until it is inside the range (Black and Rogaway, 2002, section 3): a permutation.
@@ -89,14 +89,14 @@ def shuffled(places: NDArray[np.int64], count: int, seed: int, epoch: int) -> ND
     half = max(1, ((count - 1).bit_length() + 1) // 2)
     mask = np.uint64((1 << half) - 1)
     keys = random_for(seed, ORDER, epoch).integers(0, 2**64, 6, np.uint64)
-    found, outside = places.astype(np.uint64), np.ones(len(places), np.bool_)
+    numbers, outside = places.astype(np.uint64), np.ones(len(places), np.bool_)
     while outside.any():
-        left, right = found[outside] >> np.uint64(half), found[outside] & mask
+        left, right = numbers[outside] >> np.uint64(half), numbers[outside] & mask
         for key in keys:
             left, right = right, left ^ (mixed(right + key) & mask)
-        found[outside] = left << np.uint64(half) | right
-        outside = found >= np.uint64(count)
-    return found.astype(np.int64)
+        numbers[outside] = left << np.uint64(half) | right
+        outside = numbers >= np.uint64(count)
+    return numbers.astype(np.int64)
 
 
 @lru_cache(maxsize=2)
@@ -168,7 +168,7 @@ def _bucket_order(seed: int, epoch: int, sizes: tuple[int, ...], batch: int) -> 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MixedPlan(BatchPlan):
-    """Batches of one of several corpora each, in an order that is new in every epoch.
+    """Batches from several corpora, each from one, in an order that is new in every epoch.
 
     An epoch has as many batches as all corpora have together; a corpus that gives more of them than
     it has begins again, in a new order.
@@ -188,7 +188,7 @@ class MixedPlan(BatchPlan):
         seed: int,
         parts: int,
     ) -> "MixedPlan":
-        """Divide rows by the corpora they are of; ``weights``: of each, none for their sizes."""
+        """Divide rows by corpus; ``weights``: one per corpus, none for their sizes."""
         several = [rows[parts_of[rows] == part] for part in range(int(parts_of[-1]) + 1)]
         if weights and len(weights) != len(several):
             problem = f"give as many numbers as there are corpora, {len(several)}"
@@ -213,7 +213,7 @@ class MixedPlan(BatchPlan):
         return sum(self.counts)
 
     def epoch(self, step: int) -> int:
-        """How often the corpus of a step's batch was gone through before."""
+        """How many passes over the corpus of a step's batch came before."""
         plan, place = self._place(step)
         return plan.epoch(place)
 
@@ -224,10 +224,10 @@ class MixedPlan(BatchPlan):
 
     def _place(self, step: int) -> tuple[BatchPlan, int]:
         """The corpus that gives a step's batch, and how many it has given before."""
-        epoch, at = divmod(step, self.steps_per_epoch)
+        epoch, position = divmod(step, self.steps_per_epoch)
         order = _mixed_order(self.seed, epoch, self.counts)
-        part = order[at]
-        before = epoch * self.counts[part] + int((order[:at] == part).sum())
+        part = order[position]
+        before = epoch * self.counts[part] + int((order[:position] == part).sum())
         return self.plans[part], before
 
 
@@ -287,8 +287,8 @@ class Collator:
             return self.cache.tokens(column, rows + np.asarray(offsets, dtype=np.int64))
         if view.level == "word":
             texts = view.many([self.cache.text(column, int(row)) for row in rows], randoms)
-            given = lowered(texts, prompt) if self.lower else (texts, prompt)
-            return self.tokenizer(*given)[0]
+            arguments = lowered(texts, prompt) if self.lower else (texts, prompt)
+            return self.tokenizer(*arguments)[0]
         before, after = self.tokenizer.around(prompt)
         whole = self.cache.tokens(column, rows)
         inner = [whole[i][len(before) : len(whole[i]) - len(after)] for i in range(len(whole))]

@@ -69,15 +69,15 @@ class Column:
         return self._shards.get(number)
 
     def tokens(self, rows: NDArray[np.int64]) -> Tokens:
-        """Token ids of the named rows; those of shards that are not there are made now."""
+        """Token ids of the named rows; those of missing shards are made now."""
         ids: dict[int, NDArray[np.int32]] = {}
         for row in rows.tolist():
             if (shard := self.shard(row // self.size)) is not None:
                 ids[row] = shard[0][row % self.size]
         missing = [row for row in dict.fromkeys(rows.tolist()) if row not in ids]
         if missing:
-            made, _ = self.tokenise([self.text(row) for row in missing])
-            ids |= {row: made[at] for at, row in enumerate(missing)}
+            fresh, _ = self.tokenise([self.text(row) for row in missing])
+            ids |= {row: fresh[at] for at, row in enumerate(missing)}
         return Tokens.from_rows(ids[row] for row in rows.tolist())
 
     def rows(self, number: int) -> range:
@@ -89,16 +89,16 @@ class Column:
     def writing(self, number: int) -> Iterator[Callable[[Tokens, NDArray[np.bool_]], None]]:
         """Write a shard from the tokens of its rows, in order, and which were cut."""
         head = np.zeros(len(self.rows(number)) + 2, np.int64)  # rows that were cut, then offsets
-        at = 1
+        position = 1
         with atomic_file(self._path(number), "wb") as stream:
             stream.write(head.tobytes())
 
             def write(tokens: Tokens, cut: NDArray[np.bool_]) -> None:
-                nonlocal at
+                nonlocal position
                 stream.write(tokens.ids.tobytes())
                 head[0] += cut.sum()
-                head[at + 1 : at + 1 + len(cut)] = head[at] + tokens.offsets[1:]
-                at += len(cut)
+                head[position + 1 : position + 1 + len(cut)] = head[position] + tokens.offsets[1:]
+                position += len(cut)
 
             yield write
             stream.seek(0)
@@ -172,7 +172,7 @@ class TokenCache:
         return sum(shard[1] for shard in shards if shard is not None)
 
     def start(self) -> None:
-        """Begin to make the missing shards in other processes; one that is waited for is no use."""
+        """Start other processes that make the missing shards, if that is worth it."""
         missing = self._missing(self._parts())
         count = min(processes.usable_cores(), len(missing))
         if count < (1 if len(self) > WAITED_FOR else 2) or self._workers:
@@ -326,7 +326,7 @@ def _work() -> None:
     folder, parts, parent = sys.argv[1:4]
     with suppress(AttributeError, OSError):
         os.nice(10)  # the training comes first
-    with suppress(UserError, FileNotFoundError):  # who waits for a shard makes it, and tells why
+    with suppress(UserError, FileNotFoundError):  # whoever waits for it makes it, and reports why
         progress.show("silent")
         cache = TokenCache(Path(folder))
         cache.make([(column, shard) for column, shard in json.loads(parts)], int(parent))

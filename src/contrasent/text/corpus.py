@@ -147,8 +147,8 @@ class Corpus:
                 named = zip(cells, text_names, strict=True)
                 yield tuple([text_cell(cell, name, source, line) for cell, name in named])
         if count < self._at_least:
-            found = "one row only" if count == 1 else f"{count} rows only"
-            problem = f"{found}, too few to contrast; {self._at_least} or more are needed"
+            amount = "one row only" if count == 1 else f"{count} rows only"
+            problem = f"{amount}, too few to contrast; {self._at_least} or more are needed"
             raise InputError(self.source, problem)
         self.skipped, self.starts, self.scores = skipped, starts, np.array(scores)
         self.parts = parts
@@ -209,13 +209,13 @@ def open_corpus(
     shown = files[0].shown if len(files) == 1 else str(source)
     if not tables:
         raise InputError(shown, "the file is empty" if len(files) == 1 else "all files are empty")
-    (one, _), names = tables[0], _names(*tables[0])
+    (first, _), names = tables[0], _names(*tables[0])
     for two, chosen in tables[1:]:
         its = _names(two, chosen)
-        if len(names) != len(its) or (one.names and two.names and names != its):
+        if len(names) != len(its) or (first.names and two.names and names != its):
             raise InputError(
                 two.source,
-                f"the file gives {', '.join(its)} where {Path(one.source).name} gives "
+                f"the file gives {', '.join(its)} where {Path(first.source).name} gives "
                 f"{', '.join(names)}; files of one folder must have the same columns",
             )
     return Corpus(shown, tables, at_least=at_least, documents=documents, scored=scored)
@@ -252,7 +252,7 @@ def read_labelled_pairs(path: str | Path, *, columns: Columns | None = None) -> 
 
 
 def _checked(columns: Columns | None) -> Columns | None:
-    """Take one name for a list of one, and reject a list of none."""
+    """Turn a single name into a list, and reject an empty list."""
     if isinstance(columns, str):
         return (columns,)
     if columns is not None and len(columns) == 0:
@@ -261,7 +261,7 @@ def _checked(columns: Columns | None) -> Columns | None:
 
 
 def _has_rows(table: Table) -> bool:
-    """Whether a table has rows; a header without any is an error."""
+    """True if a table has rows; a header without any is an error."""
     if table.first is None and table.names and table.form in (".csv", ".tsv"):
         problem = "one row only, the header; choose columns by position if it has none"
         raise InputError(table.source, problem)
@@ -291,7 +291,7 @@ def _select(table: Table, columns: Columns | None, score: str | int | None) -> C
 
 
 def _check_header(names: Sequence[str], source: str) -> None:
-    """Reject a first row that reads like data, which would be lost without a word."""
+    """Reject a first row that reads like data, which would be lost silently."""
     if len(names) == 1 and (other := next((c for c in "\t;,|" if c in names[0]), None)):
         problem = (
             f"the first row is one column with {other!r} in it, {brief(names[0])}; columns are "
@@ -319,24 +319,24 @@ def _names(table: Table, chosen: tuple[int, ...]) -> tuple[str, ...]:
 
 def _memory_table(texts: Iterable[str | Sequence[Any]]) -> Table:
     """Rows that are in memory already, as a table without names."""
-    held = [
+    records = [
         tuple(row) if isinstance(row, Iterable) and not isinstance(row, str) else (row,)
         for row in texts
     ]
-    if not held:
+    if not records:
         raise InputError(MEMORY, "there are none")
-    width = len(held[0])
+    width = len(records[0])
 
     def rows() -> Iterator[Record]:
-        for number, row in enumerate(held, 1):
+        for number, row in enumerate(records, 1):
             if len(row) != width:
                 raise uneven(MEMORY, number, len(row), width)
             yield number, row
 
     def content() -> Iterator[bytes]:
-        for row in held:
+        for row in records:
             for text in row:
                 data = str(text).encode(errors="surrogatepass")
                 yield len(data).to_bytes(8, "little") + data
 
-    return Table(MEMORY, f"memory {width}", None, held[0], (True,) * width, rows, content)
+    return Table(MEMORY, f"memory {width}", None, records[0], (True,) * width, rows, content)

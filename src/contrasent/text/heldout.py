@@ -104,7 +104,7 @@ class _Texts:
 def _whole(
     texts: _Texts, order: NDArray[np.int64], wanted: int, budget: int
 ) -> tuple[set[int], set[int]]:
-    """Pairs of which no text is trained on, and no two have a row between them."""
+    """Pairs whose texts are both kept out of training, and that no row connects."""
     chosen: set[int] = set()
     gone: set[int] = set()
     seen: set[int] = set()
@@ -126,17 +126,17 @@ def _whole(
 def _one_side(
     texts: _Texts, order: NDArray[np.int64], wanted: int, budget: int, side: int
 ) -> tuple[set[int], set[int]]:
-    """Pairs of which the text of one side is not trained on, while that of the other is."""
+    """Pairs whose text on one side is kept out of training, while the other side's is not."""
     chosen: set[int] = set()
     gone: set[int] = set()
     left = np.bincount(texts.rows[:, 1 - side], minlength=len(texts.counts))
     for row in order.tolist():
         if len(chosen) == wanted:
             break
-        own, other = texts.rows[row, side], texts.rows[row, 1 - side]
-        if own == other or row in gone or texts.counts[own] > budget - len(gone):
+        text, other = texts.rows[row, side], texts.rows[row, 1 - side]
+        if text == other or row in gone or texts.counts[text] > budget - len(gone):
             continue
-        more = set(texts.having(own)) - gone
+        more = set(texts.having(text)) - gone
         others, repeats = np.unique(texts.rows[list(more), 1 - side], return_counts=True)
         if (left[others] > repeats).all():
             chosen.add(row)
@@ -146,7 +146,7 @@ def _one_side(
 
 
 def shares_texts(corpus: Iterable[Any]) -> bool:
-    """Whether any text of a corpus occurs twice; read as far as the first that does."""
+    """True if any text of a corpus occurs twice; reads no further than the first that does."""
     seen: set[int] = set()
     for row in corpus:
         for mark in map(hash, row):
@@ -180,12 +180,12 @@ def hold_out_documents(
     several = np.array(list(first.values()), dtype=np.int64)
     chosen = _chosen(corpus, several, count, seed, "documents of two sentences or more")
     of_row = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
-    held = np.isin(of_row, chosen)
+    held_out = np.isin(of_row, chosen)
     texts: dict[int, list[str]] = {int(number): [] for number in chosen}
     for row, (text,) in enumerate(corpus):
-        if held[row]:
+        if held_out[row]:
             texts[int(of_row[row])].append(text)
-    return np.flatnonzero(~np.isin(marks, marks[held])), list(texts.values())
+    return np.flatnonzero(~np.isin(marks, marks[held_out])), list(texts.values())
 
 
 def passages(documents: list[list[str]]) -> dict[str, tuple[list[str], list[str]]]:

@@ -24,9 +24,9 @@ PACKED = (".txt", ".csv", ".tsv", ".jsonl")  # the formats that are also read as
 JSON, ARROW = ".json", ".arrow"  # of files that are named, or that a data set's folder names
 KNOWN = ", ".join((*FORMATS, JSON, *(f"{form}.gz" for form in PACKED)))
 
-LONGEST = 1 << 26  # characters in one line: beyond it a file is taken for something else than text
+LONGEST = 1 << 26  # characters in one line: beyond it a file is not taken for text
 
-FREE, DENSEST = 10_000_000, 200  # bytes to which anything may unpack; times its size beyond
+FREE, DENSEST = 10_000_000, 200  # bytes that anything may unpack to; times its size beyond
 
 Lines = Iterator[tuple[int, str]]
 
@@ -36,7 +36,7 @@ class ExpansionError(InputError):
 
 
 def unpacked_limit(packed: int) -> int:
-    """The bytes to which so many packed ones may unpack."""
+    """The bytes that so many packed ones may unpack to."""
     return max(FREE, DENSEST * packed)
 
 

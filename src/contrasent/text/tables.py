@@ -35,7 +35,7 @@ Absent = TypeVar("Absent", str, None)
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table whose head has been read; its rows are read anew as often as one likes."""
+    """A table whose head has been read; its rows can be reread at will."""
 
     source: str  # its name in messages
     form: str
@@ -43,7 +43,7 @@ class Table:
     # the first row, of parquet without its cells; None where there is none
     first: Sequence[Any] | None
     text: tuple[bool, ...]  # for each column whether its first cell, or its type, is text
-    stream: Callable[[], Iterator[Record]]  # starts to read all rows, the header not among them
+    stream: Callable[[], Iterator[Record]]  # starts to read all rows, without the header
     content: Callable[[], Iterator[bytes]]  # starts to read the bytes behind them
     file: Source | None = None
 
@@ -104,7 +104,7 @@ class Table:
 
 
 def open_table(file: Source, *, header: bool, delimiter: str = ",", lenient: bool = False) -> Table:
-    """Read the head of a file; ``lenient``: a row that cannot be read is as a blank line."""
+    """Read the head of a file; ``lenient``: an unreadable row counts as a blank line."""
     if file.form in COLUMNAR:
         return _columnar_table(file)
 
@@ -124,8 +124,8 @@ def open_table(file: Source, *, header: bool, delimiter: str = ",", lenient: boo
     def stream() -> Iterator[Record]:
         return _sound(opened()[1], lenient)
 
-    names, found = opened()
-    rows = _sound(found, lenient)
+    names, records = opened()
+    rows = _sound(records, lenient)
     first = next((cells for _, cells in rows if cells is not None), None)
     text = tuple(isinstance(cell, str) for cell in first or ())
     return Table(file.shown, file.form, names, first, text, stream, file.content, file)
@@ -139,7 +139,7 @@ def _sound(rows: _Rows, lenient: bool) -> Iterator[Record]:
 
 
 def by_name(columns: Iterable[str | int | None]) -> bool:
-    """Whether a csv or tsv has a header: unless all columns are chosen by position."""
+    """True if a csv or tsv has a header: unless all columns are chosen by position."""
     chosen = [column for column in columns if column is not None]
     return not chosen or any(isinstance(column, str) for column in chosen)
 
@@ -199,7 +199,7 @@ def id_cell(value: Any, source: str, line: int) -> str:
 
 
 def as_number(value: Any) -> float | None:
-    """A number, or None; ``1_000`` is none, which Python reads but data files do not mean."""
+    """A number, or None, also for ``1_000``, which Python reads but data files do not mean."""
     if isinstance(value, str) and "_" in value:
         return None
     try:
@@ -243,7 +243,7 @@ def _csv_rows(lines: Lines, source: str, delimiter: str, strict: bool) -> _Rows:
 def _even(
     rows: Iterator[Record], header: bool, source: str
 ) -> tuple[tuple[str, ...] | None, _Rows]:
-    """Take the header off, and hold every row to the number of fields of the first."""
+    """Remove the header, and check that every row has as many fields as the first."""
     first = next((row for row in rows if row[1] is not None), None)
     if first is None or first[1] is None:
         return None, iter(())
@@ -318,9 +318,9 @@ def _group_rows(number: int, value: Any, *, width: int, source: str) -> _Rows:
 
 
 def _cells(value: Any, key: str) -> list[Any]:
-    """A list of an object; empty where it is none."""
-    found = value.get(key) if isinstance(value, dict) else None
-    return found if isinstance(found, list) else []
+    """A list in an object; empty if it is not one."""
+    cells = value.get(key) if isinstance(value, dict) else None
+    return cells if isinstance(cells, list) else []
 
 
 def _json_list(lines: Lines, source: str) -> _Rows:
@@ -350,7 +350,7 @@ def _json_values(lines: Lines, source: str) -> _Rows:
 
 
 def uneven(source: str, number: int, found: int, wanted: int) -> InputError:
-    """The error of a row that has not as many cells as the first."""
+    """The error for a row with more or fewer cells than the first."""
     return InputError(source, f"{found} columns where the first row has {wanted}", line=number)
 
 
@@ -391,7 +391,7 @@ def _arrow_file(source: Source) -> Iterator[Any]:
 
 
 def _columnar_table(file: Source) -> Table:
-    """The head of a file of columns; of its rows only whether there are any."""
+    """The head of a file of columns; and whether it has rows."""
     if file.form == ARROW:
         with _arrow_file(file) as opened:
             schema, filled = opened.schema, any(batch.num_rows for batch in opened)

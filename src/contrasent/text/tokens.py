@@ -58,7 +58,7 @@ class Tokenizer:
         self.backend.enable_truncation(max_tokens)
 
     def hand_over(self, folder: Path) -> "Tokenizer":
-        """Give the backend to who loads this folder next, if this one is still there; not used on.
+        """Hand the backend to the next load of this folder while this one exists; use it no more.
 
         A vocabulary of 250,000 pieces takes seconds to read.
         """
@@ -70,8 +70,8 @@ class Tokenizer:
         """Read ``tokenizer.json``, or let transformers convert an older format."""
         names = read_object(folder / "tokenizer_config.json")
         path = folder / "tokenizer.json"
-        if (given := _HANDED_OVER.pop(folder.resolve(), None)) is not None:
-            return cls(given.backend, max_tokens=max_tokens, names=names, copy=False)
+        if (loaded := _HANDED_OVER.pop(folder.resolve(), None)) is not None:
+            return cls(loaded.backend, max_tokens=max_tokens, names=names, copy=False)
         if path.is_file():
             try:
                 backend = tokenizers.Tokenizer.from_file(str(path))

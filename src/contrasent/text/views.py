@@ -306,8 +306,8 @@ class FilledMasks(View):
         out = [ids for ids, _ in masked]
         if not changed:
             return out
-        found = self.fill([masked[i][0] for i in changed], [masked[i][1] for i in changed])
-        for i, logits in zip(changed, found, strict=True):
+        predictions = self.fill([masked[i][0] for i in changed], [masked[i][1] for i in changed])
+        for i, logits in zip(changed, predictions, strict=True):
             scores: NDArray[np.floating] = logits
             if self.draw == "sample":
                 # The largest of logits plus Gumbel noise is a draw from the softmax.
@@ -415,26 +415,26 @@ def make_view(
     fill: Callable[[], Fill] | None = None,
 ) -> View:
     """A view from its name and options."""
-    given: dict[str, Any] = dict(options or {})
+    keywords: dict[str, Any] = dict(options or {})
     known = options_of(name)
-    for option in given:
+    for option in keywords:
         if option not in known:
             problem = f"the view {name!r} has no option of that name"
             raise OptionError("option", option, problem, choices=known)
     if name == "synonym":
-        return ReplaceSynonym(synonyms=wordnet_synonyms(given.pop("wordnet", None)), **given)
+        return ReplaceSynonym(synonyms=wordnet_synonyms(keywords.pop("wordnet", None)), **keywords)
     if name in {"masked_lm", "insert_mask", "insert_prediction"}:
         if tokenizer is None or tokenizer.specials.mask is None:
             raise ModelError(f"the view {name!r} needs a tokenizer with a [MASK] token")
-        given.update(mask=tokenizer.specials.mask, continues=word_continuations(tokenizer))
+        keywords.update(mask=tokenizer.specials.mask, continues=word_continuations(tokenizer))
         if name == "insert_mask":
-            return InsertMask(**given)
+            return InsertMask(**keywords)
         if fill is None:
             raise ModelError(f"the view {name!r} needs a masked language model")
         if name == "masked_lm":
-            return ReplaceMasked(**given, fill=fill())
-        return InsertMaskedPrediction(where=InsertMask(**given), fill=fill())
-    return VIEWS[name](**given)
+            return ReplaceMasked(**keywords, fill=fill())
+        return InsertMaskedPrediction(where=InsertMask(**keywords), fill=fill())
+    return VIEWS[name](**keywords)
 
 
 def word_continuations(tokenizer: Tokenizer | None) -> NDArray[np.bool_] | None:
