@@ -249,7 +249,8 @@ def test_no_more_weights_than_a_block_are_made():
     ({"debias": math.nan}, "debias nan"),
     ({"debias": 0.1, "similarity": "dot"}, "debias 0.1.*needs the cosine"),
     ({"temperature": 0.0}, "temperature 0.0"), ({"temperature": -1.0}, "temperature -1.0"),
-    ({"temperature": math.nan}, "temperature nan"), ({"alpha": -0.5}, "alpha -0.5: must be 0"),
+    ({"temperature": math.nan}, "temperature nan"), ({"temperature": math.inf}, "temperature inf"),
+    ({"alpha": -0.5}, "alpha -0.5: must be 0"),
     ({"similarity": "cosin"}, "did you mean 'cosine'"), ({"form": "sigmod"}, "mean 'sigmoid'"),
     ({"form": "sigmoid", "debias": 0.1}, "loss 'sigmoid'.*hardness and debias must be 0"),
 ])  # fmt: skip
@@ -259,6 +260,17 @@ def test_options_out_of_range_are_named(more, message):
         info_nce(ones, ones, **more)
     with pytest.raises(OptionError, match=message):
         two_source_info_nce(ones, ones, negative_anchors=ones, negatives=ones, **more)
+
+
+def test_a_factor_of_the_sum_belongs_to_the_softmax():
+    ones = torch.ones(2, 3)
+    given = {"negative_anchors": ones, "negatives": ones, "factor_form": "negative_sum"}
+    with pytest.raises(OptionError, match=r"factor_form 'negative_sum'.*with loss 'sigmoid'"):
+        two_source_info_nce(ones, ones, factor=0.9, form="sigmoid", **given)
+    # A factor of one is no factor in either form.
+    as_sum = two_source_info_nce(ones, ones, form="sigmoid", **given)
+    given["factor_form"] = "positive_logit"
+    assert as_sum == two_source_info_nce(ones, ones, form="sigmoid", **given)
 
 
 def test_weights_of_another_shape_are_rejected():

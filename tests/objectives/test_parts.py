@@ -1,6 +1,7 @@
 """The parts that objectives are made of: queue, masks, masked-LM heads, checks, parameters."""
 
 import copy
+import inspect
 import itertools
 from dataclasses import dataclass
 
@@ -320,7 +321,7 @@ def test_nothing_masked_is_no_loss(load, batches, masked):
     ("simcse", {"view": "crop", "rate": 0.3}, "which takes percent"),
     ("simcse", {"view": "masked_lm"}, "filler '': the view 'masked_lm' needs"),
     ("simcse", {"encoders": 3}, "encoders 3: no such value; one of 1, 2"),
-    ("simcse", {"masks": "fixed", "view": "crop"}, "view must be 'dropout'"),
+    ("simcse", {"masks": "fixed", "view": "crop"}, "masks 'fixed': .*view must be 'dropout'"),
     ("simcse", {"masks": "fixed", "encoders": 2}, "encoders must be 1"),
     ("esimcse", {"momentum": 1.0}, "momentum 1.0"),
     ("esimcse", {"queue_size": -1}, "queue_size -1"),
@@ -350,6 +351,12 @@ def test_a_generator_is_checked_before_anything_is_loaded(tiny, masked):
     filler = {"view": "masked_lm", "filler": str(masked["roberta"])}
     with pytest.raises(ModelError, match="is not the encoder's"):
         registry.check("simcse", filler, base=tiny["bert"])
+
+
+def test_the_noise_is_by_default_that_of_the_paper():
+    """SimCSE++, section 3: Gaussian noise of variance 0.1, and means of K = 10 (footnote 1)."""
+    parameters = inspect.signature(find("simcse_noise")).parameters
+    assert (parameters["passes"].default, parameters["noise_variance"].default) == (10, 0.1)
 
 
 def test_constructors_check_too(load, tiny):

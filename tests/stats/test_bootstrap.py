@@ -77,6 +77,15 @@ def test_keyed_counts_are_poisson_inside_each_stratum_and_belong_to_the_item():
     assert not np.allclose(one, np.concatenate(list(draw_counts([200], 50, 8, keys))))
 
 
+def test_bits_are_mixed_as_in_the_published_generator():
+    """The first numbers of splitmix64 from 1234567, as its reference implementation prints them."""
+    states = [np.uint64((1234567 + n * 0x9E3779B97F4A7C15) % 2**64) for n in range(1, 6)]
+    assert bootstrap.mixed(np.array(states)).tolist() == [
+        6457827717110365317, 3203168211198807973, 9817491932198370423,
+        4593380528125082431, 16408922859458223821,
+    ]  # fmt: skip
+
+
 def test_equal_keys_of_a_pair_in_either_order_and_equal_draws_of_a_seed():
     keys = bootstrap.item_keys(["a b", "c", "a", "c"], ["c", "ab ", "b c", "\ud800"])
     assert (keys[0], len(set(keys.tolist()))) == (keys[1], 3)

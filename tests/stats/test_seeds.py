@@ -130,3 +130,18 @@ def test_the_interval_of_level_one_minus_p_touches_zero(made):
             error, df = (made.seeds, made.seeds_df) if made.seeds else (made.items, made.items_df)
             assert p == pytest.approx(2 * stats.t.sf(abs(difference) / error, df), rel=1e-9)
         assert made.half_width(1 - p) == pytest.approx(abs(difference), rel=1e-6, abs=1e-9)
+
+
+def test_a_small_p_of_two_sources_keeps_its_digits():
+    made = TwoWay(0.02, 50, 0.03, 60)
+    for p in (1e-3, 1e-6, 1e-10):
+        assert made.p(made.half_width(1 - p)) == pytest.approx(p, rel=1e-3)
+
+
+@pytest.mark.parametrize("df", [1, 2.5, 30, math.inf])
+def test_the_quantile_of_students_t_is_scipys(df):
+    law = stats.norm if math.isinf(df) else stats.t(df)
+    assert seeds.t_quantile(0.5, df) == 0.0
+    assert [seeds.t_quantile(share, df) for share in (0.0, 1.0)] == [-math.inf, math.inf]
+    for share in (1e-9, 0.025, 0.4, 0.6, 0.995):
+        assert seeds.t_quantile(share, df) == pytest.approx(law.ppf(share), rel=1e-9)
