@@ -48,16 +48,16 @@ def descend(
     matrix: Vectors, slope_of: Callable[[Vectors], Vectors], *, rate: float, steps: int
 ) -> Vectors:
     """The matrix after some steps of Adam along a gradient."""
-    found = np.array(matrix, dtype=np.float32)
-    first, second = np.zeros_like(found), np.zeros_like(found)
+    fitted = np.array(matrix, dtype=np.float32)
+    first, second = np.zeros_like(fitted), np.zeros_like(fitted)
     for step in range(1, steps + 1):
-        slope = slope_of(found)
+        slope = slope_of(fitted)
         first += np.float32(1 - DECAYS[0]) * (slope - first)
         second += np.float32(1 - DECAYS[1]) * (slope * slope - second)
         now = rate * min(1.0, step / max(1.0, WARM * steps)) * (1 - (step - 1) / steps)
         length = np.sqrt(second / np.float32(1 - DECAYS[1] ** step)) + np.float32(SMALL)
-        found -= np.float32(now / (1 - DECAYS[0] ** step)) * first / length
-    return found
+        fitted -= np.float32(now / (1 - DECAYS[0] ** step)) * first / length
+    return fitted
 
 
 AGAIN, NEW = "again", "new"  # kinds of folds: of queries, and of whole documents
@@ -113,16 +113,16 @@ def ways_of(
     weights = {prior.word_weight, *(tuning.weights if size == "all" else tuning.few_weights)}
     smoothings = {prior.smoothing, *(SMOOTHINGS if smooth else ())}
     bonuses = tuning.bonuses if size == "all" else tuning.few_bonuses
-    found = [Way(prior, False)]
+    ways = [Way(prior, False)]
     every = product(SHARES, sorted(weights), sorted(smoothings), bonuses)
     for share, weight, smoothing, (taught, start) in every:
         ranker = replace(prior, word_weight=weight, smoothing=smoothing)
         ranker = replace(ranker, taught=taught, taught_from=start)
         if share is None:
-            found.append(Way(ranker, False))
+            ways.append(Way(ranker, False))
         else:
-            found.append(Way(replace(ranker, map_share=share), True))
-    return list(dict.fromkeys(found))
+            ways.append(Way(replace(ranker, map_share=share), True))
+    return list(dict.fromkeys(ways))
 
 
 def taught_by(bench: Bench, teaching: Numbers, absent: Set[int]) -> Taught:
@@ -130,10 +130,10 @@ def taught_by(bench: Bench, teaching: Numbers, absent: Set[int]) -> Taught:
     documents = tuple(
         tuple(
             bench.documents[unit]
-            for unit, gain in bench.queries[at].relevant.items()
+            for unit, gain in bench.queries[number].relevant.items()
             if gain > 0 and unit not in absent
         )
-        for at in teaching.tolist()
+        for number in teaching.tolist()
     )
     return Taught(bench.vectors[teaching], documents)
 
@@ -157,19 +157,19 @@ class Learner:
         for number, query in enumerate(bench.queries):
             best = self.best[number]
             self._hard.append(best[~np.isin(bench.units[best], list(query.relevant))][:HARD])
-            answers, own = list[int](), list[int]()
+            answers, judged = list[int](), list[int]()
             for unit, gain in query.relevant.items():
                 rows = bench.rows_of(unit)
-                own.extend(rows)
+                judged.extend(rows)
                 if len(rows) and gain > 0:
                     cosines = np.asarray(bench.index.vectors[rows]) @ bench.vectors[number]
                     answers.append(rows[cosines.argmax()])
             self.answers.append(np.array(answers, dtype=np.int64))
-            self._own.append(np.array(own, dtype=np.int64))
+            self._own.append(np.array(judged, dtype=np.int64))
 
     def documents_of(self, numbers: Numbers) -> set[int]:
         """All documents that answer some queries."""
-        return {unit for at in numbers.tolist() for unit in self.bench.queries[at].relevant}
+        return {unit for number in numbers.tolist() for unit in self.bench.queries[number].relevant}
 
     def fit(self, teaching: Numbers, absent: Set[int]) -> Vectors:
         """(d, d) map that some queries teach; ``absent`` documents are neither right nor wrong."""
@@ -179,8 +179,8 @@ class Learner:
             matrix += np.float32(self.prior.map_share) * (bench.learned.matrix - matrix)
         present = (bench.units >= 0) & ~np.isin(bench.units, list(absent))
         alive = np.flatnonzero(present)
-        answers = {at: rows[present[rows]] for at, rows in enumerate(self.answers)}
-        able = np.array([at for at in teaching.tolist() if len(answers[at])], dtype=np.int64)
+        answers = {i: rows[present[rows]] for i, rows in enumerate(self.answers)}
+        able = np.array([i for i in teaching.tolist() if len(answers[i])], dtype=np.int64)
         if not len(able):
             return matrix
         batch = min(BATCH, len(able))
@@ -192,19 +192,19 @@ class Learner:
                 order = random.permutation(able)
             chosen, order = order[:batch], order[batch:]
             drawn = [alive[random.integers(len(alive), size=self.tuning.random_rows)]]
-            drawn += [part[at] for at in chosen for part in (self._hard, answers)]
+            drawn += [source[i] for i in chosen for source in (self._hard, answers)]
             rows = np.unique(np.concatenate(drawn))
             rows = rows[present[rows]]
             place = np.full(len(present), -1)
             place[rows] = np.arange(len(rows))
             right = np.zeros((batch, len(rows)), dtype=bool)
             wrong = np.ones_like(right)
-            for at, number in enumerate(chosen):
-                right[at, place[answers[number]]] = True
-                own = place[self._own[number]]
-                wrong[at, own[own >= 0]] = False
-            given = bench.vectors[chosen], np.asarray(bench.index.vectors[rows])
-            return contrast(matrix, *given, right, wrong, TEMPERATURE)[1]
+            for i, number in enumerate(chosen):
+                right[i, place[answers[number]]] = True
+                columns = place[self._own[number]]
+                wrong[i, columns[columns >= 0]] = False
+            vectors = bench.vectors[chosen], np.asarray(bench.index.vectors[rows])
+            return contrast(matrix, *vectors, right, wrong, TEMPERATURE)[1]
 
         steps = min(LONGEST, max(SHORTEST, EPOCHS * len(able) // batch))
         return descend(matrix, slope_of, rate=self.tuning.rate, steps=steps)

@@ -79,23 +79,23 @@ def teach(
     teacher = _Teacher(Learner(bench, prior, seed, tuning), work, log)
     everything, began = np.arange(len(bench.queries)), time.monotonic()
     few = teacher.kept("few", lambda: teacher.cost() > FOLDS_SHARE * until())
-    ways = own = teacher.ways(few=few)
+    ways = first_ways = teacher.ways(few=few)
     count = FEW_FOLDS if few else FOLDS
     folds = {kind: folds_of(bench, everything, kind, count, seed) for kind in (AGAIN, NEW)}
     values = teacher.values(everything, folds, ways)
     before, spent = values[AGAIN][0], time.monotonic() - began
     name = "queries: map, known queries, words"
     tried = [teacher.tried(name, ways, values, folds[NEW], everything, spent)]
-    prior_values = {kind: of[0] for kind, of in values.items()}
+    prior_values = {kind: v[0] for kind, v in values.items()}
     trial = judge(teacher.learner, folds, prior_values, cross_fitted(values, folds[NEW]))
     if trial is not None:
-        part = np.flatnonzero(trial.judged)
-        alone = {k: np.concatenate([of[:1], trial.values[k]])[:, part] for k, of in values.items()}
-        name = "queries: an encoder" + ("" if len(part) == len(before) else " (one half)")
-        given = [ways[0], *trial.ways], alone, folds[NEW][part], part, trial.seconds
-        tried.append(teacher.tried(name, *given))
-        if len(part) == len(before):
-            values = {kind: np.concatenate([of, trial.values[kind]]) for kind, of in values.items()}
+        judged = np.flatnonzero(trial.judged)
+        alone = {k: np.concatenate([v[:1], trial.values[k]])[:, judged] for k, v in values.items()}
+        name = "queries: an encoder" + ("" if len(judged) == len(before) else " (one half)")
+        tested = [ways[0], *trial.ways], alone, folds[NEW][judged], judged, trial.seconds
+        tried.append(teacher.tried(name, *tested))
+        if len(judged) == len(before):
+            values = {kind: np.concatenate([v, trial.values[kind]]) for kind, v in values.items()}
             ways = [*ways, *trial.ways]
     costs = _costs(ways)
     after = cross_fitted(values, folds[NEW], costs)
@@ -107,8 +107,8 @@ def teach(
     learned = way.needs(teacher.learned(everything, way, "all")) if improved else bench.learned
     curve = []
     for size in teacher.kept("sizes", lambda: sizes(len(everything), spent, until())):
-        found = teacher.kept(f"{size}", partial(teacher.gain_of, size, own))
-        curve.append((size, Difference(**found)))
+        gain = teacher.kept(f"{size}", partial(teacher.gain_of, size, first_ways))
+        curve.append((size, Difference(**gain)))
     return Lesson(
         way.ranker if improved else prior,
         learned,
@@ -141,8 +141,8 @@ def folds_of(bench: Bench, numbers: Numbers, kind: str, count: int, seed: int) -
     of = np.arange(len(numbers))
     if kind == NEW:
         of = np.unique([bench.queries[at].document for at in numbers], return_inverse=True)[1]
-    found: Numbers = np.random.default_rng(seed).permutation(np.arange(of.max() + 1) % count)[of]
-    return found
+    folds: Numbers = np.random.default_rng(seed).permutation(np.arange(of.max() + 1) % count)[of]
+    return folds
 
 
 def best_way(values: Values, among: Mask, costs: Floats | float = 0.0) -> int:
@@ -161,13 +161,13 @@ def _scores(again: Floats, new: Floats) -> Floats:
 
 def cross_fitted(values: Values, folds: Numbers, costs: Floats | float = 0.0) -> Values:
     """(q,) by kind: of each fold of documents by the way that is best for the other folds."""
-    found = {kind: np.empty(of.shape[1]) for kind, of in values.items()}
+    scores = {kind: np.empty(by_way.shape[1]) for kind, by_way in values.items()}
     for fold in range(folds.max() + 1):
         judged = folds == fold
         way = best_way(values, ~judged, costs)
-        for kind, of in values.items():
-            found[kind][judged] = of[way, judged]
-    return found
+        for kind, by_way in values.items():
+            scores[kind][judged] = by_way[way, judged]
+    return scores
 
 
 def luck(
@@ -182,22 +182,22 @@ def luck(
     # mean is too narrow. Random signs of what documents differ by from the mean show by how much;
     # ways that surely lose go on losing (Hansen, 2005, A Test for Superior Predictive Ability).
     documents, where = np.unique([query.document for query in queries], return_inverse=True)
-    counts, own = np.bincount(where), np.zeros(len(documents), dtype=np.int64)
-    own[where] = folds
+    counts, fold_of = np.bincount(where), np.zeros(len(documents), dtype=np.int64)
+    fold_of[where] = folds
     signs = np.random.default_rng(seed).choice([-1.0, 1.0], size=(FLIPS, len(documents)))
     apart, lost = {}, {}
-    for kind, of in values.items():
-        sums = np.zeros((len(documents), len(of)))
-        np.add.at(sums, where, (of - of[0]).T)
+    for kind, matrix in values.items():
+        sums = np.zeros((len(documents), len(matrix)))
+        np.add.at(sums, where, (matrix - matrix[0]).T)
         means = sums.sum(axis=0) / len(queries)
         apart[kind] = sums - counts[:, None] * means
         errors = np.sqrt(np.square(apart[kind]).sum(axis=0)) / len(queries)
         surely = means < -errors * np.sqrt(2 * np.log(np.log(max(3, len(documents)))))
         lost[kind] = np.where(surely, means, 0.0)
-    whole, gains = {kind: signs @ of for kind, of in apart.items()}, np.zeros(FLIPS)
+    whole, gains = {kind: signs @ matrix for kind, matrix in apart.items()}, np.zeros(FLIPS)
     for fold in range(folds.max() + 1):
-        judged = own == fold
-        parts = {kind: signs[:, judged] @ of[judged] for kind, of in apart.items()}
+        judged = fold_of == fold
+        parts = {kind: signs[:, judged] @ matrix[judged] for kind, matrix in apart.items()}
         others = {
             kind: (whole[kind] - part) / counts[~judged].sum() + lost[kind]
             for kind, part in parts.items()
@@ -211,12 +211,12 @@ def luck(
 
 def sizes(total: int, spent: float, left: float) -> list[int]:
     """How many queries teach in the curve: sizes for which there is time, and others to judge."""
-    found = []
+    chosen = []
     for size in COUNTS:
         left -= 1.5 * spent * size / total
         if size <= (1 - OTHERS) * total and left > 0:
-            found.append(size)
-    return found
+            chosen.append(size)
+    return chosen
 
 
 class _Teacher:
@@ -265,7 +265,7 @@ class _Teacher:
     def cost(self) -> float:
         """Seconds that measuring all ways on all queries takes, by measuring some on some."""
         rankers = [way.ranker for way in self.ways(few=False)]
-        few = [one for one in rankers if one.map_share == self.prior.map_share and not one.taught]
+        few = [r for r in rankers if r.map_share == self.prior.map_share and not r.taught]
         began, probed = time.monotonic(), np.arange(len(self.bench.queries))[:PROBED]
         learned = Learned(self.bench.learned.matrix, self.learner.neighbours)
         self.bench.values(few, probed, learned)
@@ -284,28 +284,28 @@ class _Teacher:
         self, numbers: Numbers, folds: Mapping[str, Numbers], ways: Sequence[Way], name: str = ""
     ) -> Values:
         """Of some queries by all ways, each fold by what the others taught."""
-        found = {kind: np.empty((len(ways), len(numbers))) for kind in folds}
+        scores = {kind: np.empty((len(ways), len(numbers))) for kind in folds}
         for kind, of in folds.items():
             for fold in range(of.max() + 1):
                 judged, teaching = numbers[of == fold], numbers[of != fold]
-                held = self.learner.documents_of(judged) if kind == NEW else set[int]()
+                absent = self.learner.documents_of(judged) if kind == NEW else set[int]()
                 stage = f"{name}{kind}-{fold}"
                 if not name:
                     label = "asked again" if kind == AGAIN else "new documents"
                     self.log(f"learning from queries, {label}, fold {fold + 1} of {of.max() + 1}")
-                make = partial(self._fold, judged, teaching, held, ways, stage)
-                found[kind][:, of == fold] = self.kept(stage, make)
-        return found
+                make = partial(self._fold, judged, teaching, absent, ways, stage)
+                scores[kind][:, of == fold] = self.kept(stage, make)
+        return scores
 
     def _fold(
         self, judged: Numbers, teaching: Numbers, absent: Set[int], ways: Sequence[Way], name: str
     ) -> list[list[float]]:
-        found = np.empty((len(ways), len(judged)))
+        ndcg = np.empty((len(ways), len(judged)))
         for maps in (False, True):
-            at = [number for number, way in enumerate(ways) if way.maps == maps]
-            learned = self.learned(teaching, ways[at[0]], name, absent)
-            found[at] = self.bench.values([ways[number].ranker for number in at], judged, learned)
-        values: list[list[float]] = found.tolist()
+            ids = [number for number, way in enumerate(ways) if way.maps == maps]
+            learned = self.learned(teaching, ways[ids[0]], name, absent)
+            ndcg[ids] = self.bench.values([ways[number].ranker for number in ids], judged, learned)
+        values: list[list[float]] = ndcg.tolist()
         return values
 
     def gain_of(self, size: int, ways: Sequence[Way]) -> dict[str, float]:
@@ -320,7 +320,7 @@ class _Teacher:
         learned = self.learned(some, way, f"{size}-all")
         (after,) = self.bench.values([way.ranker], others, learned)
         (before,) = self.bench.values([self.prior], others)
-        queries = [self.bench.queries[at] for at in others]
+        queries = [self.bench.queries[number] for number in others]
         return asdict(difference(queries, after - before, seed=seed))
 
 

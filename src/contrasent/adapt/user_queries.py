@@ -31,21 +31,21 @@ def read_user_queries(
     queries: Files, collection: Files, clicks: Files, documents: Sequence[str], log: Log
 ) -> UserQueries:
     """Queries of files, of folders in BEIR's layout and of click logs; none if they are too few."""
-    places, found, useless = places_of(documents), dict[str, tuple[str, dict[int, float]]](), []
+    places, by_text, useless = places_of(documents), dict[str, tuple[str, dict[int, float]]](), []
     files = [(path, _rows(path, "gain"), False) for path in paths(queries)]
     files += [(path, _judged(path, log), False) for path in paths(collection)]
     files += [(path, _rows(path, "count"), True) for path in paths(clicks)]
     for path, rows, clicked in files:
         gains, problem = _gather(path, rows, places, log, clicked)
         for (query, number), gain in gains.items():
-            known = found.setdefault(_folded(query), (query, {}))[1]
+            known = by_text.setdefault(_folded(query), (query, {}))[1]
             known[number] = max(known.get(number, 0.0), gain)
         if not gains:
             useless.append(InputError(path, f"{problem}; documents are such as {documents[0]!r}"))
-    if useless and not found:
+    if useless and not by_text:
         raise useless[0]
-    usable = _without_common(list(found.values()), documents, log)
-    return _enough(usable, log) if found else usable
+    usable = _without_common(list(by_text.values()), documents, log)
+    return _enough(usable, log) if by_text else usable
 
 
 def _folded(query: str) -> str:
@@ -78,8 +78,8 @@ def _gather(
             continue
         left_out[problem] += 1
         first.setdefault(problem, f"{place}{value and ': '}{value}")
-    of = f"of {count} rows are left out"
-    lines = [f"{number} {of}: {why} ({first[why]})" for why, number in left_out.items()]
+    share = f"of {count} rows are left out"
+    lines = [f"{number} {share}: {why} ({first[why]})" for why, number in left_out.items()]
     if repeated and not clicked:
         lines.append(f"{repeated} rows repeat a query and its document: the greatest gain counts")
     for line in lines:
@@ -106,14 +106,14 @@ def _without_common(queries: UserQueries, documents: Sequence[str], log: Log) ->
     counts = Counter(number for _, gains in queries for number in gains)
     common = {n for n, count in counts.items() if count > max(1, COMMON * len(queries))}
     left = [(text, {n: g for n, g in gains.items() if n not in common}) for text, gains in queries]
-    kept = [(text, gains) for text, gains in left if gains]
+    usable = [(text, gains) for text, gains in left if gains]
     for number in sorted(common):
         log(
             f"{documents[number]} answers {counts[number]} of {len(queries)} queries, so that it "
-            f"teaches nothing: it does not count as an answer, and {len(queries) - len(kept)} "
+            f"teaches nothing: it does not count as an answer, and {len(queries) - len(usable)} "
             "queries without another one are left out"
         )
-    return kept
+    return usable
 
 
 def log_foreign(queries: UserQueries, texts: Iterable[str], log: Log) -> None:
@@ -134,7 +134,7 @@ def log_foreign(queries: UserQueries, texts: Iterable[str], log: Log) -> None:
 def paths(given: Files) -> list[Path]:
     """None, one or several paths as a list."""
     several = () if given is None else [given] if isinstance(given, str | Path) else given
-    return [Path(one) for one in several]
+    return [Path(path) for path in several]
 
 
 def _text(cell: Any) -> str:
@@ -162,11 +162,11 @@ def _judged(folder: Path, log: Log) -> Iterator[_Row]:
         texts |= read_texts(path)
     # What is learnt from the test split could not be evaluated by it.
     splits = {split: folder / "qrels" / f"{split}.tsv" for split in ("train", "dev")}
-    found = {split: read_qrels(qrels) for split, qrels in splits.items() if qrels.is_file()}
-    if any(query in texts for judged in found.values() for query in judged):
-        log(f"{folder}: judgements of {' and '.join(found)} are used, and test is left to judge by")
+    sets = {split: read_qrels(qrels) for split, qrels in splits.items() if qrels.is_file()}
+    if any(query in texts for judged in sets.values() for query in judged):
+        log(f"{folder}: judgements of {' and '.join(sets)} are used, and test is left to judge by")
     else:
-        found = {"test": read_qrels(folder / "qrels" / "test.tsv")}
-    for split, judged in found.items():
+        sets = {"test": read_qrels(folder / "qrels" / "test.tsv")}
+    for split, judged in sets.items():
         for name, document, gain in ((q, d, g) for q in judged for d, g in judged[q].items()):
             yield f"{split}.tsv, query {name}", texts.get(name), document, gain

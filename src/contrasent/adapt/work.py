@@ -41,8 +41,8 @@ class Work:
                 f"{folder.parent}: was started with {name} {before.get(name)!r}, not "
                 f"{config.get(name)!r}; give the same, or --overwrite starts again"
             )
-        clocks = (json.loads(one.read_text("utf-8")) for one in folder.glob("*.stage.json"))
-        self._earlier = max((float(one["seconds"]) for one in clocks), default=0.0)
+        clocks = (json.loads(clock.read_text("utf-8")) for clock in folder.glob("*.stage.json"))
+        self._earlier = max((float(clock["seconds"]) for clock in clocks), default=0.0)
 
     def seconds(self) -> float:
         """Seconds of computing so far, earlier parts of the run up to their last stage included."""
@@ -61,9 +61,9 @@ class Work:
         """The array of a stage, made now if it is not there."""
         path = self.folder / f"{name}.npy"
         if not path.is_file():
-            made = make()
+            array = make()
             with atomic_file(path, "wb") as stream:
-                np.save(stream, made, allow_pickle=False)
+                np.save(stream, array, allow_pickle=False)
         loaded: Vectors = np.load(path, mmap_mode="r", allow_pickle=False)
         return loaded
 
