@@ -263,15 +263,15 @@ def check_writable(folder: Path, needed: int = 0) -> None:
 def _templates() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("contrasent"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(minus=minus, short=short)
-    return made
+    environment.filters.update(minus=minus, short=short)
+    return environment
 
 
 def minus(text: str) -> str:

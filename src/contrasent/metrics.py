@@ -105,8 +105,8 @@ def alignment(first: ArrayLike, second: ArrayLike) -> float:
 
     Wang and Isola (2020), Section 4.1; SimCSE, Eq. 2. Smaller is better.
     """
-    one, two = (normalize(np.asarray(side, np.float64)) for side in (first, second))
-    return float((norms(one - two) ** 2).mean())
+    u, v = (normalize(np.asarray(side, np.float64)) for side in (first, second))
+    return float((norms(u - v) ** 2).mean())
 
 
 def uniformity(vectors: ArrayLike) -> float:
@@ -175,9 +175,9 @@ def shared_by_depth(first: ArrayLike, second: ArrayLike) -> NDArray[np.int64]:
     Column d - 1 is the size of the overlap at depth d, X_d of Webber et al. (2010).
     """
     a, b = np.asarray(first), np.asarray(second)
-    row, one, two = np.nonzero(a[:, :, None] == b[:, None, :])
+    row, i, j = np.nonzero(a[:, :, None] == b[:, None, :])
     added = np.zeros(a.shape, dtype=np.int64)
-    np.add.at(added, (row, np.maximum(one, two)), 1)
+    np.add.at(added, (row, np.maximum(i, j)), 1)
     return np.cumsum(added, axis=1)
 
 
@@ -367,8 +367,8 @@ STATISTICS: dict[str, Statistic] = {
 
 def metric(name: str) -> Metric:
     """The entry of a report's metric, such as "ndcg@10" or "error_near"; OTHER if it has none."""
-    stem, at, _ = name.partition("@")
-    known = f"{stem}@k" if at else stem
+    stem, cut, _ = name.partition("@")
+    known = f"{stem}@k" if cut else stem
     while known not in METRICS and "_" in known:
         known = known.rpartition("_")[0]
     return METRICS.get(known, OTHER)

@@ -144,14 +144,14 @@ def by_main(function: Callable[[], Value]) -> Value:
     """A small plain object that the main process finds, in every process."""
     if world() == 1:
         return function()
-    found: list[Any] = [None, ""]
+    outcome: list[Any] = [None, ""]
     if is_main():
         try:
-            found = [function(), ""]
+            outcome = [function(), ""]
         except UserError as error:
             from_main([None, str(error)])
             raise
-    value, problem = from_main(found)
+    value, problem = from_main(outcome)
     if problem:
         raise UserError(problem)
     return cast(Value, value)
@@ -162,14 +162,14 @@ def tensors_from_main(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     if world() == 1:
         return tensors
     place = device() if dist.get_backend() == "nccl" else "cpu"
-    found = {}
+    received = {}
     for name, shape, kind in from_main([(n, t.shape, t.dtype) for n, t in tensors.items()]):
-        held = tensors[name] if is_main() else torch.empty(shape, dtype=kind)
-        raw = held.contiguous().reshape(-1).view(torch.uint8).to(place)
+        tensor = tensors[name] if is_main() else torch.empty(shape, dtype=kind)
+        raw = tensor.contiguous().reshape(-1).view(torch.uint8).to(place)
         if len(raw):
             dist.broadcast(raw, 0)
-        found[name] = raw.cpu().view(kind).reshape(shape)
-    return found
+        received[name] = raw.cpu().view(kind).reshape(shape)
+    return received
 
 
 def wrap(module: nn.Module) -> nn.Module:

@@ -42,8 +42,8 @@ def threads() -> int:
 
 def usable_cores() -> int:
     """Cores that this process may use."""
-    given = getattr(os, "sched_getaffinity", None)
-    return len(given(0)) if given is not None else (os.cpu_count() or 1)
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else (os.cpu_count() or 1)
 
 
 def instructions() -> set[str]:

@@ -216,8 +216,8 @@ def read_reports(path: Path) -> dict[str, Report]:
     except Exception as error:  # safetensors raises its own, which has no common base
         raise InputError(second, f"no items of a report ({error})") from error
     return {
-        name: Report(report.rows, report.notes, own)
-        for (name, report), own in zip(reports.items(), items, strict=True)
+        name: Report(report.rows, report.notes, report_items)
+        for (name, report), report_items in zip(reports.items(), items, strict=True)
     }
 
 

@@ -38,8 +38,8 @@ def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
 
 def for_task(encode: EncodeFn, task: Task) -> EncodeFn:
     """The encoder of queries or documents: ``encode`` itself, unless it has prompts for them."""
-    own = getattr(encode, "for_task", None)
-    return encode if own is None else cast(EncodeFn, own(task))
+    method = getattr(encode, "for_task", None)
+    return encode if method is None else cast(EncodeFn, method(task))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -28,7 +28,7 @@ def read_collection(folder: Path, *, split: str = "test") -> Collection:
     """Read a folder in BEIR's layout, without the queries that no document is relevant to."""
     documents = read_texts(folder / "corpus.jsonl")
     place = {name: i for i, name in enumerate(documents)}
-    texts, relevant, own = [], [], []
+    texts, relevant, own_places = [], [], []
     for query, (text, gains) in read_judged(folder, split=split).items():
         if unknown := [d for d in gains if d not in place]:
             problem = f"names document {unknown[0]}, which is not there"
@@ -38,8 +38,8 @@ def read_collection(folder: Path, *, split: str = "test") -> Collection:
             texts.append(text)
             relevant.append(positive)
             itself = place.get(query, -1)
-            own.append(-1 if itself in positive else itself)
-    return Collection(tuple(texts), tuple(documents.values()), tuple(relevant), tuple(own))
+            own_places.append(-1 if itself in positive else itself)
+    return Collection(tuple(texts), tuple(documents.values()), tuple(relevant), tuple(own_places))
 
 
 def read_judged(folder: Path, *, split: str = "test") -> Judged:

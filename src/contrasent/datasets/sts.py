@@ -172,7 +172,7 @@ def _scored(name: str, rows: Sequence[ScoredPair], path: Path, digest: str) -> S
 
 def _make_pairs(name: str, rows: Sequence[ScoredPair]) -> ScoredPairs:
     """Put (sentence, sentence, score) rows into columns; white space is made single spaces."""
-    first = tuple(" ".join(one.split()) for one, _, _ in rows)
+    first = tuple(" ".join(text.split()) for text, _, _ in rows)
     second = tuple(" ".join(two.split()) for _, two, _ in rows)
     return ScoredPairs(name, first, second, np.array([score for _, _, score in rows], np.float64))
 

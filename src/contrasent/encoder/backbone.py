@@ -111,12 +111,12 @@ def _text_encoder(config: Any) -> Any:
     needed += [] if config.model_type in RELATIVE else ["max_position_embeddings"]
     if type(config) not in kinds or not all(hasattr(config, key) for key in needed):
         return None
-    found = kinds[type(config)]
-    if isinstance(found, tuple):
+    model_class = kinds[type(config)]
+    if isinstance(model_class, tuple):
         named = config.architectures or ()
-        found = next((kind for kind in found if kind.__name__ in named), found[0])
-    alone = found.__name__.endswith("EncoderModel")
-    return found if alone or not getattr(config, "is_encoder_decoder", False) else None
+        model_class = next((kind for kind in model_class if kind.__name__ in named), model_class[0])
+    alone = model_class.__name__.endswith("EncoderModel")
+    return model_class if alone or not getattr(config, "is_encoder_decoder", False) else None
 
 
 def is_causal(backbone: nn.Module, *, always: bool = False) -> bool:

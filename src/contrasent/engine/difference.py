@@ -94,14 +94,14 @@ class DifferencePrediction(Term):
 
     def _sources(self, encodings: BatchEncodings) -> list[tuple[int, Tokens, int]]:
         """Which sentence is edited under which view's vector: (view, tokens, column of masks)."""
-        own = encodings.columns("anchor", "positive")[:2]
-        found = []
+        sentences = encodings.columns("anchor", "positive")[:2]
+        sources = []
         if self.settings.target != "next":
-            found += [(i, tokens, i) for i, tokens in enumerate(own)]
+            sources += [(i, tokens, i) for i, tokens in enumerate(sentences)]
         if self.settings.target != "same":
             following = encodings.columns("edited")[0]
-            found += [(i, following, 2 + i) for i in range(len(own))]
-        return found
+            sources += [(i, following, 2 + i) for i in range(len(sentences))]
+        return sources
 
     def _edit(self, kind: str, encodings: BatchEncodings, tokens: Tokens, column: int) -> "Edit":
         randoms = encodings.generators(self, column)
@@ -315,6 +315,6 @@ def _everywhere(count: Tensor) -> Tensor:
 def _tally(guess: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
     """How many changed tokens were found, were there; how many original ones likewise."""
     changed, original = labels & mask, ~labels & mask
-    found = (guess == 1) & changed
+    detected = (guess == 1) & changed
     unchanged = (guess == 0) & original
-    return torch.stack([x.sum().float() for x in (found, changed, unchanged, original)])
+    return torch.stack([x.sum().float() for x in (detected, changed, unchanged, original)])

@@ -189,18 +189,18 @@ class BatchEncodings:
 
     def queued(self) -> Tensor | None:
         """Negatives from earlier batches, (q, d), or None."""
-        found: Tensor | None = self.networks.queue.negatives() if self.networks.queue else None
-        return found
+        negatives: Tensor | None = self.networks.queue.negatives() if self.networks.queue else None
+        return negatives
 
     def _encode(self, columns: Sequence[Tokens]) -> list[Tensor]:
         """Pooled vectors of columns: one pass of the encoder, or of each where there are two."""
-        found: list[Tensor] = []
+        pooled: list[Tensor] = []
         for encoder, part in _shared(self.networks.encoder, self.networks.second, columns):
             vectors: Tensor = encoder(Tokens.concatenate(part))
             if self.networks.baseline is not None:
-                vectors = vectors - self.networks.baseline(encoder, part, len(found))
-            found += torch.split(vectors, [len(column) for column in part])
-        return found
+                vectors = vectors - self.networks.baseline(encoder, part, len(pooled))
+            pooled += torch.split(vectors, [len(column) for column in part])
+        return pooled
 
     def project(self, columns: Sequence[Tensor]) -> list[Tensor]:
         """Vectors of several columns through the projector, as one block.
@@ -210,11 +210,11 @@ class BatchEncodings:
         Args:
             columns: (n, d) each, anchors first.
         """
-        found: list[Tensor] = []
-        one, two = self.networks.projector, self.networks.second_projector
-        for projector, part in _shared(one, two, columns):
+        projected: list[Tensor] = []
+        first, second = self.networks.projector, self.networks.second_projector
+        for projector, part in _shared(first, second, columns):
             if projector is None:
-                found += part
+                projected += part
                 continue
             rows = torch.cat(list(part))
             normalised = any(isinstance(m, nn.BatchNorm1d) for m in projector.modules())
@@ -223,8 +223,8 @@ class BatchEncodings:
                 rows = projector(parallel.gather(rows))[start : start + len(rows)]
             else:
                 rows = projector(rows)
-            found += torch.split(rows, [len(column) for column in part])
-        return found
+            projected += torch.split(rows, [len(column) for column in part])
+        return projected
 
 
 def _shared(one: Any, two: Any, columns: Sequence[Any]) -> list[tuple[Any, Sequence[Any]]]:

@@ -121,8 +121,8 @@ class MomentumQueue(nn.Module):
         mine = [p.detach() for p in self.momentum_encoder.parameters()]
         theirs = [p.detach() for p in encoder.parameters()]
         torch._foreach_lerp_(mine, theirs, 1 - self.momentum)
-        for own, other in zip(self.momentum_encoder.buffers(), encoder.buffers(), strict=True):
-            own.copy_(other)
+        for buffer, source in zip(self.momentum_encoder.buffers(), encoder.buffers(), strict=True):
+            buffer.copy_(source)
 
 
 SAMPLED = 1_000_000
@@ -162,5 +162,5 @@ def randomise(encoder: Encoder) -> None:
 
     config = copy.deepcopy(cast(Any, encoder.backbone).config)
     weights = AutoModel.from_config(config).state_dict()
-    own = encoder.backbone.state_dict()
-    encoder.backbone.load_state_dict({k: weights[k] for k in own})
+    state = encoder.backbone.state_dict()
+    encoder.backbone.load_state_dict({k: weights[k] for k in state})

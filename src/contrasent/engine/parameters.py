@@ -169,20 +169,20 @@ def parameters_of(kind: type) -> dict[str, Parameter]:
     owner = next(k for k in kind.__mro__ if "__init__" in k.__dict__)
     function = vars(owner)["__init__"]
     hints = typing.get_type_hints(function, include_extras=True)
-    found: dict[str, Parameter] = {}
+    parameters: dict[str, Parameter] = {}
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD and owner is not object:
-            found = parameters_of(owner.__mro__[1]) | found
+            parameters = parameters_of(owner.__mro__[1]) | parameters
         elif parameter.kind is inspect.Parameter.KEYWORD_ONLY:
             if name not in hints or parameter.default is inspect.Parameter.empty:
                 raise TypeError(f"the parameter {name} needs a type and a default")
-            found[name] = Parameter(name, hints[name], parameter.default)
-            if not set(found[name].kinds) <= {int, float, str, bool, None}:
+            parameters[name] = Parameter(name, hints[name], parameter.default)
+            if not set(parameters[name].kinds) <= {int, float, str, bool, None}:
                 raise TypeError(
                     f"the type of the parameter {name} must be int, float, str, bool, None, a "
                     "Literal, or Annotated from these"
                 )
-    return found
+    return parameters
 
 
 def source_digest(kind: type) -> dict[str, str]:

@@ -110,6 +110,6 @@ class GradedPairs(Term):
                     "that mean the same; set highest_score"
                 )
             scores = scores / self.unit
-        found = self.similarity(*encodings.noisy[:2])
-        given = torch.from_numpy(scores).to(found)
-        return {self.name: self.loss(parallel.gather(found), parallel.gather(given))}
+        similarities = self.similarity(*encodings.noisy[:2])
+        targets = torch.from_numpy(scores).to(similarities)
+        return {self.name: self.loss(parallel.gather(similarities), parallel.gather(targets))}

@@ -233,7 +233,7 @@ class NumpyEncoder:
         if self.projection is not None:
             hidden = self.projection(hidden)
         chosen = {layer % (self.layers + 1) for layer in wanted}
-        kept = {0: hidden} if 0 in chosen else {}
+        states = {0: hidden} if 0 in chosen else {}
         runs = _runs(lengths)
         for number, layer in enumerate(self.stack, start=1):
             attended = self._attend(layer.qkv(hidden), runs)
@@ -244,8 +244,8 @@ class NumpyEncoder:
             hidden += mixed
             hidden = layer.norm(hidden)
             if number in chosen:
-                kept[number] = hidden
-        return [kept[layer % (self.layers + 1)] for layer in wanted]
+                states[number] = hidden
+        return [states[layer % (self.layers + 1)] for layer in wanted]
 
     def _attend(self, qkv: Vectors, runs: list[tuple[int, int, int]]) -> Vectors:
         """Softmax attention inside each row."""

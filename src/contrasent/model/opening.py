@@ -46,7 +46,7 @@ def open_encoder(
     ``light``: by default numpy, where it knows the model and there is no accelerator. ``check``:
     compare the weights with the digests that were saved with them.
     """
-    given: dict[str, Any] = {"pooler": pooler, "max_tokens": max_tokens}
+    settings: dict[str, Any] = {"pooler": pooler, "max_tokens": max_tokens}
     if runtime is not None:
         check_choice("--runtime", runtime, RUNTIMES)
     is_flow = (folder / FLOW).is_file()
@@ -59,14 +59,14 @@ def open_encoder(
     elif runtime == "numpy" or (
         not (is_flow or runtime or more) and by_numpy(folder, pooler, light=light)
     ):
-        encoder = NumpyModel(folder, **given, check=check)
+        encoder = NumpyModel(folder, **settings, check=check)
     elif is_flow:
         flows = import_extra("contrasent.encoder.flow", "train", f"the flow in {folder}")
-        encoder = flows.FlowEncoder.load(folder, **given, **more)
+        encoder = flows.FlowEncoder.load(folder, **settings, **more)
     else:
         purpose = f"computing {folder} by torch"
         torch_encoder = import_extra("contrasent.encoder.encoder", "train", purpose)
-        encoder = torch_encoder.Encoder.load(folder, **given, check=check, **more)
+        encoder = torch_encoder.Encoder.load(folder, **settings, check=check, **more)
     if more and encoder.runtime != "torch":
         name, value = next(iter(more.items()))
         raise OptionError(name, value, f"cannot be set where {encoder.runtime} computes the model")

@@ -44,13 +44,13 @@ class StaticModel:
         alone, wanted = self._alone(ids), normalize(vectors)
         self._centre = alone.mean(axis=0)
         alone -= self._centre
-        given = normalize(weighted @ alone)
-        penalty = np.float32(MAP_RIDGE) * np.eye(given.shape[1], dtype=np.float32)
-        self._map = np.linalg.solve(given.T @ given + penalty, given.T @ wanted)
+        averages = normalize(weighted @ alone)
+        penalty = np.float32(MAP_RIDGE) * np.eye(averages.shape[1], dtype=np.float32)
+        self._map = np.linalg.solve(averages.T @ averages + penalty, averages.T @ wanted)
         table = alone @ self._map
-        made = weighted @ table
-        missing = wanted * np.linalg.norm(made, axis=1, keepdims=True) - made
-        kernel = weighted @ weighted.T + np.float32(TOKEN_RIDGE) * np.eye(len(made), dtype="f4")
+        mapped = weighted @ table
+        missing = wanted * np.linalg.norm(mapped, axis=1, keepdims=True) - mapped
+        kernel = weighted @ weighted.T + np.float32(TOKEN_RIDGE) * np.eye(len(mapped), dtype="f4")
         self._table: Vectors = table + weighted.T @ np.linalg.solve(kernel, missing)
         self._place[ids] = np.arange(len(ids))
 
@@ -67,10 +67,10 @@ class StaticModel:
         def average(start: int) -> None:
             here = slice(start, start + ROWS_AT_ONCE)
             offsets = tokens.offsets[start : start + ROWS_AT_ONCE + 1]
-            own = tokens.ids[offsets[0] : offsets[-1]]
-            held = self._table[self._place[own]]
-            held *= self._weights[own][:, None]
-            out[here] = np.add.reduceat(held, offsets[:-1] - offsets[0], axis=0)
+            batch_ids = tokens.ids[offsets[0] : offsets[-1]]
+            vectors = self._table[self._place[batch_ids]]
+            vectors *= self._weights[batch_ids][:, None]
+            out[here] = np.add.reduceat(vectors, offsets[:-1] - offsets[0], axis=0)
 
         with ThreadPoolExecutor(threads()) as pool:
             list(pool.map(average, range(0, len(tokens), ROWS_AT_ONCE)))

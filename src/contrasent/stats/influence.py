@@ -75,7 +75,7 @@ def item_moves(
     rows: Sequence[Row], reports: Sequence[Report], names: Sequence[str]
 ) -> Floats | None:
     """(runs, distinct items) how far each moves a run's score; None if a run has no items."""
-    known = [own for r in reports if (own := _resolved(r, rows[0].key)) is not None]
+    known = [resolved for r in reports if (resolved := _resolved(r, rows[0].key)) is not None]
     if len(known) < len(reports):
         return None
     label = key_text(rows[0].key)
@@ -122,5 +122,5 @@ def item_error(moved: Floats | None, first: int) -> tuple[float, float, list[flo
     arms = (moved[:first], moved[first:])
     gaps = arms[1].mean(axis=0) - arms[0].mean(axis=0)
     squares = [float(((arm - arm.mean(axis=0)) ** 2).sum()) for arm in arms]
-    parts = [own / max(len(arm) - 1, 1) * scale for own, arm in zip(squares, arms, strict=True)]
+    parts = [sums / max(len(arm) - 1, 1) * scale for sums, arm in zip(squares, arms, strict=True)]
     return math.sqrt(float((gaps**2).sum()) * scale), count - 1, parts

@@ -104,11 +104,11 @@ def t_share(point: float, df: float) -> float:
     if math.isinf(point):
         return float(point > 0)
     square = point * point
-    a, x, rest = df / 2, df / (df + square), square / (df + square)
+    a, x, y = df / 2, df / (df + square), square / (df + square)
     if x < (a + 1) / (a + 2.5):
-        tail = _incomplete_beta(x, rest, a, 0.5) / 2
+        tail = _incomplete_beta(x, y, a, 0.5) / 2
     else:
-        tail = (1 - _incomplete_beta(rest, x, 0.5, a)) / 2
+        tail = (1 - _incomplete_beta(y, x, 0.5, a)) / 2
     return tail if point < 0 else 1 - tail
 
 
