@@ -83,7 +83,8 @@ def demo(
         with options.resumable(f"--resume goes on with {output}"):
             lessons = learn(source, place, base=base, objective=objective, **again)
         facts["learned"] = [
-            {"name": lesson.name, **asdict(lesson.run), "folder": str(lesson.run.folder)} for lesson in lessons
+            {"name": lesson.name, **asdict(lesson.run), "folder": str(lesson.run.folder)}
+            for lesson in lessons
         ]
         lines += [*table(lessons, base), f"the curve: {place / 'learning.html'}"]
     if only != "learn":

@@ -202,12 +202,12 @@ def classify(problem: ClassifierProblem, seed: int, advance: Advance) -> Classif
         inner = [(rows[a], rows[b]) for a, b in stratified_folds(labels[rows], INNER, seed)]
         chosen.append(_choose(model, labels, inner, advance))
     weights = model.fit([rows for rows, _ in outer], [penalty for penalty, _ in chosen])
-    found = np.full(len(labels), -1)
+    predicted = np.full(len(labels), -1)
     for (_, test), w in zip(outer, weights, strict=True):
-        found[test] = model.predict_rows(w, test)
+        predicted[test] = model.predict_rows(w, test)
     advance(len(outer))
     dev = float(np.mean([score for _, score in chosen]))
-    return ClassifierOutcome(dev, tuple(test for _, test in outer), found)
+    return ClassifierOutcome(dev, tuple(test for _, test in outer), predicted)
 
 
 def _choose(

@@ -243,8 +243,8 @@ class Diff:
                 f"are about the {10 * self.of // self.documents:,} nearest of all"
             )
         lines.append(f"{'':<20} {'value':>7}  [95 % interval]")
-        for one in self.measures:
-            lines.append(f"{one.name:<20} {one.value:7.3f}  [{one.low:.3f}, {one.high:.3f}]")
+        for row in self.measures:
+            lines.append(f"{row.name:<20} {row.value:7.3f}  [{row.low:.3f}, {row.high:.3f}]")
         if (shift := self.threshold) is not None:
             new = ": no hit of OLD reaches it, so it cannot be carried over"
             if shift.new is not None:
@@ -297,8 +297,8 @@ def diff_models(
         raise OptionError("--sample", sample, f"must be at least {MIN_ITEMS}, for an interval")
     random = np.random.default_rng(seed)
     first: dict[str, int] = {}
-    for at, text in enumerate(documents):
-        first.setdefault(text, at)
+    for i, text in enumerate(documents):
+        first.setdefault(text, i)
     texts, distinct = list(first), np.fromiter(first.values(), np.int64)
     pool = texts if queries is None else list(dict.fromkeys(queries))
     if len(texts) < MIN_ITEMS:
@@ -316,13 +316,13 @@ def diff_models(
     most = min(depth + spare(depth, whole > len(texts)), len(texts) - (queries is None))
     for name, encode in encoders.items():
         known = old_vectors if name == "old" else None
-        given = encoded(encode, texts, "document") if known is None else known[distinct]
-        ask = given[chosen] if queries is None else encoded(encode, wanted, "query")
+        vectors = encoded(encode, texts, "document") if known is None else known[distinct]
+        ask = vectors[chosen] if queries is None else encoded(encode, wanted, "query")
         if metric == "cosine":
-            given, ask = (metrics.normalize(v).astype(np.float32) for v in (given, ask))
-        of_documents[name], of_queries[name] = given, ask
-        deep[name] = Ranked(*nearest(ask, given, most, own=itself))
-    a, b = (found.cut(depth) for found in deep.values())
+            vectors, ask = (metrics.normalize(v).astype(np.float32) for v in (vectors, ask))
+        of_documents[name], of_queries[name] = vectors, ask
+        deep[name] = Ranked(*nearest(ask, vectors, most, own=itself))
+    a, b = (ranked.cut(depth) for ranked in deep.values())
     values = agreement(a.rows, b.rows)
     return Diff(
         queries=len(wanted),
@@ -345,7 +345,7 @@ def _changed(
     values: Mapping[str, Floats],
 ) -> tuple[Change, ...]:
     def found(query: int, one: Ranked, other: Ranked) -> tuple[ListedDocument, ...]:
-        ranks = {int(row): at + 1 for at, row in enumerate(other.rows[query])}
+        ranks = {int(row): i + 1 for i, row in enumerate(other.rows[query])}
         return tuple(
             ListedDocument(documents[row], round(float(score), 6), ranks.get(int(row)))
             for row, score in zip(one.rows[query, :FOUND], one.scores[query, :FOUND], strict=True)
@@ -387,8 +387,8 @@ def shift(
     query, falling = order // b.shape[1], flat[order]
 
     def place(counts: Counts | Floats) -> float:
-        at = int(np.searchsorted(np.cumsum(counts[query]), counts @ above))
-        return float(falling[min(at, len(falling) - 1)])
+        i = int(np.searchsorted(np.cumsum(counts[query]), counts @ above))
+        return float(falling[min(i, len(falling) - 1)])
 
     value = place(np.ones(len(a)))
     blocks = draw_counts([len(a)], resamples, seed)

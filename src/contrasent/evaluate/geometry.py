@@ -74,8 +74,8 @@ def geometry(
     positives = pairs.scores > POSITIVE
     if not positives.any():
         raise DataError(f"{pairs.name}: no pair has a score above {POSITIVE:g}; nothing to align")
-    one, two = (metrics.normalize(np.asarray(v[positives], np.float64)) for v in (first, second))
-    gaps = metrics.norms(one - two) ** 2
+    left, right = (metrics.normalize(np.asarray(v[positives], np.float64)) for v in (first, second))
+    gaps = metrics.norms(left - right) ** 2
     builder = ReportBuilder()
     named, positive_keys = (pairs.name, split), items[positives]
     builder.mean(*named, "alignment", gaps, resamples=resamples, seed=seed, keys=positive_keys)
@@ -158,7 +158,7 @@ def cosine_by_rating(similarity: Floats, scores: Floats) -> dict[str, list[int]]
     """
     bins, edges = _ratings(scores), np.linspace(-1, 1, BINS + 1)
     counts = [np.histogram(similarity[bins == b], edges)[0].tolist() for b in range(RATINGS)]
-    return {f"{b}-{b + 1}": own for b, own in enumerate(counts)}
+    return {f"{b}-{b + 1}": count for b, count in enumerate(counts)}
 
 
 def by_rating(encode: EncodeFn, parts: Sequence[ScoredPairs], split: str) -> Report:
@@ -170,8 +170,8 @@ def by_rating(encode: EncodeFn, parts: Sequence[ScoredPairs], split: str) -> Rep
     bins, keys = _ratings(pairs.scores), item_keys(*sides)
     named = (pairs.name, split, "mean_cosine")
     for low in np.unique(bins):
-        own, name = bins == low, f"{low}-{low + 1}"
-        builder.mean(*named, cosines[own], resamples=RESAMPLES, keys=keys[own], aggregate=name)
+        rated, name = bins == low, f"{low}-{low + 1}"
+        builder.mean(*named, cosines[rated], resamples=RESAMPLES, keys=keys[rated], aggregate=name)
     return builder.report({})
 
 

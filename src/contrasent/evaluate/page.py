@@ -54,7 +54,7 @@ def titles(names: Sequence[str]) -> list[str]:
     """Names of models without the folders that they have in common."""
     parts = [Path(name).parts or (name,) for name in names]
     for count in range(1, max(map(len, parts), default=1) + 1):
-        short = [str(Path(*own[-count:])) for own in parts]
+        short = [str(Path(*path[-count:])) for path in parts]
         if len(set(short)) == len(short):
             # A hub's name is "owner/model"; it is a name as it stands.
             return [
@@ -88,10 +88,10 @@ def _table(reports: Reports, kind: str) -> list[dict[str, Any]]:
             "task": key[0],
             "kind": " ".join(filter(None, key[1:])),
             "total": key[0] in AVERAGES,
-            "cells": [_cell(found.get(name)) for name in reports],
-            "count": next(iter(found.values())).count,
+            "cells": [_cell(by_model.get(name)) for name in reports],
+            "count": next(iter(by_model.values())).count,
         }
-        for key, found in sorted(cells.items(), key=lambda cell: kinds.index(cell[0][1:]))
+        for key, by_model in sorted(cells.items(), key=lambda cell: kinds.index(cell[0][1:]))
     ]
 
 

@@ -101,7 +101,7 @@ def _given(
 
     def run(encode: EncodeFn, options: Options) -> Report:
         return measure(
-            encode, **{own: getattr(options, name or own) for own, name in taken.items()}
+            encode, **{key: getattr(options, name or key) for key, name in taken.items()}
         )
 
     return run
@@ -197,9 +197,9 @@ def evaluate_model(
     cached = Cached(encode)
     began = perf_counter()
     reports = {name: SUITES[name].run(cached, settings) for name in chosen}
-    rest = perf_counter() - began - cached.seconds
+    measuring = perf_counter() - began - cached.seconds
     notes: dict[str, Any] = {name: report.notes for name, report in reports.items()}
     notes["distinct_sentences"] = len(cached)
-    notes["seconds"] = {"encoding": round(cached.seconds, 1), "measuring": round(rest, 1)}
+    notes["seconds"] = {"encoding": round(cached.seconds, 1), "measuring": round(measuring, 1)}
     whole = Report.join(reports.values())
     return Report(whole.rows, notes, whole.items)

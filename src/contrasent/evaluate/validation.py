@@ -69,8 +69,8 @@ class RetrievalValidation:
         items = np.mean(list(ranks.values()), axis=0)
         rows = [_mean(self.task, "dev", f"mrr@{CUT}", choosing(items))]
         rows.append(_mean(self.task, "dev", "recall@1", choosing(np.mean(first, axis=0))))
-        for task, own in ranks.items() if len(ranks) > 1 else ():
-            rows.append(_mean(task, "dev", f"mrr@{CUT}", choosing(own)))
+        for task, values in ranks.items() if len(ranks) > 1 else ():
+            rows.append(_mean(task, "dev", f"mrr@{CUT}", choosing(values)))
         return Report(tuple(rows), {"items": items.tolist()})
 
     def against(self, encode: EncodeFn, base: Report) -> Report:
@@ -102,8 +102,8 @@ class LabelledValidation:
         encoded = encode_distinct(encode, [self.first, self.second])
         items = metrics.cosine(encoded(self.first), encoded(self.second))
         places = self._halves()[0]
-        one, two = ([side[i] for i in places] for side in (self.first, self.second))
-        pairs = check_pairs(one, two, self.scores[places], "pairs")
+        left, right = ([side[i] for i in places] for side in (self.first, self.second))
+        pairs = check_pairs(left, right, self.scores[places], "pairs")
         report = several_pairs(encoded, {"pairs": pairs}, split="dev")
         return Report(report.rows, {**report.notes, "items": items.tolist()})
 

@@ -34,7 +34,7 @@ class Cached:
     @property
     def seconds(self) -> float:
         """The time that the model took."""
-        return self._seconds + sum(own.seconds for own in self._tasks.values())
+        return self._seconds + sum(task.seconds for task in self._tasks.values())
 
     def for_task(self, task: Task) -> EncodeFn:
         """Itself, or a cache of queries or documents where those have prompts."""
@@ -183,7 +183,7 @@ class ReportBuilder:
     ) -> None:
         """Add the plain mean of rows of several tasks, resampled together."""
         places = {row.key: i for i, row in enumerate(self.rows)}
-        chosen = [places[own, split, metric, aggregate] for own in over]
+        chosen = [places[member, split, metric, aggregate] for member in over]
         rows, draws = [self.rows[i] for i in chosen], [self._draws[i] for i in chosen]
         whole = np.mean(draws, axis=0) if all(map(len, draws)) else NONE
         value, count = sum(row.value for row in rows) / len(rows), sum(row.count for row in rows)

@@ -111,14 +111,14 @@ def _nli(path: Path) -> Iterator[Texts]:
 
 
 def _labelled_pairs(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
-    return ((one, two) for label, one, two in _nli(path) if label in corpus.labels)
+    return ((first, second) for label, first, second in _nli(path) if label in corpus.labels)
 
 
 def _hypotheses(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
     """A premise with the first hypothesis of each label."""
     by_premise: dict[str, dict[str, str]] = {}
-    for label, one, two in _nli(path):
-        by_premise.setdefault(one, {}).setdefault(label, two)
+    for label, first, second in _nli(path):
+        by_premise.setdefault(first, {}).setdefault(label, second)
     for premise, by in by_premise.items():
         if len(by) == len(corpus.labels):
             yield premise, *(by[label] for label in corpus.labels)
@@ -140,9 +140,9 @@ def _captions(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
     """Pairs of captions of one picture (picture#number, caption), each with the next."""
     cut = (line.partition("\t") for line in _lines(path))
     every = ((name.rpartition("#")[0], text.strip()) for name, _, text in cut)
-    for (before, one), (after, two) in pairwise(every):
-        if before == after and one and two and one != two:
-            yield one, two
+    for (before, first), (after, second) in pairwise(every):
+        if before == after and first and second and first != second:
+            yield first, second
 
 
 READERS: dict[str, Callable[[Path, NamedCorpus], Iterable[Texts]]] = {

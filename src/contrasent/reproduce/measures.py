@@ -220,8 +220,8 @@ def _spectrum(encode: EncodeFn, folder: Path | None, *, split: str, form: str) -
 
 def lexical_overlap(first: str, second: str) -> float:
     """F1 of two bags of words (SimCSE, Section 4)."""
-    one, two = (Counter(re.findall(r"\w+", text.lower())) for text in (first, second))
-    return 2 * (one & two).total() / max(1, one.total() + two.total())
+    left, right = (Counter(re.findall(r"\w+", text.lower())) for text in (first, second))
+    return 2 * (left & right).total() / max(1, left.total() + right.total())
 
 
 def _overlap(encode: EncodeFn, folder: Path | None, *, corpora: Names) -> Report:
@@ -246,7 +246,7 @@ def _listing(encode: EncodeFn, folder: Path | None, *, queries: Names, k: int, *
         texts = [*(s for p in parts for s in p.first), *(s for p in parts for s in p.second)]
     wanted = queries or texts[:: max(1, len(texts) // 3)][:3]
     hits = nearest_documents(encode, wanted, texts, k=k)
-    best = sum(own[0][0] for _, own in hits) / len(hits)
+    best = sum(nearest[0][0] for _, nearest in hits) / len(hits)
     row = Row(of["documents"], "", "best_cosine", "", float(best), len(hits))
     return Report((row,), {"listing": hits})
 

@@ -137,11 +137,11 @@ class Planner:
         if before is not None:
             then = before.get("changes", {})
             if before["base"] != base or then != changes:
-                one, two = (
-                    ", ".join(f"{k} {v}" for k, v in own.items()) or "the scale's own settings"
-                    for own in (then, changes)
+                stored, current = (
+                    ", ".join(f"{k} {v}" for k, v in settings.items()) or "the scale's own settings"
+                    for settings in (then, changes)
                 )
-                problem = f"with {one}, not with {two}"
+                problem = f"with {stored}, not with {current}"
                 if before["base"] != base:
                     problem = f"from the base {before['base']!r}, not {base!r}"
                 problem = f"holds {item.name} {problem}; choose another"
@@ -240,8 +240,8 @@ class Planner:
             "trace": measures.fingerprint(kind, trace) if trace is not None else None,
             "judged on": judged_on,
         }
-        given = {**resolved_row.given, **{k: str(v) for k, v in models.items()}}
-        resolved = replace(resolved_row, settings=settings, given=given, select=select)
+        parameters = {**resolved_row.given, **{k: str(v) for k, v in models.items()}}
+        resolved = replace(resolved_row, settings=settings, given=parameters, select=select)
         training = Training(built, resolved, trace)
         return PlannedModel(digest_of(fingerprint), "train", fingerprint, str(base), training)
 

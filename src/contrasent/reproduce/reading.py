@@ -39,11 +39,11 @@ class Scale(tables.Strict):
     def changed(self, settings: Mapping[str, str], sentences: int | None) -> "Scale":
         """The same with other settings of the run, or another number of sentences."""
         # Items and rows that say something of their own about a setting still do.
-        own: dict[str, tables.Settings] = {}
+        nested: dict[str, tables.Settings] = {}
         for name in [name for name in settings if "." in name]:
             objective, _, inner = name.partition(".")
             for part in run_settings.choose({inner: settings[name]}, objective, option="--set"):
-                own.setdefault(objective, {}).update(part)
+                nested.setdefault(objective, {}).update(part)
         of_all = {name: value for name, value in settings.items() if "." not in name}
         known, foreign = run_settings.choose(of_all, ANY, option="--set")
         for name in foreign:
@@ -51,13 +51,13 @@ class Scale(tables.Strict):
             raise OptionError("--set", name, problem)
         whole = {**self.set, **known}
         run_settings.Settings(**run_settings.choose(whole, ANY)[0])
-        for objective, values in own.items():
+        for objective, values in nested.items():
             run_settings.Settings(**run_settings.choose({**whole, **values}, objective)[0])
         changes = dict(known) | ({} if sentences is None else {"sentences": sentences})
-        changes |= {f"{name}.{k}": v for name, values in own.items() for k, v in values.items()}
+        changes |= {f"{name}.{k}": v for name, values in nested.items() for k, v in values.items()}
         count = self.sentences if sentences is None else sentences or None
         changed = {**self.set, **known}
-        update = {"set": changed, "sentences": count, "changes": changes, "own": own}
+        update = {"set": changed, "sentences": count, "changes": changes, "own": nested}
         return self.model_copy(update=update)
 
     def of(self, objective: str) -> tables.Settings:
@@ -85,8 +85,8 @@ def resolve_row(
     """The settings of a row at a scale: the scale's, its objective's, the item's, the row's own."""
     changes = item.scale[scale.name]
     of_objective = scale.of(row.objective)
-    given = {**scale.set, **of_objective, **changes.set, **row.settings[scale.name], "seed": seed}
-    of_run, parts = run_settings.choose(given, row.objective, option="set")
+    values = {**scale.set, **of_objective, **changes.set, **row.settings[scale.name], "seed": seed}
+    of_run, parts = run_settings.choose(values, row.objective, option="set")
     settings = run_settings.Settings(**of_run)
     check(row.objective, parts, models=False)
     defaults = {name: p.default for name, p in parameters(row.objective).items()}
@@ -259,7 +259,7 @@ class _ItemReader:
 
     def _column(self, name: str, column: tables.TableColumn) -> tables.TableColumn:
         """A column; of facts and statements nothing is measured."""
-        where, given, measured = f"columns.{name}", column.model_fields_set, column.metric or ""
+        where, stated, measured = f"columns.{name}", column.model_fields_set, column.metric or ""
         # A column that names neither evaluation nor metric is of quotations alone.
         named = column.evaluation or measured
         if self.table.kind not in ("facts", "claims") and named:
@@ -267,11 +267,11 @@ class _ItemReader:
             if not measured:
                 self.fail(where, "metric is missing")
         completed: dict[str, Any] = {"name": name, "title": column.title or name}
-        if "factor" not in given:
+        if "factor" not in stated:
             completed["factor"] = 100.0 if metric(measured).hundredths else 1.0
-        if "better" not in given:
+        if "better" not in stated:
             completed["better"] = metric(measured).better
-        if "margin" not in given and completed.get("factor", column.factor) == 100:
+        if "margin" not in stated and completed.get("factor", column.factor) == 100:
             # Points of a correlation are alike; what does not matter of a time, a file must say.
             completed["margin"] = self.table.margin
         return column.model_copy(update=completed)
@@ -312,23 +312,23 @@ class _ItemReader:
         kind = self._kind(row, where)
         if kind == "train" and not row.corpus:
             self.fail(where, "corpus is missing: what is trained on?")
-        at: dict[tables.ScaleName, tables.AtScale] = {"lab": row.lab, "paper": row.paper}
+        scales: dict[tables.ScaleName, tables.AtScale] = {"lab": row.lab, "paper": row.paper}
         evaluations = tuple(self.evaluations) if row.evaluations is None else row.evaluations
         for i, point in enumerate(points):
             try:
                 name = row.name.format(**point)
             except (KeyError, IndexError, ValueError) as error:
                 self.fail(where, f"name: {{...}} must be one of the axes ({error})")
-            made = {s: {**row.set, **at[s].set, **point} for s in tables.SCALES}
+            settings = {s: {**row.set, **scales[s].set, **point} for s in tables.SCALES}
             yield tables.TableRow.model_construct(
                 **{key: getattr(row, key) for key in tables.RowKeys.model_fields},
                 name=name,
                 kind=kind,
                 source=source,
                 blocked=row.blocked,
-                settings=made if kind == "train" else {},
-                sentences={s: _first(at[s].sentences, row.sentences) for s in tables.SCALES},
-                evaluations={s: _first(at[s].evaluations, evaluations) for s in tables.SCALES},
+                settings=settings if kind == "train" else {},
+                sentences={s: _first(scales[s].sentences, row.sentences) for s in tables.SCALES},
+                evaluations={s: _first(scales[s].evaluations, evaluations) for s in tables.SCALES},
                 fit=row.postprocess,
                 expected={c: v for c, values in expected.items() if (v := values[i]) is not None},
                 also={c: v.value for c, values in also.items() if (v := values[i]) is not None},
@@ -337,17 +337,17 @@ class _ItemReader:
             )
 
     def _kind(self, row: tables.RowTable, where: str) -> tables.RowKind:
-        made = [key for key in ("objective", "encoder") if getattr(row, key)]
+        keys = [key for key in ("objective", "encoder") if getattr(row, key)]
         if row.blocked:
             return "blocked"
         if row.quote or row.facts:
-            if made:
-                self.fail(where, f"{made[0]} does not belong to a row of quotations or facts")
+            if keys:
+                self.fail(where, f"{keys[0]} does not belong to a row of quotations or facts")
             return "quote" if row.quote else "facts"
-        if len(made) != 1:
+        if len(keys) != 1:
             problem = "a row has an objective (it is trained), an encoder (it is measured), "
             self.fail(where, problem + "quote = true, blocked, or facts; exactly one")
-        return "train" if made == ["objective"] else "encoder"
+        return "train" if keys == ["objective"] else "encoder"
 
     def _expected(
         self, where: str, given: Mapping[str, Any], source: str, count: int
@@ -376,9 +376,9 @@ class _ItemReader:
             self.fail(where, "a claim has a column, or columns, or rests_on")
         about = claim.columns or (claim.column,)
         self.check(f"{where}.{'columns' if claim.columns else 'column'}", self.columns, *about)
-        given = sum(bool(getattr(claim, key)) for key in tables.RELATIONS)
+        count = sum(bool(getattr(claim, key)) for key in tables.RELATIONS)
         signed = bool(claim.sign)
-        if given + signed != 1 or signed != bool(claim.row) or bool(given) != bool(claim.than):
+        if count + signed != 1 or signed != bool(claim.row) or bool(count) != bool(claim.than):
             problem = f"a claim has one of {', '.join(tables.RELATIONS)} with than, or row and sign"
             self.fail(where, f"{problem}, or rests_on")
         relation, than = claim.relation, claim.than
@@ -416,13 +416,13 @@ def _over(below: tables.Strict, above: Table) -> Table:
     """A row over its template: settings one by one, of the rest what the row says."""
     merged: dict[str, Any] = {}
     for name in below.model_fields_set:
-        one, two = getattr(below, name), getattr(above, name)
-        if isinstance(one, tables.AtScale):
-            merged[name] = _over(one, two)
-        elif isinstance(one, dict):
-            merged[name] = {**one, **two}
+        default, value = getattr(below, name), getattr(above, name)
+        if isinstance(default, tables.AtScale):
+            merged[name] = _over(default, value)
+        elif isinstance(default, dict):
+            merged[name] = {**default, **value}
         elif name not in above.model_fields_set:
-            merged[name] = one
+            merged[name] = default
     return above.model_copy(update=merged)
 
 

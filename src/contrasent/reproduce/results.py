@@ -117,8 +117,8 @@ class ItemResults:
     def share(self, claim: Claim) -> float | None:
         """The largest share of a statement's term in its rows; None if some row may have more."""
         rows = {claim.subject, claim.row, *claim.than} & self.planned.keys()
-        measured = (own for row in rows for own in self.planned[row]["measured"].values())
-        units = (unit for own in measured for unit in own["units"].values())
+        measured = (entry for row in rows for entry in self.planned[row]["measured"].values())
+        units = (unit for entry in measured for unit in entry["units"].values())
         keys = {self.records[unit]["model"] for unit in units if unit in self.records}
         trained = [self.records[key] for key in keys if key in self.records]
         lines = (line for record in trained for line in record.get("shares", ()))
@@ -208,8 +208,8 @@ def book(items: Sequence[Item], home: Path, scale: ScaleName | None) -> console.
     """A report of items, from their stored results alone: no data, no model, only statistics."""
     folder = ItemFolder(items[0].folder)
     results = verdicts_on(items, home, scale)
-    records = {key: record for one, _ in results.values() for key, record in one.records.items()}
-    return {"items": [_entry(*own, folder) for own in results.values()], "run": times(records)}
+    records = {key: record for item, _ in results.values() for key, record in item.records.items()}
+    return {"items": [_entry(*entry, folder) for entry in results.values()], "run": times(records)}
 
 
 def stored_book(home: Path) -> console.Book:
@@ -298,11 +298,11 @@ def _own_cell(
             cell = {"ours": scores[named[0]], "seeds": 0}
     elif wanted := _wanted(item, column):
         form = _options(item, column).get("form")
-        found = scores.select(**wanted).rows
-        if len(found) == 1 and form in (None, scores.notes.get("form", form)):
-            cell = {"ours": round(column.factor * found[0].value, 4), "seeds": 0}
-            if found[0].low is not None and found[0].high is not None:
-                ends = (round(column.factor * end, 4) for end in (found[0].low, found[0].high))
+        matches = scores.select(**wanted).rows
+        if len(matches) == 1 and form in (None, scores.notes.get("form", form)):
+            cell = {"ours": round(column.factor * matches[0].value, 4), "seeds": 0}
+            if matches[0].low is not None and matches[0].high is not None:
+                ends = (round(column.factor * end, 4) for end in (matches[0].low, matches[0].high))
                 cell["low"], cell["high"] = ends
                 cell["interval"] = "items"
     rows = (row for row in entry["rows"] if row["name"] == item.reference)
@@ -465,9 +465,9 @@ def _why(comparison: RowComparison | None, p: float | None, found: ItemResults) 
 
 def _listings(found: ItemResults) -> Json:
     """The hits of each row's model for each query, as (cosine, text); of the first seed."""
-    every = (((row, r) for r in own.values()) for (row, _), own in found.reports.items())
-    first = (next((o for o in own if "listing" in o[1].notes), None) for own in every)
-    return {one[0]: one[1].notes["listing"] for one in first if one is not None}
+    every = (((row, r) for r in seeds.values()) for (row, _), seeds in found.reports.items())
+    first = (next((o for o in seeds if "listing" in o[1].notes), None) for seeds in every)
+    return {listed[0]: listed[1].notes["listing"] for listed in first if listed is not None}
 
 
 def figure_data(item: Item, scale: str, reports: Reports, scores: Scores) -> Json:
@@ -487,8 +487,8 @@ def figure_data(item: Item, scale: str, reports: Reports, scores: Scores) -> Jso
                 if paths:
                     # [step, uniformity, alignment] at each stop, averaged over seeds.
                     rows[row.name] = [
-                        [at[0][0], *(round(sum(p[k] for p in at) / len(at), 5) for k in (1, 2))]
-                        for at in zip(*paths, strict=False)
+                        [ps[0][0], *(round(sum(p[k] for p in ps) / len(ps), 5) for k in (1, 2))]
+                        for ps in zip(*paths, strict=False)
                     ]
             elif some:
                 rows.setdefault(row.name, some[0].to_json())

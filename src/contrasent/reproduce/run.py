@@ -133,8 +133,8 @@ class _Queue:
 
 def _share(jobs: list[ModelJob], queue: _Queue, count: int) -> None:
     """The same in several processes, which share by locks."""
-    given = os.environ.get("OMP_NUM_THREADS")
-    os.environ["OMP_NUM_THREADS"] = given or str(max(1, (os.cpu_count() or 1) // count))
+    threads = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = threads or str(max(1, (os.cpu_count() or 1) // count))
     context = multiprocessing.get_context("spawn")
     arguments = queue, jobs, "silent" if progress.silent() else "remarks"
     started = [context.Process(target=_work, args=arguments) for _ in range(count)]
@@ -142,7 +142,7 @@ def _share(jobs: list[ModelJob], queue: _Queue, count: int) -> None:
         for worker in started:
             worker.start()
     finally:
-        if given is None:
+        if threads is None:
             del os.environ["OMP_NUM_THREADS"]
     stopped = False
     total = seen = len(missing(jobs, queue.store))
@@ -357,13 +357,13 @@ def _evaluator(training: Training, folder: Path | None) -> Callable[[EncodeFn], 
         options = MEASURES["sts"].complete({"tasks": ("STSB",), "split": "dev"})
         judge = partial(measure, kind="sts", options=options, folder=folder)
         return judge if training.resolved.select == "stsb" else None
-    given: Json = {k: v or None for k, v in training.trace.items() if k != "every"}
+    trace: Json = {k: v or None for k, v in training.trace.items() if k != "every"}
     # The first row is always the same, so that no checkpoint counts as better than another.
-    same = Row("trace", given["split"], "followed", "", 0.0, 0)
-    follow: Callable[..., Report] = sts if "tasks" in given else geometry
+    same = Row("trace", trace["split"], "followed", "", 0.0, 0)
+    follow: Callable[..., Report] = sts if "tasks" in trace else geometry
 
     def evaluate(encode: EncodeFn) -> Report:
-        report = follow(encode, **given, resamples=0, folder=folder)
+        report = follow(encode, **trace, resamples=0, folder=folder)
         wanted = ("alignment", "uniformity", "spearman")
         return Report((same, *(r for r in report if r.metric in wanted)), {})
 

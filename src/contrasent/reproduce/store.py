@@ -75,8 +75,8 @@ def departing(values: Mapping[str, Any], kind: str, name: str = "") -> Json:
 
 @cache
 def _first_defaults() -> Json:
-    found: Json = json.loads(FIRST.read_text("utf-8"))
-    return found
+    defaults: Json = json.loads(FIRST.read_text("utf-8"))
+    return defaults
 
 
 def digest_of(value: Any) -> str:
@@ -187,7 +187,7 @@ def times(records: Mapping[str, Json]) -> Json:
         whole[record["model"]] += record.get("seconds", 0.0)
     for model, seconds in whole.items():
         total += max(seconds, records.get(model, {}).get("seconds", 0.0))
-    versions = [", ".join(f"{k} {v}" for k, v in own.items()) for own in distinct("versions")]
+    versions = [", ".join(f"{k} {v}" for k, v in entry.items()) for entry in distinct("versions")]
     return {
         "seconds": round(float(total), 1),
         "trained": len(distinct("steps")),

@@ -195,7 +195,7 @@ def _panel(axes: Any, panel: list[Statement]) -> None:
         left, right = axes.get_xlim()
         ticks = [tick for tick in TICKS if left <= tick <= right]
         axes.set_xticks(ticks, [minus(f"{tick:g}") for tick in ticks])
-    texts = [f"{own.item['name']}  {own.claim['text'].rstrip('.')}" for own in panel]
+    texts = [f"{row.item['name']}  {row.claim['text'].rstrip('.')}" for row in panel]
     texts = [t if len(t) <= LETTERS else f"{t[: LETTERS - 1]}\u2026" for t in texts]
     axes.set_yticks(range(len(panel)), texts)
     axes.tick_params(axis="y", length=0, labelsize=7)
@@ -228,13 +228,13 @@ def page(book: console.Book) -> str:
 def _item(item: console.ItemEntry) -> Json:
     """An item, the columns and rows that have something to show, and how many rows were run."""
     wanted = [row for row in item["rows"] if row["kind"] in ("train", "encoder", "blocked")]
-    made = sum(any("ours" in c for c in row["cells"].values()) for row in wanted)
+    count = sum(any("ours" in c for c in row["cells"].values()) for row in wanted)
     rows = [row for row in item["rows"] if row["cells"] or row["facts"]]
     named = {name for row in rows for name in (*row["cells"], *row["facts"])}
     return {
         **item,
         "words": [claim["verdict"]["word"] for claim in item["claims"]],
-        "made": made,
+        "made": count,
         "wanted": len(wanted),
         "tabled": rows,
         "shown": [column for column in item["columns"] if column["name"] in named],
@@ -329,7 +329,7 @@ def curves(figure: Json) -> str:
             colour = pictures.colour(i)
             for run_values in values if len(values) > 1 else ():
                 axes.plot(steps, run_values, color=colour, linewidth=0.5, alpha=0.5)
-            mean = [sum(at) / len(at) for at in zip(*values, strict=True)]
+            mean = [sum(scores) / len(scores) for scores in zip(*values, strict=True)]
             axes.plot(steps, mean, color=colour, linewidth=1.8, label=name)
             axes.plot(steps[-1:], mean[-1:], pictures.mark(i), color=colour, markersize=5)
         axes.set_xlabel("steps")

@@ -102,14 +102,14 @@ def difference(before: SeedScores, after: SeedScores) -> EffectEstimate:
     """The difference of two rows; of unknown error (infinite) where nothing says how sure it is."""
     mean = after.mean - before.mean
     if before.seeded and after.seeded:
-        one, two = (
-            dict(zip(own.seeds or range(len(own.values)), own.values, strict=True))
-            for own in (before, after)
+        first, second = (
+            dict(zip(scores.seeds or range(len(scores.values)), scores.values, strict=True))
+            for scores in (before, after)
         )
-        shared = sorted(set(one) & set(two))
+        shared = sorted(set(first) & set(second))
         if before.order is not None and before.order == after.order and len(shared) > 1:
-            return paired_t([two[seed] - one[seed] for seed in shared])
-        if len(one) == len(two) == 1:
+            return paired_t([second[seed] - first[seed] for seed in shared])
+        if len(first) == len(second) == 1:
             return EffectEstimate.from_error(mean, math.inf)
         return unpaired_t(before.values, after.values)
     if before.seeded or after.seeded:
@@ -234,14 +234,14 @@ def decide(
     largest share of its term in a row's gradient; None if not measured.
     """
     cells = {
-        place: Verdict(OPEN, parts=(_part("", one),), raw=one.tests())
-        for place, one in _cells(item, scale, scores)
+        place: Verdict(OPEN, parts=(_part("", compared),), raw=compared.tests())
+        for place, compared in _cells(item, scale, scores)
     }
     adjusted = _adjusted(cells)
     cells = {place: _decided(own, adjusted[place]) for place, own in cells.items()}
     claims = {}
     for claim in item.claims:
-        parts = tuple(_part(text, one) for text, one in _compared(item, claim, scores))
+        parts = tuple(_part(text, compared) for text, compared in _compared(item, claim, scores))
         claims[claim.name] = Verdict(OPEN, parts=parts, raw=joined(parts))
     among = _adjusted({**claims, **{name: verdict for name, (_, verdict) in resting.items()}})
     for claim in item.claims:
@@ -361,8 +361,8 @@ def _cells(
     item: Item, scale: str, scores: Scores
 ) -> Iterator[tuple[tuple[str, str], RowComparison]]:
     """Every published value that says something of ours, by row and column."""
-    made = [row for row in item.rows if row.kind in ("train", "encoder", "blocked")]
-    for row, column in ((r, c) for r in made for c in item.columns.values()):
+    rows = [row for row in item.rows if row.kind in ("train", "encoder", "blocked")]
+    for row, column in ((r, c) for r in rows for c in item.columns.values()):
         place, column_scores = (row.name, column.name), scores.get(column.name, {})
         value, ours = row.expected.get(column.name), column_scores.get(row.name)
         if value is None:

@@ -75,13 +75,13 @@ Model = TypeVar("Model", bound=Strict)
 
 def read_toml(path: Path) -> dict[str, Any]:
     """A TOML file; its lists are tuples."""
-    found: dict[str, Any] = _tuples(files.read_toml(path))
-    return found
+    table: dict[str, Any] = _tuples(files.read_toml(path))
+    return table
 
 
 def _tuples(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _tuples(own) for key, own in value.items()}
+        return {key: _tuples(entry) for key, entry in value.items()}
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 

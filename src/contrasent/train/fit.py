@@ -226,10 +226,10 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
 
     def save_model(target: Path, step: int, report: Report | None) -> None:
         shares = place.shares(step)
-        found = replace(
+        metadata = replace(
             facts, objective=objective.describe(), step=step, report=report, shares=shares
         )
-        encoder.save(target, card=card(encoder, found))
+        encoder.save(target, card=card(encoder, metadata))
 
     def save_checkpoint(step: int) -> None:
         state = {
@@ -245,10 +245,10 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
 
     def write_log(metrics: list[StepMetrics]) -> None:
         """Lines of the first steps, of every tenth, and of the last."""
-        for one in metrics:
-            wanted = one.step % LOG_EVERY == 0 or one.step < LOG_EVERY or one.step in steps.moments
+        for m in metrics:
+            wanted = m.step % LOG_EVERY == 0 or m.step < LOG_EVERY or m.step in steps.moments
             if parallel.is_main():
-                place.write_log(one.line() | drift.values, kept=wanted)
+                place.write_log(m.line() | drift.values, kept=wanted)
 
     if options.on_start is not None:
         options.on_start()
@@ -338,8 +338,8 @@ def _restore(place: RunFolder, objective: Objective, optimizer: torch.optim.Opti
     tensors: dict[str, Tensor] = {}
 
     def read() -> Any:
-        found, state = read_checkpoint(place.checkpoint)
-        tensors.update(found)
+        loaded, state = read_checkpoint(place.checkpoint)
+        tensors.update(loaded)
         return state
 
     state = parallel.by_main(read)
@@ -349,7 +349,7 @@ def _restore(place: RunFolder, objective: Objective, optimizer: torch.optim.Opti
         {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
     )
     for name, parameter in objective.named_parameters():
-        own = {key: tensors.get(f"optimizer.{key}.{name}") for key in MOMENTS}
-        if moments := {k: v.to(parameter.device) for k, v in own.items() if v is not None}:
+        stored = {key: tensors.get(f"optimizer.{key}.{name}") for key in MOMENTS}
+        if moments := {k: v.to(parameter.device) for k, v in stored.items() if v is not None}:
             optimizer.state[parameter] = moments
     return state

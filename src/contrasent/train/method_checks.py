@@ -62,8 +62,8 @@ class Trial:
         objective.double().train()
         with tempfile.TemporaryDirectory() as home:
             place = Path(home)
-            made = collator(objective, _corpus(objective, place), settings, place / "tokens", None)
-            yield objective, lambda step: made.batch(step, parallel.rank(), parallel.world())
+            maker = collator(objective, _corpus(objective, place), settings, place / "tokens", None)
+            yield objective, lambda step: maker.batch(step, parallel.rank(), parallel.world())
 
 
 def make_small_base(folder: Path) -> Path:
@@ -103,15 +103,15 @@ def make_small_base(folder: Path) -> Path:
 
 def with_small_models(method: str, given: Mapping[str, Any], base: Path) -> dict[str, Any]:
     """The parameters with small models in the place of those that are stated or needed."""
-    found = dict(given)
+    values = dict(given)
     for name, parameter in parameters(method).items():
-        if parameter.mark(MaskedModelName) and (found.get(name) or _needs(method, found, name)):
-            found[name] = str(base)
+        if parameter.mark(MaskedModelName) and (values.get(name) or _needs(method, values, name)):
+            values[name] = str(base)
         if parameter.mark(GuideName):
             guide = base.with_name("guide")
             Encoder.load(base, pooler="mean").save(guide)
-            found[name] = str(guide)
-    return found
+            values[name] = str(guide)
+    return values
 
 
 def _needs(method: str, given: Mapping[str, Any], model: str) -> bool:
@@ -215,8 +215,8 @@ def _compare(place: Path, number: int, trial: Trial) -> Verdict:
         if not path.is_file():
             failed = [p.read_text("utf-8") for p in sorted(place.glob("*.txt"))]
             return False, failed[0] if failed else "the processes ended early"
-        state, own = read_checkpoint(path)
-        far = farthest({"the loss": torch.tensor(losses)}, {"the loss": torch.tensor(own)})
+        state, its_losses = read_checkpoint(path)
+        far = farthest({"the loss": torch.tensor(losses)}, {"the loss": torch.tensor(its_losses)})
         far = far or farthest(whole, state)
         if far:
             remedy = "average over own rows, compare with those of all (gather), and draw with "
@@ -329,16 +329,16 @@ def check_gradient(trial: Trial) -> Verdict:
 
 def check_cached_gradients(trial: Trial) -> Verdict:
     """Whether cached gradients (``grad_cache_rows``) are those of the whole batch."""
-    found = []
+    gradients = []
     for rows in (0, CACHED_ROWS):
         try:
             with trial.training(cached_rows=rows) as (objective, batch):
                 _step(objective, batch(0))
                 grads = ((k, p.grad) for k, p in objective.named_parameters())
-                found.append({k: grad for k, grad in grads if grad is not None})
+                gradients.append({k: grad for k, grad in grads if grad is not None})
         except OptionError as error:
             return None, str(error)
-    far = farthest(found[0], found[1])
+    far = farthest(gradients[0], gradients[1])
     if far:
         return False, f"with {CACHED_ROWS} rows at once the gradient of {far}"
     return True, f"{CACHED_ROWS} rows at once, the same gradient (float64)"
@@ -359,9 +359,9 @@ def check_resume(trial: Trial) -> Verdict:
         optimizer.load_state_dict(moments)
         for step in (2, 3):
             _update(again, batch(step), optimizer)
-        found = again.state_dict()
+        resumed = again.state_dict()
     for key, value in whole.state_dict().items():
-        if not torch.equal(value, found[key]):
+        if not torch.equal(value, resumed[key]):
             problem = "keep all that lasts from step to step in parameters and buffers"
             return False, f"{key} is another after a resume; {problem}"
     return True, "goes on from a checkpoint to the same bits"

@@ -34,10 +34,10 @@ def mine(
     if len(first) <= count:
         problem = f"the pairs that are trained on have {len(first)} different answers only"
         raise OptionError("mined", count, problem)
-    own: dict[int, list[int]] = defaultdict(list)
+    answers_of: dict[int, list[int]] = defaultdict(list)
     for question, answer in zip(questions.tolist(), answers.tolist(), strict=True):
-        own[question].append(answer)
-    found = np.zeros((len(cache), count), np.int64)
+        answers_of[question].append(answer)
+    negatives = np.zeros((len(cache), count), np.int64)
     short = 0
     with progress.task("mine", len(rows) + len(first) + len(rows), "texts") as advance:
         query_vectors = _embed(encoder, cache, 0, rows, advance)
@@ -50,21 +50,21 @@ def mine(
             # What is too near comes after all others, the least alike first.
             ranks = np.where(cosines > most, -3 - cosines, cosines)
             for row, rank in zip(block, ranks, strict=True):
-                rank[own[int(questions[row])]] = -np.inf
+                rank[answers_of[int(questions[row])]] = -np.inf
                 picked = best_rows(rank, count)
                 picked = picked[np.isfinite(rank[picked])]
                 short += int((rank[picked] >= -1).sum() < count)
                 if not len(picked):
                     problem = f"{cache.text(0, int(rows[row]))[:60]!r} has every answer for its own"
                     raise OptionError("mined", count, problem)
-                found[rows[row]] = rows[first[np.resize(picked, count)]]
+                negatives[rows[row]] = rows[first[np.resize(picked, count)]]
             advance(len(block))
     if short:
         log.warning(
             "%d of %d pairs have fewer than %d answers below %d %% of their own cosine; they take "
             "the least alike of the others", short, len(rows), count, MARGIN * 100,
         )  # fmt: skip
-    return found
+    return negatives
 
 
 def _numbers(cache: TokenCache, column: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -245,17 +245,17 @@ class ModelSelector:
         if self.floor is not None:
             improved = None if best[1] >= self.floor else False
         wins = improved if self.keep == "proven" else improved is not False
-        kept = best[0] if wins or self.keep == "trained" else 0
-        found = {
+        kept_step = best[0] if wins or self.keep == "trained" else 0
+        fields = {
             "improved": improved,
-            "kept": last if self.keep == "last" else kept,
+            "kept": last if self.keep == "last" else kept_step,
             "base_score": base,
             "gain": gain,
             "metric": rows[0].metric if rows else None,
             "score": best[1],
             "best_step": best[0],
         }
-        return cast(dict[str, Any], parallel.from_main(found))
+        return cast(dict[str, Any], parallel.from_main(fields))
 
     def out_of(self, patience: int) -> bool:
         """Whether so many evaluations have passed without a better one; never if 0."""

@@ -147,7 +147,7 @@ def combinations(given: Mapping[str, Any], method: str) -> list[SweepRun]:
 
 def best_run(runs: Sequence[SweepRun]) -> SweepRun | None:
     """The run with the highest held-out score, the first of equals; None if none has one."""
-    scored = [(one.run.score, one) for one in runs if one.run and one.run.score is not None]
+    scored = [(run.run.score, run) for run in runs if run.run and run.run.score is not None]
     return max(scored, key=lambda pair: pair[0], default=(0.0, None))[1]
 
 
@@ -155,13 +155,13 @@ def sweep_table(runs: Sequence[SweepRun]) -> list[str]:
     """A line for each run: its score by which to choose, and its gain on items that did not."""
     head = ("run", "step", "held out", "95 % interval", "gain on others", "95 % interval")
     lines: list[tuple[str, ...]] = [head]
-    for one in runs:
-        report = one.run.evaluation(one.run.best_step) if one.run else None
+    for run in runs:
+        report = run.run.evaluation(run.run.best_step) if run.run else None
         rows = report.rows if report else ()
         gain = next((row for row in rows if row.metric.startswith("gain_")), None)
         cells = [cell for row in (rows[0] if rows else None, gain) for cell in _cells(row)]
-        step = "" if one.run is None else str(one.run.best_step or "")
-        lines.append((one.name, step, *(cells if not one.problem else [one.problem, "", "", ""])))
+        step = "" if run.run is None else str(run.run.best_step or "")
+        lines.append((run.name, step, *(cells if not run.problem else [run.problem, "", "", ""])))
     return laid_out(lines, left=(0,))
 
 

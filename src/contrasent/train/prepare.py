@@ -56,11 +56,11 @@ def prepare(
         lora.add(encoder.backbone, settings.lora)
     encoder.prompts = _prompts(encoder.prompts, settings)
     encoder.matryoshka_dims = ()  # what trains it now says whether its first dimensions are vectors
-    made = find(objective)(encoder, **parameters)
+    module = find(objective)(encoder, **parameters)
     if settings.pooler not in (None, encoder.pooling):
         problem = f"{objective} pools by {encoder.pooling!r}; leave it out"
         raise OptionError("pooler", settings.pooler, problem)
-    return made.to(encoder.device)
+    return module.to(encoder.device)
 
 
 def _prompts(given: Prompts, settings: Settings) -> Prompts:
@@ -78,8 +78,8 @@ def configure(objective: Objective, settings: Settings) -> None:
     """Set padding, cached gradients and compilation of every encoder in an objective."""
     terms = objective.terms.items()
     others = [name for name, t in terms if not getattr(t, "vectors_only", False)]
-    own = type(objective).forward is not Objective.forward and not objective.vectors_only
-    if settings.grad_cache_rows and (others or own):
+    custom = type(objective).forward is not Objective.forward and not objective.vectors_only
+    if settings.grad_cache_rows and (others or custom):
         what = f"its term {others[0]!r}" if others else "it"
         problem = f"not for {objective.name}: {what} works on tokens, whose memory is not bounded"
         raise OptionError("grad_cache_rows", settings.grad_cache_rows, f"{problem}; use 0")

@@ -46,16 +46,16 @@ OnStep = Callable[[int, dict[str, float]], Any]
 
 def numbers(line: Mapping[str, Any]) -> dict[str, float]:
     """The numbers in a line of a run's log by name, such as "loss", "shares/contrast"."""
-    found: dict[str, float] = {}
+    by_name: dict[str, float] = {}
     for name, value in line.items():
         if isinstance(value, dict):
-            found |= {f"{name}/{inner}": number for inner, number in value.items()}
+            by_name |= {f"{name}/{inner}": number for inner, number in value.items()}
         elif isinstance(value, list):  # rows of a report; some trackers allow no @ in a name
             rows = {f"{name}/{row['task']}/{row['metric']}": row["value"] for row in value}
-            found |= {key.replace("@", "_at_"): number for key, number in rows.items()}
+            by_name |= {key.replace("@", "_at_"): number for key, number in rows.items()}
         elif name != "step" and value is not None:
-            found[name] = value
-    return found
+            by_name[name] = value
+    return by_name
 
 
 def choose_keep(keep: Keep | None, evaluate: Any) -> Keep:
@@ -248,19 +248,19 @@ class RunFolder:
         return [] if names == ["run"] and not begun else names
 
     def _check_loss(self, occupied: list[str], *, resume: bool, overwrite: bool) -> None:
-        run, held = self.settings.is_file(), f"holds {occupied[0]!r}"
+        run, holds = self.settings.is_file(), f"holds {occupied[0]!r}"
         if resume and not run:
             raise OutputError(
-                f"{self.model}: {held} and no run to go on with; choose another folder"
+                f"{self.model}: {holds} and no run to go on with; choose another folder"
             )
         if not resume and not overwrite:
-            what = "already holds a run; --resume goes on with it, --overwrite" if run else held
+            what = "already holds a run; --resume goes on with it, --overwrite" if run else holds
             if not run:
                 what += "; --overwrite, if it is a model,"
             raise OutputError(f"{self.model}: {what} starts afresh, or choose another folder")
         if not resume and not run and "modules.json" not in occupied:
             raise OutputError(
-                f"{self.model}: {held} and no model; --overwrite replaces only models, so remove "
+                f"{self.model}: {holds} and no model; --overwrite replaces only models, so remove "
                 "the folder yourself or choose another"
             )
 
@@ -310,13 +310,13 @@ class RunFolder:
 
     def lines(self) -> list[dict[str, Any]]:
         """The lines of the log, without one that a kill cut short and what follows it."""
-        found = []
+        lines = []
         for line in self.log.read_text("utf-8").splitlines() if self.log.is_file() else ():
             try:
-                found.append(json.loads(line))
+                lines.append(json.loads(line))
             except ValueError:
                 break
-        return found
+        return lines
 
     def write_log(self, line: dict[str, Any], *, kept: bool = True) -> None:
         """Append a line, unless it is only for those who listen."""
@@ -348,8 +348,8 @@ class RunFolder:
     def shares(self, step: int | None = None) -> list[dict[str, float]]:
         """The shares of the terms in the log, up to a step."""
         lines = (line for line in self.lines() if "shares" in line)
-        found = [{"step": line["step"], **line["shares"]} for line in lines]
-        return [shares for shares in found if step is None or shares["step"] <= step]
+        entries = [{"step": line["step"], **line["shares"]} for line in lines]
+        return [shares for shares in entries if step is None or shares["step"] <= step]
 
     def publish(self, run: Run) -> None:
         """Put the model that the run gives at the top of the folder; record the result."""

@@ -80,8 +80,8 @@ class GradientShares:
         """The shares, once the gradient of the loss times the factor is in the parameters."""
         zeros = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
         whole = _norm(zeros) / factor
-        rest = torch._foreach_sub(zeros, self.left) if self.left else zeros
-        norms = {self.names[0]: _norm(list(rest)) / factor, **self.norms}
+        remainder = torch._foreach_sub(zeros, self.left) if self.left else zeros
+        norms = {self.names[0]: _norm(list(remainder)) / factor, **self.norms}
         finite = bool(torch.tensor([whole, *norms.values()]).isfinite().all())
         if not finite or not whole:
             return {}
@@ -174,15 +174,15 @@ class StepRunner:
         """The numbers of the steps that have not been looked at."""
         waiting, self._waiting = self._waiting, []
         values = [numbers for *_, numbers in waiting]
-        found = []
+        metrics = []
         for (step, rate, names, _), row in zip(waiting, _read(values), strict=True):
-            norm, *rest = row
-            terms = dict(zip(names, rest, strict=True))
+            norm, *losses = row
+            terms = dict(zip(names, losses, strict=True))
             # In fp16 the scaler passes over steps whose gradients overflow.
             scaled = self.settings.precision == "fp16"
             self.monitor.check(step, terms if scaled else {**terms, "the gradient": norm}, rate)
-            found.append(StepMetrics(step, rate, norm, terms, self._shares.pop(step, {})))
-        return found
+            metrics.append(StepMetrics(step, rate, norm, terms, self._shares.pop(step, {})))
+        return metrics
 
     def _gradient(self, step: int) -> dict[str, Tensor]:
         """Leave the batch's gradient in the parameters; the loss and its terms."""
@@ -195,8 +195,8 @@ class StepRunner:
         walked = type(self.objective).loss is Objective.loss and not settings.compile
         for part in range(parts):
             torch.manual_seed(mix(settings.seed, step, parallel.rank(), part))
-            own = parallel.rank() * parts + part
-            batch = self.collator.batch(step, own, parts * parallel.world())
+            number = parallel.rank() * parts + part
+            batch = self.collator.batch(step, number, parts * parallel.world())
             with torch.autocast(device, dtype) if dtype else nullcontext():
                 terms = self.module(batch)
                 loss = self.objective.loss(terms)
