@@ -29,7 +29,7 @@ class Query:
 
     text: str
     relevant: Mapping[int, float]
-    document: int  # its main answer: queries about one document are no independent evidence
+    document: int  # its main answer: queries about the same document are not independent
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +115,9 @@ class Bench:
     def _ranked(
         self, numbers: Numbers, rankers: Sequence[Ranker], learned: Learned
     ) -> list[list[Numbers]]:
-        """Of each query the best rows by each ranker."""
+        """The best rows of each query by each ranker."""
         query_vectors, shown = self.vectors[numbers], self.units >= 0
-        # Rankers that differ in the share of words alone have one set of candidates.
+        # Rankers that differ only in the weight of words share their candidates.
         by_vectors = dict.fromkeys(ranker.without_words for ranker in rankers)
         products = {
             share: np.asarray(self.index.vectors @ mapped(ranker, learned, query_vectors).T).T
@@ -164,6 +164,6 @@ def _ndcg(ranked: Numbers, relevant: Mapping[int, float]) -> float:
     """nDCG@10 of documents in the order of their best rows."""
     documents = list(dict.fromkeys(ranked.tolist()))
     ranks = {unit: rank for rank, unit in enumerate(documents, 1)}
-    beyond = len(documents) + CUT + 1  # what was not found has no rank that counts
+    beyond = len(documents) + CUT + 1  # a rank beyond the cut for documents not found
     places = sorted((ranks.get(unit, beyond), gain) for unit, gain in relevant.items())
     return float(ndcg_at_k(np.array([g for _, g in places]), np.array([r for r, _ in places]), CUT))

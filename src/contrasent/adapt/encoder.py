@@ -1,7 +1,7 @@
-"""An encoder that user queries teach by contrast, measured next to what needs no new vectors.
+"""An encoder trained on user queries, measured against ways that need no new vectors.
 
-Of each fold the queries about some documents are held out, with everything that answers them; a
-copy of the base learns from the others. Only rows that matter for judging are encoded by it.
+Each fold holds out the queries about some documents, with everything that answers them, and trains
+a copy of the base on the others. It encodes only the rows that matter for judging.
 """
 
 import logging
@@ -37,23 +37,23 @@ from contrasent.search.index import Index
 from contrasent.search.learned import Learned, Neighbours
 from contrasent.types import Log, Mask, Numbers, Vectors, for_task
 
-EPOCHS, RATE, LONGEST = 3.0, 5e-5, 128  # of the training; tokens of a passage that it reads
-FOLDS = 2  # of documents, each with a training of its own
-MOST_PAIRS, CHECKPOINT = 2000, 20  # pairs that teach at most; steps between checkpoints
-POOL, DRAWN = 1500, 250  # rows that the queries of a fold are judged among, and those drawn of them
-TIMED = 24  # rows that the speed of encoding is taken from
-BACKWARD, LETTERS = 2.5, 4  # what a pair costs in training, in passages; characters of a token
+EPOCHS, RATE, LONGEST = 3.0, 5e-5, 128  # for training; tokens read of a passage
+FOLDS = 2  # of documents, each with its own training run
+MOST_PAIRS, CHECKPOINT = 2000, 20  # training pairs at most; steps between checkpoints
+POOL, DRAWN = 1500, 250  # rows searched by the queries of a fold, and how many of them are drawn
+TIMED = 24  # rows that encoding is timed on
+BACKWARD, LETTERS = 2.5, 4  # cost of training on a pair, in passages; characters of a token
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Encoders that were judged: the ways to search by one, and nDCG@10 of each query by each."""
+    """Evaluated encoders: the ways to search by one, and nDCG@10 of each query by each."""
 
     ways: list[Way]
     values: dict[str, Floats]  # by kind of folds, (ways, queries)
-    judged: Mask  # (queries,), not all where the first fold has shown enough
+    judged: Mask  # (queries,), not all if the first fold was conclusive
     seconds: float
-    teach_all: Callable[[], object]  # trains the encoder that is kept, by all queries
+    teach_all: Callable[[], object]  # trains the final encoder on all queries
 
 
 class EncoderLearner:
@@ -86,7 +86,7 @@ class EncoderLearner:
         return FOLDS * (training + per_text * pool) + per_text * len(rows)
 
     def pairs(self, teaching: Numbers, absent: set[int]) -> list[tuple[str, str]]:
-        """Queries with the passages that answer them best, of each document one."""
+        """Queries with the passages that answer them best, one for each document."""
         bench, pairs = self.bench, list[tuple[str, str]]()
         for number in teaching.tolist():
             rows = self.learner.answers[number]
@@ -96,11 +96,11 @@ class EncoderLearner:
         return [pairs[number] for number in np.sort(random.permutation(len(pairs))[:MOST_PAIRS])]
 
     def train(self, name: str, teaching: Numbers, absent: set[int]) -> Path:
-        """The folder of an encoder that some queries taught."""
+        """The folder of an encoder trained on some queries."""
         folder = self.work.folder / f"taught-encoder-{name}"
         settings = {"epochs": EPOCHS, "lr": RATE, "max_tokens": LONGEST, "seed": self.seed}
         advice = [logging.getLogger(f"contrasent.train.{room}") for room in ("monitor", "prepare")]
-        for logger in advice:  # about settings that nobody stated here
+        for logger in advice:  # on settings that were not chosen here
             logger.setLevel(logging.ERROR)
         try:
             self._fit(
@@ -110,7 +110,7 @@ class EncoderLearner:
                 folder=folder,
                 base=self.base,
                 evaluate="none",
-                resume=True,  # what a killed run did is kept
+                resume=True,  # go on from the checkpoint of a killed run
             )
         finally:
             for logger in advice:
@@ -126,11 +126,11 @@ class EncoderLearner:
     # ------------------------------------------------------------------ judging
 
     def judge(self, folds: dict[str, Numbers], before: Values, others: Values) -> Trial:
-        """nDCG@10 of queries by encoders that they did not teach.
+        """nDCG@10 of queries by encoders trained without them.
 
-        All are (queries,) by kind of folds: ``folds``, and nDCG@10 by the prior, ``before``, and by
-        the best that needs no new vectors, ``others``. Where that is better for one half of the
-        documents beyond doubt, the other half is left out.
+        All are (queries,) by kind of folds: ``folds``, nDCG@10 by the prior (``before``) and by the
+        best way without new vectors (``others``). If that is clearly better for one half of the
+        documents, the other half is left out.
         """
         began, everything = time.monotonic(), np.arange(len(self.bench.queries))
         values = {kind: np.empty((len(self.ways), len(everything))) for kind in folds}
@@ -154,7 +154,7 @@ class EncoderLearner:
     def _fold(
         self, number: int, part: Mask, folds: dict[str, Numbers]
     ) -> dict[str, list[list[float]]]:
-        """(ways, judged) gains over the prior, by kind, of an encoder that the others taught."""
+        """(ways, judged) gains over the prior, by kind, of an encoder trained on the others."""
         judged, teaching = np.flatnonzero(part), np.flatnonzero(~part)
         pool = self.index.rows(rows := self.pool(judged))
         texts, ids = [row.text for row in pool], [row.id for row in pool]
@@ -195,7 +195,7 @@ class EncoderLearner:
     def pool(
         self, judged: Numbers, *, size: int = POOL, drawn: int = DRAWN, cut: int = CUT
     ) -> Numbers:
-        """The rows that queries are judged among: what answers them, what is near, and others."""
+        """The rows that queries search in a fold: their answers, near rows, and others."""
         rows, bench = self.index.numbers(), self.bench
         if len(rows) <= size:
             return rows

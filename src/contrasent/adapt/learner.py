@@ -1,7 +1,7 @@
-"""Learns from some of a bench's queries how to search: by a map of queries, and by their answers.
+"""Learns to search from some of a bench's queries: by a map of queries, and by their answers.
 
 Rows that answer a query attract its mapped vector, and rows that do not push it away (InfoNCE). The
-queries themselves are kept, so that documents that a query like them was answered by gain a bonus.
+queries are stored too, so that documents that answered a similar query get a bonus.
 """
 
 from collections.abc import Callable, Set
@@ -61,10 +61,10 @@ def descend(
 
 
 AGAIN, NEW = "again", "new"  # kinds of folds: of queries, and of whole documents
-NEW_COUNTS = 0.5  # what a gain on new documents counts for, compared with the other, in choosing
-SHARES = (None, 0.5, 1.0)  # of the map that queries teach; None keeps the prior's own
+NEW_COUNTS = 0.5  # weight of a gain on new documents when choosing, relative to the other
+SHARES = (None, 0.5, 1.0)  # of the map learned from queries; None keeps the prior's
 SMOOTHINGS = (0.0, 0.6)
-NEIGHBOURS, MOST_ROWS = 5, 20_000  # of a row; rows up to which they are looked for
+NEIGHBOURS, MOST_ROWS = 5, 20_000  # of a row; rows up to which they are computed
 
 EPOCHS, SHORTEST, LONGEST = 12, 20, 200  # passes over the queries; fewest and most steps
 BATCH, TEMPERATURE = 64, 0.03
@@ -73,7 +73,7 @@ HARD = 30  # the best rows of the prior that do not answer a query
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """The values that are tried, all of them or few, and how a map is learned."""
+    """The values to try, all of them or few, and how a map is learned."""
 
     weights: tuple[float, ...] = (0.0, 0.025, 0.05, 0.1, 0.2, 0.4)  # shares of words
     few_weights: tuple[float, ...] = (0.05, 0.2)
@@ -89,14 +89,14 @@ TUNING = Tuning()
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A ranker, whether its map is what queries teach, and whether the encoder is."""
+    """A ranker, and whether its map and its encoder are learned from queries."""
 
     ranker: Ranker
     maps: bool
     encoder: bool = False
 
     def needs(self, learned: Learned) -> Learned:
-        """The parts of what was learned that it uses."""
+        """The learned parts that it uses."""
         ranker = self.ranker
         return replace(
             learned,
@@ -109,7 +109,7 @@ class Way:
 def ways_of(
     prior: Ranker, size: Literal["all", "few"], *, smooth: bool, tuning: Tuning = TUNING
 ) -> list[Way]:
-    """All that is tried, the prior first; ``smooth``: whether the neighbours of rows are known."""
+    """All ways to try, the prior first; ``smooth``: whether the neighbours of rows are known."""
     weights = {prior.word_weight, *(tuning.weights if size == "all" else tuning.few_weights)}
     smoothings = {prior.smoothing, *(SMOOTHINGS if smooth else ())}
     bonuses = tuning.bonuses if size == "all" else tuning.few_bonuses
@@ -126,7 +126,7 @@ def ways_of(
 
 
 def taught_by(bench: Bench, teaching: Numbers, absent: Set[int]) -> Taught:
-    """Some queries of a bench with the documents that answer them, but for absent ones."""
+    """Some queries of a bench with the documents that answer them, except absent ones."""
     documents = tuple(
         tuple(
             bench.documents[unit]
@@ -139,7 +139,7 @@ def taught_by(bench: Bench, teaching: Numbers, absent: Set[int]) -> Taught:
 
 
 class Learner:
-    """The queries of a bench, the rows that answer them, and rows that only look as if they did."""
+    """The queries of a bench, the rows that answer them, and hard negatives."""
 
     def __init__(self, bench: Bench, prior: Ranker, seed: int, tuning: Tuning = TUNING) -> None:
         self.bench, self.prior, self.seed, self.tuning = bench, prior, seed, tuning
@@ -172,7 +172,7 @@ class Learner:
         return {unit for number in numbers.tolist() for unit in self.bench.queries[number].relevant}
 
     def fit(self, teaching: Numbers, absent: Set[int]) -> Vectors:
-        """(d, d) map that some queries teach; ``absent`` documents are neither right nor wrong."""
+        """(d, d) map learned from queries; ``absent`` documents are neither right nor wrong."""
         bench, random = self.bench, np.random.default_rng(self.seed)
         matrix = np.eye(bench.vectors.shape[1], dtype=np.float32)
         if self.prior.map_share and bench.learned.matrix is not None:
@@ -210,7 +210,7 @@ class Learner:
         return descend(matrix, slope_of, rate=self.tuning.rate, steps=steps)
 
     def learned(self, teaching: Numbers, absent: Set[int], matrix: Vectors | None) -> Learned:
-        """The lesson of some queries, with a map that they taught or the one there was."""
+        """What some queries teach, with the map learned from them or the prior's."""
         if matrix is None:
             matrix = self.bench.learned.matrix
         taught = taught_by(self.bench, teaching, absent)

@@ -32,7 +32,7 @@ def harm_of_words(bench: Bench, prior: Ranker, *, seed: int) -> Difference | Non
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The search before and after an adaptation, and everything that speaks for it."""
+    """The search before and after an adaptation, and the evidence for it."""
 
     default: Ranker
     kept: Ranker
@@ -94,7 +94,7 @@ class Outcome:
         return f"the default search is kept: {ranker.summary}{about}"
 
     def _statements(self) -> list[tuple[str, str]]:
-        """Which parts of the search are defaults, which were shown on this text, which not."""
+        """Which parts of the search are defaults, and which were or were not shown on this text."""
         words, steps, lesson = self.words, self.steps, self.lesson
         parts = [("default", f"{self.default.summary}, as 'contrasent index' searches")]
         if words is not None:
@@ -142,7 +142,7 @@ def largest_changes(
     chosen = [n for n in (*order[::-1][:SHOWN], *order[:SHOWN]) if moved[n]]
     numbers = list(dict.fromkeys(map(int, chosen)))
     before = after = _answers(bench, numbers, default, bench.learned, encode)
-    if not lesson.teach_all:  # those of an encoder follow when it has encoded the rows
+    if not lesson.teach_all:  # an encoder's follow once it has encoded the rows
         after = _answers(bench, numbers, lesson.ranker, lesson.learned, encode)
     return [
         {
@@ -169,7 +169,7 @@ def answer_again(
 def _answers(
     bench: Bench, numbers: list[int], ranker: Ranker, learned: Learned, encode: EncodeFn
 ) -> list[dict[str, Any]]:
-    """The sentence of the best row for each query, its document, and whether that is right."""
+    """The sentence of the best row for each query, its document, and whether it is right."""
     rows = [bench.best_rows(n, ranker, learned)[0] for n in numbers]
     passages = bench.index.rows(np.array(rows, dtype=np.int64))
     hits = [[Hit(row.id, row.text, 0.0, row.metadata)] for row in passages]
@@ -188,7 +188,7 @@ def _answers(
 
 
 def write_report(target: Path, facts: dict[str, Any]) -> None:
-    """Write the page, and then the facts, which say that a run is complete."""
+    """Write the page, and then the facts, whose presence marks a run as complete."""
     changes = facts["changes"]
     text = render(
         "adaptation.html",

@@ -1,10 +1,10 @@
 """Learning from an index's own text, without queries.
 
-Two steps, chosen on seven collections with user queries (docs/log.md, 2026-11-23) by what can be
-seen of any text: where vectors point in many directions, a share of a map of queries, and where
-there are rows enough, rows smoothed by their neighbours. Sentences of held-out documents, searched
-for in passages without them, say whether the text has meaning to learn from, and whether a step
-harms; a step need not be shown to help on each text, since few sentences can show so little.
+Two steps, chosen on seven collections with user queries (docs/log.md, 2026-11-23) by properties of
+the text: a share of a map of queries where vectors point in many directions, and rows smoothed by
+their neighbours where there are enough rows. Sentences of held-out documents, as queries for
+passages without them, show whether the text has meaning to learn from, and whether a step harms;
+a step need not be shown to help on each text, since few sentences can show little.
 """
 
 import math
@@ -31,12 +31,12 @@ SMOOTHING, NEIGHBOURS = 0.6, 5
 SMOOTHED_ROWS = (500, 50_000)  # fewer have no near neighbours; of more these take minutes to find
 ONE_DIRECTION = 0.8  # length of the mean of all vectors from which they point in one direction
 SENTENCES, JUDGED, MIN_SENTENCES = 1000, 150, 200
-ROWS = 5000  # of an index that sentences are searched for in
+ROWS = 5000  # of an index that sentences search
 SHORTEST, LONGEST, RUN = 4, 60, 10  # words of a sentence; of a part of a text without sentences
 MEANING = 0.001  # p value by which held-out sentences must find their passages above chance
 RESERVE = 0.5  # share of the seconds left that encoding may take
 STEPS, BATCH, RATE, TEMPERATURE = 150, 256, 2e-3, 0.05
-_FIRST = 32  # texts that the speed of encoding is taken from
+_FIRST = 32  # texts that encoding is timed on
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Steps:
 
     ranker: Ranker
     learned: Learned
-    evidence: Difference | None  # its gain on what judged
+    evidence: Difference | None  # its gain on held-out queries or sentences
     notes: tuple[str, ...]
     judges: str = "sentences held out"
 
@@ -60,7 +60,7 @@ def learn_from_text(
     until: Callable[[], float],  # seconds that are left
     users: Bench | None = None,
 ) -> Steps:
-    """Learn from the text alone; queries of users judge it, else sentences that are held out."""
+    """Learn from the text alone; judged by user queries if given, else by held-out sentences."""
     rows, numbers = list(index.every()), index.numbers()
     vectors: Vectors = np.asarray(index.vectors[numbers])
     wanted = _steps_for(vectors, prior)
@@ -114,7 +114,7 @@ def learn_from_text(
 def _by_users(
     users: Bench, prior: Ranker, tried: Sequence[Ranker], learned: Learned, seed: int
 ) -> Steps:
-    """The steps that user queries gain most by, or none where they lose by each."""
+    """The steps that help user queries most, or none if each does harm."""
     before, *after = users.values([prior, *tried], learned=learned)
     gains = [difference(users.queries, values - before, seed=seed) for values in after]
     best = int(np.argmax([0.0, *(gain.value for gain in gains)])) - 1
@@ -170,7 +170,7 @@ class _Sentence:
 def _draw(
     rows: Sequence[Row], random: np.random.Generator
 ) -> tuple[list[_Sentence], list[_Sentence]]:
-    """Sentences of some documents, one a row, that judge; of all others those that teach."""
+    """Sentences that judge, one a row, of some documents; sentences that teach, of the others."""
     documents = [document_of(row.id, row.metadata) for row in rows]
     names = list(dict.fromkeys(documents))
     places = {names[i]: place for place, i in enumerate(random.permutation(len(names)))}
@@ -195,7 +195,7 @@ def _draw(
 
 
 def _sentence(row: int, document: str, text: str, random: np.random.Generator) -> _Sentence | None:
-    """A sentence of a text, drawn; None if it has none, or nothing else."""
+    """A random sentence of a text; None if there is none, or no other text."""
     pieces = list(_pieces(text))
     good = [i for i, piece in enumerate(pieces) if SHORTEST <= len(words(piece)) <= LONGEST]
     if not good:
@@ -206,7 +206,7 @@ def _sentence(row: int, document: str, text: str, random: np.random.Generator) -
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Sentences of a text, or runs of words where it has no two."""
+    """Sentences of a text, or runs of words if there are fewer than two."""
     pieces = [piece.strip() for line in text.splitlines() for piece in sentences(line)]
     if sum(len(words(piece)) >= SHORTEST for piece in pieces) > 1:
         yield from filter(None, pieces)
@@ -225,7 +225,7 @@ def _bench(
     cut: Vectors,
     random: np.random.Generator,
 ) -> Bench:
-    """The sentences as queries to their rows without them, among other rows."""
+    """The sentences as queries for their own rows, cut from them, among other rows."""
     own_rows = np.array([one.row for one in judged])
     others = random.permutation(np.setdiff1d(np.arange(len(rows)), own_rows))
     chosen = np.concatenate([own_rows, others[: max(0, ROWS - len(own_rows))]])

@@ -1,7 +1,7 @@
-"""User queries teach how to search, and every query is judged by what it did not teach.
+"""Learning from user queries, each evaluated on a search that was learned without it.
 
-Cross-fitting has two kinds of folds: of queries drawn at random, as if the same documents were
-asked for again, and of whole documents, as if they were new.
+Cross-fitting has two kinds of folds: of random queries, as if users asked about the same documents
+again, and of whole documents, as if they were new.
 """
 
 import time
@@ -22,42 +22,42 @@ from contrasent.types import Log, Mask, Numbers
 
 FOLDS, FEW_FOLDS = 5, 3
 COUNTS = (50, 100, 200, 500)  # queries that teach, in the curve
-FLIPS = 1000  # choices that are made of differences with random signs
-SURE = 0.01  # p value of a gain asked again that is kept: few queries say less than they seem to
-OTHERS = 0.2  # share of the queries that must be left to judge those
+FLIPS = 1000  # choices made among differences with random signs
+SURE = 0.01  # p value to keep a gain on known documents: few queries show less than they seem to
+OTHERS = 0.2  # share of the queries that must be left for judging
 PROBED, FOLDS_SHARE = 8, 0.5  # queries that are timed; share of the time left that folds may take
-NEW_VECTORS = 0.005  # gain over all else from which an encoder is worth that rows are encoded again
+NEW_VECTORS = 0.005  # gain over other ways that is worth encoding all rows again
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """Ways that were measured together, against the search before."""
+    """Ways measured together, against the earlier search."""
 
     name: str
-    way: str  # the one that is best for all queries
+    way: str  # the best for all queries
     again: Difference
     new: Difference
     seconds: float
-    milliseconds: float  # that a query takes longer
+    milliseconds: float  # more for each query
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lesson:
-    """Everything that queries taught, and its effect for queries that did not teach it."""
+    """Everything learned from queries, and its effect on queries that took no part in learning."""
 
     ranker: Ranker  # the prior if nothing is improved
     learned: Learned
     improved: bool
-    again: Difference  # where documents are asked for again
-    new: Difference  # on documents that nothing was taught about
-    before: float  # mean nDCG@10 by the prior, and after, asked again
+    again: Difference  # on known documents
+    new: Difference  # on new documents
+    before: float  # mean nDCG@10 by the prior, and afterwards, on known documents
     after: float
     reason: str
     values_before: Floats  # (q,) nDCG@10
     values_after: Floats
     teach_all: Callable[[], object] | None  # trains the encoder, if one is kept
     tried: list[Tried]
-    curve: list[tuple[int, Difference]]  # how many queries teach, and what the others gain
+    curve: list[tuple[int, Difference]]  # number of training queries, and the gain of the others
 
 
 Judge = Callable[[Learner, dict[str, Numbers], Values, Values], Trial | None]
@@ -137,7 +137,7 @@ def is_sure(gain: Difference) -> bool:
 
 
 def folds_of(bench: Bench, numbers: Numbers, kind: str, count: int, seed: int) -> Numbers:
-    """The fold of each of some queries; those of one main answer share it where documents do."""
+    """The fold of each query; in folds of documents, queries with one main answer share it."""
     of = np.arange(len(numbers))
     if kind == NEW:
         of = np.unique([bench.queries[at].document for at in numbers], return_inverse=True)[1]
@@ -146,7 +146,7 @@ def folds_of(bench: Bench, numbers: Numbers, kind: str, count: int, seed: int) -
 
 
 def best_way(values: Values, among: Mask, costs: Floats | float = 0.0) -> int:
-    """The way that gains most over the first for some queries, and loses on no new documents."""
+    """The way that gains most over the first on some queries, without loss on new documents."""
     again, new = (
         (values[kind][:, among] - values[kind][0, among]).mean(axis=1) for kind in (AGAIN, NEW)
     )
@@ -160,7 +160,7 @@ def _scores(again: Floats, new: Floats) -> Floats:
 
 
 def cross_fitted(values: Values, folds: Numbers, costs: Floats | float = 0.0) -> Values:
-    """(q,) by kind: of each fold of documents by the way that is best for the other folds."""
+    """(q,) by kind: each fold of documents scored by the way that is best on the other folds."""
     scores = {kind: np.empty(by_way.shape[1]) for kind, by_way in values.items()}
     for fold in range(folds.max() + 1):
         judged = folds == fold
@@ -177,7 +177,7 @@ def luck(
     seed: int,
     costs: Floats | float = 0.0,
 ) -> float:
-    """The gain, asked again, that 2.5 % of choices among ways that help nobody would show."""
+    """The gain on known documents that 2.5 % of choices among useless ways would show."""
     # The way for one fold follows from the others, whose ways follow from it: an interval of their
     # mean is too narrow. Random signs of what documents differ by from the mean show by how much;
     # ways that surely lose go on losing (Hansen, 2005, A Test for Superior Predictive Ability).
@@ -210,7 +210,7 @@ def luck(
 
 
 def sizes(total: int, spent: float, left: float) -> list[int]:
-    """How many queries teach in the curve: sizes for which there is time, and others to judge."""
+    """Sizes for the learning curve, as far as there is time, and queries left for judging."""
     chosen = []
     for size in COUNTS:
         left -= 1.5 * spent * size / total
@@ -220,7 +220,7 @@ def sizes(total: int, spent: float, left: float) -> list[int]:
 
 
 class _Teacher:
-    """A learner whose trials are kept."""
+    """A learner whose trials are stored."""
 
     def __init__(self, learner: Learner, work: Work, log: Log) -> None:
         self.learner, self.work, self.log = learner, work, log
@@ -263,7 +263,7 @@ class _Teacher:
         return Tried(name, way.ranker.summary, again, new, round(seconds, 1), round(more, 2))
 
     def cost(self) -> float:
-        """Seconds that measuring all ways on all queries takes, by measuring some on some."""
+        """Estimated seconds to measure all ways on all queries."""
         rankers = [way.ranker for way in self.ways(few=False)]
         few = [r for r in rankers if r.map_share == self.prior.map_share and not r.taught]
         began, probed = time.monotonic(), np.arange(len(self.bench.queries))[:PROBED]
@@ -275,7 +275,7 @@ class _Teacher:
     def learned(
         self, teaching: Numbers, way: Way, name: str, absent: Set[int] = frozenset()
     ) -> Learned:
-        """The lesson of some queries; the map is kept."""
+        """What some queries teach; the map is stored."""
         fit = partial(self.learner.fit, teaching, absent)
         matrix = self.work.vectors(f"taught-{name}", fit) if way.maps else None
         return self.learner.learned(teaching, absent, matrix)
@@ -283,7 +283,7 @@ class _Teacher:
     def values(
         self, numbers: Numbers, folds: Mapping[str, Numbers], ways: Sequence[Way], name: str = ""
     ) -> Values:
-        """Of some queries by all ways, each fold by what the others taught."""
+        """Values of some queries by all ways, each fold by ways learned from the others."""
         scores = {kind: np.empty((len(ways), len(numbers))) for kind in folds}
         for kind, of in folds.items():
             for fold in range(of.max() + 1):
@@ -309,7 +309,7 @@ class _Teacher:
         return values
 
     def gain_of(self, size: int, ways: Sequence[Way]) -> dict[str, float]:
-        """The gain for the others of what so many queries teach, kept or not."""
+        """The gain on the others when learning from so many queries, kept or not."""
         self.log(f"learning from {size} of the queries")
         seed = self.learner.seed
         order = np.random.default_rng(seed).permutation(len(self.bench.queries))
