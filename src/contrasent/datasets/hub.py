@@ -43,7 +43,7 @@ def fetch_pairs(task: str, pin: Pin, split: str, place: str) -> list[tuple[str, 
 def fetch_corpus(name: str) -> list[Path]:
     """The files of a corpus on the hub, ``owner/name@commit`` with ``#split`` or ``#config/split``.
 
-    The split is train where none is named. A name that stands for something else has no files.
+    The split is train if none is named. Any other name has no files.
     """
     stated = CORPUS.fullmatch(name)
     if stated is None or Path(name).exists():

@@ -30,7 +30,7 @@ LabelledRow = tuple[str, str, int]  # a sentence, the second one of a pair or ""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Labelled:
-    """Sentences, or pairs of them, with a class each."""
+    """Sentences, or pairs of them, each with a class."""
 
     first: tuple[str, ...]
     second: tuple[str, ...] | None  # n sentences for a task on pairs (MRPC), else None
@@ -52,7 +52,7 @@ def transfer_set(task: str, *, folder: Path | None = None) -> dict[str, Labelled
 
 
 def _labelled(rows: Sequence[LabelledRow], *, pairs: bool) -> Labelled:
-    """Rows put into columns; white space is made single spaces."""
+    """Columns of rows; white space becomes single spaces."""
     first = tuple(" ".join(text.split()) for text, _, _ in rows)
     second = tuple(" ".join(two.split()) for _, two, _ in rows)
     labels = np.array([label for _, _, label in rows], dtype=np.int64)
@@ -88,7 +88,7 @@ def _transfer_row(task: str, line: str, label: int | None) -> LabelledRow:
 
 @dataclass(frozen=True, slots=True)
 class Triples:
-    """Sentences, each with one that follows from it and one that contradicts it."""
+    """Sentences, each with one that it entails and one that contradicts it."""
 
     premises: tuple[str, ...]
     entailed: tuple[str, ...]

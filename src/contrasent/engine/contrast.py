@@ -65,7 +65,7 @@ class Contrast:
 
     @property
     def plain(self) -> bool:
-        """Whether positive and negative pairs come from the same encodings, unweighted."""
+        """Whether positive and negative pairs use the same encodings, unweighted."""
         return self.positives == "noisy" == self.negatives and self.factor == 1.0
 
     def __call__(self, encodings: BatchEncodings) -> Terms:
@@ -129,7 +129,7 @@ class Contrast:
 
 
 def _not_shared(encodings: BatchEncodings, column: int) -> Callable[[slice], Tensor]:
-    """Weights of the negatives, of which those of pairs that share a text are masked."""
+    """Weights of the negatives, which mask pairs that share a text."""
     anchors, *positives = encodings.columns("anchor", "positive")
     pair_keys = [_keys(anchors), _keys(positives[column])]
     texts = [parallel.gather(keys) for keys in pair_keys]
@@ -149,7 +149,7 @@ def _not_shared(encodings: BatchEncodings, column: int) -> Callable[[slice], Ten
 
 
 def _keys(tokens: Tokens) -> Tensor:
-    """(n,) a number for each text; equal texts have equal ones."""
+    """(n,) numbers of texts, equal for equal texts."""
     digests = [
         hashlib.blake2b(row.tobytes(), digest_size=8).digest()
         for row in map(tokens.__getitem__, range(len(tokens)))
@@ -158,7 +158,7 @@ def _keys(tokens: Tokens) -> Tensor:
 
 
 def merge(settings: list[Contrast]) -> Contrast:
-    """One contrast out of several: each setting from the one that departs from plain SimCSE."""
+    """Merge several contrasts: each setting from the one that differs from plain SimCSE."""
     kinds = sorted({type(s) for s in settings} - {Contrast}, key=lambda kind: kind.__name__)
     if len(kinds) > 1:
         two = " and ".join(kind.__name__ for kind in kinds)

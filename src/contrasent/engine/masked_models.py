@@ -25,7 +25,7 @@ ROWS = 32  # rows at a time through the vocabulary layer, which is the largest b
 
 
 class _Given(nn.Module):
-    """Stands where a masked language model has its encoder, and hands on what it was given."""
+    """Takes the place of a masked language model's encoder, and returns what it was given."""
 
     hidden: Tensor | None = None
 
@@ -218,7 +218,7 @@ def at_labels(encoder: Encoder, tokens: Tokens, labels: NDArray[np.int64]) -> tu
 
 
 def check_masked_model(option: str, name: str | None, base: Path | None) -> Path:
-    """The folder of a masked language model that is there and reads the ids of the base."""
+    """The folder of an existing masked language model that reads the base's ids."""
     if not name:
         raise OptionError(
             option,
@@ -255,7 +255,7 @@ def _read(name: str) -> nn.Module:
     try:
         with quiet():
             model, info = load(folder, dtype=torch.float32, **options)
-    except Exception as error:  # transformers raises many kinds here, all about the files
+    except Exception as error:  # transformers raises many types here, all about the files
         raise ModelError(f"{name}: no masked language model ({brief(error)})") from error
     missing = sorted(info.get("missing_keys", ()))
     if missing:
@@ -278,7 +278,7 @@ def _new(encoder: Encoder) -> nn.Module:
 
 
 class Guide:
-    """A frozen sentence encoder. No module, so that no checkpoint holds its weights.
+    """A frozen sentence encoder; not a module, to keep its weights out of checkpoints.
 
     Attributes:
         student: the encoder that is trained, whose token ids the guide is given.
@@ -310,7 +310,7 @@ class Guide:
 
 
 def check_guide(option: str, name: str | None) -> Path:
-    """The folder of a guide that is there and says how it pools."""
+    """The folder of an existing guide that states its pooling."""
     if not name:
         raise OptionError(
             option, "", "needs a sentence encoder to learn from, by folder or name@commit"

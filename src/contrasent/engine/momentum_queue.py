@@ -1,4 +1,4 @@
-"""Negatives from the batches before, by a momentum encoder."""
+"""Negatives from earlier batches, by a momentum encoder."""
 
 import copy
 from collections.abc import Iterator
@@ -130,7 +130,7 @@ SAMPLED = 1_000_000
 
 @torch.no_grad()
 def _sample(encoder: Encoder) -> Tensor:
-    """All weights of an encoder, or of more than a million evenly many of each layer."""
+    """All weights of an encoder; if more than a million, equally many of each layer."""
     weights = [p.detach().flatten() for p in encoder.parameters()]
     stride = -(-sum(map(len, weights)) // SAMPLED)
     return torch.cat([part[::stride] for part in weights])
@@ -138,7 +138,7 @@ def _sample(encoder: Encoder) -> Tensor:
 
 @contextmanager
 def _without_running_statistics(module: nn.Module) -> Iterator[bool]:
-    """Dropout off; batch normalisation by the rows alone, their statistics kept nowhere."""
+    """Dropout off; batch normalisation by the rows alone, without storing their statistics."""
     norms = [m for m in module.modules() if isinstance(m, nn.BatchNorm1d)]
     with dropout.off(module):
         for norm in norms:
@@ -157,7 +157,7 @@ def copy_encoder(encoder: Encoder) -> Encoder:
 
 
 def randomise(encoder: Encoder) -> None:
-    """Give a backbone the weights that its architecture starts from before pre-training."""
+    """Reset a backbone to random weights, as before pre-training."""
     from transformers import AutoModel
 
     config = copy.deepcopy(cast(Any, encoder.backbone).config)

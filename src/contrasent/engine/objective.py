@@ -140,7 +140,7 @@ class Objective(nn.Module):
 
     @property
     def name(self) -> str:
-        """The method's name, by which it was found; its module's if it was not looked for."""
+        """The name that the method was found by, else its module's."""
         return type(self).__dict__.get("method_name") or type(self).__module__.rsplit(".", 1)[-1]
 
     def after_step(self) -> None:
@@ -396,7 +396,7 @@ def _one(values: set[Any], plain: Any, names: str, what: str) -> Any:
 
 
 OPTIONS = ("percent", "rate", "rule", "count", "reach", "draw", "wordnet", "filler")
-Which = Literal["second", "both"]  # which of the two views is changed
+Which = Literal["second", "both"]  # which of the two views change
 
 
 def check_view(values: Mapping[str, Any]) -> dict[str, Any]:

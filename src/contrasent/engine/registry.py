@@ -1,4 +1,4 @@
-"""Methods by name, alone or joined by "+": their classes, and their parameters checked.
+"""Methods by name, alone or joined by "+": their classes and validated parameters.
 
 A name is a file's in objectives/, path/to/file.py[:Class], package.module:Class, or an entry
 point of the group ``contrasent.objectives``. It is looked up without torch.
@@ -77,12 +77,12 @@ def summaries() -> dict[str, str]:
 
 
 def parts(name: str) -> list[str]:
-    """The names that a name joins by "+", such as "esimcse+simcse_plus_plus"."""
+    """The parts of a name joined by "+", such as "esimcse+simcse_plus_plus"."""
     return [part.strip() for part in name.split("+")]
 
 
 def methods(name: str) -> list[Method]:
-    """The methods whose names a name joins."""
+    """The methods of a name or of names joined by "+"."""
     chosen = [_method(part) for part in parts(name)]
     for method in chosen:
         if sum(other.kind is method.kind for other in chosen) > 1:
@@ -159,13 +159,13 @@ def check(
 
 
 def find(name: str) -> "Callable[..., Objective]":
-    """The class of a method, or a function that makes a combination of several."""
+    """The class of a method, or a function that combines several."""
     chosen = methods(name)
     return partial(_combine, name) if len(chosen) > 1 else chosen[0].kind
 
 
 def _method(name: str) -> Method:
-    """The method of a name: its file or module is run, and its class found in it."""
+    """The method of a name: runs its file or module and finds the class."""
     head, colon, wanted = name.rpartition(":") if ":" in name else (name, "", "")
     file = Path(head if head.endswith(".py") else name)
     if name in METHODS:
@@ -195,14 +195,14 @@ def _method(name: str) -> Method:
 def _imported(name: str, module: str) -> ModuleType:
     try:
         return import_module(module)
-    except Exception as error:  # whatever a module of others raises while it is run
+    except Exception as error:  # a user's module may raise anything
         if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
             raise OptionError(OPTION, name, f"there is no module {module!r}") from error
         raise _broken(name, error) from error
 
 
 def _run(name: str, file: Path) -> ModuleType:
-    """A file as a module named by its content, so that an edited file is run again."""
+    """A file as a module named by its content, so that an edited file is reloaded."""
     try:
         text = file.read_bytes()
     except OSError as error:
@@ -254,7 +254,7 @@ def _class(name: str, module: ModuleType, wanted: str) -> "tuple[type[Objective]
 
 
 def _check_defaults(name: str, given: Iterable[str]) -> None:
-    """Reject a combination whose methods by default do different things in the same place."""
+    """Reject a combination of methods whose defaults conflict."""
     departing: dict[str, set[str]] = {}
     for method in methods(name):
         for key, parameter in method.parameters.items():
@@ -315,14 +315,14 @@ def recipes() -> dict[str, dict[str, Any]]:
 
 
 def base_shape(folder: Path) -> str | None:
-    """The published base that has the kind, layers and width of a bare encoder, or None."""
+    """The published base with the architecture, layers and width of a bare encoder, or None."""
     config = read_object(folder / "config.json")
     shape = [config.get(key) for key in SHAPE]
     return next((name for name, known in _recipe_file()["shapes"].items() if known == shape), None)
 
 
 def settings_for(method: str, base: str | None) -> dict[str, Any]:
-    """The settings with which a method was published for a base, for similarity; or none."""
+    """A method's published settings for a base, for similarity; or none."""
     for recipe in recipes().values():
         if (recipe["objective"], recipe["base"]) == (method, base):
             return {k: v for k, v in recipe["settings"].items() if k not in RECIPE_ONLY}

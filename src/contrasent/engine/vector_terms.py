@@ -1,4 +1,4 @@
-"""Terms that see vectors alone: of dimensions, and of rated pairs."""
+"""Terms computed from vectors alone: of dimensions, and of rated pairs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +31,7 @@ class DimensionWise(_OfDimensions):
     """
 
     def __init__(self, **settings: Any) -> None:
-        """Of the settings of :func:`contrasent.losses.dimension_wise_contrast`."""
+        """Takes the settings of :func:`contrasent.losses.dimension_wise_contrast`."""
         super().__init__()
         self.settings = settings
 
