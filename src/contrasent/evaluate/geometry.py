@@ -176,12 +176,12 @@ def by_rating(encode: EncodeFn, parts: Sequence[ScoredPairs], split: str) -> Rep
 
 
 def _ratings(scores: Floats) -> NDArray[np.int64]:
-    """(n,) the whole ratings that scores belong to: a border to the upper one, 5 to the last."""
+    """(n,) the bins of scores: a border belongs to the upper one, 5 to the last."""
     return np.minimum(np.floor(scores).astype(np.int64), RATINGS - 1)
 
 
 def words(sentence: str) -> int:
-    """How many words there are between spaces."""
+    """The number of words between spaces."""
     return len(sentence.split())
 
 
@@ -238,7 +238,7 @@ def repetition_bias(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> Report:
-    """Does a sentence seem nearer when the words it shares are repeated (ESimCSE, Table 8)?
+    """How much nearer sentences seem when their shared words are repeated (ESimCSE, Table 8).
 
     Rows "once", "twice" and "repetition_gain" (their paired difference): mean cosine times 100 of
     ``queries`` and candidates drawn from sentences, which share 13 to 17 % of their words.

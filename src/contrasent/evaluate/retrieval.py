@@ -202,7 +202,7 @@ def _ranks(
         return np.array([np.count_nonzero(scores >= relevant[0] - TIE)]), gains
     order = np.argsort(-relevant, kind="stable")
     relevant, gains = relevant[order], gains[order]
-    # Relevant ones whose scores are equal are a group, its larger gains last.
+    # Relevant documents with equal scores form a group, larger gains last.
     group = np.concatenate([[0], np.cumsum(-np.diff(relevant) > TIE)])
     gains = gains[np.lexsort((gains, group))]
     lowest = relevant[np.append(np.flatnonzero(np.diff(group)), len(relevant) - 1)]

@@ -1,4 +1,4 @@
-"""Transfer: the accuracy of a linear classifier on fixed vectors, of many examples or few.
+"""Transfer: the accuracy of a linear classifier on fixed vectors, from many or few examples.
 
 SentEval's seven tasks (SimCSE, Table E.1); MRPC's features are |u - v| and u * v. Few-shot:
 logistic regression with C = 1 (MTEB's protocol), examples drawn anew, test items the same.
@@ -103,7 +103,7 @@ def add_outcomes(
 ) -> Floats:
     """Add the rows of a task: means over the seeds."""
     tested = np.sort(np.concatenate(outcomes[0].parts))
-    # Folds count alike, whatever their size.
+    # Folds have equal weight, whatever their size.
     values = np.array(
         [np.mean([(o.guesses == labels)[p].mean() for p in o.parts]) for o in outcomes]
     )
@@ -121,7 +121,7 @@ def add_outcomes(
     if task == "MRPC":
         columns = [np.stack([o.guesses, labels])[:, tested] for o in outcomes]
         score = float(np.mean([f1(*pair) for pair in columns]))
-        # F1 over several seeds is no mean of items.
+        # F1 over several seeds is not a mean of items.
         whole = (columns[0] == 1).astype(np.float64)
         items = Items("f1", tested_keys, whole)
         builder.add(task, "test", "f1", score, count, items=items if len(outcomes) == 1 else None)

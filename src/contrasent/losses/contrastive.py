@@ -100,7 +100,7 @@ class Negatives:
 
     @property
     def columns(self) -> int:
-        """How many rows an anchor is compared with."""
+        """Number of rows that an anchor is compared with."""
         return sum(len(c) for c in (self.candidates, self.hard, self.extra) if c is not None)
 
     @property
@@ -114,13 +114,13 @@ class Negatives:
         return torch.cat([rows @ part.T / self.temperature for part in parts], dim=1)
 
     def own(self, logits: Tensor, part: slice) -> Tensor:
-        """Mask (k, columns) of the column that is an anchor's own."""
+        """Mask (k, columns) of each anchor's own column."""
         mask = torch.zeros_like(logits, dtype=torch.bool)
         mask.diagonal(self.first + part.start).fill_(True)
         return mask
 
     def log_weights(self, logits: Tensor, part: slice) -> Tensor | None:
-        """Logarithms (k, columns) of the weights, that of the own column 0; None for all ones."""
+        """Logarithms (k, columns) of the weights, 0 for the own column; None if all are one."""
         total = None
         if self.hard is not None and self.alpha != 1.0:
             m = len(self.candidates)
@@ -154,7 +154,7 @@ class Negatives:
         weights = self.log_weights(logits, part)
         weights = torch.zeros_like(logits) if weights is None else weights
         weights = weights.masked_fill(self.own(logits, part), -math.inf)
-        # A row without negatives would make 0 of infinities; it is computed as another and dropped.
+        # Rows without negatives would give infinities; they are computed unmasked and dropped.
         none = weights.isneginf().all(dim=1)
         weights = weights.masked_fill(none[:, None], 0.0)
         count = weights.logsumexp(dim=1)

@@ -1,4 +1,4 @@
-"""Opening a model to encode with: this name, this runtime, these settings."""
+"""Opening a model to encode with, by name, runtime and settings."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +16,7 @@ DESCRIPTIONS = ("modules.json", "config.json", NAME, FLOW)
 
 
 def find_model(name: str | Path, *, revision: str | None = None) -> Path:
-    """The folder of a model, before anything heavy is imported."""
+    """The folder of a model, without importing anything heavy."""
     folder = resolve(name, revision=revision)
     if not any((folder / file).is_file() for file in DESCRIPTIONS):
         raise ModelError(
@@ -26,7 +26,7 @@ def find_model(name: str | Path, *, revision: str | None = None) -> Path:
 
 
 def absolute_name(name: str) -> str:
-    """A model's name that still leads there from another working directory."""
+    """A model's name that is valid from any working directory."""
     path = Path(name)
     return str(path.resolve()) if path.is_dir() else name
 
@@ -83,7 +83,7 @@ Encoder.opener = _open_named
 def _open_export(
     folder: Path, runtime: str | None, pooler: str | None, max_tokens: int | None
 ) -> Exported:
-    """The export that is the folder, or the one of this runtime in a model's folder."""
+    """The export in the folder itself, or the one of this runtime in a model's folder."""
     if (folder / NAME).is_file():
         name = read_export(folder).name
         if runtime not in (None, name):

@@ -1,6 +1,6 @@
-"""Vectors of texts in a model's space without its forward pass: those of their tokens, averaged.
+"""Vectors of texts in a model's space without its forward pass: averaged token vectors.
 
-A token's vector is what the model makes of the token alone, mapped linearly to vectors of texts.
+A token's vector is the model's vector of the token alone, mapped linearly to vectors of texts.
 Both the map and a correction of each token are ridge regressions on some texts of the collection,
 whose vectors the model makes: closed forms, taken in seconds. Frequent tokens count less (Arora,
 Liang and Ma, 2017, A Simple but Tough-to-Beat Baseline for Sentence Embeddings, eq. 1).
@@ -18,7 +18,7 @@ from contrasent.model.base import Encoder
 from contrasent.processes import threads
 from contrasent.types import Tokens, Vectors
 
-RARITY = 1e-3  # share of all tokens from which one counts half
+RARITY = 1e-3  # share of all tokens at which a token's weight is half
 MAP_RIDGE, TOKEN_RIDGE = 10.0, 1.0
 ROWS_AT_ONCE = 64  # texts whose tokens' vectors are gathered at once, some 24 MB
 
