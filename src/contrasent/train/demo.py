@@ -25,7 +25,7 @@ STEPS = {
 }
 """Settings of each step on top of those, in the order of the steps."""
 
-JUDGED = 5  # of so many summaries one judges
+JUDGED = 5  # one in so many summaries judges
 SHOWN = 3  # summaries whose best explanation is shown before and after
 
 
@@ -38,7 +38,7 @@ class Lesson:
 
 
 def table(lessons: Sequence[Lesson], base: str) -> list[str]:
-    """Lines to print: MRR@10 of each best step, its gain on the other summaries, what is kept."""
+    """Lines to print: MRR@10 of each best step, its gain on other summaries, and what is kept."""
     lines = ["MRR@10 of the right explanation for summaries held out, and the gain on others:"]
     rows = [(f"{Path(base).name} as it is", lessons[0].run.base_score, "")]
     for lesson in lessons:

@@ -1,4 +1,4 @@
-"""Hard negatives of pairs, which the base finds among the other answers."""
+"""Mining hard negatives of pairs with the base, among the other answers."""
 
 import logging
 from collections import defaultdict
@@ -47,7 +47,7 @@ def mine(
             cosines = query_vectors[block] @ answer_vectors.T
             own_answers = answer_vectors[answers[block]]
             most = MARGIN * (query_vectors[block] * own_answers).sum(axis=1, keepdims=True)
-            # What is too near comes after all others, the least alike first.
+            # Answers that are too near come last, the least similar first.
             ranks = np.where(cosines > most, -3 - cosines, cosines)
             for row, rank in zip(block, ranks, strict=True):
                 rank[answers_of[int(questions[row])]] = -np.inf
@@ -77,7 +77,7 @@ def _numbers(cache: TokenCache, column: int, rows: NDArray[np.int64]) -> NDArray
 def _embed(
     encoder: Encoder, cache: TokenCache, column: int, rows: NDArray[np.int64], advance: Any
 ) -> Vectors:
-    """Unit vectors of a column's rows, by tokens as they are trained on."""
+    """Unit vectors of a column's rows, with tokens as in training."""
     parts = []
     for part in batched(rows.tolist(), 1024):
         parts.append(encoder.encode_tokens(cache.tokens(column, np.asarray(part)), 64))
