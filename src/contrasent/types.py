@@ -1,4 +1,4 @@
-"""The few types that every room shares.
+"""The few types that all packages share.
 
 ``EncodeFn`` is all that evaluation, search and serving see of a model.
 """
@@ -86,7 +86,7 @@ class Tokens:
         return np.diff(self.offsets)
 
     def select(self, rows: NDArray[np.int64]) -> "Tokens":
-        """The named rows, in the order named."""
+        """The given rows, in the given order."""
         return Tokens.from_rows(self[int(row)] for row in rows)
 
     def pad(self, fill: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
