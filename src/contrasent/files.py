@@ -1,4 +1,4 @@
-"""Writing files so that nothing is ever half there, and HTML pages from templates."""
+"""Writing files atomically, and HTML pages from templates."""
 
 import ctypes
 import errno
@@ -66,7 +66,7 @@ def atomic_file(target: Path, mode: str = "w") -> Iterator[IO[Any]]:
 
 @contextmanager
 def atomic_folder(target: Path) -> Iterator[Path]:
-    """Give a temporary folder that replaces ``target`` when the block ends without an error."""
+    """Yield a temporary folder that replaces ``target`` when the block ends without an error."""
     with writing(target):
         if target.exists() and not target.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "there is a file of that name")
@@ -96,22 +96,22 @@ def atomic_folder(target: Path) -> Iterator[Path]:
 
 
 def flush(path: Path) -> None:
-    """Write a file to the disk, or the names in a folder where the system can."""
+    """Flush a file to the disk, or a folder's names if the system can."""
     folder = path.is_dir()
     if folder and os.name == "nt":
         return
-    handle = os.open(path, os.O_RDONLY if folder else os.O_RDWR)  # Windows wants both rights
+    handle = os.open(path, os.O_RDONLY if folder else os.O_RDWR)  # Windows needs both rights
     try:
         os.fsync(handle)
     except OSError as error:
-        if not folder or error.errno != errno.EINVAL:  # some file systems keep no names themselves
+        if not folder or error.errno != errno.EINVAL:  # some file systems cannot flush names
             raise
     finally:
         os.close(handle)
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Exchange two folders in one step, where the system and the file system can."""
+    """Exchange two folders in one step, if the system and the file system can."""
     try:
         rename = ctypes.CDLL(None).renameat2
     except (AttributeError, OSError, TypeError):
@@ -120,7 +120,7 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def recover_folder(target: Path, patience: float = 0.0) -> None:
-    """Undo a replacement that was killed between its two renames; one at work has some seconds."""
+    """Undo a replacement that was killed between its renames; wait some seconds for a live one."""
     aside, ends = target.with_name(f".{target.name}.old"), time.monotonic() + patience
     while aside.exists() and not target.exists():
         if time.monotonic() >= ends:
@@ -131,7 +131,7 @@ def recover_folder(target: Path, patience: float = 0.0) -> None:
 
 
 def remove_temporaries(folder: Path, name: str = "*") -> None:
-    """Delete what writers that were killed left in a folder; no other may be at work on it."""
+    """Delete leftovers of killed writers in a folder; no other may be writing."""
     for path in (*folder.glob(f".{name}.????????"), *folder.glob(f".{name}.old")):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
@@ -198,7 +198,7 @@ def write_object(path: Path, data: Any) -> None:
 
 
 def _holder(folder: Path) -> str:
-    """The process that keeps others out of a folder."""
+    """The process that holds a folder's lock."""
     try:
         about = json.loads((folder / HOLDER).read_text("utf-8"))
         return f"process {about['process']} on {about['machine']}"
@@ -208,7 +208,7 @@ def _holder(folder: Path) -> str:
 
 @contextmanager
 def only_process(folder: Path, doing: str, wait: float) -> Iterator[None]:
-    """Make a folder and keep other processes out, after waiting for the one there, if any.
+    """Make a folder and lock it, after waiting for the process that holds it, if any.
 
     ``doing`` is for messages about it, such as "is writing to this index"; ``wait`` in seconds.
     """
@@ -221,7 +221,7 @@ def only_process(folder: Path, doing: str, wait: float) -> Iterator[None]:
             try:
                 lock.acquire(timeout=seconds)
                 break
-            except Timeout as error:  # an OSError as well
+            except Timeout as error:  # also an OSError
                 holder = _holder(folder)
                 if seconds != SILENT or wait <= SILENT:
                     problem = f"{holder} {doing}; try again when it has ended{see('index-locked')}"
@@ -263,15 +263,15 @@ def check_writable(folder: Path, needed: int = 0) -> None:
 def _templates() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("contrasent"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(minus=minus, short=short)
-    return made
+    environment.filters.update(minus=minus, short=short)
+    return environment
 
 
 def minus(text: str) -> str:

@@ -15,7 +15,7 @@ from contrasent.nearest import nearest
 
 Floats = NDArray[np.float64]
 
-BLOCK = 2_000_000  # elements of a distance matrix held at once
+BLOCK = 2_000_000  # elements of a distance matrix in memory at once
 
 
 def cosine(first: ArrayLike, second: ArrayLike) -> Floats:
@@ -105,8 +105,8 @@ def alignment(first: ArrayLike, second: ArrayLike) -> float:
 
     Wang and Isola (2020), Section 4.1; SimCSE, Eq. 2. Smaller is better.
     """
-    one, two = (normalize(np.asarray(side, np.float64)) for side in (first, second))
-    return float((norms(one - two) ** 2).mean())
+    u, v = (normalize(np.asarray(side, np.float64)) for side in (first, second))
+    return float((norms(u - v) ** 2).mean())
 
 
 def uniformity(vectors: ArrayLike) -> float:
@@ -170,19 +170,19 @@ def shared_share(first: NDArray[np.int64], second: NDArray[np.int64]) -> Floats:
 
 
 def shared_by_depth(first: ArrayLike, second: ArrayLike) -> NDArray[np.int64]:
-    """(n, k) how many entries two rankings (n, k), best first, share among their first d.
+    """(n, k) number of shared entries among the first d of two rankings (n, k), best first.
 
     Column d - 1 is the size of the overlap at depth d, X_d of Webber et al. (2010).
     """
     a, b = np.asarray(first), np.asarray(second)
-    row, one, two = np.nonzero(a[:, :, None] == b[:, None, :])
+    row, i, j = np.nonzero(a[:, :, None] == b[:, None, :])
     added = np.zeros(a.shape, dtype=np.int64)
-    np.add.at(added, (row, np.maximum(one, two)), 1)
+    np.add.at(added, (row, np.maximum(i, j)), 1)
     return np.cumsum(added, axis=1)
 
 
 def rank_biased_overlap(first: ArrayLike, second: ArrayLike, p: float = 0.9) -> Floats:
-    """(n,) how far two rankings agree, the top counting most: extrapolated RBO.
+    """(n,) agreement of two rankings, weighted to the top: extrapolated RBO.
 
     Webber, Moffat and Zobel (2010), A Similarity Measure for Indefinite Rankings, equation 30:
     beyond the depth that is seen, rankings are taken to agree as much as they do there. ``p`` is
@@ -255,7 +255,7 @@ def item_spearman(columns: Floats) -> tuple[float, Floats]:
     n = columns.shape[1]
     x, y = (_Order(column) for column in columns)
     f, g = x.ranks - 0.5, y.ranks - 0.5
-    # The derivatives of the mean products of ranks, in which every item has a hand.
+    # The derivatives of the mean products of ranks, which depend on every item.
     both = f * g + (x.above(g) + y.above(f)) / n - 3 * (f * g).mean()
     variances = [r * r + 2 * c.above(r) / n - 3 * (r * r).mean() for c, r in ((x, f), (y, g))]
     xx, yy = (max((r * r).mean(), 1e-300) for r in (f, g))
@@ -367,8 +367,8 @@ STATISTICS: dict[str, Statistic] = {
 
 def metric(name: str) -> Metric:
     """The entry of a report's metric, such as "ndcg@10" or "error_near"; OTHER if it has none."""
-    stem, at, _ = name.partition("@")
-    known = f"{stem}@k" if at else stem
+    stem, cut, _ = name.partition("@")
+    known = f"{stem}@k" if cut else stem
     while known not in METRICS and "_" in known:
         known = known.rpartition("_")[0]
     return METRICS.get(known, OTHER)

@@ -10,7 +10,7 @@ Rows = NDArray[np.int64]
 
 QUERIES_AT_ONCE = 256
 SCORES_AT_ONCE = 1 << 23  # 32 MB of float32 scores
-ROWS_AT_ONCE = 1 << 18  # after the first block few rows are better than the best seen
+ROWS_AT_ONCE = 1 << 18  # after the first block few rows are among the best
 
 
 def best_rows(scores: Floats, k: int) -> Rows:
@@ -40,7 +40,7 @@ class Best:
         self.rows = np.full((queries, k), -1, dtype=np.int64)
 
     def offer(self, scores: Floats, rows: Rows) -> None:
-        """Look at a block of rows, with higher numbers (b,) than those before; (q, b) scores."""
+        """Merge a block of rows, with higher numbers (b,) than before; (q, b) scores."""
         better = scores > self.scores[:, -1:]
         for query in np.flatnonzero(better.any(axis=1)):
             columns = np.flatnonzero(better[query])
@@ -51,7 +51,7 @@ class Best:
             self.merge(int(query), values, rows[columns])
 
     def merge(self, query: int, scores: Floats, rows: Rows) -> None:
-        """Look at some rows, in rising order, for one query."""
+        """Merge some rows, in ascending order, for one query."""
         scores = np.concatenate([self.scores[query], scores])
         rows = np.concatenate([self.rows[query], rows])
         order = np.argsort(-scores, kind="stable")[: self.k]

@@ -29,12 +29,12 @@ def rank() -> int:
 
 
 def world() -> int:
-    """How many processes train together."""
+    """Number of processes that train together."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
 def device() -> str:
-    """Where this process computes: the GPU that torchrun's LOCAL_RANK names, else the CPU."""
+    """This process's device: the GPU that torchrun's LOCAL_RANK names, else the CPU."""
     return f"cuda:{local_rank()}" if torch.cuda.is_available() else "cpu"
 
 
@@ -50,7 +50,7 @@ def is_main() -> bool:
 
 @contextmanager
 def processes() -> Iterator[None]:
-    """Join the processes that ``torchrun`` started, if it did, for the block."""
+    """Join the processes that ``torchrun`` started, if any, for the block."""
     if dist.is_initialized() or "WORLD_SIZE" not in os.environ:
         yield
         return
@@ -102,7 +102,7 @@ def gather(rows: Tensor) -> Tensor:
 
 
 def first_row(count: int) -> int:
-    """Where this process's rows begin among gathered ones, ``count`` rows a process."""
+    """The first of this process's rows among gathered ones, ``count`` rows a process."""
     return rank() * count
 
 
@@ -141,17 +141,17 @@ def from_main(value: Any) -> Any:
 
 
 def by_main(function: Callable[[], Value]) -> Value:
-    """A small plain object that the main process finds, in every process."""
+    """A small plain object computed by the main process, in every process."""
     if world() == 1:
         return function()
-    found: list[Any] = [None, ""]
+    outcome: list[Any] = [None, ""]
     if is_main():
         try:
-            found = [function(), ""]
+            outcome = [function(), ""]
         except UserError as error:
             from_main([None, str(error)])
             raise
-    value, problem = from_main(found)
+    value, problem = from_main(outcome)
     if problem:
         raise UserError(problem)
     return cast(Value, value)
@@ -162,14 +162,14 @@ def tensors_from_main(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     if world() == 1:
         return tensors
     place = device() if dist.get_backend() == "nccl" else "cpu"
-    found = {}
+    received = {}
     for name, shape, kind in from_main([(n, t.shape, t.dtype) for n, t in tensors.items()]):
-        held = tensors[name] if is_main() else torch.empty(shape, dtype=kind)
-        raw = held.contiguous().reshape(-1).view(torch.uint8).to(place)
+        tensor = tensors[name] if is_main() else torch.empty(shape, dtype=kind)
+        raw = tensor.contiguous().reshape(-1).view(torch.uint8).to(place)
         if len(raw):
             dist.broadcast(raw, 0)
-        found[name] = raw.cpu().view(kind).reshape(shape)
-    return found
+        received[name] = raw.cpu().view(kind).reshape(shape)
+    return received
 
 
 def wrap(module: nn.Module) -> nn.Module:

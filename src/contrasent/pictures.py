@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-INK = "#012345"  # stands for the page's text colour until the picture is done
+INK = "#012345"  # placeholder for the page's text colour until the picture is done
 COLOURS = (
     "#3d7edb", "#d9822b", "#2f9e6e", "#c0508f", "#8a6bd1", "#a88a1d", "#2a9fb5", "#c9533f",
 )  # fmt: skip
@@ -33,7 +33,7 @@ Point = tuple[float, float, float, float]
 
 
 def colour(i: int) -> str:
-    """The colour of the i-th model; they come again after eight."""
+    """The colour of the i-th model; colours repeat after eight."""
     return COLOURS[i % len(COLOURS)]
 
 
@@ -65,7 +65,7 @@ def plane(reports: Reports) -> str | None:
 
 
 def trajectories(paths: Mapping[str, Sequence[Mapping[str, float]]]) -> str | None:
-    """Alignment and uniformity in the course of training (SimCSE, Figure 2), as SVG."""
+    """Alignment and uniformity during training (SimCSE, Figure 2), as SVG."""
     drawn = {name: path for name, path in paths.items() if path}
     if not drawn:
         return None
@@ -247,7 +247,7 @@ def as_svg(figure: "Figure", salt: str) -> str:
     import matplotlib as mpl
 
     stream = io.StringIO()
-    # A salt of its own keeps a picture's identifiers apart from those of its neighbours.
+    # Its own salt keeps a picture's identifiers apart from those of its neighbours.
     with mpl.rc_context({"svg.hashsalt": salt}):
         figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
     text = stream.getvalue()

@@ -27,7 +27,7 @@ which batches change at every step. With 128 a small encoder trained in 0.9 GB, 
 
 
 def sleep_at_barriers() -> None:
-    """Let threads that wait sleep soon, so that a busy machine's cores go to those that compute."""
+    """Let waiting threads sleep soon, so that cores go to threads that compute."""
     # torch's GNU OpenMP reads its settings once, when torch is imported: so this is done when
     # `contrasent` is. `OMP_WAIT_POLICY` or `GOMP_SPINCOUNT`, where set, are left alone.
     if "OMP_WAIT_POLICY" not in os.environ:
@@ -42,12 +42,12 @@ def threads() -> int:
 
 def usable_cores() -> int:
     """Cores that this process may use."""
-    given = getattr(os, "sched_getaffinity", None)
-    return len(given(0)) if given is not None else (os.cpu_count() or 1)
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else (os.cpu_count() or 1)
 
 
 def instructions() -> set[str]:
-    """The processor's instructions; none where they cannot be read."""
+    """The processor's instruction sets; empty if unknown."""
     with suppress(OSError):
         text = Path("/proc/cpuinfo").read_text("utf-8")
         return set(" ".join(re.findall(r"^(?:flags|Features)\s*:(.*)$", text, re.M)).split())
@@ -55,7 +55,7 @@ def instructions() -> set[str]:
 
 
 def memory() -> int:
-    """Bytes of this machine's memory; 0 where they are not known."""
+    """Bytes of this machine's memory; 0 if unknown."""
     names = getattr(os, "sysconf_names", {})
     if "SC_PHYS_PAGES" not in names:
         return 0
@@ -63,17 +63,17 @@ def memory() -> int:
 
 
 def limit_memory(more: int) -> None:
-    """Let this process have so many bytes of address space beyond those that it has now."""
+    """Limit this process to so many more bytes of address space than it has now."""
     if resource is None:
         return
-    with suppress(OSError, ValueError, IndexError):  # where the system says nothing of its memory
+    with suppress(OSError, ValueError, IndexError):  # if the system does not report its memory
         pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
         most = pages * resource.getpagesize() + more
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 def allow_files(wanted: int) -> int:
-    """Allow this many open files, or as many as may be; their number."""
+    """Allow this many open files, or as many as possible; return the number."""
     if resource is None:
         return wanted
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -111,14 +111,14 @@ def retain_freed_memory() -> Iterator[None]:
     try:
         yield
     finally:
-        # Where glibc's own adjustment ends: it is off once any of these has been set.
+        # The upper limit of glibc's own adjustment, which is off once any of these is set.
         _mallopt((MMAP_MAX, 65536), (MMAP_THRESHOLD, 32 * MEBIBYTE))
         _mallopt((TRIM_THRESHOLD, 64 * MEBIBYTE), (TOP_PAD, 128 * 1024))
         library.malloc_trim(0)
 
 
 def _mallopt(*settings: tuple[int, int]) -> Any:
-    """Set what glibc's allocator does; the C library."""
+    """Configure glibc's allocator; return the C library."""
     import ctypes
 
     library = ctypes.CDLL(None)
@@ -129,8 +129,8 @@ def _mallopt(*settings: tuple[int, int]) -> Any:
 
 def end_with_parent() -> None:
     """Send this process SIGTERM once the one that started it has ended."""
-    # Without it a worker outlives a command that is killed: it waits for work for ever, or goes on
-    # with a job of hours that nobody waits for.
+    # Otherwise a worker outlives a killed command: it waits for work forever, or continues a job of
+    # hours that nobody waits for.
     import multiprocessing
     import threading
 

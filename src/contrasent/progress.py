@@ -1,7 +1,7 @@
 """Progress of long work: a bar on a terminal, plain lines when piped, silence on request.
 
-:class:`Deadline` ends work in threads, which nothing can end from outside. :func:`printable` is
-what every text passes that goes to a terminal.
+:class:`Deadline` ends work in threads, which nothing can end from outside. :func:`printable`
+escapes every text that goes to a terminal.
 """
 
 import re
@@ -19,7 +19,7 @@ PATIENCE = 2.0
 LINE_EVERY = 10.0
 SLOW = 0.1  # units a second below which the time of each is shown
 
-# Control characters, those that turn the direction of writing, and halves of surrogate pairs; not
+# Control characters, those that change the direction of text, and lone surrogates; not
 # tabs and ends of lines.
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff]"
@@ -30,7 +30,7 @@ _busy = False
 
 
 def printable(text: str) -> str:
-    """A text, JSON as well, with what a terminal would obey written as JSON escapes it."""
+    """A text, or JSON, with terminal control characters as JSON escapes."""
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -41,7 +41,7 @@ def show(mode: str) -> None:
 
 
 def silent() -> bool:
-    """Whether nothing is to be shown."""
+    """Whether nothing is shown."""
     return _mode == "silent"
 
 
@@ -67,7 +67,7 @@ def task(
 
 @contextmanager
 def hidden() -> Iterator[None]:
-    """Show nothing of the tasks inside, which are short."""
+    """Hide the progress of short tasks in the block."""
     global _busy
     before, _busy = _busy, True
     try:
@@ -154,7 +154,7 @@ def duration(seconds: float) -> str:
 
 
 class Deadline:
-    """The moment at which some work ends, done or not; cancelled work ends at once."""
+    """The time at which some work must end, done or not; cancelled work ends at once."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
@@ -174,7 +174,7 @@ _current: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
 
 @contextmanager
 def limited(deadline: Deadline) -> Iterator[None]:
-    """Limit the work of the block, and that of the tasks and threads that get its context."""
+    """Limit the work of the block, and of tasks and threads that get its context."""
     token = _current.set(deadline)
     try:
         yield

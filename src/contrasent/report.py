@@ -158,7 +158,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def laid_out(table: Sequence[tuple[str, ...]], *, left: Container[int]) -> list[str]:
-    """Lines of a table under its header, without columns that hold nothing."""
+    """Lines of a table under its header, without empty columns."""
     columns = []
     for i, column in enumerate(zip(*table, strict=True)):
         if not i or any(column[1:]):
@@ -168,7 +168,7 @@ def laid_out(table: Sequence[tuple[str, ...]], *, left: Container[int]) -> list[
 
 
 def _short(value: Any) -> bool:
-    """Whether a note is for reading; long lists are for pictures and programs."""
+    """Whether a note is short enough to read; long lists are for pictures and programs."""
     return not isinstance(value, list) and not (
         isinstance(value, dict) and all(isinstance(v, list) for v in value.values())
     )
@@ -213,11 +213,11 @@ def read_reports(path: Path) -> dict[str, Report]:
         raise InputError(path, f"its items, {second.name}, are missing; keep both files together")
     try:
         items = _unpack(second, len(reports))
-    except Exception as error:  # safetensors raises its own, which has no common base
+    except Exception as error:  # safetensors raises its own type, without a common base
         raise InputError(second, f"no items of a report ({error})") from error
     return {
-        name: Report(report.rows, report.notes, own)
-        for (name, report), own in zip(reports.items(), items, strict=True)
+        name: Report(report.rows, report.notes, report_items)
+        for (name, report), report_items in zip(reports.items(), items, strict=True)
     }
 
 

@@ -1,4 +1,4 @@
-"""The few types that every room shares.
+"""The few types that all packages share.
 
 ``EncodeFn`` is all that evaluation, search and serving see of a model.
 """
@@ -38,8 +38,8 @@ def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
 
 def for_task(encode: EncodeFn, task: Task) -> EncodeFn:
     """The encoder of queries or documents: ``encode`` itself, unless it has prompts for them."""
-    own = getattr(encode, "for_task", None)
-    return encode if own is None else cast(EncodeFn, own(task))
+    method = getattr(encode, "for_task", None)
+    return encode if method is None else cast(EncodeFn, method(task))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +86,7 @@ class Tokens:
         return np.diff(self.offsets)
 
     def select(self, rows: NDArray[np.int64]) -> "Tokens":
-        """The named rows, in the order named."""
+        """The given rows, in the given order."""
         return Tokens.from_rows(self[int(row)] for row in rows)
 
     def pad(self, fill: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

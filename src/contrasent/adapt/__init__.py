@@ -1,1 +1,1 @@
-"""A folder of documents in, a search that is proven better out."""
+"""Turns a folder of documents into a search that is proven better."""

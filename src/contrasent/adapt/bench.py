@@ -29,7 +29,7 @@ class Query:
 
     text: str
     relevant: Mapping[int, float]
-    document: int  # its main answer: queries about one document are no independent evidence
+    document: int  # its main answer: queries about the same document are not independent
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ def difference(queries: Sequence[Query], values: Floats, *, seed: int = 0) -> Di
     sums, counts = np.zeros((2, len(documents), 1))
     np.add.at(sums[:, 0], where, values)
     np.add.at(counts[:, 0], where, 1.0)
-    found = clustered_mean(sums, counts, seed=seed)
-    return Difference(found.mean, found.low, found.high, found.p)
+    estimate = clustered_mean(sums, counts, seed=seed)
+    return Difference(estimate.mean, estimate.low, estimate.high, estimate.p)
 
 
 def queries_of(user_queries: Sequence[tuple[str, Mapping[int, float]]]) -> list[Query]:
@@ -86,7 +86,7 @@ class Bench:
     learned: Learned = field(default_factory=Learned)
 
     def __post_init__(self) -> None:
-        self._places = {name: at for at, name in enumerate(self.documents)}
+        self._places = {name: unit for unit, name in enumerate(self.documents)}
         self._by_unit = np.argsort(self.units, kind="stable")
         self._sorted_units = self.units[self._by_unit]
         self._words: dict[str, tuple[Numbers, NDArray[np.float32]]] = {}
@@ -99,13 +99,13 @@ class Bench:
     ) -> Floats:
         """(rankers, numbers) nDCG@10 over documents, a document by its best row."""
         chosen = np.arange(len(self.queries)) if numbers is None else numbers
-        found = np.empty((len(rankers), len(chosen)))
+        scores = np.empty((len(rankers), len(chosen)))
         for start in range(0, len(chosen), AT_ONCE):
-            part = chosen[start : start + AT_ONCE]
-            for at, best in enumerate(self._ranked(part, rankers, learned or self.learned)):
-                relevant = self.queries[part[at]].relevant
-                found[:, start + at] = [_ndcg(self.units[rows], relevant) for rows in best]
-        return found
+            batch = chosen[start : start + AT_ONCE]
+            for offset, best in enumerate(self._ranked(batch, rankers, learned or self.learned)):
+                relevant = self.queries[batch[offset]].relevant
+                scores[:, start + offset] = [_ndcg(self.units[rows], relevant) for rows in best]
+        return scores
 
     def best_rows(self, number: int, ranker: Ranker, learned: Learned | None = None) -> Numbers:
         """Numbers of the best rows for a query, best first."""
@@ -115,30 +115,30 @@ class Bench:
     def _ranked(
         self, numbers: Numbers, rankers: Sequence[Ranker], learned: Learned
     ) -> list[list[Numbers]]:
-        """Of each query the best rows by each ranker."""
-        given, shown = self.vectors[numbers], self.units >= 0
-        # Rankers that differ in the share of words alone have one set of candidates.
+        """The best rows of each query by each ranker."""
+        query_vectors, shown = self.vectors[numbers], self.units >= 0
+        # Rankers that differ only in the weight of words share their candidates.
         by_vectors = dict.fromkeys(ranker.without_words for ranker in rankers)
         products = {
-            share: np.asarray(self.index.vectors @ mapped(ranker, learned, given).T).T
+            share: np.asarray(self.index.vectors @ mapped(ranker, learned, query_vectors).T).T
             for share, ranker in {ranker.map_share: ranker for ranker in by_vectors}.items()
         }
-        found = []
+        rankings = []
         for place, number in enumerate(numbers):
             words = self._bm25(self.queries[number].text) * shown
             candidates = {
                 ranker: Candidates.of_all(
                     smoothed(ranker, learned, products[ranker.map_share][place]),
                     words,
-                    bonus(ranker, learned, given[place], self._rows_named),
+                    bonus(ranker, learned, query_vectors[place], self._rows_named),
                     shown,
                     shown,
                 )
                 for ranker in by_vectors
             }
             ranked = (r.rank(candidates[r.without_words], PROPOSED) for r in rankers)
-            found.append([best.rows for best in ranked])
-        return found
+            rankings.append([best.rows for best in ranked])
+        return rankings
 
     def rows_of(self, document: int) -> Numbers:
         """The rows of a document, by its number."""
@@ -152,18 +152,18 @@ class Bench:
         """(rows,) BM25 scores, computed once a query."""
         if text not in self._words:
             scores = self.index.bm25.scores(text)
-            held = np.flatnonzero(scores)
-            self._words[text] = held, scores[held]
-        found = np.zeros(self.index.facts.rows, dtype=np.float32)
-        held, scores = self._words[text]
-        found[held] = scores
-        return found
+            rows = np.flatnonzero(scores)
+            self._words[text] = rows, scores[rows]
+        dense = np.zeros(self.index.facts.rows, dtype=np.float32)
+        rows, scores = self._words[text]
+        dense[rows] = scores
+        return dense
 
 
 def _ndcg(ranked: Numbers, relevant: Mapping[int, float]) -> float:
     """nDCG@10 of documents in the order of their best rows."""
-    found = list(dict.fromkeys(ranked.tolist()))
-    ranks = {unit: rank for rank, unit in enumerate(found, 1)}
-    beyond = len(found) + CUT + 1  # what was not found has no rank that counts
+    documents = list(dict.fromkeys(ranked.tolist()))
+    ranks = {unit: rank for rank, unit in enumerate(documents, 1)}
+    beyond = len(documents) + CUT + 1  # a rank beyond the cut for documents not found
     places = sorted((ranks.get(unit, beyond), gain) for unit, gain in relevant.items())
     return float(ndcg_at_k(np.array([g for _, g in places]), np.array([r for r, _ in places]), CUT))

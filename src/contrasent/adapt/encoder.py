@@ -1,7 +1,7 @@
-"""An encoder that user queries teach by contrast, measured next to what needs no new vectors.
+"""An encoder trained on user queries, measured against ways that need no new vectors.
 
-Of each fold the queries about some documents are held out, with everything that answers them; a
-copy of the base learns from the others. Only rows that matter for judging are encoded by it.
+Each fold holds out the queries about some documents, with everything that answers them, and trains
+a copy of the base on the others. It encodes only the rows that matter for judging.
 """
 
 import logging
@@ -37,23 +37,23 @@ from contrasent.search.index import Index
 from contrasent.search.learned import Learned, Neighbours
 from contrasent.types import Log, Mask, Numbers, Vectors, for_task
 
-EPOCHS, RATE, LONGEST = 3.0, 5e-5, 128  # of the training; tokens of a passage that it reads
-FOLDS = 2  # of documents, each with a training of its own
-MOST_PAIRS, CHECKPOINT = 2000, 20  # pairs that teach at most; steps between checkpoints
-POOL, DRAWN = 1500, 250  # rows that the queries of a fold are judged among, and those drawn of them
-TIMED = 24  # rows that the speed of encoding is taken from
-BACKWARD, LETTERS = 2.5, 4  # what a pair costs in training, in passages; characters of a token
+EPOCHS, RATE, LONGEST = 3.0, 5e-5, 128  # for training; tokens read of a passage
+FOLDS = 2  # of documents, each with its own training run
+MOST_PAIRS, CHECKPOINT = 2000, 20  # training pairs at most; steps between checkpoints
+POOL, DRAWN = 1500, 250  # rows searched by the queries of a fold, and how many of them are drawn
+TIMED = 24  # rows that encoding is timed on
+BACKWARD, LETTERS = 2.5, 4  # cost of training on a pair, in passages; characters of a token
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Encoders that were judged: the ways to search by one, and nDCG@10 of each query by each."""
+    """Evaluated encoders: the ways to search by one, and nDCG@10 of each query by each."""
 
     ways: list[Way]
     values: dict[str, Floats]  # by kind of folds, (ways, queries)
-    judged: Mask  # (queries,), not all where the first fold has shown enough
+    judged: Mask  # (queries,), not all if the first fold was conclusive
     seconds: float
-    teach_all: Callable[[], object]  # trains the encoder that is kept, by all queries
+    teach_all: Callable[[], object]  # trains the final encoder on all queries
 
 
 class EncoderLearner:
@@ -78,30 +78,30 @@ class EncoderLearner:
         """An estimate of the time of all trainings and encodings, that of the index included."""
         rows = self.index.numbers()
         texts = [row.text for row in self.index.rows(rows[:: max(1, len(rows) // TIMED)][:TIMED])]
-        one = pace(self.encode, texts)
+        per_text = pace(self.encode, texts)
         pairs = min(MOST_PAIRS, len(self.pairs(np.arange(len(self.bench.queries)), set())))
         read = sum(min(len(text), LETTERS * LONGEST) for text in texts) / sum(map(len, texts))
-        training = BACKWARD * EPOCHS * pairs * one * read
+        training = BACKWARD * EPOCHS * pairs * per_text * read
         pool = min(len(rows), max(POOL, CUT * len(self.bench.queries) // FOLDS))
-        return FOLDS * (training + one * pool) + one * len(rows)
+        return FOLDS * (training + per_text * pool) + per_text * len(rows)
 
     def pairs(self, teaching: Numbers, absent: set[int]) -> list[tuple[str, str]]:
-        """Queries with the passages that answer them best, of each document one."""
-        bench, found = self.bench, list[tuple[str, str]]()
-        for at in teaching.tolist():
-            rows = self.learner.answers[at]
+        """Queries with the passages that answer them best, one for each document."""
+        bench, pairs = self.bench, list[tuple[str, str]]()
+        for number in teaching.tolist():
+            rows = self.learner.answers[number]
             rows = rows[~np.isin(bench.units[rows], list(absent))]
-            found += ((bench.queries[at].text, row.text) for row in self.index.rows(rows))
+            pairs += ((bench.queries[number].text, row.text) for row in self.index.rows(rows))
         random = np.random.default_rng(self.seed)
-        return [found[at] for at in np.sort(random.permutation(len(found))[:MOST_PAIRS])]
+        return [pairs[number] for number in np.sort(random.permutation(len(pairs))[:MOST_PAIRS])]
 
     def train(self, name: str, teaching: Numbers, absent: set[int]) -> Path:
-        """The folder of an encoder that some queries taught."""
+        """The folder of an encoder trained on some queries."""
         folder = self.work.folder / f"taught-encoder-{name}"
         settings = {"epochs": EPOCHS, "lr": RATE, "max_tokens": LONGEST, "seed": self.seed}
         advice = [logging.getLogger(f"contrasent.train.{room}") for room in ("monitor", "prepare")]
-        for one in advice:  # about settings that nobody stated here
-            one.setLevel(logging.ERROR)
+        for logger in advice:  # on settings that were not chosen here
+            logger.setLevel(logging.ERROR)
         try:
             self._fit(
                 "simcse_supervised",
@@ -110,11 +110,11 @@ class EncoderLearner:
                 folder=folder,
                 base=self.base,
                 evaluate="none",
-                resume=True,  # what a killed run did is kept
+                resume=True,  # go on from the checkpoint of a killed run
             )
         finally:
-            for one in advice:
-                one.setLevel(logging.NOTSET)
+            for logger in advice:
+                logger.setLevel(logging.NOTSET)
         return folder
 
     def open(self, folder: Path) -> TaskEncoder:
@@ -126,27 +126,27 @@ class EncoderLearner:
     # ------------------------------------------------------------------ judging
 
     def judge(self, folds: dict[str, Numbers], before: Values, others: Values) -> Trial:
-        """nDCG@10 of queries by encoders that they did not teach.
+        """nDCG@10 of queries by encoders trained without them.
 
-        All are (queries,) by kind of folds: ``folds``, and nDCG@10 by the prior, ``before``, and by
-        the best that needs no new vectors, ``others``. Where that is better for one half of the
-        documents beyond doubt, the other half is left out.
+        All are (queries,) by kind of folds: ``folds``, nDCG@10 by the prior (``before``) and by the
+        best way without new vectors (``others``). If that is clearly better for one half of the
+        documents, the other half is left out.
         """
         began, everything = time.monotonic(), np.arange(len(self.bench.queries))
         values = {kind: np.empty((len(self.ways), len(everything))) for kind in folds}
         judged = np.zeros(len(everything), bool)
         for number in range(FOLDS):
-            part = folds[NEW] % FOLDS == number
+            fold = folds[NEW] % FOLDS == number
             self.log(f"teaching an encoder, fold {number + 1} of {FOLDS}")
             stage = f"taught-encoder-values-{number}"
-            found = self.work.stage(stage, partial(self._fold, number, part, folds))
-            for kind, gains in found.items():
-                values[kind][:, part] = np.array(gains) + before[kind][part]
-            judged |= part
+            by_kind = self.work.stage(stage, partial(self._fold, number, fold, folds))
+            for kind, gains in by_kind.items():
+                values[kind][:, fold] = np.array(gains) + before[kind][fold]
+            judged |= fold
             behind = {kind: values[kind][:, judged] - others[kind][judged] for kind in folds}
-            of = behind[AGAIN] + NEW_COUNTS * behind[NEW]
-            queries = [self.bench.queries[at] for at in np.flatnonzero(judged)]
-            if difference(queries, of[of.mean(axis=1).argmax()], seed=self.seed).high < 0:
+            gaps = behind[AGAIN] + NEW_COUNTS * behind[NEW]
+            queries = [self.bench.queries[n] for n in np.flatnonzero(judged)]
+            if difference(queries, gaps[gaps.mean(axis=1).argmax()], seed=self.seed).high < 0:
                 break
         all_ = partial(self.train, "all", everything, set())
         return Trial(self.ways, values, judged, time.monotonic() - began, all_)
@@ -154,18 +154,18 @@ class EncoderLearner:
     def _fold(
         self, number: int, part: Mask, folds: dict[str, Numbers]
     ) -> dict[str, list[list[float]]]:
-        """(ways, judged) gains over the prior, by kind, of an encoder that the others taught."""
+        """(ways, judged) gains over the prior, by kind, of an encoder trained on the others."""
         judged, teaching = np.flatnonzero(part), np.flatnonzero(~part)
-        held = self.index.rows(rows := self.pool(judged))
-        texts, ids = [row.text for row in held], [row.id for row in held]
+        pool = self.index.rows(rows := self.pool(judged))
+        texts, ids = [row.text for row in pool], [row.id for row in pool]
 
         def bench(vectors: Vectors, queries: Vectors, learned: Learned) -> Bench:
             small = Index.build(lambda _: vectors, texts, ids=ids, ranker=self.index.ranker)
             if NEIGHBOURS < len(rows) <= MOST_ROWS:
                 near = Neighbours.of(small.vectors, NEIGHBOURS)
                 learned = replace(learned, neighbours=near)
-            given = self.bench
-            return Bench(small, given.queries, queries, given.documents, given.units[rows], learned)
+            whole = self.bench
+            return Bench(small, whole.queries, queries, whole.documents, whole.units[rows], learned)
 
         folder = self.train(f"{number}", teaching, self.learner.documents_of(judged))
         encode = self.open(folder)
@@ -173,39 +173,39 @@ class EncoderLearner:
             [query.text for query in self.bench.queries], encode
         )
         faster = quick(encode, sum(map(len, texts)))
-        own = bench(normalize(for_task(faster, "document")(texts)), query_vectors, Learned())
+        taught = bench(normalize(for_task(faster, "document")(texts)), query_vectors, Learned())
         remove(folder)
         known = bench(self.index.vectors[rows], self.bench.vectors, self.bench.learned)
         before = known.values([self.learner.prior], judged)
-        values = {kind: self._values(own, judged, of, kind) for kind, of in folds.items()}
+        values = {kind: self._values(taught, judged, fold, kind) for kind, fold in folds.items()}
         return {kind: (after - before).tolist() for kind, after in values.items()}
 
     def _values(self, bench: Bench, judged: Numbers, folds: Numbers, kind: str) -> Floats:
         """(ways, judged) nDCG@10; known queries are those of the other folds."""
-        found = np.empty((len(self.ways), len(judged)))
+        scores = np.empty((len(self.ways), len(judged)))
         for fold in np.unique(folds[judged]):
-            part = folds[judged] == fold
-            absent = self.learner.documents_of(judged[part]) if kind == NEW else set[int]()
+            in_fold = folds[judged] == fold
+            absent = self.learner.documents_of(judged[in_fold]) if kind == NEW else set[int]()
             taught = taught_by(bench, np.flatnonzero(folds != fold), absent)
             learned = replace(bench.learned, taught=taught)
             rankers = [way.ranker for way in self.ways]
-            found[:, part] = bench.values(rankers, judged[part], learned)
-        return found
+            scores[:, in_fold] = bench.values(rankers, judged[in_fold], learned)
+        return scores
 
     def pool(
         self, judged: Numbers, *, size: int = POOL, drawn: int = DRAWN, cut: int = CUT
     ) -> Numbers:
-        """The rows that queries are judged among: what answers them, what is near, and others."""
+        """The rows that queries search in a fold: their answers, near rows, and others."""
         rows, bench = self.index.numbers(), self.bench
         if len(rows) <= size:
             return rows
         chosen = set(np.concatenate(self.learner.answers).tolist())
         for unit in self.learner.documents_of(judged):
             chosen.update(bench.rows_of(unit).tolist())
-        best = [self.learner.best[at].tolist() for at in judged]
+        best = [self.learner.best[number].tolist() for number in judged]
         for rank in range(max(map(len, best))):
             if rank >= cut and len(chosen) >= size - drawn:
                 break
-            chosen.update(of[rank] for of in best if rank < len(of))
+            chosen.update(ranked[rank] for ranked in best if rank < len(ranked))
         others = np.random.default_rng(self.seed).permutation(np.setdiff1d(rows, list(chosen)))
         return np.sort([*chosen, *others[: max(drawn, size - len(chosen))]])

@@ -1,7 +1,7 @@
-"""Learns from some of a bench's queries how to search: by a map of queries, and by their answers.
+"""Learns to search from some of a bench's queries: by a map of queries, and by their answers.
 
 Rows that answer a query attract its mapped vector, and rows that do not push it away (InfoNCE). The
-queries themselves are kept, so that documents that a query like them was answered by gain a bonus.
+queries are stored too, so that documents that answered a similar query get a bonus.
 """
 
 from collections.abc import Callable, Set
@@ -48,23 +48,23 @@ def descend(
     matrix: Vectors, slope_of: Callable[[Vectors], Vectors], *, rate: float, steps: int
 ) -> Vectors:
     """The matrix after some steps of Adam along a gradient."""
-    found = np.array(matrix, dtype=np.float32)
-    first, second = np.zeros_like(found), np.zeros_like(found)
+    fitted = np.array(matrix, dtype=np.float32)
+    first, second = np.zeros_like(fitted), np.zeros_like(fitted)
     for step in range(1, steps + 1):
-        slope = slope_of(found)
+        slope = slope_of(fitted)
         first += np.float32(1 - DECAYS[0]) * (slope - first)
         second += np.float32(1 - DECAYS[1]) * (slope * slope - second)
         now = rate * min(1.0, step / max(1.0, WARM * steps)) * (1 - (step - 1) / steps)
         length = np.sqrt(second / np.float32(1 - DECAYS[1] ** step)) + np.float32(SMALL)
-        found -= np.float32(now / (1 - DECAYS[0] ** step)) * first / length
-    return found
+        fitted -= np.float32(now / (1 - DECAYS[0] ** step)) * first / length
+    return fitted
 
 
 AGAIN, NEW = "again", "new"  # kinds of folds: of queries, and of whole documents
-NEW_COUNTS = 0.5  # what a gain on new documents counts for, compared with the other, in choosing
-SHARES = (None, 0.5, 1.0)  # of the map that queries teach; None keeps the prior's own
+NEW_COUNTS = 0.5  # weight of a gain on new documents when choosing, relative to the other
+SHARES = (None, 0.5, 1.0)  # of the map learned from queries; None keeps the prior's
 SMOOTHINGS = (0.0, 0.6)
-NEIGHBOURS, MOST_ROWS = 5, 20_000  # of a row; rows up to which they are looked for
+NEIGHBOURS, MOST_ROWS = 5, 20_000  # of a row; rows up to which they are computed
 
 EPOCHS, SHORTEST, LONGEST = 12, 20, 200  # passes over the queries; fewest and most steps
 BATCH, TEMPERATURE = 64, 0.03
@@ -73,7 +73,7 @@ HARD = 30  # the best rows of the prior that do not answer a query
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """The values that are tried, all of them or few, and how a map is learned."""
+    """The values to try, all of them or few, and how a map is learned."""
 
     weights: tuple[float, ...] = (0.0, 0.025, 0.05, 0.1, 0.2, 0.4)  # shares of words
     few_weights: tuple[float, ...] = (0.05, 0.2)
@@ -89,14 +89,14 @@ TUNING = Tuning()
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A ranker, whether its map is what queries teach, and whether the encoder is."""
+    """A ranker, and whether its map and its encoder are learned from queries."""
 
     ranker: Ranker
     maps: bool
     encoder: bool = False
 
     def needs(self, learned: Learned) -> Learned:
-        """The parts of what was learned that it uses."""
+        """The learned parts that it uses."""
         ranker = self.ranker
         return replace(
             learned,
@@ -109,37 +109,37 @@ class Way:
 def ways_of(
     prior: Ranker, size: Literal["all", "few"], *, smooth: bool, tuning: Tuning = TUNING
 ) -> list[Way]:
-    """All that is tried, the prior first; ``smooth``: whether the neighbours of rows are known."""
+    """All ways to try, the prior first; ``smooth``: whether the neighbours of rows are known."""
     weights = {prior.word_weight, *(tuning.weights if size == "all" else tuning.few_weights)}
     smoothings = {prior.smoothing, *(SMOOTHINGS if smooth else ())}
     bonuses = tuning.bonuses if size == "all" else tuning.few_bonuses
-    found = [Way(prior, False)]
+    ways = [Way(prior, False)]
     every = product(SHARES, sorted(weights), sorted(smoothings), bonuses)
     for share, weight, smoothing, (taught, start) in every:
         ranker = replace(prior, word_weight=weight, smoothing=smoothing)
         ranker = replace(ranker, taught=taught, taught_from=start)
         if share is None:
-            found.append(Way(ranker, False))
+            ways.append(Way(ranker, False))
         else:
-            found.append(Way(replace(ranker, map_share=share), True))
-    return list(dict.fromkeys(found))
+            ways.append(Way(replace(ranker, map_share=share), True))
+    return list(dict.fromkeys(ways))
 
 
 def taught_by(bench: Bench, teaching: Numbers, absent: Set[int]) -> Taught:
-    """Some queries of a bench with the documents that answer them, but for absent ones."""
+    """Some queries of a bench with the documents that answer them, except absent ones."""
     documents = tuple(
         tuple(
             bench.documents[unit]
-            for unit, gain in bench.queries[at].relevant.items()
+            for unit, gain in bench.queries[number].relevant.items()
             if gain > 0 and unit not in absent
         )
-        for at in teaching.tolist()
+        for number in teaching.tolist()
     )
     return Taught(bench.vectors[teaching], documents)
 
 
 class Learner:
-    """The queries of a bench, the rows that answer them, and rows that only look as if they did."""
+    """The queries of a bench, the rows that answer them, and hard negatives."""
 
     def __init__(self, bench: Bench, prior: Ranker, seed: int, tuning: Tuning = TUNING) -> None:
         self.bench, self.prior, self.seed, self.tuning = bench, prior, seed, tuning
@@ -157,30 +157,30 @@ class Learner:
         for number, query in enumerate(bench.queries):
             best = self.best[number]
             self._hard.append(best[~np.isin(bench.units[best], list(query.relevant))][:HARD])
-            answers, own = list[int](), list[int]()
+            answers, judged = list[int](), list[int]()
             for unit, gain in query.relevant.items():
                 rows = bench.rows_of(unit)
-                own.extend(rows)
+                judged.extend(rows)
                 if len(rows) and gain > 0:
                     cosines = np.asarray(bench.index.vectors[rows]) @ bench.vectors[number]
                     answers.append(rows[cosines.argmax()])
             self.answers.append(np.array(answers, dtype=np.int64))
-            self._own.append(np.array(own, dtype=np.int64))
+            self._own.append(np.array(judged, dtype=np.int64))
 
     def documents_of(self, numbers: Numbers) -> set[int]:
         """All documents that answer some queries."""
-        return {unit for at in numbers.tolist() for unit in self.bench.queries[at].relevant}
+        return {unit for number in numbers.tolist() for unit in self.bench.queries[number].relevant}
 
     def fit(self, teaching: Numbers, absent: Set[int]) -> Vectors:
-        """(d, d) map that some queries teach; ``absent`` documents are neither right nor wrong."""
+        """(d, d) map learned from queries; ``absent`` documents are neither right nor wrong."""
         bench, random = self.bench, np.random.default_rng(self.seed)
         matrix = np.eye(bench.vectors.shape[1], dtype=np.float32)
         if self.prior.map_share and bench.learned.matrix is not None:
             matrix += np.float32(self.prior.map_share) * (bench.learned.matrix - matrix)
         present = (bench.units >= 0) & ~np.isin(bench.units, list(absent))
         alive = np.flatnonzero(present)
-        answers = {at: rows[present[rows]] for at, rows in enumerate(self.answers)}
-        able = np.array([at for at in teaching.tolist() if len(answers[at])], dtype=np.int64)
+        answers = {i: rows[present[rows]] for i, rows in enumerate(self.answers)}
+        able = np.array([i for i in teaching.tolist() if len(answers[i])], dtype=np.int64)
         if not len(able):
             return matrix
         batch = min(BATCH, len(able))
@@ -192,25 +192,25 @@ class Learner:
                 order = random.permutation(able)
             chosen, order = order[:batch], order[batch:]
             drawn = [alive[random.integers(len(alive), size=self.tuning.random_rows)]]
-            drawn += [part[at] for at in chosen for part in (self._hard, answers)]
+            drawn += [source[i] for i in chosen for source in (self._hard, answers)]
             rows = np.unique(np.concatenate(drawn))
             rows = rows[present[rows]]
             place = np.full(len(present), -1)
             place[rows] = np.arange(len(rows))
             right = np.zeros((batch, len(rows)), dtype=bool)
             wrong = np.ones_like(right)
-            for at, number in enumerate(chosen):
-                right[at, place[answers[number]]] = True
-                own = place[self._own[number]]
-                wrong[at, own[own >= 0]] = False
-            given = bench.vectors[chosen], np.asarray(bench.index.vectors[rows])
-            return contrast(matrix, *given, right, wrong, TEMPERATURE)[1]
+            for i, number in enumerate(chosen):
+                right[i, place[answers[number]]] = True
+                columns = place[self._own[number]]
+                wrong[i, columns[columns >= 0]] = False
+            vectors = bench.vectors[chosen], np.asarray(bench.index.vectors[rows])
+            return contrast(matrix, *vectors, right, wrong, TEMPERATURE)[1]
 
         steps = min(LONGEST, max(SHORTEST, EPOCHS * len(able) // batch))
         return descend(matrix, slope_of, rate=self.tuning.rate, steps=steps)
 
     def learned(self, teaching: Numbers, absent: Set[int], matrix: Vectors | None) -> Learned:
-        """The lesson of some queries, with a map that they taught or the one there was."""
+        """What some queries teach, with the map learned from them or the prior's."""
         if matrix is None:
             matrix = self.bench.learned.matrix
         taught = taught_by(self.bench, teaching, absent)

@@ -32,7 +32,7 @@ def harm_of_words(bench: Bench, prior: Ranker, *, seed: int) -> Difference | Non
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The search before and after an adaptation, and everything that speaks for it."""
+    """The search before and after an adaptation, and the evidence for it."""
 
     default: Ranker
     kept: Ranker
@@ -56,7 +56,7 @@ class Outcome:
         return {
             "format": FORMAT,
             "base": base["model"],
-            "settings": {name: of for name, of in base.items() if name != "model"},
+            "settings": {name: value for name, value in base.items() if name != "model"},
             "encoder": encoder,
             "documents": documents,
             "passages": len(index),
@@ -73,7 +73,7 @@ class Outcome:
             },
             "queries": counts,
             "taught": None if lesson is None else _taught(lesson),
-            "tried": [] if lesson is None else [asdict(one) for one in lesson.tried],
+            "tried": [] if lesson is None else [asdict(trial) for trial in lesson.tried],
             "statements": self._statements(),
             "changes": changes,
             "read": lines,
@@ -81,39 +81,39 @@ class Outcome:
 
     def _reason(self) -> str:
         """The verdict, in one line."""
-        words, steps, lesson, kept = self.words, self.steps, self.lesson, self.kept
+        words, steps, lesson, ranker = self.words, self.steps, self.lesson, self.kept
         if lesson is not None and lesson.improved:
             return lesson.reason
         if words is not None and words.high < 0:
             lost = f"words lose on these queries ({words} nDCG@10)"
             return f"{lost}: vectors alone search from now on"
         about = "" if lesson is None else f"; queries taught nothing that is kept: {lesson.reason}"
-        if kept != self.default:
+        if ranker != self.default:
             gain = f", {steps.evidence} nDCG@10 on {steps.judges}" if steps.evidence else ""
-            return f"learned from the text alone: {kept.summary}{gain}{about}"
-        return f"the default search is kept: {kept.summary}{about}"
+            return f"learned from the text alone: {ranker.summary}{gain}{about}"
+        return f"the default search is kept: {ranker.summary}{about}"
 
     def _statements(self) -> list[tuple[str, str]]:
-        """Which parts of the search are defaults, which were shown on this text, which not."""
+        """Which parts of the search are defaults, and which were or were not shown on this text."""
         words, steps, lesson = self.words, self.steps, self.lesson
-        found = [("default", f"{self.default.summary}, as 'contrasent index' searches")]
+        parts = [("default", f"{self.default.summary}, as 'contrasent index' searches")]
         if words is not None:
-            found.append(("shown", f"words with vectors instead of vectors alone: {words}"))
+            parts.append(("shown", f"words with vectors instead of vectors alone: {words}"))
         else:
-            found.append(("not shown", "that words help here: that needs user queries (--queries)"))
+            parts.append(("not shown", "that words help here: that needs user queries (--queries)"))
         if steps.ranker != self.default:
             shown = f": {steps.evidence} on {steps.judges}" if steps.evidence else ""
-            found.append(("from the text", f"{steps.ranker.summary}{shown}"))
+            parts.append(("from the text", f"{steps.ranker.summary}{shown}"))
         encoder = ""
         if lesson is not None:
-            for one in lesson.tried:
-                gains = f"{one.again} asked again, {one.new} on new documents"
-                more = f"{one.seconds:.0f} s; {one.milliseconds:.1f} ms more a query"
-                found.append((f"tried: {one.name}", f"{one.way}: {gains}; {more}"))
-            found.append(("queries asked again", str(lesson.again)))
-            found.append(("queries about new documents", str(lesson.new)))
+            for trial in lesson.tried:
+                gains = f"{trial.again} asked again, {trial.new} on new documents"
+                more = f"{trial.seconds:.0f} s; {trial.milliseconds:.1f} ms more a query"
+                parts.append((f"tried: {trial.name}", f"{trial.way}: {gains}; {more}"))
+            parts.append(("queries asked again", str(lesson.again)))
+            parts.append(("queries about new documents", str(lesson.new)))
             encoder = "an encoder that queries taught, " if lesson.teach_all else ""
-        return [*found, ("kept", f"{encoder}{self.kept.summary}")]
+        return [*parts, ("kept", f"{encoder}{self.kept.summary}")]
 
 
 def _facts(gap: Difference | None) -> dict[str, float] | None:
@@ -142,7 +142,7 @@ def largest_changes(
     chosen = [n for n in (*order[::-1][:SHOWN], *order[:SHOWN]) if moved[n]]
     numbers = list(dict.fromkeys(map(int, chosen)))
     before = after = _answers(bench, numbers, default, bench.learned, encode)
-    if not lesson.teach_all:  # those of an encoder follow when it has encoded the rows
+    if not lesson.teach_all:  # an encoder's follow once it has encoded the rows
         after = _answers(bench, numbers, lesson.ranker, lesson.learned, encode)
     return [
         {
@@ -150,10 +150,10 @@ def largest_changes(
             "query": bench.queries[n].text,
             "before": float(lesson.values_before[n]),
             "after": float(lesson.values_after[n]),
-            "answer_before": before[at],
-            "answer_after": after[at],
+            "answer_before": before[i],
+            "answer_after": after[i],
         }
-        for at, n in enumerate(numbers)
+        for i, n in enumerate(numbers)
     ]
 
 
@@ -161,34 +161,34 @@ def answer_again(
     bench: Bench, changes: list[dict[str, Any]], ranker: Ranker, learned: Learned, encode: EncodeFn
 ) -> None:
     """Give changed queries the answers of another search."""
-    found = _answers(bench, [one["number"] for one in changes], ranker, learned, encode)
-    for one, answer in zip(changes, found, strict=True):
-        one["answer_after"] = answer
+    after = _answers(bench, [change["number"] for change in changes], ranker, learned, encode)
+    for change, answer in zip(changes, after, strict=True):
+        change["answer_after"] = answer
 
 
 def _answers(
     bench: Bench, numbers: list[int], ranker: Ranker, learned: Learned, encode: EncodeFn
 ) -> list[dict[str, Any]]:
-    """The sentence of the best row for each query, its document, and whether that is right."""
+    """The sentence of the best row for each query, its document, and whether it is right."""
     rows = [bench.best_rows(n, ranker, learned)[0] for n in numbers]
-    held = bench.index.rows(np.array(rows, dtype=np.int64))
-    hits = [[Hit(row.id, row.text, 0.0, row.metadata)] for row in held]
+    passages = bench.index.rows(np.array(rows, dtype=np.int64))
+    hits = [[Hit(row.id, row.text, 0.0, row.metadata)] for row in passages]
     queries = [bench.queries[n] for n in numbers]
     analyzer = bench.index.bm25.analyzer
-    found = answers([q.text for q in queries], bench.vectors[numbers], hits, encode, analyzer)
-    units: list[int] = [int(bench.units[row.row]) for row in held]
+    spans = answers([q.text for q in queries], bench.vectors[numbers], hits, encode, analyzer)
+    units: list[int] = [int(bench.units[row.row]) for row in passages]
     return [
         {
             "document": bench.documents[unit],
             "text": row.text[answer.start : answer.end],
             "right": unit in query.relevant,
         }
-        for row, (answer,), unit, query in zip(held, found, units, queries, strict=True)
+        for row, (answer,), unit, query in zip(passages, spans, units, queries, strict=True)
     ]
 
 
 def write_report(target: Path, facts: dict[str, Any]) -> None:
-    """Write the page, and then the facts, which say that a run is complete."""
+    """Write the page, and then the facts, whose presence marks a run as complete."""
     changes = facts["changes"]
     text = render(
         "adaptation.html",
@@ -196,8 +196,8 @@ def write_report(target: Path, facts: dict[str, Any]) -> None:
         window=": Adaptation",
         heading=f"Adaptation of {Path(facts['base']).name}",
         folder=shlex.quote(str(target)),
-        gained=[one for one in changes if one["after"] > one["before"]],
-        lost=[one for one in changes if one["after"] < one["before"]],
+        gained=[change for change in changes if change["after"] > change["before"]],
+        lost=[change for change in changes if change["after"] < change["before"]],
     )
     write_text(target / PAGE, text)
     write_json(target / REPORT, facts)

@@ -1,4 +1,4 @@
-"""Documents or an index in, a better search out: one adaptation from beginning to end."""
+"""One adaptation, from documents or an index to a better search."""
 
 import hashlib
 import json
@@ -53,7 +53,7 @@ WORK, QUERIES, MODEL = "work", "queries.jsonl", "model"
 TRAINED, _BY_TRAINING = "taught-encoder-all", shutil.ignore_patterns("run", "report.html")
 SHORTEST_BUDGET = 10.0
 ENCODING = 0.7  # share of the budget that encoding may take
-PROBED = 64  # passages that are encoded to estimate the time of all
+PROBED = 64  # passages encoded to estimate the time for all
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,14 +242,14 @@ class _AdaptationRun:
         return self.budget - self.work.seconds()
 
     def note(self, line: str) -> None:
-        """Log a line that the report has as well."""
+        """Log a line and add it to the report."""
         self.log(line)
         self.lines.append(line)
 
     # ------------------------------------------------------------------ the index
 
     def start(self, source: Documents | Index, base: str | None) -> None:
-        """Make the index, or copy it, unless that was done before a kill."""
+        """Make the index, or copy it, unless an earlier run did."""
         if not is_index(self.place):
             if isinstance(source, Index):
                 self.log(f"copying {source.folder}")
@@ -273,11 +273,11 @@ class _AdaptationRun:
         self.index = Index.open(self.place)
         self.encode = open_index_model(self.index)
         self.documents, self.units = document_names(self.index)
-        # Kept, since what is learned changes the ranker of the index before the run is complete.
+        # Stored, since learning changes the ranker of the index before the run is complete.
         default = Ranker(self.index.ranker.word_weight)
         self.prior = Ranker.from_json(self.work.stage("default", default.to_json))
-        made = {"model": self.index.facts.source, **model_settings(self.index)}
-        self.base = self.work.stage("base", lambda: made)
+        base = {"model": self.index.facts.source, **model_settings(self.index)}
+        self.base = self.work.stage("base", lambda: base)
 
     # ------------------------------------------------------------------ queries
 
@@ -321,11 +321,11 @@ class _AdaptationRun:
             return None
         queries = queries_of(self.users)
         texts = [query.text for query in queries]
-        made = self.work.vectors(name, lambda: self.index.query_vectors(texts, self.encode))
-        return Bench(self.index, queries, np.array(made), self.documents, self.units)
+        vectors = self.work.vectors(name, lambda: self.index.query_vectors(texts, self.encode))
+        return Bench(self.index, queries, np.array(vectors), self.documents, self.units)
 
     def _learn(self) -> dict[str, Any]:
-        """Facts of the report; what is kept is in the index, unless that is an encoder."""
+        """Learn; the facts of the report. All that is kept, except an encoder, is in the index."""
         if self.index.facts.source != self.base["model"]:
             self.log("the base's vectors come back, since the encoder there knows these queries")
             settings = {name: self.base[name] for name in ("pooler", "max_tokens")}
@@ -333,9 +333,9 @@ class _AdaptationRun:
             self._open()
         bench = self._bench("queries")
         self.log("learning from the text")
-        given: dict[str, Any] = {"seed": self.seed, "until": self.left}
+        common: dict[str, Any] = {"seed": self.seed, "until": self.left}
         steps = learn_from_text(
-            self.index, self.encode, self.prior, log=self.note, users=bench, **given
+            self.index, self.encode, self.prior, log=self.note, users=bench, **common
         )
         ranker, learned, lesson, words = steps.ranker, steps.learned, None, None
         changes: list[dict[str, Any]] = []
@@ -343,7 +343,7 @@ class _AdaptationRun:
             bench.learned = learned
             self.log(f"learning from {len(bench.queries):,} queries")
             lesson = teach(
-                bench, ranker, log=self.log, work=self.work, judge=self._encoders, **given
+                bench, ranker, log=self.log, work=self.work, judge=self._encoders, **common
             )
             words = harm_of_words(bench, self.prior, seed=self.seed)
             changes = largest_changes(bench, lesson, ranker, self.encode)
@@ -364,7 +364,7 @@ class _AdaptationRun:
     def _encoders(
         self, learner: Learner, folds: dict[str, Numbers], before: Values, others: Values
     ) -> Trial | None:
-        """Encoders that queries teach, measured, if there is torch and time for them."""
+        """Train and measure encoders, if torch is installed and there is time."""
         try:
             trainer = EncoderLearner(learner, self.encode, self.work, self.log)
             needed, left = self.work.stage(
@@ -379,7 +379,7 @@ class _AdaptationRun:
             return trainer.judge(folds, before, others)
         except OutputError:
             raise
-        except UserError as error:  # all else can be learned without it
+        except UserError as error:  # all other learning works without it
             self.note(f"no encoder is taught: {error}")
             return None
 
@@ -409,21 +409,21 @@ def make_index(
     source: Documents, target: Path, base: str | None, budget: float, log: Log
 ) -> list[str]:
     """Index documents, or as many of them as the budget allows; lines about what was read."""
-    given = read_input(source, base, log=log)
-    lines, rows = source.report.lines(), given.rows
+    index_input = read_input(source, base, log=log)
+    lines, rows = source.report.lines(), index_input.rows
     assert isinstance(rows, list)
-    seconds = _estimate(rows, given.encode)
+    seconds = _estimate(rows, index_input.encode)
     count = source.report.documents
     log(f"{len(rows):,} passages of {count:,} documents; encoding them takes about "
         f"{duration(seconds)}")  # fmt: skip
     if seconds > ENCODING * budget:
         rows, line = _sample(rows, count, ENCODING * budget / seconds, seconds, budget)
-        count_rows(given.files, rows)
-        files = {file: facts for file, facts in given.files.items() if facts["rows"]}
-        given = replace(given, rows=rows, files=files)
+        count_rows(index_input.files, rows)
+        files = {file: facts for file, facts in index_input.files.items() if facts["rows"]}
+        index_input = replace(index_input, rows=rows, files=files)
         log(line)
         lines.append(line)
-    given.write(target, overwrite=True).close()
+    index_input.write(target, overwrite=True).close()
     return lines
 
 
@@ -436,17 +436,17 @@ def _estimate(rows: Sequence[IndexRow], encode: TaskEncoder) -> float:
 def _sample(
     rows: Sequence[IndexRow], count: int, share: float, seconds: float, budget: float
 ) -> tuple[list[IndexRow], str]:
-    """The rows of some documents, drawn by a hash of their names, and the line that says so."""
+    """The rows of some documents, drawn by a hash of their names, and a line for the log."""
     names = {str(document_of(str(name), about)) for _, name, about in rows}
     few = set(sorted(names, key=_mark)[: max(1, int(share * len(names)))])
-    kept = [row for row in rows if document_of(str(row[1]), row[2]) in few]
+    sampled = [row for row in rows if document_of(str(row[1]), row[2]) in few]
     line = (
         f"encoding {len(rows):,} passages takes about {duration(seconds)} of the "
         f"{duration(budget)} given: {len(few):,} of {count:,} documents are searched; "
         f"--budget {minutes(seconds / ENCODING)} takes all, 'contrasent index OUT --sync' adds the "
         "other files"
     )
-    return kept, line
+    return sampled, line
 
 
 def _mark(name: str) -> bytes:

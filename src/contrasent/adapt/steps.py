@@ -1,10 +1,10 @@
 """Learning from an index's own text, without queries.
 
-Two steps, chosen on seven collections with user queries (docs/log.md, 2026-11-23) by what can be
-seen of any text: where vectors point in many directions, a share of a map of queries, and where
-there are rows enough, rows smoothed by their neighbours. Sentences of held-out documents, searched
-for in passages without them, say whether the text has meaning to learn from, and whether a step
-harms; a step need not be shown to help on each text, since few sentences can show so little.
+Two steps, chosen on seven collections with user queries (docs/log.md, 2026-11-23) by properties of
+the text: a share of a map of queries where vectors point in many directions, and rows smoothed by
+their neighbours where there are enough rows. Sentences of held-out documents, as queries for
+passages without them, show whether the text has meaning to learn from, and whether a step harms;
+a step need not be shown to help on each text, since few sentences can show little.
 """
 
 import math
@@ -31,12 +31,12 @@ SMOOTHING, NEIGHBOURS = 0.6, 5
 SMOOTHED_ROWS = (500, 50_000)  # fewer have no near neighbours; of more these take minutes to find
 ONE_DIRECTION = 0.8  # length of the mean of all vectors from which they point in one direction
 SENTENCES, JUDGED, MIN_SENTENCES = 1000, 150, 200
-ROWS = 5000  # of an index that sentences are searched for in
+ROWS = 5000  # of an index that sentences search
 SHORTEST, LONGEST, RUN = 4, 60, 10  # words of a sentence; of a part of a text without sentences
 MEANING = 0.001  # p value by which held-out sentences must find their passages above chance
 RESERVE = 0.5  # share of the seconds left that encoding may take
 STEPS, BATCH, RATE, TEMPERATURE = 150, 256, 2e-3, 0.05
-_FIRST = 32  # texts that the speed of encoding is taken from
+_FIRST = 32  # texts that encoding is timed on
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Steps:
 
     ranker: Ranker
     learned: Learned
-    evidence: Difference | None  # its gain on what judged
+    evidence: Difference | None  # its gain on held-out queries or sentences
     notes: tuple[str, ...]
     judges: str = "sentences held out"
 
@@ -60,7 +60,7 @@ def learn_from_text(
     until: Callable[[], float],  # seconds that are left
     users: Bench | None = None,
 ) -> Steps:
-    """Learn from the text alone; queries of users judge it, else sentences that are held out."""
+    """Learn from the text alone; judged by user queries if given, else by held-out sentences."""
     rows, numbers = list(index.every()), index.numbers()
     vectors: Vectors = np.asarray(index.vectors[numbers])
     wanted = _steps_for(vectors, prior)
@@ -69,43 +69,43 @@ def learn_from_text(
         return Steps(prior, Learned(), None, (note,))
     random = np.random.default_rng(seed)
     judged, teaching = _draw(rows, random)
-    about = len({one.document for one in judged})
+    about = len({sentence.document for sentence in judged})
     if len(teaching) < MIN_SENTENCES or (about < MIN_DOCUMENTS and not users):
         few = f"{len(teaching):,} sentences, and others of {about:,} documents"
         note = f"nothing is learned from the text: {few}, are too few"
         return Steps(prior, Learned(), None, (note,))
-    begun, texts = time.monotonic(), [one.text for one in (*judged, *teaching)]
+    begun, texts = time.monotonic(), [sentence.text for sentence in (*judged, *teaching)]
     first = for_task(encode, "query")(texts[:_FIRST])
     seconds = (time.monotonic() - begun) / _FIRST
     if seconds * (len(texts) + 5 * len(judged)) > RESERVE * until():
         return Steps(prior, Learned(), None, ("no time is left to learn from the text",))
-    rest = for_task(encode, "query")(texts[_FIRST:])
-    sentences = normalize(np.concatenate([first, rest]))
-    own = np.array([one.row for one in (*judged, *teaching)])
+    later = for_task(encode, "query")(texts[_FIRST:])
+    sentences = normalize(np.concatenate([first, later]))
+    own_rows = np.array([sentence.row for sentence in (*judged, *teaching)])
     tried = list(dict.fromkeys([wanted, replace(wanted, smoothing=0.0)]))
     if users:
         log(f"{len(texts):,} sentences teach, {len(users.queries):,} queries of users judge")
-        learned = learned_of(index, wanted, fit_map(sentences, vectors, own, seed=seed))
+        learned = learned_of(index, wanted, fit_map(sentences, vectors, own_rows, seed=seed))
         return _by_users(users, prior, tried, learned, seed)
     log(f"{len(teaching):,} sentences teach, {len(judged):,} of other documents judge")
-    cut = normalize(for_task(encode, "document")([one.rest for one in judged]))
+    cut = normalize(for_task(encode, "document")([sentence.rest for sentence in judged]))
     queries, lessons = sentences[: len(judged)], sentences[len(judged) :]
     bench = _bench(index, rows, vectors, judged, queries, cut, random)
     (before,) = bench.values([prior])
     chance = float((1 / np.log2(np.arange(2, 12))).sum()) / len(bench.documents)
-    found = difference(bench.queries, before - chance, seed=seed)
-    if found.p >= MEANING or found.value <= 0:
+    above_chance = difference(bench.queries, before - chance, seed=seed)
+    if above_chance.p >= MEANING or above_chance.value <= 0:
         note = "nothing is learned from the text: sentences do not find the passages they are from"
         return Steps(prior, Learned(), None, (note,))
     near = Neighbours.of(bench.index.vectors, min(NEIGHBOURS, len(bench.documents) - 1))
-    trial = Learned(fit_map(lessons, vectors, own[len(judged) :], seed=seed), near)
+    trial = Learned(fit_map(lessons, vectors, own_rows[len(judged) :], seed=seed), near)
     notes = []
     for ranker, after in zip(tried, bench.values(tried, learned=trial), strict=True):
         gain = difference(bench.queries, after - before, seed=seed)
         shown = "shown" if gain.low > 0 else "kept by default, neither gain nor harm is shown"
         if gain.high >= 0:
             notes.append(f"{_name(ranker)}: {gain} on {len(judged):,} held-out sentences; {shown}")
-            matrix = fit_map(sentences, vectors, own, seed=seed)
+            matrix = fit_map(sentences, vectors, own_rows, seed=seed)
             return Steps(ranker, learned_of(index, ranker, matrix), gain, tuple(notes))
         notes.append(f"{_name(ranker)}: left out, {gain} on {len(judged):,} held-out sentences")
     return Steps(prior, Learned(), None, tuple(notes))
@@ -114,19 +114,19 @@ def learn_from_text(
 def _by_users(
     users: Bench, prior: Ranker, tried: Sequence[Ranker], learned: Learned, seed: int
 ) -> Steps:
-    """The steps that user queries gain most by, or none where they lose by each."""
+    """The steps that help user queries most, or none if each does harm."""
     before, *after = users.values([prior, *tried], learned=learned)
-    gains = [difference(users.queries, of - before, seed=seed) for of in after]
+    gains = [difference(users.queries, values - before, seed=seed) for values in after]
     best = int(np.argmax([0.0, *(gain.value for gain in gains)])) - 1
     notes = tuple(
-        f"{_name(ranker)}: {'kept' if at == best else 'left out'}, {gain} on "
+        f"{_name(ranker)}: {'kept' if i == best else 'left out'}, {gain} on "
         f"{len(users.queries):,} user queries"
-        for at, (ranker, gain) in enumerate(zip(tried, gains, strict=True))
+        for i, (ranker, gain) in enumerate(zip(tried, gains, strict=True))
     )
     if best < 0:
         return Steps(prior, Learned(), None, notes)
-    kept = learned if tried[best].smoothing else replace(learned, neighbours=None)
-    return Steps(tried[best], kept, gains[best], notes, "user queries")
+    needed = learned if tried[best].smoothing else replace(learned, neighbours=None)
+    return Steps(tried[best], needed, gains[best], notes, "user queries")
 
 
 def _steps_for(vectors: Vectors, prior: Ranker) -> Ranker:
@@ -170,50 +170,50 @@ class _Sentence:
 def _draw(
     rows: Sequence[Row], random: np.random.Generator
 ) -> tuple[list[_Sentence], list[_Sentence]]:
-    """Sentences of some documents, one a row, that judge; of all others those that teach."""
+    """Sentences that judge, one a row, of some documents; sentences that teach, of the others."""
     documents = [document_of(row.id, row.metadata) for row in rows]
     names = list(dict.fromkeys(documents))
-    places = {names[at]: place for place, at in enumerate(random.permutation(len(names)))}
+    places = {names[i]: place for place, i in enumerate(random.permutation(len(names)))}
     # A third of the documents judges, fewer where they have many rows.
     order = sorted(random.permutation(len(rows)).tolist(), key=lambda row: places[documents[row]])
     drawn = (
-        one
+        sentence
         for row in order
         if places[documents[row]] < math.ceil(len(names) / 3)
-        and (one := _sentence(row, documents[row], rows[row].text, random))
+        and (sentence := _sentence(row, documents[row], rows[row].text, random))
     )
     judged = list(islice(drawn, JUDGED))
-    held_out = {one.document for one in judged}
-    teaching = [at for at in random.permutation(len(rows)) if documents[at] not in held_out]
-    found: dict[str, _Sentence] = {}
+    held_out = {sentence.document for sentence in judged}
+    teaching = [i for i in random.permutation(len(rows)) if documents[i] not in held_out]
+    by_text: dict[str, _Sentence] = {}
     for row in teaching * (SENTENCES // max(1, len(teaching)) + 1):
-        if len(found) == SENTENCES:
+        if len(by_text) == SENTENCES:
             break
-        if one := _sentence(int(row), documents[row], rows[row].text, random):
-            found.setdefault(one.text, one)
-    return judged, list(found.values())
+        if sentence := _sentence(int(row), documents[row], rows[row].text, random):
+            by_text.setdefault(sentence.text, sentence)
+    return judged, list(by_text.values())
 
 
 def _sentence(row: int, document: str, text: str, random: np.random.Generator) -> _Sentence | None:
-    """A sentence of a text, drawn; None if it has none, or nothing else."""
+    """A random sentence of a text; None if there is none, or no other text."""
     pieces = list(_pieces(text))
-    good = [at for at, piece in enumerate(pieces) if SHORTEST <= len(words(piece)) <= LONGEST]
+    good = [i for i, piece in enumerate(pieces) if SHORTEST <= len(words(piece)) <= LONGEST]
     if not good:
         return None
-    at = int(random.choice(good))
-    rest = "\n".join(pieces[:at] + pieces[at + 1 :])
-    return _Sentence(pieces[at], row, document, rest) if len(words(rest)) >= SHORTEST else None
+    i = int(random.choice(good))
+    context = "\n".join(pieces[:i] + pieces[i + 1 :])
+    return _Sentence(pieces[i], row, document, context) if len(words(context)) >= SHORTEST else None
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Sentences of a text, or runs of words where it has no two."""
-    found = [piece.strip() for line in text.splitlines() for piece in sentences(line)]
-    if sum(len(words(piece)) >= SHORTEST for piece in found) > 1:
-        yield from filter(None, found)
+    """Sentences of a text, or runs of words if there are fewer than two."""
+    pieces = [piece.strip() for line in text.splitlines() for piece in sentences(line)]
+    if sum(len(words(piece)) >= SHORTEST for piece in pieces) > 1:
+        yield from filter(None, pieces)
         return
-    own = text.split()
-    for start in range(0, len(own), RUN):
-        yield " ".join(own[start : start + RUN])
+    tokens = text.split()
+    for start in range(0, len(tokens), RUN):
+        yield " ".join(tokens[start : start + RUN])
 
 
 def _bench(
@@ -225,16 +225,16 @@ def _bench(
     cut: Vectors,
     random: np.random.Generator,
 ) -> Bench:
-    """The sentences as queries to their rows without them, among other rows."""
-    own = np.array([one.row for one in judged])
-    others = random.permutation(np.setdiff1d(np.arange(len(rows)), own))
-    chosen = np.concatenate([own, others[: max(0, ROWS - len(own))]])
-    texts = [one.rest for one in judged] + [rows[row].text for row in chosen[len(own) :]]
-    given = np.concatenate([cut, vectors[chosen[len(own) :]]])
+    """The sentences as queries for their own rows, cut from them, among other rows."""
+    own_rows = np.array([one.row for one in judged])
+    others = random.permutation(np.setdiff1d(np.arange(len(rows)), own_rows))
+    chosen = np.concatenate([own_rows, others[: max(0, ROWS - len(own_rows))]])
+    texts = [one.rest for one in judged] + [rows[row].text for row in chosen[len(own_rows) :]]
+    row_vectors = np.concatenate([cut, vectors[chosen[len(own_rows) :]]])
     ids = [rows[row].id for row in chosen]
-    small = Index.build(lambda _: given, texts, ids=ids, ranker=index.ranker)
-    places = {name: at for at, name in enumerate(dict.fromkeys(one.document for one in judged))}
-    sentences = [Query(o.text, {at: 1.0}, places[o.document]) for at, o in enumerate(judged)]
+    small = Index.build(lambda _: row_vectors, texts, ids=ids, ranker=index.ranker)
+    places = {name: i for i, name in enumerate(dict.fromkeys(one.document for one in judged))}
+    sentences = [Query(o.text, {i: 1.0}, places[o.document]) for i, o in enumerate(judged)]
     return Bench(small, sentences, queries, ids, np.arange(len(ids)))
 
 

@@ -1,7 +1,7 @@
-"""User queries teach how to search, and every query is judged by what it did not teach.
+"""Learning from user queries, each evaluated on a search that was learned without it.
 
-Cross-fitting has two kinds of folds: of queries drawn at random, as if the same documents were
-asked for again, and of whole documents, as if they were new.
+Cross-fitting has two kinds of folds: of random queries, as if users asked about the same documents
+again, and of whole documents, as if they were new.
 """
 
 import time
@@ -22,42 +22,42 @@ from contrasent.types import Log, Mask, Numbers
 
 FOLDS, FEW_FOLDS = 5, 3
 COUNTS = (50, 100, 200, 500)  # queries that teach, in the curve
-FLIPS = 1000  # choices that are made of differences with random signs
-SURE = 0.01  # p value of a gain asked again that is kept: few queries say less than they seem to
-OTHERS = 0.2  # share of the queries that must be left to judge those
+FLIPS = 1000  # choices made among differences with random signs
+SURE = 0.01  # p value to keep a gain on known documents: few queries show less than they seem to
+OTHERS = 0.2  # share of the queries that must be left for judging
 PROBED, FOLDS_SHARE = 8, 0.5  # queries that are timed; share of the time left that folds may take
-NEW_VECTORS = 0.005  # gain over all else from which an encoder is worth that rows are encoded again
+NEW_VECTORS = 0.005  # gain over other ways that is worth encoding all rows again
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """Ways that were measured together, against the search before."""
+    """Ways measured together, against the earlier search."""
 
     name: str
-    way: str  # the one that is best for all queries
+    way: str  # the best for all queries
     again: Difference
     new: Difference
     seconds: float
-    milliseconds: float  # that a query takes longer
+    milliseconds: float  # more for each query
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lesson:
-    """Everything that queries taught, and its effect for queries that did not teach it."""
+    """Everything learned from queries, and its effect on queries that took no part in learning."""
 
     ranker: Ranker  # the prior if nothing is improved
     learned: Learned
     improved: bool
-    again: Difference  # where documents are asked for again
-    new: Difference  # on documents that nothing was taught about
-    before: float  # mean nDCG@10 by the prior, and after, asked again
+    again: Difference  # on known documents
+    new: Difference  # on new documents
+    before: float  # mean nDCG@10 by the prior, and afterwards, on known documents
     after: float
     reason: str
     values_before: Floats  # (q,) nDCG@10
     values_after: Floats
     teach_all: Callable[[], object] | None  # trains the encoder, if one is kept
     tried: list[Tried]
-    curve: list[tuple[int, Difference]]  # how many queries teach, and what the others gain
+    curve: list[tuple[int, Difference]]  # number of training queries, and the gain of the others
 
 
 Judge = Callable[[Learner, dict[str, Numbers], Values, Values], Trial | None]
@@ -79,23 +79,23 @@ def teach(
     teacher = _Teacher(Learner(bench, prior, seed, tuning), work, log)
     everything, began = np.arange(len(bench.queries)), time.monotonic()
     few = teacher.kept("few", lambda: teacher.cost() > FOLDS_SHARE * until())
-    ways = own = teacher.ways(few=few)
+    ways = first_ways = teacher.ways(few=few)
     count = FEW_FOLDS if few else FOLDS
     folds = {kind: folds_of(bench, everything, kind, count, seed) for kind in (AGAIN, NEW)}
     values = teacher.values(everything, folds, ways)
     before, spent = values[AGAIN][0], time.monotonic() - began
     name = "queries: map, known queries, words"
     tried = [teacher.tried(name, ways, values, folds[NEW], everything, spent)]
-    prior_values = {kind: of[0] for kind, of in values.items()}
+    prior_values = {kind: v[0] for kind, v in values.items()}
     trial = judge(teacher.learner, folds, prior_values, cross_fitted(values, folds[NEW]))
     if trial is not None:
-        part = np.flatnonzero(trial.judged)
-        alone = {k: np.concatenate([of[:1], trial.values[k]])[:, part] for k, of in values.items()}
-        name = "queries: an encoder" + ("" if len(part) == len(before) else " (one half)")
-        given = [ways[0], *trial.ways], alone, folds[NEW][part], part, trial.seconds
-        tried.append(teacher.tried(name, *given))
-        if len(part) == len(before):
-            values = {kind: np.concatenate([of, trial.values[kind]]) for kind, of in values.items()}
+        judged = np.flatnonzero(trial.judged)
+        alone = {k: np.concatenate([v[:1], trial.values[k]])[:, judged] for k, v in values.items()}
+        name = "queries: an encoder" + ("" if len(judged) == len(before) else " (one half)")
+        tested = [ways[0], *trial.ways], alone, folds[NEW][judged], judged, trial.seconds
+        tried.append(teacher.tried(name, *tested))
+        if len(judged) == len(before):
+            values = {kind: np.concatenate([v, trial.values[kind]]) for kind, v in values.items()}
             ways = [*ways, *trial.ways]
     costs = _costs(ways)
     after = cross_fitted(values, folds[NEW], costs)
@@ -107,8 +107,8 @@ def teach(
     learned = way.needs(teacher.learned(everything, way, "all")) if improved else bench.learned
     curve = []
     for size in teacher.kept("sizes", lambda: sizes(len(everything), spent, until())):
-        found = teacher.kept(f"{size}", partial(teacher.gain_of, size, own))
-        curve.append((size, Difference(**found)))
+        gain = teacher.kept(f"{size}", partial(teacher.gain_of, size, first_ways))
+        curve.append((size, Difference(**gain)))
     return Lesson(
         way.ranker if improved else prior,
         learned,
@@ -137,16 +137,16 @@ def is_sure(gain: Difference) -> bool:
 
 
 def folds_of(bench: Bench, numbers: Numbers, kind: str, count: int, seed: int) -> Numbers:
-    """The fold of each of some queries; those of one main answer share it where documents do."""
+    """The fold of each query; in folds of documents, queries with one main answer share it."""
     of = np.arange(len(numbers))
     if kind == NEW:
         of = np.unique([bench.queries[at].document for at in numbers], return_inverse=True)[1]
-    found: Numbers = np.random.default_rng(seed).permutation(np.arange(of.max() + 1) % count)[of]
-    return found
+    folds: Numbers = np.random.default_rng(seed).permutation(np.arange(of.max() + 1) % count)[of]
+    return folds
 
 
 def best_way(values: Values, among: Mask, costs: Floats | float = 0.0) -> int:
-    """The way that gains most over the first for some queries, and loses on no new documents."""
+    """The way that gains most over the first on some queries, without loss on new documents."""
     again, new = (
         (values[kind][:, among] - values[kind][0, among]).mean(axis=1) for kind in (AGAIN, NEW)
     )
@@ -160,14 +160,14 @@ def _scores(again: Floats, new: Floats) -> Floats:
 
 
 def cross_fitted(values: Values, folds: Numbers, costs: Floats | float = 0.0) -> Values:
-    """(q,) by kind: of each fold of documents by the way that is best for the other folds."""
-    found = {kind: np.empty(of.shape[1]) for kind, of in values.items()}
+    """(q,) by kind: each fold of documents scored by the way that is best on the other folds."""
+    scores = {kind: np.empty(by_way.shape[1]) for kind, by_way in values.items()}
     for fold in range(folds.max() + 1):
         judged = folds == fold
         way = best_way(values, ~judged, costs)
-        for kind, of in values.items():
-            found[kind][judged] = of[way, judged]
-    return found
+        for kind, by_way in values.items():
+            scores[kind][judged] = by_way[way, judged]
+    return scores
 
 
 def luck(
@@ -177,27 +177,27 @@ def luck(
     seed: int,
     costs: Floats | float = 0.0,
 ) -> float:
-    """The gain, asked again, that 2.5 % of choices among ways that help nobody would show."""
+    """The gain on known documents that 2.5 % of choices among useless ways would show."""
     # The way for one fold follows from the others, whose ways follow from it: an interval of their
     # mean is too narrow. Random signs of what documents differ by from the mean show by how much;
     # ways that surely lose go on losing (Hansen, 2005, A Test for Superior Predictive Ability).
     documents, where = np.unique([query.document for query in queries], return_inverse=True)
-    counts, own = np.bincount(where), np.zeros(len(documents), dtype=np.int64)
-    own[where] = folds
+    counts, fold_of = np.bincount(where), np.zeros(len(documents), dtype=np.int64)
+    fold_of[where] = folds
     signs = np.random.default_rng(seed).choice([-1.0, 1.0], size=(FLIPS, len(documents)))
     apart, lost = {}, {}
-    for kind, of in values.items():
-        sums = np.zeros((len(documents), len(of)))
-        np.add.at(sums, where, (of - of[0]).T)
+    for kind, matrix in values.items():
+        sums = np.zeros((len(documents), len(matrix)))
+        np.add.at(sums, where, (matrix - matrix[0]).T)
         means = sums.sum(axis=0) / len(queries)
         apart[kind] = sums - counts[:, None] * means
         errors = np.sqrt(np.square(apart[kind]).sum(axis=0)) / len(queries)
         surely = means < -errors * np.sqrt(2 * np.log(np.log(max(3, len(documents)))))
         lost[kind] = np.where(surely, means, 0.0)
-    whole, gains = {kind: signs @ of for kind, of in apart.items()}, np.zeros(FLIPS)
+    whole, gains = {kind: signs @ matrix for kind, matrix in apart.items()}, np.zeros(FLIPS)
     for fold in range(folds.max() + 1):
-        judged = own == fold
-        parts = {kind: signs[:, judged] @ of[judged] for kind, of in apart.items()}
+        judged = fold_of == fold
+        parts = {kind: signs[:, judged] @ matrix[judged] for kind, matrix in apart.items()}
         others = {
             kind: (whole[kind] - part) / counts[~judged].sum() + lost[kind]
             for kind, part in parts.items()
@@ -210,17 +210,17 @@ def luck(
 
 
 def sizes(total: int, spent: float, left: float) -> list[int]:
-    """How many queries teach in the curve: sizes for which there is time, and others to judge."""
-    found = []
+    """Sizes for the learning curve, as far as there is time, and queries left for judging."""
+    chosen = []
     for size in COUNTS:
         left -= 1.5 * spent * size / total
         if size <= (1 - OTHERS) * total and left > 0:
-            found.append(size)
-    return found
+            chosen.append(size)
+    return chosen
 
 
 class _Teacher:
-    """A learner whose trials are kept."""
+    """A learner whose trials are stored."""
 
     def __init__(self, learner: Learner, work: Work, log: Log) -> None:
         self.learner, self.work, self.log = learner, work, log
@@ -263,9 +263,9 @@ class _Teacher:
         return Tried(name, way.ranker.summary, again, new, round(seconds, 1), round(more, 2))
 
     def cost(self) -> float:
-        """Seconds that measuring all ways on all queries takes, by measuring some on some."""
+        """Estimated seconds to measure all ways on all queries."""
         rankers = [way.ranker for way in self.ways(few=False)]
-        few = [one for one in rankers if one.map_share == self.prior.map_share and not one.taught]
+        few = [r for r in rankers if r.map_share == self.prior.map_share and not r.taught]
         began, probed = time.monotonic(), np.arange(len(self.bench.queries))[:PROBED]
         learned = Learned(self.bench.learned.matrix, self.learner.neighbours)
         self.bench.values(few, probed, learned)
@@ -275,7 +275,7 @@ class _Teacher:
     def learned(
         self, teaching: Numbers, way: Way, name: str, absent: Set[int] = frozenset()
     ) -> Learned:
-        """The lesson of some queries; the map is kept."""
+        """What some queries teach; the map is stored."""
         fit = partial(self.learner.fit, teaching, absent)
         matrix = self.work.vectors(f"taught-{name}", fit) if way.maps else None
         return self.learner.learned(teaching, absent, matrix)
@@ -283,33 +283,33 @@ class _Teacher:
     def values(
         self, numbers: Numbers, folds: Mapping[str, Numbers], ways: Sequence[Way], name: str = ""
     ) -> Values:
-        """Of some queries by all ways, each fold by what the others taught."""
-        found = {kind: np.empty((len(ways), len(numbers))) for kind in folds}
+        """Values of some queries by all ways, each fold by ways learned from the others."""
+        scores = {kind: np.empty((len(ways), len(numbers))) for kind in folds}
         for kind, of in folds.items():
             for fold in range(of.max() + 1):
                 judged, teaching = numbers[of == fold], numbers[of != fold]
-                held = self.learner.documents_of(judged) if kind == NEW else set[int]()
+                absent = self.learner.documents_of(judged) if kind == NEW else set[int]()
                 stage = f"{name}{kind}-{fold}"
                 if not name:
                     label = "asked again" if kind == AGAIN else "new documents"
                     self.log(f"learning from queries, {label}, fold {fold + 1} of {of.max() + 1}")
-                make = partial(self._fold, judged, teaching, held, ways, stage)
-                found[kind][:, of == fold] = self.kept(stage, make)
-        return found
+                make = partial(self._fold, judged, teaching, absent, ways, stage)
+                scores[kind][:, of == fold] = self.kept(stage, make)
+        return scores
 
     def _fold(
         self, judged: Numbers, teaching: Numbers, absent: Set[int], ways: Sequence[Way], name: str
     ) -> list[list[float]]:
-        found = np.empty((len(ways), len(judged)))
+        ndcg = np.empty((len(ways), len(judged)))
         for maps in (False, True):
-            at = [number for number, way in enumerate(ways) if way.maps == maps]
-            learned = self.learned(teaching, ways[at[0]], name, absent)
-            found[at] = self.bench.values([ways[number].ranker for number in at], judged, learned)
-        values: list[list[float]] = found.tolist()
+            ids = [number for number, way in enumerate(ways) if way.maps == maps]
+            learned = self.learned(teaching, ways[ids[0]], name, absent)
+            ndcg[ids] = self.bench.values([ways[number].ranker for number in ids], judged, learned)
+        values: list[list[float]] = ndcg.tolist()
         return values
 
     def gain_of(self, size: int, ways: Sequence[Way]) -> dict[str, float]:
-        """The gain for the others of what so many queries teach, kept or not."""
+        """The gain on the others when learning from so many queries, kept or not."""
         self.log(f"learning from {size} of the queries")
         seed = self.learner.seed
         order = np.random.default_rng(seed).permutation(len(self.bench.queries))
@@ -320,7 +320,7 @@ class _Teacher:
         learned = self.learned(some, way, f"{size}-all")
         (after,) = self.bench.values([way.ranker], others, learned)
         (before,) = self.bench.values([self.prior], others)
-        queries = [self.bench.queries[at] for at in others]
+        queries = [self.bench.queries[number] for number in others]
         return asdict(difference(queries, after - before, seed=seed))
 
 

@@ -20,9 +20,9 @@ UserQueries = list[tuple[str, dict[int, float]]]
 
 MIN_QUERIES, MIN_DOCUMENTS = 40, 20  # fewer can neither teach nor judge
 MOST_GAIN, HALF = 4.0, 3  # the limit of a clicked document's gain, and the clicks of half of it
-COMMON = 0.5  # share of all queries beyond which a document that answers them says nothing
-SAMPLE, LONGEST = 2000, 1000  # texts whose words are known words, and characters of each
-KNOWN_WORDS = 0.25  # share of a query's words below which it is not in the language of the text
+COMMON = 0.5  # share of all queries beyond which a document that answers them is ignored
+SAMPLE, LONGEST = 2000, 1000  # texts that the known words come from, and characters of each
+KNOWN_WORDS = 0.25  # share of known words below which a query is in another language
 
 _Row = tuple[str, Any, Any, Any]  # its place for messages, then query, document and gain
 
@@ -31,32 +31,32 @@ def read_user_queries(
     queries: Files, collection: Files, clicks: Files, documents: Sequence[str], log: Log
 ) -> UserQueries:
     """Queries of files, of folders in BEIR's layout and of click logs; none if they are too few."""
-    places, found, useless = places_of(documents), dict[str, tuple[str, dict[int, float]]](), []
+    places, by_text, useless = places_of(documents), dict[str, tuple[str, dict[int, float]]](), []
     files = [(path, _rows(path, "gain"), False) for path in paths(queries)]
     files += [(path, _judged(path, log), False) for path in paths(collection)]
     files += [(path, _rows(path, "count"), True) for path in paths(clicks)]
     for path, rows, clicked in files:
         gains, problem = _gather(path, rows, places, log, clicked)
         for (query, number), gain in gains.items():
-            known = found.setdefault(_folded(query), (query, {}))[1]
+            known = by_text.setdefault(_folded(query), (query, {}))[1]
             known[number] = max(known.get(number, 0.0), gain)
         if not gains:
             useless.append(InputError(path, f"{problem}; documents are such as {documents[0]!r}"))
-    if useless and not found:
+    if useless and not by_text:
         raise useless[0]
-    usable = _without_common(list(found.values()), documents, log)
-    return _enough(usable, log) if found else usable
+    usable = _without_common(list(by_text.values()), documents, log)
+    return _enough(usable, log) if by_text else usable
 
 
 def _folded(query: str) -> str:
-    """A query as it is compared with others: without case and superfluous spaces."""
+    """A query in a form to compare: without case and superfluous spaces."""
     return " ".join(query.split()).casefold()
 
 
 def _gather(
     path: Path, rows: Iterable[_Row], places: Mapping[str, int], log: Log, clicked: bool
 ) -> tuple[dict[tuple[str, int], float], str]:
-    """The gains of a file's usable rows, and why there are none; the other rows are logged."""
+    """The gains of a file's usable rows, or why there are none; other rows are logged."""
     gains, first, left_out = dict[tuple[str, int], float](), dict[str, str](), Counter[str]()
     texts, repeated, count = dict[str, str](), 0, 0
     for place, query, document, amount in rows:
@@ -78,20 +78,20 @@ def _gather(
             continue
         left_out[problem] += 1
         first.setdefault(problem, f"{place}{value and ': '}{value}")
-    of = f"of {count} rows are left out"
-    lines = [f"{number} {of}: {why} ({first[why]})" for why, number in left_out.items()]
+    share = f"of {count} rows are left out"
+    lines = [f"{number} {share}: {why} ({first[why]})" for why, number in left_out.items()]
     if repeated and not clicked:
         lines.append(f"{repeated} rows repeat a query and its document: the greatest gain counts")
     for line in lines:
         log(f"{path}: {line}")
-    # Counts mostly say what stood on top and how often a query was asked: the hundredth click adds
-    # little to the tenth, and with counts as gains a query's other answers would be worth nothing.
+    # Counts mostly reflect positions and how frequent a query is: the hundredth click adds little
+    # to the tenth, and with counts as gains a query's other answers would be worth nothing.
     scale = (lambda n: MOST_GAIN * n / (n + HALF)) if clicked else float
     return {key: scale(gain) for key, gain in gains.items()}, "; ".join(lines) or "holds no answers"
 
 
 def _enough(queries: UserQueries, log: Log) -> UserQueries:
-    """These queries, or none of them where they can neither teach nor judge."""
+    """These queries, or none if they are too few to learn from and judge by."""
     about = len({max(gains, key=lambda number: gains[number]) for _, gains in queries})
     if len(queries) >= MIN_QUERIES and about >= MIN_DOCUMENTS:
         return queries
@@ -101,24 +101,24 @@ def _enough(queries: UserQueries, log: Log) -> UserQueries:
 
 
 def _without_common(queries: UserQueries, documents: Sequence[str], log: Log) -> UserQueries:
-    """Queries without an answer that most of them share, such as a home page."""
-    # It would teach that everything leads there, and queries about it would call that a gain.
+    """Queries without answers that most of them share, such as a home page."""
+    # The search would learn to return it always, which queries about it would count as a gain.
     counts = Counter(number for _, gains in queries for number in gains)
     common = {n for n, count in counts.items() if count > max(1, COMMON * len(queries))}
     left = [(text, {n: g for n, g in gains.items() if n not in common}) for text, gains in queries]
-    kept = [(text, gains) for text, gains in left if gains]
+    usable = [(text, gains) for text, gains in left if gains]
     for number in sorted(common):
         log(
             f"{documents[number]} answers {counts[number]} of {len(queries)} queries, so that it "
-            f"teaches nothing: it does not count as an answer, and {len(queries) - len(kept)} "
+            f"teaches nothing: it does not count as an answer, and {len(queries) - len(usable)} "
             "queries without another one are left out"
         )
-    return kept
+    return usable
 
 
 def log_foreign(queries: UserQueries, texts: Iterable[str], log: Log) -> None:
     """Log how many queries seem to be in another language than the text."""
-    # They stay: users ask them, and what they teach is judged like everything else.
+    # They stay: users ask them, and their effect is measured like any other.
     known = {word for text in islice(texts, SAMPLE) for word in words(text[:LONGEST])}
     of_query = ((query, words(query)) for query, _ in queries)
     foreign = [
@@ -134,7 +134,7 @@ def log_foreign(queries: UserQueries, texts: Iterable[str], log: Log) -> None:
 def paths(given: Files) -> list[Path]:
     """None, one or several paths as a list."""
     several = () if given is None else [given] if isinstance(given, str | Path) else given
-    return [Path(one) for one in several]
+    return [Path(path) for path in several]
 
 
 def _text(cell: Any) -> str:
@@ -142,7 +142,7 @@ def _text(cell: Any) -> str:
 
 
 def _rows(path: Path, amount: str) -> Iterator[_Row]:
-    """The rows of csv, tsv, jsonl or parquet; one that cannot be read is one without a query."""
+    """The rows of csv, tsv, jsonl or parquet; an unreadable one counts as one without a query."""
     for file in find(path):
         mark = "\t" if file.form == ".tsv" else ","
         table = open_table(file, header=True, delimiter=mark, lenient=True)
@@ -160,13 +160,13 @@ def _judged(folder: Path, log: Log) -> Iterator[_Row]:
     texts = read_texts(folder / "queries.jsonl")
     for path in sorted(folder.glob("queries.*.jsonl")):  # some collections have one a split
         texts |= read_texts(path)
-    # What is learnt from the test split could not be evaluated by it.
+    # Learning from the test split would spoil it for evaluation.
     splits = {split: folder / "qrels" / f"{split}.tsv" for split in ("train", "dev")}
-    found = {split: read_qrels(qrels) for split, qrels in splits.items() if qrels.is_file()}
-    if any(query in texts for judged in found.values() for query in judged):
-        log(f"{folder}: judgements of {' and '.join(found)} are used, and test is left to judge by")
+    sets = {split: read_qrels(qrels) for split, qrels in splits.items() if qrels.is_file()}
+    if any(query in texts for judged in sets.values() for query in judged):
+        log(f"{folder}: judgements of {' and '.join(sets)} are used, and test is left to judge by")
     else:
-        found = {"test": read_qrels(folder / "qrels" / "test.tsv")}
-    for split, judged in found.items():
+        sets = {"test": read_qrels(folder / "qrels" / "test.tsv")}
+    for split, judged in sets.items():
         for name, document, gain in ((q, d, g) for q in judged for d, g in judged[q].items()):
             yield f"{split}.tsv, query {name}", texts.get(name), document, gain

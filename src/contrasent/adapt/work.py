@@ -1,7 +1,7 @@
-"""The state of an adaptation on disk, so that a killed one goes on where it was.
+"""The state of an adaptation on disk, so that a killed one resumes where it was.
 
-Each stage writes its result, by one rename, when it is complete; a stage that is there is not done
-again. The configuration of the run is stored with them, and a run with another is an error.
+Each stage writes its result, by one rename, when it is complete, and is then not run again. The
+configuration of the run is stored with the results; a run with another one is an error.
 """
 
 import json
@@ -41,15 +41,15 @@ class Work:
                 f"{folder.parent}: was started with {name} {before.get(name)!r}, not "
                 f"{config.get(name)!r}; give the same, or --overwrite starts again"
             )
-        clocks = (json.loads(one.read_text("utf-8")) for one in folder.glob("*.stage.json"))
-        self._earlier = max((float(one["seconds"]) for one in clocks), default=0.0)
+        clocks = (json.loads(clock.read_text("utf-8")) for clock in folder.glob("*.stage.json"))
+        self._earlier = max((float(clock["seconds"]) for clock in clocks), default=0.0)
 
     def seconds(self) -> float:
-        """Seconds of computing so far, earlier parts of the run up to their last stage included."""
+        """Seconds of computing so far, with earlier parts of the run up to their last stage."""
         return self._earlier + time.monotonic() - self._began
 
     def stage(self, name: str, make: Callable[[], Any]) -> Any:
-        """The JSON result of a stage, made now if it is not there."""
+        """The JSON result of a stage, computed if it is not stored."""
         path = self.folder / f"{name}.stage.json"
         if path.is_file():
             return json.loads(path.read_text("utf-8"))["result"]
@@ -58,17 +58,17 @@ class Work:
         return json.loads(json.dumps(result))
 
     def vectors(self, name: str, make: Callable[[], Vectors]) -> Vectors:
-        """The array of a stage, made now if it is not there."""
+        """The array of a stage, computed if it is not stored."""
         path = self.folder / f"{name}.npy"
         if not path.is_file():
-            made = make()
+            array = make()
             with atomic_file(path, "wb") as stream:
-                np.save(stream, made, allow_pickle=False)
+                np.save(stream, array, allow_pickle=False)
         loaded: Vectors = np.load(path, mmap_mode="r", allow_pickle=False)
         return loaded
 
     def forget(self, *prefixes: str) -> None:
-        """Delete the results of the stages whose names begin so."""
+        """Delete the results of the stages whose names begin with a prefix."""
         for path in self.folder.iterdir():
             if path.name.startswith(prefixes):
                 remove(path)

@@ -1,1 +1,1 @@
-"""A model in the forms that other libraries expect; each needs that library only."""
+"""Adapters for other libraries; each needs only that library."""

@@ -115,12 +115,12 @@ def encoder_around(model: Any) -> Encoder:
     modules = list(model.children())
     if len(modules) < 2:
         raise ModelError("the model needs a transformer and a pooling module")
-    transformer, pooling, *rest = modules
+    transformer, pooling, *following = modules
     # The attribute was renamed in sentence-transformers 6.
     backbone = getattr(transformer, "model", None) or getattr(transformer, "auto_model", None)
     if not isinstance(backbone, nn.Module) or not hasattr(pooling, "pooling_mode"):
         raise ModelError("the model does not begin with a transformer and its pooling")
-    heads = [_dense(module) for module in rest if type(module).__name__ != "Normalize"]
+    heads = [_dense(module) for module in following if type(module).__name__ != "Normalize"]
     slow = model.tokenizer
     length = int(model.max_seq_length or cast(Any, backbone).config.max_position_embeddings)
     names = {k: v for k, v in slow.special_tokens_map.items() if isinstance(v, str)}

@@ -70,17 +70,17 @@ def compare(
     tasks = tuple(task or STS_TASKS)
     chosen = Options(form=form, tasks=tasks, split=split, resamples=0, folder=data)
 
-    own = [
+    evaluations = [
         *labelled_evaluations(pairs or [], columns),
         *judged_evaluations(collection, False, [before]),
     ]
-    own += [_held_out(on, seed)] if on is not None else []
+    evaluations += [_held_out(on, seed)] if on is not None else []
 
     def measure(folder: Path) -> "Report":
         model = options.open_model(folder, loading)
         report = evaluate_model(model, suites, chosen) if suites else Report(())
         report = report.select(metric="spearman") if suites == ("sts",) else report
-        return Report.join([report, *(measured(model, 0) for measured in own)])
+        return Report.join([report, *(measured(model, 0) for measured in evaluations)])
 
     saved = {name: _saved(name) for arm in arms for name in arm if name.endswith(".json")}
     folders = {name: find_model(name) for arm in arms for name in arm if name not in saved}
@@ -93,7 +93,7 @@ def compare(
     saved |= {name: measure(folder) for name, folder in folders.items()}
     loaded = [[saved[name] for name in arm] for arm in arms]
     comparisons = compare_reports(*loaded, names=[*arms[0], *arms[1]], seed_sd=seed_sd)
-    facts = {"a": arms[0], "b": arms[1], "rows": [one.to_json() for one in comparisons]}
+    facts = {"a": arms[0], "b": arms[1], "rows": [row.to_json() for row in comparisons]}
     return options.Output(
         facts, comparison_table(arms[0], arms[1], list(saved.values()), comparisons, seed_sd)
     )
@@ -252,17 +252,17 @@ def open_searched(on: str, most: int, column: str | None, seed: int) -> Searched
         if len(texts) <= most:
             return Searched(texts, len(texts))
         chosen = np.sort(random.choice(len(texts), most, replace=False)).tolist()
-        return Searched([texts[at] for at in chosen], len(texts))
+        return Searched([texts[i] for i in chosen], len(texts))
     if column is not None:
         raise OptionError("--column", column, f"{on} is an index, which has one text a row")
     opened = open_index(place)
     opened.check_finished("compare")
-    held = numbered_rows(opened, most)
-    numbers = held.numbers()
+    numbered = numbered_rows(opened, most)
+    numbers = numbered.numbers()
     if len(numbers) > most:
         numbers = np.sort(random.choice(numbers, most, replace=False))
-    texts = [row.text for row in held.rows(numbers)]
-    return Searched(texts, len(opened), opened, np.asarray(held.vectors[numbers]))
+    texts = [row.text for row in numbered.rows(numbers)]
+    return Searched(texts, len(opened), opened, np.asarray(numbered.vectors[numbers]))
 
 
 def _open_side(

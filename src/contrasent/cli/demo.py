@@ -83,12 +83,13 @@ def demo(
         with options.resumable(f"--resume goes on with {output}"):
             lessons = learn(source, place, base=base, objective=objective, **again)
         facts["learned"] = [
-            {"name": one.name, **asdict(one.run), "folder": str(one.run.folder)} for one in lessons
+            {"name": lesson.name, **asdict(lesson.run), "folder": str(lesson.run.folder)}
+            for lesson in lessons
         ]
         lines += [*table(lessons, base), f"the curve: {place / 'learning.html'}"]
     if only != "learn":
-        searched, found = _search(source, output / "search", model, seconds, **again)
-        facts |= found
+        searched, search_facts = _search(source, output / "search", model, seconds, **again)
+        facts |= search_facts
         lines += searched
     return options.Output(facts, "\n".join(lines))
 

@@ -204,10 +204,10 @@ def _as_stream(
         progress.task("encode", unit="sentences") as advance,
         KeptVectors(
             output, lambda texts: opener.formed(model(texts)), maker, advance, at_once=AT_ONCE
-        ) as kept,
+        ) as cached,
     ):
         blocks = batched((row[0] for row in corpus), AT_ONCE)
-        rows = write_vectors(output, ((texts, kept(texts)) for texts in blocks), dimension)
+        rows = write_vectors(output, ((texts, cached(texts)) for texts in blocks), dimension)
     seconds = time.monotonic() - began
     facts = {
         "output": str(output),
@@ -222,9 +222,9 @@ def _as_stream(
         "truncated": model.truncated,
         "seconds": round(seconds, 3),
     }
-    made = f"{rows:,} vectors of {dimension} dimensions, {seconds:.1f} s"
+    summary = f"{rows:,} vectors of {dimension} dimensions, {seconds:.1f} s"
     notes = [*options.blank_lines(corpus.skipped), *opener.notes(model.encoder), *model.notes]
-    return options.Output(facts, f"{output}: {made}", notes)
+    return options.Output(facts, f"{output}: {summary}", notes)
 
 
 def _check_pyarrow(purpose: str) -> None:
@@ -286,17 +286,17 @@ def _in_shards(
     text, identity = map(position, columns)
     rows = plan(source, shard_rows=shard_rows, text=text, identity=identity)
     model = opener.folder
-    found = str(find_model(model).absolute())
-    opener = replace(opener, folder=found, threads=engine.threads)
+    path = str(find_model(model).absolute())
+    opener = replace(opener, folder=path, threads=engine.threads)
     here = jobs.opened(opener)
     job = jobs.Job(folder.name, rows, opener, here.dimension, dtype, keep_text, here.settings)
     missing = jobs.chosen_shards(share, jobs.begin(job, begun))
     ended = list[jobs.Done]()
     with progress.task("encode", sum(map(rows.size, missing)), "sentences") as advance:
-        for one in engine.run(job, missing, advance):
-            if one.problem:
-                raise UserError(one.problem)
-            ended.append(one)
+        for result in engine.run(job, missing, advance):
+            if result.problem:
+                raise UserError(result.problem)
+            ended.append(result)
     left = len(job.missing()) if share else 0
     if not left:
         jobs.gather(job.output)
@@ -352,10 +352,10 @@ def similarity(
     encode = options.open_model(model, loading, light=True)
     from contrasent.search.folder import check_vectors
 
-    one, two = check_vectors(encode([first, second]), 2, None, "cosine")
-    found = {"model": model, "a": first, "b": second, "similarity": float(one @ two)}
+    left, right = check_vectors(encode([first, second]), 2, None, "cosine")
+    facts = {"model": model, "a": first, "b": second, "similarity": float(left @ right)}
     return options.Output(
-        {**found, "truncated": encode.truncated}, f"{found['similarity']:.4f}", encode.notes
+        {**facts, "truncated": encode.truncated}, f"{facts['similarity']:.4f}", encode.notes
     )
 
 
@@ -387,7 +387,7 @@ def dedupe(
     from contrasent.search.opening import numbered_rows, open_index, open_writer
 
     opened = numbered_rows(open_index(index))
-    kept, found = near_duplicates(opened, threshold)
+    kept_rows, duplicates = near_duplicates(opened, threshold)
     total = len(opened)
 
     def named(row: int) -> dict[str, Any]:
@@ -395,16 +395,16 @@ def dedupe(
         return {"id": one.id, "text": one.text, "metadata": one.metadata}
 
     if output is not None:
-        repeats = {pair.second: pair for pair in found}
+        repeats = {pair.second: pair for pair in duplicates}
         with atomic_file(output) as stream:
-            for row in sorted([*kept.tolist(), *repeats]):
+            for row in sorted([*kept_rows.tolist(), *repeats]):
                 one = repeats.get(row)
-                of = {"repeats": opened.rows([one.first])[0].id if one else None}
-                line = {**named(row), **of, "score": one.score if one else None}
+                original = {"repeats": opened.rows([one.first])[0].id if one else None}
+                line = {**named(row), **original, "score": one.score if one else None}
                 stream.write(json.dumps(line, ensure_ascii=False) + "\n")
     pairs: list[dict[str, Any]] = [
         {"score": pair.score, "kept": named(pair.first), "repeat": named(pair.second)}
-        for pair in sorted(found, key=lambda pair: -pair.score)
+        for pair in sorted(duplicates, key=lambda pair: -pair.score)
     ]
     if remove and pairs:
         with open_writer(index) as writer:
@@ -424,7 +424,7 @@ def dedupe(
         "index": str(index),
         "threshold": threshold,
         "texts": total,
-        "kept": len(kept),
+        "kept": len(kept_rows),
         "near_duplicates": len(pairs),
         "removed": len(pairs) if remove else 0,
         "pairs": pairs,

@@ -122,8 +122,8 @@ def evaluate(
             notes += [line for name, line in reports_of[model].notes.items() if name == "cut"]
         else:
             encode, tokens = _load(model, loading, stop_words)
-            given = replace(chosen, tokens=tokens)
-            reports = [evaluate_model(encode, suites, given)] if suites else []
+            settings = replace(chosen, tokens=tokens)
+            reports = [evaluate_model(encode, suites, settings)] if suites else []
             reports += [measure(encode, resamples) for measure in user_evaluations]
             reports_of[model] = Report.join(reports)
             notes = getattr(encode, "notes", [])

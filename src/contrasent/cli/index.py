@@ -85,7 +85,7 @@ def index(
         fast: Stop after the first tier of vectors, made from those of the model's tokens.
         queries: File with one query a line: what they find is encoded first, after the first tier.
     """
-    kept = {"--pooler": loading.pooler, "--max-tokens": loading.max_tokens}  # as the index has them
+    fixed = {"--pooler": loading.pooler, "--max-tokens": loading.max_tokens}  # as in the index
     building: dict[str, Any] = {"SOURCE": synced, "-o": output, "--add": add}
     wanted = [] if queries is None else read_queries(queries)
     if remove or remove_where:
@@ -96,7 +96,7 @@ def index(
         return _list(Path(source), synced or "*")
     if sync or (watch and output is None):
         others: dict[str, Any] = {"-o": output, "--model": model, "--add": add, "--fast": fast}
-        others |= kept
+        others |= fixed
         others |= {"--checksum": watch and checksum}
         _check_alone("--watch" if watch else "--sync", others)
         how: dict[str, Any] = {"watch": watch, "checksum": checksum}
@@ -113,24 +113,24 @@ def index(
         problem = "is one too many: contrasent index SOURCE -o INDEX --model MODEL"
         raise OptionError("SOURCE", synced, problem)
     weight = options.chosen_weight(word_weight, vectors_only)
-    given: dict[str, Any] = {"model": model, "column": column, "id_column": id_column}
-    given["batch"] = loading.batch
-    given["metadata"] = [name.strip() for name in metadata.split(",")] if metadata else []
-    given["columns"] = [name.strip() for name in columns.split(",")] if columns else []
+    common: dict[str, Any] = {"model": model, "column": column, "id_column": id_column}
+    common["batch"] = loading.batch
+    common["metadata"] = [name.strip() for name in metadata.split(",")] if metadata else []
+    common["columns"] = [name.strip() for name in columns.split(",")] if columns else []
     if column is not None and columns:
         raise OptionError("--column", column, "does not go with --columns; name it there")
     if add or update:
         others = {"--add": add and update, "--overwrite": overwrite, "--uri": uri}
         others |= {"--as-text": as_text, "--watch": watch}
-        others |= {"--encoded": encoded, "--word-weight": weight is not None, **kept}
+        others |= {"--encoded": encoded, "--word-weight": weight is not None, **fixed}
         _check_alone("--update" if update else "--add", others)
         from contrasent.indexing.changes import add_rows
 
-        return _outcome(output, add_rows(output, source, update=update, **given))
+        return _outcome(output, add_rows(output, source, update=update, **common))
     from contrasent.indexing.build import index_folder
 
     with options.resumable("the same command goes on with what is encoded"):
-        made = index_folder(
+        result = index_folder(
             source,
             output,
             max_file_text=max_file_text,
@@ -146,12 +146,12 @@ def index(
             pooler=loading.pooler,
             max_tokens=loading.max_tokens,
             log=options.note,
-            **given,
+            **common,
         )
     if not watch:
-        return _outcome(output, made)
-    options.echo(_outcome(output, made).text)
-    for line in made.notes:
+        return _outcome(output, result)
+    options.echo(_outcome(output, result).text)
+    for line in result.notes:
         options.note(line)
     return _sync(output, None, loading.batch, wanted, watch=True, checksum=False)
 
@@ -196,18 +196,18 @@ def _change_model(folder: Path, model: str, loading: options.Loading) -> options
 
     with closing(Index.open(own_folder(folder))) as index:
         former = index.model
-    made = change_model(
+    new = change_model(
         folder,
         model,
         pooler=loading.pooler,
         max_tokens=loading.max_tokens,
         batch=loading.batch,
     )
-    facts = {"index": str(made.folder), "texts": len(made.index)}
-    facts |= {"dimension": made.index.dimension, "model": model, "identity": made.index.model}
-    facts |= {"former": former, "truncated": made.truncated, "seconds": round(made.seconds, 3)}
-    line = f"{made.folder}: {len(made.index):,} texts encoded anew by {model}, {made.seconds:.1f} s"
-    return options.Output(facts, line, made.notes)
+    facts = {"index": str(new.folder), "texts": len(new.index)}
+    facts |= {"dimension": new.index.dimension, "model": model, "identity": new.index.model}
+    facts |= {"former": former, "truncated": new.truncated, "seconds": round(new.seconds, 3)}
+    line = f"{new.folder}: {len(new.index):,} texts encoded anew by {model}, {new.seconds:.1f} s"
+    return options.Output(facts, line, new.notes)
 
 
 def _remove_rows(folder: Path, ids: list[str], where: list[str]) -> options.Output:
@@ -228,11 +228,11 @@ def _list(folder: Path, pattern: str) -> options.Output:
     """The documents of an index, one a line."""
     from contrasent.indexing.contents import list_documents
 
-    found = list_documents(folder, pattern)
-    lines = [f"{one['rows']:6,}  {one['document']}" for one in found]
-    total = sum(one["rows"] for one in found)
-    lines.append(f"{len(found):,} documents, {total:,} rows")
-    return options.Output({"index": str(folder), "documents": found}, "\n".join(lines))
+    documents = list_documents(folder, pattern)
+    lines = [f"{entry['rows']:6,}  {entry['document']}" for entry in documents]
+    total = sum(entry["rows"] for entry in documents)
+    lines.append(f"{len(documents):,} documents, {total:,} rows")
+    return options.Output({"index": str(folder), "documents": documents}, "\n".join(lines))
 
 
 def _sync(

@@ -55,7 +55,7 @@ def export(
     texts = calibration(calibrate) if int8 else None
     from contrasent.encoder.export import export as write
 
-    made = write(
+    exported = write(
         folder,
         target,
         engine=to,
@@ -65,10 +65,10 @@ def export(
         overwrite=overwrite,
     )
     line = (
-        f"{target}: {made.name}; {made.compared} sentences differ from torch by at most "
-        f"{made.difference:.1e} in a component, smallest cosine {made.cosine:.6f}"
+        f"{target}: {exported.name}; {exported.compared} sentences differ from torch by at most "
+        f"{exported.difference:.1e} in a component, smallest cosine {exported.cosine:.6f}"
     )
-    return options.Output({"output": str(target), **asdict(made)}, line)
+    return options.Output({"output": str(target), **asdict(exported)}, line)
 
 
 def calibration(source: str | None) -> list[str]:

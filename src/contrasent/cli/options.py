@@ -99,15 +99,15 @@ def open_model(
     from contrasent.model.base import TaskEncoder
     from contrasent.model.opening import find_model, open_encoder
 
-    given = loading or Loading()
+    settings = loading or Loading()
     encoder = open_encoder(
         find_model(name),
-        runtime=given.runtime,
-        pooler=given.pooler,
-        max_tokens=given.max_tokens,
+        runtime=settings.runtime,
+        pooler=settings.pooler,
+        max_tokens=settings.max_tokens,
         light=light,
     )
-    return TaskEncoder(encoder, batch=given.batch, batch_invariant=given.batch_invariant)
+    return TaskEncoder(encoder, batch=settings.batch, batch_invariant=settings.batch_invariant)
 
 
 Reading = Annotated[Loading, "pooler", "max_tokens"]
@@ -119,22 +119,22 @@ def command(function: Callable[..., Output | None]) -> Callable[..., None]:
     """A command for typer, with ``--quiet``, and ``--json`` if it gives an :class:`Output`."""
     # The help of options is what "Options:" of its docstring says; `loading` becomes those options
     # that its annotation names.
-    own = inspect.signature(function)
+    signature = inspect.signature(function)
     about, _, stated = inspect.cleandoc(function.__doc__ or "").partition("\n\nOptions:\n")
     entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", stated, re.MULTILINE)
     help_of = {name: " ".join(text.split()) for name, text in entries}
-    if unknown := help_of.keys() - own.parameters.keys():
+    if unknown := help_of.keys() - signature.parameters.keys():
         raise TypeError(f"{function.__name__} documents options it lacks: {', '.join(unknown)}")
     flat: list[inspect.Parameter] = []
     parts: tuple[str, ...] = ()
-    for name, given in own.parameters.items():
+    for name, given in signature.parameters.items():
         if name == "loading":
             parts = given.annotation.__metadata__
             known = {field.name: field for field in fields(Loading)}
             flat += [_parameter(part, known[part].type, known[part].default) for part in parts]
         elif name != "as_json":
             flat.append(_parameter(name, given.annotation, given.default, help_of.get(name)))
-    if Output in (own.return_annotation, *get_args(own.return_annotation)):
+    if Output in (signature.return_annotation, *get_args(signature.return_annotation)):
         flat.append(_parameter("as_json", Json, False))
     flat.append(_parameter("quiet", Quiet, False))
 
@@ -142,7 +142,7 @@ def command(function: Callable[..., Output | None]) -> Callable[..., None]:
     def run(**given: Any) -> None:
         progress.show("silent" if given.pop("quiet") else "auto")
         as_json = given.get("as_json", False)
-        if "as_json" not in own.parameters:
+        if "as_json" not in signature.parameters:
             given.pop("as_json", None)
         if parts:
             given["loading"] = Loading(**{part: given.pop(part) for part in parts})
@@ -150,7 +150,7 @@ def command(function: Callable[..., Output | None]) -> Callable[..., None]:
             _print(output, as_json=as_json)
 
     run.__doc__ = escaped(about)
-    vars(run)["__signature__"] = own.replace(parameters=flat, return_annotation=None)
+    vars(run)["__signature__"] = signature.replace(parameters=flat, return_annotation=None)
     return run
 
 

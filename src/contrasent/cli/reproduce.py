@@ -106,11 +106,11 @@ def reproduce(
     from contrasent.reproduce.console import text
     from contrasent.reproduce.results import add_row, book
 
-    made = book(wanted, stored or results, chosen)
+    contents = book(wanted, stored or results, chosen)
     for path in row or ():
-        add_row(made, wanted, path)
-    options.echo(text(made))
-    for path in _written(made, report or [], figures, holds, json_file):
+        add_row(contents, wanted, path)
+    options.echo(text(contents))
+    for path in _written(contents, report or [], figures, holds, json_file):
         options.note(f"wrote {path}")
 
 

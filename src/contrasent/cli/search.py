@@ -76,18 +76,18 @@ def search(
     began = time.monotonic()
     how: dict[str, Any] = {"k": k, "threshold": threshold, "where": condition, "ranker": ranker}
     how |= {"all_rows": all_rows, "exact": exact}
-    searched, vectors, found = find_hits(opened, wanted, encode, rows=flat, **how)
+    searched, vectors, hit_lists = find_hits(opened, wanted, encode, rows=flat, **how)
     truncated = encode.truncated
     with progress.hidden():
-        best = answers(searched, vectors, found, encode, opened.analyzer)
+        best = answers(searched, vectors, hit_lists, encode, opened.analyzer)
     seconds = time.monotonic() - began
     root = str(opened.facts.origin.get("root", ""))  # only documents have one
     results, lines = [], list[Line]()
-    for given, text, hits, some in zip(wanted, searched, found, best, strict=True):
+    for typed, text, hits, some in zip(wanted, searched, hit_lists, best, strict=True):
         groups = [[at] for at in range(len(hits))] if flat else grouped(hits)
-        lines += [[("", ""), (given, "italic")]] if len(wanted) > 1 else []
-        if text != given:
-            repaired = f"searched for {text}; search for {given} instead: --exact"
+        lines += [[("", ""), (typed, "italic")]] if len(wanted) > 1 else []
+        if text != typed:
+            repaired = f"searched for {text}; search for {typed} instead: --exact"
             lines.append([("", ""), (repaired, "")])
         weak = nothing_matches(hits)
         if weak or not hits:
@@ -96,18 +96,18 @@ def search(
             # Of a document prose is shown before tasks and a table of contents.
             first, *others = sorted(group, key=lambda at: some[at].listed)
             lines += _entry(rank, [hits[at] for at in (first, *others)], some[first], root)
-        of = {at: number for number, group in enumerate(groups, 1) for at in group}
+        entry_of = {at: number for number, group in enumerate(groups, 1) for at in group}
         paths = [path_of(hit, root) for hit in hits]
         rows = [
             {
                 **asdict(hit),
-                "entry": of[at],
+                "entry": entry_of[at],
                 "path": path and str(path),
                 "answer": answer.to_json(hit),
             }
             for at, (hit, answer, path) in enumerate(zip(hits, some, paths, strict=True))
         ]
-        results.append({"query": given, "searched": text, "weak": weak, "hits": rows})
+        results.append({"query": typed, "searched": text, "weak": weak, "hits": rows})
     facts = {
         "index": str(index),
         "model": opened.model,
@@ -143,11 +143,11 @@ def _entry(rank: int, hits: Sequence["Hit"], answer: "Answer", root: str) -> lis
 
     hit, path = hits[0], path_of(hits[0], root)
     text, start, (before, behind) = set_apart(hit.text), answer.start, answer.cut
-    own: Line = [(f"{rank:>3}  ", "bold"), ("… " * before, "")]
+    line: Line = [(f"{rank:>3}  ", "bold"), ("… " * before, "")]
     for a, b in answer.marks:
-        own += [(text[start:a], ""), (text[a:b], "bold")]
+        line += [(text[start:a], ""), (text[a:b], "bold")]
         start = b
-    own += [(text[start : answer.end], ""), (" …" * behind, "")]
+    line += [(text[start : answer.end], ""), (" …" * behind, "")]
     name = str(path or document_of(hit.id, hit.metadata))
     (headings, page), more = place_of(hit, answer.start), len(hits) - 1
     place = "".join(f" › {heading}" for heading in headings)
@@ -155,7 +155,7 @@ def _entry(rank: int, hits: Sequence["Hit"], answer: "Answer", root: str) -> lis
     place += f" · {hit.shown}"
     place += f" · {more} more passage{'s' * (more > 1)}" if more else ""
     link = f"cyan link {path.absolute().as_uri()}" if path else "cyan"
-    return [own, [(INDENT, ""), (name, link), (place, "dim")]]
+    return [line, [(INDENT, ""), (name, link), (place, "dim")]]
 
 
 def _printed(lines: Sequence[Line]) -> str:
@@ -163,9 +163,9 @@ def _printed(lines: Sequence[Line]) -> str:
     clean = [
         [
             head,
-            *((printable(_BLANK.sub(" ", text.translate(_MARKS))), style) for text, style in rest),
+            *((printable(_BLANK.sub(" ", text.translate(_MARKS))), style) for text, style in body),
         ]
-        for head, *rest in lines
+        for head, *body in lines
     ]
     if not sys.stdout.isatty():
         return "\n".join("".join(text for text, _ in line) for line in clean)
@@ -174,8 +174,8 @@ def _printed(lines: Sequence[Line]) -> str:
 
     console = Console(highlight=False)
     with console.capture() as captured:
-        for head, *rest in clean:
-            wrapped = Text.assemble(*rest).wrap(console, max(20, console.width - len(INDENT)))
+        for head, *body in clean:
+            wrapped = Text.assemble(*body).wrap(console, max(20, console.width - len(INDENT)))
             for number, line in enumerate(wrapped):
                 console.print(Text.assemble((INDENT, "") if number else head, line))
     return captured.get().rstrip("\n")

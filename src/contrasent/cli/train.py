@@ -116,11 +116,11 @@ def train(
             if a check fails.
     """
     # Options take the place of what the recipe has under their names.
-    own = {k: v for k, v in locals().items() if k in RECIPE_KEYS and v not in (None, False)}
+    overrides = {k: v for k, v in locals().items() if k in RECIPE_KEYS and v not in (None, False)}
     leads = os.environ.get("RANK", "0") == "0"
     if not leads:  # of several processes one speaks
         progress.show("silent")
-    stated = (_recipe(recipe) if recipe else {}) | own
+    stated = (_recipe(recipe) if recipe else {}) | overrides
     from contrasent.train.plan import combinations, default_method, open_corpora
     from contrasent.train.run import Keep
     from contrasent.train.settings import assignments, choose
@@ -138,14 +138,14 @@ def train(
         documents=stated.get("documents", False),
     )
     name = objective or default_method(source)
-    given: dict[str, Any] = stated.get("settings", {})
-    choose(given, name, option=f"{recipe}:")
-    given |= assignments(assign or []) | ({} if seed is None else {"seed": seed})
+    settings: dict[str, Any] = stated.get("settings", {})
+    choose(settings, name, option=f"{recipe}:")
+    settings |= assignments(assign or []) | ({} if seed is None else {"seed": seed})
     if check:
-        return _check(source, name, given, as_json=as_json)
+        return _check(source, name, settings, as_json=as_json)
     if output is None:
         raise OptionError("--output", "", "name the folder for the model")
-    runs = combinations(given, name)
+    runs = combinations(settings, name)
     choices: dict[str, Any] = {
         "keep": keep,
         "resume": resume,
@@ -155,11 +155,11 @@ def train(
     train_one: Callable[..., Any] = partial(_train, source, name, stated, **choices, quiet=as_json)
     if len(runs) > 1:
         return _sweep(runs, train_one, output, stated, name)
-    run, plan = train_one(given, output)
+    run, plan = train_one(settings, output)
     if not leads:
         return None
-    found = _summary(run, plan.validation, plan.resolved.defaults)
-    return found._replace(status=3 if require_improvement and not run.improved else 0)
+    result = _summary(run, plan.validation, plan.resolved.defaults)
+    return result._replace(status=3 if require_improvement and not run.improved else 0)
 
 
 def _train(
@@ -211,13 +211,13 @@ def _sweep(
     from contrasent.train.plan import best_run, recipe_text, sweep_table
 
     done, problems = [], []
-    for number, one in enumerate(runs, 1):
-        options.note(f"run {number} of {len(runs)}: {output / one.name}")
+    for number, trial in enumerate(runs, 1):
+        options.note(f"run {number} of {len(runs)}: {output / trial.name}")
         try:
-            done.append(replace(one, run=train_one(one.given, output / one.name)[0]))
+            done.append(replace(trial, run=train_one(trial.given, output / trial.name)[0]))
         except TrainingError as error:  # such as collapse, which is a result too
-            done.append(replace(one, problem="stopped"))
-            problems.append(f"{one.name}: {error}")
+            done.append(replace(trial, problem="stopped"))
+            problems.append(f"{trial.name}: {error}")
     best, lines = best_run(done), sweep_table(done)
     if best is not None:
         write_text(output / "recipe.toml", recipe_text(stated, name, best.given))
@@ -244,14 +244,14 @@ def _check(
     Settings(**of_run)
     from contrasent.train.method_checks import check_objective
 
-    found = []
+    findings = []
     progress.show("silent")
     for finding in check_objective(objective, of_objective, source):
-        found.append(finding)
+        findings.append(finding)
         if not as_json:
             options.echo(f"{SIGNS[finding.passed]:>6}  {finding.check}: {finding.detail}")
-    failed = any(finding.passed is False for finding in found)
-    facts = {"method": objective, "checks": [asdict(finding) for finding in found]}
+    failed = any(finding.passed is False for finding in findings)
+    facts = {"method": objective, "checks": [asdict(finding) for finding in findings]}
     return options.Output(facts, status=int(failed))
 
 
@@ -273,8 +273,8 @@ def _score_column(stated: str | int | None, objective: str | None) -> str | int 
     if objective is not None and not needed:
         problem = f"{objective} does not learn from scores; cosent, angle and cosine_regression do"
         raise OptionError("--score", stated, problem)
-    found = options.column_list(str(stated))
-    return found[0] if found else None
+    columns = options.column_list(str(stated))
+    return columns[0] if columns else None
 
 
 def _recipe(name: str) -> dict[str, Any]:
@@ -324,10 +324,10 @@ def _summary(run: "Run", evaluator: str, defaults: "Defaults | None") -> options
 
 def outcome(run: "Run", evaluator: str) -> str:
     """The last line of a run that was evaluated: whether it improved, and the model it left."""
-    kept, base, gain = run.kept or 0, run.base_score, run.gain
-    place = {0: "the base", run.steps: "the last step"}.get(kept, f"step {kept}")
+    kept_step, base, gain = run.kept or 0, run.base_score, run.gain
+    place = {0: "the base", run.steps: "the last step"}.get(kept_step, f"step {kept_step}")
     model = f"the model is {place}"
-    if kept == 0:
+    if kept_step == 0:
         trained = "last" if evaluator == "neighbours" else "best"
         model += f" (step {run.best_step} is in {run.folder}/run/{trained})"
     if evaluator == "neighbours":
@@ -335,13 +335,13 @@ def outcome(run: "Run", evaluator: str) -> str:
         if run.improved is False:
             return f"too much is lost: {left}; {model}"
         return f"sentences alone show no gain, {left}; {model}"
-    found = f"step {run.best_step}, {evaluator} {run.metric} {run.score:.4f}"
+    best = f"step {run.best_step}, {evaluator} {run.metric} {run.score:.4f}"
     if base is not None:
-        found += f", before training {base:.4f}"
+        best += f", before training {base:.4f}"
     if gain is not None and gain.low is not None:
         interval = f"95 % interval {gain.low:+.4f} to {gain.high:+.4f}"
-        found += f"; on {gain.count} others {gain.value:+.4f}, {interval}"
+        best += f"; on {gain.count} others {gain.value:+.4f}, {interval}"
     if run.improved is False:
         ahead = run.score is not None and base is not None and run.score > base
-        return f"{'not proven better' if ahead else 'no improvement'}: {found}; {model}"
-    return f"best model: {found}" + ("" if kept == run.best_step else f"; {model}")
+        return f"{'not proven better' if ahead else 'no improvement'}: {best}; {model}"
+    return f"best model: {best}" + ("" if kept_step == run.best_step else f"; {model}")

@@ -18,17 +18,17 @@ class Collection:
 
     queries: tuple[str, ...]
     documents: tuple[str, ...]
-    relevant: tuple[dict[int, float], ...]  # of each query, {position of a document: gain}
-    # of each query, the position of the document with its id; -1 where there is none, or where it
-    # is judged relevant, so that the ids are equal by chance
+    relevant: tuple[dict[int, float], ...]  # for each query, {position of a document: gain}
+    # for each query, the position of the document with its id; -1 if there is none, or if it is
+    # judged relevant, so that the ids are equal by chance
     own: tuple[int, ...]
 
 
 def read_collection(folder: Path, *, split: str = "test") -> Collection:
-    """Read a folder in BEIR's layout, without the queries that no document is relevant to."""
+    """Read a folder in BEIR's layout, without queries that have no relevant document."""
     documents = read_texts(folder / "corpus.jsonl")
     place = {name: i for i, name in enumerate(documents)}
-    texts, relevant, own = [], [], []
+    texts, relevant, own_places = [], [], []
     for query, (text, gains) in read_judged(folder, split=split).items():
         if unknown := [d for d in gains if d not in place]:
             problem = f"names document {unknown[0]}, which is not there"
@@ -38,12 +38,12 @@ def read_collection(folder: Path, *, split: str = "test") -> Collection:
             texts.append(text)
             relevant.append(positive)
             itself = place.get(query, -1)
-            own.append(-1 if itself in positive else itself)
-    return Collection(tuple(texts), tuple(documents.values()), tuple(relevant), tuple(own))
+            own_places.append(-1 if itself in positive else itself)
+    return Collection(tuple(texts), tuple(documents.values()), tuple(relevant), tuple(own_places))
 
 
 def read_judged(folder: Path, *, split: str = "test") -> Judged:
-    """Read the queries and judgements of a folder in BEIR's layout, its corpus aside."""
+    """Read the queries and judgements of a folder in BEIR's layout, but not its corpus."""
     queries = read_texts(folder / "queries.jsonl")
     path = folder / "qrels" / f"{split}.tsv"
     judged = read_qrels(path)
@@ -53,9 +53,9 @@ def read_judged(folder: Path, *, split: str = "test") -> Judged:
 
 
 def places_of(names: Sequence[str]) -> dict[str, int]:
-    """Numbers of documents by their names and by what is short for one of them alone.
+    """Numbers of documents by their names and by unambiguous short names.
 
-    Short for ``notes/faq.jsonl#7`` is 7, for ``notes/plan.md`` plan.md and plan.
+    ``notes/faq.jsonl#7`` is also called 7, and ``notes/plan.md`` plan.md and plan.
     """
     numbers_of: dict[str, set[int]] = {}
     for number, name in enumerate(names):

@@ -43,7 +43,7 @@ def fetch_pairs(task: str, pin: Pin, split: str, place: str) -> list[tuple[str, 
 def fetch_corpus(name: str) -> list[Path]:
     """The files of a corpus on the hub, ``owner/name@commit`` with ``#split`` or ``#config/split``.
 
-    The split is train where none is named. A name that stands for something else has no files.
+    The split is train if none is named. Any other name has no files.
     """
     stated = CORPUS.fullmatch(name)
     if stated is None or Path(name).exists():
@@ -111,9 +111,9 @@ def _rows(path: Path) -> Iterator[tuple[str, str, float]]:
     table = open_table(Source(path, form_of(path) or "", str(path)), header=True)
     names = table.columns
     try:
-        one, two = names.index("sentence1"), names.index("sentence2")
+        first, second = names.index("sentence1"), names.index("sentence2")
         score = names.index("score" if "score" in names else "similarity_score")
-        for _, cells in table.rows((one, two, score)):
+        for _, cells in table.rows((first, second, score)):
             if cells is not None:
                 yield str(cells[0]), str(cells[1]), float(cells[2])
     except (TypeError, ValueError) as error:

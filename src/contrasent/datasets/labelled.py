@@ -30,7 +30,7 @@ LabelledRow = tuple[str, str, int]  # a sentence, the second one of a pair or ""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Labelled:
-    """Sentences, or pairs of them, with a class each."""
+    """Sentences, or pairs of them, each with a class."""
 
     first: tuple[str, ...]
     second: tuple[str, ...] | None  # n sentences for a task on pairs (MRPC), else None
@@ -48,12 +48,12 @@ def transfer_set(task: str, *, folder: Path | None = None) -> dict[str, Labelled
         places = [f"{root}/{file.path}" for root in official.ROOTS]
         path = official.need(task, places, folder, "no copy on the hub is known to be SentEval's")
         rows.setdefault(file.split, []).extend(_read_transfer(task, path, file))
-    return {split: _labelled(found, pairs=task == "MRPC") for split, found in rows.items()}
+    return {split: _labelled(entries, pairs=task == "MRPC") for split, entries in rows.items()}
 
 
 def _labelled(rows: Sequence[LabelledRow], *, pairs: bool) -> Labelled:
-    """Rows put into columns; white space is made single spaces."""
-    first = tuple(" ".join(one.split()) for one, _, _ in rows)
+    """Columns of rows; white space becomes single spaces."""
+    first = tuple(" ".join(text.split()) for text, _, _ in rows)
     second = tuple(" ".join(two.split()) for _, two, _ in rows)
     labels = np.array([label for _, _, label in rows], dtype=np.int64)
     return Labelled(first, second if pairs else None, labels)
@@ -88,7 +88,7 @@ def _transfer_row(task: str, line: str, label: int | None) -> LabelledRow:
 
 @dataclass(frozen=True, slots=True)
 class Triples:
-    """Sentences, each with one that follows from it and one that contradicts it."""
+    """Sentences, each with one that it entails and one that contradicts it."""
 
     premises: tuple[str, ...]
     entailed: tuple[str, ...]

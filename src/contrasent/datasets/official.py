@@ -23,7 +23,7 @@ class Subset:
 
     name: str  # as in the file names, such as "MSRpar"
     lines: int  # lines in the input and in the gold file
-    annotated: int  # how many have a score; in 2015 and 2016 most lines have none
+    annotated: int  # lines with a score; in 2015 and 2016 most have none
     digest: str
 
 
@@ -53,7 +53,7 @@ class TransferFile:
     split: str  # "all" where folds are drawn from the whole, else "train", "dev" or "test"
     path: str
     rows: int
-    label: int | None = None  # the class of every line, where a file holds one class only
+    label: int | None = None  # the class of every line, if a file holds only one class
 
 
 _STATED: dict[str, dict[str, Any]] = tomllib.loads(
@@ -88,7 +88,7 @@ def data_folder() -> Path | None:
 
 
 def find(places: Sequence[str], folder: Path | None) -> Path | None:
-    """The first of several places below the data folder that is a file, or None."""
+    """The first of several paths below the data folder that is a file, or None."""
     root = folder if folder is not None else data_folder()
     if root is None:
         return None
@@ -104,7 +104,7 @@ def need(task: str, places: Sequence[str], folder: Path | None, why: str) -> Pat
 
 
 def missing(task: str, place: str, why: str) -> str:
-    """The message for a data set that is nowhere: what to put where."""
+    """The message for a missing data set: which files to put where."""
     root = data_folder()
     where = f"{root}/{place}" if root else f"{place} in a folder that {VARIABLE} names"
     return f"{task}: not found, and {why}; put the file at {where}{see('no-data-set')}"
@@ -127,7 +127,7 @@ def read_lines(path: Path, *, fallback: str | None = None) -> list[str]:
 
 
 def check_count(path: Path, found: int, expected: int, unit: str) -> None:
-    """Reject a file that has not the official number of rows."""
+    """Reject a file without the official number of rows."""
     if found != expected:
         raise DataError(
             f"{path}: {found:,} {unit}, the official file has {expected:,}; fetch it again"

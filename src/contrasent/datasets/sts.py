@@ -26,7 +26,7 @@ ScoredPair = tuple[str, str, float]  # two sentences and their gold score
 
 
 def sts_names() -> tuple[str, ...]:
-    """Every task that :func:`sts_pairs` knows."""
+    """All tasks of :func:`sts_pairs`."""
     return (*official.STS_YEARS, *official.STS_TABLES, "SICKR-all")
 
 
@@ -58,12 +58,12 @@ def sts_pairs(
 
 
 def score_digest(scores: Sequence[float]) -> str:
-    """16 hexadecimal digits that stand for gold scores to three decimals."""
+    """A digest of gold scores to three decimals, 16 hexadecimal digits."""
     return hashlib.sha256(",".join(f"{s:.3f}" for s in scores).encode()).hexdigest()[:16]
 
 
 def sts_places(task: str, form: str, path: str) -> list[str]:
-    """Where a file of a similarity task may lie below the data folder, the usual place first."""
+    """Possible paths of a similarity task's file below the data folder, the usual one first."""
     if task.startswith("STSB-"):
         return [f"STSB-multi-mt/{path}"]
     if form == "raw":
@@ -171,8 +171,8 @@ def _scored(name: str, rows: Sequence[ScoredPair], path: Path, digest: str) -> S
 
 
 def _make_pairs(name: str, rows: Sequence[ScoredPair]) -> ScoredPairs:
-    """Put (sentence, sentence, score) rows into columns; white space is made single spaces."""
-    first = tuple(" ".join(one.split()) for one, _, _ in rows)
+    """Put (sentence, sentence, score) rows into columns; white space becomes single spaces."""
+    first = tuple(" ".join(text.split()) for text, _, _ in rows)
     second = tuple(" ".join(two.split()) for _, two, _ in rows)
     return ScoredPairs(name, first, second, np.array([score for _, _, score in rows], np.float64))
 

@@ -52,7 +52,7 @@ def load_backbone(
     try:
         with quiet():
             config = AutoConfig.from_pretrained(folder, local_files_only=True)
-    except Exception as error:  # transformers raises many kinds here, all about the file
+    except Exception as error:  # transformers raises many types here, all about the file
         raise ModelError(f"{folder / 'config.json'}: {brief(error)}") from error
     kind = _text_encoder(config)
     if kind is None:
@@ -91,7 +91,7 @@ def load_backbone(
 
 
 def unused_pooler(backbone: nn.Module, own: Iterable[str]) -> dict[str, Tensor]:
-    """Zeros for the pooling layer that other readers of a saved folder would report missing."""
+    """Zeros for the pooling layer, which other libraries would report as missing."""
     kind: Any = type(backbone)
     if "add_pooling_layer" not in inspect.signature(kind.__init__).parameters:
         return {}
@@ -101,26 +101,26 @@ def unused_pooler(backbone: nn.Module, own: Iterable[str]) -> dict[str, Tensor]:
 
 
 def _text_encoder(config: Any) -> Any:
-    """The class of a kind of encoder; None if it is none of text."""
+    """The class of a text encoder; None if it is not one."""
     from transformers.models.auto import modeling_auto as auto
 
-    # Of a pair of encoder and decoder such as T5 there is a class for the encoder alone.
+    # Encoder-decoder models such as T5 have a class for the encoder alone.
     kinds = auto.MODEL_FOR_TEXT_ENCODING_MAPPING
     kinds = kinds if type(config) in kinds else auto.MODEL_MAPPING
     needed = ["vocab_size", "hidden_size", "num_hidden_layers"]
     needed += [] if config.model_type in RELATIVE else ["max_position_embeddings"]
     if type(config) not in kinds or not all(hasattr(config, key) for key in needed):
         return None
-    found = kinds[type(config)]
-    if isinstance(found, tuple):
+    model_class = kinds[type(config)]
+    if isinstance(model_class, tuple):
         named = config.architectures or ()
-        found = next((kind for kind in found if kind.__name__ in named), found[0])
-    alone = found.__name__.endswith("EncoderModel")
-    return found if alone or not getattr(config, "is_encoder_decoder", False) else None
+        model_class = next((kind for kind in model_class if kind.__name__ in named), model_class[0])
+    alone = model_class.__name__.endswith("EncoderModel")
+    return model_class if alone or not getattr(config, "is_encoder_decoder", False) else None
 
 
 def is_causal(backbone: nn.Module, *, always: bool = False) -> bool:
-    """Whether a token sees nothing of the later ones; ``always`` asks for the architecture."""
+    """Whether attention is causal; ``always``: in the architecture, whatever the config says."""
     config: Any = backbone.config
     as_made = always or getattr(config, "is_causal", True)
     return bool(as_made) and any(getattr(m, "is_causal", False) for m in backbone.modules())
@@ -140,7 +140,7 @@ def first_position(config: Any) -> int:
 
 
 def _check_complete(folder: Path, info: dict[str, Any], known: set[str]) -> None:
-    """Reject weights that are missing, or of further layers; heads may be left over."""
+    """Reject missing weights and those of additional layers; unused heads are allowed."""
     missing = sorted(k for k in info.get("missing_keys", ()) if not k.startswith("pooler."))
     if missing:
         raise ModelError(
@@ -172,7 +172,7 @@ def _check_complete(folder: Path, info: dict[str, Any], known: set[str]) -> None
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence transformers, whose reports become errors here, for the block."""
+    """Silence transformers in the block; its reports become errors here."""
     from transformers.utils import logging
 
     level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -188,7 +188,7 @@ def quiet() -> Iterator[None]:
 
 BUCKET = 8  # padded lengths are multiples of it where shapes are bucketed
 
-MOST = 4  # calls at once; more of them would wait for each other between torch's operations
+MOST = 4  # concurrent calls; more would wait for each other between torch's operations
 
 
 class PooledBackbone(nn.Module):
@@ -250,13 +250,13 @@ class PooledBackbone(nn.Module):
         return self.backbone.config
 
     def pool(self, tokens: Tokens) -> Tensor:
-        """Pooled vectors before the head, (n, hidden size), precise as those of ``forward``."""
+        """Pooled vectors before the head, (n, hidden size), as precise as those of ``forward``."""
         if len(tokens) == 0:
             return torch.empty(0, int(self._config.hidden_size), device=self.device)
         if not 0 < self.grad_cache_rows < len(tokens):
             return self._pool_block(tokens)
         order = cut(tokens.lengths, self.grad_cache_rows)
-        # When a chunk is computed again, dropout may have been switched on in the meantime.
+        # When a chunk is recomputed, dropout may have been switched on in the meantime.
         work = self._pool_block if self.backbone.training else self.dropout_off()(self._pool_block)
         parts = [replayed(work, tokens.select(rows), random=True) for rows in order]
         return self._in_order(parts, order)
@@ -275,7 +275,7 @@ class PooledBackbone(nn.Module):
         place = np.argsort(np.concatenate(order), kind="stable")
         vectors = parts[0] if len(parts) == 1 else torch.cat(parts)
         if np.array_equal(place, np.arange(len(place))):
-            return vectors  # nothing to move, and nothing for a GPU to wait for
+            return vectors  # nothing to reorder, so a GPU need not wait
         return vectors[torch.from_numpy(place).to(self.device)]
 
     def _pool_padded(self, tokens: Tokens, **further: Tensor) -> Tensor:
@@ -333,12 +333,12 @@ class PooledBackbone(nn.Module):
         if self.bucketed and self._config.model_type not in MIXED:
             room = min(-width % BUCKET, longest_input(self._config) - width)
         if blocks := len(getattr(self._config, "block_sizes", ())):
-            # Funnel halves a text before each block but the first, and needs something to halve.
+            # Funnel halves a text before each block but the first, which must not be too short.
             room = max(0, 2 ** (blocks - 1) + 1 - width)
         if room:
             ids = nn.functional.pad(ids, (0, room), value=pad)
             mask = nn.functional.pad(mask, (0, room), value=False)
-        if device.type == "cuda":  # a copy from pinned memory is not waited for
+        if device.type == "cuda":  # copies from pinned memory are asynchronous
             ids, mask = ids.pin_memory(), mask.pin_memory()
         return ids.to(device, non_blocking=True), mask.to(device, non_blocking=True)
 
@@ -351,9 +351,9 @@ class PooledBackbone(nn.Module):
 
 @contextmanager
 def workers(device: torch.device, calls: int) -> Iterator[Executor | None]:
-    """Threads that share torch's cores, for the block: several calls of an encoder at once.
+    """Threads that share torch's cores in the block, for concurrent calls of an encoder.
 
-    Products of small matrices do not gain much from a second core; two calls, a core each, do.
+    Small matrix products gain little from a second core; two calls on a core each gain more.
     """
     threads = torch.get_num_threads()
     count = min(threads, calls, MOST)
@@ -363,15 +363,15 @@ def workers(device: torch.device, calls: int) -> Iterator[Executor | None]:
     begun = threading.Barrier(count + 1)
 
     def begin() -> None:
-        # A thread's first question after the number would set it to the common one, so ask now.
+        # A thread's first query of the number would reset it to the common one, so query it now.
         torch.get_num_threads()
-        # Holds for this thread, and for threads to come: the caller sets those back.
+        # Applies to this thread and to new ones; the caller resets it.
         torch.set_num_threads(threads // count)
         begun.wait()
 
     with ThreadPoolExecutor(count, "contrasent-encode", begin) as pool:
         for _ in range(count):
-            pool.submit(int)  # a thread is made for each, as none of them is idle yet
+            pool.submit(int)  # starts one thread for each, as none is idle yet
         begun.wait()
         torch.set_num_threads(threads)
         yield pool

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CardMetadata:
-    """Facts of a card beyond the model itself: all of them measured or set."""
+    """Facts for a card beyond the model itself, all measured or set."""
 
     base: str | None = None  # name of the model that training began from
     objective: dict[str, Any] = field(default_factory=dict)
@@ -23,7 +23,7 @@ class CardMetadata:
     settings: dict[str, Any] = field(default_factory=dict)
     step: int | None = None
     report: Report | None = None
-    # of each term in the encoder's gradient, by name, and "step"
+    # of the encoder's gradient by term, and "step"
     shares: list[dict[str, float]] = field(default_factory=list)
 
 
@@ -51,7 +51,7 @@ def card(encoder: "Encoder", facts: CardMetadata) -> str:
         # JSON is YAML, and json.dumps quotes what has to be quoted.
         head={key: json.dumps(value) for key, value in head.items()},
         encoder=encoder,
-        # Of a pair such as T5 the encoder alone has a class of its own.
+        # The encoder of an encoder-decoder model such as T5 has its own class.
         auto="AutoModelForTextEncoding"
         if type(encoder.backbone).__name__.endswith("EncoderModel")
         else "AutoModel",
@@ -66,7 +66,7 @@ def card(encoder: "Encoder", facts: CardMetadata) -> str:
 
 
 def _tags(facts: CardMetadata) -> list[str]:
-    """Tags that the hub filters by; the last two as sentence-transformers names them."""
+    """Tags for the hub's filters; the last two are those of sentence-transformers."""
     tags = ["sentence-transformers", "sentence-similarity", "feature-extraction", "contrasent"]
     if "rows" in facts.data:
         tags.append(f"dataset_size:{facts.data['rows']}")
@@ -92,7 +92,7 @@ def _labels(row: Row) -> tuple[str, str]:
 
 
 def _index(rows: list[tuple[Row, str, str]]) -> list[dict[str, Any]]:
-    """Scores as the hub shows them; it has no place for an interval but a metric's name."""
+    """Scores in the hub's format; an interval fits only into a metric's name."""
     results = []
     for row, metric, interval in rows:
         kind = "information-retrieval" if "@" in row.metric else "sentence-similarity"

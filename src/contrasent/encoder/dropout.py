@@ -29,8 +29,8 @@ class Mask(NamedTuple):
 
     mask: Tensor | None  # ones and zeros, or None if everything is kept
     scale: float
-    # draws the same mask once more. A backward pass that does so need not store it, which takes as
-    # many bytes as what it masks
+    # draws the same mask again, so that a backward pass need not store it, which would take as many
+    # bytes as the values
     again: Callable[[], Tensor | None] = lambda: None
 
 
@@ -97,7 +97,7 @@ def configure(config: Any, hidden: float | None, attention: float | None) -> Non
         if not 0 <= value < 1:
             raise OptionError(option, value, "a probability in [0, 1) is needed")
         known = [key for key in keys if hasattr(config, key)]
-        # The states that are pooled are dropped from where a kind has no hidden dropout, and where
+        # Where an architecture has no hidden dropout, pooled states are dropped from, and where
         # it has none for attention, the hidden one may be all that is meant.
         if not known and option == "attention_dropout" and value != hidden:
             raise ModelError(f"{config.model_type}: no {option} can be set for this kind of model")
@@ -106,7 +106,7 @@ def configure(config: Any, hidden: float | None, attention: float | None) -> Non
 
 
 def without_place(config: Any, hidden: float | None) -> float:
-    """The probability for hidden states that the architecture has no place for: 0, or all of it."""
+    """The part of the hidden dropout without a place in the architecture: 0, or all of it."""
     placed = hidden is None or any(hasattr(config, key) for key in HIDDEN_KEYS)
     return 0.0 if placed else float(hidden or 0)
 

@@ -38,7 +38,7 @@ from contrasent.model.pretrained import resolve
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens, Vectors
 
-WRITTEN_FOR = "5.3.0"  # the version of sentence-transformers that a folder states
+WRITTEN_FOR = "5.3.0"  # the version of sentence-transformers written to a folder
 
 
 class Encoder(PooledBackbone, base.Encoder):
@@ -165,7 +165,7 @@ class Encoder(PooledBackbone, base.Encoder):
 
     @property
     def matryoshka_dims(self) -> tuple[int, ...]:
-        """Sizes that vectors were trained to be cut to, largest first; none of most models.
+        """Sizes that vectors were trained to be cut to, largest first; empty for most models.
 
         Kept in config.json as ``matryoshka_dimensions``, where vLLM looks for them.
         """
@@ -181,7 +181,7 @@ class Encoder(PooledBackbone, base.Encoder):
 
     @property
     def identity(self) -> str:
-        """A hash of all that decides the vectors: weights, tokenizer, settings, prompts."""
+        """A hash of all that determines the vectors: weights, tokenizer, settings, prompts."""
         with lora.merged(self.backbone):
             state = lora.plain(self.state_dict())
             arrays = {key: value.detach().cpu().numpy() for key, value in state.items()}
@@ -189,7 +189,7 @@ class Encoder(PooledBackbone, base.Encoder):
 
     @property
     def config(self) -> EncoderConfig:
-        """The settings that decide the vectors, with :attr:`identity`."""
+        """The settings that determine the vectors, with :attr:`identity`."""
         settings = (self.pooling, self.head is not None, self.normalise, self.lower_case)
         return EncoderConfig(self.identity, *settings, self.max_tokens, self.dimension)
 
@@ -217,7 +217,7 @@ class Encoder(PooledBackbone, base.Encoder):
 
     @torch.inference_mode()
     def embed(self, tokens: Tokens) -> Vectors:
-        """Vectors of tokenised sentences in one forward pass, without dropout, as of ``encode``."""
+        """Vectors of tokenised sentences in one forward pass, without dropout, as in ``encode``."""
         with self.dropout_off():
             vectors = self(tokens)
         if self.normalise:
@@ -261,7 +261,7 @@ class Encoder(PooledBackbone, base.Encoder):
             (target / "README.md").write_text(card, "utf-8")
 
     def write(self, folder: Path) -> None:
-        """Write the model's files into a folder that exists, but for the card."""
+        """Write the model's files, except the card, into an existing folder."""
         config = self._config.to_dict()
         for private in ("_attn_implementation", "_name_or_path"):
             config.pop(private, None)

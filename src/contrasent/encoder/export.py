@@ -56,7 +56,7 @@ def quantise(graph: Path, tokenizer: Tokenizer, sentences: list[str]) -> dict[st
         dict(zip(runtime.INPUTS, (ids, mask.astype(np.int64)), strict=True)) for ids, mask in padded
     ]
     model = onnx.load(str(graph))
-    # Of products those with a constant matrix.
+    # Only products with a constant matrix.
     matrices = {tensor.name for tensor in model.graph.initializer if len(tensor.dims) == 2}
     nodes = (node for node in model.graph.node if node.op_type == "MatMul")
     products = [node for node in nodes if node.input[1] in matrices]
@@ -143,7 +143,7 @@ LIMIT = 1e-5  # largest difference from torch that an export in float32 may have
 
 
 class Graph(nn.Module):
-    """An encoder as a function of two tensors, with attention in operations every runtime has."""
+    """An encoder as a function of two tensors, with attention in widely supported operations."""
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
@@ -151,7 +151,7 @@ class Graph(nn.Module):
         self.pooler = encoder.pooler
         self.all_layers = len(encoder.pooler.layers) > 1
         self.normalise = encoder.normalise
-        # Torch's fused kernel leaves checks for rows without any key in the graph.
+        # Torch's fused kernel would add checks for rows without keys to the graph.
         cast(Any, self.backbone).set_attn_implementation("eager")
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
@@ -217,7 +217,7 @@ def export(
             model = openvino.Core().read_model(str(graph))
             place = folder / runtime.GRAPHS["openvino"]
             openvino.save_model(model, str(place), compress_to_fp16=False)
-            del model  # it maps the file
+            del model  # the file is mapped
             graph.unlink()
         files = sorted(folder.glob(f"{graph.stem}.*"))
         written = replace(written, graph={path.name: digest(path) for path in files})
@@ -238,7 +238,7 @@ def export(
 
 
 def write_onnx(encoder: Encoder, path: Path) -> None:
-    """Write the graph; the encoder's attention is replaced, so use it for nothing else after."""
+    """Write the graph; the encoder's attention is replaced, so do not use it afterwards."""
     graph = Graph(encoder).eval()
     ids = torch.full((3, 9), encoder.tokenizer.specials.pad, dtype=torch.int64)
     ids[:, :5] = torch.arange(5, 10)
@@ -257,7 +257,7 @@ def write_onnx(encoder: Encoder, path: Path) -> None:
                 dynamic_shapes=dict.fromkeys(runtime.INPUTS, free),
             )
             cast(Any, program).save(str(path), external_data=False)
-    except Exception as error:  # torch raises many kinds here, all about the model
+    except Exception as error:  # torch raises many types here, all about the model
         kind = type(encoder.backbone).__name__
         reason = " ".join(str(error).split())[:300]
         raise ModelError(f"torch cannot write a graph of {kind}: {reason}") from error

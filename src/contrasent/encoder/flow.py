@@ -35,7 +35,7 @@ LOG_SCALE = 3.0
 class FlowSettings:
     """How a flow is built and trained; the defaults are the released code's."""
 
-    levels: int = 3  # after each but the last, half of the channels are set aside
+    levels: int = 3  # each but the last is followed by a split of the channels in half
     steps: int = 3
     hidden: int = 32
     lr: float = 1e-3
@@ -47,7 +47,7 @@ class FlowSettings:
 
 
 class Actnorm(nn.Module):
-    """A scale and a shift a channel, set by the first batch so that its outputs are standard."""
+    """A scale and a shift for each channel, set so that the first batch's outputs are standard."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class Actnorm(nn.Module):
 
 
 class Coupling(nn.Module):
-    """One half of the channels is moved by a function of the other; volume is kept."""
+    """Shifts one half of the channels by a function of the other; preserves volume."""
 
     def __init__(self, channels: int, hidden: int) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class Step(nn.Module):
 
 
 class Flow(nn.Module):
-    """An invertible map of (n, d) vectors to codes that are standard normal, if it has learnt."""
+    """An invertible map of (n, d) vectors to codes, standard normal once trained."""
 
     def __init__(self, dimension: int, settings: FlowSettings | None = None) -> None:
         super().__init__()
@@ -144,7 +144,7 @@ class Flow(nn.Module):
 
     @torch.inference_mode()
     def transform(self, vectors: Vectors) -> Vectors:
-        """(n, d) float32 codes of vectors: an ``EncodeFn``'s output in, the flow's out."""
+        """(n, d) float32 codes of an ``EncodeFn``'s vectors."""
         codes = []
         for start in range(0, len(vectors), BLOCK):
             block = np.ascontiguousarray(vectors[start : start + BLOCK], dtype=np.float32)
@@ -210,7 +210,7 @@ class FlowEncoder(Encoder):
 
     @property
     def identity(self) -> str:
-        """A hash of all that decides the vectors: the encoder and the flow."""
+        """A hash of everything that determines the vectors: the encoder and the flow."""
         hashed = hashlib.sha256(self.encoder.identity.encode())
         for key, value in sorted(self.flow.state_dict().items()):
             hashed.update(key.encode())

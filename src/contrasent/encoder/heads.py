@@ -73,7 +73,7 @@ def make_head(name: str, size: int) -> nn.Module | None:
 
 
 def as_dense(head: nn.Module) -> list[Dense]:
-    """The head as layers that a model folder can hold, equal at inference."""
+    """The head as layers for a model folder, equal at inference."""
     if isinstance(head, Dense):
         return [head]
     if isinstance(head, BatchNormProjector):

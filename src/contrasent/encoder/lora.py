@@ -1,4 +1,4 @@
-"""LoRA: low-rank matrices that train in the place of a backbone's weights (Hu et al. 2022)."""
+"""LoRA: low-rank matrices trained instead of a backbone's weights (Hu et al. 2022)."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from contrasent.errors import import_extra
 
 
 def add(backbone: nn.Module, rank: int) -> None:
-    """Freeze a backbone and put matrices of a rank on all its linear layers, scaled by 2."""
+    """Freeze a backbone and add matrices of a rank to all its linear layers, scaled by 2."""
     peft = import_extra("peft", "lora", "lora")
     # GPT-2's layers have their weights transposed.
     transposed = any(type(module).__name__ == "Conv1D" for module in backbone.modules())
@@ -22,7 +22,7 @@ def add(backbone: nn.Module, rank: int) -> None:
 
 @contextmanager
 def merged(backbone: nn.Module) -> Iterator[None]:
-    """The weights that the matrices make, for the block; afterwards the frozen ones, to the bit."""
+    """Merge the matrices into the weights for the block; then restore the frozen ones exactly."""
     layers: list[Any] = [
         m for m in backbone.modules() if hasattr(m, "lora_A") and not getattr(m, "merged", False)
     ]
@@ -38,5 +38,5 @@ def merged(backbone: nn.Module) -> Iterator[None]:
 
 
 def plain(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors by the names that they have without LoRA; its matrices are left out."""
+    """Tensors by their names without LoRA; its matrices are left out."""
     return {k.replace(".base_layer.", "."): v for k, v in state.items() if ".lora_" not in k}

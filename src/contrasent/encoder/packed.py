@@ -27,7 +27,7 @@ def add_norm(y: Tensor, x: Tensor, out: Any) -> Tensor:
 
 
 def linear(x: Tensor, *parts: nn.Linear) -> tuple[Tensor, Tensor]:
-    """Several layers of x, side by side, and x once more for what is added to it later.
+    """Several layers of x, side by side, and x again for a later addition.
 
     The second output's gradient enters the product that gives the gradient of x. ``x``: (T, d).
     """
@@ -47,7 +47,7 @@ def drop(x: Tensor, p: float) -> Tensor:
 
 
 def _as_stated(function: Any) -> Any:
-    """A forward pass whose types are those that it states: autocast looks at some calls only."""
+    """A forward pass with fixed types: autocast affects only some calls."""
 
     @wraps(function)
     def forward(ctx: Any, *given: Any) -> Any:
@@ -191,7 +191,7 @@ class _Linear(torch.autograd.Function):
 
 
 class _GeluLinear(torch.autograd.Function):
-    """GELU(x W' + b), exact, and x once more, as in ``linear``."""
+    """GELU(x W' + b), exact, and x again, as in ``linear``."""
 
     @staticmethod
     @_as_stated
@@ -250,12 +250,12 @@ def _heads(flat: Tensor, groups: Groups, heads: int, parts: int) -> list[tuple[T
 
 
 def _blocks(flat: Tensor, groups: Groups) -> Iterator[Tensor]:
-    """The (count * length, ...) tokens of each group."""
+    """The tokens of each group, (count * length, ...)."""
     return iter(torch.split(flat, [group.count * group.length for group in groups]))
 
 
 def _squares(flat: Tensor, groups: Groups, heads: int) -> Iterator[Tensor]:
-    """The (count * heads, length, length) scores of each group out of a flat buffer."""
+    """Views of a flat buffer: the (count * heads, length, length) scores of each group."""
     parts = torch.split(flat, [heads * group.count * group.length**2 for group in groups])
     for part, group in zip(parts, groups, strict=True):
         yield part.view(group.count * heads, group.length, group.length)
@@ -266,7 +266,7 @@ KINDS = {"BertModel": 0, "RobertaModel": 1}
 
 
 def supports_backbone(backbone: nn.Module) -> bool:
-    """Whether a backbone's forward is the one written out here."""
+    """Whether this module implements a backbone's forward pass."""
     config: Any = backbone.config
     layers = backbone.modules()
     return (
@@ -292,7 +292,7 @@ def supports_batch(backbone: nn.Module, tokens: Tokens) -> bool:
             return False
     config: Any = backbone.config
     if KINDS[type(backbone).__name__] and bool((tokens.ids == config.pad_token_id).any()):
-        return False  # RoBERTa's positions do not count padding that is written in the text
+        return False  # RoBERTa's positions skip padding tokens inside a text
     return not any(
         m._forward_hooks or m._forward_pre_hooks or hasattr(m, "base_layer")
         for m in backbone.modules()

@@ -1,7 +1,7 @@
-"""How a batch is laid out: in groups of one length, in chunks of bounded memory, or packed.
+"""Layouts of a batch: groups of equal length, chunks of bounded memory, or packed.
 
-Chunks are cached gradients (Gao et al., 2021, section 3.2): vectors first, then each chunk once
-more with the same dropout masks, and backwards. The gradient is the same.
+Chunks are cached gradients (Gao et al., 2021, section 3.2): vectors first, then each chunk
+again with the same dropout masks, and backwards. The gradient is the same.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from contrasent.types import Tokens
 
-OVERHEAD = 192  # what one more group costs, in tokens: launching a forward pass is not free
+OVERHEAD = 192  # cost of one more group in tokens: the overhead of a forward pass
 
 
 def by_length(lengths: NDArray[np.int64], *, overhead: int = OVERHEAD) -> list[NDArray[np.int64]]:
@@ -84,7 +84,7 @@ class Packing:
 
     @property
     def firsts(self) -> Tensor:
-        """(n,) place of each row's first token among all tokens."""
+        """(n,) position of each row's first token among all tokens."""
         return torch.nonzero(self.places == 0)[:, 0]
 
     def split(self, states: Tensor) -> list[Tensor]:

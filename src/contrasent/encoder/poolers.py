@@ -57,7 +57,7 @@ class Pooler(nn.Module):
         """Take statistics of the training corpus, block by block; called when training starts."""
 
     def parts(self) -> list[pooling.Part]:
-        """The modules of a model folder that pool so."""
+        """The modules of a model folder for this pooling."""
         return [(f"{pooling.OWN}.{type(self).__name__}", {"pooling": self.name}, self.state_dict())]
 
     def load(self, path: Path) -> None:

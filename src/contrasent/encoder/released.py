@@ -1,4 +1,4 @@
-"""Importing checkpoints that the code of SimCSE, ESimCSE, DiffCSE and SimCSE++ wrote.
+"""Importing checkpoints written by the code of SimCSE, ESimCSE, DiffCSE and SimCSE++.
 
 All are edits of one code base: encoder (bert.*, roberta.*), a head on [CLS] (mlp.*, later pooler.*)
 and training's own parts. The head belongs to supervised SimCSE alone, whose files look like
@@ -94,7 +94,7 @@ def _body(weights: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _method(weights: Iterable[str], folder: Path, method: str | None) -> str:
-    """Whose checkpoint it is: by its keys, or else as the user states."""
+    """The method of a checkpoint: by its keys, else as stated by the user."""
     keys = tuple(weights)
     detected = None
     if any(key.startswith(("electra_head.", *(f"{head}net." for head in HEADS))) for key in keys):

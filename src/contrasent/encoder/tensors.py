@@ -18,7 +18,7 @@ from contrasent.model.golden import readable
 def save_tensors(
     path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Write tensors, each with storage of its own."""
+    """Write tensors, each with its own storage."""
     ready = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
     try:
         save_file(ready, path, metadata=dict(metadata or {"format": "pt"}))
@@ -27,7 +27,7 @@ def save_tensors(
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read a file; it is a ModelError if it is missing or damaged."""
+    """Read a file; raise a ModelError if it is missing or damaged."""
     with readable(path):
         return load_file(path)
 

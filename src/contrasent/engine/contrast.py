@@ -65,7 +65,7 @@ class Contrast:
 
     @property
     def plain(self) -> bool:
-        """Whether positive and negative pairs come from the same encodings, unweighted."""
+        """Whether positive and negative pairs use the same encodings, unweighted."""
         return self.positives == "noisy" == self.negatives and self.factor == 1.0
 
     def __call__(self, encodings: BatchEncodings) -> Terms:
@@ -73,14 +73,14 @@ class Contrast:
         count = 1 + encodings.roles.count("positive")
         vectors = encodings.vectors(self.positives, self.passes, self.noise_variance)
         anchors, *positives = vectors[:count]
-        found = []
+        values = []
         for column, rows in enumerate(positives):
-            given = self._compared(encodings, anchors, rows)
+            arguments = self._compared(encodings, anchors, rows)
             weights = _not_shared(encodings, column) if self.duplicates == "mask" else None
-            found += [self._loss(given, weights, size) for size in (*self.dimensions, None)]
+            values += [self._loss(arguments, weights, size) for size in (*self.dimensions, None)]
         same, others = losses.mean_cosines(anchors.detach(), positives[0].detach())
         return {
-            "contrast": torch.stack(found).sum() / len(positives),
+            "contrast": torch.stack(values).sum() / len(positives),
             "cosine_positive": same,
             "cosine_negative": others,
         }
@@ -89,18 +89,18 @@ class Contrast:
         self, encodings: BatchEncodings, anchors: Tensor, positives: Tensor
     ) -> dict[str, Tensor | None]:
         """The vectors that the loss compares, by the names of its arguments."""
-        given: dict[str, Tensor | None] = {"anchors": anchors}
+        arguments: dict[str, Tensor | None] = {"anchors": anchors}
         if self.plain:
-            given["positives"] = parallel.gather(positives)
-            given["anchors_all"] = parallel.gather(anchors) if self.symmetric else None
+            arguments["positives"] = parallel.gather(positives)
+            arguments["anchors_all"] = parallel.gather(anchors) if self.symmetric else None
         else:
             left, *right = encodings.vectors(self.negatives, self.passes, self.noise_variance)
-            given |= {"positives": positives, "negative_anchors": left}
-            given["negatives"] = parallel.gather(right[0] if right else left)
+            arguments |= {"positives": positives, "negative_anchors": left}
+            arguments["negatives"] = parallel.gather(right[0] if right else left)
         hard = encodings.hard_negatives(clean=self.negatives == "off_dropout")
-        given["hard_negatives"] = None if hard is None else parallel.gather(hard)
-        given["extra_negatives"] = encodings.queued()
-        return given
+        arguments["hard_negatives"] = None if hard is None else parallel.gather(hard)
+        arguments["extra_negatives"] = encodings.queued()
+        return arguments
 
     def _loss(
         self,
@@ -129,19 +129,19 @@ class Contrast:
 
 
 def _not_shared(encodings: BatchEncodings, column: int) -> Callable[[slice], Tensor]:
-    """Weights of the negatives, of which those of pairs that share a text are masked."""
+    """Weights of the negatives, which mask pairs that share a text."""
     anchors, *positives = encodings.columns("anchor", "positive")
-    own = [_keys(anchors), _keys(positives[column])]
-    texts = [parallel.gather(keys) for keys in own]
+    pair_keys = [_keys(anchors), _keys(positives[column])]
+    texts = [parallel.gather(keys) for keys in pair_keys]
     hard = [_keys(negatives) for negatives in encodings.columns("negative")]
     others = parallel.gather(torch.stack(hard, dim=1)).flatten() if hard else texts[0][:0]
     queued = encodings.queued()
     device = encodings.networks.encoder.device
 
     def weights(part: slice) -> Tensor:
-        mine = [keys[part, None] for keys in own]
-        pairs = torch.stack([one == other for one in mine for other in texts]).any(dim=0)
-        equal = torch.stack([one == others for one in mine]).any(dim=0)
+        mine = [keys[part, None] for keys in pair_keys]
+        pairs = torch.stack([key == other for key in mine for other in texts]).any(dim=0)
+        equal = torch.stack([key == others for key in mine]).any(dim=0)
         older = pairs.new_zeros(len(pairs), 0 if queued is None else len(queued))
         return ~torch.cat([pairs, equal, older], dim=1).to(device)
 
@@ -149,7 +149,7 @@ def _not_shared(encodings: BatchEncodings, column: int) -> Callable[[slice], Ten
 
 
 def _keys(tokens: Tokens) -> Tensor:
-    """(n,) a number for each text; equal texts have equal ones."""
+    """(n,) numbers of texts, equal for equal texts."""
     digests = [
         hashlib.blake2b(row.tobytes(), digest_size=8).digest()
         for row in map(tokens.__getitem__, range(len(tokens)))
@@ -158,7 +158,7 @@ def _keys(tokens: Tokens) -> Tensor:
 
 
 def merge(settings: list[Contrast]) -> Contrast:
-    """One contrast out of several: each setting from the one that departs from plain SimCSE."""
+    """Merge several contrasts: each setting from the one that differs from plain SimCSE."""
     kinds = sorted({type(s) for s in settings} - {Contrast}, key=lambda kind: kind.__name__)
     if len(kinds) > 1:
         two = " and ".join(kind.__name__ for kind in kinds)

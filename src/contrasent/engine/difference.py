@@ -1,4 +1,4 @@
-"""The difference prediction of DiffCSE: what was edited, found with the sentence vector."""
+"""DiffCSE's difference prediction: finding edits with the help of the sentence vector."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, cast
@@ -80,7 +80,7 @@ class DifferencePrediction(Term):
         self.to(encoder.device)
 
     def forward(self, encodings: BatchEncodings) -> dict[str, Tensor]:
-        """The term of a step, and how well the discriminator does."""
+        """The term of a step, and the discriminator's accuracy."""
         conditions = encodings.noisy if self.settings.condition == "projected" else encodings.pooled
         sources = self._sources(encodings)
         condition = torch.cat([conditions[i] for i, _, _ in sources])
@@ -93,15 +93,15 @@ class DifferencePrediction(Term):
         return {name: torch.stack([t[name] for t in terms]).sum() for name in names}
 
     def _sources(self, encodings: BatchEncodings) -> list[tuple[int, Tokens, int]]:
-        """Which sentence is edited under which view's vector: (view, tokens, column of masks)."""
-        own = encodings.columns("anchor", "positive")[:2]
-        found = []
+        """The sentences to edit, and the view that helps: (view, tokens, column of masks)."""
+        sentences = encodings.columns("anchor", "positive")[:2]
+        sources = []
         if self.settings.target != "next":
-            found += [(i, tokens, i) for i, tokens in enumerate(own)]
+            sources += [(i, tokens, i) for i, tokens in enumerate(sentences)]
         if self.settings.target != "same":
             following = encodings.columns("edited")[0]
-            found += [(i, following, 2 + i) for i in range(len(own))]
-        return found
+            sources += [(i, following, 2 + i) for i in range(len(sentences))]
+        return sources
 
     def _edit(self, kind: str, encodings: BatchEncodings, tokens: Tokens, column: int) -> "Edit":
         randoms = encodings.generators(self, column)
@@ -224,7 +224,7 @@ class Edit:
         )
 
     def changed(self, kind: str) -> NDArray[np.bool_]:
-        """(total,) what the discriminator has to find."""
+        """(total,) what the discriminator should find."""
         return self.tokens.ids != self.truth if kind == "replace" else self.labels > 0
 
 
@@ -239,7 +239,7 @@ class Discriminator(nn.Module):
         self.reader = copy_encoder(encoder)
         self.reader.head = None
         backbone = cast(Any, self.reader.backbone)
-        # ELECTRA and ALBERT project their embeddings to the hidden size in a layer of its own.
+        # ELECTRA and ALBERT project embeddings to the hidden size in a separate layer.
         places = ("embeddings_project", "encoder.embedding_hidden_mapping_in", "embeddings")
         known = {name for name, _ in backbone.named_modules()}
         place = next((name for name in places if name in known), None)
@@ -268,12 +268,12 @@ class Discriminator(nn.Module):
         rows, longest = len(tokens), int(tokens.lengths.max())
         width = longest if width is None else width
         if width > longest:
-            # A row of that length makes the padding; its result is thrown away.
+            # A row of that length makes the padding; its result is discarded.
             longer = Tokens.from_rows([np.full(width, tokens.ids[0], dtype=np.int32)])
             tokens = Tokens.concatenate([tokens, longer])
             condition = torch.cat([condition, condition[:1].detach()])
         hidden, _, mask = self.reader.hidden(tokens, condition=condition)
-        # Where shapes are bucketed there is more padding, which counts for nothing.
+        # With bucketed shapes there is more padding, which is ignored.
         return hidden[-1][:rows, :width], mask[:rows, :width]
 
 
@@ -307,14 +307,14 @@ def _ids(tokens: Tokens) -> NDArray[np.int64]:
 
 
 def _everywhere(count: Tensor) -> Tensor:
-    """A count, averaged over processes: DDP's own average then divides by the whole count."""
+    """A count averaged over processes, so that DDP's average divides by the total count."""
     return parallel.average(count.float()).clamp_min(1e-6)
 
 
 @torch.no_grad()
 def _tally(guess: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-    """How many changed tokens were found, were there; how many original ones likewise."""
+    """Changed tokens detected and in total; original ones likewise."""
     changed, original = labels & mask, ~labels & mask
-    found = (guess == 1) & changed
+    detected = (guess == 1) & changed
     unchanged = (guess == 0) & original
-    return torch.stack([x.sum().float() for x in (found, changed, unchanged, original)])
+    return torch.stack([x.sum().float() for x in (detected, changed, unchanged, original)])

@@ -1,4 +1,4 @@
-"""One batch: every encoding that the terms of a loss need, made once, and edits of its rows."""
+"""One batch: the encodings that loss terms need, each computed once, and edits of its rows."""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -189,18 +189,18 @@ class BatchEncodings:
 
     def queued(self) -> Tensor | None:
         """Negatives from earlier batches, (q, d), or None."""
-        found: Tensor | None = self.networks.queue.negatives() if self.networks.queue else None
-        return found
+        negatives: Tensor | None = self.networks.queue.negatives() if self.networks.queue else None
+        return negatives
 
     def _encode(self, columns: Sequence[Tokens]) -> list[Tensor]:
         """Pooled vectors of columns: one pass of the encoder, or of each where there are two."""
-        found: list[Tensor] = []
+        pooled: list[Tensor] = []
         for encoder, part in _shared(self.networks.encoder, self.networks.second, columns):
             vectors: Tensor = encoder(Tokens.concatenate(part))
             if self.networks.baseline is not None:
-                vectors = vectors - self.networks.baseline(encoder, part, len(found))
-            found += torch.split(vectors, [len(column) for column in part])
-        return found
+                vectors = vectors - self.networks.baseline(encoder, part, len(pooled))
+            pooled += torch.split(vectors, [len(column) for column in part])
+        return pooled
 
     def project(self, columns: Sequence[Tensor]) -> list[Tensor]:
         """Vectors of several columns through the projector, as one block.
@@ -210,11 +210,11 @@ class BatchEncodings:
         Args:
             columns: (n, d) each, anchors first.
         """
-        found: list[Tensor] = []
-        one, two = self.networks.projector, self.networks.second_projector
-        for projector, part in _shared(one, two, columns):
+        projected: list[Tensor] = []
+        first, second = self.networks.projector, self.networks.second_projector
+        for projector, part in _shared(first, second, columns):
             if projector is None:
-                found += part
+                projected += part
                 continue
             rows = torch.cat(list(part))
             normalised = any(isinstance(m, nn.BatchNorm1d) for m in projector.modules())
@@ -223,17 +223,17 @@ class BatchEncodings:
                 rows = projector(parallel.gather(rows))[start : start + len(rows)]
             else:
                 rows = projector(rows)
-            found += torch.split(rows, [len(column) for column in part])
-        return found
+            projected += torch.split(rows, [len(column) for column in part])
+        return projected
 
 
 def _shared(one: Any, two: Any, columns: Sequence[Any]) -> list[tuple[Any, Sequence[Any]]]:
-    """Which network takes which columns: a second one, if there is any, all but the first."""
+    """The networks with their columns: the second one, if any, takes all but the first."""
     parts = [(one, columns)] if two is None else [(one, columns[:1]), (two, columns[1:])]
     return [(network, part) for network, part in parts if part]
 
 
-# Every row has a generator of its own, from (step, corpus row, column): several processes make the
+# Every row has its own generator, seeded by (step, corpus row, column): several processes make the
 # same edits as one, and a resumed run the same as before.
 
 EDIT, APART = 100, 1000
@@ -251,7 +251,7 @@ class Edited:
 
 
 def generators(batch: Batch, column: int, stream: int = 0) -> list[np.random.Generator]:
-    """One generator for each row of a column of a batch; other ones in every stream."""
+    """A generator for each row of a batch's column; different ones in each stream."""
     purpose = EDIT + APART * stream + column
     return [random_for(batch.seed, purpose, int(row), batch.step) for row in batch.rows]
 
@@ -326,7 +326,7 @@ def round_half_up(value: float) -> int:
 
 
 def _inner(ids: NDArray[np.int32], tokenizer: Tokenizer) -> tuple[int, int]:
-    """Where the sentence stands between the special tokens of the template."""
+    """The slice of the sentence between the template's special tokens."""
     before, after = tokenizer.frame
     return len(before), max(len(ids) - len(after), len(before))
 

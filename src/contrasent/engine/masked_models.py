@@ -25,7 +25,7 @@ ROWS = 32  # rows at a time through the vocabulary layer, which is the largest b
 
 
 class _Given(nn.Module):
-    """Stands where a masked language model has its encoder, and hands on what it was given."""
+    """Takes the place of a masked language model's encoder, and returns what it was given."""
 
     hidden: Tensor | None = None
 
@@ -102,8 +102,8 @@ class MaskedModel(nn.Module):
     ) -> "MaskedModel":
         """Load one and check that it reads the encoder's ids."""
         folder = check_masked_model(option, name, None)
-        own = Tokenizer.load(folder, max_tokens=16)
-        check_vocabularies(own, encoder.tokenizer, str(name))
+        tokenizer = Tokenizer.load(folder, max_tokens=16)
+        check_vocabularies(tokenizer, encoder.tokenizer, str(name))
         return cls(_read(str(folder)), encoder.tokenizer, noisy=noisy).to(encoder.device)
 
     def train(self, mode: bool = True) -> "MaskedModel":
@@ -150,14 +150,14 @@ class MaskedModel(nn.Module):
         before, after = self.tokenizer.frame
         tokens = Tokens.from_rows(np.concatenate([before, row, after]) for row in rows)
         special = torch.as_tensor(sorted(self.tokenizer.specials.all))
-        found: list[NDArray[np.float32]] = [np.empty((0, 0), np.float32)] * len(rows)
+        all_scores: list[NDArray[np.float32]] = [np.empty((0, 0), np.float32)] * len(rows)
         for group, logits, _ in self._blocks(tokens):
             for k, row in enumerate(group.tolist()):
                 places = torch.from_numpy(positions[row] + len(before))
                 scores = logits[k].cpu()[places].float()
                 scores[:, special] = float("-inf")
-                found[row] = scores.numpy()
-        return found
+                all_scores[row] = scores.numpy()
+        return all_scores
 
     def _blocks(self, tokens: Tokens) -> Any:
         """Groups of rows of similar length with their scores (n, t, vocabulary) and mask."""
@@ -218,7 +218,7 @@ def at_labels(encoder: Encoder, tokens: Tokens, labels: NDArray[np.int64]) -> tu
 
 
 def check_masked_model(option: str, name: str | None, base: Path | None) -> Path:
-    """The folder of a masked language model that is there and reads the ids of the base."""
+    """The folder of an existing masked language model that reads the base's ids."""
     if not name:
         raise OptionError(
             option,
@@ -229,18 +229,18 @@ def check_masked_model(option: str, name: str | None, base: Path | None) -> Path
         )
     folder = resolve(name)
     if base is not None:
-        own = Tokenizer.load(describe(base).transformer, max_tokens=16)
-        check_vocabularies(Tokenizer.load(folder, max_tokens=16), own, name)
+        tokenizer = Tokenizer.load(describe(base).transformer, max_tokens=16)
+        check_vocabularies(Tokenizer.load(folder, max_tokens=16), tokenizer, name)
     return folder
 
 
 def check_vocabularies(generator: Any, encoder: Any, name: str) -> None:
     """Reject two tokenizers that give different ids to the same text."""
-    mine, own = (t.backend.get_vocab(with_added_tokens=True) for t in (generator, encoder))
-    if mine != own:
-        differing = next(t for t in sorted(own.keys() | mine.keys()) if own.get(t) != mine.get(t))
+    a, b = (t.backend.get_vocab(with_added_tokens=True) for t in (generator, encoder))
+    if a != b:
+        differing = next(t for t in sorted(b.keys() | a.keys()) if b.get(t) != a.get(t))
         raise ModelError(
-            f"{name}: its vocabulary ({len(mine)} entries) is not the encoder's ({len(own)}; they "
+            f"{name}: its vocabulary ({len(a)} entries) is not the encoder's ({len(b)}; they "
             f"differ in {differing!r}), so its predictions would be other words; choose a masked "
             "language model of the encoder's family"
         )
@@ -255,7 +255,7 @@ def _read(name: str) -> nn.Module:
     try:
         with quiet():
             model, info = load(folder, dtype=torch.float32, **options)
-    except Exception as error:  # transformers raises many kinds here, all about the files
+    except Exception as error:  # transformers raises many types here, all about the files
         raise ModelError(f"{name}: no masked language model ({brief(error)})") from error
     missing = sorted(info.get("missing_keys", ()))
     if missing:
@@ -278,7 +278,7 @@ def _new(encoder: Encoder) -> nn.Module:
 
 
 class Guide:
-    """A frozen sentence encoder. No module, so that no checkpoint holds its weights.
+    """A frozen sentence encoder; not a module, to keep its weights out of checkpoints.
 
     Attributes:
         student: the encoder that is trained, whose token ids the guide is given.
@@ -287,9 +287,9 @@ class Guide:
     def __init__(self, encoder: Encoder, student: Encoder) -> None:
         self.encoder = encoder.requires_grad_(False).eval()
         self.student = student
-        one, other = encoder.tokenizer.backend, student.tokenizer.backend
+        backend, student_backend = encoder.tokenizer.backend, student.tokenizer.backend
         self._same_ids = encoder.tokenizer.max_tokens >= student.tokenizer.max_tokens and (
-            one.to_str() == other.to_str()
+            backend.to_str() == student_backend.to_str()
         )
 
     @classmethod
@@ -310,7 +310,7 @@ class Guide:
 
 
 def check_guide(option: str, name: str | None) -> Path:
-    """The folder of a guide that is there and says how it pools."""
+    """The folder of an existing guide that states its pooling."""
     if not name:
         raise OptionError(
             option, "", "needs a sentence encoder to learn from, by folder or name@commit"

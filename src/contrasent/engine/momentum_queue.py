@@ -1,4 +1,4 @@
-"""Negatives from the batches before, by a momentum encoder."""
+"""Negatives from earlier batches, by a momentum encoder."""
 
 import copy
 from collections.abc import Iterator
@@ -121,8 +121,8 @@ class MomentumQueue(nn.Module):
         mine = [p.detach() for p in self.momentum_encoder.parameters()]
         theirs = [p.detach() for p in encoder.parameters()]
         torch._foreach_lerp_(mine, theirs, 1 - self.momentum)
-        for own, other in zip(self.momentum_encoder.buffers(), encoder.buffers(), strict=True):
-            own.copy_(other)
+        for buffer, source in zip(self.momentum_encoder.buffers(), encoder.buffers(), strict=True):
+            buffer.copy_(source)
 
 
 SAMPLED = 1_000_000
@@ -130,7 +130,7 @@ SAMPLED = 1_000_000
 
 @torch.no_grad()
 def _sample(encoder: Encoder) -> Tensor:
-    """All weights of an encoder, or of more than a million evenly many of each layer."""
+    """All weights of an encoder; if more than a million, equally many of each layer."""
     weights = [p.detach().flatten() for p in encoder.parameters()]
     stride = -(-sum(map(len, weights)) // SAMPLED)
     return torch.cat([part[::stride] for part in weights])
@@ -138,7 +138,7 @@ def _sample(encoder: Encoder) -> Tensor:
 
 @contextmanager
 def _without_running_statistics(module: nn.Module) -> Iterator[bool]:
-    """Dropout off; batch normalisation by the rows alone, their statistics kept nowhere."""
+    """Dropout off; batch normalisation by the rows alone, without storing their statistics."""
     norms = [m for m in module.modules() if isinstance(m, nn.BatchNorm1d)]
     with dropout.off(module):
         for norm in norms:
@@ -157,10 +157,10 @@ def copy_encoder(encoder: Encoder) -> Encoder:
 
 
 def randomise(encoder: Encoder) -> None:
-    """Give a backbone the weights that its architecture starts from before pre-training."""
+    """Reset a backbone to random weights, as before pre-training."""
     from transformers import AutoModel
 
     config = copy.deepcopy(cast(Any, encoder.backbone).config)
     weights = AutoModel.from_config(config).state_dict()
-    own = encoder.backbone.state_dict()
-    encoder.backbone.load_state_dict({k: weights[k] for k in own})
+    state = encoder.backbone.state_dict()
+    encoder.backbone.load_state_dict({k: weights[k] for k in state})

@@ -140,7 +140,7 @@ class Objective(nn.Module):
 
     @property
     def name(self) -> str:
-        """The method's name, by which it was found; its module's if it was not looked for."""
+        """The name that the method was found by, else its module's."""
         return type(self).__dict__.get("method_name") or type(self).__module__.rsplit(".", 1)[-1]
 
     def after_step(self) -> None:
@@ -188,8 +188,8 @@ class Objective(nn.Module):
         """
         if self.graded != scored or (self.graded and width != 2):
             wanted = "two columns of text and a score" if self.graded else "text without scores"
-            found = f"{width} and {'scores' if scored else 'none'}"
-            raise TrainingError(f"objective {self.name}: learns from {wanted}; this has {found}")
+            actual = f"{width} and {'scores' if scored else 'none'}"
+            raise TrainingError(f"objective {self.name}: learns from {wanted}; this has {actual}")
         if self.labelled and width < 2:
             raise TrainingError(
                 f"objective {self.name}: needs a corpus of pairs (two columns or more); "
@@ -377,15 +377,15 @@ class Combination(Objective):
 def _views(parts: Sequence[Objective], names: str) -> tuple[View, ...]:
     """Column by column the one view that is not the sentence itself."""
     width = max(len(part.views) for part in parts)
-    found: list[View] = []
+    chosen: list[View] = []
     for column in range(width):
         views = [part.views[column] for part in parts if column < len(part.views)]
         changing = [view for view in views if not isinstance(view, Identity)]
         if len(changing) > 1 and any(view != changing[0] for view in changing):
             kinds = " and ".join(type(view).__name__ for view in changing)
             raise OptionError("--objective", names, f"they want different views ({kinds})")
-        found.append(changing[0] if changing else Identity())
-    return tuple(found)
+        chosen.append(changing[0] if changing else Identity())
+    return tuple(chosen)
 
 
 def _one(values: set[Any], plain: Any, names: str, what: str) -> Any:
@@ -396,7 +396,7 @@ def _one(values: set[Any], plain: Any, names: str, what: str) -> Any:
 
 
 OPTIONS = ("percent", "rate", "rule", "count", "reach", "draw", "wordnet", "filler")
-Which = Literal["second", "both"]  # which of the two views is changed
+Which = Literal["second", "both"]  # which of the two views change
 
 
 def check_view(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -416,12 +416,12 @@ def check_view(values: Mapping[str, Any]) -> dict[str, Any]:
             raise OptionError(
                 "filler", "", f"the view {name!r} needs the folder of a masked language model"
             )
-    given = {k: values[k] for k in OPTIONS if values.get(k) is not None}
-    for option, value in given.items():
+    options = {k: values[k] for k in OPTIONS if values.get(k) is not None}
+    for option, value in options.items():
         if option not in known:
             takes = f"takes {', '.join(known)}" if known else "takes none"
             raise OptionError(option, value, f"does not belong to the view {name!r}, which {takes}")
-    return given
+    return options
 
 
 def make_views(
@@ -442,15 +442,15 @@ def make_views(
         ModelError: no [MASK], or a masked language model of another vocabulary.
         DataError: WordNet is missing.
     """
-    given = check_view(values)
-    filler = given.pop("filler", None)
+    options = check_view(values)
+    filler = options.pop("filler", None)
 
     def fill() -> Any:
         from contrasent.engine.masked_models import MaskedModel
 
         return MaskedModel.load(str(filler), encoder, option="filler").fill
 
-    view = make_view(values["view"], given, tokenizer=encoder.tokenizer, fill=fill)
+    view = make_view(values["view"], options, tokenizer=encoder.tokenizer, fill=fill)
     if views == "second":
         return Identity(), view
     if view.level == "row":

@@ -105,14 +105,14 @@ class Parameter:
 
     @cached_property
     def kinds(self) -> tuple[Any, ...]:
-        """The types of values, and None where that is one."""
+        """The types of values, including None if it is allowed."""
         kinds = tuple(dict.fromkeys(kind for kind, _, _ in _spread(self.hint)))
-        # The text "none" may be a choice; it stands for None only where it is none.
+        # The text "none" may be a choice; otherwise it means None.
         return tuple(k for k in kinds if k is not None or "none" not in self.choices)
 
     @cached_property
     def choices(self) -> tuple[Any, ...]:
-        """The values of a ``Literal``; none where any value of the type will do."""
+        """The values of a ``Literal``; empty if any value of the type will do."""
         return tuple(choice for _, choices, _ in _spread(self.hint) for choice in choices)
 
     def mark(self, kind: type[Mark]) -> Mark | None:
@@ -165,24 +165,24 @@ def check_values(parameters: Iterable[Parameter], values: Mapping[str, Any]) -> 
 
 
 def parameters_of(kind: type) -> dict[str, Parameter]:
-    """The keyword-only parameters of a constructor, and of the base's where it passes them on."""
+    """The keyword-only parameters of a constructor, and of its base's if it passes them on."""
     owner = next(k for k in kind.__mro__ if "__init__" in k.__dict__)
     function = vars(owner)["__init__"]
     hints = typing.get_type_hints(function, include_extras=True)
-    found: dict[str, Parameter] = {}
+    parameters: dict[str, Parameter] = {}
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD and owner is not object:
-            found = parameters_of(owner.__mro__[1]) | found
+            parameters = parameters_of(owner.__mro__[1]) | parameters
         elif parameter.kind is inspect.Parameter.KEYWORD_ONLY:
             if name not in hints or parameter.default is inspect.Parameter.empty:
                 raise TypeError(f"the parameter {name} needs a type and a default")
-            found[name] = Parameter(name, hints[name], parameter.default)
-            if not set(found[name].kinds) <= {int, float, str, bool, None}:
+            parameters[name] = Parameter(name, hints[name], parameter.default)
+            if not set(parameters[name].kinds) <= {int, float, str, bool, None}:
                 raise TypeError(
                     f"the type of the parameter {name} must be int, float, str, bool, None, a "
                     "Literal, or Annotated from these"
                 )
-    return found
+    return parameters
 
 
 def source_digest(kind: type) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Methods by name, alone or joined by "+": their classes, and their parameters checked.
+"""Methods by name, alone or joined by "+": their classes and validated parameters.
 
 A name is a file's in objectives/, path/to/file.py[:Class], package.module:Class, or an entry
 point of the group ``contrasent.objectives``. It is looked up without torch.
@@ -77,17 +77,17 @@ def summaries() -> dict[str, str]:
 
 
 def parts(name: str) -> list[str]:
-    """The names that a name joins by "+", such as "esimcse+simcse_plus_plus"."""
+    """The parts of a name joined by "+", such as "esimcse+simcse_plus_plus"."""
     return [part.strip() for part in name.split("+")]
 
 
 def methods(name: str) -> list[Method]:
-    """The methods whose names a name joins."""
-    found = [_method(part) for part in parts(name)]
-    for method in found:
-        if sum(other.kind is method.kind for other in found) > 1:
+    """The methods of a name or of names joined by "+"."""
+    chosen = [_method(part) for part in parts(name)]
+    for method in chosen:
+        if sum(other.kind is method.kind for other in chosen) > 1:
             raise OptionError(OPTION, name, f"names {method.name} twice")
-    return found
+    return chosen
 
 
 def parameters(name: str) -> dict[str, Parameter]:
@@ -115,9 +115,9 @@ def published(name: str, base: str | None = None) -> dict[str, Any]:
     sets = [{**m.kind.published, **settings_for(m.name, base)} for m in methods(name)]
     if len(sets) == 1:
         return sets[0]
-    sets = [found for found in sets if found]
+    sets = [values for values in sets if values]
     plain = published("simcse", base)
-    departing = [found for found in sets if any(found.get(k) != v for k, v in plain.items())]
+    departing = [values for values in sets if any(values.get(k) != v for k, v in plain.items())]
     chosen = next(iter(departing or sets), {})
     return {key: value for key, value in chosen.items() if key != "grad_cache_rows"}
 
@@ -134,14 +134,14 @@ def needs_scores(name: str) -> bool:
 
 def described(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Name and all parameters, as logs and model cards show them."""
-    found = methods(name)
+    chosen = methods(name)
     digests = {
-        f"{key} of {method.name}" if len(found) > 1 else key: value
-        for method in found
+        f"{key} of {method.name}" if len(chosen) > 1 else key: value
+        for method in chosen
         for key, value in source_digest(method.kind).items()
     }
     defaults = {key: parameter.default for key, parameter in parameters(name).items()}
-    return {"name": "+".join(m.name for m in found), **digests, **defaults, **given}
+    return {"name": "+".join(m.name for m in chosen), **digests, **defaults, **given}
 
 
 def check(
@@ -150,22 +150,22 @@ def check(
     """Validate the parameters of a method before any weights are loaded."""
     _check_defaults(name, given)
     for method in methods(name):
-        own = _values(method, name, given)
-        check_values(method.parameters.values(), own)
+        values = _values(method, name, given)
+        check_values(method.parameters.values(), values)
         for rule in method.kind.checks:
-            rule(own)
+            rule(values)
         if models:
-            _check_models(method, own, base)
+            _check_models(method, values, base)
 
 
 def find(name: str) -> "Callable[..., Objective]":
-    """The class of a method, or a function that makes a combination of several."""
-    found = methods(name)
-    return partial(_combine, name) if len(found) > 1 else found[0].kind
+    """The class of a method, or a function that combines several."""
+    chosen = methods(name)
+    return partial(_combine, name) if len(chosen) > 1 else chosen[0].kind
 
 
 def _method(name: str) -> Method:
-    """The method of a name: its file or module is run, and its class found in it."""
+    """The method of a name: runs its file or module and finds the class."""
     head, colon, wanted = name.rpartition(":") if ":" in name else (name, "", "")
     file = Path(head if head.endswith(".py") else name)
     if name in METHODS:
@@ -195,14 +195,14 @@ def _method(name: str) -> Method:
 def _imported(name: str, module: str) -> ModuleType:
     try:
         return import_module(module)
-    except Exception as error:  # whatever a module of others raises while it is run
+    except Exception as error:  # a user's module may raise anything
         if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
             raise OptionError(OPTION, name, f"there is no module {module!r}") from error
         raise _broken(name, error) from error
 
 
 def _run(name: str, file: Path) -> ModuleType:
-    """A file as a module named by its content, so that an edited file is run again."""
+    """A file as a module named by its content, so that an edited file is reloaded."""
     try:
         text = file.read_bytes()
     except OSError as error:
@@ -235,17 +235,17 @@ def _class(name: str, module: ModuleType, wanted: str) -> "tuple[type[Objective]
     """The objective that a module defines, or that of a name, and whether it defines several."""
     from contrasent.engine.objective import Objective
 
-    found = {
+    classes = {
         key: kind
         for key, kind in vars(module).items()
         if inspect.isclass(kind)
         and issubclass(kind, Objective)
         and kind.__module__ == module.__name__
     }
-    public = [key for key in found if not key.startswith("_")]
-    chosen = [key for key in (found if wanted else public) if wanted in ("", key)]
+    public = [key for key in classes if not key.startswith("_")]
+    chosen = [key for key in (classes if wanted else public) if wanted in ("", key)]
     if len(chosen) == 1:
-        return found[chosen[0]], len(public) > 1
+        return classes[chosen[0]], len(public) > 1
     if not public:
         raise OptionError(OPTION, name, "defines no Objective")
     problem = f"has no Objective {wanted!r}" if wanted else f"defines {len(public)} Objectives"
@@ -254,7 +254,7 @@ def _class(name: str, module: ModuleType, wanted: str) -> "tuple[type[Objective]
 
 
 def _check_defaults(name: str, given: Iterable[str]) -> None:
-    """Reject a combination whose methods by default do different things in the same place."""
+    """Reject a combination of methods whose defaults conflict."""
     departing: dict[str, set[str]] = {}
     for method in methods(name):
         for key, parameter in method.parameters.items():
@@ -294,8 +294,8 @@ def _values(method: Method, name: str, given: Mapping[str, Any]) -> dict[str, An
     """All parameters of a method that is part of a name: stated, shared, or its own defaults."""
     shared = parameters(name)
     return {
-        key: given.get(key, shared[key].default if shared[key].hint == own.hint else own.default)
-        for key, own in method.parameters.items()
+        key: given.get(key, shared[key].default if shared[key].hint == p.hint else p.default)
+        for key, p in method.parameters.items()
     }
 
 
@@ -315,14 +315,14 @@ def recipes() -> dict[str, dict[str, Any]]:
 
 
 def base_shape(folder: Path) -> str | None:
-    """The published base that has the kind, layers and width of a bare encoder, or None."""
+    """The published base with the architecture, layers and width of a bare encoder, or None."""
     config = read_object(folder / "config.json")
     shape = [config.get(key) for key in SHAPE]
     return next((name for name, known in _recipe_file()["shapes"].items() if known == shape), None)
 
 
 def settings_for(method: str, base: str | None) -> dict[str, Any]:
-    """The settings with which a method was published for a base, for similarity; or none."""
+    """A method's published settings for a base, for similarity; or none."""
     for recipe in recipes().values():
         if (recipe["objective"], recipe["base"]) == (method, base):
             return {k: v for k, v in recipe["settings"].items() if k not in RECIPE_ONLY}

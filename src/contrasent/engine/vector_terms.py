@@ -1,4 +1,4 @@
-"""Terms that see vectors alone: of dimensions, and of rated pairs."""
+"""Terms computed from vectors alone: of dimensions, and of rated pairs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +31,7 @@ class DimensionWise(_OfDimensions):
     """
 
     def __init__(self, **settings: Any) -> None:
-        """Of the settings of :func:`contrasent.losses.dimension_wise_contrast`."""
+        """Takes the settings of :func:`contrasent.losses.dimension_wise_contrast`."""
         super().__init__()
         self.settings = settings
 
@@ -110,6 +110,6 @@ class GradedPairs(Term):
                     "that mean the same; set highest_score"
                 )
             scores = scores / self.unit
-        found = self.similarity(*encodings.noisy[:2])
-        given = torch.from_numpy(scores).to(found)
-        return {self.name: self.loss(parallel.gather(found), parallel.gather(given))}
+        similarities = self.similarity(*encodings.noisy[:2])
+        targets = torch.from_numpy(scores).to(similarities)
+        return {self.name: self.loss(parallel.gather(similarities), parallel.gather(targets))}

@@ -1,1 +1,1 @@
-"""Measuring: an ``EncodeFn`` goes in, a ``Report`` comes out; no model is known here."""
+"""Evaluation: from an ``EncodeFn`` to a ``Report``, whatever the model."""

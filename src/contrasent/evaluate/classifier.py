@@ -149,22 +149,22 @@ def stratified_folds(labels: NDArray[np.int64], k: int, seed: int) -> list[tuple
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClassifierProblem:
-    """Features (n, d) and classes; rows to learn from come first, then dev and test rows if any."""
+    """Features (n, d) and classes; training rows come first, then dev and test rows if any."""
 
     features: NDArray[np.float32]
     labels: NDArray[np.int64]
-    train: int  # how many rows are for learning; all of them where folds are tested
-    dev: int  # how many rows follow for choosing; 0 where folds choose
+    train: int  # number of training rows; all if folds are tested
+    dev: int  # number of dev rows; 0 if folds choose
     classes: int
 
     @property
     def test(self) -> Rows:
-        """Rows of the test set; none where folds are tested."""
+        """Rows of the test set; empty if folds are tested."""
         return np.arange(self.train + self.dev, len(self.labels))
 
     @property
     def fits(self) -> int:
-        """How many fits :func:`classify` makes, for progress."""
+        """Number of fits in :func:`classify`, for progress."""
         if self.dev:
             return len(GRID)
         folds = OUTER * len(GRID)
@@ -176,7 +176,7 @@ class ClassifierOutcome:
     """Predictions of a classifier."""
 
     dev: float  # the accuracy by which L2 weights were chosen
-    parts: tuple[Rows, ...]  # rows that were tested together: the folds, or the test set
+    parts: tuple[Rows, ...]  # rows tested together: the folds, or the test set
     guesses: NDArray[np.int64]  # (n,) predicted classes; -1 for rows that were not tested
 
 
@@ -202,12 +202,12 @@ def classify(problem: ClassifierProblem, seed: int, advance: Advance) -> Classif
         inner = [(rows[a], rows[b]) for a, b in stratified_folds(labels[rows], INNER, seed)]
         chosen.append(_choose(model, labels, inner, advance))
     weights = model.fit([rows for rows, _ in outer], [penalty for penalty, _ in chosen])
-    found = np.full(len(labels), -1)
+    predicted = np.full(len(labels), -1)
     for (_, test), w in zip(outer, weights, strict=True):
-        found[test] = model.predict_rows(w, test)
+        predicted[test] = model.predict_rows(w, test)
     advance(len(outer))
     dev = float(np.mean([score for _, score in chosen]))
-    return ClassifierOutcome(dev, tuple(test for _, test in outer), found)
+    return ClassifierOutcome(dev, tuple(test for _, test in outer), predicted)
 
 
 def _choose(

@@ -1,4 +1,4 @@
-"""Two methods side by side: the difference, its interval over items and seeds, its meaning.
+"""Compares two methods: the difference, its interval over items and seeds, its meaning.
 
 Items are shared by both arms, so their influences are known; runs vary by seed, with Student's t of
 few degrees of freedom. With one run in each arm a standard deviation over seeds is assumed
@@ -44,18 +44,18 @@ class MethodComparison:
     low: float  # lower end of its 95 % interval: of the methods, over items (if known) and seeds
     high: float
     p: float  # two-sided p of no difference: the interval at level 1 - p touches zero
-    runs: tuple[int, int]  # how many runs A and B have
+    runs: tuple[int, int]  # numbers of runs of A and B
     seed_p: float | None  # permutation p over the runs; None with one run an arm
     deviation: float | None  # pooled standard deviation over seeds; None with one run an arm
     count: int  # pairs or queries that the scores rest on
     split: str = ""
     aggregate: str = ""
-    # lower end of the 95 % interval of these very runs on other items; None where the items are not
-    # known
+    # lower end of the 95 % interval of these same runs on other items; None if the items are
+    # unknown
     item_low: float | None = None
     item_high: float | None = None
     item_p: float | None = None
-    # standard deviation over seeds that was assumed for an arm with one run; None where none was
+    # standard deviation over seeds assumed for an arm with one run; None if none was
     seed_sd: float | None = None
 
     @property
@@ -93,7 +93,7 @@ def compare_reports(
     names: Sequence[str] = (),
     seed_sd: float | None = None,
 ) -> list[MethodComparison]:
-    """Compare two methods by reports, one of each run, on every row that all of them have."""
+    """Compare two methods by the reports of their runs, on the rows that all of them share."""
     if not before or not after:
         raise DataError("name at least one model for each arm")
     if seed_sd is not None and not (math.isfinite(seed_sd) and seed_sd >= 0):
@@ -110,7 +110,7 @@ def compare_reports(
     for key in shared:
         rows = [table[key] for table in tables]
         moved = item_moves(rows, reports, names)
-        # The spread that is assumed of single runs is one of scores in hundredths.
+        # The spread assumed for single runs applies to scores in hundredths.
         known = moved is not None and (seed_sd == 0 or metric(rows[0].metric).hundredths)
         if known or len(reports) > 2:
             results.append(_compare(rows, len(before), moved, seed_sd))
@@ -142,7 +142,7 @@ def _compare(
         arms = [single if arm.runs == 1 else arm for arm in arms]
     items, items_df, parts = item_error(moved, first)
     error, df = seeds.unpaired_error(arms[0], arms[1])
-    # The part that is in both; a single run's is that of the arm whose spread it borrows.
+    # The shared part; a single run uses that of the arm whose spread it borrows.
     shared = [parts[i] if arms[i].df else parts[1 - i] for i in (0, 1)]
     both = sum(part / arm.runs for part, arm in zip(shared, arms, strict=True))
     whole = seeds.TwoWay(items, items_df, error, df, math.sqrt(both))
@@ -172,7 +172,7 @@ def _compare(
 
 
 def _assumed(row: Row, before: int, after: int, seed_sd: float | None) -> float | None:
-    """The standard deviation that a single run's arm is taken to have, in the row's unit."""
+    """The standard deviation assumed for an arm with one run, in the row's unit."""
     if min(before, after) > 1 or (seed_sd is None and max(before, after) > 1):
         return None
     points = SEED_SD if seed_sd is None else seed_sd

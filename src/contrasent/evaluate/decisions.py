@@ -152,8 +152,8 @@ def clustering(
         n, labels, keys = len(texts), texts.labels, item_keys(texts.first)
         vectors, classes = encoded(texts.first), len(np.unique(labels))
         groups = [kmeans(vectors, classes, (seed, i)) for i in range(starts)]
-        measures = {str(i): partial(v_measures, labels, own) for i, own in enumerate(groups)}
-        value = float(np.mean([v_measure(labels, own) for own in groups]))
+        measures = {str(i): partial(v_measures, labels, group) for i, group in enumerate(groups)}
+        value = float(np.mean([v_measure(labels, group) for group in groups]))
         drawn = np.mean([*resampled(measures, [n], resamples, seed, keys).values()], axis=0)
         # Each start is a subset that holds all items: their mean, in which a text counts once.
         columns = np.array([groups, [labels] * starts], dtype=float).reshape(2, -1)

@@ -1,4 +1,4 @@
-"""Will a search still find what it found? Two models over the same queries and documents.
+"""Compares the hits of two models over the same queries and documents.
 
 Intervals are over queries, and over samples of documents by a jackknife. A sample does not show the
 density of the whole: the 10 nearest of a tenth are about the 100 nearest of all.
@@ -58,7 +58,7 @@ class Ranked:
 
 
 def agreement(old: Rows, new: Rows) -> dict[str, Floats]:
-    """By measure (q,) values of each query: overlap@1, @10, @100 as far as k goes, and RBO."""
+    """(q,) values of each query by measure: overlap@1, @10, @100 up to k, and RBO."""
     shared = metrics.shared_by_depth(old, new)
     values = {f"overlap@{k}": shared[:, k - 1] / k for k in AT if k <= shared.shape[1]}
     return {**values, BIASED: metrics.rank_biased_overlap(old, new, PERSISTENCE)}
@@ -75,7 +75,7 @@ class MeanInterval:
 
 
 def spare(depth: int, sampled: bool) -> int:
-    """Ranks beyond ``depth`` that leaving out a group of documents may need."""
+    """Ranks beyond ``depth`` that may be needed when a group of documents is left out."""
     return depth // (PARTS - 1) + 20 if sampled else 0
 
 
@@ -155,7 +155,7 @@ def score_quantiles(
 
 @dataclass(frozen=True, slots=True)
 class ListedDocument:
-    """A document in a list: its text, its score, and its rank in the other list if it is there."""
+    """A document in a list: its text, its score, and its rank in the other list, if any."""
 
     text: str
     score: float
@@ -164,7 +164,7 @@ class ListedDocument:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A query whose list changed: how much of it, and the first of what each model finds."""
+    """A query whose list changed: by how much, and the first hits of each model."""
 
     query: str
     overlap: float
@@ -175,7 +175,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A document that queries lost, or that they find now, among their first ten."""
+    """A document that entered or left the first ten of some queries."""
 
     text: str
     lost: int
@@ -184,10 +184,10 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """Where a threshold must move."""
+    """The new place of a threshold."""
 
     old: float
-    # of the other model, with as large a share of hits above it; None if no hit is
+    # the new model's, with an equal share of hits above it; None if no hit is above
     new: float | None
     low: float | None  # lower end of its 95 % interval
     high: float | None
@@ -200,12 +200,12 @@ class Diff:
 
     queries: int
     documents: int
-    of: int  # how many there are; more than `documents` if those are a sample
-    own: bool  # whether the documents were the queries, each without itself
+    of: int  # the total number; more than `documents` if those are a sample
+    own: bool  # whether documents served as queries, each without itself
     # overlap@1, @10, @100 (as deep as there are documents) and rank-biased overlap
     measures: tuple[MeanInterval, ...]
-    changed: tuple[Change, ...]  # the queries that changed most, first the most
-    moved: tuple[Moved, ...]  # the documents that were lost and gained by most queries
+    changed: tuple[Change, ...]  # the queries that changed most, in descending order
+    moved: tuple[Moved, ...]  # the documents that most queries lost or gained
     # by "first hit", "tenth hit" and "random pair", then "old" and "new": the quantiles 0.05, 0.25,
     # 0.5, 0.75 and 0.95
     scores: dict[str, dict[str, list[float]]]
@@ -243,8 +243,8 @@ class Diff:
                 f"are about the {10 * self.of // self.documents:,} nearest of all"
             )
         lines.append(f"{'':<20} {'value':>7}  [95 % interval]")
-        for one in self.measures:
-            lines.append(f"{one.name:<20} {one.value:7.3f}  [{one.low:.3f}, {one.high:.3f}]")
+        for row in self.measures:
+            lines.append(f"{row.name:<20} {row.value:7.3f}  [{row.low:.3f}, {row.high:.3f}]")
         if (shift := self.threshold) is not None:
             new = ": no hit of OLD reaches it, so it cannot be carried over"
             if shift.new is not None:
@@ -297,8 +297,8 @@ def diff_models(
         raise OptionError("--sample", sample, f"must be at least {MIN_ITEMS}, for an interval")
     random = np.random.default_rng(seed)
     first: dict[str, int] = {}
-    for at, text in enumerate(documents):
-        first.setdefault(text, at)
+    for i, text in enumerate(documents):
+        first.setdefault(text, i)
     texts, distinct = list(first), np.fromiter(first.values(), np.int64)
     pool = texts if queries is None else list(dict.fromkeys(queries))
     if len(texts) < MIN_ITEMS:
@@ -316,13 +316,13 @@ def diff_models(
     most = min(depth + spare(depth, whole > len(texts)), len(texts) - (queries is None))
     for name, encode in encoders.items():
         known = old_vectors if name == "old" else None
-        given = encoded(encode, texts, "document") if known is None else known[distinct]
-        ask = given[chosen] if queries is None else encoded(encode, wanted, "query")
+        vectors = encoded(encode, texts, "document") if known is None else known[distinct]
+        ask = vectors[chosen] if queries is None else encoded(encode, wanted, "query")
         if metric == "cosine":
-            given, ask = (metrics.normalize(v).astype(np.float32) for v in (given, ask))
-        of_documents[name], of_queries[name] = given, ask
-        deep[name] = Ranked(*nearest(ask, given, most, own=itself))
-    a, b = (found.cut(depth) for found in deep.values())
+            vectors, ask = (metrics.normalize(v).astype(np.float32) for v in (vectors, ask))
+        of_documents[name], of_queries[name] = vectors, ask
+        deep[name] = Ranked(*nearest(ask, vectors, most, own=itself))
+    a, b = (ranked.cut(depth) for ranked in deep.values())
     values = agreement(a.rows, b.rows)
     return Diff(
         queries=len(wanted),
@@ -345,7 +345,7 @@ def _changed(
     values: Mapping[str, Floats],
 ) -> tuple[Change, ...]:
     def found(query: int, one: Ranked, other: Ranked) -> tuple[ListedDocument, ...]:
-        ranks = {int(row): at + 1 for at, row in enumerate(other.rows[query])}
+        ranks = {int(row): i + 1 for i, row in enumerate(other.rows[query])}
         return tuple(
             ListedDocument(documents[row], round(float(score), 6), ranks.get(int(row)))
             for row, score in zip(one.rows[query, :FOUND], one.scores[query, :FOUND], strict=True)
@@ -387,8 +387,8 @@ def shift(
     query, falling = order // b.shape[1], flat[order]
 
     def place(counts: Counts | Floats) -> float:
-        at = int(np.searchsorted(np.cumsum(counts[query]), counts @ above))
-        return float(falling[min(at, len(falling) - 1)])
+        i = int(np.searchsorted(np.cumsum(counts[query]), counts @ above))
+        return float(falling[min(i, len(falling) - 1)])
 
     value = place(np.ones(len(a)))
     blocks = draw_counts([len(a)], resamples, seed)
@@ -408,7 +408,7 @@ def encoded(encode: EncodeFn, texts: Sequence[str], task: Task) -> Vectors:
 
 
 def diff_page(found: Diff, about: Mapping[str, Mapping[str, Any]], on: str) -> str:
-    """A diff as one self-contained page: what changed, by how much, and for whom.
+    """A diff as one self-contained page.
 
     ``about``: of "old" and "new" the name, runtime, dimension, parameters and bytes.
     """

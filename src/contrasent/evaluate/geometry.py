@@ -74,8 +74,8 @@ def geometry(
     positives = pairs.scores > POSITIVE
     if not positives.any():
         raise DataError(f"{pairs.name}: no pair has a score above {POSITIVE:g}; nothing to align")
-    one, two = (metrics.normalize(np.asarray(v[positives], np.float64)) for v in (first, second))
-    gaps = metrics.norms(one - two) ** 2
+    left, right = (metrics.normalize(np.asarray(v[positives], np.float64)) for v in (first, second))
+    gaps = metrics.norms(left - right) ** 2
     builder = ReportBuilder()
     named, positive_keys = (pairs.name, split), items[positives]
     builder.mean(*named, "alignment", gaps, resamples=resamples, seed=seed, keys=positive_keys)
@@ -158,7 +158,7 @@ def cosine_by_rating(similarity: Floats, scores: Floats) -> dict[str, list[int]]
     """
     bins, edges = _ratings(scores), np.linspace(-1, 1, BINS + 1)
     counts = [np.histogram(similarity[bins == b], edges)[0].tolist() for b in range(RATINGS)]
-    return {f"{b}-{b + 1}": own for b, own in enumerate(counts)}
+    return {f"{b}-{b + 1}": count for b, count in enumerate(counts)}
 
 
 def by_rating(encode: EncodeFn, parts: Sequence[ScoredPairs], split: str) -> Report:
@@ -170,18 +170,18 @@ def by_rating(encode: EncodeFn, parts: Sequence[ScoredPairs], split: str) -> Rep
     bins, keys = _ratings(pairs.scores), item_keys(*sides)
     named = (pairs.name, split, "mean_cosine")
     for low in np.unique(bins):
-        own, name = bins == low, f"{low}-{low + 1}"
-        builder.mean(*named, cosines[own], resamples=RESAMPLES, keys=keys[own], aggregate=name)
+        rated, name = bins == low, f"{low}-{low + 1}"
+        builder.mean(*named, cosines[rated], resamples=RESAMPLES, keys=keys[rated], aggregate=name)
     return builder.report({})
 
 
 def _ratings(scores: Floats) -> NDArray[np.int64]:
-    """(n,) the whole ratings that scores belong to: a border to the upper one, 5 to the last."""
+    """(n,) the bins of scores: a border belongs to the upper one, 5 to the last."""
     return np.minimum(np.floor(scores).astype(np.int64), RATINGS - 1)
 
 
 def words(sentence: str) -> int:
-    """How many words there are between spaces."""
+    """The number of words between spaces."""
     return len(sentence.split())
 
 
@@ -238,7 +238,7 @@ def repetition_bias(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> Report:
-    """Does a sentence seem nearer when the words it shares are repeated (ESimCSE, Table 8)?
+    """How much nearer sentences seem when their shared words are repeated (ESimCSE, Table 8).
 
     Rows "once", "twice" and "repetition_gain" (their paired difference): mean cosine times 100 of
     ``queries`` and candidates drawn from sentences, which share 13 to 17 % of their words.

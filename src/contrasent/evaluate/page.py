@@ -51,12 +51,12 @@ def page(reports: Reports) -> str:
 
 
 def titles(names: Sequence[str]) -> list[str]:
-    """Names of models without the folders that they have in common."""
+    """Names of models without their common folders."""
     parts = [Path(name).parts or (name,) for name in names]
     for count in range(1, max(map(len, parts), default=1) + 1):
-        short = [str(Path(*own[-count:])) for own in parts]
+        short = [str(Path(*path[-count:])) for path in parts]
         if len(set(short)) == len(short):
-            # A hub's name is "owner/model"; it is a name as it stands.
+            # A hub's name, "owner/model", stays whole.
             return [
                 n if n.count("/") == 1 and not n.startswith((".", "/")) else f
                 for n, f in zip(names, short, strict=True)
@@ -74,24 +74,24 @@ def _kind(row: Row) -> str:
 
 
 def _table(reports: Reports, kind: str) -> list[dict[str, Any]]:
-    """Lines by task, split, metric and aggregate, with a cell a model."""
+    """Lines by task, split, metric and aggregate, with a cell for each model."""
     cells: dict[tuple[str, ...], dict[str, Row]] = {}
     for name, report in reports.items():
         for row in report:
             if _kind(row) == kind:
                 key = (row.task, row.metric, row.aggregate, row.split)
                 cells.setdefault(key, {})[name] = row
-    # Rows of one kind together, each kind in the order of its tasks.
+    # Grouped by kind, each in the order of its tasks.
     kinds = list(dict.fromkeys(key[1:] for key in cells))
     return [
         {
             "task": key[0],
             "kind": " ".join(filter(None, key[1:])),
             "total": key[0] in AVERAGES,
-            "cells": [_cell(found.get(name)) for name in reports],
-            "count": next(iter(found.values())).count,
+            "cells": [_cell(by_model.get(name)) for name in reports],
+            "count": next(iter(by_model.values())).count,
         }
-        for key, found in sorted(cells.items(), key=lambda cell: kinds.index(cell[0][1:]))
+        for key, by_model in sorted(cells.items(), key=lambda cell: kinds.index(cell[0][1:]))
     ]
 
 
@@ -104,7 +104,7 @@ def _cell(row: Row | None) -> dict[str, str] | None:
 
 
 def _notes(reports: Reports) -> list[tuple[str, list[tuple[str, Any]]]]:
-    """The notes: once those that all models share, then each model's own."""
+    """The notes: first those that all models share, then each model's own."""
     notes_of = {name: dict(_flat(report.notes)) for name, report in reports.items()}
     first = next(iter(notes_of.values()), {})
     shared = {k: v for k, v in first.items() if all(n.get(k) == v for n in notes_of.values())}
@@ -119,7 +119,7 @@ def _notes(reports: Reports) -> list[tuple[str, list[tuple[str, Any]]]]:
 def _flat(notes: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
     for key, value in notes.items():
         if isinstance(value, dict):
-            # Histograms are drawn, and the papers of protocols stand with their table.
+            # Histograms are drawn, and the papers of protocols are with their table.
             if not (prefix and key in ("cosine_by_rating", "protocols")):
                 yield from _flat(value, f"{prefix}{key} ")
         elif not isinstance(value, list):

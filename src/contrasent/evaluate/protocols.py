@@ -217,7 +217,7 @@ def fit(features: dict[str, Matrix], gold: dict[str, Floats], *, seed: int) -> t
 
 
 def _gradient(x: Matrix, y: Matrix, weights: Matrix) -> Matrix:
-    """Of the mean squared error over all entries, through the softmax."""
+    """Gradient of the mean squared error over all entries, through the softmax."""
     p = _softmax(x @ weights)
     error = (p - y) * np.float32(2 / y.size)
     inner = p * (error - (error * p).sum(axis=1, keepdims=True))

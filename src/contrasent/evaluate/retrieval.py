@@ -128,11 +128,11 @@ def rank_vectors(
     for start in range(0, len(queries), rows):
         part = slice(start, start + rows)
         block = zip(left[part] @ right, relevant[part], excluded[part], strict=True)
-        for scores, judged, own in block:
-            if own >= 0:
-                scores[own] = -np.inf
-            found, gain = _ranks(scores, judged)
-            ranks.append(found)
+        for scores, judged, itself in block:
+            if itself >= 0:
+                scores[itself] = -np.inf
+            rank, gain = _ranks(scores, judged)
+            ranks.append(rank)
             gains.append(gain)
     return Ranking(tuple(ranks), tuple(gains), len(documents))
 
@@ -197,18 +197,18 @@ def _ranks(
     """Ranks of one query's relevant documents, best first, with their gains."""
     places = np.fromiter(judged, np.int64, len(judged))
     gains = np.fromiter(judged.values(), np.float64, len(judged))
-    own = scores[places]
-    if len(own) == 1:
-        return np.array([np.count_nonzero(scores >= own[0] - TIE)]), gains
-    order = np.argsort(-own, kind="stable")
-    own, gains = own[order], gains[order]
-    # Relevant ones whose scores are equal are a group, its larger gains last.
-    group = np.concatenate([[0], np.cumsum(-np.diff(own) > TIE)])
+    relevant = scores[places]
+    if len(relevant) == 1:
+        return np.array([np.count_nonzero(scores >= relevant[0] - TIE)]), gains
+    order = np.argsort(-relevant, kind="stable")
+    relevant, gains = relevant[order], gains[order]
+    # Relevant documents with equal scores form a group, larger gains last.
+    group = np.concatenate([[0], np.cumsum(-np.diff(relevant) > TIE)])
     gains = gains[np.lexsort((gains, group))]
-    lowest = own[np.append(np.flatnonzero(np.diff(group)), len(own) - 1)]
+    lowest = relevant[np.append(np.flatnonzero(np.diff(group)), len(relevant) - 1)]
     ahead = np.array([np.count_nonzero(scores >= s - TIE) for s in lowest])
-    ahead -= np.array([np.count_nonzero(own >= s - TIE) for s in lowest])
-    return ahead[group] + np.arange(1, len(own) + 1), gains
+    ahead -= np.array([np.count_nonzero(relevant >= s - TIE) for s in lowest])
+    return ahead[group] + np.arange(1, len(relevant) + 1), gains
 
 
 def stsb_retrieval(
@@ -250,7 +250,7 @@ def stsb_retrieval(
     # A pair of equal sentences is the same row: it must stay.
     exclude = np.where(query == answer, -1, query).tolist()
     ranking = rank_vectors(encoded.vectors[query], encoded.vectors, relevant, exclude=exclude)
-    found = ranking_report(
+    report = ranking_report(
         ranking,
         task="STSB-retrieval",
         split=split,
@@ -260,7 +260,7 @@ def stsb_retrieval(
         **{"k": CUTS, **options},
     )
     notes = {"directions": directions, "pairs": len(best), "retrieval_form": form}
-    return Report(found.rows, {**found.notes, **notes, **encoded.notes}, found.items)
+    return Report(report.rows, {**report.notes, **notes, **encoded.notes}, report.items)
 
 
 def caption_retrieval(encode: EncodeFn, captions: Captions, **options: Any) -> Report:
@@ -279,8 +279,8 @@ def caption_retrieval(encode: EncodeFn, captions: Captions, **options: Any) -> R
     documents = [text for texts in several for text in texts[1:]]
     ends = [0, *accumulate(len(texts) - 1 for texts in several)]
     relevant = [range(*bounds) for bounds in pairwise(ends)]
-    given: dict[str, Any] = {"task": "Flickr30k", "split": "test", "k": CUTS, **options}
-    return retrieval(encode, queries, documents, relevant, **given)
+    settings: dict[str, Any] = {"task": "Flickr30k", "split": "test", "k": CUTS, **options}
+    return retrieval(encode, queries, documents, relevant, **settings)
 
 
 def folder_retrieval(
@@ -337,8 +337,8 @@ def nearest_documents(
     listing = []
     for query in queries:
         left = metrics.normalize(queried([query])).astype(np.float32)
-        own = np.array([places.get(query, -1)])
-        (rows,), (scores,) = nearest(left, right, k, own=own)
+        itself = np.array([places.get(query, -1)])
+        (rows,), (scores,) = nearest(left, right, k, own=itself)
         hits = zip(scores.tolist(), rows.tolist(), strict=True)
         listing.append((query, [(score, texts[row]) for score, row in hits if row >= 0]))
     return listing
@@ -379,15 +379,15 @@ def search_retrieval(
         )
     texts = [text for text, _ in sought.values()]
     ranks, found_gains, left_out, beyond = [], [], 0, len(documents) + most
-    found = search(texts, most if own_ids else most + 1)
-    for (query, (_, gains)), names in zip(sought.items(), found, strict=True):
+    results = search(texts, most if own_ids else most + 1)
+    for (query, (_, gains)), names in zip(sought.items(), results, strict=True):
         itself = None if own_ids or query in gains else places.get(query)
         numbers = [places[name] for name in names]
         left_out += itself in numbers
-        rank = {n: at for at, n in enumerate((n for n in numbers if n != itself), 1)}
-        at = np.array([rank.get(places.get(name, -1), beyond) for name in gains], np.int64)
-        order = np.argsort(at, kind="stable")
-        ranks.append(at[order])
+        rank = {n: position for position, n in enumerate((n for n in numbers if n != itself), 1)}
+        position = np.array([rank.get(places.get(name, -1), beyond) for name in gains], np.int64)
+        order = np.argsort(position, kind="stable")
+        ranks.append(position[order])
         found_gains.append(np.array([*gains.values()])[order])
     report = ranking_report(
         Ranking(tuple(ranks), tuple(found_gains), len(documents)),

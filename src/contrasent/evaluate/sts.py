@@ -117,7 +117,7 @@ def add_correlations(
     number = resamples if len(gold) >= bootstrap.MIN_ITEMS else 0
     values, draws = correlations(columns, spans, sizes, keys, number, seed)
     for m, a in itertools.product(CORRELATIONS, aggregates):
-        value, drawn = (_aggregated(found[m], a, sizes) for found in (values, draws))
+        value, drawn = (_aggregated(by_metric[m], a, sizes) for by_metric in (values, draws))
         _check_defined(task, m, value)
         items = Items(m, keys, np.stack(columns[0]), tuple(sizes), a or "all")
         builder.add(task, split, m, value, len(gold), aggregate=a, draws=drawn, items=items)
@@ -181,12 +181,12 @@ def several_pairs(
     """
     sides = [side for p in files.values() for side in (p.first, p.second)]
     encoded, builder = encode_distinct(encode, sides), ReportBuilder()
-    for task, found in files.items():
-        add_correlations(builder, task, split, [found], encoded, resamples=resamples, seed=seed)
+    for task, pairs in files.items():
+        add_correlations(builder, task, split, [pairs], encoded, resamples=resamples, seed=seed)
     for metric in CORRELATIONS if len(files) > 1 else ():
         builder.average(OWN_AVERAGE, tuple(files), split, metric, "", "mean")
     notes: dict[str, int | str] = {"resamples": resamples, "seed": seed, **encoded.notes}
-    few = [f"{len(found)} pairs" for found in files.values() if len(found) < bootstrap.MIN_ITEMS]
+    few = [f"{len(pairs)} pairs" for pairs in files.values() if len(pairs) < bootstrap.MIN_ITEMS]
     if few:
         notes["interval"] = f"none: {', '.join(few)} are too few, {bootstrap.MIN_ITEMS} are needed"
     return builder.report(notes)

@@ -46,7 +46,7 @@ class Options:
     geometry_split: str = "all"
     captions: int = CAPTIONS  # how many of Flickr30k's captions to search, from the end; 0 for all
     protocols: tuple[str, ...] = tuple(PROTOCOLS)
-    # counts the model's tokens in a sentence, for the bias of length in tokens; in words alone if
+    # counts a sentence's tokens, for length bias in tokens; only in words if
     # None
     tokens: Length | None = None
     resamples: int = RESAMPLES
@@ -96,12 +96,12 @@ def _bias(encode: EncodeFn, o: Options) -> Report:
 def _given(
     measure: Callable[..., Report], *names: str, **renamed: str
 ) -> Callable[[EncodeFn, Options], Report]:
-    """An evaluation with some of the options, by their own names or another of its own."""
+    """An evaluation with some of the options, perhaps under other names."""
     taken = {**dict.fromkeys(("resamples", "folder", *names)), **renamed}
 
     def run(encode: EncodeFn, options: Options) -> Report:
         return measure(
-            encode, **{own: getattr(options, name or own) for own, name in taken.items()}
+            encode, **{key: getattr(options, name or key) for key, name in taken.items()}
         )
 
     return run
@@ -140,7 +140,7 @@ SUITES: dict[str, Suite] = {
 
 
 def suite_names(wanted: Sequence[str]) -> tuple[str, ...]:
-    """The suites that a list of names means; "all" is every one."""
+    """The suites by their names; "all" is every one."""
     for name in wanted:
         check_choice("--suite", name, (*SUITES, "all"))
     chosen = tuple(s for s in SUITES if "all" in wanted or s in wanted)
@@ -169,7 +169,7 @@ def read_data(suites: Sequence[str], options: Options) -> list[object]:
 def missing_data(folder: Path | None = None, form: str = "senteval") -> dict[str, list[str]]:
     """By suite, the data sets that are neither in the data folder nor, in this form, on the hub."""
     located = {data_set.name: data_set.locate(folder) for data_set in data_sets()}
-    # Some sets have one form only, whatever is wanted of the others.
+    # Some sets have only one form, whatever the form of the others.
     there = {name for name, by in located.items() if by.get(form, any(by.values()))}
     return {n: [own for own in suite.data if own not in there] for n, suite in SUITES.items()}
 
@@ -197,9 +197,9 @@ def evaluate_model(
     cached = Cached(encode)
     began = perf_counter()
     reports = {name: SUITES[name].run(cached, settings) for name in chosen}
-    rest = perf_counter() - began - cached.seconds
+    measuring = perf_counter() - began - cached.seconds
     notes: dict[str, Any] = {name: report.notes for name, report in reports.items()}
     notes["distinct_sentences"] = len(cached)
-    notes["seconds"] = {"encoding": round(cached.seconds, 1), "measuring": round(rest, 1)}
+    notes["seconds"] = {"encoding": round(cached.seconds, 1), "measuring": round(measuring, 1)}
     whole = Report.join(reports.values())
     return Report(whole.rows, notes, whole.items)

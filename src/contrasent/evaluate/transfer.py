@@ -1,4 +1,4 @@
-"""Transfer: the accuracy of a linear classifier on fixed vectors, of many examples or few.
+"""Transfer: the accuracy of a linear classifier on fixed vectors, from many or few examples.
 
 SentEval's seven tasks (SimCSE, Table E.1); MRPC's features are |u - v| and u * v. Few-shot:
 logistic regression with C = 1 (MTEB's protocol), examples drawn anew, test items the same.
@@ -53,11 +53,11 @@ def transfer(
     if not seeds or not tasks:
         raise OptionError("seeds" if not seeds else "tasks", "", "name at least one")
     data = {task: transfer_set(task, folder=folder) for task in tasks}
-    texts = [t for found in data.values() for part in found.values() for t in _texts(part)]
+    texts = [t for splits in data.values() for part in splits.values() for t in _texts(part)]
     encoded = vectors.encode_distinct(encode, texts)
     builder, values = vectors.ReportBuilder(), []
-    for task, found in data.items():
-        problem, keys = make_problem(task, found, encoded)
+    for task, splits in data.items():
+        problem, keys = make_problem(task, splits, encoded)
         with progress.task(task, problem.fits * len(seeds), "fits") as advance:
             outcomes = [classify(problem, seed, advance) for seed in seeds]
         values.append(add_outcomes(builder, task, problem.labels, keys, outcomes, resamples))
@@ -103,7 +103,7 @@ def add_outcomes(
 ) -> Floats:
     """Add the rows of a task: means over the seeds."""
     tested = np.sort(np.concatenate(outcomes[0].parts))
-    # Folds count alike, whatever their size.
+    # Folds have equal weight, whatever their size.
     values = np.array(
         [np.mean([(o.guesses == labels)[p].mean() for p in o.parts]) for o in outcomes]
     )
@@ -113,17 +113,17 @@ def add_outcomes(
         for part in outcome.parts:
             scale = len(tested) / (len(part) * len(outcome.parts) * len(outcomes))
             weighted[part] += scale * (outcome.guesses[part] == labels[part])
-    own, count = keys[tested], len(tested)
-    items = Items("mean", own, weighted[tested][None])
-    draws = mean_draws(right[tested], resamples, SEED, own)
+    tested_keys, count = keys[tested], len(tested)
+    items = Items("mean", tested_keys, weighted[tested][None])
+    draws = mean_draws(right[tested], resamples, SEED, tested_keys)
     builder.add(task, "test", "accuracy", values.mean(), count, draws=draws, items=items)
     builder.add(task, "dev", "accuracy", float(np.mean([o.dev for o in outcomes])), count)
     if task == "MRPC":
         columns = [np.stack([o.guesses, labels])[:, tested] for o in outcomes]
         score = float(np.mean([f1(*pair) for pair in columns]))
-        # F1 over several seeds is no mean of items.
+        # F1 over several seeds is not a mean of items.
         whole = (columns[0] == 1).astype(np.float64)
-        items = Items("f1", own, whole)
+        items = Items("f1", tested_keys, whole)
         builder.add(task, "test", "f1", score, count, items=items if len(outcomes) == 1 else None)
     _add_spread(builder, task, values)
     return values

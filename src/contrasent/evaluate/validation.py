@@ -46,18 +46,18 @@ BETTER = "pairs (two columns) or --evaluate FILE with labelled pairs show more"
 
 @dataclass(frozen=True, slots=True)
 class RetrievalValidation:
-    """Held-out items: one text of each looks for its counterpart among those of all items."""
+    """Held-out items: one text of each searches for its counterpart among those of all items."""
 
     task: str
     # by name, n queries and their n counterparts. An item's score is its reciprocal rank (0 beyond
     # 10), the mean over the pools
     pools: Mapping[str, tuple[Sequence[str], Sequence[str]]]
-    # for each query the places of its counterparts, where the n-th does not simply belong to the
+    # for each query the positions of its counterparts, unless the n-th simply belongs to the
     # n-th
     relevant: Sequence[Sequence[int]] | None = None
 
     def __call__(self, encode: EncodeFn) -> Report:
-        """Rows "mrr@10" and "recall@1" of the items that choose; ``notes["items"]`` has all."""
+        """Rows "mrr@10" and "recall@1" of the dev items; ``notes["items"]`` has all."""
         queried, read = encode_search(encode, *zip(*self.pools.values(), strict=True))
         ranks, first = {}, []
         for name, (queries, documents) in self.pools.items():
@@ -69,12 +69,12 @@ class RetrievalValidation:
         items = np.mean(list(ranks.values()), axis=0)
         rows = [_mean(self.task, "dev", f"mrr@{CUT}", choosing(items))]
         rows.append(_mean(self.task, "dev", "recall@1", choosing(np.mean(first, axis=0))))
-        for task, own in ranks.items() if len(ranks) > 1 else ():
-            rows.append(_mean(task, "dev", f"mrr@{CUT}", choosing(own)))
+        for task, values in ranks.items() if len(ranks) > 1 else ():
+            rows.append(_mean(task, "dev", f"mrr@{CUT}", choosing(values)))
         return Report(tuple(rows), {"items": items.tolist()})
 
     def against(self, encode: EncodeFn, base: Report) -> Report:
-        """The same, and the rows "mrr@10" and "gain_mrr@10" of the items that did not choose."""
+        """The same, and the rows "mrr@10" and "gain_mrr@10" of the test items."""
         report = self(encode)
         before, after = (confirming(np.array(r.notes["items"])) for r in (base, report))
         if not len(after):
@@ -98,17 +98,17 @@ class LabelledValidation:
     scores: Floats  # (n,) labels
 
     def __call__(self, encode: EncodeFn) -> Report:
-        """Rows "spearman" and "pearson" of the pairs that choose; ``notes["items"]``: cosines."""
+        """Rows "spearman" and "pearson" of the dev pairs; ``notes["items"]``: cosines."""
         encoded = encode_distinct(encode, [self.first, self.second])
         items = metrics.cosine(encoded(self.first), encoded(self.second))
         places = self._halves()[0]
-        one, two = ([side[i] for i in places] for side in (self.first, self.second))
-        pairs = check_pairs(one, two, self.scores[places], "pairs")
+        left, right = ([side[i] for i in places] for side in (self.first, self.second))
+        pairs = check_pairs(left, right, self.scores[places], "pairs")
         report = several_pairs(encoded, {"pairs": pairs}, split="dev")
         return Report(report.rows, {**report.notes, "items": items.tolist()})
 
     def against(self, encode: EncodeFn, base: Report) -> Report:
-        """The same, and the row "gain_spearman" of the pairs that did not choose."""
+        """The same, and the row "gain_spearman" of the test pairs."""
         report = self(encode)
         others = self._halves()[1]
         before, after = (np.array(r.notes["items"])[others] for r in (base, report))
@@ -122,7 +122,7 @@ class LabelledValidation:
         return Report((*report.rows, row), report.notes)
 
     def _halves(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The pairs that choose and the others; all choose where half would have one label."""
+        """The dev pairs and the test pairs; all are dev pairs if half would have only one label."""
         order = np.argsort(-self.scores, kind="stable")
         half = choosing(order)
         if np.ptp(self.scores[half]) == 0:
@@ -138,16 +138,16 @@ class NeighbourValidation:
     """
 
     texts: Sequence[str]
-    # least share at which a run gives the trained model rather than its base; 0 where the base is
-    # no sentence encoder, so that its neighbourhoods are no standard
+    # least share at which a run gives the trained model rather than its base; 0 if the base is not
+    # a sentence encoder, so that its neighbourhoods are no standard
     floor: float = FLOOR
 
     def __call__(self, encode: EncodeFn) -> Report:
-        """Of the base: overlap 1, and its neighbourhoods as ``notes["neighbours"]``."""
+        """The base's report: overlap 1, and its neighbourhoods as ``notes["neighbours"]``."""
         return self.against(encode, None)
 
     def against(self, encode: EncodeFn, base: Report | None) -> Report:
-        """Of a later model; None is for the base itself."""
+        """The report of a later model; None is for the base itself."""
         if len(self.texts) <= NEIGHBOURS:
             raise DataError(f"{len(self.texts)} held-out sentences have no {NEIGHBOURS} neighbours")
         vectors = encode_distinct(encode, [self.texts])(self.texts)
@@ -166,12 +166,12 @@ class NeighbourValidation:
 
 
 def choosing(items: NDArray[Any]) -> NDArray[Any]:
-    """The items that choose a step: every second one, or all where there are fewer than 40."""
+    """The dev items, which choose a step: every second one, or all if there are fewer than 40."""
     return items[::2] if len(items) >= 2 * bootstrap.MIN_ITEMS else items
 
 
 def confirming(items: NDArray[Any]) -> NDArray[Any]:
-    """The items that take no part in choosing; none where there are fewer than 40."""
+    """The test items, which take no part in choosing; none if there are fewer than 40."""
     return items[1::2] if len(items) >= 2 * bootstrap.MIN_ITEMS else items[:0]
 
 

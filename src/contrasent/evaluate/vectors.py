@@ -1,4 +1,4 @@
-"""Shared by evaluations: vectors of distinct sentences, and rows with their intervals."""
+"""Shared by evaluations: vectors of distinct sentences, and rows with intervals."""
 
 from collections.abc import Iterable, Sequence
 from time import perf_counter
@@ -13,9 +13,9 @@ from contrasent.report import Items, ItemsByRow, Report, Row
 from contrasent.stats.bootstrap import MIN_ITEMS, Keys, interval, mean_draws
 from contrasent.types import EncodeFn, Task, Vectors, for_task
 
-SPREAD = 1e-7  # differences of cosines of float32 vectors below this are rounding
+SPREAD = 1e-7  # smaller differences of cosines of float32 vectors are rounding
 Floats = NDArray[np.float64]
-NONE = np.empty(0)  # the draws of what was not resampled
+NONE = np.empty(0)  # the draws if nothing was resampled
 
 
 class Cached:
@@ -33,18 +33,18 @@ class Cached:
 
     @property
     def seconds(self) -> float:
-        """The time that the model took."""
-        return self._seconds + sum(own.seconds for own in self._tasks.values())
+        """Time spent in the model."""
+        return self._seconds + sum(task.seconds for task in self._tasks.values())
 
     def for_task(self, task: Task) -> EncodeFn:
-        """Itself, or a cache of queries or documents where those have prompts."""
+        """Itself, or a cache of queries or documents if those have prompts."""
         encode = for_task(self._encode, task)
         if encode is self._encode:
             return self
         return self._tasks.setdefault(task, Cached(encode))
 
     def __call__(self, sentences: Sequence[str]) -> Vectors:
-        """Vectors of all, of which only new texts are encoded."""
+        """Vectors of all texts; only new ones are encoded."""
         self.add(sentences)
         return self.vectors[self.rows(sentences)]
 
@@ -59,7 +59,7 @@ class Cached:
             self.row |= {text: len(self.row) + i for i, text in enumerate(new)}
 
     def rows(self, sentences: Sequence[str]) -> NDArray[np.int64]:
-        """(n,) the row of each of some texts that are known."""
+        """(n,) rows of known texts."""
         return np.fromiter((self.row[s] for s in sentences), np.int64, len(sentences))
 
     @property
@@ -80,7 +80,7 @@ def encode_distinct(encode: EncodeFn, texts: Iterable[Sequence[str]]) -> Cached:
 def encode_search(
     encode: EncodeFn, queries: Iterable[Sequence[str]], documents: Iterable[Sequence[str]]
 ) -> tuple[Cached, Cached]:
-    """Encode queries and documents, each with their prompt; in one call if there is none."""
+    """Encode queries and documents, each with their prompt; in one call without prompts."""
     queried, read = for_task(encode, "query"), for_task(encode, "document")
     if queried is read:
         both = encode_distinct(queried, [*queries, *documents])
@@ -148,7 +148,7 @@ class ReportBuilder:
         draws: Floats = NONE,
         items: Items | None = None,
     ) -> None:
-        """Add a row; of fewer than 20 items without an interval."""
+        """Add a row; without an interval for fewer than 20 items."""
         draws = draws if count >= MIN_ITEMS else NONE
         bounds = interval(draws) if len(draws) else (None, None)
         self.rows.append(Row(task, split, metric, aggregate, float(value), count, *bounds))
@@ -170,7 +170,7 @@ class ReportBuilder:
         context: str = "",
         aggregate: str = "",
     ) -> None:
-        """Add the mean of values (n,), one an item; of items with keys (n,) reports compare."""
+        """Add the mean of values (n,), one an item; reports compare items with keys (n,)."""
         v = np.asarray(values, dtype=np.float64)
         items = Items("mean", keys, v[None], context=context) if keys is not None else None
         number = resamples if len(v) >= MIN_ITEMS else 0
@@ -183,7 +183,7 @@ class ReportBuilder:
     ) -> None:
         """Add the plain mean of rows of several tasks, resampled together."""
         places = {row.key: i for i, row in enumerate(self.rows)}
-        chosen = [places[own, split, metric, aggregate] for own in over]
+        chosen = [places[member, split, metric, aggregate] for member in over]
         rows, draws = [self.rows[i] for i in chosen], [self._draws[i] for i in chosen]
         whole = np.mean(draws, axis=0) if all(map(len, draws)) else NONE
         value, count = sum(row.value for row in rows) / len(rows), sum(row.count for row in rows)

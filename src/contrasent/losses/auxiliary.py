@@ -1,4 +1,4 @@
-"""Losses besides the contrast: between the dimensions of two views, and over tokens.
+"""Other losses than the contrast: between the dimensions of two views, and over tokens.
 
 Across processes gather the rows of dimensions first: the statistics are those of the whole batch.
 Of tokens a mean of means is not the mean over tokens: `count` is the number to divide by.

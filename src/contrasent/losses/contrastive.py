@@ -81,26 +81,26 @@ class Negatives:
                 f"hard negatives of shape {tuple(hard.shape)} for {m} candidates; "
                 "wanted (candidates, negatives of each, dimensions)"
             )
-        found = cls(
+        negatives = cls(
             candidates=normalised(candidates, similarity),
             hard=None if hard is None else normalised(hard.flatten(0, 1), similarity),
             extra=normalised(extra, similarity) if extra is not None and len(extra) else None,
             **options,
         )
-        if found.debias and similarity != "cosine":
+        if negatives.debias and similarity != "cosine":
             problem = "needs the cosine, since it is bounded below by the least similarity"
-            raise OptionError("debias", found.debias, problem)
-        return found
+            raise OptionError("debias", negatives.debias, problem)
+        return negatives
 
     def facing(self, others: Tensor) -> "Negatives":
         """The same for the direction from positives to anchors."""
-        given = self.weights
-        weights = None if given is None else lambda part: _of(given, part)[:, : len(others)]
+        original = self.weights
+        weights = None if original is None else lambda part: _of(original, part)[:, : len(others)]
         return replace(self, candidates=others, hard=None, extra=None, alpha=1.0, weights=weights)
 
     @property
     def columns(self) -> int:
-        """How many rows an anchor is compared with."""
+        """Number of rows that an anchor is compared with."""
         return sum(len(c) for c in (self.candidates, self.hard, self.extra) if c is not None)
 
     @property
@@ -114,31 +114,31 @@ class Negatives:
         return torch.cat([rows @ part.T / self.temperature for part in parts], dim=1)
 
     def own(self, logits: Tensor, part: slice) -> Tensor:
-        """Mask (k, columns) of the column that is an anchor's own."""
+        """Mask (k, columns) of each anchor's own column."""
         mask = torch.zeros_like(logits, dtype=torch.bool)
         mask.diagonal(self.first + part.start).fill_(True)
         return mask
 
     def log_weights(self, logits: Tensor, part: slice) -> Tensor | None:
-        """Logarithms (k, columns) of the weights, that of the own column 0; None for all ones."""
-        found = None
+        """Logarithms (k, columns) of the weights, 0 for the own column; None if all are one."""
+        total = None
         if self.hard is not None and self.alpha != 1.0:
             m = len(self.candidates)
-            own = logits.new_zeros(len(logits), m, len(self.hard) // m)
-            own.diagonal(self.first + part.start).fill_(
+            own_hard = logits.new_zeros(len(logits), m, len(self.hard) // m)
+            own_hard.diagonal(self.first + part.start).fill_(
                 math.log(self.alpha) if self.alpha else -math.inf
             )
-            found = torch.zeros_like(logits)
-            found[:, m : m + len(self.hard)] = own.flatten(1)
+            total = torch.zeros_like(logits)
+            total[:, m : m + len(self.hard)] = own_hard.flatten(1)
         if self.weights is not None:
-            given = _of(self.weights, part)
-            if given.shape != logits.shape:
+            weights = _of(self.weights, part)
+            if weights.shape != logits.shape:
                 raise ValueError(
-                    f"weights of shape {tuple(given.shape)} for {tuple(logits.shape)} comparisons"
+                    f"weights of shape {tuple(weights.shape)} for {tuple(logits.shape)} comparisons"
                 )
-            logs = given.detach().to(logits).log().masked_fill(self.own(logits, part), 0.0)
-            found = logs if found is None else found + logs
-        return found
+            logs = weights.detach().to(logits).log().masked_fill(self.own(logits, part), 0.0)
+            total = logs if total is None else total + logs
+        return total
 
     def log_sum(self, positive: Tensor, logits: Tensor, part: slice) -> Tensor:
         r"""Logarithm (k,) of the corrected sum over the negatives; see ``info_nce``.
@@ -154,7 +154,7 @@ class Negatives:
         weights = self.log_weights(logits, part)
         weights = torch.zeros_like(logits) if weights is None else weights
         weights = weights.masked_fill(self.own(logits, part), -math.inf)
-        # A row without negatives would make 0 of infinities; it is computed as another and dropped.
+        # Rows without negatives would give infinities; they are computed unmasked and dropped.
         none = weights.isneginf().all(dim=1)
         weights = weights.masked_fill(none[:, None], 0.0)
         count = weights.logsumexp(dim=1)
@@ -163,9 +163,9 @@ class Negatives:
             total = total + count - (weights + self.hardness * logits).logsumexp(dim=1)
         if self.debias:
             expected = count + math.log(self.debias) + positive
-            rest = -torch.expm1((expected - total).clamp_max(0.0))
-            rest = rest.clamp_min(torch.finfo(rest.dtype).tiny).log() - math.log1p(-self.debias)
-            total = torch.maximum(total + rest, count - 1 / self.temperature)
+            share = -torch.expm1((expected - total).clamp_max(0.0))
+            share = share.clamp_min(torch.finfo(share.dtype).tiny).log() - math.log1p(-self.debias)
+            total = torch.maximum(total + share, count - 1 / self.temperature)
         return total.masked_fill(none, -math.inf)
 
     def by_form(self, positive: Tensor, plain: Tensor, logits: Tensor, part: slice) -> Tensor:

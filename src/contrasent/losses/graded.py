@@ -149,14 +149,14 @@ def gist(
         guiding = [normalised(c, "cosine") for c in guide]
 
         def block(part: slice) -> Tensor:
-            own = slice(first + part.start, first + part.stop)
-            logits, known = _compared(trained, own) / temperature, _compared(guiding, own)
-            positive = known.diagonal(own.start)[:, None]
+            span = slice(first + part.start, first + part.stop)
+            logits, known = _compared(trained, span) / temperature, _compared(guiding, span)
+            positive = known.diagonal(span.start)[:, None]
             masked = known > positive - margin
             for k in range(3):  # the pair itself, and a text with itself
-                masked.diagonal(k * m + own.start).fill_(True)
-            masked.diagonal(own.start).fill_(False)
-            labels = torch.arange(own.start, own.stop, device=logits.device)
+                masked.diagonal(k * m + span.start).fill_(True)
+            masked.diagonal(span.start).fill_(False)
+            labels = torch.arange(span.start, span.stop, device=logits.device)
             return F.cross_entropy(logits.masked_fill(masked, -math.inf), labels)
 
         return mean_of_rows(block, n, (1 + len(columns)) * m)
@@ -213,11 +213,11 @@ def distil_ranking(
     if len(guide_anchors) != n or len(guide_candidates) != m or not 0 <= first <= m - n or m < 2:
         raise ValueError(f"{n} anchors from {first} of {m} candidates and a guide's differ")
     with full_precision(anchors):
-        own, others = normalised(anchors, "cosine"), normalised(candidates, "cosine")
+        left, right = normalised(anchors, "cosine"), normalised(candidates, "cosine")
         guide = normalised(guide_anchors, "cosine"), normalised(guide_candidates, "cosine")
 
         def block(part: slice) -> Tensor:
-            student = own[part] @ others.T / temperature
+            student = left[part] @ right.T / temperature
             teacher = guide[0][part] @ guide[1].T / guide_temperature
             # One column fewer instead of an infinite logit, whose product with 0 is no number.
             others_only = torch.ones_like(student, dtype=torch.bool)

@@ -27,13 +27,13 @@ def mean_of_rows(block: Callable[[slice], Tensor], rows: int, columns: int) -> T
     if rows <= height:
         return block(slice(0, rows))
     parts = [slice(start, min(start + height, rows)) for start in range(0, rows, height)]
-    # Nothing random happens here, so torch's generator need not be set back.
+    # Nothing here is random, so torch's generator need not be reset.
     sums = [replayed(block, part, random=False) * (part.stop - part.start) for part in parts]
     return torch.stack(sums).sum() / rows
 
 
 def replayed(work: Callable[[Given], Tensor], given: Given, *, random: bool) -> Tensor:
-    """``work(given)``, of which the backward pass computes all but the result once more.
+    """``work(given)``, which the backward pass computes again, so that only the result is stored.
 
     ``random``: with torch's random state as it was.
     """

@@ -34,14 +34,14 @@ class Description:
     """The settings of a model folder beyond its backbone."""
 
     transformer: Path
-    # name of the pooler, or None for a bare transformers folder, which does not say
+    # name of the pooler, or None for a bare transformers folder, which states none
     pooler: str | None
     head: tuple[Path, ...]
     normalise: bool  # whether vectors are scaled to unit length
-    max_tokens: int | None  # the length that texts are cut at, if stated
+    max_tokens: int | None  # the length that texts are truncated to, if stated
     lower_case: bool  # whether texts are lower-cased before the tokenizer sees them
     prompts: Prompts = field(default_factory=Prompts)
-    pooling: Path | None = None  # folder of a pooler that may have kept something there
+    pooling: Path | None = None  # folder of a pooler that may have stored something
 
     def pooler_or(self, chosen: str | None, name: object, known: Iterable[str]) -> str:
         """The pooler that was chosen, or the folder's own."""
@@ -56,7 +56,7 @@ class Description:
         return pooler
 
     def length(self, chosen: int | None, limit: int) -> int:
-        """The length that texts are cut at: the one chosen, or the folder's own."""
+        """The length that texts are truncated to: the one chosen, or the folder's own."""
         cut = min(self.max_tokens or limit, limit) if chosen is None else chosen
         if not 3 <= cut <= limit:
             raise OptionError("max_tokens", cut, f"this encoder takes 3 to {limit} tokens")
@@ -64,7 +64,7 @@ class Description:
 
 
 def read_config(transformer: Path) -> dict[str, Any]:
-    """The config.json of an encoder; a key that is there has a value that an encoder can have."""
+    """The config.json of an encoder, with its values validated."""
     path = transformer / "config.json"
     config = read_object(path, needed=True)
     for key, (least, most) in SIZES.items():
@@ -96,7 +96,7 @@ def bad_value(path: Path, config: dict[str, Any], key: str, right: str) -> Model
 
 
 def describe(folder: Path) -> Description:
-    """Read what a model folder says of itself."""
+    """Read the description of a model folder."""
     if not folder.is_dir():
         raise ModelError(f"{folder}: no such model folder")
     if not (folder / "modules.json").is_file():
@@ -165,7 +165,7 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
 
 
 def _length(transformer: Path, stated: dict[str, Any]) -> int | None:
-    """The length texts are cut at: the newer schema keeps it with the tokenizer alone."""
+    """The length that texts are truncated to; in the newer schema only the tokenizer has it."""
     length = stated.get("max_seq_length")
     if length is None:
         length = read_object(transformer / "tokenizer_config.json").get("model_max_length")
@@ -226,7 +226,7 @@ def read_dense(path: Path, read: Callable[[Path], dict[str, Any]]) -> tuple[str,
     bias = config.get("bias", True)
     sizes = (config.get("out_features"), config.get("in_features"))
     shapes = {"linear.weight": sizes, **({"linear.bias": sizes[:1]} if bias else {})}
-    # Before anything is made of that size.
+    # Before anything of that size is allocated.
     if {key: tuple(array.shape) for key, array in weights.items()} != shapes:
         raise ModelError(f"{path}: the weights do not fit its config.json")
     return ACTIVATIONS[name], weights["linear.weight"], weights.get("linear.bias")

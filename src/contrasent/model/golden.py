@@ -22,7 +22,7 @@ from contrasent.files import atomic_file, read_object, write_json
 from contrasent.types import Finding, Tokens, Vectors
 
 SAME = 1e-4  # relative error below which vectors count as the same: float32 on other hardware
-NEAR = 0.985  # cosine above which all texts point to the same model with fewer bits
+NEAR = 0.985  # cosine above which all texts suggest the same model with fewer bits
 
 NAME = "golden/vectors.safetensors"
 FORMAT = "contrasent-golden-1"
@@ -63,14 +63,14 @@ length."""
 
 @dataclass(frozen=True, slots=True)
 class EncoderConfig:
-    """The settings of an encoder that decide its vectors, and a hash of all that does."""
+    """The settings of an encoder that determine its vectors, and a hash of all that does."""
 
     identity: str
     pooling: str
-    head: bool  # whether there is a network on the pooled vector
+    head: bool  # whether there is a head on the pooled vector
     normalise: bool  # whether vectors are scaled to unit length
     lower_case: bool
-    max_tokens: int  # texts are cut at this many tokens
+    max_tokens: int  # texts are truncated to this many tokens
     dimension: int
 
 
@@ -104,7 +104,7 @@ def write_golden(folder: Path, golden: Golden) -> None:
 
 
 def model_identity(model: Any, arrays: Mapping[str, NDArray[Any]]) -> str:
-    """A hash of all that decides a model's vectors: weights, tokenizer, settings, prompts."""
+    """A hash of all that determines a model's vectors: weights, tokenizer, settings, prompts."""
     hashed = hashlib.sha256()
     settings = (model.pooling, model.normalise, model.lower_case, model.max_tokens)
     hashed.update(repr(settings).encode())
@@ -133,13 +133,13 @@ def check_published(path: Path, sha256: str, remedy: str) -> None:
 
 
 def changed_weights(folder: Path) -> list[Path]:
-    """The files of weights that are not as they were saved; none where there are no digests."""
+    """The files of weights that changed since they were saved; none without digests."""
     saved = ((folder / name, value) for name, value in read_object(folder / WEIGHTS).items())
     return [path for path, value in saved if path.is_file() and digest(path) != value]
 
 
 def check_weights(folder: Path) -> None:
-    """Raise a ModelError if the weights are not as they were saved."""
+    """Raise a ModelError if the weights changed since they were saved."""
     for path in changed_weights(folder):
         raise ModelError(
             f"{path}: is not as it was saved (its sha256 differs); copy it again, or, if it was "
@@ -188,7 +188,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Raise a ModelError where a safetensors file is missing or damaged."""
+    """Raise a ModelError if a safetensors file is missing or damaged."""
     try:
         yield
     except (OSError, SafetensorError, ValueError) as error:
@@ -209,7 +209,7 @@ class Comparison:
 
 
 def compare_golden(computed: Golden, saved: Golden) -> list[Finding]:
-    """Compare vectors as they are computed now with the golden ones, setting by setting."""
+    """Compare the vectors computed now with the golden ones, setting by setting."""
     now, then = computed.config, saved.config
     findings = [*_settings(now, then), *_tokens(computed, saved)]
     if now.dimension != then.dimension:
@@ -254,7 +254,7 @@ def _tokens(computed: Golden, saved: Golden) -> list[Finding]:
     differ = []
     for row, text in enumerate(saved.texts):
         have, want = computed.tokens[row], saved.tokens[row]
-        # Texts that are cut elsewhere are another matter: their beginnings are compared.
+        # If texts are truncated differently, their beginnings are compared.
         until = None if max(len(have), len(want)) < limit else limit - 1
         if not np.array_equal(have[:until], want[:until]):
             differ.append(text)

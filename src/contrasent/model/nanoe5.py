@@ -58,7 +58,7 @@ def decode(source: Path, folder: Path) -> None:
     scores = np.frombuffer(stream.read(4 * pieces), "<f4")
     text = stream.read(length)
     _, size = _take(stream, "iI")
-    stream.read(size)  # the map of characters: NFKC but for what _unigram replaces
+    stream.read(size)  # the map of characters: NFKC except for what _unigram replaces
     vocab = [
         (text[a:b].decode("utf-8", "replace"), float(score))
         for a, b, score in zip(ends[:-1], ends[1:], scores, strict=True)
@@ -112,7 +112,7 @@ def _take(stream: BytesIO, form: str) -> tuple[Any, ...]:
 
 
 def read_blocks(stream: BytesIO) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    """Names and values, flat, of the tensors of the directory, which begins here."""
+    """Names and flat values of the tensors in the directory, which begins here."""
     data = stream.getbuffer()
     (count,) = _take(stream, "i")
     for _ in range(count):

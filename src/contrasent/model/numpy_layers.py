@@ -1,7 +1,7 @@
 """A forward pass of BERT-like encoders in numpy, packed: no padding, no torch.
 
-Rows of ids stand one behind another, so that every linear layer is one matrix product over all
-tokens; attention is computed for the rows of one length at a time. Vectors equal torch's to 1e-5.
+Rows of ids are concatenated, so that every linear layer is one matrix product over all tokens;
+attention is computed for the rows of one length at a time. Vectors equal torch's to 1e-5.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,11 +19,11 @@ from contrasent.types import Tokens, Vectors
 
 Weights = Mapping[str, NDArray[Any]]
 """Arrays by their names in a checkpoint; may be memory mapped, and of float16."""
-# Tokens whose activations, and scores of attention, that are computed at a time: what is at work
-# stays in the processor's cache.
+# Tokens whose activations, and scores of attention, that are computed at a time, so that the data
+# stay in the processor's cache.
 GELU_ROWS, CACHED = 64, 1 << 18
-SAFE = 60.0  # bound of the scores of attention whose exponentials are summed as they are
-BUCKETS = 4  # ranges of distances between tokens that MPNet has a bias for, at least
+SAFE = 60.0  # bound of attention scores whose exponentials are summed directly
+BUCKETS = 4  # least number of distance ranges with a bias in MPNet
 KINDS = ("bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "electra")
 
 _ERF = (0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429)
@@ -120,7 +120,7 @@ class _Layer:
 
 
 class BackboneConfig:
-    """The settings in the config.json of an encoder, of a kind that is computed here."""
+    """The settings in config.json of an encoder that can be computed here."""
 
     def __init__(self, transformer: Path) -> None:
         self.path, config = transformer / "config.json", read_config(transformer)
@@ -143,7 +143,7 @@ class BackboneConfig:
         self.epsilon = float(config.get("layer_norm_eps", 1e-12))
         numbered = self.kind in ("roberta", "xlm-roberta", "camembert", "mpnet")
         padding = config.get("pad_token_id")
-        # Of a row's first token.
+        # The position of a row's first token.
         self.first_position = (1 if padding is None else padding) + 1 if numbered else 0
         self.matryoshka_dims = tuple(config.get("matryoshka_dimensions") or ())
 
@@ -153,7 +153,7 @@ class NumpyEncoder:
 
     def __init__(self, config: BackboneConfig, weights: Weights) -> None:
         names = _NAMES.get(config.kind, _NAMES["bert"])
-        # What a checkpoint puts before all names, such as "bert."; nothing if in doubt.
+        # A checkpoint's prefix of all names, such as "bert."; none if in doubt.
         word = names["word"]
         prefix = next((name.removesuffix(word) for name in weights if name.endswith(word)), "")
         self.prefix, self.used = prefix, [prefix + word]
@@ -233,7 +233,7 @@ class NumpyEncoder:
         if self.projection is not None:
             hidden = self.projection(hidden)
         chosen = {layer % (self.layers + 1) for layer in wanted}
-        kept = {0: hidden} if 0 in chosen else {}
+        states = {0: hidden} if 0 in chosen else {}
         runs = _runs(lengths)
         for number, layer in enumerate(self.stack, start=1):
             attended = self._attend(layer.qkv(hidden), runs)
@@ -244,8 +244,8 @@ class NumpyEncoder:
             hidden += mixed
             hidden = layer.norm(hidden)
             if number in chosen:
-                kept[number] = hidden
-        return [kept[layer % (self.layers + 1)] for layer in wanted]
+                states[number] = hidden
+        return [states[layer % (self.layers + 1)] for layer in wanted]
 
     def _attend(self, qkv: Vectors, runs: list[tuple[int, int, int]]) -> Vectors:
         """Softmax attention inside each row."""
@@ -260,7 +260,7 @@ class NumpyEncoder:
             scores = (query * scale) @ key.transpose(0, 1, 3, 2)
             if self.relative is not None:
                 scores += self._relative_bias(length)
-            # Without the largest score taken off, exponentials overflow from 88 on.
+            # Unless the largest score is subtracted, exponentials overflow from 88 on.
             if self.relative is not None or _bound(query, key) * scale > SAFE:
                 scores -= scores.max(axis=-1, keepdims=True)
             np.exp(scores, out=scores)
@@ -289,7 +289,7 @@ class NumpyEncoder:
 
 
 def not_computed(config: Mapping[str, Any]) -> str:
-    """The first setting that is computed by torch alone, or ""."""
+    """The first setting that only torch supports, or ""."""
     kind, position = config.get("model_type"), config.get("position_embedding_type", "absolute")
     if kind not in KINDS:
         return f"model_type {kind!r}"
@@ -311,7 +311,7 @@ def _runs(lengths: NDArray[np.int64]) -> list[tuple[int, int, int]]:
 
 
 def _blocks(runs: list[tuple[int, int, int]], room: int) -> Iterator[tuple[int, int, int]]:
-    """Runs of which each has at most so many scores of a head, or one row."""
+    """Runs, each with at most so many scores of a head, or one row."""
     for start, rows, length in runs:
         few = max(1, room // length**2)
         for row in range(0, rows, few):

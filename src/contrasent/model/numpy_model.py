@@ -21,7 +21,7 @@ from contrasent.model.pooling import AVERAGED
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens, Vectors
 
-POOLED = ("cls", "mean", "max", "last_token", *AVERAGED, "idf")  # poolers that are computed here
+POOLED = ("cls", "mean", "max", "last_token", *AVERAGED, "idf")  # poolers that can be computed here
 _ACTIVATIONS: dict[str, Callable[[Vectors], Vectors]] = {
     "Tanh": np.tanh,
     "ReLU": lambda x: np.maximum(x, 0),
@@ -97,7 +97,7 @@ class NumpyModel(Encoder):
 
     @property
     def identity(self) -> str:
-        """The hash that torch's encoder has, of its tensors by its names for them."""
+        """The hash of torch's encoder, of its tensors by their names there."""
         arrays: dict[str, NDArray[Any]] = {}
         for key in self.backbone.used:
             value = self._weights[key]
@@ -115,7 +115,7 @@ class NumpyModel(Encoder):
 
     @property
     def config(self) -> EncoderConfig:
-        """The settings that decide the vectors, with :attr:`identity`."""
+        """The settings that determine the vectors, with :attr:`identity`."""
         settings = (self.pooling, bool(self.head), self.normalise, self.lower_case)
         return EncoderConfig(self.identity, *settings, self.max_tokens, self.dimension)
 
@@ -156,6 +156,6 @@ class NumpyModel(Encoder):
     def encode_tokens(self, tokens: Tokens, batch: int) -> Vectors:
         """Vectors of distinct rows in calls of at most ``batch`` of them."""
         cores = cores_for(tokens)
-        # A call a core: the library for matrix products is not to share each of them as well.
+        # One call a core: the matrix library should not split each of them as well.
         with threadpool_limits(1, "blas") if cores > 1 else nullcontext():
             return self._by_cores(self.embed, tokens, batch, tokens.lengths, cores)

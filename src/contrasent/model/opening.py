@@ -1,4 +1,4 @@
-"""Opening a model to encode with: this name, this runtime, these settings."""
+"""Opening a model to encode with, by name, runtime and settings."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +16,7 @@ DESCRIPTIONS = ("modules.json", "config.json", NAME, FLOW)
 
 
 def find_model(name: str | Path, *, revision: str | None = None) -> Path:
-    """The folder of a model, before anything heavy is imported."""
+    """The folder of a model, without importing anything heavy."""
     folder = resolve(name, revision=revision)
     if not any((folder / file).is_file() for file in DESCRIPTIONS):
         raise ModelError(
@@ -26,7 +26,7 @@ def find_model(name: str | Path, *, revision: str | None = None) -> Path:
 
 
 def absolute_name(name: str) -> str:
-    """A model's name that still leads there from another working directory."""
+    """A model's name that is valid from any working directory."""
     path = Path(name)
     return str(path.resolve()) if path.is_dir() else name
 
@@ -46,7 +46,7 @@ def open_encoder(
     ``light``: by default numpy, where it knows the model and there is no accelerator. ``check``:
     compare the weights with the digests that were saved with them.
     """
-    given: dict[str, Any] = {"pooler": pooler, "max_tokens": max_tokens}
+    settings: dict[str, Any] = {"pooler": pooler, "max_tokens": max_tokens}
     if runtime is not None:
         check_choice("--runtime", runtime, RUNTIMES)
     is_flow = (folder / FLOW).is_file()
@@ -59,14 +59,14 @@ def open_encoder(
     elif runtime == "numpy" or (
         not (is_flow or runtime or more) and by_numpy(folder, pooler, light=light)
     ):
-        encoder = NumpyModel(folder, **given, check=check)
+        encoder = NumpyModel(folder, **settings, check=check)
     elif is_flow:
         flows = import_extra("contrasent.encoder.flow", "train", f"the flow in {folder}")
-        encoder = flows.FlowEncoder.load(folder, **given, **more)
+        encoder = flows.FlowEncoder.load(folder, **settings, **more)
     else:
         purpose = f"computing {folder} by torch"
         torch_encoder = import_extra("contrasent.encoder.encoder", "train", purpose)
-        encoder = torch_encoder.Encoder.load(folder, **given, check=check, **more)
+        encoder = torch_encoder.Encoder.load(folder, **settings, check=check, **more)
     if more and encoder.runtime != "torch":
         name, value = next(iter(more.items()))
         raise OptionError(name, value, f"cannot be set where {encoder.runtime} computes the model")
@@ -83,7 +83,7 @@ Encoder.opener = _open_named
 def _open_export(
     folder: Path, runtime: str | None, pooler: str | None, max_tokens: int | None
 ) -> Exported:
-    """The export that is the folder, or the one of this runtime in a model's folder."""
+    """The export in the folder itself, or the one of this runtime in a model's folder."""
     if (folder / NAME).is_file():
         name = read_export(folder).name
         if runtime not in (None, name):

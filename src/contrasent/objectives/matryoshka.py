@@ -14,12 +14,12 @@ def sizes(values: Mapping[str, Any]) -> tuple[int, ...]:
         raise OptionError("projector", values["projector"], problem)
     text = str(values["dimensions"])
     try:
-        found = sorted({int(part) for part in text.split(",")}, reverse=True)
+        dims = sorted({int(part) for part in text.split(",")}, reverse=True)
     except ValueError:
-        found = []
-    if not found or found[-1] < 1:
+        dims = []
+    if not dims or dims[-1] < 1:
         raise OptionError("dimensions", text, 'write sizes such as "256,128,64"')
-    return tuple(found)
+    return tuple(dims)
 
 
 class Matryoshka(engine.ContrastObjective):
@@ -50,9 +50,9 @@ class Matryoshka(engine.ContrastObjective):
         **given: Any,
     ) -> None:
         super().__init__(encoder, projector=projector, **given)
-        found = sizes({"dimensions": dimensions, "projector": projector})
-        if found[0] >= encoder.dimension:
+        dims = sizes({"dimensions": dimensions, "projector": projector})
+        if dims[0] >= encoder.dimension:
             problem = f"must be less than the encoder's {encoder.dimension}"
             raise OptionError("dimensions", dimensions, problem)
-        encoder.matryoshka_dims = (encoder.dimension, *found)
-        self.refine(dimensions=found)
+        encoder.matryoshka_dims = (encoder.dimension, *dims)
+        self.refine(dimensions=dims)

@@ -73,12 +73,12 @@ def _templates_alone(
 
     The second column has a template of its own; each length is computed once a column.
     """
-    found = []
+    vectors = []
     for number, rows in enumerate(columns, first):
         before, after = encoder.tokenizer.around(templates[int(number == 1)])
         count = len(before) + len(after)
         sizes, which = np.unique(rows.lengths - count, return_inverse=True)
         places = np.arange(count) + np.where(np.arange(count) < len(before), 0, sizes[:, None])
         alone = engine.Tokens.from_rows([np.concatenate([before, after])] * len(sizes))
-        found.append(encoder(alone, torch.from_numpy(places))[which])
-    return torch.cat(found)
+        vectors.append(encoder(alone, torch.from_numpy(places))[which])
+    return torch.cat(vectors)

@@ -1,1 +1,1 @@
-"""Every table and figure of five documents, and of others from outside: run, compared, reported."""
+"""Runs, compares and reports tables and figures of five documents, and of others from outside."""

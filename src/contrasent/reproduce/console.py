@@ -1,7 +1,7 @@
 """A report of items as plain data, as ``--json`` writes it, and as text for a terminal.
 
-Pages, pictures and texts are made of the data alone. Under "run" stands everything that differs
-from one run to the next.
+Pages, pictures and texts are made from these data alone. "run" holds everything that differs from
+one run to the next.
 """
 
 import csv
@@ -28,7 +28,7 @@ class VerdictEntry(TypedDict):
 
 
 class Cell(TypedDict, total=False):
-    """A row's value in a column; a key is left out where there is nothing to say."""
+    """A row's value in a column; keys without a value are left out."""
 
     paper: float
     source: str
@@ -39,18 +39,18 @@ class Cell(TypedDict, total=False):
     sd: float
     low: float
     high: float
-    interval: str  # what `low` and `high` are over: "seeds" or "items"
+    interval: str  # source of variation of `low` and `high`: "seeds" or "items"
     difference: dict[str, float]
     verdict: VerdictEntry
 
 
 class Effect(TypedDict):
-    """A comparison's effect, counted so that more of it speaks for the statement."""
+    """A comparison's effect, signed so that larger values support the statement."""
 
     ours: float
     low: float | None
     high: float | None
-    beyond: float  # the statement holds where the effect exceeds this
+    beyond: float  # the statement holds if the effect exceeds this
     points: bool
 
 
@@ -58,7 +58,7 @@ class PartEntry(VerdictEntry):
     """A part of a statement."""
 
     text: str
-    effect: NotRequired[Effect]  # left out where one of the two rows was not run
+    effect: NotRequired[Effect]  # left out if one of the two rows was not run
 
 
 class ClaimEntry(TypedDict):
@@ -88,7 +88,7 @@ class RowEntry(TypedDict):
     kind: str
     note: str
     source: str
-    skipped: str  # why it has no values, or not all of them
+    skipped: str  # why values are missing
     facts: Mapping[str, str]
     cells: dict[str, Cell]
 
@@ -119,21 +119,21 @@ class ItemEntry(TypedDict):
 
 
 class Book(TypedDict):
-    """All items, and what the computation took."""
+    """All items, and the cost of the computation."""
 
     items: list[ItemEntry]
     run: Json
 
 
 WIDTH = 110
-MOST_DECIMALS = 4  # that a document prints; smaller values, such as learning rates, are as they are
-MOST_ROWS = 5  # rows that are named where one reason holds for several
+MOST_DECIMALS = 4  # as documents print; smaller values, such as learning rates, are not rounded
+MOST_ROWS = 5  # rows named if one reason holds for several
 
 LAB_NOTE = (
     "Scale lab: a smaller encoder and fewer steps. Only directions and orders of rows count, "
     "values are not comparable with the document's."
 )
-# Texts of a cell, and what stands above them.
+# Texts of a cell, and their headers.
 COLUMNS = {
     "paper": "paper",
     "also": "also",
@@ -160,7 +160,7 @@ def forms(published: Iterable[float], ours: Iterable[float], *, points: bool) ->
 
 
 def number(value: float, form: str, *, signed: bool = False) -> str:
-    """A number in a form, with its sign if it is ``signed``; there is no negative zero."""
+    """A formatted number, with its sign if ``signed``; without negative zero."""
     text = format(value, f"{'+' if signed else ''}{form}")
     if not any(digit in text for digit in "123456789"):
         return text.lstrip("+-")
@@ -168,7 +168,7 @@ def number(value: float, form: str, *, signed: bool = False) -> str:
 
 
 def between(low: float, high: float, form: str, *, signed: bool = False) -> str:
-    """An interval in a form."""
+    """A formatted interval."""
     return f"[{number(low, form, signed=signed)}, {number(high, form, signed=signed)}]"
 
 
@@ -178,7 +178,7 @@ def p_value(p: float) -> str:
 
 
 def cell_texts(cell: Cell | None, column: ColumnEntry) -> dict[str, str]:
-    """A cell of a report as texts, empty where there is nothing to say."""
+    """A cell of a report as texts, empty if there is no value."""
     cell = cell or {}
     paper, ours = column["forms"]["paper"], column["forms"]["ours"]
     gap: Mapping[str, float] = cell.get("difference", {})
@@ -199,7 +199,7 @@ def cell_texts(cell: Cell | None, column: ColumnEntry) -> dict[str, str]:
         "ours": shown(cell, "ours", ours),
         "spread": shown(cell, "sd", ours),
         "interval": between(cell["low"], cell["high"], ours) if "low" in cell else "",
-        # "-" where another seed would change nothing.
+        # "-" if another seed would change nothing.
         "seeds": str(cell["seeds"] or "-") if "ours" in cell else "",
         "published": shown(gap, "paper", paper, signed=True),
         "difference": difference,
@@ -224,7 +224,7 @@ def text(book: Book) -> str:
 
 
 def cells_csv(book: Book) -> str:
-    """Every cell of the tables: a line each, numbers unrounded; no text is a formula."""
+    """Every cell of the tables, one a line, numbers unrounded; formulas are escaped."""
     keys = ("paper", "also", "ours", "sd", "low", "high", "seeds")
     stream = io.StringIO()
     table = csv.writer(stream, lineterminator="\n")
@@ -240,12 +240,12 @@ def cells_csv(book: Book) -> str:
 
 
 def _no_formula(text: str) -> str:
-    """A text that a spreadsheet takes for one, by the apostrophe that it expects."""
+    """Escape a text that a spreadsheet would take for a formula, with an apostrophe."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
 def latex(book: Book) -> str:
-    r"""The tables for LaTeX, with booktabs; published values stand in brackets."""
+    r"""The tables for LaTeX, with booktabs; published values are in brackets."""
     parts = ["% Needs \\usepackage{booktabs}."]
     for item in book["items"]:
         columns = [c for c in item["columns"] if any(c["name"] in r["cells"] for r in item["rows"])]
@@ -316,7 +316,7 @@ def has_second(rows: Sequence[RowEntry]) -> bool:
 
 
 def about(item: ItemEntry) -> Iterator[str]:
-    """Scale, base, time, and what differences are from."""
+    """Scale, base, time, and the reference of differences."""
     run = item["run"]
     if not item["base"] or not run["seconds"]:
         if item["scale_note"]:
@@ -334,7 +334,7 @@ def about(item: ItemEntry) -> Iterator[str]:
 
 
 def noise(item: ItemEntry) -> Iterator[str]:
-    """How far a seed moves the columns that statements are about; all columns if there is none."""
+    """Seed noise of the columns that statements are about; of all if there are none."""
     titles = {title for claim in item["claims"] for title in claim["columns"]}
     for column in item["columns"]:
         cells = [row["cells"].get(column["name"], {}) for row in item["rows"]]
@@ -346,7 +346,7 @@ def noise(item: ItemEntry) -> Iterator[str]:
 
 
 def missing(item: ItemEntry) -> Iterator[str]:
-    """Rows that were not run and why, those with one reason together."""
+    """Rows that were not run, grouped by reason."""
     reasons: dict[str, list[str]] = {}
     runnable = sum(row["kind"] not in ("quote", "facts") for row in item["rows"])
     for row in item["rows"]:

@@ -23,7 +23,7 @@ from contrasent.text.sources import Source
 from contrasent.text.tables import open_table
 
 Texts = tuple[str, ...]  # A row: a sentence, or texts that belong together
-# Of every sample: rows of two runs differ in order alone, never in what they are drawn from.
+# Of every sample: rows of two runs differ only in order.
 SAMPLE_SEED = 20210418
 
 
@@ -32,8 +32,8 @@ class NamedCorpus(Strict):
 
     name: str
     title: str
-    files: tuple[str, ...]  # below the data folder, any one of which will do
-    form: str = ""  # of the file, a name of ``READERS``; "" if it is not known here
+    files: tuple[str, ...]  # below the data folder; any one will do
+    form: str = ""  # of the file, a name in ``READERS``; "" if unknown
     columns: int = 1  # texts a row, of the form "columns"
     keep: int = 0  # the first columns that are used; 0 for all
     labels: tuple[str, ...] = ()
@@ -42,12 +42,12 @@ class NamedCorpus(Strict):
         """Its file in the data folder."""
         if (path := find(self.files, folder)) is not None:
             return path
-        # Stored with the results, so without the name of this machine's folder.
+        # Stored with the results, so without local folder names.
         where = "the data folder" if folder else "the folder that CONTRASENT_DATA names"
         raise DataError(f"the corpus {self.name!r} ({self.title}): no {self.files[0]} in {where}")
 
     def rows(self, folder: Path | None) -> list[Texts]:
-        """All of its rows; of documents with () before each."""
+        """All of its rows; with () before each document."""
         path = self.path(folder)
         if not self.form:
             raise DataError(f"{path}: its form is not known here")
@@ -56,7 +56,7 @@ class NamedCorpus(Strict):
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A corpus that is ready to be read; ``source`` is the name of the file it was drawn from."""
+    """A corpus that is ready to read; ``source`` is the name of the file it was drawn from."""
 
     name: str
     path: str
@@ -111,14 +111,14 @@ def _nli(path: Path) -> Iterator[Texts]:
 
 
 def _labelled_pairs(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
-    return ((one, two) for label, one, two in _nli(path) if label in corpus.labels)
+    return ((first, second) for label, first, second in _nli(path) if label in corpus.labels)
 
 
 def _hypotheses(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
     """A premise with the first hypothesis of each label."""
     by_premise: dict[str, dict[str, str]] = {}
-    for label, one, two in _nli(path):
-        by_premise.setdefault(one, {}).setdefault(label, two)
+    for label, first, second in _nli(path):
+        by_premise.setdefault(first, {}).setdefault(label, second)
     for premise, by in by_premise.items():
         if len(by) == len(corpus.labels):
             yield premise, *(by[label] for label in corpus.labels)
@@ -130,7 +130,7 @@ def _labelled_sentences(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
 
 
 def _duplicates(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
-    """Questions that were marked as duplicates: split, question 1, question 2, 0 or 1."""
+    """Questions marked as duplicates: split, question 1, question 2, 0 or 1."""
     for row in _table(path, "\t"):
         if len(row) >= 4 and row[-1].strip() == "1":
             yield row[-3].strip(), row[-2].strip()
@@ -140,9 +140,9 @@ def _captions(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
     """Pairs of captions of one picture (picture#number, caption), each with the next."""
     cut = (line.partition("\t") for line in _lines(path))
     every = ((name.rpartition("#")[0], text.strip()) for name, _, text in cut)
-    for (before, one), (after, two) in pairwise(every):
-        if before == after and one and two and one != two:
-            yield one, two
+    for (before, first), (after, second) in pairwise(every):
+        if before == after and first and second and first != second:
+            yield first, second
 
 
 READERS: dict[str, Callable[[Path, NamedCorpus], Iterable[Texts]]] = {
@@ -170,7 +170,7 @@ def read_corpora(folder: Path = HERE) -> dict[str, NamedCorpus]:
 
 
 def build(corpus: NamedCorpus, sentences: int | None, data: Path | None, home: Path) -> Built:
-    """Sample and write a corpus, or find it written."""
+    """Sample and write a corpus, unless it is already written."""
     source = corpus.path(data)
     stamp = source.stat()
     text = f"{source.name} {stamp.st_size} {stamp.st_mtime_ns} {sentences} {SAMPLE_SEED}"
@@ -194,10 +194,10 @@ def build(corpus: NamedCorpus, sentences: int | None, data: Path | None, home: P
     if count < 2:
         raise DataError(f"{source}: {count} usable rows; is it the right file?")
     digest = hashlib.sha256(text.encode()).hexdigest()
-    # Named by what it holds: a run that was begun goes on if its source was merely copied anew.
+    # Named by its content: a run can be resumed if its source was merely copied again.
     target = home / f"{stem}-{digest[:12]}{'.txt' if width == 1 else '.jsonl'}"
     with atomic_file(target) as stream:
-        # A spreadsheet would compute cells of a csv that begin with "=".
+        # A spreadsheet would evaluate cells of a csv that begin with "=".
         for row in rows if width > 1 else ():
             stream.write(json.dumps({f"text{i}": text for i, text in enumerate(row)}) + "\n")
         if width == 1:

@@ -1,4 +1,4 @@
-"""The measures that ``[evaluations.NAME]`` of an item names by ``kind``; no torch is imported."""
+"""The measures that an item's ``[evaluations.NAME]`` names by ``kind``, without torch."""
 
 import hashlib
 import re
@@ -40,11 +40,11 @@ Form = Literal["senteval", "raw"]
 Split = Literal["train", "dev", "test"]
 STS: tuple[Sts, ...] = get_args(Sts)
 
-SENTENCES = 20_000  # of Wikipedia, where a measure reads a sample of it
+SENTENCES = 20_000  # of Wikipedia, if a measure reads a sample of it
 Options = Mapping[str, Value | Names]
 
 GLOVE = ("glove/glove.840B.300d.txt", "GloVe/glove.840B.300d.txt", "glove.840B.300d.txt")
-FOLLOWING = ("trace", "curve")  # measures that a run is evaluated by on its way
+FOLLOWING = ("trace", "curve")  # measures that evaluate a run during training
 FORM = (Form, "senteval")
 ANY_SPLIT = (Literal["all", Split], "all")
 TASKS = (tuple[Sts, ...], STS)
@@ -54,7 +54,7 @@ def glove(folder: Path | None) -> Path:
     """The file of GloVe vectors."""
     path = find(GLOVE, folder)
     if path is None:
-        # Stored with the results, so without the name of this machine's folder.
+        # Stored with the results, so without local folder names.
         where = "in the data folder" if folder or data_folder() else "without CONTRASENT_DATA"
         raise DataError(f"needs GloVe's vectors: no {GLOVE[0]} {where}")
     return path
@@ -67,7 +67,7 @@ def scored_pairs(
     split: str = "test",
     form: str = "senteval",
 ) -> list[ScoredPairs]:
-    """All pairs of tasks; of split "all" those of every split."""
+    """All pairs of tasks; split "all" stands for every split."""
     pairs: list[ScoredPairs] = []
     for task in tasks:
         every = ("test",) if task in STS_YEARS else SPLITS
@@ -77,7 +77,7 @@ def scored_pairs(
 
 
 def fingerprint(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The evaluation of a run on its way, as its key has it."""
+    """The evaluation during a run, as in its key."""
     departed = departing(options, "measures", kind)
     return departed if kind == "trace" else {"kind": kind, **departed}
 
@@ -86,7 +86,7 @@ def trace(record: Json, **options: Any) -> Report:
     """The path of a training run: alignment and uniformity first, last, and their change."""
     points = [(step, Report.from_json(report)) for step, report in record["trace"]]
     names = ("uniformity", "alignment")
-    # In the notes all of it, step 0 first.
+    # The notes have the whole path, step 0 first.
     path = [[step, *(report.one(metric=name).value for name in names)] for step, report in points]
     rows, count = [], points[0][1].one(metric="uniformity").count
     for name, place in (("alignment", 2), ("uniformity", 1)):
@@ -121,7 +121,7 @@ def development(record: Json) -> Report:
 
 
 def _best_and_last(points: Sequence[tuple[float, Row]]) -> tuple[Row, Row, Row]:
-    """Of the scores after some steps the best, that of the last step, and the best one's step."""
+    """The best score, the last step's, and the best one's step, of scores after some steps."""
     top, best = max(points, key=lambda point: point[1].value)
     last = points[-1][1]
     step = Row(last.task, last.split, "best_step", "", float(top), last.count)
@@ -143,15 +143,15 @@ def speed(record: Json) -> Report:
 class Measure:
     """A measure."""
 
-    # from a model, the data folder and options to a report; of training, from the record of a run
+    # from model, data folder and options to a report; for training, from the record of a run
     run: Callable[..., Report]
-    reads: Callable[..., Iterable[str]]  # from data folder and options to the texts measured on
+    reads: Callable[..., Iterable[str]]  # from data folder and options to the texts to measure on
     # type and default of each; 0 captions or samples are all
     options: Mapping[str, tuple[Any, Value | Names]] = field(default_factory=dict)
-    of_training: bool = False  # whether it follows a training run, and needs no model
+    of_training: bool = False  # whether it follows training, and needs no model
 
     def complete(self, given: Options) -> Options:
-        """All options, those that are not given with their defaults."""
+        """All options, with defaults for those not given."""
         return {name: default for name, (_, default) in self.options.items()} | dict(given)
 
 
@@ -161,7 +161,7 @@ def measure(encode: EncodeFn, kind: str, options: Options, folder: Path | None) 
 
 
 def texts_digest(kind: str, options: Options, folder: Path | None) -> str:
-    """24 hexadecimal digits of all that a measure reads."""
+    """A digest of all texts that a measure reads, 24 hexadecimal digits."""
     total = hashlib.sha256()
     for text in MEASURES[kind].reads(folder, **options):
         total.update(text.encode() + b"\n")
@@ -169,7 +169,7 @@ def texts_digest(kind: str, options: Options, folder: Path | None) -> str:
 
 
 def _pairs(folder: Path | None, **options: Any) -> Iterator[str]:
-    """STS sets, those that are named, else STS-B, the scores as text."""
+    """STS sets, the named ones, else STS-B, the scores as text."""
     named = {k: v for k, v in options.items() if k in ("tasks", "split", "form")}
     for part in scored_pairs(folder, **named):
         yield from part.first
@@ -220,12 +220,12 @@ def _spectrum(encode: EncodeFn, folder: Path | None, *, split: str, form: str) -
 
 def lexical_overlap(first: str, second: str) -> float:
     """F1 of two bags of words (SimCSE, Section 4)."""
-    one, two = (Counter(re.findall(r"\w+", text.lower())) for text in (first, second))
-    return 2 * (one & two).total() / max(1, one.total() + two.total())
+    left, right = (Counter(re.findall(r"\w+", text.lower())) for text in (first, second))
+    return 2 * (left & right).total() / max(1, left.total() + right.total())
 
 
 def _overlap(encode: EncodeFn, folder: Path | None, *, corpora: Names) -> Report:
-    """Of the pairs of corpora; the model plays no part."""
+    """Lexical overlap of the pairs of corpora; the model is not used."""
     rows = []
     for name in corpora:
         values = [lexical_overlap(*row[:2]) for row in read_corpora()[name].rows(folder)]
@@ -246,7 +246,7 @@ def _listing(encode: EncodeFn, folder: Path | None, *, queries: Names, k: int, *
         texts = [*(s for p in parts for s in p.first), *(s for p in parts for s in p.second)]
     wanted = queries or texts[:: max(1, len(texts) // 3)][:3]
     hits = nearest_documents(encode, wanted, texts, k=k)
-    best = sum(own[0][0] for _, own in hits) / len(hits)
+    best = sum(nearest[0][0] for _, nearest in hits) / len(hits)
     row = Row(of["documents"], "", "best_cosine", "", float(best), len(hits))
     return Report((row,), {"listing": hits})
 
@@ -271,7 +271,7 @@ MEASURES = {
         },
     ),
     "transfer": Measure(
-        # The one classifier there is: stored keys hold its name.
+        # The only classifier: stored keys contain its name.
         lambda encode, solver, **options: transfer(encode, **options),
         _transfer_texts,
         {"tasks": (tuple[Transfer, ...], get_args(Transfer)), "solver": (Literal["fast"], "fast")},

@@ -1,9 +1,9 @@
-"""From items to work: which models are made, what is measured on each, and what is shared.
+"""Plans the work for items: models to make, measurements of each, and what they share.
 
-A model and a measurement are known by a digest of everything that decides their numbers: settings
-and parameters as they are resolved, defaults included, the base's files, the rows of the corpus,
-the texts that are measured on, and the version of the code. Two tables that ask for the same
-therefore share it, and what is stored is not made again.
+A model and a measurement are known by a digest of all that determines their numbers: resolved
+settings and parameters, including defaults, the base's files, the rows of the corpus, the evaluated
+texts, and the version of the code. Tables that need the same one therefore share it, and what is
+stored is not computed again.
 """
 
 import json
@@ -28,14 +28,14 @@ NUMBERS = {"train": 1, "measure": 1, "geometry": 2}
 older results are not taken for today's. A default that changes shows in the keys by itself; a
 digest of the source would throw away hours of work for every comment, so it is only recorded."""
 
-INDIFFERENT = ("checkpoint_every", "heldout")  # settings that no number depends on
+INDIFFERENT = ("checkpoint_every", "heldout")  # settings that do not affect numbers
 Rank = tuple[int, ...]
-OF_EVALUATION = ("evaluate_every", "patience")  # settings that matter where a run is evaluated
+OF_EVALUATION = ("evaluate_every", "patience")  # settings that matter only if a run is evaluated
 
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """How a model is trained; ``trace`` are options of the measure that follows it, if one does."""
+    """How a model is trained; ``trace``: options of the measure that follows it, if any."""
 
     corpus: Built
     resolved: Resolved
@@ -58,17 +58,17 @@ class PlannedModel:
 class Unit:
     """One measurement of one model."""
 
-    key: str  # digest of everything that decides its numbers
+    key: str  # digest of everything that determines its numbers
     kind: str
     options: Options
     fit: FittedTransform | None = None
-    text: str = ""  # file of what it is fitted to; "" of each task's own sentences
+    text: str = ""  # file of texts to fit to; "" for each task's own sentences
     seed: int = 0
 
 
 @dataclass(slots=True)
 class ModelJob:
-    """A model and all that is measured on it; what one process does at a time."""
+    """A model and its measurements, done by one process at a time."""
 
     model: PlannedModel
     units: dict[str, Unit]
@@ -81,7 +81,7 @@ class ModelJob:
         about = {"label": self.label, "told": model.fingerprint, "base": Path(model.base).name}
         if model.training is not None:
             resolved = model.training.resolved
-            # A path on this machine is nobody else's business.
+            # Local paths are private.
             names = {k: Path(v).name for k, v in models_of(resolved.given).items()}
             corpus = asdict(model.training.corpus)
             del corpus["path"]
@@ -95,7 +95,7 @@ class ModelJob:
 
 
 class WorkPlan(NamedTuple):
-    """Jobs in the order to do them in, and for each item what its rows consist of."""
+    """Jobs in the order to do them, and the contents of each item's rows."""
 
     jobs: list[ModelJob]
     manifests: dict[str, Json]
@@ -137,16 +137,16 @@ class Planner:
         if before is not None:
             then = before.get("changes", {})
             if before["base"] != base or then != changes:
-                one, two = (
-                    ", ".join(f"{k} {v}" for k, v in own.items()) or "the scale's own settings"
-                    for own in (then, changes)
+                stored, current = (
+                    ", ".join(f"{k} {v}" for k, v in settings.items()) or "the scale's own settings"
+                    for settings in (then, changes)
                 )
-                problem = f"with {one}, not with {two}"
+                problem = f"with {stored}, not with {current}"
                 if before["base"] != base:
                     problem = f"from the base {before['base']!r}, not {base!r}"
                 problem = f"holds {item.name} {problem}; choose another"
                 raise OptionError("--results", str(self.place.results), problem)
-            # Seeds that were run before stay in the report.
+            # Seeds run earlier stay in the report.
             known = max(seeds, before["seeds"])
         needed = {item.reference} | {n for c in item.claims for n in (c.subject, c.row, *c.than)}
         return {
@@ -240,8 +240,8 @@ class Planner:
             "trace": measures.fingerprint(kind, trace) if trace is not None else None,
             "judged on": judged_on,
         }
-        given = {**resolved_row.given, **{k: str(v) for k, v in models.items()}}
-        resolved = replace(resolved_row, settings=settings, given=given, select=select)
+        parameters = {**resolved_row.given, **{k: str(v) for k, v in models.items()}}
+        resolved = replace(resolved_row, settings=settings, given=parameters, select=select)
         training = Training(built, resolved, trace)
         return PlannedModel(digest_of(fingerprint), "train", fingerprint, str(base), training)
 
@@ -280,7 +280,7 @@ class Planner:
         return Unit(digest_of(parts), kind, options, fit, text, seed)
 
     def _name(self, name: str, own: str = BASE) -> str:
-        """The encoder that a name in an item stands for; "@base" of a row is its own base."""
+        """The encoder of a name in an item; "@base" of a row is its own base."""
         name = own if name == BASE else name
         if name == BASE:
             return self.place.base or self.scale.base
@@ -300,7 +300,7 @@ class Planner:
 
 
 def train_version(objective: str, values: Mapping[str, Any]) -> int:
-    """``NUMBERS["train"]``, and one more where a mend changed what these options compute.
+    """``NUMBERS["train"]``, plus one if a fix changed the results of these options.
 
     On 2026-11-22: rows of a queue under batch normalisation, DiffCSE compiled, two terms that mask.
     """

@@ -1,4 +1,4 @@
-"""From TOML files to items, strictly: what is misspelt or impossible is rejected and named."""
+"""Reads items from TOML files strictly: misspelt or impossible entries are rejected by name."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -20,11 +20,11 @@ from contrasent.train import settings as run_settings
 MODELS = ("generator", "filler", "copy_filler", "language_head")
 """Parameters that name a model: "@base" is the base, other names are checkpoints."""
 
-ANY = "simcse"  # an objective; settings of a run are checked with its parameters
+ANY = "simcse"  # an objective; the settings of a run are checked with its parameters
 
 
 class Scale(tables.Strict):
-    """How large the runs are."""
+    """The size of the runs."""
 
     name: tables.ScaleName
     title: str
@@ -38,12 +38,12 @@ class Scale(tables.Strict):
 
     def changed(self, settings: Mapping[str, str], sentences: int | None) -> "Scale":
         """The same with other settings of the run, or another number of sentences."""
-        # Items and rows that say something of their own about a setting still do.
-        own: dict[str, tables.Settings] = {}
+        # A setting of an item or row still has precedence.
+        nested: dict[str, tables.Settings] = {}
         for name in [name for name in settings if "." in name]:
             objective, _, inner = name.partition(".")
             for part in run_settings.choose({inner: settings[name]}, objective, option="--set"):
-                own.setdefault(objective, {}).update(part)
+                nested.setdefault(objective, {}).update(part)
         of_all = {name: value for name, value in settings.items() if "." not in name}
         known, foreign = run_settings.choose(of_all, ANY, option="--set")
         for name in foreign:
@@ -51,18 +51,18 @@ class Scale(tables.Strict):
             raise OptionError("--set", name, problem)
         whole = {**self.set, **known}
         run_settings.Settings(**run_settings.choose(whole, ANY)[0])
-        for objective, values in own.items():
+        for objective, values in nested.items():
             run_settings.Settings(**run_settings.choose({**whole, **values}, objective)[0])
         changes = dict(known) | ({} if sentences is None else {"sentences": sentences})
-        changes |= {f"{name}.{k}": v for name, values in own.items() for k, v in values.items()}
+        changes |= {f"{name}.{k}": v for name, values in nested.items() for k, v in values.items()}
         count = self.sentences if sentences is None else sentences or None
         changed = {**self.set, **known}
-        update = {"set": changed, "sentences": count, "changes": changes, "own": own}
+        update = {"set": changed, "sentences": count, "changes": changes, "own": nested}
         return self.model_copy(update=update)
 
     def of(self, objective: str) -> tables.Settings:
         """The settings for an objective; for a combination, those for its parts as well."""
-        # Its own settings go before those of its parts, an earlier part's before a later one's.
+        # Its own settings override those of its parts, an earlier part's those of a later one.
         names = [*reversed([method.name for method in methods(objective)]), objective]
         return {k: v for name in names for k, v in self.own.get(name, {}).items()}
 
@@ -85,8 +85,8 @@ def resolve_row(
     """The settings of a row at a scale: the scale's, its objective's, the item's, the row's own."""
     changes = item.scale[scale.name]
     of_objective = scale.of(row.objective)
-    given = {**scale.set, **of_objective, **changes.set, **row.settings[scale.name], "seed": seed}
-    of_run, parts = run_settings.choose(given, row.objective, option="set")
+    values = {**scale.set, **of_objective, **changes.set, **row.settings[scale.name], "seed": seed}
+    of_run, parts = run_settings.choose(values, row.objective, option="set")
     settings = run_settings.Settings(**of_run)
     check(row.objective, parts, models=False)
     defaults = {name: p.default for name, p in parameters(row.objective).items()}
@@ -113,7 +113,7 @@ class ItemFolder:
     """A folder of items, PAPER/ITEM.toml, and what they share.
 
     Its ``papers.toml`` names the papers in order (without it they are sub-folders in order);
-    ``scales.toml`` and ``corpora.toml`` stand instead of the package's.
+    ``scales.toml`` and ``corpora.toml`` replace the package's.
     """
 
     def __init__(self, home: Path = tables.HERE) -> None:
@@ -121,7 +121,7 @@ class ItemFolder:
 
     @cached_property
     def papers(self) -> dict[str, str]:
-        """Sub-folders and the documents that they stand for, in order."""
+        """Sub-folders and their documents, in order."""
         listed = self.home / "papers.toml"
         titles = tables.read_toml(listed) if listed.is_file() else {}
         for name, title in titles.items():
@@ -201,7 +201,7 @@ def _evaluation_table(kind: str) -> type[tables.Strict]:
 
 
 class _ItemReader:
-    """One file on its way to an item."""
+    """Reads a file as an item."""
 
     def __init__(self, path: Path, folder: ItemFolder) -> None:
         self.path, self.folder = path, folder
@@ -213,13 +213,13 @@ class _ItemReader:
         raise InputError(self.path, f"{where}{': ' if where else ''}{problem}")
 
     def check(self, where: str, known: Sequence[str] | Mapping[str, Any], *names: str) -> None:
-        """Reject a name that is none of those known."""
+        """Reject an unknown name."""
         for name in names:
             if name not in known:
                 self.fail("", f"{where} {name!r}: unknown{suggestion(name, known)}")
 
     def item(self, paper: str, *, settings: bool) -> tables.Item:
-        """The item, whose parts fit together."""
+        """The item, checked as a whole."""
         table, rows = self.table, tuple(self._every_row())
         names = [row.name for row in rows]
         claims = tuple(self._claim(claim, names) for claim in table.claims)
@@ -244,7 +244,7 @@ class _ItemReader:
         for place, row in enumerate(rows):
             self._check_row(row, names[:place])
             for scale in self.folder.scales.values() if settings and row.kind == "train" else ():
-                # Chosen as a run would, so that a wrong one is found now.
+                # Chosen as in a run, so that a wrong one is found now.
                 try:
                     _ = scale.name in row.scales and resolve_row(item, row, scale)
                 except UserError as error:
@@ -258,21 +258,21 @@ class _ItemReader:
         return tables.Evaluation(kind, table.model_dump(exclude={"kind"}, exclude_unset=True))
 
     def _column(self, name: str, column: tables.TableColumn) -> tables.TableColumn:
-        """A column; of facts and statements nothing is measured."""
-        where, given, measured = f"columns.{name}", column.model_fields_set, column.metric or ""
-        # A column that names neither evaluation nor metric is of quotations alone.
+        """A column; nothing is measured for facts and statements."""
+        where, stated, measured = f"columns.{name}", column.model_fields_set, column.metric or ""
+        # A column without evaluation and metric has only quotations.
         named = column.evaluation or measured
         if self.table.kind not in ("facts", "claims") and named:
             self.check(f"{where}.evaluation", self.evaluations, column.evaluation)
             if not measured:
                 self.fail(where, "metric is missing")
         completed: dict[str, Any] = {"name": name, "title": column.title or name}
-        if "factor" not in given:
+        if "factor" not in stated:
             completed["factor"] = 100.0 if metric(measured).hundredths else 1.0
-        if "better" not in given:
+        if "better" not in stated:
             completed["better"] = metric(measured).better
-        if "margin" not in given and completed.get("factor", column.factor) == 100:
-            # Points of a correlation are alike; what does not matter of a time, a file must say.
+        if "margin" not in stated and completed.get("factor", column.factor) == 100:
+            # Correlations share a margin in points; for a time, say, the file must state one.
             completed["margin"] = self.table.margin
         return column.model_copy(update=completed)
 
@@ -290,7 +290,7 @@ class _ItemReader:
             yield from self._rows(_over(templates[row.use], row) if row.use else row, where)
 
     def _check_names(self, row: tables.Template, where: str) -> None:
-        """The corpora and evaluations that a row or template names are there."""
+        """Check that the corpora and evaluations of a row or template exist."""
         if row.corpus:
             self.check(f"{where}.corpus", self.folder.corpora, row.corpus)
         if row.postprocess is not None:
@@ -300,7 +300,7 @@ class _ItemReader:
             self.check(f"{where}.evaluations", self.evaluations, *(table.evaluations or ()))
 
     def _rows(self, row: tables.RowTable, where: str) -> Iterator[tables.TableRow]:
-        """The rows that one [[rows]] stands for: one, or one for each point of its axes."""
+        """The rows of one [[rows]]: one, or one for each point of its axes."""
         self.check(f"{where}.facts", self.columns, *row.facts)
         for key, values in row.axes.items():
             if not values:
@@ -312,23 +312,23 @@ class _ItemReader:
         kind = self._kind(row, where)
         if kind == "train" and not row.corpus:
             self.fail(where, "corpus is missing: what is trained on?")
-        at: dict[tables.ScaleName, tables.AtScale] = {"lab": row.lab, "paper": row.paper}
+        scales: dict[tables.ScaleName, tables.AtScale] = {"lab": row.lab, "paper": row.paper}
         evaluations = tuple(self.evaluations) if row.evaluations is None else row.evaluations
         for i, point in enumerate(points):
             try:
                 name = row.name.format(**point)
             except (KeyError, IndexError, ValueError) as error:
                 self.fail(where, f"name: {{...}} must be one of the axes ({error})")
-            made = {s: {**row.set, **at[s].set, **point} for s in tables.SCALES}
+            settings = {s: {**row.set, **scales[s].set, **point} for s in tables.SCALES}
             yield tables.TableRow.model_construct(
                 **{key: getattr(row, key) for key in tables.RowKeys.model_fields},
                 name=name,
                 kind=kind,
                 source=source,
                 blocked=row.blocked,
-                settings=made if kind == "train" else {},
-                sentences={s: _first(at[s].sentences, row.sentences) for s in tables.SCALES},
-                evaluations={s: _first(at[s].evaluations, evaluations) for s in tables.SCALES},
+                settings=settings if kind == "train" else {},
+                sentences={s: _first(scales[s].sentences, row.sentences) for s in tables.SCALES},
+                evaluations={s: _first(scales[s].evaluations, evaluations) for s in tables.SCALES},
                 fit=row.postprocess,
                 expected={c: v for c, values in expected.items() if (v := values[i]) is not None},
                 also={c: v.value for c, values in also.items() if (v := values[i]) is not None},
@@ -337,22 +337,22 @@ class _ItemReader:
             )
 
     def _kind(self, row: tables.RowTable, where: str) -> tables.RowKind:
-        made = [key for key in ("objective", "encoder") if getattr(row, key)]
+        keys = [key for key in ("objective", "encoder") if getattr(row, key)]
         if row.blocked:
             return "blocked"
         if row.quote or row.facts:
-            if made:
-                self.fail(where, f"{made[0]} does not belong to a row of quotations or facts")
+            if keys:
+                self.fail(where, f"{keys[0]} does not belong to a row of quotations or facts")
             return "quote" if row.quote else "facts"
-        if len(made) != 1:
+        if len(keys) != 1:
             problem = "a row has an objective (it is trained), an encoder (it is measured), "
             self.fail(where, problem + "quote = true, blocked, or facts; exactly one")
-        return "train" if made == ["objective"] else "encoder"
+        return "train" if keys == ["objective"] else "encoder"
 
     def _expected(
         self, where: str, given: Mapping[str, Any], source: str, count: int
     ) -> dict[str, list[tables.Expected | None]]:
-        """Published values of each column, one for each of so many rows; "" is none."""
+        """Published values of each column, one for each row; "" is none."""
         published: dict[str, list[tables.Expected | None]] = {}
         for column, value in given.items():
             self.check(where, self.columns, column)
@@ -376,9 +376,9 @@ class _ItemReader:
             self.fail(where, "a claim has a column, or columns, or rests_on")
         about = claim.columns or (claim.column,)
         self.check(f"{where}.{'columns' if claim.columns else 'column'}", self.columns, *about)
-        given = sum(bool(getattr(claim, key)) for key in tables.RELATIONS)
+        count = sum(bool(getattr(claim, key)) for key in tables.RELATIONS)
         signed = bool(claim.sign)
-        if given + signed != 1 or signed != bool(claim.row) or bool(given) != bool(claim.than):
+        if count + signed != 1 or signed != bool(claim.row) or bool(count) != bool(claim.than):
             problem = f"a claim has one of {', '.join(tables.RELATIONS)} with than, or row and sign"
             self.fail(where, f"{problem}, or rests_on")
         relation, than = claim.relation, claim.than
@@ -413,16 +413,16 @@ class _ItemReader:
 
 
 def _over(below: tables.Strict, above: Table) -> Table:
-    """A row over its template: settings one by one, of the rest what the row says."""
+    """Merge a row into its template: settings one by one, other keys as the row has them."""
     merged: dict[str, Any] = {}
     for name in below.model_fields_set:
-        one, two = getattr(below, name), getattr(above, name)
-        if isinstance(one, tables.AtScale):
-            merged[name] = _over(one, two)
-        elif isinstance(one, dict):
-            merged[name] = {**one, **two}
+        default, value = getattr(below, name), getattr(above, name)
+        if isinstance(default, tables.AtScale):
+            merged[name] = _over(default, value)
+        elif isinstance(default, dict):
+            merged[name] = {**default, **value}
         elif name not in above.model_fields_set:
-            merged[name] = one
+            merged[name] = default
     return above.model_copy(update=merged)
 
 

@@ -48,7 +48,7 @@ ORDER = ("batch", "accumulate", "buckets", "steps", "epochs")
 
 Reports = Mapping[tuple[str, str], Mapping[str, Report]]
 
-_PATH = r"(?:/[\w.@+-]+)+/([\w.@+-]+)"  # of a path on this machine only the last part is shown
+_PATH = r"(?:/[\w.@+-]+)+/([\w.@+-]+)"  # only the last part of a local path is shown
 
 
 class ItemResults:
@@ -105,7 +105,7 @@ class ItemResults:
         return SeedScores(ordered, row.seeded, seeds, over_items, draws, self._order(*place))
 
     def _order(self, row: str, evaluation: str) -> Hashable:
-        """All that decides the order of a row's training sentences, but for the seed."""
+        """All that determines the order of a row's training sentences, except the seed."""
         units = self.planned[row]["measured"][evaluation]["units"]
         known = (self.records[key]["told"] for key in units.values() if key in self.records)
         fingerprint: Json = next(known, {})
@@ -117,8 +117,8 @@ class ItemResults:
     def share(self, claim: Claim) -> float | None:
         """The largest share of a statement's term in its rows; None if some row may have more."""
         rows = {claim.subject, claim.row, *claim.than} & self.planned.keys()
-        measured = (own for row in rows for own in self.planned[row]["measured"].values())
-        units = (unit for own in measured for unit in own["units"].values())
+        measured = (entry for row in rows for entry in self.planned[row]["measured"].values())
+        units = (unit for entry in measured for unit in entry["units"].values())
         keys = {self.records[unit]["model"] for unit in units if unit in self.records}
         trained = [self.records[key] for key in keys if key in self.records]
         lines = (line for record in trained for line in record.get("shares", ()))
@@ -127,7 +127,7 @@ class ItemResults:
         return largest if known or (largest or 0.0) >= INERT_SHARE else None
 
     def skipped(self, row: TableRow) -> str:
-        """Why a row has no values, or not all of them; "" if it has."""
+        """Why a row lacks values; "" if it has them all."""
         if row.kind in ("blocked", "quote", "facts"):
             return row.blocked
         if not self.manifest:
@@ -160,7 +160,7 @@ class ItemResults:
             yield from (f"{name}: {text}" for name, text in left.items())
 
     def _lacking(self, row: TableRow) -> Iterator[str]:
-        """The columns that a row's measurements lack."""
+        """The columns missing from a row's measurements."""
         for column in self.item.columns.values():
             there = self.reports.get((row.name, column.evaluation))
             if there and row.name not in self.scores.get(column.name, {}):
@@ -171,7 +171,7 @@ class ItemResults:
             yield from (f"{name}: belongs to --scale {scale}" for name in names if name not in here)
 
     def _forms(self, column: TableColumn) -> dict[str, str]:
-        """How the numbers of a column are written."""
+        """The number formats of a column."""
         rows = self.item.rows
         published = [r.expected[column.name].value for r in rows if column.name in r.expected]
         published += [r.also[column.name] for r in rows if column.name in r.also]
@@ -208,19 +208,19 @@ def book(items: Sequence[Item], home: Path, scale: ScaleName | None) -> console.
     """A report of items, from their stored results alone: no data, no model, only statistics."""
     folder = ItemFolder(items[0].folder)
     results = verdicts_on(items, home, scale)
-    records = {key: record for one, _ in results.values() for key, record in one.records.items()}
-    return {"items": [_entry(*own, folder) for own in results.values()], "run": times(records)}
+    records = {key: record for item, _ in results.values() for key, record in item.records.items()}
+    return {"items": [_entry(*entry, folder) for entry in results.values()], "run": times(records)}
 
 
 def stored_book(home: Path) -> console.Book:
-    """A report of all of the package's items of which something is stored in a folder."""
+    """A report of the package's items that have stored results in a folder."""
     there = {path.name.split(".")[0] for path in (home / "items").glob("*.json")}
     items = [item for item in ItemFolder().all() if item.name.replace(":", "-") in there]
     return book(items, home, None)
 
 
 def add_row(made: console.Book, items: Sequence[Item], path: Path) -> None:
-    """Add the scores of a file to every table that has a column for one of them.
+    """Add the scores of a file to every table with a column for one of them.
 
     A report of ``evaluate --json`` is a row for each model. A table with a header ``task,value``
     names tasks as columns do, and gives values in the table's units.
@@ -274,7 +274,7 @@ def _scores_in(path: Path) -> dict[str, Report | dict[str, float]]:
 
 
 def _wanted(item: Item, column: TableColumn) -> dict[str, str]:
-    """The fields of a report's row that belongs to a column; none of a column of quotations."""
+    """The fields of the report row for a column; none for a column of quotations."""
     if not column.evaluation:
         return {}
     split = _options(item, column).get("split")
@@ -282,7 +282,7 @@ def _wanted(item: Item, column: TableColumn) -> dict[str, str]:
 
 
 def _options(item: Item, column: TableColumn) -> Options:
-    """The options that a column is measured by."""
+    """The options of a column's measurement."""
     evaluation = item.evaluations[column.evaluation]
     return MEASURES[evaluation.kind].complete(evaluation.options)
 
@@ -298,11 +298,11 @@ def _own_cell(
             cell = {"ours": scores[named[0]], "seeds": 0}
     elif wanted := _wanted(item, column):
         form = _options(item, column).get("form")
-        found = scores.select(**wanted).rows
-        if len(found) == 1 and form in (None, scores.notes.get("form", form)):
-            cell = {"ours": round(column.factor * found[0].value, 4), "seeds": 0}
-            if found[0].low is not None and found[0].high is not None:
-                ends = (round(column.factor * end, 4) for end in (found[0].low, found[0].high))
+        matches = scores.select(**wanted).rows
+        if len(matches) == 1 and form in (None, scores.notes.get("form", form)):
+            cell = {"ours": round(column.factor * matches[0].value, 4), "seeds": 0}
+            if matches[0].low is not None and matches[0].high is not None:
+                ends = (round(column.factor * end, 4) for end in (matches[0].low, matches[0].high))
                 cell["low"], cell["high"] = ends
                 cell["interval"] = "items"
     rows = (row for row in entry["rows"] if row["name"] == item.reference)
@@ -381,7 +381,7 @@ def _cell(found: ItemResults, row: TableRow, column: str, decided: TableVerdicts
 
 
 def _measured(scores: SeedScores) -> console.Cell:
-    """Ours with the seeds' spread, and a 95 % interval over seeds or test items."""
+    """Our value with its spread over seeds, and a 95 % interval over seeds or test items."""
     cell: console.Cell = {
         "ours": round(scores.mean, 4),
         "values": [round(v, 4) for v in scores.values],
@@ -413,7 +413,7 @@ def _claim(found: ItemResults, claim: Claim, verdict: Verdict) -> console.ClaimE
 
 
 def _share(claim: Claim, verdict: Verdict) -> str:
-    """How much the statement's term acts, in words; empty for a statement on no term."""
+    """How much the statement's term acts, in words; empty for a statement without one."""
     if not claim.term or verdict.word == ABSENT:
         return ""
     if verdict.share is None:
@@ -431,7 +431,7 @@ def _claim_part(found: ItemResults, part: StatementPart) -> console.PartEntry:
     ends = bounds(comparison.effect) if comparison.effect.error else None
     low, high = sorted(round(comparison.favour * end, 4) for end in ends) if ends else (None, None)
     within = comparison.kind in (NO_WORSE, NO_BETTER, EQUAL)
-    # Counted so that more of it speaks for the statement, which holds where it exceeds "beyond".
+    # Signed so that larger values support the statement, which holds above "beyond".
     entry["effect"] = {
         "ours": round(comparison.favour * comparison.effect.mean, 4),
         "low": low,
@@ -447,7 +447,7 @@ def _verdict(one: Verdict | StatementPart, why: str) -> console.VerdictEntry:
 
 
 def _why(comparison: RowComparison | None, p: float | None, found: ItemResults) -> str:
-    """The numbers behind a comparison's word, in a few words; "" where there are none."""
+    """The numbers behind a comparison's word, in a few words; "" if there are none."""
     if comparison is None or comparison.effect is None:
         return ""
     form = found.forms[comparison.column]["ours"]
@@ -464,14 +464,14 @@ def _why(comparison: RowComparison | None, p: float | None, found: ItemResults) 
 
 
 def _listings(found: ItemResults) -> Json:
-    """The hits of each row's model for each query, as (cosine, text); of the first seed."""
-    every = (((row, r) for r in own.values()) for (row, _), own in found.reports.items())
-    first = (next((o for o in own if "listing" in o[1].notes), None) for own in every)
-    return {one[0]: one[1].notes["listing"] for one in first if one is not None}
+    """The hits of each row's first seed for each query, as (cosine, text)."""
+    every = (((row, r) for r in seeds.values()) for (row, _), seeds in found.reports.items())
+    first = (next((o for o in seeds if "listing" in o[1].notes), None) for seeds in every)
+    return {listed[0]: listed[1].notes["listing"] for listed in first if listed is not None}
 
 
 def figure_data(item: Item, scale: str, reports: Reports, scores: Scores) -> Json:
-    """The data of an item's figure, plain; empty without a figure or results."""
+    """Plain data of an item's figure; empty without a figure or results."""
     if item.figure == "sweep":
         return _sweep(item, scale, scores)
     rows: Json = {}
@@ -487,8 +487,8 @@ def figure_data(item: Item, scale: str, reports: Reports, scores: Scores) -> Jso
                 if paths:
                     # [step, uniformity, alignment] at each stop, averaged over seeds.
                     rows[row.name] = [
-                        [at[0][0], *(round(sum(p[k] for p in at) / len(at), 5) for k in (1, 2))]
-                        for at in zip(*paths, strict=False)
+                        [ps[0][0], *(round(sum(p[k] for p in ps) / len(ps), 5) for k in (1, 2))]
+                        for ps in zip(*paths, strict=False)
                     ]
             elif some:
                 rows.setdefault(row.name, some[0].to_json())

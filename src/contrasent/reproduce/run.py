@@ -33,13 +33,13 @@ from contrasent.stats.influence import row_draws, shared_draws
 from contrasent.text.corpus import open_corpus
 from contrasent.types import EncodeFn, Vectors
 
-POLL = 1.0  # seconds between two looks at a job that another process has in hand
+POLL = 1.0  # seconds between two checks of a job that another process is doing
 Log = Callable[[str], object]
-DRAWS = 400  # resamples of test items whose effect on an encoder without seeds is stored
+DRAWS = 400  # resamples of test items stored for an encoder without seeds
 
 
 class RunOutcome(NamedTuple):
-    """The outcome of a plan: measurements made, by whichever process; jobs that are left."""
+    """The outcome of a plan: measurements made by any process, and remaining jobs."""
 
     made: int
     left: int
@@ -55,11 +55,11 @@ def run(
     budget: float | None = None,
     log: Log = str,
 ) -> RunOutcome:
-    """Do what is missing of a plan; begin nothing after ``budget`` seconds."""
+    """Do the missing jobs of a plan; start none after ``budget`` seconds."""
     for manifest in plan.manifests.values():
         store.write_manifest(manifest)
     for job in plan.jobs:
-        # What was missing may be there now.
+        # What was missing may exist now.
         store.skip(job.model.key, None)
     queue = _Queue(store, data, budget, log)
 
@@ -75,7 +75,7 @@ def run(
 
 
 def missing(jobs: list[ModelJob], store: ResultStore) -> list[ModelJob]:
-    """The jobs of which a measurement is not stored."""
+    """The jobs with a measurement that is not stored."""
     return [job for job in jobs if not all(store.has(key) for key in job.units)]
 
 
@@ -89,11 +89,11 @@ class _Queue:
     log: Log
 
     def left(self, jobs: list[ModelJob]) -> int:
-        """How many jobs are neither done nor impossible."""
+        """Number of jobs that are neither done nor impossible."""
         return sum(not self.store.skipped(job.model.key) for job in missing(jobs, self.store))
 
     def work(self, jobs: list[ModelJob]) -> None:
-        """Do all that is missing, or wait for whoever does it."""
+        """Do all missing jobs, or wait for the processes that do them."""
         began, waiting = time.monotonic(), missing(jobs, self.store)
         total = len(waiting)
         with progress.task("reproduce", total, "jobs") as advance:
@@ -110,11 +110,11 @@ class _Queue:
                     advance(1)
                 waiting = busy
                 if waiting:
-                    # All that is left is in other processes' hands; if one dies, its job is ours.
+                    # Other processes are doing the remaining jobs; if one dies, we take its job.
                     time.sleep(POLL)
 
     def _try(self, job: ModelJob, name: str) -> bool:
-        """Do a job, unless another process has it in hand."""
+        """Do a job, unless another process is doing it."""
         with self.store.locked(job.model.key) as ours:
             if not ours or not missing([job], self.store):
                 return ours
@@ -133,8 +133,8 @@ class _Queue:
 
 def _share(jobs: list[ModelJob], queue: _Queue, count: int) -> None:
     """The same in several processes, which share by locks."""
-    given = os.environ.get("OMP_NUM_THREADS")
-    os.environ["OMP_NUM_THREADS"] = given or str(max(1, (os.cpu_count() or 1) // count))
+    threads = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = threads or str(max(1, (os.cpu_count() or 1) // count))
     context = multiprocessing.get_context("spawn")
     arguments = queue, jobs, "silent" if progress.silent() else "remarks"
     started = [context.Process(target=_work, args=arguments) for _ in range(count)]
@@ -142,7 +142,7 @@ def _share(jobs: list[ModelJob], queue: _Queue, count: int) -> None:
         for worker in started:
             worker.start()
     finally:
-        if given is None:
+        if threads is None:
             del os.environ["OMP_NUM_THREADS"]
     stopped = False
     total = seen = len(missing(jobs, queue.store))
@@ -165,7 +165,7 @@ def _share(jobs: list[ModelJob], queue: _Queue, count: int) -> None:
 
 
 def _work(queue: _Queue, jobs: list[ModelJob], shown: str) -> None:
-    os.setpgrp()  # Ctrl-C in a terminal is the first process's to pass on, once
+    os.setpgrp()  # The first process passes on Ctrl-C of a terminal, once
     processes.end_with_parent()
     progress.show(shown)
     logging.getLogger("contrasent.model.base").setLevel(logging.ERROR)
@@ -176,7 +176,7 @@ def _work(queue: _Queue, jobs: list[ModelJob], shown: str) -> None:
 
 
 def do(job: ModelJob, store: ResultStore, folder: Path | None) -> dict[str, Report]:
-    """Make a job's model, unless it is there, and its missing measurements; then drop it."""
+    """Make a job's model, unless it exists, and its missing measurements; then delete it."""
     about, key = job.describe(), job.model.key
     loaded = _Loaded(job, store, folder)
     reports: dict[str, Report] = {}
@@ -191,7 +191,7 @@ def do(job: ModelJob, store: ResultStore, folder: Path | None) -> dict[str, Repo
         except OutputError:
             raise
         except UserError as error:
-            # What one measurement lacks, another may not need.
+            # Another measurement may not need the data that one lacks.
             failed = failed or error
             continue
         # The run's record counts the seconds of training.
@@ -214,7 +214,7 @@ def do(job: ModelJob, store: ResultStore, folder: Path | None) -> dict[str, Repo
 
 
 class _Loaded:
-    """A model that is made when a measurement first needs it."""
+    """A model that is made when first needed by a measurement."""
 
     def __init__(self, job: ModelJob, store: ResultStore, folder: Path | None) -> None:
         self.job, self.model, self.store, self.folder = job, job.model, store, folder
@@ -277,7 +277,7 @@ class _Loaded:
         return lambda sentences: transform(encode(sentences))
 
     def _trained(self, *, again: bool = False) -> Json:
-        """The record of the training, after doing it if it is not done."""
+        """The record of the training, which is done first if necessary."""
         key = self.model.key
         record = self._record or self.store.unit(f"train-{key}")
         target = self.store.model(key)
@@ -296,7 +296,7 @@ class _Loaded:
 
 
 def train(training: Training, base: Path, target: Path, folder: Path | None, tokens: Path) -> Json:
-    """Train a model into a folder, going on with a run that was stopped; the run's record."""
+    """Train a model into a folder, resuming a stopped run; return the run's record."""
     from contrasent.encoder.card import CardMetadata
     from contrasent.train.fit import fit
     from contrasent.train.prepare import prepare
@@ -343,7 +343,7 @@ def train(training: Training, base: Path, target: Path, folder: Path | None, tok
 
 
 def _same_settings(stored: Path, settings: Any) -> bool:
-    """Whether a run whose settings may be stored already can be gone on with."""
+    """Whether a run can be resumed with its stored settings, if any."""
     try:
         before = json.loads(stored.read_text("utf-8"))["settings"]
     except (OSError, ValueError, KeyError):
@@ -357,13 +357,13 @@ def _evaluator(training: Training, folder: Path | None) -> Callable[[EncodeFn], 
         options = MEASURES["sts"].complete({"tasks": ("STSB",), "split": "dev"})
         judge = partial(measure, kind="sts", options=options, folder=folder)
         return judge if training.resolved.select == "stsb" else None
-    given: Json = {k: v or None for k, v in training.trace.items() if k != "every"}
+    trace: Json = {k: v or None for k, v in training.trace.items() if k != "every"}
     # The first row is always the same, so that no checkpoint counts as better than another.
-    same = Row("trace", given["split"], "followed", "", 0.0, 0)
-    follow: Callable[..., Report] = sts if "tasks" in given else geometry
+    same = Row("trace", trace["split"], "followed", "", 0.0, 0)
+    follow: Callable[..., Report] = sts if "tasks" in trace else geometry
 
     def evaluate(encode: EncodeFn) -> Report:
-        report = follow(encode, **given, resamples=0, folder=folder)
+        report = follow(encode, **trace, resamples=0, folder=folder)
         wanted = ("alignment", "uniformity", "spearman")
         return Report((same, *(r for r in report if r.metric in wanted)), {})
 

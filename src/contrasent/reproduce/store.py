@@ -33,7 +33,7 @@ from filelock import FileLock, Timeout
 from contrasent.engine import registry
 from contrasent.files import write_json, writing
 
-Json = dict[str, Any]  # an object of a report or of a stored file
+Json = dict[str, Any]  # an object in a report or a stored file
 HASHED = ("*.safetensors", "*.json", "vocab.txt", "merges.txt", "*.model")
 
 CODE = ("losses", "engine", "objectives", "encoder", "model", "train", "text")
@@ -43,7 +43,7 @@ FIRST = Path(__file__).parent / "first_defaults.json"
 
 
 def folder_digest(folder: Path) -> str:
-    """Sha256 of what a model folder consists of; other files of it do not matter."""
+    """Sha256 of the files that make up a model folder; its other files are ignored."""
     total = hashlib.sha256()
     for path in sorted({p for pattern in HASHED for p in folder.rglob(pattern)}):
         if "run" in path.relative_to(folder).parts:
@@ -65,7 +65,7 @@ def departing(values: Mapping[str, Any], kind: str, name: str = "") -> Json:
     known = first[kind] if kind == "settings" else {}
     for part in registry.parts(name) if kind != "settings" else ():
         for key, value in first[kind].get(part, {}).items():
-            # As ``objectives`` joins methods: a plain value gives way to another's.
+            # As in combined methods, a neutral value gives way to another's.
             if key not in known or known[key] == first["plain"].get(key, ...):
                 known[key] = value
     former = first["renamed"]
@@ -75,12 +75,12 @@ def departing(values: Mapping[str, Any], kind: str, name: str = "") -> Json:
 
 @cache
 def _first_defaults() -> Json:
-    found: Json = json.loads(FIRST.read_text("utf-8"))
-    return found
+    defaults: Json = json.loads(FIRST.read_text("utf-8"))
+    return defaults
 
 
 def digest_of(value: Any) -> str:
-    """24 hexadecimal digits that stand for plain data, whatever the order of its keys."""
+    """A digest of plain data, whatever the order of keys, 24 hexadecimal digits."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=list)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
@@ -105,7 +105,7 @@ class ResultStore:
         return self._path("units", key).is_file()
 
     def unit(self, key: str) -> Json | None:
-        """A stored measurement; of "train-KEY" the record of a training run, or why it failed."""
+        """A stored measurement; for "train-KEY" the record of a training run, or its failure."""
         return self._read("units", key)
 
     def write_unit(self, key: str, found: Json) -> None:
@@ -117,7 +117,7 @@ class ResultStore:
         return (self._read("skipped", key) or {}).get("reason")
 
     def skip(self, key: str, reason: str | None) -> None:
-        """Note why a model could not be made; None forgets it, so that it is tried again."""
+        """Record why a model could not be made; None clears it, so that it is tried again."""
         if reason is not None:
             write_json(self._path("skipped", key), {"reason": reason})
         else:
@@ -128,7 +128,7 @@ class ResultStore:
         return self._read("items", f"{_plain(item)}.{scale}")
 
     def write_manifest(self, manifest: Json) -> None:
-        """Store what the rows of an item consist of, if it is not stored already."""
+        """Store the contents of an item's rows, if not stored already."""
         item, scale = manifest["item"], manifest["scale"]
         if self.manifest(item, scale) != manifest:
             write_json(self._path("items", f"{_plain(item)}.{scale}"), manifest)
@@ -140,7 +140,7 @@ class ResultStore:
 
     @contextmanager
     def locked(self, key: str) -> Iterator[bool]:
-        """Try to be the only process that works on a model; say whether we are."""
+        """Try to lock a model for this process; yield whether it succeeded."""
         path = self.home / "locks" / key
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -187,7 +187,7 @@ def times(records: Mapping[str, Json]) -> Json:
         whole[record["model"]] += record.get("seconds", 0.0)
     for model, seconds in whole.items():
         total += max(seconds, records.get(model, {}).get("seconds", 0.0))
-    versions = [", ".join(f"{k} {v}" for k, v in own.items()) for own in distinct("versions")]
+    versions = [", ".join(f"{k} {v}" for k, v in entry.items()) for entry in distinct("versions")]
     return {
         "seconds": round(float(total), 1),
         "trained": len(distinct("steps")),

@@ -37,11 +37,11 @@ EXPLAINED = (
 )
 COLOURS = {AGREES: "#2f9e6e", DIFFERS: "#c9533f", EQUIVALENT: "#3d7edb", OPEN: "#8a8f98"}
 COLOURS |= {INERT: "#c7a34a"}
-LINEAR = 1.0  # points up to which a picture's axis is even; of other units a tenth
+LINEAR = 1.0  # points up to which a picture's axis is linear; a tenth for other units
 TICKS = (-10.0, -3.0, -1.0, -MARGIN, MARGIN, 1.0, 3.0, 10.0)
-MANY = 60  # statements of more than one document; above it each has a picture of its own
+MANY = 60  # statements of several documents; above it each has its own picture
 LETTERS = 74  # of a statement, next to its line in the picture
-NEAREST = 3  # decided statements that are named as the nearest to falling
+NEAREST = 3  # decided statements listed as the most fragile
 
 
 class Statement(NamedTuple):
@@ -51,7 +51,7 @@ class Statement(NamedTuple):
     claim: console.ClaimEntry
     word: str
     p: float | None  # adjusted for all of the table
-    part: console.PartEntry | None  # the one that differs, else the weakest; None if none was run
+    part: console.PartEntry | None  # the part that differs, else the weakest; None if none was run
     effects: list[console.Effect]  # of all parts that were run, that of `part` first
 
 
@@ -114,7 +114,7 @@ def write(target: Path, report: console.Book, book: str = "") -> list[Path]:
         for paper in drawn
     }
     for paper, picture in drawn.items():
-        # On a page of its own the picture knows no text colour: it brings paper and ink.
+        # As a separate file the picture has no page's text colour: it brings its own colours.
         ink = '<svg style="color:#1c2127;background:#fff" '
         write_text(files[paper], picture.replace("<svg ", ink, 1))
     write_text(target, summary(report, {paper: file.name for paper, file in files.items()}, book))
@@ -139,7 +139,7 @@ def _line(statement: Statement) -> str:
 
 
 def _by_need(absent: list[Statement]) -> dict[str, list[str]]:
-    """Statements that were not run, by what their rows say that they need."""
+    """Statements that were not run, by what their rows need."""
     needing: dict[str, list[str]] = {}
     for statement in absent:
         texts = [part["text"] for part in statement.claim["parts"] if part["word"] == ABSENT]
@@ -195,7 +195,7 @@ def _panel(axes: Any, panel: list[Statement]) -> None:
         left, right = axes.get_xlim()
         ticks = [tick for tick in TICKS if left <= tick <= right]
         axes.set_xticks(ticks, [minus(f"{tick:g}") for tick in ticks])
-    texts = [f"{own.item['name']}  {own.claim['text'].rstrip('.')}" for own in panel]
+    texts = [f"{row.item['name']}  {row.claim['text'].rstrip('.')}" for row in panel]
     texts = [t if len(t) <= LETTERS else f"{t[: LETTERS - 1]}\u2026" for t in texts]
     axes.set_yticks(range(len(panel)), texts)
     axes.tick_params(axis="y", length=0, labelsize=7)
@@ -226,15 +226,15 @@ def page(book: console.Book) -> str:
 
 
 def _item(item: console.ItemEntry) -> Json:
-    """An item, the columns and rows that have something to show, and how many rows were run."""
+    """An item, its columns and rows with values, and the number of rows that were run."""
     wanted = [row for row in item["rows"] if row["kind"] in ("train", "encoder", "blocked")]
-    made = sum(any("ours" in c for c in row["cells"].values()) for row in wanted)
+    count = sum(any("ours" in c for c in row["cells"].values()) for row in wanted)
     rows = [row for row in item["rows"] if row["cells"] or row["facts"]]
     named = {name for row in rows for name in (*row["cells"], *row["facts"])}
     return {
         **item,
         "words": [claim["verdict"]["word"] for claim in item["claims"]],
-        "made": made,
+        "made": count,
         "wanted": len(wanted),
         "tabled": rows,
         "shown": [column for column in item["columns"] if column["name"] in named],
@@ -258,7 +258,7 @@ def draw(figure: Json, name: str = "figure") -> str | None:
     else:
         drawn = {row: Report.from_json(data) for row, data in rows.items()}
         picture = getattr(pictures, kind)(drawn)
-    # Identifiers of a figure's own: several stand on one page.
+    # Each figure has its own identifiers, as a page has several.
     prefix = re.sub(r"[^A-Za-z0-9]+", "-", name)
     return picture and re.sub(r'((?:id|xlink:href)="#?|url\(#)', rf"\g<1>{prefix}-", picture)
 
@@ -277,7 +277,7 @@ def write_figures(folder: Path, book: console.Book) -> list[Path]:
 def sweep(figure: Json) -> str:
     """Values along an axis: ours with intervals, the published ones hollow; a panel each.
 
-    Where the values are not comparable, the published ones have an axis of their own, at the right.
+    If the values are not comparable, the published ones have their own axis, at the right.
     """
     panels = figure["panels"]
     with pictures.canvas(2.9 * len(panels), len(panels)) as (drawing, _):
@@ -291,7 +291,7 @@ def sweep(figure: Json) -> str:
 
 
 def _sweep_panel(axes: Any, points: Sequence[Json], *, apart: bool) -> None:
-    """Draw a panel, the published values on axes of their own if they are ``apart`` from ours."""
+    """Draw a panel, the published values on their own axes if ``apart`` from ours."""
     both = any("ours" in p for p in points) and any("paper" in p for p in points)
     other = axes.twinx() if apart and both else None
     if other is not None:
@@ -315,7 +315,7 @@ def _sweep_panel(axes: Any, points: Sequence[Json], *, apart: bool) -> None:
             label = f"published {line}".strip() + (", right axis" if other is not None else "")
             x, y = [places.index(p["x"]) for p in published], [p["paper"] for p in published]
             (other or axes).plot(x, y, "o--", **style)
-            # The legend is that of the panel's own axes.
+            # The legend belongs to the panel's own axes.
             axes.plot([], [], "o--", label=label, **style)
     axes.set_xticks(range(len(places)), [str(p) for p in places])
 
@@ -329,7 +329,7 @@ def curves(figure: Json) -> str:
             colour = pictures.colour(i)
             for run_values in values if len(values) > 1 else ():
                 axes.plot(steps, run_values, color=colour, linewidth=0.5, alpha=0.5)
-            mean = [sum(at) / len(at) for at in zip(*values, strict=True)]
+            mean = [sum(scores) / len(scores) for scores in zip(*values, strict=True)]
             axes.plot(steps, mean, color=colour, linewidth=1.8, label=name)
             axes.plot(steps[-1:], mean[-1:], pictures.mark(i), color=colour, markersize=5)
         axes.set_xlabel("steps")

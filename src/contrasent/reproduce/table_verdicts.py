@@ -1,4 +1,4 @@
-"""Do our runs agree with the document? Differences of rows, and the verdicts on a table.
+"""Decides whether our runs agree with a document: differences of rows, verdicts on a table.
 
 The unit of a verdict is a statement (or, in families of their own, a value that the document
 prints). It agrees where all of its parts do, which needs the largest of their p values and no
@@ -44,12 +44,12 @@ RELATION_TEXTS = {
     EQUAL: "equal to",
 }
 ALPHA = 0.05
-WIDEST = 10.0  # an interval that reaches so many tolerances to each side agrees with anything
+WIDEST = 10.0  # an interval this many tolerances wide to each side agrees with anything
 Z_95 = 1.959963984540054  # standard errors from a value to an end of its 95 % interval over items
 
-# What is tested: that there is no difference (from the margin), that it is as large as that.
+# Tested hypotheses: no difference (from the margin), and a difference as large as that.
 Family = Literal["difference", "equivalence"]
-Tests = Mapping[Family, tuple[str, float]]  # the word that each test could show, and its p
+Tests = Mapping[Family, tuple[str, float]]  # the word that each test can show, and its p
 Name = TypeVar("Name", bound=Hashable)
 
 
@@ -61,9 +61,9 @@ class SeedScores:
     seeded: bool = True  # whether another seed would give another value
     seeds: tuple[int, ...] = ()  # of the values, ascending; 0, 1, and so on if empty
     over_items: tuple[float, float] | None = None  # the interval of a row without seeds
-    # how far resamples of the test items, the same for all rows, move a row without seeds, if known
+    # moves of a row without seeds by resamples of the test items, the same for all rows, if known
     draws: tuple[float, ...] = ()
-    order: Hashable = None  # what else the order of its training sentences depends on, if known
+    order: Hashable = None  # other determinants of the order of its training sentences, if known
 
     @property
     def mean(self) -> float:
@@ -85,7 +85,7 @@ class SeedScores:
         return EffectEstimate.from_error(self.mean, error)
 
     def interval(self) -> tuple[float, float] | None:
-        """95 % interval of the mean over seeds; of a row without seeds that over test items."""
+        """95 % interval of the mean over seeds, or over test items for a row without seeds."""
         over_items = None if self.seeded else self.over_items
         return over_items or bounds(self.estimate())
 
@@ -94,22 +94,22 @@ Scores = Mapping[str, Mapping[str, SeedScores]]  # by column and row
 
 
 def bounds(effect: EffectEstimate) -> tuple[float, float] | None:
-    """95 % interval; None where nothing is known of it."""
+    """95 % interval; None if unknown."""
     return None if math.isinf(effect.error) else (effect.low, effect.high)
 
 
 def difference(before: SeedScores, after: SeedScores) -> EffectEstimate:
-    """The difference of two rows; of unknown error (infinite) where nothing says how sure it is."""
+    """The difference of two rows; its error is infinite if unknown."""
     mean = after.mean - before.mean
     if before.seeded and after.seeded:
-        one, two = (
-            dict(zip(own.seeds or range(len(own.values)), own.values, strict=True))
-            for own in (before, after)
+        first, second = (
+            dict(zip(scores.seeds or range(len(scores.values)), scores.values, strict=True))
+            for scores in (before, after)
         )
-        shared = sorted(set(one) & set(two))
+        shared = sorted(set(first) & set(second))
         if before.order is not None and before.order == after.order and len(shared) > 1:
-            return paired_t([two[seed] - one[seed] for seed in shared])
-        if len(one) == len(two) == 1:
+            return paired_t([second[seed] - first[seed] for seed in shared])
+        if len(first) == len(second) == 1:
             return EffectEstimate.from_error(mean, math.inf)
         return unpaired_t(before.values, after.values)
     if before.seeded or after.seeded:
@@ -120,14 +120,14 @@ def difference(before: SeedScores, after: SeedScores) -> EffectEstimate:
         pairs = zip(before.draws, after.draws, strict=True)
         error = math.sqrt(fmean((new - old) ** 2 for old, new in pairs))
         return EffectEstimate.from_error(mean, error)
-    # Without shared resamples: sure only where the intervals do not overlap.
+    # Without shared resamples: certain only if the intervals do not overlap.
     return EffectEstimate.from_error(mean, before.estimate().error + after.estimate().error)
 
 
 def from_published(
     scores: SeedScores, value: float, deviation: float | None, seeds: int
 ) -> EffectEstimate:
-    """A row less the published value, which is the mean of so many runs that vary as ours do."""
+    """A row minus the published value, the mean of so many runs that vary as ours do."""
     mean = scores.mean - value
     if not scores.seeded or len(scores.values) < 2:
         return EffectEstimate.from_error(mean, math.inf if scores.seeded else 0.0)
@@ -140,19 +140,19 @@ def from_published(
 
 @dataclass(frozen=True, slots=True)
 class RowComparison:
-    """A difference of two rows, and what the document says of it."""
+    """A difference of two rows, and the document's statement about it."""
 
     column: str
     after: str
-    before: str  # the row that it is compared with, "" for zero, "published" for a printed value
-    effect: EffectEstimate | None  # the first less the second; None where one was not run
+    before: str  # the row to compare with, "" for zero, "published" for a printed value
+    effect: EffectEstimate | None  # the first minus the second; None if one was not run
     kind: str = BETTER
     sign: float = 1.0  # of a difference for the better
     margin: float | None = None  # a difference that does not matter, the tolerance of a value
 
     @property
     def favour(self) -> float:
-        """The sign of a difference that speaks for the statement."""
+        """The sign of a difference that supports the statement."""
         return -self.sign if self.kind == NO_BETTER else self.sign
 
     def tests(self) -> Tests:
@@ -175,7 +175,7 @@ class RowComparison:
         return tests
 
     def is_compatible(self) -> bool:
-        """Whether a published value lies where another run of ours would: in the interval."""
+        """Whether a published value lies in the interval for another run of ours."""
         interval = bounds(self.effect) if self.effect is not None else None
         if self.effect is None or self.margin is None or interval is None:
             return False
@@ -186,7 +186,7 @@ class RowComparison:
 
 
 class StatementPart(NamedTuple):
-    """A part of a statement: its text, its own word, and what it compares."""
+    """A part of a statement: its text, its own word, and its comparison."""
 
     text: str
     word: str
@@ -209,7 +209,7 @@ class Verdict:
 
 
 def counted(words: Sequence[str]) -> str:
-    """Verdicts and how many there are of each."""
+    """Verdicts and their counts."""
     return ", ".join(f"{words.count(word)} {word}" for word in WORDS if word in words)
 
 
@@ -234,14 +234,14 @@ def decide(
     largest share of its term in a row's gradient; None if not measured.
     """
     cells = {
-        place: Verdict(OPEN, parts=(_part("", one),), raw=one.tests())
-        for place, one in _cells(item, scale, scores)
+        place: Verdict(OPEN, parts=(_part("", compared),), raw=compared.tests())
+        for place, compared in _cells(item, scale, scores)
     }
     adjusted = _adjusted(cells)
     cells = {place: _decided(own, adjusted[place]) for place, own in cells.items()}
     claims = {}
     for claim in item.claims:
-        parts = tuple(_part(text, one) for text, one in _compared(item, claim, scores))
+        parts = tuple(_part(text, compared) for text, compared in _compared(item, claim, scores))
         claims[claim.name] = Verdict(OPEN, parts=parts, raw=joined(parts))
     among = _adjusted({**claims, **{name: verdict for name, (_, verdict) in resting.items()}})
     for claim in item.claims:
@@ -267,7 +267,7 @@ def joined(parts: Iterable[StatementPart]) -> Tests:
         return whole
     if not differing:
         whole["difference"] = AGREES, max(p for _, p in differences)
-    # Each part is better or does not matter, and one at least is surer not to matter.
+    # Each part is better or equivalent, and at least one is more certainly equivalent.
     better = [p if word == AGREES else 1.0 for word, p in differences]
     equal = [tests.get("equivalence", (EQUIVALENT, 1.0)) for tests in every]
     pairs = list(zip(better, (p for _, p in equal), strict=True))
@@ -305,7 +305,7 @@ def _decided(verdict: Verdict, adjusted: Tests) -> Verdict:
 def _resting(
     claim: Claim, resting: Mapping[str, tuple[str, Verdict]], adjusted: Mapping[str, Tests]
 ) -> Verdict:
-    """A statement that rests on others: it agrees where all do, differs where one does."""
+    """A statement that rests on others: it agrees if all do, and differs if one does."""
     parts = []
     for name in claim.rests_on:
         text, verdict = resting[name]
@@ -329,7 +329,7 @@ def together(words: Sequence[str]) -> str:
 
 
 def _part(text: str, comparison: RowComparison) -> StatementPart:
-    """A part with its own word, which is not adjusted."""
+    """A part with its own, unadjusted word."""
     if comparison.effect is None:
         return StatementPart(text, ABSENT, comparison)
     tests = list(comparison.tests().values())
@@ -339,7 +339,7 @@ def _part(text: str, comparison: RowComparison) -> StatementPart:
 
 
 def _compared(item: Item, claim: Claim, scores: Scores) -> Iterator[tuple[str, RowComparison]]:
-    """The parts of a statement: a text and a comparison each."""
+    """The parts of a statement: each a text and a comparison."""
     for name in claim.columns:
         column, column_scores = item.columns[name], scores.get(name, {})
         where = f", {column.title}" if len(claim.columns) > 1 else ""
@@ -360,9 +360,9 @@ def _compared(item: Item, claim: Claim, scores: Scores) -> Iterator[tuple[str, R
 def _cells(
     item: Item, scale: str, scores: Scores
 ) -> Iterator[tuple[tuple[str, str], RowComparison]]:
-    """Every published value that says something of ours, by row and column."""
-    made = [row for row in item.rows if row.kind in ("train", "encoder", "blocked")]
-    for row, column in ((r, c) for r in made for c in item.columns.values()):
+    """Every published value comparable to ours, by row and column."""
+    rows = [row for row in item.rows if row.kind in ("train", "encoder", "blocked")]
+    for row, column in ((r, c) for r in rows for c in item.columns.values()):
         place, column_scores = (row.name, column.name), scores.get(column.name, {})
         value, ours = row.expected.get(column.name), column_scores.get(row.name)
         if value is None:
@@ -372,7 +372,7 @@ def _cells(
             comparison = RowComparison(column.name, row.name, "published", effect, VALUE)
             yield place, replace(comparison, margin=value.tolerance)
             continue
-        # A row and the reference: a printed difference, or none to speak of.
+        # A row and the reference: a printed difference, or a negligible one.
         apart = published_difference(item, row, column.name)
         if ours is not None and (apart is None or item.reference not in column_scores):
             continue

@@ -1,4 +1,4 @@
-"""Items, and the TOML files that they are read from: every key is known, nothing is converted."""
+"""Items, and their TOML files: every key is known, nothing is converted."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -31,12 +31,12 @@ COSTS: dict[Cost, str] = {
 }
 BASE = "@base"  # stands for the encoder that a scale begins from
 GLOVE = "glove"
-TARGET = "target"  # stands for each task's own sentences, as the text that a transform is fitted to
+TARGET = "target"  # stands for each task's own sentences, as the text to fit a transform to
 Relation = Literal["better", "no_worse", "no_better", "equal"]
 """How a statement may relate a row to others."""
 
-SELECTED = ("task", "split", "metric", "aggregate")  # what a column chooses a row of a report by
-MARGIN = 0.3  # points that do not matter, if an item says nothing else
+SELECTED = ("task", "split", "metric", "aggregate")  # keys by which a column chooses a report's row
+MARGIN = 0.3  # negligible points, unless an item states its own
 Names = tuple[str, ...]
 
 
@@ -75,24 +75,24 @@ Model = TypeVar("Model", bound=Strict)
 
 def read_toml(path: Path) -> dict[str, Any]:
     """A TOML file; its lists are tuples."""
-    found: dict[str, Any] = _tuples(files.read_toml(path))
-    return found
+    table: dict[str, Any] = _tuples(files.read_toml(path))
+    return table
 
 
 def _tuples(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _tuples(own) for key, own in value.items()}
+        return {key: _tuples(entry) for key, entry in value.items()}
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def shared(folder: Path, name: str) -> Path:
-    """A file that a folder of items may bring, else the package's of that name."""
+    """A folder's own file of a name, else the package's."""
     brought = folder / name
     return brought if brought.is_file() else HERE / name
 
 
 def decode(kind: type[Model], data: Any, path: Path, *where: str) -> Model:
-    """A table as a model; a complaint names the file, the key, its value and the nearest name."""
+    """A table as a model; errors name the file, the key, its value and the nearest name."""
     try:
         return kind.model_validate(data)
     except ValidationError as error:
@@ -123,12 +123,12 @@ def _named(data: Any, keys: tuple[int | str, ...]) -> Iterator[str]:
 class Expected(Strict):
     """A published value."""
 
-    value: float  # as it is printed in the document
-    tolerance: float = 1.0  # how far ours may lie from it, at the document's own scale
+    value: float  # as printed in the document
+    tolerance: float = 1.0  # how far ours may differ from it, at the document's own scale
     source: str = ""
-    # the published standard deviation over seeds; None where none is printed
+    # the published standard deviation over seeds; None if not printed
     sd: Weight | None = None
-    seeds: Count = 1  # how many runs it is the mean of
+    seeds: Count = 1  # number of runs that it averages
 
 
 class FittedTransform(Strict):
@@ -149,7 +149,7 @@ class FittedTransform(Strict):
 
     @property
     def options(self) -> dict[str, int]:
-        """Those that are given, as a result's key names them."""
+        """The given options, as named in a result's key."""
         named = ("sentences", "dimensions", "epochs")
         return {name: value for name in named if (value := getattr(self, name)) is not None}
 
@@ -172,7 +172,7 @@ class AtScale(Strict):
 
 
 class RowKeys(Strict):
-    """Keys of a template, and of a row as it is written and as it is read."""
+    """Keys of a template, and of a row both as written and as read."""
 
     objective: str = ""
     base: str = BASE
@@ -214,14 +214,14 @@ class TableColumn(Strict):
 
     name: str = ""
     title: str = ""
-    evaluation: str = ""  # whose report; "" of a column that only quotations have values in
+    evaluation: str = ""  # whose report; "" for a column of quotations only
     task: str | None = None
     split: str | None = None
     metric: str | None = None
     aggregate: str | None = None
-    factor: float = 1.0  # what a value is multiplied by to stand in the document's units
+    factor: float = 1.0  # converts a value to the document's units
     better: Literal["higher", "lower"] = "higher"
-    # a difference that does not matter, in the document's units; None if unknown
+    # a negligible difference, in the document's units; None if unknown
     margin: Positive | None = None
 
     @property
@@ -236,21 +236,21 @@ class Claim(Strict):
     name: str
     text: str
     column: str = ""
-    columns: Names = ()  # whose values it is about; it must hold in each
+    columns: Names = ()  # the columns it is about; it must hold in each
     better: str = ""
     no_worse: str = ""
     no_better: str = ""
     equal: str = ""
     than: Names = ()  # the rows that it is better than, or no worse, or no better, or equal to
-    margin: Positive | None = None  # a difference that does not matter; None for the column's
+    margin: Positive | None = None  # a negligible difference; None for the column's
     row: str = ""  # the row whose value has a sign
     sign: Literal["", "positive", "negative"] = ""
-    rests_on: Names = ()  # claims of other items, as "paper:item#name"; it holds where they do
+    rests_on: Names = ()  # claims of other items, as "paper:item#name"; it holds if they do
     term: str = ""  # the term of the loss that it is about; it must act in some row
 
     @property
     def relation(self) -> Relation | Literal[""]:
-        """How it relates its subject to other rows; "" if it does not."""
+        """Its relation of the subject to other rows; "" if none."""
         return next((key for key in RELATIONS if getattr(self, key)), "")
 
     @property
@@ -274,16 +274,16 @@ class ItemKeys(Strict):
     kind: Kind
     about: str
     cost: Cost
-    needs: Names = ()  # what it needs beyond data, checkpoints and packages that its rows name
+    needs: Names = ()  # needs beyond the data, checkpoints and packages that its rows name
     seeds: Count = 3
     reference: str = ""  # the row that others are compared with
     figure: Figure = ""
     sweep: str = ""  # the settings along the figure's axes, of a sweep
-    also_source: str = ""  # where the rows' ``also`` values are printed
+    also_source: str = ""  # the source of the rows' ``also`` values
 
 
 class ItemTable(ItemKeys):
-    """A file; what an evaluation may say depends on its kind, and is decoded by itself."""
+    """A file; the keys of an evaluation depend on its kind, and are decoded separately."""
 
     tolerance: float = 1.0
     margin: Positive = MARGIN
@@ -309,7 +309,7 @@ class TableRow(RowKeys):
     name: str
     kind: RowKind
     source: str
-    blocked: str  # why the row cannot be made by anybody
+    blocked: str  # why nobody can compute the row
     # by scale, and so ``sentences`` (None for the item's or the scale's own number, 0 for all) and
     # ``evaluations`` (those that are made of this row)
     settings: Mapping[ScaleName, Settings]
@@ -340,12 +340,12 @@ class Item(ItemKeys):
 
     @property
     def name(self) -> str:
-        """As it is named on the command line, such as "simcse:table1"."""
+        """The name on the command line, such as "simcse:table1"."""
         return f"{self.file.parent.name}:{self.file.stem}"
 
     @property
     def folder(self) -> Path:
-        """The folder of items that it belongs to."""
+        """The folder that contains the item."""
         return self.file.parents[1]
 
     def row(self, name: str) -> TableRow:

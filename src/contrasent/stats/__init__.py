@@ -1,1 +1,1 @@
-"""Is a difference real? Intervals and tests over items, seeds and documents."""
+"""Intervals and tests of differences over items, seeds and documents."""

@@ -1,4 +1,4 @@
-"""Bootstrap intervals that are cheap enough to print with every number.
+"""Bootstrap intervals, cheap enough to print with every number.
 
 A resample is a row of counts, so ranks are cumulative sums and nothing is sorted again. Sets share
 items (1,007 of STS-B's 1,379 test pairs are in STS12-16): a count is a function of the item's key,
@@ -23,9 +23,9 @@ Counts = NDArray[np.float32]
 RESAMPLES = 1000
 """By default. The ends of an interval then move by about 0.1 of its half-width between seeds."""
 
-MIN_ITEMS = 20  # items below which no interval is given: a percentile bootstrap is too narrow there
+MIN_ITEMS = 20  # items needed for an interval: with fewer a percentile bootstrap is too narrow
 
-BLOCK = 400_000  # counts held at once: they stay in the processor's cache
+BLOCK = 400_000  # counts in memory at once, to stay in the processor's cache
 
 Keys = NDArray[np.uint64]
 Bounds = tuple[float, float] | tuple[None, None]  # ends of an interval, or none
@@ -54,7 +54,7 @@ def item_keys(*columns: Sequence[str]) -> Keys:
 
 
 def digest(texts: Sequence[str]) -> str:
-    """A digest of texts in their order: what items were measured against."""
+    """A digest of texts in their order, which items were measured against."""
     total = hashlib.blake2b(digest_size=16)
     for text in texts:
         total.update(text.encode(errors="surrogatepass") + b"\0")
@@ -187,7 +187,7 @@ def resampled(
 
 def interval(draws: ArrayLike) -> tuple[float, float]:
     """The 2.5 % and 97.5 % points of a statistic over resamples; undefined ones are left out."""
-    # Of r draws, the k-th from below has on average a share of k / (r + 1) below it.
+    # On average a share of k / (r + 1) lies below the k-th smallest of r draws.
     low, high = np.nanpercentile(np.asarray(draws), [2.5, 97.5], method="weibull")
     return float(low), float(high)
 
@@ -211,7 +211,7 @@ def _middle_ranks(ends: Counts) -> Counts:
 def _ratio(
     xy: NDArray[np.floating], xx: NDArray[np.floating], yy: NDArray[np.floating]
 ) -> NDArray[np.float64]:
-    # Constant columns leave a rest of rounding, far below any true sum of squares.
+    # Constant columns leave rounding errors, far below any true sum of squares.
     defined = (xx > 1e-6) & (yy > 1e-6)
     size = np.sqrt(np.where(defined, xx, 1).astype(np.float64) * np.where(defined, yy, 1))
     return np.where(defined, xy / size, np.nan)
@@ -254,10 +254,10 @@ def clustered_mean(
     totals = counts.sum(axis=0)
     means = sums.sum(axis=0) / totals
     value = float(means.mean())
-    with np.errstate(invalid="ignore"):  # a kind that one cluster alone has
+    with np.errstate(invalid="ignore"):  # a kind with only one cluster
         left = np.nanmean((sums.sum(axis=0) - sums) / (totals - counts), axis=1)
     error = math.sqrt((number - 1) / number * float(((left - value) ** 2).sum()))
-    # As many clusters of one size would say as much (Kish, 1965).
+    # Effective number of equal clusters (Kish, 1965).
     shares = (counts / totals).mean(axis=1)
     jackknife = EffectEstimate.from_error(value, error, max(1 / float((shares**2).sum()) - 1, 1.0))
     linear = math.sqrt(float(((((sums - means * counts) / totals).mean(axis=1)) ** 2).sum()))
@@ -286,7 +286,7 @@ def _studentised(sums: Floats, counts: Floats, value: float, resamples: int, see
             moved = np.zeros_like(weights)
             for kind in range(sums.shape[1]):
                 residuals = sums[:, kind] - means[:, kind, None] * counts[:, kind]
-                # A kind that a resample missed altogether says nothing in it.
+                # A kind without items in a resample is ignored there.
                 moved += np.where(totals[:, kind, None] > 0, residuals / totals[:, kind, None], 0.0)
             kinds = (totals > 0).sum(axis=1)
             errors = np.sqrt((weights * moved**2).sum(axis=1)) / kinds

@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 
 def measure(items: Items) -> tuple[float, Floats]:
-    """The number that items give, and how far each of them moves it."""
+    """The statistic of the items, and how far each of them moves it."""
     if items.statistic not in metrics.STATISTICS:
         raise DataError(f"items of an unknown statistic, {items.statistic!r}")
     compute = metrics.STATISTICS[items.statistic]
@@ -28,7 +28,7 @@ def measure(items: Items) -> tuple[float, Floats]:
     cuts = np.cumsum(sizes)[:-1]
     if items.aggregate == "all":
         total, moved = compute(columns)
-        # Subsets are strata: what is common to one is no chance.
+        # Subsets are strata: their means are not random.
         centred = [part - part.mean() for part in np.split(moved / columns.shape[1], cuts)]
         return total, np.concatenate(centred)
     weights = sizes / sizes.sum() if items.aggregate == "wmean" else np.full(len(sizes), 1.0)
@@ -75,7 +75,7 @@ def item_moves(
     rows: Sequence[Row], reports: Sequence[Report], names: Sequence[str]
 ) -> Floats | None:
     """(runs, distinct items) how far each moves a run's score; None if a run has no items."""
-    known = [own for r in reports if (own := _resolved(r, rows[0].key)) is not None]
+    known = [resolved for r in reports if (resolved := _resolved(r, rows[0].key)) is not None]
     if len(known) < len(reports):
         return None
     label = key_text(rows[0].key)
@@ -114,7 +114,7 @@ def _check(
 
 
 def item_error(moved: Floats | None, first: int) -> tuple[float, float, list[float]]:
-    """Of an influence matrix: what is known of the difference over items."""
+    """The difference's error over items, from an influence matrix."""
     if moved is None:
         return 0.0, math.inf, [0.0, 0.0]
     count = moved.shape[1]
@@ -122,5 +122,5 @@ def item_error(moved: Floats | None, first: int) -> tuple[float, float, list[flo
     arms = (moved[:first], moved[first:])
     gaps = arms[1].mean(axis=0) - arms[0].mean(axis=0)
     squares = [float(((arm - arm.mean(axis=0)) ** 2).sum()) for arm in arms]
-    parts = [own / max(len(arm) - 1, 1) * scale for own, arm in zip(squares, arms, strict=True)]
+    parts = [sums / max(len(arm) - 1, 1) * scale for sums, arm in zip(squares, arms, strict=True)]
     return math.sqrt(float((gaps**2).sum()) * scale), count - 1, parts

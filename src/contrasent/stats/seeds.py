@@ -17,7 +17,7 @@ from contrasent.errors import DataError
 Floats = NDArray[np.float64]
 
 UPPER = (1 + 0.95) / 2  # the share of a distribution below the upper end of a 95 % interval
-REGROUPINGS = 20_000  # up to which a permutation test tries all; of more, so many random ones
+REGROUPINGS = 20_000  # permutations tried at most: all of them, or as many random ones
 
 LOG_SMALLEST_P = math.log(1e-15)
 
@@ -29,8 +29,8 @@ class EffectEstimate:
     mean: float
     low: float  # lower end of its 95 % interval
     high: float
-    error: float  # standard error; 0 where nothing varies
-    df: float  # degrees of freedom of `error`; infinite where it is known and not estimated
+    error: float  # standard error; 0 if nothing varies
+    df: float  # degrees of freedom of `error`; infinite if it is known
     p: float  # two-sided p value of no difference
 
     @classmethod
@@ -104,11 +104,11 @@ def t_share(point: float, df: float) -> float:
     if math.isinf(point):
         return float(point > 0)
     square = point * point
-    a, x, rest = df / 2, df / (df + square), square / (df + square)
+    a, x, y = df / 2, df / (df + square), square / (df + square)
     if x < (a + 1) / (a + 2.5):
-        tail = _incomplete_beta(x, rest, a, 0.5) / 2
+        tail = _incomplete_beta(x, y, a, 0.5) / 2
     else:
-        tail = (1 - _incomplete_beta(rest, x, 0.5, a)) / 2
+        tail = (1 - _incomplete_beta(y, x, 0.5, a)) / 2
     return tail if point < 0 else 1 - tail
 
 
@@ -138,7 +138,7 @@ def _two_sided(mean: float, error: float, df: float) -> float:
 
 
 def _beyond(distance: float, error: float, df: float) -> float:
-    """The share of estimates that lie a distance or more from the truth, to one side."""
+    """The share of estimates that lie a distance or more from the truth, on one side."""
     return t_share(-distance / error, df) if error else float(distance <= 0)
 
 
@@ -157,23 +157,23 @@ class ArmSpread(NamedTuple):
 
     variance: float  # anything for a single run
     runs: int
-    # degrees of freedom of `variance`: runs less one, or infinite where it is given and not
+    # degrees of freedom of `variance`: runs minus one, or infinite if it is given and not
     # estimated. With 0 the other arm's variance is taken for both
     df: float
 
     @classmethod
     def of(cls, scores: Floats) -> "ArmSpread":
-        """Of runs with these scores."""
+        """The spread of runs with these scores."""
         variance = float(scores.var(ddof=1)) if len(scores) > 1 else 0.0
         return cls(variance, len(scores), len(scores) - 1)
 
 
 def unpaired_error(before: ArmSpread, after: ArmSpread) -> tuple[float, float]:
     """Standard error over seeds of a difference of two means, and its degrees of freedom."""
-    # Of a variance for each arm (Welch) and one for both (Student), whichever gives the wider
+    # A variance for each arm (Welch) or one for both (Student), whichever gives the wider
     # interval: of 2 runs against 5, Welch alone finds more than 5.5 % false differences.
     errors = [_welch(before, after)] if before.df and after.df else []
-    # Of equal arms both have the same error, and Welch's has fewer degrees of freedom.
+    # For equal arms the errors are the same, and Welch's has fewer degrees of freedom.
     if not math.isinf(before.df + after.df) and not (errors and before.runs == after.runs):
         errors.append(_student(before, after))
     return max(errors, key=lambda own: own[0] * t_quantile(UPPER, own[1]))
@@ -204,7 +204,7 @@ class TwoWay(NamedTuple):
     items_df: float
     seeds: float  # standard error over seeds, on the items at hand
     seeds_df: float
-    shared: float = 0.0  # the part that both hold: how far other items move runs apart
+    shared: float = 0.0  # the shared part: how far other items move runs apart
 
     def half_width(self, level: float = 0.95) -> float:
         """Half of the interval's width."""

@@ -1,1 +1,1 @@
-"""How it is learnt: the loop, its schedule, its checkpoints and its alarms."""
+"""Training: the loop, its schedule, its checkpoints and its alarms."""

@@ -25,7 +25,7 @@ STEPS = {
 }
 """Settings of each step on top of those, in the order of the steps."""
 
-JUDGED = 5  # of so many summaries one judges
+JUDGED = 5  # one in so many summaries judges
 SHOWN = 3  # summaries whose best explanation is shown before and after
 
 
@@ -38,13 +38,13 @@ class Lesson:
 
 
 def table(lessons: Sequence[Lesson], base: str) -> list[str]:
-    """Lines to print: MRR@10 of each best step, its gain on the other summaries, what is kept."""
+    """Lines to print: MRR@10 of each best step, its gain on other summaries, and what is kept."""
     lines = ["MRR@10 of the right explanation for summaries held out, and the gain on others:"]
     rows = [(f"{Path(base).name} as it is", lessons[0].run.base_score, "")]
     for lesson in lessons:
-        gain, kept = lesson.run.gain, "" if lesson.run.kept else "  not proven, not kept"
+        gain, remark = lesson.run.gain, "" if lesson.run.kept else "  not proven, not kept"
         shown = f"{gain.value:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]" if gain else ""
-        rows.append((lesson.name, lesson.run.score, shown + kept))
+        rows.append((lesson.name, lesson.run.score, shown + remark))
     return lines + [f"    {name:40s} {score:.3f}  {gain}".rstrip() for name, score, gain in rows]
 
 
@@ -69,9 +69,9 @@ def learn(
     }
     lessons, model = list[Lesson](), base
     for (name, settings), method in zip(STEPS.items(), (objective, PAIRS), strict=True):
-        place, given = folder / name, SETTINGS | settings
+        place, chosen = folder / name, SETTINGS | settings
         again = run | {"resume": run.get("resume", False) and place.is_dir()}
-        done = fit(method, corpora[name], given, folder=place, base=model, evaluate=judge, **again)
+        done = fit(method, corpora[name], chosen, folder=place, base=model, evaluate=judge, **again)
         lessons.append(Lesson(f"{method}, {len(corpora[name]):,} {name}", done))
         model = str(done.folder)
     write_text(folder / "learning.html", _page(lessons, base, questions, answers))
@@ -85,7 +85,7 @@ def _page(
     drawn, steps = dict[str, list[pictures.Point]](), 0
     for lesson in lessons:
         (points,) = curves(lesson.run.log)[HELD_OUT].values()
-        drawn[lesson.name] = [(steps + at, value, low, high) for at, value, low, high in points]
+        drawn[lesson.name] = [(steps + step, value, low, high) for step, value, low, high in points]
         steps += lesson.run.steps
     encoders = (Encoder.load(resolve(base), pooler=POOLER), lessons[-1].run.encoder)
     first, last = (e.similarity(questions[:SHOWN], answers).argmax(axis=1) for e in encoders)

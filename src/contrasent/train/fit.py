@@ -145,7 +145,7 @@ def fit_plan(
     geometry: Evaluate | None = None,
     **options: Any,
 ) -> Run:
-    """Carry a plan out; a run that is complete is returned before a model is loaded."""
+    """Carry out a plan; a complete run is returned without loading a model."""
     if resume and (done := plan.finished(Path(folder), keep)) is not None:
         return done
     check_writable(Path(folder))
@@ -226,10 +226,10 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
 
     def save_model(target: Path, step: int, report: Report | None) -> None:
         shares = place.shares(step)
-        found = replace(
+        metadata = replace(
             facts, objective=objective.describe(), step=step, report=report, shares=shares
         )
-        encoder.save(target, card=card(encoder, found))
+        encoder.save(target, card=card(encoder, metadata))
 
     def save_checkpoint(step: int) -> None:
         state = {
@@ -245,10 +245,10 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
 
     def write_log(metrics: list[StepMetrics]) -> None:
         """Lines of the first steps, of every tenth, and of the last."""
-        for one in metrics:
-            wanted = one.step % LOG_EVERY == 0 or one.step < LOG_EVERY or one.step in steps.moments
+        for m in metrics:
+            wanted = m.step % LOG_EVERY == 0 or m.step < LOG_EVERY or m.step in steps.moments
             if parallel.is_main():
-                place.write_log(one.line() | drift.values, kept=wanted)
+                place.write_log(m.line() | drift.values, kept=wanted)
 
     if options.on_start is not None:
         options.on_start()
@@ -275,7 +275,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
             if evaluating:
                 metrics += steps.known()
             trained_seconds += time.monotonic() - begun
-            drift.look(step, settings.lr)  # before the lines, of which the last has the last drift
+            drift.look(step, settings.lr)  # before the lines, so that the last has the latest drift
             write_log(metrics)
             shown = {"loss": metrics[-1].terms["loss"]} if metrics else {}
             best = selector.best()
@@ -286,7 +286,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
             every = settings.geometry_every
             if every and (step % every == 0 or last or stopping):
                 selector.measure(step)
-            # One look for all: processes that disagree would wait for one another.
+            # One decision for all: processes that disagree would wait for each other.
             leaving = parallel.anywhere(interrupted())
             if leaving or stopping or last or step % settings.checkpoint_every == 0:
                 write_log(steps.known())
@@ -310,7 +310,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
         near = (drift.base["neighbours"], drift.latest) if drift.base and drift.latest else ()
         texts = [batches.cache.text(0, int(row)) for row in drift.places]
         write_text(place.model / "report.html", run_page(run, facts, texts, *near))
-        place.publish(run)  # last: by its result a run is complete
+        place.publish(run)  # last: its result marks a run as complete
     parallel.barrier()
     if parallel.local_rank() == 0:
         if not shared:
@@ -323,7 +323,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
 
 
 def _check_same(config: dict[str, Any]) -> None:
-    """All processes have the same run; machines that share no disk have a copy of the text each."""
+    """Check that all processes have the same run; without a shared disk each needs the text."""
     names = ("settings", "objective", "corpus", "rows")
     first = parallel.from_main({name: config[name] for name in names})
     if other := [name for name in names if first[name] != config[name]]:
@@ -334,12 +334,12 @@ def _check_same(config: dict[str, Any]) -> None:
 
 
 def _restore(place: RunFolder, objective: Objective, optimizer: torch.optim.Optimizer) -> Any:
-    """Take weights and moments from the checkpoint; the rest of its state."""
+    """Restore weights and moments from the checkpoint; return its other state."""
     tensors: dict[str, Tensor] = {}
 
     def read() -> Any:
-        found, state = read_checkpoint(place.checkpoint)
-        tensors.update(found)
+        loaded, state = read_checkpoint(place.checkpoint)
+        tensors.update(loaded)
         return state
 
     state = parallel.by_main(read)
@@ -349,7 +349,7 @@ def _restore(place: RunFolder, objective: Objective, optimizer: torch.optim.Opti
         {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
     )
     for name, parameter in objective.named_parameters():
-        own = {key: tensors.get(f"optimizer.{key}.{name}") for key in MOMENTS}
-        if moments := {k: v.to(parameter.device) for k, v in own.items() if v is not None}:
+        stored = {key: tensors.get(f"optimizer.{key}.{name}") for key in MOMENTS}
+        if moments := {k: v.to(parameter.device) for k, v in stored.items() if v is not None}:
             optimizer.state[parameter] = moments
     return state

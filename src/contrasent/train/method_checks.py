@@ -31,7 +31,7 @@ from contrasent.types import Batch
 SMALL = "small"  # the small encoder, as the value of a parameter that names a model
 STEPS, ROWS, CACHED_ROWS = 3, 6, 5
 DRAW = "random_for(seed, purpose, row, step)"
-CLOSE = 1e-7  # of the largest number: rounding in float64
+CLOSE = 1e-7  # relative to the largest number: rounding in float64
 SENTENCES = [
     f"{who} {did} {what}"
     for what in ("a wooden ladder", "the copper kettle before dawn", "two lamps")
@@ -54,7 +54,7 @@ class Trial:
     def training(
         self, *, dropout: float = 0.0, cached_rows: int = 0
     ) -> Iterator[tuple[Objective, Callable[[int], Batch]]]:
-        """The objective in float64, ready to train, and batches as a run makes them."""
+        """The objective in float64, ready to train, and a run's batches."""
         small: dict[str, Any] = {"batch": ROWS, "steps": STEPS, "max_tokens": 24, "seed": 3}
         settings = Settings(**small, dropout=dropout, grad_cache_rows=cached_rows)
         objective = prepare(self.base, self.method, dict(self.parameters), settings)
@@ -62,8 +62,8 @@ class Trial:
         objective.double().train()
         with tempfile.TemporaryDirectory() as home:
             place = Path(home)
-            made = collator(objective, _corpus(objective, place), settings, place / "tokens", None)
-            yield objective, lambda step: made.batch(step, parallel.rank(), parallel.world())
+            maker = collator(objective, _corpus(objective, place), settings, place / "tokens", None)
+            yield objective, lambda step: maker.batch(step, parallel.rank(), parallel.world())
 
 
 def make_small_base(folder: Path) -> Path:
@@ -102,20 +102,20 @@ def make_small_base(folder: Path) -> Path:
 
 
 def with_small_models(method: str, given: Mapping[str, Any], base: Path) -> dict[str, Any]:
-    """The parameters with small models in the place of those that are stated or needed."""
-    found = dict(given)
+    """The parameters with small models instead of those stated or needed."""
+    values = dict(given)
     for name, parameter in parameters(method).items():
-        if parameter.mark(MaskedModelName) and (found.get(name) or _needs(method, found, name)):
-            found[name] = str(base)
+        if parameter.mark(MaskedModelName) and (values.get(name) or _needs(method, values, name)):
+            values[name] = str(base)
         if parameter.mark(GuideName):
             guide = base.with_name("guide")
             Encoder.load(base, pooler="mean").save(guide)
-            found[name] = str(guide)
-    return found
+            values[name] = str(guide)
+    return values
 
 
 def _needs(method: str, given: Mapping[str, Any], model: str) -> bool:
-    """Whether a method rejects these parameters for want of a model."""
+    """Whether a method rejects these parameters for lack of a model."""
     try:
         check(method, given, models=False)
     except OptionError as error:
@@ -152,12 +152,12 @@ def finding(check: Callable[[Trial], Verdict], trial: Trial, name: str = "") -> 
         return MethodFinding(name, *check(trial))
     except UserError:
         raise
-    except Exception as error:  # a method of others may raise anything
+    except Exception as error:  # a user's method may raise anything
         return MethodFinding(name, False, _failure(error))
 
 
 def check_two_processes(trials: Sequence[Trial]) -> list[MethodFinding]:
-    """Whether two processes with half a batch each do what one does with it all; one start."""
+    """Whether two processes, each with half a batch, do the same as one; started once."""
     with tempfile.TemporaryDirectory() as home:
         place = Path(home)
         spawn(_work, (place, list(trials)), nprocs=2)  # type: ignore[no-untyped-call]
@@ -175,7 +175,7 @@ def _failure(error: Exception) -> str:
 
 
 def _trained(trial: Trial) -> tuple[dict[str, Tensor], list[float]]:
-    """State and losses after some steps without dropout, of this process's share of the batches."""
+    """State and losses after some steps without dropout, on this process's share of the batches."""
     with trial.training() as (objective, batch):
         module = parallel.wrap(objective)
         optimizer = torch.optim.SGD(objective.parameters(), lr=0.05)
@@ -192,7 +192,7 @@ def _trained(trial: Trial) -> tuple[dict[str, Tensor], list[float]]:
 
 
 def _work(rank: int, place: Path, trials: list[Trial]) -> None:
-    """One of two processes; what it found goes to files."""
+    """One of two processes, which writes its results to files."""
     torch.set_num_threads(1)
     store = f"file://{place / 'store'}"
     torch.distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
@@ -201,7 +201,7 @@ def _work(rank: int, place: Path, trials: list[Trial]) -> None:
             state, losses = _trained(trial)
         except Exception as error:
             (place / f"{number}.{rank}.txt").write_text(_failure(error), "utf-8")
-            break  # the other process may wait for this one, and ends with it
+            break  # the other process may wait for this one, so end it too
         path, metadata = place / f"{number}.{rank}.safetensors", {"contrasent": json.dumps(losses)}
         save_tensors(path, state, metadata)
     torch.distributed.destroy_process_group()
@@ -215,8 +215,8 @@ def _compare(place: Path, number: int, trial: Trial) -> Verdict:
         if not path.is_file():
             failed = [p.read_text("utf-8") for p in sorted(place.glob("*.txt"))]
             return False, failed[0] if failed else "the processes ended early"
-        state, own = read_checkpoint(path)
-        far = farthest({"the loss": torch.tensor(losses)}, {"the loss": torch.tensor(own)})
+        state, its_losses = read_checkpoint(path)
+        far = farthest({"the loss": torch.tensor(losses)}, {"the loss": torch.tensor(its_losses)})
         far = far or farthest(whole, state)
         if far:
             remedy = "average over own rows, compare with those of all (gather), and draw with "
@@ -242,7 +242,7 @@ def farthest(one: Mapping[str, Tensor], two: Mapping[str, Tensor]) -> str:
 def check_objective(
     method: str, given: Mapping[str, Any], corpus: Corpus
 ) -> Iterator[MethodFinding]:
-    """Check a method and whether a corpus suits it; findings come as they are made."""
+    """Check a method and whether a corpus suits it; yields findings one by one."""
 
     def check_corpus(trial: Trial) -> Verdict:
         with trial.training() as (objective, _):
@@ -268,7 +268,7 @@ def check_objective(
 
 
 def check_one_step(trial: Trial) -> Verdict:
-    """Whether terms are numbers and complete, and all that trains has a gradient."""
+    """Whether terms are finite and complete, and all that trains has a gradient."""
     with trial.training(dropout=0.1) as (objective, batch):
         with torch.no_grad():
             terms = objective(batch(0))
@@ -329,16 +329,16 @@ def check_gradient(trial: Trial) -> Verdict:
 
 def check_cached_gradients(trial: Trial) -> Verdict:
     """Whether cached gradients (``grad_cache_rows``) are those of the whole batch."""
-    found = []
+    gradients = []
     for rows in (0, CACHED_ROWS):
         try:
             with trial.training(cached_rows=rows) as (objective, batch):
                 _step(objective, batch(0))
                 grads = ((k, p.grad) for k, p in objective.named_parameters())
-                found.append({k: grad for k, grad in grads if grad is not None})
+                gradients.append({k: grad for k, grad in grads if grad is not None})
         except OptionError as error:
             return None, str(error)
-    far = farthest(found[0], found[1])
+    far = farthest(gradients[0], gradients[1])
     if far:
         return False, f"with {CACHED_ROWS} rows at once the gradient of {far}"
     return True, f"{CACHED_ROWS} rows at once, the same gradient (float64)"
@@ -359,9 +359,9 @@ def check_resume(trial: Trial) -> Verdict:
         optimizer.load_state_dict(moments)
         for step in (2, 3):
             _update(again, batch(step), optimizer)
-        found = again.state_dict()
+        resumed = again.state_dict()
     for key, value in whole.state_dict().items():
-        if not torch.equal(value, found[key]):
+        if not torch.equal(value, resumed[key]):
             problem = "keep all that lasts from step to step in parameters and buffers"
             return False, f"{key} is another after a resume; {problem}"
     return True, "goes on from a checkpoint to the same bits"
@@ -383,7 +383,7 @@ def check_combination(trial: Trial) -> Verdict:
 
 
 def _step(objective: Objective, batch: Batch) -> tuple[dict[str, Tensor], Tensor]:
-    """Terms and loss of a batch; the gradient is left in the parameters."""
+    """Terms and loss of a batch; leaves the gradient in the parameters."""
     torch.manual_seed(batch.step)
     objective.zero_grad(set_to_none=True)
     terms = objective(batch)

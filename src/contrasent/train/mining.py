@@ -1,4 +1,4 @@
-"""Hard negatives of pairs, which the base finds among the other answers."""
+"""Mining hard negatives of pairs with the base, among the other answers."""
 
 import logging
 from collections import defaultdict
@@ -34,10 +34,10 @@ def mine(
     if len(first) <= count:
         problem = f"the pairs that are trained on have {len(first)} different answers only"
         raise OptionError("mined", count, problem)
-    own: dict[int, list[int]] = defaultdict(list)
+    answers_of: dict[int, list[int]] = defaultdict(list)
     for question, answer in zip(questions.tolist(), answers.tolist(), strict=True):
-        own[question].append(answer)
-    found = np.zeros((len(cache), count), np.int64)
+        answers_of[question].append(answer)
+    negatives = np.zeros((len(cache), count), np.int64)
     short = 0
     with progress.task("mine", len(rows) + len(first) + len(rows), "texts") as advance:
         query_vectors = _embed(encoder, cache, 0, rows, advance)
@@ -47,24 +47,24 @@ def mine(
             cosines = query_vectors[block] @ answer_vectors.T
             own_answers = answer_vectors[answers[block]]
             most = MARGIN * (query_vectors[block] * own_answers).sum(axis=1, keepdims=True)
-            # What is too near comes after all others, the least alike first.
+            # Answers that are too near come last, the least similar first.
             ranks = np.where(cosines > most, -3 - cosines, cosines)
             for row, rank in zip(block, ranks, strict=True):
-                rank[own[int(questions[row])]] = -np.inf
+                rank[answers_of[int(questions[row])]] = -np.inf
                 picked = best_rows(rank, count)
                 picked = picked[np.isfinite(rank[picked])]
                 short += int((rank[picked] >= -1).sum() < count)
                 if not len(picked):
                     problem = f"{cache.text(0, int(rows[row]))[:60]!r} has every answer for its own"
                     raise OptionError("mined", count, problem)
-                found[rows[row]] = rows[first[np.resize(picked, count)]]
+                negatives[rows[row]] = rows[first[np.resize(picked, count)]]
             advance(len(block))
     if short:
         log.warning(
             "%d of %d pairs have fewer than %d answers below %d %% of their own cosine; they take "
             "the least alike of the others", short, len(rows), count, MARGIN * 100,
         )  # fmt: skip
-    return found
+    return negatives
 
 
 def _numbers(cache: TokenCache, column: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -77,7 +77,7 @@ def _numbers(cache: TokenCache, column: int, rows: NDArray[np.int64]) -> NDArray
 def _embed(
     encoder: Encoder, cache: TokenCache, column: int, rows: NDArray[np.int64], advance: Any
 ) -> Vectors:
-    """Unit vectors of a column's rows, by tokens as they are trained on."""
+    """Unit vectors of a column's rows, with tokens as in training."""
     parts = []
     for part in batched(rows.tolist(), 1024):
         parts.append(encoder.encode_tokens(cache.tokens(column, np.asarray(part)), 64))

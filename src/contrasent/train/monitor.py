@@ -1,4 +1,4 @@
-"""Watching a run: alarms, and the scores that say which of its models is the best."""
+"""Watching a run: alarms, and the scores that choose its best model."""
 
 import logging
 import math
@@ -45,7 +45,7 @@ LEAST_RANK_SHARE = 0.8
 class Monitor:
     """Watches the numbers of every step."""
 
-    high: int = 0  # for how many steps the cosine has been that high
+    high: int = 0  # number of steps with so high a cosine
 
     def check(self, step: int, terms: dict[str, float], lr: float) -> None:
         """Look at one step."""
@@ -90,8 +90,8 @@ class Drift:
         self.total = total  # steps of the run; the last one is measured too
         self.encoder = objective.encoder
         self.labelled = objective.labelled
-        # Whether the base's neighbours are to stay: those of a sentence encoder, unless pairs say
-        # what is near. A language model's are there to be changed.
+        # Whether the base's neighbours should stay: those of a sentence encoder, unless pairs say
+        # what is near. A language model's are meant to change.
         self.guards = base_kind(self.encoder.source) == SENTENCE_ENCODER and not self.labelled
         self.warned = not objective.warns_of_drift  # which a run does once
         # The last measurement: "mean_cosine" of random pairs, "effective_rank", the
@@ -107,12 +107,12 @@ class Drift:
         return state | {"latest": self.latest}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
         self.values, self.base, self.warned = state["values"], state["base"], state["warned"]
         self.latest = state.get("latest", ())  # not in checkpoints of older versions
 
     def look(self, step: int, lr: float) -> None:
-        """Measure if it is time; warn, once in a run, where the model has moved too far."""
+        """Measure if it is time; warn, once in a run, if the model has moved too far."""
         due = step % self.every == 0 or step == self.total
         if self.tokens is None or not due or not parallel.is_main():
             return
@@ -158,7 +158,7 @@ class Drift:
 
 
 class ModelSelector:
-    """The scores of a run so far. The main process evaluates, all of them know the values.
+    """The scores of a run so far. The main process evaluates, and all processes get the values.
 
     ``history``: (step, score) of every evaluation. ``base``: the report before the first step, and
     None before that. ``report``: of the best step so far; None before the first. ``latest``: of the
@@ -188,7 +188,7 @@ class ModelSelector:
         return {"history": self.history, **stored}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from what a checkpoint kept."""
+        """Continue from a checkpoint's state."""
         self.history = [(int(s), float(v)) for s, v in state["history"]]
         stored = [state[name] for name in ("base", "report", "latest")]
         self.base, self.report, self.latest = (r and Report.from_json(r) for r in stored)
@@ -228,7 +228,7 @@ class ModelSelector:
 
     def best(self) -> tuple[int, float] | None:
         """Step and value of the best trained model, the earliest of equals."""
-        # The last one where the score says what is left of the base, which training can only lower.
+        # The last one if the score measures what is left of the base, which training only lowers.
         if self.floor is not None:
             return next(reversed(self.trained()), None)
         return max(self.trained(), key=lambda pair: (pair[1], -pair[0]), default=None)
@@ -245,20 +245,20 @@ class ModelSelector:
         if self.floor is not None:
             improved = None if best[1] >= self.floor else False
         wins = improved if self.keep == "proven" else improved is not False
-        kept = best[0] if wins or self.keep == "trained" else 0
-        found = {
+        kept_step = best[0] if wins or self.keep == "trained" else 0
+        fields = {
             "improved": improved,
-            "kept": last if self.keep == "last" else kept,
+            "kept": last if self.keep == "last" else kept_step,
             "base_score": base,
             "gain": gain,
             "metric": rows[0].metric if rows else None,
             "score": best[1],
             "best_step": best[0],
         }
-        return cast(dict[str, Any], parallel.from_main(found))
+        return cast(dict[str, Any], parallel.from_main(fields))
 
     def out_of(self, patience: int) -> bool:
-        """Whether so many evaluations have passed without a better one; never if 0."""
+        """Whether the last so many evaluations brought no better one; never if 0."""
         values = [value for _, value in self.trained()]
         if not patience or not values or self.floor is not None:
             return False

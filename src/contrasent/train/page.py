@@ -65,15 +65,15 @@ def curves(log: Sequence[Mapping[str, Any]]) -> dict[str, Lines]:
     for line in log:
         step = line["step"]
         for name, value in numbers(line).items():
-            kind, _, rest = name.rpartition("/")
+            kind, _, label = name.rpartition("/")
             title = {"": TERMS, "shares": SHARES}.get(kind, name if kind != "to_contrast" else "")
             if kind == "" and (name in DRIFT | {"lr", "norm"} or "cosine" in name):
                 title = "cosines" if "cosine" in name else name.replace("_", " ")
             if kind in ("", "shares") and title and name != "measured_at":
-                points = panels.setdefault(title, {}).setdefault(rest, [])
-                at = line["measured_at"] if name in DRIFT else step
-                if not points or points[-1][0] < at:
-                    points.append((at, value, value, value))
+                points = panels.setdefault(title, {}).setdefault(label, [])
+                measured_at = line["measured_at"] if name in DRIFT else step
+                if not points or points[-1][0] < measured_at:
+                    points.append((measured_at, value, value, value))
         for row in line.get("evaluation", ())[:1]:
             ends = [row["value"] if row[end] is None else row[end] for end in ("low", "high")]
             name = f"{row['task']} {row['metric']}"

@@ -1,4 +1,4 @@
-"""A run that is stated by names and values, and several that differ in some settings."""
+"""A run defined by names and values, and several that differ in some settings."""
 
 import json
 import os
@@ -44,16 +44,16 @@ class Plan:
     note: str  # held-out rows, and limits of the evaluation
 
     def options(self, keep: Keep, **given: Any) -> RunOptions:
-        """Those of the run; its base without folders of this machine."""
+        """The options of the run; its base without local folders."""
         base = Path(self.base).name if Path(self.base).is_dir() else self.base
         chosen: dict[str, Any] = {"base": base, "defaults": self.resolved.defaults, "keep": keep}
         return RunOptions(evaluate=self.evaluate, rows=self.rows, **chosen, **given)
 
     def finished(self, folder: Path, keep: Keep) -> Run | None:
-        """The result of the same run in a folder if it is complete there."""
+        """The result of the same run in a folder, if complete."""
         place = RunFolder(folder)
         done = place.finished()
-        # Of several processes each must take part in the check of the others.
+        # Each of several processes must take part in the others' check.
         if done is None or not place.ended() or "WORLD_SIZE" in os.environ:
             return None
         objective = described(self.method, self.resolved.parameters)
@@ -88,7 +88,7 @@ def make_plan(
     evaluate: Evaluate | str | None = None,
     stored: Mapping[str, Any] | None = None,
 ) -> Plan:
-    """Complete a run from what was stated, see :func:`contrasent.fit`."""
+    """Complete a run from the given options, see :func:`contrasent.fit`."""
     base = str(base or MINILM)
     folder = resolve(base)
     resolved = resolve_settings(folder, method, given, corpus=corpus, stored=stored)
@@ -101,7 +101,7 @@ def make_plan(
             evaluate, corpus, settings.heldout, settings.seed
         )
     if isinstance(judge, NeighbourValidation) and base_kind(folder) == LANGUAGE_MODEL:
-        # Training is to move a language model's neighbourhoods, not to leave them.
+        # Training should change a language model's neighbourhoods.
         judge = replace(judge, floor=0.0)
     return Plan(method, base, corpus, resolved, validation, judge, rows, note)
 
@@ -116,7 +116,7 @@ def geometry_on_stsb(every: int) -> Evaluate | None:
 
 @dataclass(frozen=True, slots=True)
 class SweepRun:
-    """One of the runs: its name, by which its folder is called, and what it was given."""
+    """One of the runs: its name, also of its folder, and its settings."""
 
     name: str
     given: dict[str, Any]
@@ -147,21 +147,21 @@ def combinations(given: Mapping[str, Any], method: str) -> list[SweepRun]:
 
 def best_run(runs: Sequence[SweepRun]) -> SweepRun | None:
     """The run with the highest held-out score, the first of equals; None if none has one."""
-    scored = [(one.run.score, one) for one in runs if one.run and one.run.score is not None]
+    scored = [(run.run.score, run) for run in runs if run.run and run.run.score is not None]
     return max(scored, key=lambda pair: pair[0], default=(0.0, None))[1]
 
 
 def sweep_table(runs: Sequence[SweepRun]) -> list[str]:
-    """A line for each run: its score by which to choose, and its gain on items that did not."""
+    """A line for each run: the score that chooses, and its gain on other items."""
     head = ("run", "step", "held out", "95 % interval", "gain on others", "95 % interval")
     lines: list[tuple[str, ...]] = [head]
-    for one in runs:
-        report = one.run.evaluation(one.run.best_step) if one.run else None
+    for run in runs:
+        report = run.run.evaluation(run.run.best_step) if run.run else None
         rows = report.rows if report else ()
         gain = next((row for row in rows if row.metric.startswith("gain_")), None)
         cells = [cell for row in (rows[0] if rows else None, gain) for cell in _cells(row)]
-        step = "" if one.run is None else str(one.run.best_step or "")
-        lines.append((one.name, step, *(cells if not one.problem else [one.problem, "", "", ""])))
+        step = "" if run.run is None else str(run.run.best_step or "")
+        lines.append((run.name, step, *(cells if not run.problem else [run.problem, "", "", ""])))
     return laid_out(lines, left=(0,))
 
 

@@ -1,4 +1,4 @@
-"""From names and settings to an objective that is ready to train, and to its batches."""
+"""Prepares an objective and its batches from names and settings."""
 
 import logging
 import math
@@ -55,16 +55,16 @@ def prepare(
     if settings.lora:
         lora.add(encoder.backbone, settings.lora)
     encoder.prompts = _prompts(encoder.prompts, settings)
-    encoder.matryoshka_dims = ()  # what trains it now says whether its first dimensions are vectors
-    made = find(objective)(encoder, **parameters)
+    encoder.matryoshka_dims = ()  # this training determines its nested dimensions
+    module = find(objective)(encoder, **parameters)
     if settings.pooler not in (None, encoder.pooling):
         problem = f"{objective} pools by {encoder.pooling!r}; leave it out"
         raise OptionError("pooler", settings.pooler, problem)
-    return made.to(encoder.device)
+    return module.to(encoder.device)
 
 
 def _prompts(given: Prompts, settings: Settings) -> Prompts:
-    """The base's prompts, those that the settings state in their place; "" for none."""
+    """The base's prompts, replaced by those in the settings; "" for none."""
     texts = dict(given.texts)
     stated = {"query": settings.query_prompt, "document": settings.document_prompt}
     for task, text in stated.items():
@@ -78,8 +78,8 @@ def configure(objective: Objective, settings: Settings) -> None:
     """Set padding, cached gradients and compilation of every encoder in an objective."""
     terms = objective.terms.items()
     others = [name for name, t in terms if not getattr(t, "vectors_only", False)]
-    own = type(objective).forward is not Objective.forward and not objective.vectors_only
-    if settings.grad_cache_rows and (others or own):
+    custom = type(objective).forward is not Objective.forward and not objective.vectors_only
+    if settings.grad_cache_rows and (others or custom):
         what = f"its term {others[0]!r}" if others else "it"
         problem = f"not for {objective.name}: {what} works on tokens, whose memory is not bounded"
         raise OptionError("grad_cache_rows", settings.grad_cache_rows, f"{problem}; use 0")
@@ -100,13 +100,13 @@ def collator(
     *,
     shared: bool = False,
 ) -> Collator:
-    """The maker of a run's batches; of several processes the main one tokenises."""
+    """The maker of a run's batches; with several processes the main one tokenises."""
     encoder = objective.encoder
     inside = encoder.tokenizer
     cut = min(settings.max_tokens, encoder.max_tokens)
     tokenizer = Tokenizer(inside.backend, max_tokens=cut, names=inside.names)
     lower, prompts = encoder.lower_case, _column_prompts(objective, corpus, settings)
-    # The main process tokenises, then one of every machine that does not see its folder.
+    # The main process tokenises, then one on each machine that does not see its folder.
     cache, first = None, parallel.local_rank() == 0
     for turn in (parallel.is_main(), first, True):
         if turn and cache is None:
@@ -159,7 +159,7 @@ def fit_poolers(objective: Objective, batches: Collator) -> None:
 
 
 def warn_of_cuts(batches: Collator, settings: Settings, most: int) -> None:
-    """Say in a line how many texts are cut, and the setting; nothing below one in a hundred."""
+    """Warn how many texts are truncated, with the setting; not below one in a hundred."""
     cut, texts = batches.cache.truncated or 0, len(batches.cache) * len(batches.cache.columns)
     if 100 * cut >= texts:
         raised = settings.max_tokens < most
@@ -169,7 +169,7 @@ def warn_of_cuts(batches: Collator, settings: Settings, most: int) -> None:
 
 
 def warn_of_equal_rows(batches: Collator, objective: Objective) -> None:
-    """Say in a line how many rows come again; nothing below one in a hundred, or if masked."""
+    """Warn how many rows are repeated; not below one in a hundred, or if masked."""
     equal, rows = batches.cache.equal, len(batches.cache)
     how = getattr(objective.contrast, "duplicates", None)
     if equal and 100 * equal >= rows and how != "mask":

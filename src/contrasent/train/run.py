@@ -45,21 +45,21 @@ OnStep = Callable[[int, dict[str, float]], Any]
 
 
 def numbers(line: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers in a line of a run's log by name, such as "loss", "shares/contrast"."""
-    found: dict[str, float] = {}
+    """The numbers in a line of a run's log by name, such as "loss" and "shares/contrast"."""
+    by_name: dict[str, float] = {}
     for name, value in line.items():
         if isinstance(value, dict):
-            found |= {f"{name}/{inner}": number for inner, number in value.items()}
+            by_name |= {f"{name}/{inner}": number for inner, number in value.items()}
         elif isinstance(value, list):  # rows of a report; some trackers allow no @ in a name
             rows = {f"{name}/{row['task']}/{row['metric']}": row["value"] for row in value}
-            found |= {key.replace("@", "_at_"): number for key, number in rows.items()}
+            by_name |= {key.replace("@", "_at_"): number for key, number in rows.items()}
         elif name != "step" and value is not None:
-            found[name] = value
-    return found
+            by_name[name] = value
+    return by_name
 
 
 def choose_keep(keep: Keep | None, evaluate: Any) -> Keep:
-    """The model to leave, by default what the evaluation can tell: a gain, or harm alone."""
+    """The model to leave; the default depends on whether the evaluation shows gain or only harm."""
     blind = getattr(evaluate, "floor", None) is not None
     if keep == "unharmed" and not blind:
         raise OptionError("--keep", keep, "goes with --evaluate neighbours alone")
@@ -212,7 +212,7 @@ class RunFolder:
         occupied = self._occupied()
         if occupied:
             self._check_loss(occupied, resume=resume, overwrite=overwrite)
-        if not (resume and self.ended()):  # such a one is only read
+        if not (resume and self.ended()):  # a complete run is only read
             self._lock.enter_context(
                 files.only_process(self.home, "is training into this folder", 0)
             )
@@ -222,7 +222,7 @@ class RunFolder:
                     if path != self.home and path.name not in (files.LOCK, files.HOLDER):
                         files.remove(path)
             for path in (*self.model.iterdir(), *self.home.iterdir()):
-                if path.name.startswith(TEMPORARY):  # of a process that was killed while it wrote
+                if path.name.startswith(TEMPORARY):  # of a process killed while writing
                     files.remove(path)
         if resume and occupied:
             self.check_same(config)
@@ -234,11 +234,11 @@ class RunFolder:
         return False
 
     def close(self) -> None:
-        """Let other processes train into the folder."""
+        """Release the folder for other processes."""
         self._lock.close()
 
     def _occupied(self) -> list[str]:
-        """Names in the folder; none of a run that ended before its first step."""
+        """Names in the folder; empty if its run ended before its first step."""
         names = sorted(p.name for p in self.model.iterdir())
         early = (self.settings.name, self.tokens.name, files.LOCK, files.HOLDER)
         begun = not self.home.is_dir() or any(
@@ -248,19 +248,19 @@ class RunFolder:
         return [] if names == ["run"] and not begun else names
 
     def _check_loss(self, occupied: list[str], *, resume: bool, overwrite: bool) -> None:
-        run, held = self.settings.is_file(), f"holds {occupied[0]!r}"
+        run, holds = self.settings.is_file(), f"holds {occupied[0]!r}"
         if resume and not run:
             raise OutputError(
-                f"{self.model}: {held} and no run to go on with; choose another folder"
+                f"{self.model}: {holds} and no run to go on with; choose another folder"
             )
         if not resume and not overwrite:
-            what = "already holds a run; --resume goes on with it, --overwrite" if run else held
+            what = "already holds a run; --resume goes on with it, --overwrite" if run else holds
             if not run:
                 what += "; --overwrite, if it is a model,"
             raise OutputError(f"{self.model}: {what} starts afresh, or choose another folder")
         if not resume and not run and "modules.json" not in occupied:
             raise OutputError(
-                f"{self.model}: {held} and no model; --overwrite replaces only models, so remove "
+                f"{self.model}: {holds} and no model; --overwrite replaces only models, so remove "
                 "the folder yourself or choose another"
             )
 
@@ -309,17 +309,17 @@ class RunFolder:
                 stream.writelines(json.dumps(line) + "\n" for line in before)
 
     def lines(self) -> list[dict[str, Any]]:
-        """The lines of the log, without one that a kill cut short and what follows it."""
-        found = []
+        """The lines of the log up to one that a kill cut short."""
+        lines = []
         for line in self.log.read_text("utf-8").splitlines() if self.log.is_file() else ():
             try:
-                found.append(json.loads(line))
+                lines.append(json.loads(line))
             except ValueError:
                 break
-        return found
+        return lines
 
     def write_log(self, line: dict[str, Any], *, kept: bool = True) -> None:
-        """Append a line, unless it is only for those who listen."""
+        """Append a line, unless it is only for listeners."""
         if kept:
             with files.writing(self.log), self.log.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(line) + "\n")
@@ -332,7 +332,7 @@ class RunFolder:
             self.listeners.append(on_step)
         if tensorboard:
             package = import_extra("tensorboardX", "tensorboard", "--tensorboard")
-            writers: list[Any] = []  # opened with the first line: what ends before leaves nothing
+            writers: list[Any] = []  # opened with the first line, not before
 
             def write(step: int, values: dict[str, float]) -> None:
                 if not writers:
@@ -348,11 +348,11 @@ class RunFolder:
     def shares(self, step: int | None = None) -> list[dict[str, float]]:
         """The shares of the terms in the log, up to a step."""
         lines = (line for line in self.lines() if "shares" in line)
-        found = [{"step": line["step"], **line["shares"]} for line in lines]
-        return [shares for shares in found if step is None or shares["step"] <= step]
+        entries = [{"step": line["step"], **line["shares"]} for line in lines]
+        return [shares for shares in entries if step is None or shares["step"] <= step]
 
     def publish(self, run: Run) -> None:
-        """Put the model that the run gives at the top of the folder; record the result."""
+        """Put the run's model at the top of the folder; record the result."""
         best = run.kept in (None, run.best_step) and self.best.is_dir()
         source = self.base if run.kept == 0 else self.best if best else self.last
         with files.writing(self.model):
@@ -370,7 +370,7 @@ class RunFolder:
         self._drop_steps(run)
 
     def _drop_steps(self, run: Run) -> None:
-        """Of a finished run, leave trained weights only where the model is the base."""
+        """Leave trained weights of a finished run only if its model is the base."""
         trained = self.best if self.best.is_dir() else self.last
         checkpoint = () if self.keeps_checkpoint else (self.checkpoint,)
         for path in (*checkpoint, self.base, self.best, self.last):
@@ -378,7 +378,7 @@ class RunFolder:
                 files.remove(path)
 
     def ended(self) -> bool:
-        """Whether the run is complete, and no kill left anything to be removed."""
+        """Whether the run is complete, without leftovers of a kill to remove."""
         return self.result.is_file() and not (self.home / files.HOLDER).exists()
 
     def finished(self) -> Run | None:
@@ -393,7 +393,7 @@ class RunFolder:
 
 
 def trajectory(model: Path) -> list[dict[str, float]]:
-    """The geometry that the run that trained a model has logged (SimCSE, Figure 2)."""
+    """The geometry logged in the run that trained a model (SimCSE, Figure 2)."""
     lines = (line for line in RunFolder(model).lines() if "geometry" in line)
     return [
         {"step": float(line["step"]), **{row["metric"]: row["value"] for row in line["geometry"]}}

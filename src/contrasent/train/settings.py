@@ -175,17 +175,17 @@ def choose(
     given: Mapping[str, Any], objective: str, *, option: str = "--set"
 ) -> tuple[Values, Values]:
     """Check named values, and divide them into those of the run and those of the objective."""
-    own, known = parameters(objective), run_settings()
-    for name in own.keys() & known.keys():
+    declared, known = parameters(objective), run_settings()
+    for name in declared.keys() & known.keys():
         problem = f"its parameter {name!r} has the name of a setting of the run; give it another"
         raise OptionError("--objective", objective, problem)
     of_run: Values = {}
     of_objective: Values = {}
     for name, value in given.items():
-        if name not in own | known:
+        if name not in declared | known:
             problem = f"no such setting of a run or of {objective}"
-            raise OptionError(option, name, problem, choices=sorted(known | own))
-        part, parameter = (of_objective, own) if name in own else (of_run, known)
+            raise OptionError(option, name, problem, choices=sorted(known | declared))
+        part, parameter = (of_objective, declared) if name in declared else (of_run, known)
         part[name] = parameter[name].read(value)
     return of_run, of_objective
 

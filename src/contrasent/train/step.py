@@ -1,4 +1,4 @@
-"""One optimizer step: forward, backward, a look at the numbers and at each term's share, update."""
+"""One optimizer step: forward, backward, checks, each term's share, update."""
 
 import logging
 import math
@@ -30,12 +30,12 @@ STOPPING = (
     "stopping: the step in hand is finished and kept in a checkpoint; Ctrl-C again stops at once, "
     "and keeps the last one"
 )
-GRACE = 1.5  # seconds that a second Ctrl-C leaves the main thread
+GRACE = 1.5  # seconds left to the main thread after a second Ctrl-C
 
 LONG = 300
 """Steps for each further term from which four backward passes of it are below 1 % of a run."""
 
-WINDOW = 10  # steps after which the numbers of a GPU are read; reading waits until it has done them
+WINDOW = 10  # steps after which a GPU's numbers are read, which waits for it
 
 
 def moments(objective: Objective, total: int) -> frozenset[int]:
@@ -52,7 +52,7 @@ def to_contrast(shares: Mapping[str, float]) -> dict[str, float]:
 
 
 class GradientShares:
-    """Measures the shares of one forward pass around its backward pass, which it leaves as it is.
+    """Measures the shares of one forward pass around its backward pass, without changing it.
 
     The share of a term is weight * |gradient of the term| / |gradient of the loss|, both on the
     encoder's parameters. Each term but one has a backward pass of its own; the gradient of that one
@@ -67,7 +67,7 @@ class GradientShares:
         self.left: list[Tensor] = []
 
     def before(self, terms: Mapping[str, Tensor], factor: float) -> None:
-        """Measure all terms but one, whose gradients are multiplied by a factor on the way."""
+        """Measure all terms but one; their gradients are multiplied by a factor."""
         for name in self.names[1:]:
             grads = self._gradient(factor * self.objective.weights[name] * terms[name])
             self.norms[name] = _norm(grads) / factor
@@ -80,8 +80,8 @@ class GradientShares:
         """The shares, once the gradient of the loss times the factor is in the parameters."""
         zeros = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
         whole = _norm(zeros) / factor
-        rest = torch._foreach_sub(zeros, self.left) if self.left else zeros
-        norms = {self.names[0]: _norm(list(rest)) / factor, **self.norms}
+        remainder = torch._foreach_sub(zeros, self.left) if self.left else zeros
+        norms = {self.names[0]: _norm(list(remainder)) / factor, **self.norms}
         finite = bool(torch.tensor([whole, *norms.values()]).isfinite().all())
         if not finite or not whole:
             return {}
@@ -117,7 +117,7 @@ class StepMetrics:
     shares: dict[str, float]  # of each term in the encoder's gradient; empty where not measured
 
     def line(self) -> dict[str, Any]:
-        """As the run's log has it."""
+        """The line in the run's log."""
         norm = self.norm if math.isfinite(self.norm) else None
         line: dict[str, Any] = {"step": self.step + 1, "lr": self.rate, "norm": norm, **self.terms}
         if self.shares:
@@ -149,7 +149,7 @@ class StepRunner:
         self.moments = moments(self.objective, self.total)
 
     def take(self, step: int) -> list[StepMetrics]:
-        """Take a step; the numbers that have become known."""
+        """Take a step; return the numbers that have become known."""
         settings = self.settings
         rate = learning_rate(step, total=self.total, peak=settings.lr, warmup=settings.warmup)
         for group in self.optimizer.param_groups:
@@ -171,32 +171,32 @@ class StepRunner:
         return known if len(self._waiting) < self.window else self.known()
 
     def known(self) -> list[StepMetrics]:
-        """The numbers of the steps that have not been looked at."""
+        """The numbers of the steps that have not been read yet."""
         waiting, self._waiting = self._waiting, []
         values = [numbers for *_, numbers in waiting]
-        found = []
+        metrics = []
         for (step, rate, names, _), row in zip(waiting, _read(values), strict=True):
-            norm, *rest = row
-            terms = dict(zip(names, rest, strict=True))
+            norm, *losses = row
+            terms = dict(zip(names, losses, strict=True))
             # In fp16 the scaler passes over steps whose gradients overflow.
             scaled = self.settings.precision == "fp16"
             self.monitor.check(step, terms if scaled else {**terms, "the gradient": norm}, rate)
-            found.append(StepMetrics(step, rate, norm, terms, self._shares.pop(step, {})))
-        return found
+            metrics.append(StepMetrics(step, rate, norm, terms, self._shares.pop(step, {})))
+        return metrics
 
     def _gradient(self, step: int) -> dict[str, Tensor]:
-        """Leave the batch's gradient in the parameters; the loss and its terms."""
+        """Leave the batch's gradient in the parameters; return the loss and its terms."""
         settings, device = self.settings, self.objective.encoder.device.type
         parts = settings.accumulate
         dtype = DTYPES.get(settings.precision)
         sums: dict[str, Tensor] = {}
         self.objective.diagnosing = step in self.moments
-        # Shares are of a weighted sum, whose graph can be walked more than once.
+        # Shares need a weighted sum, whose graph can be traversed more than once.
         walked = type(self.objective).loss is Objective.loss and not settings.compile
         for part in range(parts):
             torch.manual_seed(mix(settings.seed, step, parallel.rank(), part))
-            own = parallel.rank() * parts + part
-            batch = self.collator.batch(step, own, parts * parallel.world())
+            number = parallel.rank() * parts + part
+            batch = self.collator.batch(step, number, parts * parallel.world())
             with torch.autocast(device, dtype) if dtype else nullcontext():
                 terms = self.module(batch)
                 loss = self.objective.loss(terms)
@@ -214,7 +214,7 @@ class StepRunner:
 
 
 def _read(rows: list[Tensor]) -> list[list[float]]:
-    """Numbers of several tensors, in one look at the device if they have equally many."""
+    """Numbers of several tensors, in one read of the device if they have equally many."""
     if len({len(row) for row in rows}) == 1:
         return [[float(v) for v in row] for row in torch.stack(rows).tolist()]
     return [[float(v) for v in row.tolist()] for row in rows]
@@ -253,7 +253,7 @@ def without_onednn(precision: str) -> Iterator[None]:
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Let Ctrl-C or SIGTERM finish the step in hand; a second one stops at once."""
+    """Let Ctrl-C or SIGTERM finish the current step; a second one stops at once."""
     received = False
 
     def receive(number: int, frame: FrameType | None) -> None:
@@ -283,7 +283,7 @@ def interruptible() -> Iterator[Callable[[], bool]]:
             before[number] = signal.signal(number, receive)
         os.set_blocking(wakes, False)
         earlier = signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
-    except ValueError:  # not the main thread, which alone may handle signals
+    except ValueError:  # not the main thread, and only that may handle signals
         yield lambda: False
         return
     listener = threading.Thread(target=answer, daemon=True)
