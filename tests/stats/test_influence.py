@@ -196,6 +196,11 @@ def test_reports_of_other_items_labels_or_documents_are_told_apart():
         rows = []
         with pytest.raises(DataError, match=problem):
             item_moves(rows, [report(), report(**changes)], ["A", "B"])
+    rows = []
+    both = [report(), report()]
+    rows[1] = Row(*row.key, rows[0].value + 2e-6, 40)
+    with pytest.raises(DataError, match=r"B: the items of .* are another report's"):
+        item_moves(rows, both, ["A", "B"])
     assert item_moves(rows, [Report((row,)), report()], ["A", "B"]) is None
     with pytest.raises(ValueError, match="zip"):
         item_keys(["a"], ["b", "c"])
