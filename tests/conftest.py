@@ -206,13 +206,10 @@ def run(monkeypatch, capfd, tmp_path):
     """Call the command line as the shell does; (standard output, standard error)."""
 
     def run(*arguments, code=0, stdin=b""):
-        monkeypatch.setattr(sys, "argv", ["contrasent", *map(str, arguments)])
-        # `python -m pytest` would be the program that help names
-        monkeypatch.setattr(sys.modules["__main__"], "__package__", None)
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8"))
         capfd.readouterr()
         with pytest.raises(SystemExit) as caught:
-            cli.main()
+            cli.main([str(word) for word in arguments])
         progress.show("silent")
         out, err = capfd.readouterr()
         assert caught.value.code == code, err
