@@ -183,17 +183,33 @@ def without(monkeypatch, tmp_path):
 
 
 @pytest.fixture
+def ask_hub(monkeypatch, tmp_path_factory):
+    """Let the hub's client ask an address, by default one where nobody answers.
+
+    Its cache is empty; its folder is given.
+    """
+    from huggingface_hub import constants
+
+    def ask_hub(endpoint="http://127.0.0.1:9", *, offline=False):
+        cache, file = tmp_path_factory.mktemp("hub"), "/{repo_id}/resolve/{revision}/{filename}"
+        read = {"HF_HUB_OFFLINE": offline, "HF_HUB_CACHE": str(cache), "ENDPOINT": endpoint}
+        read["HUGGINGFACE_CO_URL_TEMPLATE"] = endpoint + file
+        for name, value in read.items():  # from the environment, when the client was imported
+            monkeypatch.setattr(constants, name, value)
+        return cache
+
+    return ask_hub
+
+
+@pytest.fixture
 def run(monkeypatch, capfd, tmp_path):
     """Call the command line as the shell does; (standard output, standard error)."""
 
     def run(*arguments, code=0, stdin=b""):
-        monkeypatch.setattr(sys, "argv", ["contrasent", *map(str, arguments)])
-        # `python -m pytest` would be the program that help names
-        monkeypatch.setattr(sys.modules["__main__"], "__package__", None)
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8"))
         capfd.readouterr()
         with pytest.raises(SystemExit) as caught:
-            cli.main()
+            cli.main([str(word) for word in arguments])
         progress.show("silent")
         out, err = capfd.readouterr()
         assert caught.value.code == code, err

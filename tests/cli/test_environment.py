@@ -57,7 +57,7 @@ def test_a_check_needs_a_model():
     "error", [MemoryError("Unable to allocate 9 GiB"), RuntimeError("CUDA out of memory. Tried")]
 )
 def test_memory_that_is_not_there_is_one_line_and_other_errors_stay(monkeypatch, capsys, error):
-    def fails():
+    def fails(*_, **__):
         raise error
 
     monkeypatch.setattr(application, "app", fails)

@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from contrasent.datasets.labelled import transfer_set
 from contrasent.datasets.official import PairsFile, Pin, Subset
 from contrasent.datasets.sts import score_digest, sts_names, sts_pairs
 from contrasent.errors import DataError, OptionError
+from hub_server import Hub
 
 PAIRS = [
     ("The kettle is on.", "Somebody is boiling water.", 3.5),
@@ -114,7 +116,7 @@ def test_what_the_hub_does_not_hold_says_which_file_goes_where(tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("kind", ["jsonl.gz", "jsonl", "parquet"])
-def test_the_hub_is_asked_for_the_pinned_revision(tmp_path, monkeypatch, kind):
+def test_the_hub_is_asked_for_the_pinned_revision(tmp_path, monkeypatch, hub_of, kind):
     rows = [{"sentence1": a, "sentence2": b, "score": s} for a, b, s in PAIRS]
     file = tmp_path / f"validation.{kind}"
     text = "".join(json.dumps(r) + "\n" for r in rows)
@@ -124,36 +126,34 @@ def test_the_hub_is_asked_for_the_pinned_revision(tmp_path, monkeypatch, kind):
         pq.write_table(pa.Table.from_pylist(rows), file)
     else:
         file.write_bytes(gzip.compress(text.encode()) if kind.endswith("gz") else text.encode())
-    requested = stand_in(monkeypatch, ["README.md", "train.jsonl", file.name], file)
+    requested = hub_of({"README.md": b"", "train.jsonl": b"{}", file.name: file.read_bytes()})
     monkeypatch.setitem(official.STS_PINS, "STSB", Pin("o/set", "abc123", {"dev": 3}))
     (found,) = sts_pairs("STSB", split="dev", form="raw", folder=tmp_path)
     assert [*zip(found.first, found.second, found.scores, strict=True)] == PAIRS
-    assert requested == [("o/set", "abc123"), ("o/set", file.name, "abc123")]
+    assert requested == [
+        "/api/datasets/o/set/tree/abc123", f"/datasets/o/set/resolve/abc123/{file.name}",
+    ]  # fmt: skip
 
 
-def test_the_hubs_answer_is_counted_and_checked(tmp_path, monkeypatch):
-    file = tmp_path / "test.jsonl"
-    file.write_text(json.dumps({"sentence1": "One.", "sentence2": "Two.", "score": 1}) + "\n")
-    stand_in(monkeypatch, [file.name], file)
+def test_the_hubs_answer_is_counted_and_checked(tmp_path, hub_of):
+    row = {"sentence1": "One.", "sentence2": "Two.", "score": 1}
+    hub_of({"test.jsonl": json.dumps(row).encode()})
     with pytest.raises(DataError, match=r"1 pairs in 'test', expected 1,379"):
         sts_pairs("STSB", form="raw", folder=tmp_path)
-    file.write_text(json.dumps({"text": "One."}) + "\n")
+    hub_of({"test.jsonl": b'{"text": "One."}'})
     with pytest.raises(DataError, match="rows have text; expected sentence1"):
         sts_pairs("STSB", form="raw", folder=tmp_path)
-    stand_in(monkeypatch, ["README.md"], file)
+    hub_of({"README.md": b""})
     with pytest.raises(DataError, match="no file of the split 'test'"):
         sts_pairs("STSB", form="raw", folder=tmp_path)
-    stand_in(monkeypatch, OSError("no route to host\nmore"), tmp_path)
-    with pytest.raises(DataError, match=r"no route to host\); put the file at STS-raw/STSBench"):
+    hub_of(None)
+    with pytest.raises(DataError, match=r"\(404 [^\n]*\); put the file at STS-raw/STSBench"):
         sts_pairs("STSB", form="raw", folder=tmp_path)
 
 
-def test_no_network_is_told_within_seconds(tmp_path, monkeypatch):
+def test_no_network_is_told_within_seconds(ask_hub, monkeypatch):
     """Without our question the hub's client would ask six times, and end in an error of its own."""
-    import huggingface_hub.constants as constants
-
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    ask_hub()
     monkeypatch.delenv("CONTRASENT_DATA", raising=False)
     began = time.monotonic()
     with pytest.raises(DataError, match=r"\(it cannot be reached\); put the file at STS-raw"):
@@ -161,28 +161,17 @@ def test_no_network_is_told_within_seconds(tmp_path, monkeypatch):
     assert time.monotonic() - began < 8
 
 
-def stand_in(monkeypatch, names, file):
-    """A hub that holds one file."""
-    import huggingface_hub
+@pytest.fixture
+def hub_of(ask_hub):
+    """Let a hub of these files answer; what it is asked for."""
+    with ExitStack() as servers:
 
-    requested = []
+        def hub_of(files):
+            answering = Hub(files)
+            ask_hub(servers.enter_context(answering.running()))
+            return answering.asked
 
-    class Api:
-        def list_repo_files(self, repo, *, repo_type, revision):
-            assert repo_type == "dataset"
-            if isinstance(names, Exception):
-                raise names
-            requested.append((repo, revision))
-            return names
-
-    def download(repo, name, *, repo_type, revision):
-        requested.append((repo, name, revision))
-        return str(file)
-
-    monkeypatch.setattr("contrasent.datasets.hub.hub_is_reachable", lambda: True)
-    monkeypatch.setattr(huggingface_hub, "HfApi", Api)
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
-    return requested
+        yield hub_of
 
 
 def test_split_files_know_the_usual_layouts():
@@ -196,27 +185,29 @@ def test_split_files_know_the_usual_layouts():
     assert hub.split_files(names, "dev") == []
 
 
-def test_a_corpus_of_the_hub(tmp_path, monkeypatch):
+def test_a_corpus_of_the_hub(hub_of):
     from contrasent.train.plan import open_corpora
 
-    file = tmp_path / "a.jsonl"
-    file.write_text('{"a": "one", "b": "two"}\n{"a": "three", "b": "four"}\n')
+    rows = b'{"a": "one", "b": "two"}\n{"a": "three", "b": "four"}\n'
     names = ["README.md", "pair/train-0-of-1.jsonl", "pair/dev.jsonl", "triplet/train-0-of-1.jsonl"]
-    requested = stand_in(monkeypatch, names, file)
+    requested = hub_of(dict.fromkeys(names, rows))
     commit = "0123456789" * 4
     corpus = open_corpora(f"o/set@{commit}#pair/train")
     assert list(corpus) == [("one", "two"), ("three", "four")]
-    assert requested == [("o/set", commit), ("o/set", names[1], commit)]
+    assert requested == [
+        f"/api/datasets/o/set/tree/{commit}", f"/datasets/o/set/resolve/{commit}/{names[1]}",
+    ]  # fmt: skip
     for part in ("", "#train"):
         with pytest.raises(
             OptionError, match=r"configurations; add #CONFIG/train; one of pair, tr"
         ):
             hub.fetch_corpus(f"o/set@{commit}{part}")
-    assert hub.fetch_corpus(f"o/set@{commit}#dev") == [file]
+    (file,) = hub.fetch_corpus(f"o/set@{commit}#dev")
+    assert (file.parent.name, file.name, file.read_bytes()) == ("pair", "dev.jsonl", rows)
     with pytest.raises(DataError, match="no table of the split 'test'"):
         hub.fetch_corpus(f"o/set@{commit}#test")
-    stand_in(monkeypatch, OSError("no route to host"), tmp_path)
-    with pytest.raises(DataError, match=r"cannot be read \(no route to host\); check name, commit"):
+    hub_of(None)
+    with pytest.raises(DataError, match=r"cannot be read \(404 [^\n]*\); check name, commit"):
         hub.fetch_corpus(f"o/set@{commit}")
     assert hub.fetch_corpus("o/set") == hub.fetch_corpus("o/set@main") == []  # no commit, no hub
 

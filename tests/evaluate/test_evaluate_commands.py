@@ -8,7 +8,7 @@ import pytest
 from commands import run
 from contrasent.cli.evaluate import _load
 from contrasent.cli.options import Loading
-from contrasent.datasets import hub, official
+from contrasent.datasets import official
 from contrasent.datasets.official import PairsFile
 from contrasent.datasets.sts import score_digest
 from contrasent.encoder.encoder import Encoder
@@ -111,12 +111,9 @@ def test_ones_own_data_are_checked_before_a_model_is_loaded(no_weights, tmp_path
     (("--task", "STS12", "--form", "raw"), DataError, "put the file at"),
 ])  # fmt: skip
 def test_mistakes_are_named_before_a_model_is_loaded(
-    no_weights, data, monkeypatch, arguments, kind, message
+    no_weights, data, ask_hub, arguments, kind, message
 ):
-    def unreachable(*_, **__):
-        raise DataError("the hub is out of reach; put the file at ...")
-
-    monkeypatch.setattr(hub, "fetch_pairs", unreachable)
+    ask_hub()
     with pytest.raises(kind, match=message):
         run("evaluate", no_weights, "--data", data, *arguments)
 

@@ -19,12 +19,9 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 @pytest.fixture
-def hub(tmp_path, monkeypatch):
+def hub(ask_hub):
     """An empty cache of the hub, and no way to the network."""
-    import huggingface_hub.constants as constants
-
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
+    return ask_hub(offline=True)
 
 
 def test_folders(bert, monkeypatch):
@@ -80,11 +77,8 @@ def test_a_revision_is_a_whole_commit(hub, revision):
 
 
 @pytest.mark.parametrize("offline", [True, False])
-def test_without_a_network_there_are_no_retries(hub, monkeypatch, caplog, offline):
-    import huggingface_hub.constants as constants
-
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", offline)
-    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+def test_without_a_network_there_are_no_retries(ask_hub, caplog, offline):
+    ask_hub(offline=offline)
     began = time.monotonic()
     with pytest.raises(ModelError, match="the hub cannot be reached; give a model folder, or use"):
         resolve(f"someone/some-model@{COMMIT}")

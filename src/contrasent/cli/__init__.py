@@ -6,6 +6,7 @@ Heavy imports happen inside the commands, so that ``--help`` answers at once.
 import os
 import re
 import sys
+from collections.abc import Sequence
 
 from contrasent.errors import TRAINING, LostProcessError, UserError, brief, install, see
 from contrasent.progress import printable
@@ -13,12 +14,16 @@ from contrasent.progress import printable
 OUT_OF_MEMORY = re.compile("(?i)out of memory|can't allocate memory")
 
 
-def main() -> None:
-    """Run the command line; a ``UserError`` becomes one line and exit code 2."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; a ``UserError`` becomes one line and exit code 2.
+
+    Args:
+        arguments: words after the program's name; those of the process if None.
+    """
     try:
         from contrasent.cli.app import app
 
-        app()
+        app(arguments, prog_name="contrasent")
     except LostProcessError as error:
         _say(f"contrasent: {error}")
         _end(2)
