@@ -2,8 +2,8 @@
 
 import json
 import os
+import re
 import shutil
-from collections import namedtuple
 from pathlib import Path
 
 import pytest
@@ -184,18 +184,19 @@ def test_errors_name_target_reason_and_remedy(tmp_path):
     assert str(caught.value) == text + "free some space or choose another target" + see("disk-full")
 
 
-def test_writable_is_checked_before_work(tmp_path, monkeypatch):
+def test_writable_is_checked_before_work(tmp_path):
     check_writable(tmp_path / "new" / "er", 1000)
     assert names(tmp_path / "new" / "er") == []
     (tmp_path / "file").write_text("")
     for target in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(OutputError, match=f"{target}: cannot write"):
             check_writable(target)
-    usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(files.shutil, "disk_usage", lambda _: usage(10**9, 10**9, 5_000_000))
-    check_writable(tmp_path, 5_000_000)
-    with pytest.raises(OutputError, match="12 MB are needed and 5 MB are free"):
-        check_writable(tmp_path, 12_000_000)
+    free = shutil.disk_usage(tmp_path).free
+    check_writable(tmp_path, free // 2)
+    with pytest.raises(OutputError, match=r"MB are needed and \d+ MB are free") as caught:
+        check_writable(tmp_path, 2 * free)
+    needed, found = map(int, re.findall(r"(\d+) MB are", str(caught.value)))
+    assert needed == round(2 * free / 1e6) and found == pytest.approx(free / 1e6, rel=0.1)
 
 
 def test_a_full_disk_leaves_the_old_file(full):

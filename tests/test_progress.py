@@ -1,7 +1,7 @@
 """Progress: lines when piped, a bar on a terminal, silence on request or when it is quick."""
 
 import io
-import sys
+from contextlib import redirect_stderr
 
 import pytest
 
@@ -102,9 +102,8 @@ def test_the_outer_of_two_tells(clock, capsys):
 
 def test_a_bar_on_a_terminal(clock, monkeypatch):
     screen = Terminal()
-    monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("TERM", "xterm")
-    with progress.task("train", 10, "steps") as advance:
+    with redirect_stderr(screen), progress.task("train", 10, "steps") as advance:
         advance(1, loss=0.5)
         assert screen.getvalue() == ""
         clock.now += 3

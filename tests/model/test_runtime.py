@@ -109,17 +109,14 @@ def test_a_folder_that_is_no_export_is_rejected(tmp_path, text, said):
         read_export(tmp_path)
 
 
-def test_calls_made_by_several_threads_give_the_vectors_of_calls_in_turn(
-    encoder, sentences, monkeypatch
-):
-    monkeypatch.setattr("contrasent.encoder.encoder.BUDGET", 60)
+def test_calls_made_by_several_threads_give_the_vectors_of_calls_in_turn(encoder, sentences):
     before = torch.get_num_threads()
     texts = [*sentences[:150], "", "a " * 90]
     torch.set_num_threads(1)
     try:
-        in_turn = encoder.encode(texts)
+        in_turn = encoder.encode(texts, batch=4)
         torch.set_num_threads(3)
-        at_once = encoder.encode(texts)
+        at_once = encoder.encode(texts, batch=4)
         assert torch.get_num_threads() == 3
         with ThreadPoolExecutor(1) as later:
             assert later.submit(torch.get_num_threads).result() == 3

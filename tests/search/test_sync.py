@@ -1,10 +1,9 @@
 """An index that follows a folder: whose rows go, and whose stay."""
 
-import os
-
 import pytest
 from whole_states import encoder
 
+from commands import another_user
 from contrasent.documents.folder import DocumentSource
 from contrasent.indexing.following import synchronise
 from contrasent.indexing.sources import document_rows
@@ -65,19 +64,15 @@ def test_a_file_that_is_written_while_it_is_read_is_read_again(notes, monkeypatc
     assert follow(folder, index)[0].unchanged == 5
 
 
-def test_a_folder_that_cannot_be_read_now_keeps_its_rows(notes, monkeypatch):
+def test_a_folder_that_cannot_be_read_now_keeps_its_rows(notes, tmp_path):
     folder, index = notes
     (folder / "a.md").unlink()
-    scandir = os.scandir
-
-    def unreadable(path):
-        if os.fspath(path).endswith("kept"):
-            raise PermissionError(13, "Permission denied", str(path))
-        return scandir(path)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "scandir", unreadable)  # chmod does not stop root
+    (folder / "kept").chmod(0)
+    for path in (index, *index.iterdir()):
+        path.chmod(0o777)
+    with another_user(tmp_path):  # chmod does not stop root
         outcome, ids = follow(folder, index)
+    (folder / "kept").chmod(0o755)
     assert outcome.deleted == 1
     assert ids == {"a.md#b.md#1", "kept/c.md#1", "kept/d.md#1", "kept.md#1"}
     (folder / "kept" / "c.md").unlink()
