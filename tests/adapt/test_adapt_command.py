@@ -13,15 +13,16 @@ from notes import write_notes
 from commands import invoke, run
 from contrasent import files
 from contrasent.adapt import run as adaptation
-from contrasent.adapt import run as run_module
 from contrasent.adapt.encoder import EncoderLearner
 from contrasent.adapt.run import adapt_index, update_adaptation
 from contrasent.encoder.encoder import Encoder
-from contrasent.errors import InputError, MissingExtraError, OptionError, OutputError
+from contrasent.errors import InputError, OptionError, OutputError
 from contrasent.model.opening import find_model
 from contrasent.model.pretrained import MINILM
 from contrasent.search.index import Index
 from contrasent.search.ranking import Ranker
+
+ENCODING = "encoding them takes about"  # told before documents are encoded
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +77,7 @@ def test_it_leaves_an_index_and_a_report(adapted, model):
     assert facts["queries"] == {"users": 100}
     assert index.ranker == Ranker(**facts["kept"])
     assert any("from now on: contrasent search" in line for line in said)
+    assert any(ENCODING in line for line in said)
     for one in facts["changes"]:
         assert one["before"] != one["after"]
         assert {one["answer_before"]["right"], one["answer_after"]["right"]} <= {True, False}
@@ -135,10 +137,11 @@ def test_its_index_follows_its_documents_and_learns_again(adapted, documents, tm
         update_adaptation(notes)
 
 
-def test_an_index_is_copied_and_nothing_is_encoded(tmp_path, model, documents, monkeypatch):
+def test_an_index_is_copied_and_nothing_is_encoded(tmp_path, model, documents):
     run("index", documents, "-o", tmp_path / "i", "--model", model, "--quiet")
-    monkeypatch.setattr(run_module, "make_index", None)
-    done = adapt_index(tmp_path / "i", tmp_path / "s")
+    said = []
+    done = adapt_index(tmp_path / "i", tmp_path / "s", log=said.append)
+    assert said[0] == f"copying {tmp_path / 'i'}" and not any(ENCODING in line for line in said)
     assert np.array_equal(
         Index.open(done.folder / "index").vectors, Index.open(tmp_path / "i").vectors
     )
@@ -172,7 +175,7 @@ def test_a_complete_adaptation_is_not_done_again(adapted, model, documents):
 @pytest.mark.slow
 @pytest.mark.parametrize("line", ["from now on", "learning from the text", "learning from 100"])
 def test_a_killed_one_continues_and_comes_to_the_same(
-    tmp_path, adapted, model, documents, queries, line, monkeypatch
+    tmp_path, adapted, model, documents, queries, line
 ):
     options = {"base": str(model), "queries": queries}
 
@@ -188,8 +191,9 @@ def test_a_killed_one_continues_and_comes_to_the_same(
         adapt_index(documents, tmp_path / "s", **options, seed=1, resume=True)
     (tmp_path / "s" / ".index.abcd_123").mkdir()  # what a kill leaves of a folder half written
     (tmp_path / "s" / "work" / ".v.npy.abcd_123").write_text("half")
-    monkeypatch.setattr(run_module, "make_index", None)  # the index is there
-    done = adapt_index(documents, tmp_path / "s", **options, resume=True)
+    said = []
+    done = adapt_index(documents, tmp_path / "s", **options, resume=True, log=said.append)
+    assert not any(ENCODING in line for line in said)  # the index is there
     assert not list(done.folder.glob(".*")) and not (done.folder / "work").exists()
     for key in ("kept", "reason", "taught", "changes"):
         assert done.facts[key] == adapted[1].facts[key]
@@ -197,7 +201,7 @@ def test_a_killed_one_continues_and_comes_to_the_same(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("again", [False, True])
-def test_one_killed_before_its_report_comes_to_the_same(tmp_path, adapted, again, monkeypatch):
+def test_one_killed_before_its_report_comes_to_the_same(tmp_path, adapted, again):
     """The index searches by what was learned already; the default to compare with stays."""
     folder = shutil.copytree(adapted[0], tmp_path / "s")
     default = {**adapted[1].facts["default"], "word_weight": 0.3}
@@ -207,12 +211,12 @@ def test_one_killed_before_its_report_comes_to_the_same(tmp_path, adapted, again
     assert whole.facts["default"] == default
     if again:
 
-        def killed(*given):
-            raise KeyboardInterrupt
+        def stop(said):
+            if said.startswith("done in"):
+                raise KeyboardInterrupt
 
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr("contrasent.adapt.run.write_report", killed)
-            update_adaptation(folder)
+        with pytest.raises(KeyboardInterrupt):
+            update_adaptation(folder, log=stop)
     done = update_adaptation(folder)
     for key in ("default", "kept", "reason", "taught"):
         assert done.facts[key] == whole.facts[key]
@@ -403,14 +407,16 @@ def test_an_encoder_that_queries_teach_is_kept_where_it_is_better(
     again = update_adaptation(moved)
     assert again.facts["base"] == str(worse) and again.facts["taught"] == done.facts["taught"]
     assert found_by(moved, "holidays in Greece").startswith("Athens")
-    monkeypatch.setattr(EncoderLearner, "__init__", no_torch)
+    hide_torch(monkeypatch)
     last = update_adaptation(moved)
     assert not last.facts["encoder"] and not (moved / "model").exists()
     assert Index.open(moved / "index").model == base
 
 
-def no_torch(*given):
-    raise MissingExtraError("torch", "train", "an encoder that learns from queries")
+def hide_torch(patch):
+    """As if torch were not installed."""
+    patch.setitem(sys.modules, "torch", None)
+    patch.delitem(sys.modules, "contrasent.train.fit", raising=False)
 
 
 def test_without_torch_or_time_no_encoder_is_taught_and_a_line_says_so(
@@ -418,8 +424,7 @@ def test_without_torch_or_time_no_encoder_is_taught_and_a_line_says_so(
 ):
     options = {"base": str(model), "queries": capitals / "asked.csv"}
     with monkeypatch.context() as patch:
-        patch.setitem(sys.modules, "torch", None)
-        patch.delitem(sys.modules, "contrasent.train.fit", raising=False)
+        hide_torch(patch)
         done = adapt_index(capitals / "notes", tmp_path / "s", **options)
     (line,) = (line for line in done.facts["read"] if "no encoder is taught" in line)
     assert "pip install 'contrasent[train]'" in line and len(done.facts["tried"]) == 1

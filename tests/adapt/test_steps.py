@@ -56,16 +56,21 @@ def test_of_text_with_meaning_steps_are_kept_and_last(tmp_path):
     assert (mapped(kept.ranker, kept.learned, queries) != queries).any()
 
 
+@pytest.fixture
+def opposite_map(monkeypatch):
+    """The map that is learned turns queries around, and is the only one that is tried."""
+    monkeypatch.setattr(steps_, "fit_map", lambda q, *_, **__: -9 * np.eye(q.shape[1], dtype="f4"))
+    monkeypatch.setattr(steps_, "MAP_SHARE", 1.0)
+
+
 @pytest.mark.parametrize("turned", [False, True])
-def test_user_queries_judge_in_the_place_of_sentences(turned, monkeypatch):
+def test_user_queries_judge_in_the_place_of_sentences(turned, opposite_map, monkeypatch):
     """A map that turns queries around does them harm; one that turns those back which do so not."""
     texts = with_topics()
     index = Index.build(encode, texts, metadata=[{"document": f"{n}"} for n in range(len(texts))])
     asked = queries_of([(" ".join(texts[n].split()[:9]), {n: 1.0}) for n in range(0, 500, 5)])
     vectors = index.query_vectors([query.text for query in asked], encode)
     users = Bench(index, asked, -vectors if turned else vectors, *document_names(index))
-    monkeypatch.setattr(steps_, "fit_map", lambda q, *_, **__: -9 * np.eye(q.shape[1], dtype="f4"))
-    monkeypatch.setattr(steps_, "MAP_SHARE", 1.0)
     monkeypatch.setattr(steps_, "MEANING", -1.0)  # by sentences nothing would be kept
     given = {"seed": 0, "log": lambda line: None, "until": lambda: 600.0}
     found = learn_from_text(index, encode, Ranker(0.0), users=users, **given)
@@ -135,7 +140,7 @@ def test_deleted_rows_teach_nothing(tmp_path):
     assert near.products[row, 0] == pytest.approx(left.vectors[row] @ mean, abs=1e-5)
 
 
-def test_what_is_left_out(monkeypatch):
+def test_what_is_left_out():
     texts = with_topics()
     for given, note in [
         ({"texts": texts[:15]}, "too few"),
@@ -144,9 +149,10 @@ def test_what_is_left_out(monkeypatch):
     ]:
         index, found = learn(**given)
         assert found.ranker == index.ranker and note in found.notes[0]
-    monkeypatch.setattr(steps_, "fit_map", lambda q, *_, **__: -9 * np.eye(q.shape[1], dtype="f4"))
-    monkeypatch.setattr(steps_, "MAP_SHARE", 1.0)
-    index, found = learn(texts)
+
+
+def test_a_map_that_does_harm_is_left_out(opposite_map):
+    index, found = learn(with_topics())
     assert found.ranker == index.ranker and "left out" in found.notes[0]
 
 

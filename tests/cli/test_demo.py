@@ -29,14 +29,20 @@ def packages(tmp_path_factory, sentences):
     return folder
 
 
+@pytest.fixture
+def sources(packages, monkeypatch):
+    """These are all that is installed."""
+    found = [((path.stem,), path) for path in sorted(packages.iterdir())]
+    monkeypatch.setattr(docstrings, "installed_sources", lambda: found)
+    return found
+
+
 @pytest.mark.slow
-def test_it_searches_learns_and_answers(tmp_path, bert, packages, monkeypatch):
+def test_it_searches_learns_and_answers(tmp_path, bert, sources, monkeypatch):
     from contrasent.encoder.encoder import Encoder
     from contrasent.search.index import Index
 
     Encoder.load(bert, pooler="mean", normalise=True).save(tmp_path / "base")
-    sources = [((path.stem,), path) for path in sorted(packages.iterdir())]
-    monkeypatch.setattr(docstrings, "installed_sources", lambda: sources)
     judged = []
     gains = module._gains
     monkeypatch.setattr(
@@ -83,11 +89,9 @@ def test_the_model_that_learns_is_the_installed_one():
     assert LEARNER == SMALL
 
 
-def test_it_learns_by_a_method_and_draws_the_curve(tmp_path, bert, packages, monkeypatch):
+def test_it_learns_by_a_method_and_draws_the_curve(tmp_path, bert, sources, monkeypatch):
     from contrasent.train import demo as lessons
 
-    sources = [((path.stem,), path) for path in sorted(packages.iterdir())]
-    monkeypatch.setattr(docstrings, "installed_sources", lambda: sources)
     quick = {"steps": 2, "evaluate_every": 1, "batch": 4}
     monkeypatch.setattr(lessons, "STEPS", {n: s | quick for n, s in lessons.STEPS.items()})
     trained, fit = [], lessons.fit

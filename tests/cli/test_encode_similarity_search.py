@@ -1,10 +1,12 @@
 """The commands encode, similarity, index and search on a real model."""
 
+import io
 import json
 import math
 import re
 import shutil
 import sys
+from contextlib import redirect_stdout
 
 import numpy as np
 import pytest
@@ -167,6 +169,11 @@ def test_passages_of_a_document_are_one_entry(tmp_path):
     assert [hits[0]["text"][a:b] for a, b in answer["marks"]] == ["mend", "roof"]
 
 
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
 def test_a_terminal_gets_bold_words_a_link_and_no_orders_of_a_text(monkeypatch):
     from contrasent.cli.search import _entry, _printed
     from contrasent.search.answers import Answer
@@ -182,10 +189,10 @@ def test_a_terminal_gets_bold_words_a_link_and_no_orders_of_a_text(monkeypatch):
         "  1  The [31mroof.",
         "     /notes/a b.md › Up\\u202e › On · 87 % · 2 more passages",
     ]
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "40")
-    shown = _printed(lines)
+    with redirect_stdout(Terminal()):
+        shown = _printed(lines)
     assert "\x1b[1mroof\x1b[0m" in shown and "\x1b[31m" not in shown
     assert re.search(r"\x1b\]8;id=\d+;file:///notes/a%20b\.md\x1b", shown)
     widths = [len(re.sub(r"\x1b(\[\d*m|\].*?\x1b\\)", "", row)) for row in shown.splitlines()]

@@ -6,6 +6,7 @@ from itertools import product
 import pytest
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from contrasent.encoder import dropout as dropout_
 from contrasent.encoder.dropout import Dropout, configure, drop, off
@@ -118,19 +119,22 @@ def probabilities_used(encoder, tokens):
         used.add(p)
         return before(x, p)
 
-    def no_dropout(*args, dropout_p=0.0, **kwargs):
-        assert dropout_p == 0
-        return fused(*args, **kwargs)
-
-    fused = nn.functional.scaled_dot_product_attention
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dropout_, "draw_mask", spy)
-        # Neither torch's dropout nor its fused attention draws a mask of its own.
-        patch.setattr(nn.functional, "dropout", None)
-        patch.setattr(nn.functional, "scaled_dot_product_attention", no_dropout)
-        with torch.no_grad():
+        with torch.no_grad(), NoMaskOfTorch():
             encoder(tokens)
     return {p for p in used if p}
+
+
+class NoMaskOfTorch(TorchFunctionMode):
+    """Neither torch's dropout nor its fused attention may draw a mask of its own."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        assert function not in (nn.functional.dropout, torch.dropout)
+        if function is nn.functional.scaled_dot_product_attention:
+            assert len(args) < 5 and not kwargs.get("dropout_p")
+        return function(*args, **kwargs)
 
 
 @pytest.mark.parametrize("kind", KINDS)

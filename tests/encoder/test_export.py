@@ -98,12 +98,10 @@ def test_openvino_is_first_called_by_one_thread(models, tmp_path, monkeypatch):
     run(np.ones((2, 3), np.int64), np.ones((2, 3), np.int64))
     assert alone == [True, False]
 
-    def broken(self, *arguments, **options):
-        raise RuntimeError("no such\n input")
-
-    monkeypatch.setattr(openvino.InferRequest, "infer", broken)
-    with pytest.raises(ModelError, match=r"encoder\.xml: OpenVINO cannot run it \(no such input\)"):
+    path.write_text(path.read_text().replace('names="attention_mask"', 'names="another"'))
+    with pytest.raises(ModelError, match=r"encoder\.xml: OpenVINO cannot run it \(.*") as caught:
         runtime.open_session("openvino", path, "fp32", streams=2)
+    assert "\n" not in str(caught.value)
 
 
 def test_openvino_in_int8_meets_few_shapes(models, tmp_path, sentences, monkeypatch):

@@ -1,8 +1,8 @@
 import gzip
 import hashlib
-import io
 import json
 import os
+import subprocess
 import sys
 import threading
 import tracemalloc
@@ -159,16 +159,23 @@ def test_rows_in_memory():
     assert list(corpus) == [(b,) for _, b, _ in TRIPLES]
 
 
-def test_standard_input_is_read_twice_and_leaves_nothing_behind(monkeypatch, tmp_path):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one\n\ntwo\n")))
-    corpus = open_corpus("-")
-    assert corpus.source == "standard input"
-    assert list(zip(corpus, corpus, strict=True)) == [(("one",), ("one",)), (("two",), ("two",))]
-    assert len(corpus.digest()) == 64
-    assert len(list(tmp_path.iterdir())) == 1
-    del corpus
-    assert not list(tmp_path.iterdir())
+TWICE = """
+import json, os
+from contrasent.text.corpus import open_corpus
+
+corpus = open_corpus("-")
+found = [corpus.source, list(zip(corpus, corpus, strict=True)), len(corpus.digest())]
+found.append(len(os.listdir(os.environ["TMPDIR"])))
+del corpus
+print(json.dumps([*found, os.listdir(os.environ["TMPDIR"])]))
+"""
+
+
+def test_standard_input_is_read_twice_and_leaves_nothing_behind(tmp_path):
+    command, place = [sys.executable, "-c", TWICE], {"TMPDIR": str(tmp_path)}
+    found = subprocess.check_output(command, input=b"one\n\ntwo\n", env=os.environ | place)
+    rows = [[["one"], ["one"]], [["two"], ["two"]]]
+    assert json.loads(found) == ["standard input", rows, 64, 1, []]
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")

@@ -5,6 +5,7 @@ is a template: its tokens stand around those of the text, which is cut so that t
 """
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -82,7 +83,7 @@ class Prompts:
         return cls(prompts, default if default in prompts else None)
 
 
-class Encoder:
+class Encoder(ABC):
     """Sentences in, vectors out: computed by torch, by numpy, or by an exported graph.
 
     Attributes:
@@ -135,14 +136,14 @@ class Encoder:
         return cls.opener(name, revision, runtime=runtime, **given, torch_settings=torch_settings)
 
     @property
+    @abstractmethod
     def identity(self) -> str:
         """A hash of all that decides the vectors: weights, tokenizer, settings, prompts."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def dimension(self) -> int:
         """Size of the vectors."""
-        raise NotImplementedError
 
     def __len__(self) -> int:
         return self.dimension
@@ -166,9 +167,9 @@ class Encoder:
         counts: list[int] = (tokens.lengths + cut).tolist()
         return counts
 
+    @abstractmethod
     def embed(self, tokens: Tokens) -> Vectors:
         """Vectors of tokenised sentences in one forward pass, without dropout, as of ``encode``."""
-        raise NotImplementedError
 
     def encode(
         self, sentences: str | Sequence[str], *, batch: int = 64, prompt: str | None = None
@@ -215,9 +216,9 @@ class Encoder:
         return self.encode_tokens(tokens, batch)[where], int(cut[where].sum())
 
     @property
+    @abstractmethod
     def config(self) -> EncoderConfig:
         """The settings that decide the vectors, with :attr:`identity`."""
-        raise NotImplementedError
 
     def golden(self, texts: Sequence[str] = PROBES) -> Golden:
         """The vectors of texts, each computed alone, for ``contrasent doctor``."""
@@ -225,9 +226,9 @@ class Encoder:
         rows = [self.embed(tokens.select(np.array([row]))) for row in range(len(texts))]
         return Golden(tuple(texts), tokens, np.concatenate(rows), self.config)
 
+    @abstractmethod
     def encode_tokens(self, tokens: Tokens, batch: int) -> Vectors:
         """Vectors of distinct rows in calls of at most ``batch`` of them."""
-        raise NotImplementedError
 
     def _by_cores(
         self,
