@@ -16,6 +16,7 @@ import whole_states
 from whole_states import MODELS, ROWS, check_versions, content, make, text
 
 from contrasent.errors import InputError, OutputError
+from contrasent.search.folder import DATABASE, reading
 from contrasent.search.index import Index
 from contrasent.search.opening import open_index
 from contrasent.search.store import Facts
@@ -178,6 +179,25 @@ def test_readers_meet_an_index_at_every_moment_of_its_replacement(tmp_path, monk
         folder.rename(tmp_path / ".index.old")
         assert len(reader.refreshed()) == 300
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
+
+
+def test_a_log_that_goes_while_it_is_looked_at_is_none(tmp_path):
+    make(tmp_path / "index")
+    log, ends = tmp_path / "index" / f"{DATABASE}-wal", time.monotonic() + 0.5
+
+    def come_and_go():
+        while time.monotonic() < ends:
+            log.touch()
+            log.unlink(missing_ok=True)
+
+    other = threading.Thread(target=come_and_go)
+    other.start()
+    opened = 0
+    while time.monotonic() < ends:
+        reading(tmp_path / "index").close()
+        opened += 1
+    other.join()
+    assert opened > 10
 
 
 def test_opening_waits_for_who_is_between_the_two_renames_of_a_replacement(tmp_path):

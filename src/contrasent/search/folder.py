@@ -59,8 +59,9 @@ def is_any_index(folder: str | Path) -> bool:
 
 def reading(folder: Path) -> sqlite3.Connection:
     """A connection for reading, without a log if the folder cannot be written."""
-    log = folder / f"{DATABASE}-wal"
-    has_log = log.exists() and log.stat().st_size > 0
+    has_log = False
+    with suppress(FileNotFoundError):  # a writer that ends removes its log at any moment
+        has_log = (folder / f"{DATABASE}-wal").stat().st_size > 0
     effective = os.access in os.supports_effective_ids
     writable = os.access(folder, os.W_OK, effective_ids=effective)
     how = "ro" if has_log or writable else "ro&immutable=1"
