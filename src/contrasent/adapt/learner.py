@@ -210,7 +210,7 @@ class Learner:
         return descend(matrix, slope_of, rate=self.tuning.rate, steps=steps)
 
     def learned(self, teaching: Numbers, absent: Set[int], matrix: Vectors | None) -> Learned:
-        """What some queries teach, with the map learned from them or the prior's."""
+        """The lesson of some queries, with the map learned from them or the prior's."""
         if matrix is None:
             matrix = self.bench.learned.matrix
         taught = taught_by(self.bench, teaching, absent)

@@ -275,7 +275,7 @@ class _Teacher:
     def learned(
         self, teaching: Numbers, way: Way, name: str, absent: Set[int] = frozenset()
     ) -> Learned:
-        """What some queries teach; the map is stored."""
+        """The lesson of some queries; the map is stored."""
         fit = partial(self.learner.fit, teaching, absent)
         matrix = self.work.vectors(f"taught-{name}", fit) if way.maps else None
         return self.learner.learned(teaching, absent, matrix)

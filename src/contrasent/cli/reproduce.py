@@ -136,7 +136,7 @@ def _written(
     holds: Path | None,
     json_file: Path | None,
 ) -> list[Path]:
-    """Write what was asked for; the files."""
+    """Write the requested outputs; the files."""
     from contrasent.files import write_json, write_text
     from contrasent.reproduce import summary
     from contrasent.reproduce.console import cells_csv, latex

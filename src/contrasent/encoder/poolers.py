@@ -5,6 +5,7 @@ computed with the embedding output (here ``embeddings_last``), its later code an
 average layer 1 and the last layer (here ``first_last``).
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,7 +21,7 @@ from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens
 
 
-class Pooler(nn.Module):
+class Pooler(nn.Module, ABC):
     """A pooler without weights or statistics; subclasses keep theirs in parameters and buffers.
 
     Attributes:
@@ -45,13 +46,13 @@ class Pooler(nn.Module):
         super().__init__()
         self.size, self.depth = int(config.hidden_size), int(config.num_hidden_layers)
 
+    @abstractmethod
     def forward(self, states: tuple[Tensor, ...], ids: Tensor, mask: Tensor) -> Tensor:
         """Vectors (n, d) of a block of rows.
 
         ``states``: hidden states (n, t, d), all of them if ``layers`` names others than the last,
         which comes last in any case. ``ids``: (n, t). ``mask``: (n, t), true on real tokens.
         """
-        raise NotImplementedError
 
     def fit(self, corpus: Iterable[Tokens]) -> None:
         """Take statistics of the training corpus, block by block; called when training starts."""

@@ -1,5 +1,6 @@
 """One batch: the encodings that loss terms need, each computed once, and edits of its rows."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -43,7 +44,7 @@ class Networks(Protocol):
     queue: Any  # :class:`contrasent.engine.momentum_queue.MomentumQueue`, or None
 
 
-class Term(nn.Module):
+class Term(nn.Module, ABC):
     """A further term of the loss; subclass it for one of your own.
 
     Attributes:
@@ -53,13 +54,13 @@ class Term(nn.Module):
 
     vectors_only: bool = False
 
+    @abstractmethod
     def forward(self, encodings: "BatchEncodings") -> Terms:
         """The term of a batch by name, and what else is to be logged: scalars, means of the rows.
 
         Args:
             encodings: of the rows of this process.
         """
-        raise NotImplementedError
 
     def diagnostics(self, encodings: "BatchEncodings") -> Terms:
         """Measure for the log, at a few steps of a run, the thing that the term is about.
