@@ -11,7 +11,7 @@ import pytest
 from benchmarks import bases
 
 from contrasent.reproduce import summary
-from contrasent.reproduce.console import cells_csv
+from contrasent.reproduce.console import cells_csv, p_value
 from contrasent.reproduce.results import stored_book
 from contrasent.reproduce.table_verdicts import ABSENT, AGREES, DIFFERS, OPEN
 
@@ -105,6 +105,16 @@ def test_effects_are_counted_in_favour_of_the_statement(found):
                 if effect["low"] is not None:
                     assert effect["low"] <= effect["ours"] <= effect["high"]
     assert seen[AGREES] and seen[DIFFERS] and seen[OPEN]
+
+
+def test_a_statement_of_one_part_is_shown_with_its_adjusted_p(found):
+    raised = 0
+    for claim in (claim for item in found["items"] for claim in item["claims"]):
+        p, parts = claim["verdict"]["p"], claim["parts"]
+        if len(parts) == 1 and p is not None:
+            assert parts[0]["why"].endswith(p_value(p))
+            raised += p_value(p) != p_value(parts[0]["p"])
+    assert raised > 2
 
 
 def test_what_a_verdict_hangs_on(found):

@@ -408,7 +408,11 @@ def _claim(found: ItemResults, claim: Claim, verdict: Verdict) -> console.ClaimE
         "text": claim.text,
         "columns": [found.item.columns[c].title for c in claim.columns],
         "verdict": _verdict(verdict, why),
-        "parts": [_claim_part(found, part) for part in verdict.parts],
+        # The words of a statement's only part are shown as its own, with its adjusted p.
+        "parts": [
+            _claim_part(found, part, verdict.p if len(verdict.parts) == 1 else part.p)
+            for part in verdict.parts
+        ],
     }
 
 
@@ -421,9 +425,9 @@ def _share(claim: Claim, verdict: Verdict) -> str:
     return f"; {claim.term} has at most {verdict.share:.2%} of the gradient"
 
 
-def _claim_part(found: ItemResults, part: StatementPart) -> console.PartEntry:
+def _claim_part(found: ItemResults, part: StatementPart, shown: float | None) -> console.PartEntry:
     comparison = part.compared
-    why = _why(comparison, part.p, found)
+    why = _why(comparison, shown, found)
     p = _verdict(part, why)["p"]
     entry: console.PartEntry = {"word": part.word, "why": why, "p": p, "text": part.text}
     if comparison is None or comparison.effect is None:
