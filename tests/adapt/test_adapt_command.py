@@ -20,7 +20,9 @@ from contrasent.errors import InputError, OptionError, OutputError
 from contrasent.model.opening import find_model
 from contrasent.model.pretrained import MINILM
 from contrasent.search.index import Index
+from contrasent.search.learned import Learned
 from contrasent.search.ranking import Ranker
+from contrasent.search.writer import Writer
 
 ENCODING = "encoding them takes about"  # told before documents are encoded
 
@@ -147,6 +149,18 @@ def test_an_index_is_copied_and_nothing_is_encoded(tmp_path, model, documents):
     )
     with pytest.raises(OptionError, match="an index has its model"):
         adapt_index(tmp_path / "i", tmp_path / "other", base=str(model))
+
+
+def test_the_default_of_an_index_that_has_learned_is_the_search_without_it(
+    tmp_path, model, documents
+):
+    run("index", documents, "-o", tmp_path / "i", "--model", model, "--quiet")
+    size = Index.open(tmp_path / "i").vectors.shape[1]
+    swapped = Learned(np.eye(size, dtype=np.float32)[::-1].copy())
+    with Writer(tmp_path / "i") as writer:
+        writer.set(ranker=Ranker(0.3, map_share=1.0), learned=swapped)
+    done = adapt_index(tmp_path / "i", tmp_path / "s")
+    assert done.facts["default"] == Ranker(0.3).to_json()
 
 
 def test_an_index_is_searched_with_the_settings_that_it_was_made_with(tmp_path, model, documents):
@@ -288,6 +302,18 @@ def test_a_short_budget_searches_some_documents_and_says_so(
     assert "takes about 28 s of the 10 s given: 29 of 120 documents" in line
     assert line in done.facts["read"] and done.facts["documents"] == 29
     assert "91 added, 0 changed, 0 deleted, 29 unchanged" in run("index", done.folder, "--sync")
+
+
+def test_documents_that_are_searched_are_whole():
+    rows = [
+        (f"part {part} of {n}", f"row {part * 40 + n}", {"document": f"d{n}"})
+        for part in range(3)
+        for n in range(40)
+    ]
+    sampled, line = adaptation._sample(rows, 40, 0.25, 40.0, 10.0)
+    names = [about["document"] for _, _, about in sampled]
+    assert len(set(names)) == 10 and {names.count(name) for name in names} == {3}
+    assert "10 of 40 documents" in line
 
 
 def test_bad_options_and_inputs_end_before_any_work(tmp_path, model, documents):

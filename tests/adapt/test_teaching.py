@@ -8,7 +8,7 @@ import pytest
 
 from contrasent.adapt import teaching
 from contrasent.adapt.bench import Bench, Difference, difference, document_names, queries_of
-from contrasent.adapt.encoder import EncoderLearner, Trial
+from contrasent.adapt.encoder import EncoderLearner, Trial, encoder_ways
 from contrasent.adapt.learner import AGAIN, NEW, Learner, Tuning, Way, contrast, descend, ways_of
 from contrasent.adapt.teaching import best_way, cross_fitted, folds_of, teach
 from contrasent.adapt.work import Work
@@ -106,6 +106,23 @@ def test_it_descends(batch):
     assert descend(start, lambda matrix: matrix, rate=0.05, steps=0) == pytest.approx(start)
 
 
+def test_it_descends_as_adam_does():
+    """Kingma and Ba (2015), algorithm 1; the rate rises over a tenth of the steps, then falls."""
+    start, slopes = 1.5, [0.5, -2.0, 0.25, 1.0] * 5
+    expected, first, second, count = start, 0.0, 0.0, len(slopes)
+    for step, slope in enumerate(slopes, 1):
+        first = 0.9 * first + 0.1 * slope
+        second = 0.999 * second + 0.001 * slope**2
+        rate = 0.1 * min(1, step / 2) * (count + 1 - step) / count
+        mean, square = first / (1 - 0.9**step), second / (1 - 0.999**step)
+        expected -= rate * mean / (square**0.5 + 1e-8)
+    left = iter(slopes)
+    found = descend(
+        np.full((1, 1), start), lambda _: np.full((1, 1), next(left)), rate=0.1, steps=count
+    )
+    assert found.item() == pytest.approx(expected, rel=1e-5) != start
+
+
 # ---------------------------------------------------------------------- what teaches
 
 
@@ -163,6 +180,16 @@ def test_all_ways_are_about_the_prior_and_what_is_there():
         assert bonuses == {*Tuning().bonuses}
     assert len(ways_of(prior, "few", smooth=True)) < len(ways) / 2
     assert ways[0].ranker.summary == "words 0.3, map 0.25, smoothing 0.5"
+
+
+@pytest.mark.parametrize("documents", [5, 6])
+def test_an_encoder_of_few_rows_is_searched_without_their_neighbours(documents):
+    """A row has five neighbours, so there must be six rows."""
+    prior = Ranker(0.2, map_share=0.25, smoothing=0.6)
+    ways = encoder_ways(Learner(bench_of(0, documents=documents), prior, 0, SMALL))
+    assert ways and all(way.encoder and not way.maps for way in ways)
+    assert {way.ranker.map_share for way in ways} == {0.0}
+    assert {way.ranker.smoothing for way in ways} == ({0.0, 0.6} if documents > 5 else {0.0})
 
 
 def test_the_map_of_the_text_is_where_teaching_starts():

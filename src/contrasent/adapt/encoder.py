@@ -56,6 +56,15 @@ class Trial:
     teach_all: Callable[[], object]  # trains the final encoder on all queries
 
 
+def encoder_ways(learner: Learner) -> list[Way]:
+    """The ways to search by an encoder's vectors: without a map, smoothed where rows are few."""
+    smooth = NEIGHBOURS < len(learner.bench.index) <= MOST_ROWS
+    prior = replace(learner.prior, map_share=0.0)
+    prior = prior if smooth else replace(prior, smoothing=0.0)
+    few = ways_of(prior, "few", smooth=smooth, tuning=learner.tuning)
+    return [replace(way, encoder=True) for way in few if not way.maps]
+
+
 class EncoderLearner:
     """Trains encoders on a learner's queries, and measures them."""
 
@@ -66,11 +75,7 @@ class EncoderLearner:
         purpose = "an encoder that learns from queries"
         self._fit = import_extra("contrasent.train.fit", "train", purpose).fit
         self.base = find_index_model(self.index)
-        smooth = NEIGHBOURS < len(self.index) <= MOST_ROWS
-        prior = replace(learner.prior, map_share=0.0)
-        prior = prior if smooth else replace(prior, smoothing=0.0)
-        few = ways_of(prior, "few", smooth=smooth, tuning=learner.tuning)
-        self.ways = [replace(way, encoder=True) for way in few if not way.maps]
+        self.ways = encoder_ways(learner)
 
     # ------------------------------------------------------------------ what it takes
 

@@ -62,7 +62,7 @@ def learn(
     questions, answers = map(list, zip(*pairs[::JUDGED], strict=True))
     judge = RetrievalValidation("summaries", {"explanations": (questions, answers)})
     hidden = {text.casefold() for text in questions}
-    lines = dict.fromkeys(line for text in explained.values() for line in sentences(text))
+    lines = dict.fromkeys(line.strip() for text in explained.values() for line in sentences(text))
     corpora: dict[str, Sequence[Any]] = {
         "sentences": [line for line in lines if line.casefold() not in hidden],
         "pairs": [pair for n, pair in enumerate(pairs) if n % JUDGED],
