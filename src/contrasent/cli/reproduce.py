@@ -61,7 +61,8 @@ def reproduce(
         base: Encoder to begin from. [default: the scale's own]
         checkpoint: NAME=FOLDER of a checkpoint that an item names; can be repeated.
         results: Folder of results, made or continued.
-        stored: Compute nothing; report results that are stored there or in its folder results.
+        stored: Compute nothing; report results that are stored there or in its folder results, of
+            "all" or a paper those items that have some.
         row: Add a row of your own scores to the tables: a report of evaluate --json, or a csv with
             the header task,value; can be repeated.
         report: Write a page with tables and figures (.html), the tables for LaTeX with booktabs
@@ -104,8 +105,11 @@ def reproduce(
         planner = Planner(where, size, folder.corpora)
         _compute(wanted, planner, seeds, jobs=jobs, budget=most)
     from contrasent.reproduce.console import text
-    from contrasent.reproduce.results import add_row, book
+    from contrasent.reproduce.results import add_row, book, is_stored
 
+    if stored is not None:  # of a whole paper, what is there
+        there = [item for item in wanted if item.name in items or is_stored(item, stored)]
+        wanted = there or wanted
     contents = book(wanted, stored or results, chosen)
     for path in row or ():
         add_row(contents, wanted, path)

@@ -307,6 +307,7 @@ def _item_text(item: ItemEntry) -> str:
         line = f"{verdict['word']:<14}{claim['text']}{f' ({why})' if why else ''}"
         lines.append(_wrapped(line, " " * 14))
     lines += [_wrapped(f"missing: {line}", "  ") for line in missing(item)]
+    lines += [_wrapped(f"note: {line}", "  ") for line in item["needs"]]
     return "\n".join(lines).rstrip()
 
 
@@ -359,7 +360,6 @@ def missing(item: ItemEntry) -> Iterator[str]:
         elif len(names) > MOST_ROWS:
             rows = f"{'; '.join(names[: MOST_ROWS - 1])} and {len(names) - MOST_ROWS + 1} more rows"
         yield f"{rows}: {reason}"
-    yield from item["needs"]
 
 
 def _wrapped(line: str, indent: str = "") -> str:

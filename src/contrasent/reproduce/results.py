@@ -214,9 +214,12 @@ def book(items: Sequence[Item], home: Path, scale: ScaleName | None) -> console.
 
 def stored_book(home: Path) -> console.Book:
     """A report of the package's items that have stored results in a folder."""
-    there = {path.name.split(".")[0] for path in (home / "items").glob("*.json")}
-    items = [item for item in ItemFolder().all() if item.name.replace(":", "-") in there]
-    return book(items, home, None)
+    return book([item for item in ItemFolder().all() if is_stored(item, home)], home, None)
+
+
+def is_stored(item: Item, home: Path) -> bool:
+    """Whether a folder has results of an item, at any scale."""
+    return any((home / "items").glob(f"{item.name.replace(':', '-')}.*.json"))
 
 
 def add_row(made: console.Book, items: Sequence[Item], path: Path) -> None:
