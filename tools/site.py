@@ -26,7 +26,9 @@ def prepare(target: Path) -> None:
         target: folder to make.
     """
     shutil.rmtree(target, ignore_errors=True)
-    shutil.copytree(ROOT / "docs", target, ignore=shutil.ignore_patterns("results", "*.jsonl"))
+    shutil.copytree(ROOT / "docs", target)
+    for results in (target / "reproduction").rglob("results"):
+        shutil.rmtree(results)
     changes = (ROOT / "CHANGELOG.md").read_text("utf-8").replace("](docs/", "](")
     (target / "changelog.md").write_text(changes, "utf-8")
     reference.write(target / "reference", target / "schemas")

@@ -400,6 +400,16 @@ def test_stopping_the_first_process_stops_all(home, bert, tmp_path, how):
     assert len(list(logs.glob("*/run/checkpoint.safetensors"))) == 2
 
 
+def test_of_a_paper_only_what_is_stored_is_reported(call):
+    """A table that is named is reported in any case."""
+    stored = ("--from", RESULTS.parent / "contrasent-small")
+    told, _ = call("own", *stored)
+    items = [line.split()[0] for line in told.splitlines() if line.startswith("own:")]
+    assert items == ["own:halves", "own:headlines", "own:long_rates"]
+    assert "note: 20 runs of 64,000 rows in all" in told
+    assert "own:length" in call("own:length", *stored)[0]
+
+
 def test_the_list_needs_no_torch():
     code = "import sys; from contrasent.cli.reproduce import reproduce as run; "
     code += "run(listing=True, quiet=True); sys.exit('torch' in sys.modules)"
