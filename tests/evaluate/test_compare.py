@@ -166,6 +166,20 @@ def test_an_item_of_two_sets_counts_once_in_their_mean():
     assert (mean.low, mean.high) == pytest.approx((one.low, one.high))
 
 
+def test_means_of_other_numbers_of_sets_and_a_single_item_are_rejected():
+    def mean_of(*tasks):
+        parts = [scored([0.2, 0.4], task=task) for task in tasks]
+        mean = Row("pairs", "test", "accuracy", "mean", 0.3, 2 * len(tasks))
+        items = {key: own for part in parts for key, own in part.items.items()}
+        return Report((mean,), {}, {**items, mean.key: tuple(items)})
+
+    words = "pairs test accuracy mean: in x and y it rests on 2 and on 3 sets"
+    with pytest.raises(DataError, match=words):
+        compare_reports([mean_of("a", "b")], [mean_of("a", "b", "c")], names=["x", "y"])
+    with pytest.raises(DataError, match="own test accuracy: one distinct item has no spread"):
+        compare_reports([scored([0.5, 0.5], [7, 7])], [scored([0.6, 0.6], [7, 7])])
+
+
 def test_items_that_differ_are_rejected():
     values = np.linspace(0, 1, 30)
     base = scored(values)
