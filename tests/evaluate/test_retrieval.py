@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from contrasent.datasets.labelled import Captions
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import retrieval as module
+from contrasent.evaluate.compare import compare_reports
 from contrasent.evaluate.retrieval import folder_retrieval, rank_vectors, retrieval
 from contrasent.text.corpus import ScoredPairs
 
@@ -136,6 +137,21 @@ def test_a_query_is_not_its_own_answer(scored):
     report = module.stsb_retrieval(letters, directions="first", k=(1, 2))
     assert report.one(metric="recall@1").value == 0.0
     assert report.one(metric="recall@2").value == 1.0
+
+
+def test_reports_of_other_judgements_or_exclusions_are_not_compared():
+    queries, documents, relevant = ["ab", "cd", "ef"], ["aab", "ccd", "eef", "af"], [0, 1, 2]
+
+    def report(relevant=relevant, order=(0, 1, 2), exclude=None):
+        asked = [queries[i] for i in order], documents, [relevant[i] for i in order]
+        return retrieval(letters, *asked, exclude=exclude)
+
+    same = report(order=(2, 0, 1)), report([[0], {1: 1.0}, 2]), report(exclude=[-1, -1, -1])
+    for other in same:
+        assert compare_reports([report()], [other], seed_sd=0)
+    for other in (report([0, 1, 3]), report([0, 1, {2: 2.0}]), report(exclude=[-1, 3, -1])):
+        with pytest.raises(DataError, match="same items, other documents, judgements or settings"):
+            compare_reports([report()], [other], seed_sd=0)
 
 
 def test_captions_of_a_picture_belong_together(items_give_the_values):

@@ -114,7 +114,7 @@ def _check(
             counts = f"{len(keys):,} and {len(other):,} items, {same:,} distinct ones in both"
             raise DataError(f"{label}: {names[0]} and {name} hold different items ({counts})")
         if not np.array_equal(gold, its_gold) or context != its_context:
-            what = "labels" if context == its_context else "documents or settings"
+            what = "labels" if context == its_context else "documents, judgements or settings"
             raise DataError(f"{label}: {names[0]} and {name} have the same items, other {what}")
     return keys
 
