@@ -131,6 +131,20 @@ def test_pairs_of_score_five_are_asked_among_all_other_sentences(scored, items_g
         module.stsb_retrieval(letters, directions="bot")
 
 
+def test_the_interval_of_both_directions_is_that_of_resampled_pairs(scored):
+    random, number = np.random.default_rng(4), 300
+    words = ["".join(random.choice(list("abcdefghij"), 6)) for _ in range(2 * number)]
+    scored(tuple(words[:number]), tuple(words[number:]), *[5.0] * number)
+    row = module.stsb_retrieval(letters, k=(100,), resamples=2000).rows[1]
+    found = module.stsb_retrieval(letters, k=(100,), resamples=0).items[row.key].columns[0]
+    means = []
+    for _ in range(2000):
+        drawn = [int(i) for i in random.integers(0, number, number)]
+        means.append(sum(found[i] + found[number + i] for i in drawn) / (2 * number))
+    assert row.count == 2 * number
+    assert row.high - row.low == pytest.approx(np.ptp(np.quantile(means, [0.025, 0.975])), rel=0.1)
+
+
 def test_a_query_is_not_its_own_answer(scored):
     scored(("aa", "b"), ("ab", "aac"), 5.0, 0.0)
     # Of "aa": "aac" (0.89) stands before "ab" (0.71); "aa" itself does not count.

@@ -147,9 +147,13 @@ def ranking_report(
     resamples: int = RESAMPLES,
     seed: int = 0,
     keys: Keys | None = None,
+    keyed: bool = False,
     context: str = "",
 ) -> Report:
-    """The rows of a ranking; with keys (q,) of the queries it can be compared by query."""
+    """The rows of a ranking; with keys (q,) of the queries it can be compared by query.
+
+    ``keyed``: resample queries of equal keys together, as one item.
+    """
     if not k or min(k) < 1:
         raise OptionError("k", list(k), "give numbers from 1")
     last = max(k)
@@ -157,7 +161,7 @@ def ranking_report(
     values |= {f"recall@{cut}": ranking.recall(cut) for cut in sorted(set(k))}
     values[f"ndcg@{last}"] = ranking.ndcg(last)
     builder = ReportBuilder()
-    options: dict[str, Any] = {"resamples": resamples, "seed": seed, "keyed": False}
+    options: dict[str, Any] = {"resamples": resamples, "seed": seed, "keyed": keyed}
     for m, v in values.items():
         builder.mean(task, split, m, v, keys=keys, context=context, **options)
     return builder.report({"documents": ranking.documents, "ties": "against the model"})
@@ -268,6 +272,7 @@ def stsb_retrieval(
         split=split,
         # The two directions of a pair are one item.
         keys=item_keys(queries, answers),
+        keyed=True,
         context=digest([*pairs.first, *pairs.second]),
         **{"k": CUTS, **options},
     )
