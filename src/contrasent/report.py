@@ -70,7 +70,7 @@ class Items:
     # of subsets: "all" for one statistic over them, "mean" or "wmean" for the mean of theirs, plain
     # or by size
     aggregate: str = "all"
-    # a digest of what the items were measured against, such as the documents searched; it must be
+    # what the items were measured against, such as a digest of the documents searched; it must be
     # equal where reports are compared
     context: str = ""
 

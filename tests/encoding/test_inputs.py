@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import os
 
 import fsspec
 import pyarrow as pa
@@ -42,7 +43,6 @@ def test_only_the_row_groups_of_a_shard_are_read(tmp_path):
     """The others are damaged."""
     path = tmp_path / "a.parquet"
     write_parquet(path, TEXTS, group=10)
-    found = plan(str(tmp_path), shard_rows=10, text="body")
     groups, data = pq.read_metadata(path), bytearray(path.read_bytes())
     for number in range(groups.num_row_groups):
         for column in range(groups.num_columns if number != 3 else 0):
@@ -50,6 +50,7 @@ def test_only_the_row_groups_of_a_shard_are_read(tmp_path):
             start = chunk.dictionary_page_offset or chunk.data_page_offset
             data[start : start + chunk.total_compressed_size] = bytes(chunk.total_compressed_size)
     path.write_bytes(data)
+    found = plan(str(tmp_path), shard_rows=10, text="body")
     assert [text for text, _ in found.read(3)] == TEXTS[30:40]
     with pytest.raises((InputError, OSError)):
         list(found.read(2))
@@ -90,8 +91,21 @@ def test_a_file_that_has_lost_rows_is_named(tmp_path):
     first = plan(str(tmp_path), shard_rows=20, text="body")
     write_parquet(tmp_path / "a.parquet", TEXTS[:30])
     assert plan(str(tmp_path), shard_rows=20, text="body").rows == 30
-    with pytest.raises(InputError, match="fewer rows"):
+    with pytest.raises(InputError, match="has changed since the run began"):
         list(first.read(2))
+
+
+def test_a_file_that_is_written_again_between_shards_is_named(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("one\ntwo\n")
+    found = plan(str(path), shard_rows=1)
+    assert list(found.read(0)) == [("one", "0")]
+    rows, began = found.read(1), path.stat()
+    assert next(rows) == ("two", "1")
+    path.write_text("one\nsix\n")  # as many rows and bytes
+    os.utime(path, ns=(began.st_atime_ns, began.st_mtime_ns + 1_000_000))
+    with pytest.raises(InputError, match=r"a\.txt: has changed"):
+        list(rows)
 
 
 @pytest.mark.parametrize(("content", "options", "error", "words"), [

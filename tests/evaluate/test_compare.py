@@ -7,7 +7,7 @@ from benchmarks.null_comparisons import false_findings
 from contrasent.datasets.official import STS_TASKS
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import sts as module
-from contrasent.evaluate.compare import SEED_SD, compare_reports
+from contrasent.evaluate.compare import SEED_SD, compare_reports, comparison_table
 from contrasent.report import Items, Report, Row
 from contrasent.text.corpus import ScoredPairs
 
@@ -139,6 +139,29 @@ def scored(values, keys=None, task="own", context="", metric="accuracy"):
     return Report((row,), {}, {row.key: items})
 
 
+def test_a_spread_in_points_is_assumed_of_points_alone():
+    single, *several = [
+        Report.join([scored([v, v + 0.1]), scored([v, v + 0.1], metric="uniformity")])
+        for v in (0.70, 0.72, 0.73, 0.74)
+    ]
+    found = compare_reports([single], several, seed_sd=1.2)
+    assert [one.seed_sd for one in found] == [0.012, None]
+    assert found[1].high == compare_reports([single], several)[1].high
+    table = comparison_table(["a"], ["b"], [single, *several], found, 1.2)
+    assert "1.2 points is assumed (--seed-sd), of what is not in points that of the other" in table
+
+
+def test_what_is_left_out_is_told_with_what_helps():
+    both = scored([0.5, 0.6]), scored([0.2, 0.3], metric="anisotropy")
+    bare = Report.join([both[0], Report(both[1].rows)])
+    for seed_sd, words in ((0.0, "the reports hold no items"), (None, "or --seed-sd 0 if")):
+        table = comparison_table(
+            ["a"], ["b"], [bare] * 2, compare_reports([bare], [bare], seed_sd=seed_sd), seed_sd
+        )
+        assert words in table and ("--seed-sd 0" in table) == (seed_sd is None)
+        assert "left out: anisotropy: " in table
+
+
 def test_items_are_paired_by_their_identity_and_not_by_their_place():
     random = np.random.default_rng(0)
     a = random.random(50)
@@ -164,6 +187,20 @@ def test_an_item_of_two_sets_counts_once_in_their_mean():
 
     one, _, mean = compare_reports([both(a)], [both(b)], seed_sd=0)
     assert (mean.low, mean.high) == pytest.approx((one.low, one.high))
+
+
+def test_means_of_other_numbers_of_sets_and_a_single_item_are_rejected():
+    def mean_of(*tasks):
+        parts = [scored([0.2, 0.4], task=task) for task in tasks]
+        mean = Row("pairs", "test", "accuracy", "mean", 0.3, 2 * len(tasks))
+        items = {key: own for part in parts for key, own in part.items.items()}
+        return Report((mean,), {}, {**items, mean.key: tuple(items)})
+
+    words = "pairs test accuracy mean: in x and y it rests on 2 and on 3 sets"
+    with pytest.raises(DataError, match=words):
+        compare_reports([mean_of("a", "b")], [mean_of("a", "b", "c")], names=["x", "y"])
+    with pytest.raises(DataError, match="own test accuracy: one distinct item has no spread"):
+        compare_reports([scored([0.5, 0.5], [7, 7])], [scored([0.6, 0.6], [7, 7])])
 
 
 def test_items_that_differ_are_rejected():

@@ -1,5 +1,7 @@
 """Paraphrases, triples and clusters by cosine, against plain loops and scikit-learn."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -93,6 +95,9 @@ def test_triples_are_right_where_the_entailed_sentence_is_nearer(items_give_the_
     )
     (found,) = decisions.triplet_accuracy(letters, triples).items.values()
     assert found.columns.tolist() == [[1, 0, 1, 0]]
+    other = replace(triples, contradicted=("cd", "aaab", "ab", "gg"))
+    (its,) = decisions.triplet_accuracy(letters, other).items.values()
+    assert its.context != found.context
     assert found.keys[0] == found.keys[1] == item_keys(["aab"])[0]
     columns = triples.premises, triples.entailed, triples.contradicted
     many = Triples(*(column * 10 for column in columns), "x")

@@ -65,6 +65,11 @@ def test_the_same_model_changes_nothing():
     assert json.loads(json.dumps(found.to_json()))["measures"][1]["value"] == 1
 
 
+@pytest.mark.parametrize("depth", [21, 30, 47])
+def test_a_list_that_is_equal_has_not_changed_whatever_its_depth(depth):
+    assert diff_models(model(), model(), TEXTS[:depth], TEXTS[-30:]).changed == ()
+
+
 def test_against_a_loop():
     queries = [f"question {n}" for n in range(30)]
     old, new = model(1), model(1, noise=0.4)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from contrasent.datasets.labelled import Captions
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import retrieval as module
+from contrasent.evaluate.compare import compare_reports
 from contrasent.evaluate.retrieval import folder_retrieval, rank_vectors, retrieval
 from contrasent.text.corpus import ScoredPairs
 
@@ -130,12 +131,41 @@ def test_pairs_of_score_five_are_asked_among_all_other_sentences(scored, items_g
         module.stsb_retrieval(letters, directions="bot")
 
 
+def test_the_interval_of_both_directions_is_that_of_resampled_pairs(scored):
+    random, number = np.random.default_rng(4), 300
+    words = ["".join(random.choice(list("abcdefghij"), 6)) for _ in range(2 * number)]
+    scored(tuple(words[:number]), tuple(words[number:]), *[5.0] * number)
+    row = module.stsb_retrieval(letters, k=(100,), resamples=2000).rows[1]
+    found = module.stsb_retrieval(letters, k=(100,), resamples=0).items[row.key].columns[0]
+    means = []
+    for _ in range(2000):
+        drawn = [int(i) for i in random.integers(0, number, number)]
+        means.append(sum(found[i] + found[number + i] for i in drawn) / (2 * number))
+    assert row.count == 2 * number
+    assert row.high - row.low == pytest.approx(np.ptp(np.quantile(means, [0.025, 0.975])), rel=0.1)
+
+
 def test_a_query_is_not_its_own_answer(scored):
     scored(("aa", "b"), ("ab", "aac"), 5.0, 0.0)
     # Of "aa": "aac" (0.89) stands before "ab" (0.71); "aa" itself does not count.
     report = module.stsb_retrieval(letters, directions="first", k=(1, 2))
     assert report.one(metric="recall@1").value == 0.0
     assert report.one(metric="recall@2").value == 1.0
+
+
+def test_reports_of_other_judgements_or_exclusions_are_not_compared():
+    queries, documents, relevant = ["ab", "cd", "ef"], ["aab", "ccd", "eef", "af"], [0, 1, 2]
+
+    def report(relevant=relevant, order=(0, 1, 2), exclude=None):
+        asked = [queries[i] for i in order], documents, [relevant[i] for i in order]
+        return retrieval(letters, *asked, exclude=exclude)
+
+    same = report(order=(2, 0, 1)), report([[0], {1: 1.0}, 2]), report(exclude=[-1, -1, -1])
+    for other in same:
+        assert compare_reports([report()], [other], seed_sd=0)
+    for other in (report([0, 1, 3]), report([0, 1, {2: 2.0}]), report(exclude=[-1, 3, -1])):
+        with pytest.raises(DataError, match="same items, other documents, judgements or settings"):
+            compare_reports([report()], [other], seed_sd=0)
 
 
 def test_captions_of_a_picture_belong_together(items_give_the_values):

@@ -71,6 +71,13 @@ def test_the_querys_own_document_counts_only_if_it_is_judged_or_wanted():
     assert report.notes["document with the query's own id"] == "left out for 1 queries"
     kept = search_retrieval(found(lists), documents, judged, own_ids=True, resamples=0)
     assert value(kept, "mrr@10") == 0.75
+    other = judged | {"q2": ("two", {"b": 1.0})}
+    again = search_retrieval(found(lists), documents[::-1], dict([*judged.items()][::-1]))
+    contexts = [
+        next(iter(own.items.values())).context
+        for own in (report, again, kept, search_retrieval(found(lists), documents, other))
+    ]
+    assert contexts[0] == contexts[1] and len(set(contexts)) == 3
 
 
 def test_short_names_and_documents_that_are_not_there():

@@ -7,6 +7,7 @@ from contrasent.datasets.labelled import Labelled
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import transfer as module
 from contrasent.evaluate.classifier import ClassifierOutcome
+from contrasent.evaluate.compare import compare_reports
 from contrasent.evaluate.transfer import TASKS, f1, few_shot, guess_items, make_problem, transfer
 from contrasent.evaluate.vectors import ReportBuilder, encode_distinct
 from contrasent.stats.bootstrap import item_keys
@@ -195,6 +196,18 @@ def test_examples_are_never_test_items_and_draws_differ():
     assert 60 < len(set(model.seen)) <= 120
     _, again = guess_items(Model(), {"here": {"all": whole}}, (8,), 6, 0)["here"]
     assert np.array_equal(found[8], again[8])
+
+
+def test_few_shot_reports_of_other_draws_are_not_compared():
+    data = {"here": {"train": made(60, 2, 1), "test": made(30, 2, 2)}}
+    report, *others = [
+        few_shot(Model(), data, shots=shots, draws=draws, resamples=0, seed=seed)
+        for shots, draws, seed in (((4,), 2, 0), ((4,), 3, 0), ((4,), 2, 1), ((4, 8), 2, 0))
+    ]
+    assert compare_reports([report], [report], seed_sd=0)
+    for other in others:
+        with pytest.raises(DataError, match="same items, other documents, judgements or settings"):
+            compare_reports([report], [other], seed_sd=0)
 
 
 def test_the_interval_knows_that_other_examples_teach_other_things():

@@ -214,6 +214,11 @@ def test_a_mean_over_kinds_is_jackknifed_over_clusters():
     assert clustered_mean(np.full((25, 1), 0.1), np.ones((25, 1))).low == pytest.approx(0.1)
 
 
+def test_one_cluster_alone_says_nothing_of_others():
+    found = clustered_mean(np.array([[1.5]]), np.array([[3.0]]))
+    assert (found.mean, found.low, found.high, found.p) == (0.5, -np.inf, np.inf, 1.0)
+
+
 def test_each_end_of_a_clustered_interval_is_the_outer_one_of_two():
     """Student's, and the bootstrap's, whose ends skewed values move past those or within them."""
     moved = []

@@ -164,8 +164,10 @@ class ShardPlan:
                     row_id = str(number) if identity is None else id_cell(cells[1], part.name, line)
                     yield text_cell(cells[0], name, part.name, line), row_id
                     number += 1
-                if number != until:
-                    raise InputError(part.name, "has fewer rows than when the run began")
+                # After its rows, so that what is written while they are read is seen too.
+                if number != until or _stamped(part.name) != replace(part, rows=-1):
+                    problem = "has changed since the run began; restore it, or begin a new folder"
+                    raise InputError(part.name, problem)
             begins = ends
 
 
@@ -187,13 +189,16 @@ def list_parts(source: str) -> list[Part]:
         names = [absolute(str(file.path)) for file in find(source)]
     if not names:
         raise InputError(source, "no such file, or none of a known format")
-    parts = []
-    for name in names:
-        system, path = locate(name)
+    return [_stamped(name) for name in names]
+
+
+def _stamped(name: str) -> Part:
+    """A file as it is now, uncounted."""
+    system, path = locate(name)
+    with reading(name):
         facts = system.info(path)
-        stamp = next((facts[key] for key in STAMPS if facts.get(key)), "")
-        parts.append(Part(name, int(facts["size"]), str(stamp)))
-    return parts
+    stamp = next((facts[key] for key in STAMPS if facts.get(key)), "")
+    return Part(name, int(facts["size"]), str(stamp))
 
 
 def plan(

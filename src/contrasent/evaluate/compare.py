@@ -172,11 +172,11 @@ def _compare(
 
 
 def _assumed(row: Row, before: int, after: int, seed_sd: float | None) -> float | None:
-    """The standard deviation assumed for an arm with one run, in the row's unit."""
+    """The standard deviation assumed for an arm with one run, in units of the row."""
     if min(before, after) > 1 or (seed_sd is None and max(before, after) > 1):
         return None
     points = SEED_SD if seed_sd is None else seed_sd
-    return points / 100 if metric(row.metric).hundredths else points
+    return points / 100 if metric(row.metric).hundredths or not points else None
 
 
 def comparison_table(
@@ -198,11 +198,11 @@ def comparison_table(
     left = set.intersection(*every) - {comparison.metric for comparison in comparisons}
     left = {metric for metric in left if not metric.endswith(SPREAD)}
     if left:
-        lines.append(
-            f"left out: {', '.join(sorted(left))}: one run an arm shows no spread over seeds, and "
-            "none is known of them: give several runs, or --seed-sd 0 if no seed changes either "
-            "model"
-        )
+        why = "one run an arm shows no spread over seeds, and none is known of them: give several "
+        why += "runs, or --seed-sd 0 if no seed changes either model"
+        if seed_sd == 0:
+            why = "the reports hold no items of them: give several runs an arm"
+        lines.append(f"left out: {', '.join(sorted(left))}: {why}")
     return "\n".join(lines)
 
 
@@ -223,8 +223,10 @@ def _meaning(
         return f"{what}, {where}"
     if max(before, after) > 1 and seed_sd is None:
         return f"the methods, {where}; one run's spread is taken to be the other arm's"
+    others = any(comparison.seed_sd is None for comparison in comparisons)
     return (
         f"the methods, {where}; of an arm with one run a standard deviation over seeds of "
-        f"{SEED_SD if seed_sd is None else seed_sd:g} points is assumed (--seed-sd): give several "
+        f"{SEED_SD if seed_sd is None else seed_sd:g} points is assumed (--seed-sd)"
+        f"{', of what is not in points that of the other arm' if others else ''}: give several "
         "runs to measure it"
     )

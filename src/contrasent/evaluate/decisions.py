@@ -127,7 +127,8 @@ def triplet_accuracy(
     premise, entailed, contradicted = map(encode_distinct(encode, columns), columns)
     right = metrics.cosine(premise, entailed) > metrics.cosine(premise, contradicted)
     builder, premises = ReportBuilder(), len(set(triples.premises))
-    about: Any = {"keys": item_keys(triples.premises), "context": digest(triples.entailed)}
+    context = digest([*triples.entailed, *triples.contradicted])
+    about: Any = {"keys": item_keys(triples.premises), "context": context}
     builder.mean("NLI", "test", "accuracy_triplet", right, resamples=resamples, seed=seed, **about)
     return builder.report({"triples": triples.source, "premises": premises, "resamples": resamples})
 

@@ -352,7 +352,8 @@ def _changed(
         )
 
     overlap, biased = values["overlap@10"], values[BIASED]
-    most = [q for q in np.argsort(biased, kind="stable")[:SHOWN].tolist() if biased[q] < 1]
+    least = np.argsort(biased, kind="stable")[:SHOWN].tolist()
+    most = [q for q in least if (old.rows[q] != new.rows[q]).any()]
     return tuple(
         Change(
             queries[q], float(overlap[q]), float(biased[q]), found(q, old, new), found(q, new, old)

@@ -99,15 +99,16 @@ def retrieval(
     """
     judged = check_relevant(relevant, len(queries), len(documents))
     queried, read = encode_search(encode, [queries], [documents])
+    keys, excluded = item_keys(queries), [-1] * len(queries) if exclude is None else exclude
     return ranking_report(
-        rank_vectors(queried(queries), read(documents), judged, exclude=exclude),
+        rank_vectors(queried(queries), read(documents), judged, exclude=excluded),
         k=k,
         task=task,
         split=split,
         resamples=resamples,
         seed=seed,
-        keys=item_keys(queries),
-        context=digest(documents),
+        keys=keys,
+        context=_context(documents, keys, judged, excluded),
     )
 
 
@@ -146,9 +147,13 @@ def ranking_report(
     resamples: int = RESAMPLES,
     seed: int = 0,
     keys: Keys | None = None,
+    keyed: bool = False,
     context: str = "",
 ) -> Report:
-    """The rows of a ranking; with keys (q,) of the queries it can be compared by query."""
+    """The rows of a ranking; with keys (q,) of the queries it can be compared by query.
+
+    ``keyed``: resample queries of equal keys together, as one item.
+    """
     if not k or min(k) < 1:
         raise OptionError("k", list(k), "give numbers from 1")
     last = max(k)
@@ -156,10 +161,21 @@ def ranking_report(
     values |= {f"recall@{cut}": ranking.recall(cut) for cut in sorted(set(k))}
     values[f"ndcg@{last}"] = ranking.ndcg(last)
     builder = ReportBuilder()
-    options: dict[str, Any] = {"resamples": resamples, "seed": seed, "keyed": False}
+    options: dict[str, Any] = {"resamples": resamples, "seed": seed, "keyed": keyed}
     for m, v in values.items():
         builder.mean(task, split, m, v, keys=keys, context=context, **options)
     return builder.report({"documents": ranking.documents, "ties": "against the model"})
+
+
+def _context(
+    documents: Sequence[str],
+    keys: Keys,
+    judged: Iterable[Mapping[Any, float]],
+    excluded: Iterable[object],
+) -> str:
+    """A digest of what queries with keys (q,) are measured against; their order is no matter."""
+    asked = zip(keys.tolist(), judged, excluded, strict=True)
+    return digest([*documents, *sorted(f"{q} {sorted(g.items())} {own}" for q, g, own in asked)])
 
 
 def check_relevant(
@@ -256,6 +272,7 @@ def stsb_retrieval(
         split=split,
         # The two directions of a pair are one item.
         keys=item_keys(queries, answers),
+        keyed=True,
         context=digest([*pairs.first, *pairs.second]),
         **{"k": CUTS, **options},
     )
@@ -378,10 +395,12 @@ def search_retrieval(
             f"documents are named such as {next(iter(documents), '')!r})"
         )
     texts = [text for text, _ in sought.values()]
-    ranks, found_gains, left_out, beyond = [], [], 0, len(documents) + most
+    ranks, found_gains, excluded, left_out = [], [], [], 0
+    keys, beyond = item_keys(texts), len(documents) + most
     results = search(texts, most if own_ids else most + 1)
     for (query, (_, gains)), names in zip(sought.items(), results, strict=True):
         itself = None if own_ids or query in gains else places.get(query)
+        excluded.append(None if itself is None else query)
         numbers = [places[name] for name in names]
         left_out += itself in numbers
         rank = {n: position for position, n in enumerate((n for n in numbers if n != itself), 1)}
@@ -393,8 +412,10 @@ def search_retrieval(
         Ranking(tuple(ranks), tuple(found_gains), len(documents)),
         k=k,
         task=task,
-        keys=item_keys(texts),
-        context=digest(sorted(documents)),
+        keys=keys,
+        context=_context(
+            sorted(documents), keys, (gains for _, gains in sought.values()), excluded
+        ),
         **options,
     )
     notes = {**report.notes, "ties": "as the search orders them"}

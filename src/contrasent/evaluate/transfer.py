@@ -159,9 +159,10 @@ def few_shot(
     """
     data = sets or {task: transfer_set(task, folder=folder) for task in FEW_SHOT_TASKS}
     builder = vectors.ReportBuilder()
+    context = f"{draws} draws of {max(shots)}, seed {seed}"
     for task, (keys, guessed) in guess_items(encode, data, shots, draws, seed).items():
         for k, right in guessed.items():
-            items = Items("mean", keys, right.mean(axis=0)[None])
+            items = Items("mean", keys, right.mean(axis=0)[None], context=context)
             more: Any = {"draws": _resampled(right, keys, resamples, seed), "items": items}
             builder.add(task, "test", f"accuracy@{k}", float(right.mean()), len(keys), **more)
     for k in shots if len(data) > 1 else ():

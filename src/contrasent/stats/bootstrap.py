@@ -247,13 +247,15 @@ def clustered_mean(
     """The mean over kinds of the mean of each kind's values, with its interval over clusters.
 
     Each end is the outer one of Student's t with the jackknife's error and the studentised
-    bootstrap: either alone finds too many false gains (benchmarks/clusters.py). ``sums``,
-    ``counts``: (c, k) of each kind in each cluster.
+    bootstrap: either alone finds too many false gains (benchmarks/clusters.py). One cluster has an
+    infinite one. ``sums``, ``counts``: (c, k) of each kind in each cluster.
     """
     number = len(sums)
     totals = counts.sum(axis=0)
     means = sums.sum(axis=0) / totals
     value = float(means.mean())
+    if number == 1:
+        return EffectEstimate.from_error(value, math.inf, 1.0)
     with np.errstate(invalid="ignore"):  # a kind with only one cluster
         left = np.nanmean((sums.sum(axis=0) - sums) / (totals - counts), axis=1)
     error = math.sqrt((number - 1) / number * float(((left - value) ** 2).sum()))

@@ -79,6 +79,10 @@ def item_moves(
     if len(known) < len(reports):
         return None
     label = key_text(rows[0].key)
+    for name, own in zip(names, known, strict=True):
+        if len(own) != len(known[0]):
+            sets = f"{len(known[0])} and on {len(own)} sets; measure both on the same"
+            raise DataError(f"{label}: in {names[0]} and {name} it rests on {sets}")
     keys, influences = [], []
     for group in zip(*known, strict=True):
         orders = [np.argsort(items.keys, kind="stable") for _, items in group]
@@ -92,6 +96,8 @@ def item_moves(
         moves = [w * m[o] for (w, _), (_, m), o in zip(group, measured, orders, strict=True)]
         influences.append(np.stack(moves))
     distinct, place = np.unique(np.concatenate(keys), return_inverse=True)
+    if len(distinct) < 2:
+        raise DataError(f"{label}: one distinct item has no spread; at least 2 are needed")
     joined = np.concatenate(influences, axis=1)
     return np.stack([np.bincount(place, run, len(distinct)) for run in joined])
 
@@ -108,7 +114,7 @@ def _check(
             counts = f"{len(keys):,} and {len(other):,} items, {same:,} distinct ones in both"
             raise DataError(f"{label}: {names[0]} and {name} hold different items ({counts})")
         if not np.array_equal(gold, its_gold) or context != its_context:
-            what = "labels" if context == its_context else "documents or settings"
+            what = "labels" if context == its_context else "documents, judgements or settings"
             raise DataError(f"{label}: {names[0]} and {name} have the same items, other {what}")
     return keys
 
