@@ -159,6 +159,27 @@ def test_rows_in_memory():
     assert list(corpus) == [(b,) for _, b, _ in TRIPLES]
 
 
+def test_mappings_in_memory_are_read_by_their_keys():
+    rows = [dict(zip(NAMES, row, strict=True)) for row in TRIPLES]
+    corpus = open_corpus(dict(row, id=i) for i, row in enumerate(rows))
+    assert (corpus.names, list(corpus)) == (NAMES, TRIPLES)
+    assert list(open_corpus(rows, columns=["negative"])) == [(c,) for *_, c in TRIPLES]
+    assert corpus.digest() != open_corpus(rows).digest() == open_corpus(rows).digest()
+    rated = open_corpus([{"s": 1, "a": "x"}, {"s": 2, "a": "y"}], score="s")
+    assert (list(rated), rated.scores.tolist()) == ([("x",), ("y",)], [1, 2])
+    fails(reading([*rows, {"anchor": "a"}]), "rows in memory:4: column 'positive' is missing")
+    fails(reading([*rows, "text"]), "rows in memory:4: 'text' is no object")
+
+
+def test_what_is_no_list_of_rows_is_no_corpus(put):
+    frame = type("DataFrame", (list,), {"columns": ["text"]})(["text"])
+    fails(lambda: open_corpus(frame), "a DataFrame is columns, not rows", "to_dict('records')")
+    fails(lambda: open_corpus({"text": ["a", "b"]}), "a dict is columns, not rows")
+    path = put("a.txt", "one\ntwo\n")
+    assert len(list(open_corpus(iter([path, path])))) == 4
+    fails(lambda: open_corpus([path, "b.txt"]), "source 'b.txt': stands among", kind=OptionError)
+
+
 TWICE = """
 import json, os
 from contrasent.text.corpus import open_corpus

@@ -6,11 +6,11 @@ says how similar the texts of a pair are. Blank lines are passed over and counte
 
 import hashlib
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from contrasent.text.tables import (
     brief,
     by_name,
     number_cell,
+    object_table,
     open_table,
     text_cell,
     uneven,
@@ -166,7 +167,7 @@ class Corpus:
 
 
 def open_corpus(
-    source: str | Path | Sequence[Path] | Sequence[str] | Sequence[tuple[Any, ...]],
+    source: str | Path | Iterable[Any],
     *,
     columns: Columns | None = None,
     score: str | int | None = None,
@@ -180,7 +181,8 @@ def open_corpus(
     passed over.
 
     Args:
-        source: what to read; paths in a list are files of one corpus.
+        source: what to read. In memory: texts, tuples of them, or mappings such as a jsonl's
+            objects, but no data frame. Paths in a list are files of one corpus.
         columns: which columns, in order. By default all; of jsonl objects and parquet those that
             hold text. See the module for what names and positions mean in a csv or tsv.
         score: the column with a number for each row, by name or position; it is no text.
@@ -191,17 +193,22 @@ def open_corpus(
     Raises:
         InputError: a file is missing, empty, broken or of unknown format; the first row of a csv
             or tsv is no header; a column holds numbers.
-        OptionError: there is no such column.
+        OptionError: there is no such column; a list mixes paths and texts.
         MissingExtraError: parquet without pyarrow.
     """
     columns = _checked(columns)
     scored = score is not None
-    paths = (
-        [source] if isinstance(source, str | Path) else [p for p in source if isinstance(p, Path)]
-    )
-    if not paths:
-        table = _select(_memory_table(cast(Any, source)), columns, score)
+    if isinstance(source, Mapping) or hasattr(source, "columns"):
+        problem = f"a {type(source).__name__} is columns, not rows; give a list of its rows"
+        raise InputError(MEMORY, f"{problem}, of pandas frame.to_dict('records')")
+    paths = [source] if isinstance(source, str | Path) else list(source)
+    others = [row for row in paths if not isinstance(row, Path) and row is not source]
+    if len(others) == len(paths):
+        table = _select(_memory_table(others), columns, score)
         return Corpus(MEMORY, [table], at_least=at_least, scored=scored)
+    if others:
+        problem = "stands among paths; make it a pathlib.Path, or give texts alone"
+        raise OptionError("source", others[0], problem)
     files = [file for path in paths for file in find(path)]
     header = columns is None or by_name((*columns, score))
     opened = [open_table(file, header=header) for file in files]
@@ -317,10 +324,10 @@ def _names(table: Table, chosen: tuple[int, ...]) -> tuple[str, ...]:
     return tuple(table.columns[at] for at in chosen)
 
 
-def _memory_table(texts: Iterable[str | Sequence[Any]]) -> Table:
-    """Rows that are in memory already, as a table without names."""
+def _memory_table(texts: list[Any]) -> Table:
+    """Rows that are in memory already, as a table without names unless they are mappings."""
     records = [
-        tuple(row) if isinstance(row, Iterable) and not isinstance(row, str) else (row,)
+        tuple(row) if isinstance(row, Iterable) and not isinstance(row, str | Mapping) else (row,)
         for row in texts
     ]
     if not records:
@@ -339,4 +346,6 @@ def _memory_table(texts: Iterable[str | Sequence[Any]]) -> Table:
                 data = str(text).encode(errors="surrogatepass")
                 yield len(data).to_bytes(8, "little") + data
 
+    if isinstance(texts[0], Mapping):
+        return object_table(texts, MEMORY, content)
     return Table(MEMORY, f"memory {width}", None, records[0], (True,) * width, rows, content)
