@@ -171,6 +171,13 @@ def test_mappings_in_memory_are_read_by_their_keys():
     fails(reading([*rows, "text"]), "rows in memory:4: 'text' is no object")
 
 
+def test_a_null_in_the_first_row_is_no_fault_in_a_column_without_text(put):
+    rows = '{"t": "a", "n": null, "x": null}\n\n{"t": "b", "n": 1}\n'
+    assert list(open_corpus(put("a.jsonl", rows))) == [("a",), ("b",)]
+    fails(reading([("a", None), ("b", "c")]), "rows in memory:1: column '1' is missing")
+    fails(lambda: open_corpus([{"t": "a"}, {"t": "b", "s": "c"}]), "rows in memory:2: column 's'")
+
+
 def test_what_is_no_list_of_rows_is_no_corpus(put):
     frame = type("DataFrame", (list,), {"columns": ["text"]})(["text"])
     fails(lambda: open_corpus(frame), "a DataFrame is columns, not rows", "to_dict('records')")
@@ -359,6 +366,8 @@ NO_HEADER = "the first row must name the columns but "
     ("a.jsonl", "3\n", {}, "a.jsonl:1: 3 is neither a string"),
     ("a.jsonl", '"a"\n' + "[" * 100_000 + "\n", {}, "a.jsonl:2: the line is no JSON that can"),
     ("a.jsonl", '"a"\n' + "9" * 5000 + "\n", {}, "a.jsonl:2: the line is no JSON that can be"),
+    ("a.jsonl", '{"t": "a", "s": null}\n{"t": "b", "s": "c"}\n', {}, "a.jsonl:2: column 's'"),
+    ("a.jsonl", '["a", null]\n["b", "c"]\n', {}, "a.jsonl:2: column '1' holds text here"),
     # Scores.
     ("a.csv", "a,b,s\nu,v,1\nw,x,high\n", {"score": "s"}, "a.csv:3: label 'high' is not a"),
     ("a.csv", "a,b,rating\nu,v,1\n", {"score": "ratng"}, "did you mean 'rating'"),
@@ -540,6 +549,8 @@ def test_a_query_with_positives_and_negatives_is_a_row_for_each_positive(put):
     ]
     pairs = [{"query": "q", "pos": ["p", "o"]}]
     assert list(open_corpus(put("d.json", json.dumps(pairs)))) == [("q", "p"), ("q", "o")]
+    late = reading(put("f.jsonl", "\n".join(map(json.dumps, [rows[1] | {"neg": []}, rows[0]]))))
+    fails(late, "f.jsonl:2: has negatives, the first row none; begin with a row that has some")
     for wrong in ({"query": "r", "pos": []}, {"query": "r", "pos": ["s"]}, {"pos": ["s"]}):
         broken = put("e.jsonl", "\n".join(map(json.dumps, [rows[0], wrong])))
         with pytest.raises(InputError, match=r"e\.jsonl:2: "):

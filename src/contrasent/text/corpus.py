@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from contrasent.errors import InputError, OptionError
 from contrasent.text.sources import find
 from contrasent.text.tables import (
+    ABSENT,
     Columns,
     Record,
     Table,
@@ -176,9 +177,9 @@ def open_corpus(
 ) -> Corpus:
     """Open a file, a folder of files, standard input ("-", a sentence a line) or rows in memory.
 
-    Only the head of each file is read here, rows are checked as they are read. Files of a folder
-    are read in the order of their paths; they must have the same columns, and empty ones are
-    passed over.
+    Only the head of each file is read here (more where the first row of a jsonl has a null), rows
+    are checked as they are read. Files of a folder are read in the order of their paths; they must
+    have the same columns, and empty ones are passed over.
 
     Args:
         source: what to read. In memory: texts, tuples of them, or mappings such as a jsonl's
@@ -291,10 +292,24 @@ def _select(table: Table, columns: Columns | None, score: str | int | None) -> C
                 problem = f"column {name!r} holds numbers ({cell!r}); choose columns of {listed}"
                 raise InputError(table.source, problem)
     else:
+        _check_nulls(table, others)
         others = [position for position in others if table.text[position]]
         if not others:
             raise InputError(table.source, f"no column of {listed} holds text")
     return table, tuple(others) + last
+
+
+def _check_nulls(table: Table, columns: Iterable[int]) -> None:
+    """Reject a column whose text the first row lacks, as it would be left out silently."""
+    first = table.first or ()  # empty for parquet, whose types say what is text
+    left = [at for at in columns if at < len(first) and not table.text[at]]
+    left = [at for at in left if first[at] is None or first[at] is ABSENT]
+    for line, cells in table.stream() if left else ():
+        for at in left:
+            if cells and isinstance(cells[at], str):
+                problem = f"column {table.columns[at]!r} holds text here, none in the first row"
+                remedy = f"choose columns of {', '.join(table.columns)}"
+                raise InputError(table.source, f"{problem}; {remedy}", line=line)
 
 
 def _check_header(names: Sequence[str], source: str) -> None:

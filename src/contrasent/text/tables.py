@@ -331,10 +331,12 @@ def _group_rows(number: int, value: Any, *, width: int, source: str) -> _Rows:
         yield number, None
         return
     positives, negatives = (_cells(value, key) for key in ("pos", "neg"))
-    if not positives or (width and not negatives):
+    if not positives or bool(negatives) != bool(width):
         problem = "needs query, a list pos" + (
             ", and a list neg as the first row has" * bool(width)
         )
+        if positives and negatives:
+            problem = "has negatives, the first row none; begin with a row that has some"
         yield number, InputError(source, problem, line=number)
     taken = cycle(negatives)
     for positive in positives if negatives or not width else ():
