@@ -25,6 +25,9 @@ def test_texts_are_read_as_the_type_wanted():
     # "none" is a head and a projector; the text stands for None only where it is no value itself.
     assert of_method == {"temperature": 0.1, "symmetric": True, "projector": "none"}
     assert Settings(**of_run).batch == 128
+    assert choose({"head": None, "steps": None}, "simcse")[0] == {"head": None, "steps": None}
+    with pytest.raises(OptionError, match="projector None: must be of type str"):
+        choose({"projector": None}, "simcse")
 
 
 def test_a_recipe_is_toml():
