@@ -292,7 +292,9 @@ def test_bad_buckets(options, kind, words):
         BucketPlan.divide(np.arange(8), np.arange(8), seed=0, **options)
 
 
-@pytest.mark.parametrize(("weights", "counts"), [((), (3, 2)), ((1, 4), (1, 4)), ((3, 1), (4, 1))])
+@pytest.mark.parametrize(("weights", "counts"), [
+    ((), (3, 2)), ((1, 4), (1, 4)), ((3, 1), (4, 1)), ((50, 1), (4, 1)), ((1, 1e9), (1, 4)),
+])  # fmt: skip
 def test_batches_of_several_corpora(weights, counts):
     parts_of = np.repeat([0, 1], [13, 8])
     rows = np.array([n for n in range(21) if n != 5])

@@ -170,8 +170,8 @@ def _bucket_order(seed: int, epoch: int, sizes: tuple[int, ...], batch: int) -> 
 class MixedPlan(BatchPlan):
     """Batches from several corpora, each from one, in an order that is new in every epoch.
 
-    An epoch has as many batches as all corpora have together; a corpus that gives more of them than
-    it has begins again, in a new order.
+    An epoch has as many batches as all corpora have together, of each at least one; a corpus that
+    gives more of them than it has begins again, in a new order.
     """
 
     plans: tuple[BatchPlan, ...]
@@ -204,8 +204,10 @@ class MixedPlan(BatchPlan):
         steps = sum(plan.steps_per_epoch for plan in plans)
         shares = np.array(weights or [plan.steps_per_epoch for plan in plans], np.float64)
         ends = np.rint(steps * np.cumsum(shares) / shares.sum()).astype(np.int64)
-        counts = tuple(int(n) for n in np.diff(ends, prepend=0))
-        return cls(rows, plans[0].batch, seed, plans, counts)
+        counts = np.diff(ends, prepend=0)
+        while not counts.all():  # a share of less than one batch; the largest gives it one
+            counts[[counts.argmin(), counts.argmax()]] += 1, -1
+        return cls(rows, plans[0].batch, seed, plans, tuple(counts.tolist()))
 
     @property
     def steps_per_epoch(self) -> int:
