@@ -1,5 +1,6 @@
 """Order and views: pure functions of (seed, step), every row once an epoch."""
 
+import tracemalloc
 from collections import Counter
 from itertools import product
 
@@ -78,11 +79,10 @@ def test_epochs_differ_and_leave_out_other_rows():
 
 
 def test_a_step_does_not_depend_on_those_before():
-    forward = [plan().at(step).tolist() for step in range(50)]
-    module._permutation.cache_clear()
-    backward = [plan().at(step).tolist() for step in reversed(range(50))]
+    order = plan()
+    forward = [order.at(step).tolist() for step in range(50)]
+    backward = [order.at(step).tolist() for step in reversed(range(50))]
     assert forward == backward[::-1]
-    module._permutation.cache_clear()
     assert plan().at(4711).tolist() == plan().at(4711).tolist()
     assert plan(seed=4).at(0).tolist() != forward[0]
 
@@ -314,3 +314,14 @@ def test_batches_of_several_corpora(weights, counts):
         MixedPlan.divide(rows, parts_of, (), batch=9, seed=3, parts=1)
     with pytest.raises(OptionError, match=r"weights '1,2,3': give as many numbers as .* 2"):
         MixedPlan.divide(rows, parts_of, (1, 2, 3), batch=4, seed=3, parts=1)
+
+
+def test_the_order_of_an_epoch_is_drawn_once_however_many_corpora():
+    rows, parts_of = np.arange(120_000), np.repeat(range(4), [27_000, 29_000, 31_000, 33_000])
+    plan = MixedPlan.divide(rows, parts_of, (), batch=64, seed=3, parts=1)
+    [plan.at(step) for step in range(40)]
+    tracemalloc.start()
+    [plan.at(step) for step in range(40, 80)]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 27_000 * 8  # bytes of an order

@@ -4,7 +4,7 @@ Nothing has state: step 4,711 can be made without those before it, so a resumed 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 
 import numpy as np
@@ -46,6 +46,10 @@ class BatchPlan:
     rows: Rows  # (n,) int64, the corpus rows to train on; or the range of all
     batch: int
     seed: int
+    # the order of the last epoch that was asked for, by its number
+    _drawn: dict[int, NDArray[np.int64]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @classmethod
     def make(cls, rows: Rows, *, batch: int, seed: int, parts: int) -> "BatchPlan":
@@ -73,10 +77,14 @@ class BatchPlan:
         """(batch,) corpus rows of a step."""
         start, count = step % self.steps_per_epoch * self.batch, len(self.rows)
         places = np.arange(start, start + self.batch)
+        epoch = self.epoch(step)
         if count > LISTED:
-            order = shuffled(places, count, self.seed, self.epoch(step))
+            order = shuffled(places, count, self.seed, epoch)
         else:
-            order = _permutation(self.seed, self.epoch(step), count)[places]
+            if epoch not in self._drawn:
+                self._drawn.clear()
+                self._drawn[epoch] = random_for(self.seed, ORDER, epoch).permutation(count)
+            order = self._drawn[epoch][places]
         return order if isinstance(self.rows, range) else self.rows[order]
 
 
@@ -97,11 +105,6 @@ def shuffled(places: NDArray[np.int64], count: int, seed: int, epoch: int) -> ND
         numbers[outside] = left << np.uint64(half) | right
         outside = numbers >= np.uint64(count)
     return numbers.astype(np.int64)
-
-
-@lru_cache(maxsize=2)
-def _permutation(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
-    return random_for(seed, ORDER, epoch).permutation(count)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
