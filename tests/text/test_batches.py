@@ -221,6 +221,21 @@ def test_a_word_view_is_tokenised_and_cut_as_the_corpus_was(tiny, tmp_path):
     assert max(map(len, one)) == 8
 
 
+@pytest.mark.parametrize(("kind", "lower"), [("bert", False), ("bert", True), ("roberta", True)])
+def test_a_view_of_tokens_leaves_the_prompt_alone(tiny, tmp_path, kind, lower):
+    tokenizer = Tokenizer.load(tiny[kind], max_tokens=40)
+    corpus, prompt = open_corpus([a for a, _, _ in ROWS]), "My torn Map: "
+    cache = tokenised(corpus, tokenizer, tmp_path / "c", lower=lower, prompts=(prompt,))
+    views = (RepeatTokens(rate=1.0, rule="exact"), Identity())
+    made = Collator(
+        cache, rows_of(cache, 6), views, tokenizer, lower, prompts=(prompt,), longest=30
+    )
+    own = len(tokenizer.frame[0]) + len(tokenizer([prompt.strip().lower()])[0][0]) - 2
+    for repeated, ids in zip(*lists(made.batch(0)), strict=True):
+        twice = np.repeat(ids[own:-1], 2).tolist()
+        assert repeated == [*ids[:own], *twice[: 29 - own], ids[-1]]
+
+
 def test_grown_rows_are_cut_at_the_encoders_limit(single, tokenizer):
     views = (RepeatTokens(rate=1.0, rule="exact"), Identity())
     whole = lists(Collator(single, rows_of(single, 8), views, tokenizer).batch(0))[0]

@@ -6,6 +6,8 @@ Nothing has state: step 4,711 can be made without those before it, so a resumed 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from itertools import takewhile
+from operator import eq
 
 import numpy as np
 from numpy.typing import NDArray
@@ -297,9 +299,13 @@ class Collator:
         before, after = self.tokenizer.around(prompt)
         whole = self.cache.tokens(column, rows)
         inner = [whole[i][len(before) : len(whole[i]) - len(after)] for i in range(len(whole))]
+        own = self.tokenizer.plain(prompt.lower() if self.lower else prompt)
+        sizes = [sum(takewhile(bool, map(eq, ids.tolist(), own))) for ids in inner]
+        sentences = [ids[size:] for ids, size in zip(inner, sizes, strict=True)]
         if view.template:
             before, after = self.tokenizer.around(view.template)
         room = None if self.longest is None else self.longest - len(before) - len(after)
         return Tokens.from_rows(
-            np.concatenate([before, ids[:room], after]) for ids in view.many(inner, randoms)
+            np.concatenate([before, np.concatenate([ids[:size], new])[:room], after])
+            for ids, size, new in zip(inner, sizes, view.many(sentences, randoms), strict=True)
         )
