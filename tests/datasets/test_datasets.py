@@ -212,6 +212,20 @@ def test_a_corpus_of_the_hub(hub_of):
     assert hub.fetch_corpus("o/set") == hub.fetch_corpus("o/set@main") == []  # no commit, no hub
 
 
+def test_a_part_of_the_shards_in_the_hubs_cache_is_no_data_set(ask_hub):
+    commit, cache = "0123456789" * 4, ask_hub(offline=True)
+    folder = cache / "datasets--o--set" / "snapshots" / commit / "data"
+    folder.mkdir(parents=True)
+    names = [f"train-{n:05d}-of-00002-c{n}.jsonl" for n in range(2)]
+    (folder / names[0]).write_text('"one"\n', "utf-8")
+    with pytest.raises(
+        DataError, match=r"\(of data/train-\*-of-00002 only 1 in the cache\); check"
+    ):
+        hub.fetch_corpus(f"o/set@{commit}")
+    (folder / names[1]).write_text('"two"\n', "utf-8")
+    assert [path.name for path in hub.fetch_corpus(f"o/set@{commit}")] == names
+
+
 def test_official_sizes_are_the_published_sums():
     totals = {year: sum(p.annotated for p in parts) for year, parts in official.STS_YEARS.items()}
     assert totals == {"STS12": 3108, "STS13": 1500, "STS14": 3750, "STS15": 3000, "STS16": 1186}

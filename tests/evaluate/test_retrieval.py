@@ -221,6 +221,8 @@ def test_a_document_with_the_querys_own_id_is_no_answer(tmp_path):
     ("qrels/test.tsv", "q1 d9 1\n", "names document d9"),
     ("qrels/test.tsv", "", "holds no judgements"),
     ("corpus.jsonl", '{"id": 1}\n', r"corpus.jsonl:1: expected a JSON object"),
+    ("corpus.jsonl", '{"_id": 1, "text": null}\n', r"corpus.jsonl:1: expected a JSON object"),
+    ("corpus.jsonl", 2 * '{"_id": 1, "text": "a"}\n', r"corpus.jsonl:2: the _id 1 is an earlier"),
     ("queries.jsonl", "[]\n", r"queries.jsonl:1: expected a JSON object"),
 ])  # fmt: skip
 def test_bad_folders_are_named(folder, file, text, message):

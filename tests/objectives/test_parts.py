@@ -17,6 +17,7 @@ from contrasent.engine.objective import Combination
 from contrasent.engine.registry import find, parameters
 from contrasent.errors import ModelError, OptionError, TrainingError
 from contrasent.losses import info_nce
+from contrasent.train.method_checks import with_small_models
 from contrasent.types import Batch, Tokens
 
 KINDS = ("bert", "roberta", "distilbert", "mpnet", "electra", "modernbert")
@@ -336,6 +337,9 @@ def test_nothing_masked_is_no_loss(load, batches, masked):
     ("diffcse", {"task": "masked_lm", "edits": "delete"}, "belongs to task 'detection'"),
     ("simcse_noise+simcse_plus_plus", {}, "set negatives"),
     ("simcse+matryoshka", {}, "set projector=none"),
+    ("simcse_copies", {}, "copy_filler '': needs a masked language model"),
+    ("simcse_copies", {"copy_edit": "insert", "copy_draw": "sample"}, "copy_draw 'sample': bel"),
+    ("simcse_copies", {"copy_edit": "delete", "copy_filler": "x"}, "copy_filler 'x': .* to delete"),
     ("gist", {}, "guide '': needs a sentence encoder"),
 ])  # fmt: skip
 def test_values_are_rejected_before_anything_is_loaded(objective, given, message):
@@ -351,6 +355,14 @@ def test_a_generator_is_checked_before_anything_is_loaded(tiny, masked):
     filler = {"view": "masked_lm", "filler": str(masked["roberta"])}
     with pytest.raises(ModelError, match="is not the encoder's"):
         registry.check("simcse", filler, base=tiny["bert"])
+    with pytest.raises(ModelError, match="is not the encoder's"):
+        registry.check("simcse_copies", {"copy_filler": filler["filler"]}, base=tiny["bert"])
+
+
+def test_the_check_of_a_method_brings_the_model_that_its_copies_need(tmp_path):
+    assert with_small_models("simcse_copies", {}, tmp_path) == {"copy_filler": str(tmp_path)}
+    given = {"copy_edit": "delete"}
+    assert with_small_models("simcse_copies", given, tmp_path) == given
 
 
 def test_the_noise_is_by_default_that_of_the_paper():

@@ -1,5 +1,6 @@
 """Order and views: pure functions of (seed, step), every row once an epoch."""
 
+import tracemalloc
 from collections import Counter
 from itertools import product
 
@@ -78,11 +79,10 @@ def test_epochs_differ_and_leave_out_other_rows():
 
 
 def test_a_step_does_not_depend_on_those_before():
-    forward = [plan().at(step).tolist() for step in range(50)]
-    module._permutation.cache_clear()
-    backward = [plan().at(step).tolist() for step in reversed(range(50))]
+    order = plan()
+    forward = [order.at(step).tolist() for step in range(50)]
+    backward = [order.at(step).tolist() for step in reversed(range(50))]
     assert forward == backward[::-1]
-    module._permutation.cache_clear()
     assert plan().at(4711).tolist() == plan().at(4711).tolist()
     assert plan(seed=4).at(0).tolist() != forward[0]
 
@@ -221,6 +221,21 @@ def test_a_word_view_is_tokenised_and_cut_as_the_corpus_was(tiny, tmp_path):
     assert max(map(len, one)) == 8
 
 
+@pytest.mark.parametrize(("kind", "lower"), [("bert", False), ("bert", True), ("roberta", True)])
+def test_a_view_of_tokens_leaves_the_prompt_alone(tiny, tmp_path, kind, lower):
+    tokenizer = Tokenizer.load(tiny[kind], max_tokens=40)
+    corpus, prompt = open_corpus([a for a, _, _ in ROWS]), "My torn Map: "
+    cache = tokenised(corpus, tokenizer, tmp_path / "c", lower=lower, prompts=(prompt,))
+    views = (RepeatTokens(rate=1.0, rule="exact"), Identity())
+    made = Collator(
+        cache, rows_of(cache, 6), views, tokenizer, lower, prompts=(prompt,), longest=30
+    )
+    own = len(tokenizer.frame[0]) + len(tokenizer([prompt.strip().lower()])[0][0]) - 2
+    for repeated, ids in zip(*lists(made.batch(0)), strict=True):
+        twice = np.repeat(ids[own:-1], 2).tolist()
+        assert repeated == [*ids[:own], *twice[: 29 - own], ids[-1]]
+
+
 def test_grown_rows_are_cut_at_the_encoders_limit(single, tokenizer):
     views = (RepeatTokens(rate=1.0, rule="exact"), Identity())
     whole = lists(Collator(single, rows_of(single, 8), views, tokenizer).batch(0))[0]
@@ -292,7 +307,9 @@ def test_bad_buckets(options, kind, words):
         BucketPlan.divide(np.arange(8), np.arange(8), seed=0, **options)
 
 
-@pytest.mark.parametrize(("weights", "counts"), [((), (3, 2)), ((1, 4), (1, 4)), ((3, 1), (4, 1))])
+@pytest.mark.parametrize(("weights", "counts"), [
+    ((), (3, 2)), ((1, 4), (1, 4)), ((3, 1), (4, 1)), ((50, 1), (4, 1)), ((1, 1e9), (1, 4)),
+])  # fmt: skip
 def test_batches_of_several_corpora(weights, counts):
     parts_of = np.repeat([0, 1], [13, 8])
     rows = np.array([n for n in range(21) if n != 5])
@@ -312,3 +329,14 @@ def test_batches_of_several_corpora(weights, counts):
         MixedPlan.divide(rows, parts_of, (), batch=9, seed=3, parts=1)
     with pytest.raises(OptionError, match=r"weights '1,2,3': give as many numbers as .* 2"):
         MixedPlan.divide(rows, parts_of, (1, 2, 3), batch=4, seed=3, parts=1)
+
+
+def test_the_order_of_an_epoch_is_drawn_once_however_many_corpora():
+    rows, parts_of = np.arange(120_000), np.repeat(range(4), [27_000, 29_000, 31_000, 33_000])
+    plan = MixedPlan.divide(rows, parts_of, (), batch=64, seed=3, parts=1)
+    [plan.at(step) for step in range(40)]
+    tracemalloc.start()
+    [plan.at(step) for step in range(40, 80)]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 27_000 * 8  # bytes of an order

@@ -159,6 +159,34 @@ def test_rows_in_memory():
     assert list(corpus) == [(b,) for _, b, _ in TRIPLES]
 
 
+def test_mappings_in_memory_are_read_by_their_keys():
+    rows = [dict(zip(NAMES, row, strict=True)) for row in TRIPLES]
+    corpus = open_corpus(dict(row, id=i) for i, row in enumerate(rows))
+    assert (corpus.names, list(corpus)) == (NAMES, TRIPLES)
+    assert list(open_corpus(rows, columns=["negative"])) == [(c,) for *_, c in TRIPLES]
+    assert corpus.digest() != open_corpus(rows).digest() == open_corpus(rows).digest()
+    rated = open_corpus([{"s": 1, "a": "x"}, {"s": 2, "a": "y"}], score="s")
+    assert (list(rated), rated.scores.tolist()) == ([("x",), ("y",)], [1, 2])
+    fails(reading([*rows, {"anchor": "a"}]), "rows in memory:4: column 'positive' is missing")
+    fails(reading([*rows, "text"]), "rows in memory:4: 'text' is no object")
+
+
+def test_a_null_in_the_first_row_is_no_fault_in_a_column_without_text(put):
+    rows = '{"t": "a", "n": null, "x": null}\n\n{"t": "b", "n": 1}\n'
+    assert list(open_corpus(put("a.jsonl", rows))) == [("a",), ("b",)]
+    fails(reading([("a", None), ("b", "c")]), "rows in memory:1: column '1' is missing")
+    fails(lambda: open_corpus([{"t": "a"}, {"t": "b", "s": "c"}]), "rows in memory:2: column 's'")
+
+
+def test_what_is_no_list_of_rows_is_no_corpus(put):
+    frame = type("DataFrame", (list,), {"columns": ["text"]})(["text"])
+    fails(lambda: open_corpus(frame), "a DataFrame is columns, not rows", "to_dict('records')")
+    fails(lambda: open_corpus({"text": ["a", "b"]}), "a dict is columns, not rows")
+    path = put("a.txt", "one\ntwo\n")
+    assert len(list(open_corpus(iter([path, path])))) == 4
+    fails(lambda: open_corpus([path, "b.txt"]), "source 'b.txt': stands among", kind=OptionError)
+
+
 TWICE = """
 import json, os
 from contrasent.text.corpus import open_corpus
@@ -338,6 +366,8 @@ NO_HEADER = "the first row must name the columns but "
     ("a.jsonl", "3\n", {}, "a.jsonl:1: 3 is neither a string"),
     ("a.jsonl", '"a"\n' + "[" * 100_000 + "\n", {}, "a.jsonl:2: the line is no JSON that can"),
     ("a.jsonl", '"a"\n' + "9" * 5000 + "\n", {}, "a.jsonl:2: the line is no JSON that can be"),
+    ("a.jsonl", '{"t": "a", "s": null}\n{"t": "b", "s": "c"}\n', {}, "a.jsonl:2: column 's'"),
+    ("a.jsonl", '["a", null]\n["b", "c"]\n', {}, "a.jsonl:2: column '1' holds text here"),
     # Scores.
     ("a.csv", "a,b,s\nu,v,1\nw,x,high\n", {"score": "s"}, "a.csv:3: label 'high' is not a"),
     ("a.csv", "a,b,rating\nu,v,1\n", {"score": "ratng"}, "did you mean 'rating'"),
@@ -519,6 +549,8 @@ def test_a_query_with_positives_and_negatives_is_a_row_for_each_positive(put):
     ]
     pairs = [{"query": "q", "pos": ["p", "o"]}]
     assert list(open_corpus(put("d.json", json.dumps(pairs)))) == [("q", "p"), ("q", "o")]
+    late = reading(put("f.jsonl", "\n".join(map(json.dumps, [rows[1] | {"neg": []}, rows[0]]))))
+    fails(late, "f.jsonl:2: has negatives, the first row none; begin with a row that has some")
     for wrong in ({"query": "r", "pos": []}, {"query": "r", "pos": ["s"]}, {"pos": ["s"]}):
         broken = put("e.jsonl", "\n".join(map(json.dumps, [rows[0], wrong])))
         with pytest.raises(InputError, match=r"e\.jsonl:2: "):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from contrasent.errors import InputError, TrainingError
+from contrasent.errors import InputError, OptionError, TrainingError
 from contrasent.text import heldout
 from contrasent.text.corpus import open_corpus
 from contrasent.text.heldout import hold_out, hold_out_documents, hold_out_sentences, shares_texts
@@ -144,6 +144,11 @@ def test_too_few():
         hold_out(open_corpus(alike), 10, seed=0)
     with pytest.raises(InputError, match="one row only"):
         hold_out(open_corpus(pairs(1)), 10, seed=0)
+    with pytest.raises(OptionError, match="heldout 0: pairs to hold out are one or more"):
+        hold_out(open_corpus(pairs(200)), 0, seed=0)
+    sentences = open_corpus([a for a, _ in pairs(200)])
+    with pytest.raises(TrainingError, match=r"^heldout 10: 20 sentences are the fewest; raise it"):
+        hold_out_sentences(sentences, 10, seed=0)
 
 
 def test_sentences_are_held_out_once_and_not_trained_on():

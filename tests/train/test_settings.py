@@ -1,6 +1,7 @@
 """Settings: read from texts and tables, wrong ones rejected with the nearest right one."""
 
 import math
+import tomllib
 from dataclasses import fields
 from typing import get_args
 
@@ -10,6 +11,7 @@ import torch
 from contrasent.encoder.encoder import Encoder
 from contrasent.engine.parameters import Projector
 from contrasent.errors import OptionError
+from contrasent.train.plan import recipe_text
 from contrasent.train.prepare import prepare
 from contrasent.train.settings import Pooler, Settings, assignments, choose
 
@@ -23,6 +25,17 @@ def test_texts_are_read_as_the_type_wanted():
     # "none" is a head and a projector; the text stands for None only where it is no value itself.
     assert of_method == {"temperature": 0.1, "symmetric": True, "projector": "none"}
     assert Settings(**of_run).batch == 128
+    assert choose({"head": None, "steps": None}, "simcse")[0] == {"head": None, "steps": None}
+    with pytest.raises(OptionError, match="projector None: must be of type str"):
+        choose({"projector": None}, "simcse")
+
+
+def test_a_recipe_is_toml():
+    given = {"clip": math.inf, "query_prompt": 'Ask \U0001f600 \x7f "q":\n', "lr": "5e-5"}
+    read = tomllib.loads(recipe_text({"base": "größe", "columns": ["a", 1]}, "simcse", given))
+    settings = {"clip": math.inf, "query_prompt": given["query_prompt"], "lr": 5e-5}
+    assert read.pop("settings") == settings
+    assert read == {"base": "größe", "columns": ["a", 1], "objective": "simcse"}
 
 
 @pytest.mark.parametrize(("name", "value", "message"), [

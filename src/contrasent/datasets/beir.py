@@ -91,14 +91,18 @@ def read_texts(path: Path) -> dict[str, str]:
     """The texts of a corpus or of queries in BEIR's layout, by their ids."""
     if not path.is_file():
         raise DataError(f"{path}: no such file; expected lines of {{_id, text}}, as BEIR has them")
-    texts = {}
+    texts: dict[str, str] = {}
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip():
             continue
         try:
             record = json.loads(line)
-            title = str(record.get("title") or "")
-            texts[str(record["_id"])] = f"{title} {record['text']}".strip()
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DataError(f"{path}:{number}: expected a JSON object with _id and text") from error
+            name, text, title = record["_id"], record["text"], str(record.get("title") or "")
+        except (ValueError, KeyError, TypeError, AttributeError):
+            name = text = None
+        if name is None or text is None:
+            raise DataError(f"{path}:{number}: expected a JSON object with _id and text")
+        if str(name) in texts:
+            raise DataError(f"{path}:{number}: the _id {name!r} is an earlier line's; give another")
+        texts[str(name)] = f"{title} {text}".strip()
     return texts

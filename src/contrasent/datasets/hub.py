@@ -1,6 +1,7 @@
 """Named data sets on the hub, at pinned revisions."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -86,12 +87,22 @@ def _fetch(
             except LocalEntryNotFoundError as error:
                 raise ConnectionError("it cannot be reached") from error
             there = (path for path in home.rglob("*") if path.is_file())
-            return [home / n for n in choose([p.relative_to(home).as_posix() for p in there])]
+            names = choose([path.relative_to(home).as_posix() for path in there])
+            _check_shards(names)
+            return [home / name for name in names]
         names = choose(HfApi().list_repo_files(repository, **pinned))
         return [Path(hf_hub_download(repository, name, **pinned)) for name in names]
     except (OSError, HfHubHTTPError, LocalEntryNotFoundError, ValueError) as error:
         reason = (str(error) or type(error).__name__).split("\n")[0][:120]
         raise DataError(f"{problem} ({reason}); {remedy}") from error
+
+
+def _check_shards(names: list[str]) -> None:
+    """Reject files of which some are missing by their numbers, as after part of a download."""
+    shards = (re.fullmatch(r"(.*)-\d+-of-(\d+)\D.*", name) for name in names)
+    for (stem, total), count in Counter(shard.groups() for shard in shards if shard).items():
+        if count < int(total):
+            raise ConnectionError(f"of {stem}-*-of-{total} only {count} in the cache")
 
 
 def _pattern(split: str) -> str:

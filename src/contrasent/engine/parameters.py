@@ -123,7 +123,9 @@ class Parameter:
     def read(self, value: Any) -> Any:
         """A value from a text or from TOML, in the parameter's type."""
         text = str(value)
-        if None in self.kinds and (value is None or text.lower() in {"none", "null"}):
+        if value is None and any(kind is None for kind, _, _ in _spread(self.hint)):
+            return None
+        if None in self.kinds and text.lower() in {"none", "null"}:
             return None
         for kind in self.kinds:
             if kind is bool:

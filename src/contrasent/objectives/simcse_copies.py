@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from contrasent import engine
+from contrasent.engine.masked_models import check_masked_model
+from contrasent.errors import OptionError
 from contrasent.text.views import Draw, Identity
 
 
@@ -15,9 +17,13 @@ def copy_view(values: Mapping[str, Any]) -> dict[str, Any]:
     else:
         name = {"replace": "masked_lm", "delete": "delete_words"}[edit]
         view = {"view": name, "percent": 100 * ratio}
-    view |= {"draw": values["copy_draw"], "filler": values["copy_filler"]}
-    engine.check_view(view)
-    return view
+    for option, edits in {"copy_draw": ("replace",), "copy_filler": ("replace", "insert")}.items():
+        if values[option] is not None and edit not in edits:
+            problem = f"belongs to copy_edit {' and '.join(edits)}, not to {edit}"
+            raise OptionError(option, values[option], problem)
+    if edit != "delete" and not values["copy_filler"]:
+        check_masked_model("copy_filler", None, None)
+    return view | {"draw": values["copy_draw"], "filler": values["copy_filler"]}
 
 
 class CopiesSimCSE(engine.ContrastObjective):
@@ -51,7 +57,7 @@ class CopiesSimCSE(engine.ContrastObjective):
         copy_edit: Literal["replace", "insert", "delete"] = "replace",
         edit_ratio: engine.Share = 0.15,
         copy_draw: Draw | None = None,
-        copy_filler: str | None = None,
+        copy_filler: engine.MaskedModelFolder = None,
         alpha: engine.Weight = 1.0,
         resample_views: engine.ResampleViews = "epoch",
         **given: Any,

@@ -4,8 +4,10 @@ Nothing has state: step 4,711 can be made without those before it, so a resumed 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from itertools import takewhile
+from operator import eq
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +48,10 @@ class BatchPlan:
     rows: Rows  # (n,) int64, the corpus rows to train on; or the range of all
     batch: int
     seed: int
+    # the order of the last epoch that was asked for, by its number
+    _drawn: dict[int, NDArray[np.int64]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @classmethod
     def make(cls, rows: Rows, *, batch: int, seed: int, parts: int) -> "BatchPlan":
@@ -73,10 +79,14 @@ class BatchPlan:
         """(batch,) corpus rows of a step."""
         start, count = step % self.steps_per_epoch * self.batch, len(self.rows)
         places = np.arange(start, start + self.batch)
+        epoch = self.epoch(step)
         if count > LISTED:
-            order = shuffled(places, count, self.seed, self.epoch(step))
+            order = shuffled(places, count, self.seed, epoch)
         else:
-            order = _permutation(self.seed, self.epoch(step), count)[places]
+            if epoch not in self._drawn:
+                self._drawn.clear()
+                self._drawn[epoch] = random_for(self.seed, ORDER, epoch).permutation(count)
+            order = self._drawn[epoch][places]
         return order if isinstance(self.rows, range) else self.rows[order]
 
 
@@ -97,11 +107,6 @@ def shuffled(places: NDArray[np.int64], count: int, seed: int, epoch: int) -> ND
         numbers[outside] = left << np.uint64(half) | right
         outside = numbers >= np.uint64(count)
     return numbers.astype(np.int64)
-
-
-@lru_cache(maxsize=2)
-def _permutation(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
-    return random_for(seed, ORDER, epoch).permutation(count)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,8 +175,8 @@ def _bucket_order(seed: int, epoch: int, sizes: tuple[int, ...], batch: int) -> 
 class MixedPlan(BatchPlan):
     """Batches from several corpora, each from one, in an order that is new in every epoch.
 
-    An epoch has as many batches as all corpora have together; a corpus that gives more of them than
-    it has begins again, in a new order.
+    An epoch has as many batches as all corpora have together, of each at least one; a corpus that
+    gives more of them than it has begins again, in a new order.
     """
 
     plans: tuple[BatchPlan, ...]
@@ -204,8 +209,10 @@ class MixedPlan(BatchPlan):
         steps = sum(plan.steps_per_epoch for plan in plans)
         shares = np.array(weights or [plan.steps_per_epoch for plan in plans], np.float64)
         ends = np.rint(steps * np.cumsum(shares) / shares.sum()).astype(np.int64)
-        counts = tuple(int(n) for n in np.diff(ends, prepend=0))
-        return cls(rows, plans[0].batch, seed, plans, counts)
+        counts = np.diff(ends, prepend=0)
+        while not counts.all():  # a share of less than one batch; the largest gives it one
+            counts[[counts.argmin(), counts.argmax()]] += 1, -1
+        return cls(rows, plans[0].batch, seed, plans, tuple(counts.tolist()))
 
     @property
     def steps_per_epoch(self) -> int:
@@ -292,9 +299,13 @@ class Collator:
         before, after = self.tokenizer.around(prompt)
         whole = self.cache.tokens(column, rows)
         inner = [whole[i][len(before) : len(whole[i]) - len(after)] for i in range(len(whole))]
+        own = self.tokenizer.plain(prompt.lower() if self.lower else prompt)
+        sizes = [sum(takewhile(bool, map(eq, ids.tolist(), own))) for ids in inner]
+        sentences = [ids[size:] for ids, size in zip(inner, sizes, strict=True)]
         if view.template:
             before, after = self.tokenizer.around(view.template)
         room = None if self.longest is None else self.longest - len(before) - len(after)
         return Tokens.from_rows(
-            np.concatenate([before, ids[:room], after]) for ids in view.many(inner, randoms)
+            np.concatenate([before, np.concatenate([ids[:size], new])[:room], after])
+            for ids, size, new in zip(inner, sizes, view.many(sentences, randoms), strict=True)
         )

@@ -6,11 +6,11 @@ says how similar the texts of a pair are. Blank lines are passed over and counte
 
 import hashlib
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from contrasent.errors import InputError, OptionError
 from contrasent.text.sources import find
 from contrasent.text.tables import (
+    ABSENT,
     Columns,
     Record,
     Table,
@@ -25,6 +26,7 @@ from contrasent.text.tables import (
     brief,
     by_name,
     number_cell,
+    object_table,
     open_table,
     text_cell,
     uneven,
@@ -166,7 +168,7 @@ class Corpus:
 
 
 def open_corpus(
-    source: str | Path | Sequence[Path] | Sequence[str] | Sequence[tuple[Any, ...]],
+    source: str | Path | Iterable[Any],
     *,
     columns: Columns | None = None,
     score: str | int | None = None,
@@ -175,12 +177,13 @@ def open_corpus(
 ) -> Corpus:
     """Open a file, a folder of files, standard input ("-", a sentence a line) or rows in memory.
 
-    Only the head of each file is read here, rows are checked as they are read. Files of a folder
-    are read in the order of their paths; they must have the same columns, and empty ones are
-    passed over.
+    Only the head of each file is read here (more where the first row of a jsonl has a null), rows
+    are checked as they are read. Files of a folder are read in the order of their paths; they must
+    have the same columns, and empty ones are passed over.
 
     Args:
-        source: what to read; paths in a list are files of one corpus.
+        source: what to read. In memory: texts, tuples of them, or mappings such as a jsonl's
+            objects, but no data frame. Paths in a list are files of one corpus.
         columns: which columns, in order. By default all; of jsonl objects and parquet those that
             hold text. See the module for what names and positions mean in a csv or tsv.
         score: the column with a number for each row, by name or position; it is no text.
@@ -191,17 +194,22 @@ def open_corpus(
     Raises:
         InputError: a file is missing, empty, broken or of unknown format; the first row of a csv
             or tsv is no header; a column holds numbers.
-        OptionError: there is no such column.
+        OptionError: there is no such column; a list mixes paths and texts.
         MissingExtraError: parquet without pyarrow.
     """
     columns = _checked(columns)
     scored = score is not None
-    paths = (
-        [source] if isinstance(source, str | Path) else [p for p in source if isinstance(p, Path)]
-    )
-    if not paths:
-        table = _select(_memory_table(cast(Any, source)), columns, score)
+    if isinstance(source, Mapping) or hasattr(source, "columns"):
+        problem = f"a {type(source).__name__} is columns, not rows; give a list of its rows"
+        raise InputError(MEMORY, f"{problem}, of pandas frame.to_dict('records')")
+    paths = [source] if isinstance(source, str | Path) else list(source)
+    others = [row for row in paths if not isinstance(row, Path) and row is not source]
+    if len(others) == len(paths):
+        table = _select(_memory_table(others), columns, score)
         return Corpus(MEMORY, [table], at_least=at_least, scored=scored)
+    if others:
+        problem = "stands among paths; make it a pathlib.Path, or give texts alone"
+        raise OptionError("source", others[0], problem)
     files = [file for path in paths for file in find(path)]
     header = columns is None or by_name((*columns, score))
     opened = [open_table(file, header=header) for file in files]
@@ -284,10 +292,24 @@ def _select(table: Table, columns: Columns | None, score: str | int | None) -> C
                 problem = f"column {name!r} holds numbers ({cell!r}); choose columns of {listed}"
                 raise InputError(table.source, problem)
     else:
+        _check_nulls(table, others)
         others = [position for position in others if table.text[position]]
         if not others:
             raise InputError(table.source, f"no column of {listed} holds text")
     return table, tuple(others) + last
+
+
+def _check_nulls(table: Table, columns: Iterable[int]) -> None:
+    """Reject a column whose text the first row lacks, as it would be left out silently."""
+    first = table.first or ()  # empty for parquet, whose types say what is text
+    left = [at for at in columns if at < len(first) and not table.text[at]]
+    left = [at for at in left if first[at] is None or first[at] is ABSENT]
+    for line, cells in table.stream() if left else ():
+        for at in left:
+            if cells and isinstance(cells[at], str):
+                problem = f"column {table.columns[at]!r} holds text here, none in the first row"
+                remedy = f"choose columns of {', '.join(table.columns)}"
+                raise InputError(table.source, f"{problem}; {remedy}", line=line)
 
 
 def _check_header(names: Sequence[str], source: str) -> None:
@@ -317,10 +339,10 @@ def _names(table: Table, chosen: tuple[int, ...]) -> tuple[str, ...]:
     return tuple(table.columns[at] for at in chosen)
 
 
-def _memory_table(texts: Iterable[str | Sequence[Any]]) -> Table:
-    """Rows that are in memory already, as a table without names."""
+def _memory_table(texts: list[Any]) -> Table:
+    """Rows that are in memory already, as a table without names unless they are mappings."""
     records = [
-        tuple(row) if isinstance(row, Iterable) and not isinstance(row, str) else (row,)
+        tuple(row) if isinstance(row, Iterable) and not isinstance(row, str | Mapping) else (row,)
         for row in texts
     ]
     if not records:
@@ -339,4 +361,6 @@ def _memory_table(texts: Iterable[str | Sequence[Any]]) -> Table:
                 data = str(text).encode(errors="surrogatepass")
                 yield len(data).to_bytes(8, "little") + data
 
+    if isinstance(texts[0], Mapping):
+        return object_table(texts, MEMORY, content)
     return Table(MEMORY, f"memory {width}", None, records[0], (True,) * width, rows, content)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.errors import TrainingError
+from contrasent.errors import OptionError, TrainingError
 from contrasent.text.batches import HELDOUT, random_for
 from contrasent.text.corpus import Corpus
 
@@ -43,6 +43,9 @@ def hold_out(corpus: Corpus, count: int, *, seed: int) -> Split:
     At most a fifth of the rows, by the seed alone, in two passes. Where nearly all rows share
     texts, queries are held out whose documents stay in training, or documents whose queries do.
     """
+    if count < 1:
+        problem = "pairs to hold out are one or more; without any, state another --evaluate"
+        raise OptionError("heldout", count, problem)
     flat = np.fromiter((_mark(text) for row in corpus for text in row), np.uint64)
     texts = _Texts(np.unique(flat, return_inverse=True)[1].reshape(-1, corpus.width))
     order = random_for(seed, HELDOUT).permutation(len(texts.rows))
@@ -202,10 +205,13 @@ def _chosen(
     """``count`` of the numbers of sentences or documents, or a fifth of them, rising."""
     wanted = min(count, len(several) // 5)
     if wanted < MIN_HELD_OUT:
-        raise TrainingError(
+        problem = (
             f"{corpus.source}: too few {what} to hold {MIN_HELD_OUT} or more out, which may be "
-            f"a fifth at most ({wanted} could be); give more text, or another --evaluate"
+            f"a fifth at most ({wanted} could be); give more text"
         )
+        if count == wanted:
+            problem = f"heldout {count}: {MIN_HELD_OUT} {what} are the fewest; raise it"
+        raise TrainingError(f"{problem}, or another --evaluate")
     return np.sort(random_for(seed, HELDOUT).permutation(several)[:wanted])
 
 

@@ -8,7 +8,7 @@ mark, and every complaint names file and line.
 import csv
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -121,6 +121,30 @@ def open_table(file: Source, *, header: bool, delimiter: str = ",", lenient: boo
         rows = _csv_rows(lines, file.shown, delimiter, strict) if quoted else _tsv_rows(lines)
         return _even(_sound(rows, lenient), header, file.shown)
 
+    return _headed(file.shown, file.form, opened, file.content, file, lenient=lenient)
+
+
+def object_table(rows: Sequence[Any], shown: str, content: Callable[[], Iterator[bytes]]) -> Table:
+    """A table of mappings in memory, as of the objects of jsonl; the keys of all are columns."""
+
+    def opened() -> tuple[tuple[str, ...] | None, _Rows]:
+        values: Any = (dict(row) if isinstance(row, Mapping) else row for row in rows)
+        return _jsonl(enumerate(values, 1), shown, len(rows))
+
+    return _headed(shown, "memory", opened, content)
+
+
+def _headed(
+    shown: str,
+    form: str,
+    opened: Callable[[], tuple[tuple[str, ...] | None, _Rows]],
+    content: Callable[[], Iterator[bytes]],
+    file: Source | None = None,
+    *,
+    lenient: bool = False,
+) -> Table:
+    """The table of a function that starts to read names and rows, by its first row."""
+
     def stream() -> Iterator[Record]:
         return _sound(opened()[1], lenient)
 
@@ -128,7 +152,7 @@ def open_table(file: Source, *, header: bool, delimiter: str = ",", lenient: boo
     rows = _sound(records, lenient)
     first = next((cells for _, cells in rows if cells is not None), None)
     text = tuple(isinstance(cell, str) for cell in first or ())
-    return Table(file.shown, file.form, names, first, text, stream, file.content, file)
+    return Table(shown, form, names, first, text, stream, content, file)
 
 
 def _sound(rows: _Rows, lenient: bool) -> Iterator[Record]:
@@ -307,10 +331,12 @@ def _group_rows(number: int, value: Any, *, width: int, source: str) -> _Rows:
         yield number, None
         return
     positives, negatives = (_cells(value, key) for key in ("pos", "neg"))
-    if not positives or (width and not negatives):
+    if not positives or bool(negatives) != bool(width):
         problem = "needs query, a list pos" + (
             ", and a list neg as the first row has" * bool(width)
         )
+        if positives and negatives:
+            problem = "has negatives, the first row none; begin with a row that has some"
         yield number, InputError(source, problem, line=number)
     taken = cycle(negatives)
     for positive in positives if negatives or not width else ():

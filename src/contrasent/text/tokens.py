@@ -163,6 +163,12 @@ class Tokenizer:
         first, last = (np.asarray(ids, dtype=np.int32) for ids in encoded)
         return np.concatenate([before, first]), np.concatenate([last, after])
 
+    def plain(self, prompt: str) -> list[int]:
+        """Ids of a prompt that stands before a sentence; none of a template."""
+        if not prompt or SLOT in prompt:
+            return []
+        return list(self.backend.encode(prompt, add_special_tokens=False).ids)
+
     def __call__(
         self, sentences: Sequence[str], prompt: str = ""
     ) -> tuple[Tokens, NDArray[np.bool_]]:

@@ -1,6 +1,7 @@
 """A run defined by names and values, and several that differ in some settings."""
 
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -178,7 +179,13 @@ def recipe_text(stated: Mapping[str, Any], method: str, given: Mapping[str, Any]
     options = {**stated, "objective": method}
     options.pop("settings", None)
     settings = {name: v for name, v in (of_run | of_method).items() if v is not None}
-    # Numbers, texts, lists and truth values are written in TOML as in JSON.
-    lines = [[f"{name} = {json.dumps(value)}" for name, value in part.items()]
+    lines = [[f"{name} = {_toml(value)}" for name, value in part.items()]
              for part in (options, settings)]  # fmt: skip
     return "\n".join([*lines[0], "", "[settings]", *lines[1], ""])
+
+
+def _toml(value: Any) -> str:
+    """A number, text, list or truth value in TOML: as in JSON, but for inf, nan and DEL."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
