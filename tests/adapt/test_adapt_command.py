@@ -339,6 +339,48 @@ def test_bad_options_and_inputs_end_before_any_work(tmp_path, model, documents):
     assert (mine / "thesis.txt").read_text() == "precious"
 
 
+@pytest.fixture
+def finished(tmp_path):
+    """A folder that holds an adaptation, with a file of another's."""
+    folder = tmp_path / "made"
+    Index.build(lambda texts: np.ones((len(texts), 2)), ["old"]).save(folder / "index")
+    (folder / "report.json").write_text('{"format": 2}')
+    (folder / "queries.jsonl").write_text('{"query": "a", "document": "note-000.md"}\n')
+    (folder / "thesis.txt").write_text("precious")
+    return folder
+
+
+def test_overwrite_removes_what_adapt_made_and_nothing_else(tmp_path, model, documents, finished):
+    few = tmp_path / "few"
+    few.mkdir()
+    for name in ("note-000.md", "note-001.md"):
+        shutil.copy(documents / name, few)
+    (tmp_path / "link").symlink_to(finished)
+    adapt_index(few, tmp_path / "link", base=str(model), overwrite=True)
+    made = {"index", "report.json", "report.html"}
+    assert {path.name for path in finished.iterdir()} == {*made, "thesis.txt"}
+    assert Index.open(finished / "index").model == Encoder.load(model).identity
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_folder_called_work_is_no_adaptation(tmp_path, documents, overwrite):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "thesis.txt").write_text("precious")
+    with pytest.raises(OutputError, match="choose another"):
+        adapt_index(documents, tmp_path, overwrite=overwrite)
+    assert (tmp_path / "work" / "thesis.txt").is_file()
+
+
+def test_overwrite_keeps_what_is_yet_to_be_read(documents, finished):
+    before = set(finished.iterdir())
+    with pytest.raises(OutputError, match=r"holds the index itself.* --update' learns again"):
+        adapt_index(finished, finished, overwrite=True)
+    for kind in ("queries", "collection", "clicks"):
+        with pytest.raises(InputError, match=r"queries\.jsonl: is replaced by --overwrite; copy"):
+            adapt_index(documents, finished, **{kind: finished / "queries.jsonl"}, overwrite=True)
+    assert before == set(finished.iterdir()) and len(Index.open(finished / "index")) == 1
+
+
 # ---------------------------------------------------------------------- an encoder is taught
 
 PLACES = (

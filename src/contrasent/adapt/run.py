@@ -2,9 +2,10 @@
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,14 @@ from contrasent.adapt.work import Work
 from contrasent.documents.folder import Documents, DocumentSource, Origin
 from contrasent.documents.parsers import TEXT_LIMIT
 from contrasent.errors import InputError, OptionError, OutputError, UserError
-from contrasent.files import atomic_folder, check_writable, remove, remove_temporaries, write_text
+from contrasent.files import (
+    atomic_folder,
+    check_writable,
+    remove,
+    remove_temporaries,
+    write_text,
+    writing,
+)
 from contrasent.indexing.build import read_input
 from contrasent.indexing.changes import change_model
 from contrasent.indexing.following import sync_index
@@ -50,6 +58,7 @@ from contrasent.text.sources import missing
 from contrasent.types import Log, Numbers
 
 WORK, QUERIES, MODEL = "work", "queries.jsonl", "model"
+OWN = (INSIDE, MODEL, QUERIES, PAGE, WORK, REPORT)  # what is ours in an output; its marks last
 TRAINED, _BY_TRAINING = "taught-encoder-all", shutil.ignore_patterns("run", "report.html")
 SHORTEST_BUDGET = 10.0
 ENCODING = 0.7  # share of the budget that encoding may take
@@ -108,7 +117,7 @@ def adapt_index(
         max_file_text: characters of the longest file that is read.
         seed: of everything random.
         resume: continue a run that was killed.
-        overwrite: replace an earlier output.
+        overwrite: replace an earlier output; other files there stay.
         log: takes a line about each step.
 
     Raises:
@@ -119,7 +128,8 @@ def adapt_index(
     target = Path(output)
     if resume and (done := finished(target)) is not None:
         return done
-    for place in (*paths(queries), *paths(collection), *paths(clicks)):
+    asked = [*paths(queries), *paths(collection), *paths(clicks)]
+    for place in asked:
         if not place.exists():
             raise InputError(place, missing(place))
     config = {
@@ -130,7 +140,7 @@ def adapt_index(
         "seed": seed,
     }
     documents = _source(source, target, base, columns, max_file_text)
-    _check_target(target, resume=resume, overwrite=overwrite)
+    _check_target(target, asked, resume=resume, overwrite=overwrite)
     work = Work(target / WORK, config, resume=resume)
     run = _AdaptationRun(target, work, budget, seed, log)
     run.start(documents, base)
@@ -165,7 +175,7 @@ def update_adaptation(
         UserError: the folder was not made by ``adapt_index``, or an input cannot be used.
     """
     target = Path(folder)
-    if not (target / REPORT).is_file():
+    if not _holds(target / REPORT, "format"):
         raise InputError(target, "was not made by 'contrasent adapt'; adapt it with -o OUT first")
     facts = json.loads((target / REPORT).read_text("utf-8"))
     work = Work(target / WORK, {"update": True, "seed": seed}, resume=(target / WORK).is_dir())
@@ -182,7 +192,7 @@ def update_adaptation(
 def finished(target: Path) -> Adaptation | None:
     """The outcome of a complete adaptation; None if there is none."""
     path = target / REPORT
-    if not path.is_file() or (target / WORK).is_dir():
+    if not _holds(path, "format") or (target / WORK).is_dir():
         return None
     facts = json.loads(path.read_text("utf-8"))
     return Adaptation(target, facts["improved"], facts["reason"], facts)
@@ -202,6 +212,11 @@ def _source(
     if in_milvus(place):
         raise InputError(place, "is in Milvus; adapt needs the rows in an index of its own")
     if is_index(place):
+        if place.resolve().is_relative_to(target.resolve()):
+            again = f"'contrasent adapt {target} --update' learns again in place"
+            raise OutputError(
+                f"{target}: holds the index itself; choose another folder, or {again}"
+            )
         if base is not None:
             raise OptionError("base", base, "an index has its model; leave it out")
         index = Index.open(place)
@@ -213,19 +228,34 @@ def _source(
     return documents
 
 
-def _check_target(target: Path, *, resume: bool, overwrite: bool) -> None:
-    """Reject, before any work, an output that exists or cannot be written."""
+def _check_target(target: Path, asked: Sequence[Path], *, resume: bool, overwrite: bool) -> None:
+    """Reject, before any work, an output that exists or cannot be written; else make room."""
     there = target.exists() and (not target.is_dir() or any(target.iterdir()))
+    begun = _holds(target / WORK / "config.json", "max_file_text", "update")
     if there and overwrite and not resume:
-        if not (target / REPORT).is_file() and not (target / WORK).is_dir():
+        if not begun and not _holds(target / REPORT, "format"):
             raise OutputError(f"{target}: was not made by contrasent adapt; choose another folder")
-        shutil.rmtree(target)
-    elif there and not (target / WORK).is_dir():
+        own = [(target / name).resolve() for name in OWN]
+        for place in asked:
+            if any(map(place.resolve().is_relative_to, own)):
+                raise InputError(place, "is replaced by --overwrite; copy it elsewhere first")
+        with writing(target):
+            for path in filter(os.path.lexists, (target / name for name in OWN)):
+                remove(path)
+    elif there and not begun:
         raise OutputError(f"{target}: exists already; choose another name or add --overwrite")
     check_writable(target)
-    for name in (INSIDE, MODEL, REPORT, PAGE):
+    for name in OWN:
         remove_temporaries(target, name)
     remove_temporaries(target / WORK)
+
+
+def _holds(path: Path, *keys: str) -> bool:
+    """True if a file is a JSON object with one of these keys, as adapt writes it."""
+    with suppress(OSError, ValueError):
+        facts = json.loads(path.read_text("utf-8"))
+        return isinstance(facts, dict) and any(key in facts for key in keys)
+    return False
 
 
 class _AdaptationRun:
