@@ -275,6 +275,25 @@ def test_corrected_queries_continue_the_run(tmp_path, adapted, model, documents,
     assert done.facts["kept"] == adapted[1].facts["kept"]
 
 
+def test_answers_corrected_after_a_kill_are_learned_anew(tmp_path, model, sentences):
+    notes, asked = write_notes(tmp_path / "notes", sentences, range(20)), tmp_path / "asked.csv"
+    taught = tmp_path / "s" / "work" / "taught-0.npy"  # as learning leaves it
+
+    def stop(said):
+        if said.startswith("learning from"):
+            raise KeyboardInterrupt
+
+    for first, gain, learned in ((0, 1, False), (0, 1, True), (1, 1, False), (1, 2, False)):
+        rows = [f"q{n},note-{(n + first) % 20:03d}.md,{gain}" for n in range(40)]
+        asked.write_text("\n".join(["query,document,gain", *rows]))
+        with pytest.raises(KeyboardInterrupt):
+            adapt_index(
+                notes, tmp_path / "s", base=str(model), queries=asked, resume=True, log=stop
+            )
+        assert taught.is_file() == learned
+        taught.touch()
+
+
 def test_few_queries_are_left_out_and_a_no_can_be_an_exit_code(tmp_path, model, documents):
     few = tmp_path / "few.csv"
     few.write_text("query,document\n" + "".join(f"q{n},note-{n:03d}.md\n" for n in range(30)))

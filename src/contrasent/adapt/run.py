@@ -321,7 +321,7 @@ class _AdaptationRun:
 
     def finish(self) -> Adaptation:
         """Learn from the text and from queries, keep what is better, and write the report."""
-        stated = digest([*(text for text, _ in self.users), *self.documents])
+        stated = digest([*map(str, self.users), *self.documents])
         if self.work.stage("queries", lambda: stated) != stated:  # corrected since a kill
             self.work.forget("queries", "taught", "learned")
             self.work.stage("queries", lambda: stated)
