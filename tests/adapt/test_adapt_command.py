@@ -14,9 +14,11 @@ from commands import invoke, run
 from contrasent import files
 from contrasent.adapt import run as adaptation
 from contrasent.adapt.encoder import EncoderLearner
-from contrasent.adapt.run import adapt_index, update_adaptation
+from contrasent.adapt.run import adapt_index, make_index, update_adaptation
+from contrasent.documents.folder import DocumentSource
 from contrasent.encoder.encoder import Encoder
 from contrasent.errors import InputError, OptionError, OutputError
+from contrasent.indexing.following import sync_index
 from contrasent.model.opening import find_model
 from contrasent.model.pretrained import MINILM
 from contrasent.search.index import Index
@@ -321,6 +323,17 @@ def test_a_short_budget_searches_some_documents_and_says_so(
     assert "takes about 28 s of the 10 s given: 29 of 120 documents" in line
     assert line in done.facts["read"] and done.facts["documents"] == 29
     assert "91 added, 0 changed, 0 deleted, 29 unchanged" in run("index", done.folder, "--sync")
+
+
+def test_a_sync_adds_the_rest_of_a_table_that_the_budget_cut(tmp_path, model):
+    lines = [f"k{n},Note number {n} says that the roof was repaired." for n in range(100)]
+    (tmp_path / "table.csv").write_text("\n".join(["id,text", *lines]))
+    source = DocumentSource(tmp_path / "table.csv")
+    make_index(source, tmp_path / "i", str(model), 1e-9, lambda line: None)
+    assert len(Index.open(tmp_path / "i")) == 1
+    assert sync_index(tmp_path / "i").changed == 1
+    assert len(Index.open(tmp_path / "i")) == 100
+    assert sync_index(tmp_path / "i").unchanged == 1
 
 
 def test_documents_that_are_searched_are_whole():

@@ -448,8 +448,11 @@ def make_index(
         f"{duration(seconds)}")  # fmt: skip
     if seconds > ENCODING * budget:
         rows, line = _sample(rows, count, ENCODING * budget / seconds, seconds, budget)
+        whole = {file: facts["rows"] for file, facts in index_input.files.items()}
         count_rows(index_input.files, rows)
         files = {file: facts for file, facts in index_input.files.items() if facts["rows"]}
+        for file in (file for file, facts in files.items() if facts["rows"] < whole[file]):
+            files[file] |= {"digest": "", "modified": 0}  # a sync reads it again
         index_input = replace(index_input, rows=rows, files=files)
         log(line)
         lines.append(line)
@@ -474,7 +477,7 @@ def _sample(
         f"encoding {len(rows):,} passages takes about {duration(seconds)} of the "
         f"{duration(budget)} given: {len(few):,} of {count:,} documents are searched; "
         f"--budget {minutes(seconds / ENCODING)} takes all, 'contrasent index OUT --sync' adds the "
-        "other files"
+        "others"
     )
     return sampled, line
 
