@@ -59,6 +59,8 @@ def test_clicks_become_gains_that_saturate(tmp_path):
     assert gains["often"] == {1: 3.0, 2: 2.0}  # of nine clicks, and of one and two
     assert 3.9 < gains["always"][3] < 4.0
     assert said == []
+    more = written(tmp_path / "more.csv", [("OFTEN", "page2", 6)], ("query", "document", "count"))
+    assert dict(read(clicks=[log, more])[0])["often"] == {1: 3.0, 2: 3.0}  # three and six
     both, _ = read(asked, clicks=log)
     assert dict(both)["often"] == {1: 3.0, 2: 5.0}
 

@@ -35,10 +35,18 @@ def read_user_queries(
     files = [(path, _rows(path, "gain"), False) for path in paths(queries)]
     files += [(path, _judged(path, log), False) for path in paths(collection)]
     files += [(path, _rows(path, "count"), True) for path in paths(clicks)]
+    counts = dict[tuple[str, int], float]()  # of all logs together
     for path, rows, clicked in files:
         gains, problem = _gather(path, rows, places, log, clicked)
         for (query, number), gain in gains.items():
             known = by_text.setdefault(_folded(query), (query, {}))[1]
+            if clicked:
+                # Counts mostly reflect positions and how frequent a query is: the hundredth click
+                # adds little to the tenth, and with counts as gains a query's other answers would
+                # be worth nothing.
+                key = _folded(query), number
+                counts[key] = count = counts.get(key, 0.0) + gain
+                gain = MOST_GAIN * count / (count + HALF)
             known[number] = max(known.get(number, 0.0), gain)
         if not gains:
             useless.append(InputError(path, f"{problem}; documents are such as {documents[0]!r}"))
@@ -84,10 +92,7 @@ def _gather(
         lines.append(f"{repeated} rows repeat a query and its document: the greatest gain counts")
     for line in lines:
         log(f"{path}: {line}")
-    # Counts mostly reflect positions and how frequent a query is: the hundredth click adds little
-    # to the tenth, and with counts as gains a query's other answers would be worth nothing.
-    scale = (lambda n: MOST_GAIN * n / (n + HALF)) if clicked else float
-    return {key: scale(gain) for key, gain in gains.items()}, "; ".join(lines) or "holds no answers"
+    return gains, "; ".join(lines) or "holds no answers"
 
 
 def _enough(queries: UserQueries, log: Log) -> UserQueries:
