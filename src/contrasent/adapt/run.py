@@ -184,8 +184,8 @@ def update_adaptation(
         work.stage("base", lambda: {"model": facts["base"], **facts["settings"]})
     run = _AdaptationRun(target, work, budget, seed, log)
     run.synchronise()
-    earlier = [target / QUERIES] if (target / QUERIES).is_file() else []
-    run.read([*paths(queries), *earlier], collection, clicks)
+    earlier = target / QUERIES
+    run.read(queries, collection, clicks, earlier if earlier.is_file() else None)
     return run.finish()
 
 
@@ -266,6 +266,7 @@ class _AdaptationRun:
         self.place = target / INSIDE
         self.lines: list[str] = []
         self.users: UserQueries = []
+        self.given: list[dict[str, Any]] = []
 
     def left(self) -> float:
         """Seconds of the budget that are left."""
@@ -311,10 +312,13 @@ class _AdaptationRun:
 
     # ------------------------------------------------------------------ queries
 
-    def read(self, queries: Files, collection: Files, clicks: Files) -> None:
-        """Read the queries of users."""
-        if queries or collection or clicks:
-            self.users = read_user_queries(queries, collection, clicks, self.documents, self.note)
+    def read(
+        self, queries: Files, collection: Files, clicks: Files, earlier: Path | None = None
+    ) -> None:
+        """Read the queries of users, also those of an earlier run."""
+        if queries or collection or clicks or earlier:
+            files = queries, collection, clicks, self.documents
+            self.users, self.given = read_user_queries(*files, self.note, earlier=earlier)
             log_foreign(self.users, (row.text for row in self.index.every()), self.note)
 
     # ------------------------------------------------------------------ learning
@@ -331,13 +335,8 @@ class _AdaptationRun:
         elif (self.target / MODEL).exists():
             remove(self.target / MODEL)
         self.index.close()
-        if self.users:
-            rows = (
-                {"query": text, "document": self.documents[n], "gain": gain}
-                for text, gains in self.users
-                for n, gain in gains.items()
-            )
-            lines = (json.dumps(row, ensure_ascii=False) for row in rows)
+        if self.given:
+            lines = (json.dumps(row, ensure_ascii=False) for row in self.given)
             write_text(self.target / QUERIES, "\n".join(lines) + "\n")
         facts["seconds"] = round(self.work.seconds(), 1)
         self.log(f"done in {duration(self.work.seconds())}")
