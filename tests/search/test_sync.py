@@ -5,11 +5,14 @@ from whole_states import encoder
 
 from commands import another_user
 from contrasent.documents.folder import DocumentSource
+from contrasent.errors import OptionError
+from contrasent.indexing.changes import remove_rows
 from contrasent.indexing.following import synchronise
 from contrasent.indexing.sources import document_rows
 from contrasent.search.index import Index
 from contrasent.search.opening import create
 from contrasent.search.store import Facts
+from contrasent.search.writer import Writer
 
 encode = encoder()
 
@@ -45,6 +48,21 @@ def test_a_file_whose_name_begins_with_another_ones_keeps_its_rows(notes):
     outcome, ids = follow(folder, index)
     assert (outcome.deleted, outcome.unchanged) == (1, 4)
     assert ids == {"a.md#b.md#1", "kept/c.md#1", "kept/d.md#1", "kept.md#1"}
+
+
+def test_only_rows_of_a_document_are_removed_by_its_name(notes, tmp_path):
+    _, index = notes
+    assert remove_rows(index, ["a.md"]) == (1, 4, ("a.md",))
+    assert "a.md#b.md#1" in {row.id for row in Index.open(index).every()}
+    ids = ["issue#1", "issue#2", "t.xlsx#May#1#1", "t.xlsx#May#2#1", "t.xlsx#June#1#1"]
+    about = [None, None, *({"document": name[:-2]} for name in ids[2:])]
+    Index.build(encode, ids, ids=ids, metadata=about).save(tmp_path / "table")
+    with Writer(tmp_path / "table") as writer:
+        writer.put_files({"t.xlsx": {"rows": 3}})
+    with pytest.raises(OptionError, match="'issue': is neither a row nor a document"):
+        remove_rows(tmp_path / "table", ["issue"])
+    assert remove_rows(tmp_path / "table", ["t.xlsx#May", "issue#2"])[:2] == (3, 2)
+    assert remove_rows(tmp_path / "table", ["t.xlsx"])[:2] == (1, 1)
 
 
 def test_a_file_that_is_written_while_it_is_read_is_read_again(notes):
