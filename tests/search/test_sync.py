@@ -1,5 +1,7 @@
 """An index that follows a folder: whose rows go, and whose stay."""
 
+import zipfile
+
 import pytest
 from whole_states import encoder
 
@@ -80,16 +82,21 @@ def test_a_file_that_is_written_while_it_is_read_is_read_again(notes):
     assert follow(folder, index)[0].unchanged == 5
 
 
-def test_a_folder_that_cannot_be_read_now_keeps_its_rows(notes, tmp_path):
+def test_a_folder_or_zip_that_cannot_be_read_now_keeps_its_rows(notes, tmp_path):
     folder, index = notes
+    with zipfile.ZipFile(folder / "z.zip", "w") as archive:
+        archive.writestr("e.md", "The note in the archive is short.\n")
+    assert "z.zip/e.md#1" in follow(folder, index)[1]
     (folder / "a.md").unlink()
     (folder / "kept").chmod(0)
+    (folder / "z.zip").chmod(0)
     for path in (index, *index.iterdir()):
         path.chmod(0o777)
     with another_user(tmp_path):  # chmod does not stop root
         outcome, ids = follow(folder, index)
     (folder / "kept").chmod(0o755)
     assert outcome.deleted == 1
-    assert ids == {"a.md#b.md#1", "kept/c.md#1", "kept/d.md#1", "kept.md#1"}
+    assert ids == {"a.md#b.md#1", "kept/c.md#1", "kept/d.md#1", "kept.md#1", "z.zip/e.md#1"}
     (folder / "kept" / "c.md").unlink()
+    (folder / "z.zip").write_bytes(b"broken")
     assert follow(folder, index)[1] == {"a.md#b.md#1", "kept/d.md#1", "kept.md#1"}
