@@ -22,7 +22,14 @@ from contrasent.errors import (
     see,
     suggestion,
 )
-from contrasent.files import atomic_file, atomic_folder, check_writable, recover_folder, write_json
+from contrasent.files import (
+    atomic_file,
+    atomic_folder,
+    check_writable,
+    minus,
+    recover_folder,
+    write_json,
+)
 
 
 def names(folder):
@@ -269,3 +276,9 @@ def test_options_and_missing_extras():
 def test_suggestions(value, expected):
     assert suggestion(value, ("stsb", "none", "heldout")) == expected
     assert suggestion(value, ()) == ""
+
+
+def test_only_numbers_get_a_minus_sign():
+    assert minus("-0.01 [-0.02, +0.01]") == "\u22120.01 [\u22120.02, +0.01]"
+    for text in ("-", "--budget 20m", "my-notes.csv", "all-MiniLM-L6-v2", "2026-11-23", "-k"):
+        assert minus(text) == text

@@ -275,8 +275,8 @@ def _templates() -> "Environment":
 
 
 def minus(text: str) -> str:
-    """Numbers with a minus sign instead of a hyphen; a lone hyphen stays."""
-    return text if text == "-" else text.replace("-", "\N{MINUS SIGN}")
+    """Negative numbers with a minus sign instead of a hyphen; hyphens of words and names stay."""
+    return re.sub(r"(?<![\w-])-(?=\d)", "\N{MINUS SIGN}", text)
 
 
 def short(text: str, most: int = 160) -> str:

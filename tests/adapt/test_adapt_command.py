@@ -14,9 +14,11 @@ from commands import invoke, run
 from contrasent import files
 from contrasent.adapt import run as adaptation
 from contrasent.adapt.encoder import EncoderLearner
-from contrasent.adapt.run import adapt_index, update_adaptation
+from contrasent.adapt.run import adapt_index, make_index, update_adaptation
+from contrasent.documents.folder import DocumentSource
 from contrasent.encoder.encoder import Encoder
 from contrasent.errors import InputError, OptionError, OutputError
+from contrasent.indexing.following import sync_index
 from contrasent.model.opening import find_model
 from contrasent.model.pretrained import MINILM
 from contrasent.search.index import Index
@@ -275,6 +277,25 @@ def test_corrected_queries_continue_the_run(tmp_path, adapted, model, documents,
     assert done.facts["kept"] == adapted[1].facts["kept"]
 
 
+def test_answers_corrected_after_a_kill_are_learned_anew(tmp_path, model, sentences):
+    notes, asked = write_notes(tmp_path / "notes", sentences, range(20)), tmp_path / "asked.csv"
+    taught = tmp_path / "s" / "work" / "taught-0.npy"  # as learning leaves it
+
+    def stop(said):
+        if said.startswith("learning from"):
+            raise KeyboardInterrupt
+
+    for first, gain, learned in ((0, 1, False), (0, 1, True), (1, 1, False), (1, 2, False)):
+        rows = [f"q{n},note-{(n + first) % 20:03d}.md,{gain}" for n in range(40)]
+        asked.write_text("\n".join(["query,document,gain", *rows]))
+        with pytest.raises(KeyboardInterrupt):
+            adapt_index(
+                notes, tmp_path / "s", base=str(model), queries=asked, resume=True, log=stop
+            )
+        assert taught.is_file() == learned
+        taught.touch()
+
+
 def test_few_queries_are_left_out_and_a_no_can_be_an_exit_code(tmp_path, model, documents):
     few = tmp_path / "few.csv"
     few.write_text("query,document\n" + "".join(f"q{n},note-{n:03d}.md\n" for n in range(30)))
@@ -302,6 +323,17 @@ def test_a_short_budget_searches_some_documents_and_says_so(
     assert "takes about 28 s of the 10 s given: 29 of 120 documents" in line
     assert line in done.facts["read"] and done.facts["documents"] == 29
     assert "91 added, 0 changed, 0 deleted, 29 unchanged" in run("index", done.folder, "--sync")
+
+
+def test_a_sync_adds_the_rest_of_a_table_that_the_budget_cut(tmp_path, model):
+    lines = [f"k{n},Note number {n} says that the roof was repaired." for n in range(100)]
+    (tmp_path / "table.csv").write_text("\n".join(["id,text", *lines]))
+    source = DocumentSource(tmp_path / "table.csv")
+    make_index(source, tmp_path / "i", str(model), 1e-9, lambda line: None)
+    assert len(Index.open(tmp_path / "i")) == 1
+    assert sync_index(tmp_path / "i").changed == 1
+    assert len(Index.open(tmp_path / "i")) == 100
+    assert sync_index(tmp_path / "i").unchanged == 1
 
 
 def test_documents_that_are_searched_are_whole():
@@ -337,6 +369,48 @@ def test_bad_options_and_inputs_end_before_any_work(tmp_path, model, documents):
     with pytest.raises(OutputError, match="choose another"):
         adapt_index(documents, mine, base=str(model), overwrite=True)
     assert (mine / "thesis.txt").read_text() == "precious"
+
+
+@pytest.fixture
+def finished(tmp_path):
+    """A folder that holds an adaptation, with a file of another's."""
+    folder = tmp_path / "made"
+    Index.build(lambda texts: np.ones((len(texts), 2)), ["old"]).save(folder / "index")
+    (folder / "report.json").write_text('{"format": 2}')
+    (folder / "queries.jsonl").write_text('{"query": "a", "document": "note-000.md"}\n')
+    (folder / "thesis.txt").write_text("precious")
+    return folder
+
+
+def test_overwrite_removes_what_adapt_made_and_nothing_else(tmp_path, model, documents, finished):
+    few = tmp_path / "few"
+    few.mkdir()
+    for name in ("note-000.md", "note-001.md"):
+        shutil.copy(documents / name, few)
+    (tmp_path / "link").symlink_to(finished)
+    adapt_index(few, tmp_path / "link", base=str(model), overwrite=True)
+    made = {"index", "report.json", "report.html"}
+    assert {path.name for path in finished.iterdir()} == {*made, "thesis.txt"}
+    assert Index.open(finished / "index").model == Encoder.load(model).identity
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_folder_called_work_is_no_adaptation(tmp_path, documents, overwrite):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "thesis.txt").write_text("precious")
+    with pytest.raises(OutputError, match="choose another"):
+        adapt_index(documents, tmp_path, overwrite=overwrite)
+    assert (tmp_path / "work" / "thesis.txt").is_file()
+
+
+def test_overwrite_keeps_what_is_yet_to_be_read(documents, finished):
+    before = set(finished.iterdir())
+    with pytest.raises(OutputError, match=r"holds the index itself.* --update' learns again"):
+        adapt_index(finished, finished, overwrite=True)
+    for kind in ("queries", "collection", "clicks"):
+        with pytest.raises(InputError, match=r"queries\.jsonl: is replaced by --overwrite; copy"):
+            adapt_index(documents, finished, **{kind: finished / "queries.jsonl"}, overwrite=True)
+    assert before == set(finished.iterdir()) and len(Index.open(finished / "index")) == 1
 
 
 # ---------------------------------------------------------------------- an encoder is taught

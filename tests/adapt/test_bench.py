@@ -55,6 +55,21 @@ def learned_of(index, random):
     return Learned(matrix, Neighbours.of(np.asarray(index.vectors), 3), taught)
 
 
+def test_words_count_less_in_another_language_as_in_a_search():
+    random = np.random.default_rng(0)
+    texts = [f"The house of the {random.choice(WORDS)} was on the hill." for _ in range(30)]
+    texts[7] = "The wagen of the king and the strasse are in the old town."
+    vectors = random.normal(size=(30, 8)).astype(np.float32)
+    index = Index.build(lambda _: vectors, texts)
+    asked = ["wo ist der wagen und die strasse", "where is the wagen and the strasse"]
+    queries, both = [Query(text, {7: 1.0}, 7) for text in asked], index.query_vectors(vectors[:2])
+    bench = Bench(index, queries, both, *document_names(index))
+    found = index.search(asked, vectors=both, ranker=Ranker(0.4), k=30)
+    best = [bench.best_rows(number, Ranker(0.4)).tolist() for number in range(2)]
+    assert best == [[int(hit.id) for hit in hits] for hits in found]
+    assert (best[0][0], best[1][0]) == (0, 7)
+
+
 def test_it_measures_what_a_search_finds(index, bench):
     learned = learned_of(index, np.random.default_rng(2))
     rankers = [

@@ -13,7 +13,8 @@ MANY = [(f"how to mend pump {n}", f"page{n}") for n in range(45)]
 
 def read(queries=None, collection=None, clicks=None, documents=DOCUMENTS, **options):
     said = []
-    return read_user_queries(queries, collection, clicks, documents, said.append, **options), said
+    found, _ = read_user_queries(queries, collection, clicks, documents, said.append, **options)
+    return found, said
 
 
 def written(path, rows, columns=("query", "document", "gain")):
@@ -27,6 +28,18 @@ def written(path, rows, columns=("query", "document", "gain")):
         lines = [mark.join(map(str, row)) for row in cells]
     path.write_text("\n".join(lines) + "\n", "utf-8")
     return path
+
+
+def test_what_cannot_be_used_yet_is_kept(tmp_path):
+    asked = written(tmp_path / "asked.csv", [*MANY[:30], ("oil", "later.md", 2), ("oil", "page3")])
+    found, rows = read_user_queries(asked, None, None, DOCUMENTS, list)
+    assert found == [] and len(rows) == 32
+    kept = tmp_path / "kept.jsonl"
+    kept.write_text("\n".join(map(json.dumps, rows)))
+    more = written(tmp_path / "more.csv", MANY[30:])
+    found, rows = read_user_queries(more, None, None, [*DOCUMENTS, "later.md"], list, earlier=kept)
+    assert dict(found)["oil"] == {50: 2.0, 3: 1.0} and len(found) == 46 and len(rows) == 47
+    assert read_user_queries(None, None, None, ["another"], list, earlier=kept)[0] == []
 
 
 @pytest.mark.parametrize("form", ["csv", "tsv", "jsonl"])
@@ -59,6 +72,8 @@ def test_clicks_become_gains_that_saturate(tmp_path):
     assert gains["often"] == {1: 3.0, 2: 2.0}  # of nine clicks, and of one and two
     assert 3.9 < gains["always"][3] < 4.0
     assert said == []
+    more = written(tmp_path / "more.csv", [("OFTEN", "page2", 6)], ("query", "document", "count"))
+    assert dict(read(clicks=[log, more])[0])["often"] == {1: 3.0, 2: 3.0}  # three and six
     both, _ = read(asked, clicks=log)
     assert dict(both)["often"] == {1: 3.0, 2: 5.0}
 

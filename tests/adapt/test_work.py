@@ -32,6 +32,12 @@ def test_a_stage_is_done_once_and_another_run_does_not_continue_it(tmp_path, mon
         Work(folder, {"seed": 0}, resume=False)
     with pytest.raises(OutputError, match="seed 0, not 1"):
         Work(folder, {"seed": 1}, resume=True)
+    update = tmp_path / "made" / "work"
+    Work(update, {"update": True, "seed": 0}, resume=False)
+    with pytest.raises(OutputError, match=r"seed 0, not 1; give the same$"):
+        Work(update, {"update": True, "seed": 1}, resume=True)
+    with pytest.raises(OutputError, match="--update continues it, --overwrite"):
+        Work(update, {"seed": 0}, resume=False)
     again.forget("one")
     assert again.stage("one", make) and len(calls) == 2
     again.discard()

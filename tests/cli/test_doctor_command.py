@@ -52,6 +52,8 @@ def test_index(folder, bert, tmp_path):
         code, said = run(tmp_path / name)
         assert (code, said.splitlines()[-1]) == (0, "all is well")
         assert "ok     index: 2 rows of this model" in said
+    invoke("index", tmp_path / "t.txt", "--model", folder, "-o", tmp_path / "adapted" / "index")
+    assert run(tmp_path / "adapted")[0] == 0  # as adapt leaves it
     with Writer(tmp_path / "bare") as writer:
         writer.set(settings={**writer.facts.settings, "pooler": "cls"})
     code, said = run(tmp_path / "bare")

@@ -311,6 +311,30 @@ WRONG = [
     ("index {t} --model {m} -o {d}/no --add", UserError, "no such folder"),
     ("search {i} x --where year", UserError, "neither JSON nor"),
     ("index {i} {t} --remove 0", UserError, "does not go with --remove"),
+    *(
+        (f"index {{i}} --sync {option}", UserError, f"^{option.split()[0]} .* go with --sync")
+        for option in [
+            "--as-text *.a",
+            "--word-weight 0",
+            "--vectors-only",
+            "--columns a",
+            "--metadata a",
+            "--update",
+            "--fast",
+            "--overwrite",
+            "--encoded",
+            "--id a",
+            "--max-file-text 9",
+            "--collection a",
+        ]
+    ),
+    *(
+        (f"index {{i}} {change} --metric dot", UserError, "^--metric 'dot': does not go with --")
+        for change in ("--sync", "--watch", "--list", "--remove 0", "--model {m}")
+    ),
+    ("index {i} --remove 0 --sync", UserError, "--sync 'True': does not go with --remove"),
+    ("index {i} --list --max-tokens 5", UserError, "--max-tokens '5': does not go with --list"),
+    ("index {t} -o {i} --add --metric dot", UserError, "--metric 'dot': does not go with --add"),
     ("index {i} --remove nobody", UserError, "not in the index"),
     ("index {i} --remove-where year", UserError, "neither JSON nor"),
     ("index {d} --remove 0", UserError, "no index"),

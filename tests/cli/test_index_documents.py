@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 import zipfile
 from contextlib import closing
@@ -18,6 +19,7 @@ from commands import invoke, printed, run
 from contrasent.documents.folder import Document, DocumentSource, Section
 from contrasent.errors import UserError
 from contrasent.indexing.contents import describe
+from contrasent.indexing.following import watch_index
 from contrasent.indexing.sources import document_rows, document_texts
 from contrasent.search.index import Index
 from contrasent.search.opening import create
@@ -342,6 +344,27 @@ def test_watching(folder, tmp_path):
     finally:
         process.kill()
         process.communicate()
+
+
+def test_a_watch_tries_again_without_another_change(tmp_path):
+    pytest.importorskip("watchfiles")
+    notes, index, away, said = tmp_path / "notes", tmp_path / "s", tmp_path / "away", []
+    notes.mkdir()
+    put(notes, "one.md", "The ferry leaves at noon.\n")
+    run("index", notes, "-o", index)
+
+    def back(line):
+        said.append(line)
+        away.rename(index)
+
+    outcomes = watch_index(index, log=back)
+    assert next(outcomes).unchanged == 1
+    index.rename(away)
+    put(notes, "two.md", "The kettle is on the stove.\n")
+    late = threading.Timer(10, put, (notes, "three.md", "Roses want sun.\n"))  # else it waits on
+    late.start()
+    assert (next(outcomes).added, len(said)) == (1, 1)
+    late.cancel()
 
 
 @pytest.mark.slow

@@ -1,15 +1,20 @@
 """An index that follows a folder: whose rows go, and whose stay."""
 
+import zipfile
+
 import pytest
 from whole_states import encoder
 
 from commands import another_user
 from contrasent.documents.folder import DocumentSource
+from contrasent.errors import OptionError
+from contrasent.indexing.changes import remove_rows
 from contrasent.indexing.following import synchronise
 from contrasent.indexing.sources import document_rows
 from contrasent.search.index import Index
 from contrasent.search.opening import create
 from contrasent.search.store import Facts
+from contrasent.search.writer import Writer
 
 encode = encoder()
 
@@ -47,6 +52,21 @@ def test_a_file_whose_name_begins_with_another_ones_keeps_its_rows(notes):
     assert ids == {"a.md#b.md#1", "kept/c.md#1", "kept/d.md#1", "kept.md#1"}
 
 
+def test_only_rows_of_a_document_are_removed_by_its_name(notes, tmp_path):
+    _, index = notes
+    assert remove_rows(index, ["a.md"]) == (1, 4, ("a.md",))
+    assert "a.md#b.md#1" in {row.id for row in Index.open(index).every()}
+    ids = ["issue#1", "issue#2", "t.xlsx#May#1#1", "t.xlsx#May#2#1", "t.xlsx#June#1#1"]
+    about = [None, None, *({"document": name[:-2]} for name in ids[2:])]
+    Index.build(encode, ids, ids=ids, metadata=about).save(tmp_path / "table")
+    with Writer(tmp_path / "table") as writer:
+        writer.put_files({"t.xlsx": {"rows": 3}})
+    with pytest.raises(OptionError, match="'issue': is neither a row nor a document"):
+        remove_rows(tmp_path / "table", ["issue"])
+    assert remove_rows(tmp_path / "table", ["t.xlsx#May", "issue#2"])[:2] == (3, 2)
+    assert remove_rows(tmp_path / "table", ["t.xlsx"])[:2] == (1, 1)
+
+
 def test_a_file_that_is_written_while_it_is_read_is_read_again(notes):
     folder, index = notes
 
@@ -62,16 +82,21 @@ def test_a_file_that_is_written_while_it_is_read_is_read_again(notes):
     assert follow(folder, index)[0].unchanged == 5
 
 
-def test_a_folder_that_cannot_be_read_now_keeps_its_rows(notes, tmp_path):
+def test_a_folder_or_zip_that_cannot_be_read_now_keeps_its_rows(notes, tmp_path):
     folder, index = notes
+    with zipfile.ZipFile(folder / "z.zip", "w") as archive:
+        archive.writestr("e.md", "The note in the archive is short.\n")
+    assert "z.zip/e.md#1" in follow(folder, index)[1]
     (folder / "a.md").unlink()
     (folder / "kept").chmod(0)
+    (folder / "z.zip").chmod(0)
     for path in (index, *index.iterdir()):
         path.chmod(0o777)
     with another_user(tmp_path):  # chmod does not stop root
         outcome, ids = follow(folder, index)
     (folder / "kept").chmod(0o755)
     assert outcome.deleted == 1
-    assert ids == {"a.md#b.md#1", "kept/c.md#1", "kept/d.md#1", "kept.md#1"}
+    assert ids == {"a.md#b.md#1", "kept/c.md#1", "kept/d.md#1", "kept.md#1", "z.zip/e.md#1"}
     (folder / "kept" / "c.md").unlink()
+    (folder / "z.zip").write_bytes(b"broken")
     assert follow(folder, index)[1] == {"a.md#b.md#1", "kept/d.md#1", "kept.md#1"}

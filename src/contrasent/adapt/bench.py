@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,7 +89,7 @@ class Bench:
         self._places = {name: unit for unit, name in enumerate(self.documents)}
         self._by_unit = np.argsort(self.units, kind="stable")
         self._sorted_units = self.units[self._by_unit]
-        self._words: dict[str, tuple[Numbers, NDArray[np.float32]]] = {}
+        self._words: dict[str, tuple[Numbers, NDArray[np.float32], float]] = {}
 
     def values(
         self,
@@ -125,7 +125,8 @@ class Bench:
         }
         rankings = []
         for place, number in enumerate(numbers):
-            words = self._bm25(self.queries[number].text) * shown
+            words, share = self._bm25(self.queries[number].text)
+            words *= shown
             candidates = {
                 ranker: Candidates.of_all(
                     smoothed(ranker, learned, products[ranker.map_share][place]),
@@ -136,7 +137,8 @@ class Bench:
                 )
                 for ranker in by_vectors
             }
-            ranked = (r.rank(candidates[r.without_words], PROPOSED) for r in rankers)
+            adjusted = (replace(r, word_weight=share * r.word_weight) for r in rankers)
+            ranked = (r.rank(candidates[r.without_words], PROPOSED) for r in adjusted)
             rankings.append([best.rows for best in ranked])
         return rankings
 
@@ -148,16 +150,17 @@ class Bench:
     def _rows_named(self, name: str) -> Numbers:
         return self.rows_of(self._places.get(name, len(self._places)))
 
-    def _bm25(self, text: str) -> NDArray[np.float32]:
-        """(rows,) BM25 scores, computed once a query."""
+    def _bm25(self, text: str) -> tuple[NDArray[np.float32], float]:
+        """(rows,) BM25 scores and the share of their weight that they keep, once a query."""
         if text not in self._words:
             scores = self.index.bm25.scores(text)
             rows = np.flatnonzero(scores)
-            self._words[text] = rows, scores[rows]
+            share = self.index.ranker_for(text, Ranker(1.0)).word_weight
+            self._words[text] = rows, scores[rows], share
         dense = np.zeros(self.index.facts.rows, dtype=np.float32)
-        rows, scores = self._words[text]
+        rows, scores, share = self._words[text]
         dense[rows] = scores
-        return dense
+        return dense, share
 
 
 def _ndcg(ranked: Numbers, relevant: Mapping[int, float]) -> float:

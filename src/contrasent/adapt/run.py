@@ -2,9 +2,10 @@
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,14 @@ from contrasent.adapt.work import Work
 from contrasent.documents.folder import Documents, DocumentSource, Origin
 from contrasent.documents.parsers import TEXT_LIMIT
 from contrasent.errors import InputError, OptionError, OutputError, UserError
-from contrasent.files import atomic_folder, check_writable, remove, remove_temporaries, write_text
+from contrasent.files import (
+    atomic_folder,
+    check_writable,
+    remove,
+    remove_temporaries,
+    write_text,
+    writing,
+)
 from contrasent.indexing.build import read_input
 from contrasent.indexing.changes import change_model
 from contrasent.indexing.following import sync_index
@@ -50,6 +58,7 @@ from contrasent.text.sources import missing
 from contrasent.types import Log, Numbers
 
 WORK, QUERIES, MODEL = "work", "queries.jsonl", "model"
+OWN = (INSIDE, MODEL, QUERIES, PAGE, WORK, REPORT)  # what is ours in an output; its marks last
 TRAINED, _BY_TRAINING = "taught-encoder-all", shutil.ignore_patterns("run", "report.html")
 SHORTEST_BUDGET = 10.0
 ENCODING = 0.7  # share of the budget that encoding may take
@@ -108,7 +117,7 @@ def adapt_index(
         max_file_text: characters of the longest file that is read.
         seed: of everything random.
         resume: continue a run that was killed.
-        overwrite: replace an earlier output.
+        overwrite: replace an earlier output; other files there stay.
         log: takes a line about each step.
 
     Raises:
@@ -119,7 +128,8 @@ def adapt_index(
     target = Path(output)
     if resume and (done := finished(target)) is not None:
         return done
-    for place in (*paths(queries), *paths(collection), *paths(clicks)):
+    asked = [*paths(queries), *paths(collection), *paths(clicks)]
+    for place in asked:
         if not place.exists():
             raise InputError(place, missing(place))
     config = {
@@ -130,7 +140,7 @@ def adapt_index(
         "seed": seed,
     }
     documents = _source(source, target, base, columns, max_file_text)
-    _check_target(target, resume=resume, overwrite=overwrite)
+    _check_target(target, asked, resume=resume, overwrite=overwrite)
     work = Work(target / WORK, config, resume=resume)
     run = _AdaptationRun(target, work, budget, seed, log)
     run.start(documents, base)
@@ -165,7 +175,7 @@ def update_adaptation(
         UserError: the folder was not made by ``adapt_index``, or an input cannot be used.
     """
     target = Path(folder)
-    if not (target / REPORT).is_file():
+    if not _holds(target / REPORT, "format"):
         raise InputError(target, "was not made by 'contrasent adapt'; adapt it with -o OUT first")
     facts = json.loads((target / REPORT).read_text("utf-8"))
     work = Work(target / WORK, {"update": True, "seed": seed}, resume=(target / WORK).is_dir())
@@ -174,15 +184,15 @@ def update_adaptation(
         work.stage("base", lambda: {"model": facts["base"], **facts["settings"]})
     run = _AdaptationRun(target, work, budget, seed, log)
     run.synchronise()
-    earlier = [target / QUERIES] if (target / QUERIES).is_file() else []
-    run.read([*paths(queries), *earlier], collection, clicks)
+    earlier = target / QUERIES
+    run.read(queries, collection, clicks, earlier if earlier.is_file() else None)
     return run.finish()
 
 
 def finished(target: Path) -> Adaptation | None:
     """The outcome of a complete adaptation; None if there is none."""
     path = target / REPORT
-    if not path.is_file() or (target / WORK).is_dir():
+    if not _holds(path, "format") or (target / WORK).is_dir():
         return None
     facts = json.loads(path.read_text("utf-8"))
     return Adaptation(target, facts["improved"], facts["reason"], facts)
@@ -202,6 +212,11 @@ def _source(
     if in_milvus(place):
         raise InputError(place, "is in Milvus; adapt needs the rows in an index of its own")
     if is_index(place):
+        if place.resolve().is_relative_to(target.resolve()):
+            again = f"'contrasent adapt {target} --update' learns again in place"
+            raise OutputError(
+                f"{target}: holds the index itself; choose another folder, or {again}"
+            )
         if base is not None:
             raise OptionError("base", base, "an index has its model; leave it out")
         index = Index.open(place)
@@ -213,19 +228,34 @@ def _source(
     return documents
 
 
-def _check_target(target: Path, *, resume: bool, overwrite: bool) -> None:
-    """Reject, before any work, an output that exists or cannot be written."""
+def _check_target(target: Path, asked: Sequence[Path], *, resume: bool, overwrite: bool) -> None:
+    """Reject, before any work, an output that exists or cannot be written; else make room."""
     there = target.exists() and (not target.is_dir() or any(target.iterdir()))
+    begun = _holds(target / WORK / "config.json", "max_file_text", "update")
     if there and overwrite and not resume:
-        if not (target / REPORT).is_file() and not (target / WORK).is_dir():
+        if not begun and not _holds(target / REPORT, "format"):
             raise OutputError(f"{target}: was not made by contrasent adapt; choose another folder")
-        shutil.rmtree(target)
-    elif there and not (target / WORK).is_dir():
+        own = [(target / name).resolve() for name in OWN]
+        for place in asked:
+            if any(map(place.resolve().is_relative_to, own)):
+                raise InputError(place, "is replaced by --overwrite; copy it elsewhere first")
+        with writing(target):
+            for path in filter(os.path.lexists, (target / name for name in OWN)):
+                remove(path)
+    elif there and not begun:
         raise OutputError(f"{target}: exists already; choose another name or add --overwrite")
     check_writable(target)
-    for name in (INSIDE, MODEL, REPORT, PAGE):
+    for name in OWN:
         remove_temporaries(target, name)
     remove_temporaries(target / WORK)
+
+
+def _holds(path: Path, *keys: str) -> bool:
+    """True if a file is a JSON object with one of these keys, as adapt writes it."""
+    with suppress(OSError, ValueError):
+        facts = json.loads(path.read_text("utf-8"))
+        return isinstance(facts, dict) and any(key in facts for key in keys)
+    return False
 
 
 class _AdaptationRun:
@@ -236,6 +266,7 @@ class _AdaptationRun:
         self.place = target / INSIDE
         self.lines: list[str] = []
         self.users: UserQueries = []
+        self.given: list[dict[str, Any]] = []
 
     def left(self) -> float:
         """Seconds of the budget that are left."""
@@ -281,17 +312,20 @@ class _AdaptationRun:
 
     # ------------------------------------------------------------------ queries
 
-    def read(self, queries: Files, collection: Files, clicks: Files) -> None:
-        """Read the queries of users."""
-        if queries or collection or clicks:
-            self.users = read_user_queries(queries, collection, clicks, self.documents, self.note)
+    def read(
+        self, queries: Files, collection: Files, clicks: Files, earlier: Path | None = None
+    ) -> None:
+        """Read the queries of users, also those of an earlier run."""
+        if queries or collection or clicks or earlier:
+            files = queries, collection, clicks, self.documents
+            self.users, self.given = read_user_queries(*files, self.note, earlier=earlier)
             log_foreign(self.users, (row.text for row in self.index.every()), self.note)
 
     # ------------------------------------------------------------------ learning
 
     def finish(self) -> Adaptation:
         """Learn from the text and from queries, keep what is better, and write the report."""
-        stated = digest([*(text for text, _ in self.users), *self.documents])
+        stated = digest([*map(str, self.users), *self.documents])
         if self.work.stage("queries", lambda: stated) != stated:  # corrected since a kill
             self.work.forget("queries", "taught", "learned")
             self.work.stage("queries", lambda: stated)
@@ -301,13 +335,8 @@ class _AdaptationRun:
         elif (self.target / MODEL).exists():
             remove(self.target / MODEL)
         self.index.close()
-        if self.users:
-            rows = (
-                {"query": text, "document": self.documents[n], "gain": gain}
-                for text, gains in self.users
-                for n, gain in gains.items()
-            )
-            lines = (json.dumps(row, ensure_ascii=False) for row in rows)
+        if self.given:
+            lines = (json.dumps(row, ensure_ascii=False) for row in self.given)
             write_text(self.target / QUERIES, "\n".join(lines) + "\n")
         facts["seconds"] = round(self.work.seconds(), 1)
         self.log(f"done in {duration(self.work.seconds())}")
@@ -418,8 +447,11 @@ def make_index(
         f"{duration(seconds)}")  # fmt: skip
     if seconds > ENCODING * budget:
         rows, line = _sample(rows, count, ENCODING * budget / seconds, seconds, budget)
+        whole = {file: facts["rows"] for file, facts in index_input.files.items()}
         count_rows(index_input.files, rows)
         files = {file: facts for file, facts in index_input.files.items() if facts["rows"]}
+        for file in (file for file, facts in files.items() if facts["rows"] < whole[file]):
+            files[file] |= {"digest": "", "modified": 0}  # a sync reads it again
         index_input = replace(index_input, rows=rows, files=files)
         log(line)
         lines.append(line)
@@ -444,7 +476,7 @@ def _sample(
         f"encoding {len(rows):,} passages takes about {duration(seconds)} of the "
         f"{duration(budget)} given: {len(few):,} of {count:,} documents are searched; "
         f"--budget {minutes(seconds / ENCODING)} takes all, 'contrasent index OUT --sync' adds the "
-        "other files"
+        "others"
     )
     return sampled, line
 

@@ -24,28 +24,57 @@ COMMON = 0.5  # share of all queries beyond which a document that answers them i
 SAMPLE, LONGEST = 2000, 1000  # texts that the known words come from, and characters of each
 KNOWN_WORDS = 0.25  # share of known words below which a query is in another language
 
+_Key = tuple[str, int | str]  # a query, and a document's number, or the name of one not there
 _Row = tuple[str, Any, Any, Any]  # its place for messages, then query, document and gain
 
 
 def read_user_queries(
-    queries: Files, collection: Files, clicks: Files, documents: Sequence[str], log: Log
-) -> UserQueries:
-    """Queries of files, of folders in BEIR's layout and of click logs; none if they are too few."""
-    places, by_text, useless = places_of(documents), dict[str, tuple[str, dict[int, float]]](), []
-    files = [(path, _rows(path, "gain"), False) for path in paths(queries)]
+    queries: Files,
+    collection: Files,
+    clicks: Files,
+    documents: Sequence[str],
+    log: Log,
+    *,
+    earlier: Path | None = None,
+) -> tuple[UserQueries, list[dict[str, Any]]]:
+    """Queries of files, of folders in BEIR's layout and of click logs; none if they are too few.
+
+    Also everything that was given, as the rows of a table of queries: it may be usable when there
+    are more queries or other documents. ``earlier``: such a table, which may be of no use now.
+    """
+    places, useless = places_of(documents), []
+    by_text = dict[str, tuple[str, dict[int | str, float]]]()
+    files = [(path, _rows(path, "gain"), False) for path in (*paths(queries), *paths(earlier))]
     files += [(path, _judged(path, log), False) for path in paths(collection)]
     files += [(path, _rows(path, "count"), True) for path in paths(clicks)]
+    counts = dict[_Key, float]()  # of all logs together
     for path, rows, clicked in files:
         gains, problem = _gather(path, rows, places, log, clicked)
         for (query, number), gain in gains.items():
             known = by_text.setdefault(_folded(query), (query, {}))[1]
+            if clicked:
+                # Counts mostly reflect positions and how frequent a query is: the hundredth click
+                # adds little to the tenth, and with counts as gains a query's other answers would
+                # be worth nothing.
+                key = _folded(query), number
+                counts[key] = count = counts.get(key, 0.0) + gain
+                gain = MOST_GAIN * count / (count + HALF)
             known[number] = max(known.get(number, 0.0), gain)
-        if not gains:
+        if path != earlier and not any(isinstance(number, int) for _, number in gains):
             useless.append(InputError(path, f"{problem}; documents are such as {documents[0]!r}"))
-    if useless and not by_text:
+    numbered = (
+        (query, {number: gain for number, gain in gains.items() if isinstance(number, int)})
+        for query, gains in by_text.values()
+    )
+    usable = [(query, gains) for query, gains in numbered if gains]
+    if useless and not usable:
         raise useless[0]
-    usable = _without_common(list(by_text.values()), documents, log)
-    return _enough(usable, log) if by_text else usable
+    given = [
+        {"query": query, "document": documents[n] if isinstance(n, int) else n, "gain": gain}
+        for query, gains in by_text.values()
+        for n, gain in gains.items()
+    ]
+    return _enough(_without_common(usable, documents, log), log) if usable else [], given
 
 
 def _folded(query: str) -> str:
@@ -55,9 +84,9 @@ def _folded(query: str) -> str:
 
 def _gather(
     path: Path, rows: Iterable[_Row], places: Mapping[str, int], log: Log, clicked: bool
-) -> tuple[dict[tuple[str, int], float], str]:
-    """The gains of a file's usable rows, or why there are none; other rows are logged."""
-    gains, first, left_out = dict[tuple[str, int], float](), dict[str, str](), Counter[str]()
+) -> tuple[dict[_Key, float], str]:
+    """The gains of a file's rows, and why others cannot be used, which is logged."""
+    gains, first, left_out = dict[_Key, float](), dict[str, str](), Counter[str]()
     texts, repeated, count = dict[str, str](), 0, 0
     for place, query, document, amount in rows:
         count += 1
@@ -67,15 +96,15 @@ def _gather(
             problem, value = f"there is no {'document' if text else 'query'}", ""
         elif gain is None or not math.isfinite(gain):
             problem, value = f"the {'count' if clicked else 'gain'} is no number", brief(amount)
-        elif name not in places:
-            problem, value = "no such document was read", repr(name)
         else:
             if gain > 0:
-                key = texts.setdefault(_folded(text), text), places[name]
+                key = texts.setdefault(_folded(text), text), places.get(name, name)
                 repeated += key in gains
                 before = gains.get(key, 0.0)
                 gains[key] = before + gain if clicked else max(before, gain)
-            continue
+            if name in places:
+                continue
+            problem, value = "no such document was read", repr(name)
         left_out[problem] += 1
         first.setdefault(problem, f"{place}{value and ': '}{value}")
     share = f"of {count} rows are left out"
@@ -84,10 +113,7 @@ def _gather(
         lines.append(f"{repeated} rows repeat a query and its document: the greatest gain counts")
     for line in lines:
         log(f"{path}: {line}")
-    # Counts mostly reflect positions and how frequent a query is: the hundredth click adds little
-    # to the tenth, and with counts as gains a query's other answers would be worth nothing.
-    scale = (lambda n: MOST_GAIN * n / (n + HALF)) if clicked else float
-    return {key: scale(gain) for key, gain in gains.items()}, "; ".join(lines) or "holds no answers"
+    return gains, "; ".join(lines) or "holds no answers"
 
 
 def _enough(queries: UserQueries, log: Log) -> UserQueries:

@@ -28,18 +28,20 @@ class Work:
         if not path.is_file():
             write_json(path, config)
             return
+        before, config = json.loads(path.read_text("utf-8")), json.loads(json.dumps(config))
         if not resume:
+            goes_on = "--update" if before.get("update") else "--resume"
             raise OutputError(
-                f"{folder.parent}: holds an adaptation that was not finished; --resume continues "
+                f"{folder.parent}: holds an adaptation that was not finished; {goes_on} continues "
                 "it, --overwrite starts again"
             )
-        before, config = json.loads(path.read_text("utf-8")), json.loads(json.dumps(config))
         changed = sorted(k for k in {*before, *config} if before.get(k) != config.get(k))
         if changed:
             name = changed[0]
+            again = "" if config.get("update") else ", or --overwrite starts again"
             raise OutputError(
                 f"{folder.parent}: was started with {name} {before.get(name)!r}, not "
-                f"{config.get(name)!r}; give the same, or --overwrite starts again"
+                f"{config.get(name)!r}; give the same{again}"
             )
         clocks = (json.loads(clock.read_text("utf-8")) for clock in folder.glob("*.stage.json"))
         self._earlier = max((float(clock["seconds"]) for clock in clocks), default=0.0)

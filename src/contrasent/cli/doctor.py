@@ -78,7 +78,7 @@ def doctor(
         from contrasent.indexing.contents import describe
 
         about = describe(place)
-    index = open_index(Path(model)) if is_any_index(Path(model)) else None
+    index = open_index(place) if is_any_index(place) else None
     folder = find_model(model) if index is None else find_index_model(index)
     stored = {} if index is None else model_settings(index)
     loading = replace(loading, **{key: value for key, value in stored.items() if value})

@@ -15,6 +15,8 @@ from contrasent.errors import OptionError, UserError
 if TYPE_CHECKING:
     from contrasent.indexing.build import IndexResult
 
+TEXT_LIMIT, COLLECTION = 5_000_000, "contrasent"
+
 
 @options.command
 def index(
@@ -26,7 +28,7 @@ def index(
     sync: bool = False,
     watch: bool = False,
     checksum: bool = False,
-    max_file_text: Annotated[int, typer.Option(min=1, metavar="CHARACTERS")] = 5_000_000,
+    max_file_text: Annotated[int, typer.Option(min=1, metavar="CHARACTERS")] = TEXT_LIMIT,
     column: options.Column = None,
     columns: str | None = None,
     as_text: Annotated[list[str] | None, typer.Option("--as-text", metavar="PATTERN")] = None,
@@ -34,7 +36,7 @@ def index(
     metadata: str | None = None,
     metric: str = "cosine",
     uri: str = "",
-    collection: str = "contrasent",
+    collection: str = COLLECTION,
     encoded: bool = False,
     word_weight: options.WordWeight = None,
     vectors_only: options.VectorsOnly = False,
@@ -86,24 +88,39 @@ def index(
         queries: File with one query a line: what they find is encoded first, after the first tier.
     """
     fixed = {"--pooler": loading.pooler, "--max-tokens": loading.max_tokens}  # as in the index
-    building: dict[str, Any] = {"SOURCE": synced, "-o": output, "--add": add}
+    made: dict[str, Any] = {  # when an index is made
+        "--as-text": as_text,
+        "--max-file-text": None if max_file_text == TEXT_LIMIT else max_file_text,
+        "--metric": None if metric == "cosine" else metric,
+        "--uri": uri,
+        "--collection": None if collection == COLLECTION else collection,
+        "--encoded": encoded,
+        "--word-weight": None if word_weight is None else str(word_weight),
+        "--vectors-only": vectors_only,
+        "--fast": fast,
+        "--overwrite": overwrite,
+    }
+    building = made | {"-o": output, "--add": add, "--update": update, "--column": column}
+    building |= {"--columns": columns, "--id": id_column, "--metadata": metadata}
     wanted = [] if queries is None else read_queries(queries)
     if remove or remove_where:
-        _check_alone("--remove", building | {"--model": model})
+        others = building | fixed | {"SOURCE": synced, "--model": model, "--queries": queries}
+        others |= {"--sync": sync or watch, "--checksum": checksum, "--list": listing}
+        _check_alone("--remove", others)
         return _remove_rows(Path(source), remove or [], remove_where or [])
     if listing:
-        _check_alone("--list", {"-o": output, "--model": model, "--sync": sync or watch})
+        others = building | fixed | {"--model": model, "--queries": queries}
+        _check_alone("--list", others | {"--sync": sync or watch, "--checksum": checksum})
         return _list(Path(source), synced or "*")
     if sync or (watch and output is None):
-        others: dict[str, Any] = {"-o": output, "--model": model, "--add": add, "--fast": fast}
-        others |= fixed
-        others |= {"--checksum": watch and checksum}
+        others = building | fixed | {"--model": model}
+        others |= {"--checksum": watch and checksum, "--queries": watch and queries}
         _check_alone("--watch" if watch else "--sync", others)
         how: dict[str, Any] = {"watch": watch, "checksum": checksum}
         return _sync(Path(source), synced, loading.batch, wanted, **how)
     _check_alone("-o", {"--checksum": checksum})
     if output is None and model is not None:
-        _check_alone("--model", building)
+        _check_alone("--model", building | {"SOURCE": synced, "--queries": queries})
         return _change_model(Path(source), model, loading)
     if output is None:
         raise UserError(
@@ -120,9 +137,7 @@ def index(
     if column is not None and columns:
         raise OptionError("--column", column, "does not go with --columns; name it there")
     if add or update:
-        others = {"--add": add and update, "--overwrite": overwrite, "--uri": uri}
-        others |= {"--as-text": as_text, "--watch": watch}
-        others |= {"--encoded": encoded, "--word-weight": weight is not None, **fixed}
+        others = made | fixed | {"--add": add and update, "--watch": watch, "--queries": queries}
         _check_alone("--update" if update else "--add", others)
         from contrasent.indexing.changes import add_rows
 

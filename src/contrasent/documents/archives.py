@@ -4,6 +4,7 @@ Nothing is unpacked to disk and no name in an archive is followed, so that none 
 What may hold secrets, is hidden, or was left by tools is passed over, with its reason reported.
 """
 
+import errno
 import fnmatch
 import hashlib
 import io
@@ -246,8 +247,11 @@ def _archive(path: Path, name: str, skip: Report) -> Iterator[Entry]:
     except Skip as skipped:
         skip(skipped.args[0], name)
         return
-    except Exception:  # zipfile raises many kinds
-        skip(Reason.BROKEN_ARCHIVE, name)
+    except Exception as error:  # zipfile raises many kinds
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # which is a wrong offset
+            skip(Reason.UNREADABLE, f"{name}/")  # as of a folder
+        else:
+            skip(Reason.BROKEN_ARCHIVE, name)
         return
     modified = path.stat().st_mtime_ns
     for _, info in sorted(infos.items()):

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from contrasent.search.filters import Where, check_where
 from contrasent.search.index import Index, document_of
 from contrasent.search.opening import index_folder, open_index, open_writer, reembed
 from contrasent.search.records import TableColumns, blocks
-from contrasent.search.store import ROWS_AT_ONCE
+from contrasent.search.store import ROWS_AT_ONCE, Row
 from contrasent.search.writer import Writer
 
 
@@ -151,11 +151,19 @@ def remove_rows(
         return RemoveResult(count, len(writer))
 
 
+def _is_part(row: Row, name: str, files: Container[str]) -> bool:
+    """True if a row whose id begins with a name is a part of the document or table so called."""
+    document = document_of(row.id, row.metadata)
+    file = file_of(document, files)
+    return document == name or (file in files and f"{name}#".startswith(f"{file}#"))
+
+
 def _remove(writer: Writer, names: Sequence[str], where: Where | None) -> RemoveResult:
     """Remove rows, and note their files for the next synchronisation."""
     numbers, files = set[int](), writer.files()
     for name, row in zip(names, writer.numbers_of(names).tolist(), strict=True):
-        of_document = [one.row for one in writer.rows_of(name)] if row < 0 else [row]
+        parts = (one.row for one in writer.rows_of(name) if _is_part(one, name, files))
+        of_document = [*parts] if row < 0 else [row]
         if not of_document:
             problem = "is neither a row nor a document, and so is not in the index"
             raise OptionError("ids", name, problem, choices=list(files))

@@ -2,6 +2,7 @@
 
 import math
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from contrasent.search.tiers import FIRST
 from contrasent.search.writer import Writer
 from contrasent.types import EncodeFn, Log, batched
 
+LONGEST_WAIT = 60.0  # seconds between two tries of a synchronisation that fails
 TICK = 2_000_000_000  # nanoseconds, of the coarsest clock of a file system
 
 
@@ -190,7 +192,7 @@ def watch_index(
         index: as :func:`sync_index` takes it.
         source: likewise.
         batch: likewise.
-        log: takes a line when documents cannot be read for now.
+        log: takes a line when a synchronisation fails; it is tried again.
 
     Yields:
         The outcome of each synchronisation, the first at once.
@@ -213,16 +215,17 @@ def watch_index(
             return False
         return not any(part.startswith(".") for part in path.relative_to(documents).parts)
 
-    first = True
+    due, wait = 0.0, 1.0  # when to synchronise without a change, and seconds until another try
     # The first wait ends at once, with the watcher at work: no change is missed.
     for changes in watch(documents, watch_filter=counts, rust_timeout=1000, yield_on_timeout=True):
-        if not changes and not first:
+        if not changes and time.monotonic() < due:
             continue
-        first = False
         try:
             yield follower.sync()
-        except UserError as error:  # the documents may come back
+            due, wait = math.inf, 1.0
+        except UserError as error:  # the documents may come back, and another writer may end
             log(str(error))
+            due, wait = time.monotonic() + wait, min(2 * wait, LONGEST_WAIT)
 
 
 def own_folder(index: str | Path) -> Path:

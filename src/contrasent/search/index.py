@@ -463,7 +463,7 @@ class Index(Store, BaseIndex, RowWriter):
                 cosines = smoothed(ranker, learned, self.vectors @ query)
                 cosines = cosines if self.tiers is None else self.tiers.aligned(cosines, query)
                 candidates = Candidates.of_all(cosines, words, gained, alive, allowed)
-            adjusted = self._ranker_for(text, ranker)
+            adjusted = self.ranker_for(text, ranker)
             best, near = adjusted.rank(candidates, k), candidates.cosines
             if ranker.uses_learned:
                 near = np.asarray(self.vectors[best.rows]) @ original
@@ -477,7 +477,7 @@ class Index(Store, BaseIndex, RowWriter):
                 ranked.append(replace(best, evidence=self.evidence(best.cosines, original)))
         return ranked
 
-    def _ranker_for(self, text: str, ranker: Ranker) -> Ranker:
+    def ranker_for(self, text: str, ranker: Ranker) -> Ranker:
         """The ranker for a query: words count less where it is in another language."""
         if ranker.uses_words and (stop := foreign_stop_words(text, self.facts.language)):
             # Texts in several languages hold the query's stop words.
