@@ -5,7 +5,6 @@ import math
 import sqlite3
 from contextlib import closing
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +19,7 @@ from contrasent.search.index import Index
 from contrasent.search.opening import create
 from contrasent.search.ranking import Ranker
 from contrasent.search.store import Facts
+from contrasent.search.writer import Writer
 
 TEXTS = [f"line {n} about {'rivers' if n % 2 else 'roads'}" for n in range(40)]
 
@@ -246,12 +246,35 @@ def test_never_overwrites_unasked(index, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["index"]
 
 
-def test_overwrite_spares_what_is_no_index(index, tmp_path):
-    Path(tmp_path / "mine").mkdir()
-    (tmp_path / "mine/notes.txt").write_text("keep")
-    with pytest.raises(OutputError, match="no index"):
-        index.save(tmp_path / "mine", overwrite=True)
-    assert (tmp_path / "mine/notes.txt").read_text() == "keep"
+@pytest.mark.parametrize("kind", ["notes.txt", "index.json", "index.db"])
+def test_overwrite_spares_what_is_no_index(index, tmp_path, kind):
+    """index.json is that of a web site, index.db another program's."""
+    file = tmp_path / "mine" / kind
+    file.parent.mkdir()
+    if kind == "index.db":
+        with closing(sqlite3.connect(file)) as database:
+            database.execute("CREATE TABLE songs (name TEXT)")
+    else:
+        file.write_text("{}")
+    content = file.read_bytes()
+    with pytest.raises(OutputError, match="exists and is no index of this format"):
+        index.save(file.parent, overwrite=True)
+    assert file.read_bytes() == content
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "index.db.backup", ".env", "photos"])
+def test_overwrite_spares_what_lies_in_an_index(index, tmp_path, name):
+    index.save(tmp_path / "index")
+    foreign = tmp_path / "index" / name
+    foreign.mkdir() if name == "photos" else foreign.write_text("keep")
+    with pytest.raises(OutputError, match=f"index/{name}: is no file of an index"):
+        index.save(tmp_path / "index", overwrite=True)
+    assert foreign.exists()
+    foreign.rename(tmp_path / "elsewhere")
+    with Writer(tmp_path / "index") as writer:  # leaves its lock
+        writer.delete(["id-1"])
+    index.save(tmp_path / "index", overwrite=True)
+    assert len(Index.open(tmp_path / "index")) == 40
 
 
 def test_a_failing_encoder_leaves_nothing(tmp_path):
