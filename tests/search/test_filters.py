@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contrasent.errors import OptionError
-from contrasent.search.filters import check_where, facets, parse_where
+from contrasent.search.filters import check_where, facets, parse_where, sql_condition
 from contrasent.search.index import Index
 
 ROWS = [
@@ -61,6 +61,15 @@ def test_table(where, wanted):
     assert sorted(int(hit.id) for hit in hits) == wanted
     (hits,) = index.search(np.ones(9, dtype=np.float32), k=1, where=where)
     assert len(hits) == min(1, len(wanted))
+
+
+def test_a_condition_holds_together_between_others():
+    """Else a filter would look at every row in each of the parts that it is asked for."""
+    index = build(ROWS)
+    for where, wanted in CASES:
+        condition, values = sql_condition(where)
+        found = index.ask(f"SELECT row FROM rows WHERE row > 0 AND {condition}", values)
+        assert [row for (row,) in found] == [row for row in wanted if row > 0], where
 
 
 def test_a_filter_is_applied_before_the_best_are_taken():

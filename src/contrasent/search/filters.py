@@ -196,14 +196,14 @@ class _Values(dict[str, Any]):
 
 
 def sql_condition(where: Where) -> tuple[str, dict[str, Any]]:
-    """A condition on the column ``metadata``, and its parameters."""
+    """A condition on the column ``metadata``, which may stand between others, and parameters."""
     values = _Values()
 
     def field(name: str, tests: dict[str, Any]) -> str:
         place = f"metadata, {_path(name, values)}"
         return _sql_join("and", [_test(place, op, want, values) for op, want in tests.items()])
 
-    return _joined(where, field, _sql_join) or "1", values
+    return f"({_joined(where, field, _sql_join) or '1'})", values
 
 
 def _sql_join(word: str, parts: list[str]) -> str:
