@@ -19,6 +19,7 @@ from contrasent.search.index import Index
 from contrasent.search.opening import create
 from contrasent.search.ranking import Ranker
 from contrasent.search.store import Facts
+from contrasent.search.tiers import BASE
 from contrasent.search.writer import Writer
 
 TEXTS = [f"line {n} about {'rivers' if n % 2 else 'roads'}" for n in range(40)]
@@ -198,6 +199,12 @@ def test_bad_rows(options, words):
         Index.build(**options)
 
 
+@pytest.mark.parametrize("k", [20, 16_384, 16_385, 20_000])
+def test_as_many_documents_as_one_may_want(index, k):
+    (hits,) = index.search_documents(["a river"], encode(["a river"]), k)
+    assert len(hits) == min(k, 40)
+
+
 @pytest.mark.parametrize("k", [0, -1, True, 2.5, "3"])
 def test_bad_k(index, k):
     with pytest.raises(OptionError, match="at least 1"):
@@ -244,6 +251,28 @@ def test_never_overwrites_unasked(index, tmp_path):
     Index.build(encode, ["only"]).save(tmp_path / "index", overwrite=True)
     assert len(Index.open(tmp_path / "index")) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["index"]
+
+
+def test_a_reader_notices_what_took_the_place_of_its_index(index, tmp_path):
+    index.save(tmp_path / "index")
+    reader = Index.open(tmp_path / "index")
+    index.add(["a new line"], encode, ids=["new"])
+    index.save(tmp_path / "index", overwrite=True)
+    assert len(reader.refreshed()) == 41
+
+
+def test_a_copy_of_an_index_whose_last_rows_to_encode_were_removed(index, tmp_path):
+    index.save(tmp_path / "index")
+    with Writer(tmp_path / "index") as writer:
+        first, vectors = np.arange(30), index.vectors[:30]
+        writer.begin_tiers(first[:5], vectors[:5], "lines")
+        writer.put_vectors(first, vectors, BASE)
+        writer.delete([f"id-{n}" for n in range(30, 40)])
+    changed = Index.open(tmp_path / "index")
+    changed.save(tmp_path / "copy")
+    copy, query = Index.open(tmp_path / "copy"), encode(["where?"])
+    found = [[hit.id for hit in one.search(query, k=99)[0]] for one in (changed, copy)]
+    assert found[0] == found[1] and len(found[0]) == 30 and not copy.facts.tier
 
 
 @pytest.mark.parametrize("kind", ["notes.txt", "index.json", "index.db"])
