@@ -1,5 +1,7 @@
 """Rows of parquet that come with their vectors."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -35,3 +37,12 @@ def test_the_columns_that_are_metadata(tmp_path, metadata, names):
     )
     expected = [{name: ROWS[name][row] for name in names} or None for row in range(3)]
     assert [one for block in read for one in block.metadata] == expected
+
+
+@pytest.mark.parametrize("metadata", [("*",), ("year", "place")])
+def test_rows_of_jsonl_may_lack_keys_that_later_ones_have(tmp_path, metadata):
+    rows = [{"text": "A lamp."}] * 300 + [{"text": "A boat.", "year": 1999}, {"place": "Rome"}]
+    rows[-1] |= {"text": "A train."}
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    read = list(TableColumns("text", metadata=metadata).read(str(tmp_path / "rows.jsonl")))
+    assert [one for _, _, one in read[299:]] == [{}, {"year": 1999}, {"place": "Rome"}]

@@ -72,9 +72,9 @@ class Records:
         texts, metadata = ([column(one) for one in names] for names in (named, columns.metadata))
         identity = column(columns.identity)
         header = by_name((*texts, identity, *metadata))
-        tables = [
-            open_table(file, header=header, delimiter=delimiter_of(file)) for file in find(source)
-        ]
+        # With metadata, since rows of jsonl may lack some.
+        how = {"header": header, "all_keys": bool(metadata)}
+        tables = [open_table(file, delimiter=delimiter_of(file), **how) for file in find(source)]
         self.tables = [
             _columns(table, texts, identity, metadata)
             for table in tables
