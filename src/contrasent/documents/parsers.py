@@ -358,7 +358,13 @@ def _mails(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[P
             if data is None:
                 yield [], {"passed": [(Reason.TOO_LARGE, name)]}
                 continue
-            mail = parse_mail(data)
+            try:
+                mail = parse_mail(data)
+            except MemoryError:
+                raise
+            except Exception:  # the others of the file are read
+                yield [], {"passed": [(Reason.BROKEN, name)]}
+                continue
             texts.append(f"{mail.metadata} {mail.text}")
             unchecked += len(texts[-1])
             if unchecked > REPEATED:
