@@ -88,6 +88,22 @@ def test_what_is_renamed_is_on_the_disk_and_so_is_its_name(tmp_path, monkeypatch
     assert after == [tmp_path.stat().st_ino]
 
 
+@pytest.mark.skipif(os.name == "nt", reason="rights are others there")
+@pytest.mark.parametrize("umask", [0o077, 0o002])
+def test_who_may_read_is_as_the_umask_says(tmp_path, umask):
+    before = os.umask(umask)
+    try:
+        with atomic_folder(tmp_path / "m") as folder:
+            (folder / "sub").mkdir(0o700)
+            (folder / "sub" / "a.txt").touch(0o600)
+        write_json(tmp_path / "m" / "b.json", 1)
+    finally:
+        os.umask(before)
+    for path in (tmp_path / "m", *(tmp_path / "m").rglob("*")):
+        right = 0o777 if path.is_dir() else 0o666
+        assert path.stat().st_mode & 0o777 == right & ~umask, path
+
+
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, OSError])
 def test_a_file_that_fails_leaves_the_old_one(tmp_path, error):
     target = tmp_path / "a.txt"

@@ -6,8 +6,10 @@ import json
 import logging
 import os
 import re
+import secrets
 import shutil
 import socket
+import stat
 import tempfile
 import time
 import tomllib
@@ -42,21 +44,23 @@ def writing(target: Path) -> Iterator[None]:
         ) from error
 
 
+def _beside(target: Path) -> Path:
+    """An unused name next to a target."""
+    return target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+
+
 @contextmanager
 def atomic_file(target: Path, mode: str = "w") -> Iterator[IO[Any]]:
     """Open a temporary file that replaces ``target`` when the block ends without an error."""
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        os.close(handle)
-        temporary = Path(name)
+        temporary = _beside(target)
         try:
             encoding = None if "b" in mode else "utf-8"
-            with temporary.open(mode, encoding=encoding) as stream:
+            with temporary.open(mode.replace("w", "x"), encoding=encoding) as stream:
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
-            temporary.chmod(0o644)
             temporary.replace(target)
             flush(target.parent)
         except BaseException:
@@ -71,12 +75,13 @@ def atomic_folder(target: Path) -> Iterator[Path]:
         if target.exists() and not target.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "there is a file of that name")
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        temporary = _beside(target)
+        temporary.mkdir()
+        allowed = stat.S_IMODE(temporary.stat().st_mode)  # by the umask, which no thread can read
         try:
             yield temporary
-            temporary.chmod(0o755)
             for path in temporary.rglob("*"):
-                path.chmod(0o755 if path.is_dir() else 0o644)
+                path.chmod(allowed if path.is_dir() else allowed & 0o666)
                 flush(path)
             flush(temporary)
             aside = target.with_name(f".{target.name}.old")
