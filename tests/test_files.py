@@ -129,6 +129,19 @@ def test_a_folder_takes_the_place_of_the_old_one(tmp_path):
     assert names(tmp_path) == ["m"]
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_to_a_folder_stays_one(tmp_path, there):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "m").symlink_to("disk/real")
+    if there:
+        (tmp_path / "disk" / "real").mkdir()
+        (tmp_path / "disk" / "real" / "old").write_text("1")
+    with atomic_folder(tmp_path / "m") as folder:
+        (folder / "new").write_text("2")
+    assert (tmp_path / "m").is_symlink() and names(tmp_path) == ["disk", "m"]
+    assert names(tmp_path / "disk") == ["real"] and names(tmp_path / "disk" / "real") == ["new"]
+
+
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_a_folder_that_fails_leaves_the_old_one(tmp_path, error):
     target = tmp_path / "m"

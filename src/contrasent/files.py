@@ -44,6 +44,11 @@ def writing(target: Path) -> Iterator[None]:
         ) from error
 
 
+def real_path(path: Path) -> Path:
+    """Where a path leads, also of a loop of links, where ``resolve`` raises a RuntimeError."""
+    return Path(os.path.realpath(path))
+
+
 def _beside(target: Path) -> Path:
     """An unused name next to a target."""
     return target.with_name(f".{target.name}.{secrets.token_hex(4)}")
@@ -70,8 +75,12 @@ def atomic_file(target: Path, mode: str = "w") -> Iterator[IO[Any]]:
 
 @contextmanager
 def atomic_folder(target: Path) -> Iterator[Path]:
-    """Yield a temporary folder that replaces ``target`` when the block ends without an error."""
+    """Yield a temporary folder that replaces ``target`` when the block ends without an error.
+
+    A link stays one; the folder that it leads to is replaced.
+    """
     with writing(target):
+        target = real_path(target)
         if target.exists() and not target.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "there is a file of that name")
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -126,7 +135,8 @@ def _exchange(one: Path, other: Path) -> bool:
 
 def recover_folder(target: Path, patience: float = 0.0) -> None:
     """Undo a replacement that was killed between its renames; wait some seconds for a live one."""
-    aside, ends = target.with_name(f".{target.name}.old"), time.monotonic() + patience
+    target, ends = real_path(target), time.monotonic() + patience
+    aside = target.with_name(f".{target.name}.old")
     while aside.exists() and not target.exists():
         if time.monotonic() >= ends:
             with writing(target), suppress(FileNotFoundError):  # another reader was faster
