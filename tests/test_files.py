@@ -22,7 +22,14 @@ from contrasent.errors import (
     see,
     suggestion,
 )
-from contrasent.files import atomic_file, atomic_folder, check_writable, recover_folder, write_json
+from contrasent.files import (
+    atomic_file,
+    atomic_folder,
+    check_writable,
+    recover_folder,
+    remove_temporaries,
+    write_json,
+)
 
 
 def names(folder):
@@ -168,7 +175,7 @@ def test_a_second_rename_that_fails_is_undone(tmp_path, monkeypatch):
     rename = Path.rename
 
     def fail_into_place(self, other):
-        if Path(other) == target and not self.name.endswith(".old"):
+        if Path(other) == target and not self.name.endswith("-old"):
             raise OSError(5, "Input/output error")
         return rename(self, other)
 
@@ -180,7 +187,7 @@ def test_a_second_rename_that_fails_is_undone(tmp_path, monkeypatch):
 
 
 def test_a_kill_between_the_renames_is_recovered(tmp_path):
-    aside, target = tmp_path / ".m.old", tmp_path / "m"
+    aside, target = tmp_path / ".m.contrasent-old", tmp_path / "m"
     aside.mkdir()
     (aside / "old").write_text("1")
     recover_folder(target)
@@ -193,6 +200,17 @@ def test_a_kill_between_the_renames_is_recovered(tmp_path):
     with atomic_folder(target) as folder:
         (folder / "new").write_text("2")
     assert names(tmp_path) == ["m"]
+
+
+def test_hidden_files_of_others_are_no_leftovers(tmp_path):
+    (tmp_path / ".env.template").write_text("mine")
+    (tmp_path / ".env.old").write_text("mine")
+    (tmp_path / ".env.contrasent-0a1b2c3d").mkdir()
+    recover_folder(tmp_path / "env")
+    remove_temporaries(tmp_path, "env")
+    with atomic_folder(tmp_path / "env"):
+        pass
+    assert names(tmp_path) == [".env.old", ".env.template", "env"]
 
 
 def test_json_is_readable_and_in_order(tmp_path):

@@ -51,7 +51,12 @@ def real_path(path: Path) -> Path:
 
 def _beside(target: Path) -> Path:
     """An unused name next to a target."""
-    return target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    return target.with_name(f"{_hidden(target.name)}{secrets.token_hex(4)}")
+
+
+def _hidden(name: str) -> str:
+    """What the names of temporary files and folders of a target begin with, and no others."""
+    return f".{name}.contrasent-"
 
 
 @contextmanager
@@ -93,7 +98,7 @@ def atomic_folder(target: Path) -> Iterator[Path]:
                 path.chmod(allowed if path.is_dir() else allowed & 0o666)
                 flush(path)
             flush(temporary)
-            aside = target.with_name(f".{target.name}.old")
+            aside = target.with_name(f"{_hidden(target.name)}old")
             shutil.rmtree(aside, ignore_errors=True)
             if target.exists() and _exchange(temporary, target):
                 aside = temporary
@@ -136,7 +141,7 @@ def _exchange(one: Path, other: Path) -> bool:
 def recover_folder(target: Path, patience: float = 0.0) -> None:
     """Undo a replacement that was killed between its renames; wait some seconds for a live one."""
     target, ends = real_path(target), time.monotonic() + patience
-    aside = target.with_name(f".{target.name}.old")
+    aside = target.with_name(f"{_hidden(target.name)}old")
     while aside.exists() and not target.exists():
         if time.monotonic() >= ends:
             with writing(target), suppress(FileNotFoundError):  # another reader was faster
@@ -147,7 +152,7 @@ def recover_folder(target: Path, patience: float = 0.0) -> None:
 
 def remove_temporaries(folder: Path, name: str = "*") -> None:
     """Delete leftovers of killed writers in a folder; no other may be writing."""
-    for path in (*folder.glob(f".{name}.????????"), *folder.glob(f".{name}.old")):
+    for path in folder.glob(f"{_hidden(name)}*"):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:
