@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from email.utils import parseaddr
 from importlib.util import find_spec
 from io import BytesIO
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import PurePosixPath
 from typing import IO, Any
 
@@ -311,7 +311,10 @@ def _in_parts(found: Iterable[Document], facts: dict[str, Any], most: int) -> It
     none = {"keys": 0, "skipped": 0}
     facts, batch, much = facts | none, list[Document](), 0
     texts, unchecked = list[str](), 0  # of the rows since the last check for repetition
-    for document in found:
+    rows = iter(found)
+    if (first := next(rows, None)) is None:
+        raise Skip(Reason.EMPTY)
+    for document in chain([first], rows):
         sections, keys = without_keys(document.sections)
         facts["keys"] += keys
         if not sections or (size := size_of(sections)) > most:
