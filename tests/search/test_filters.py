@@ -75,6 +75,13 @@ def test_a_condition_holds_together_between_others():
         assert [row for (row,) in found] == [row for row in wanted if row > 0], where
 
 
+@pytest.mark.parametrize("field", ["a\\b", "a\\", "\\u0041", "é.\\n"])
+def test_a_field_with_a_backslash(field):
+    index = build([{field: 7, "tags": {field: [1, 7]}}, {field: 8}])
+    for where in ({field: 7}, {f"tags.{field}": {"$contains": 7}}):
+        assert index.matching(where).tolist() == [True, False]
+
+
 def test_a_filter_is_applied_before_the_best_are_taken():
     """Five rows match among a thousand that are nearer: all five are found."""
     vectors = np.zeros((1000, 2), dtype=np.float32)

@@ -205,6 +205,14 @@ def test_as_many_documents_as_one_may_want(index, k):
     assert len(hits) == min(k, 40)
 
 
+@pytest.mark.parametrize("weight", [0.0, 0.5])
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_vector_for_each_query(index, count, weight):
+    for search in (index.search, index.search_documents):
+        with pytest.raises(OptionError, match=f"vectors {count}: is not one for each of 2 queries"):
+            search(["a", "b"], vectors=encode(["x"] * count), k=3, ranker=Ranker(weight))
+
+
 @pytest.mark.parametrize("k", [0, -1, True, 2.5, "3"])
 def test_bad_k(index, k):
     with pytest.raises(OptionError, match="at least 1"):

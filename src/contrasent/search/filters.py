@@ -224,10 +224,9 @@ def _sql_join(word: str, parts: list[str]) -> str:
 def _path(field: str, values: _Values) -> str:
     """Where a field is; a key that contains dots is tried before the path it may mean."""
     parts = field.split(".")
-    *others, last = (
-        values.add("$" + "".join(f'."{name}"' for name in (*parts[:n], ".".join(parts[n:]))))
-        for n in range(len(parts))
-    )
+    readings = ((*parts[:n], ".".join(parts[n:])) for n in range(len(parts)))
+    # In the text of JSON a backslash in a name is two.
+    *others, last = (values.add(".".join(["$", *map(canonical, names)])) for names in readings)
     cases = "".join(f" when json_type(metadata, {path}) not null then {path}" for path in others)
     return f"case{cases} else {last} end" if others else last
 

@@ -215,7 +215,9 @@ class BaseIndex(Described, ABC):
         texts = [queries] if isinstance(queries, str) else queries
         matrix = self.query_vectors(texts if vectors is None else vectors, encode)
         ranker = ranker or self.ranker
-        if isinstance(texts, np.ndarray):
+        if not isinstance(texts, np.ndarray):
+            _check_pairs(texts, matrix)
+        else:
             ranker, texts = replace(ranker, word_weight=0.0), [""] * len(matrix)
         allowed = None if where is None else self.matching(where)
         most = max(k, BEST) if self.calibration else k
@@ -234,6 +236,7 @@ class BaseIndex(Described, ABC):
         self, queries: Sequence[str], vectors: Vectors, k: int, **how: Any
     ) -> list[list[Hit]]:
         """Rows of the best k documents, each as good as its best row; see :meth:`search`."""
+        _check_pairs(queries, vectors)
         results: list[list[Hit]] = [[] for _ in queries]
         wanted, depth = list(range(len(queries))), k
         while wanted:
@@ -532,6 +535,12 @@ class Index(Store, BaseIndex, RowWriter):
             scan(part, self.vectors[done:], best, first=done, allowed=allowed)
             for scores, rows in zip(best.scores, best.rows, strict=True):
                 yield scores[rows >= 0], rows[rows >= 0]
+
+
+def _check_pairs(queries: Sequence[str], vectors: Vectors) -> None:
+    """Reject vectors that are not one for each query."""
+    if len(vectors) != len(queries):
+        raise OptionError("vectors", len(vectors), f"is not one for each of {len(queries)} queries")
 
 
 def check_k(k: int) -> None:
