@@ -96,7 +96,7 @@ def kill_early(process: "subprocess.Popen[str]", target: Path, lines: int) -> tu
     """SIGKILL when a tenth of the rows is written: its largest memory until then, MB, and these."""
     most, rows = 0.0, 0
     while rows < lines / 10:
-        growing = target.parent.glob(f".{target.name}.????????")
+        growing = target.parent.glob(f".{target.name}.contrasent-*")
         rows = max((path.stat().st_size // ROW for path in growing), default=0)
         if process.poll() is not None:
             sys.exit(f"contrasent encode ended early:\n{process.communicate()[1][-2000:]}")

@@ -28,6 +28,7 @@ from contrasent.files import (
     check_writable,
     minus,
     recover_folder,
+    remove_temporaries,
     write_json,
 )
 
@@ -95,6 +96,22 @@ def test_what_is_renamed_is_on_the_disk_and_so_is_its_name(tmp_path, monkeypatch
     assert after == [tmp_path.stat().st_ino]
 
 
+@pytest.mark.skipif(os.name == "nt", reason="rights are others there")
+@pytest.mark.parametrize("umask", [0o077, 0o002])
+def test_who_may_read_is_as_the_umask_says(tmp_path, umask):
+    before = os.umask(umask)
+    try:
+        with atomic_folder(tmp_path / "m") as folder:
+            (folder / "sub").mkdir(0o700)
+            (folder / "sub" / "a.txt").touch(0o600)
+        write_json(tmp_path / "m" / "b.json", 1)
+    finally:
+        os.umask(before)
+    for path in (tmp_path / "m", *(tmp_path / "m").rglob("*")):
+        right = 0o777 if path.is_dir() else 0o666
+        assert path.stat().st_mode & 0o777 == right & ~umask, path
+
+
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, OSError])
 def test_a_file_that_fails_leaves_the_old_one(tmp_path, error):
     target = tmp_path / "a.txt"
@@ -118,6 +135,19 @@ def test_a_folder_takes_the_place_of_the_old_one(tmp_path):
     assert (target / "sub" / "new").stat().st_mode & 0o777 == 0o644
     assert (target / "sub").stat().st_mode & 0o777 == 0o755
     assert names(tmp_path) == ["m"]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_to_a_folder_stays_one(tmp_path, there):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "m").symlink_to("disk/real")
+    if there:
+        (tmp_path / "disk" / "real").mkdir()
+        (tmp_path / "disk" / "real" / "old").write_text("1")
+    with atomic_folder(tmp_path / "m") as folder:
+        (folder / "new").write_text("2")
+    assert (tmp_path / "m").is_symlink() and names(tmp_path) == ["disk", "m"]
+    assert names(tmp_path / "disk") == ["real"] and names(tmp_path / "disk" / "real") == ["new"]
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
@@ -146,7 +176,7 @@ def test_a_second_rename_that_fails_is_undone(tmp_path, monkeypatch):
     rename = Path.rename
 
     def fail_into_place(self, other):
-        if Path(other) == target and not self.name.endswith(".old"):
+        if Path(other) == target and not self.name.endswith("-old"):
             raise OSError(5, "Input/output error")
         return rename(self, other)
 
@@ -158,7 +188,7 @@ def test_a_second_rename_that_fails_is_undone(tmp_path, monkeypatch):
 
 
 def test_a_kill_between_the_renames_is_recovered(tmp_path):
-    aside, target = tmp_path / ".m.old", tmp_path / "m"
+    aside, target = tmp_path / ".m.contrasent-old", tmp_path / "m"
     aside.mkdir()
     (aside / "old").write_text("1")
     recover_folder(target)
@@ -171,6 +201,17 @@ def test_a_kill_between_the_renames_is_recovered(tmp_path):
     with atomic_folder(target) as folder:
         (folder / "new").write_text("2")
     assert names(tmp_path) == ["m"]
+
+
+def test_hidden_files_of_others_are_no_leftovers(tmp_path):
+    (tmp_path / ".env.template").write_text("mine")
+    (tmp_path / ".env.old").write_text("mine")
+    (tmp_path / ".env.contrasent-0a1b2c3d").mkdir()
+    recover_folder(tmp_path / "env")
+    remove_temporaries(tmp_path, "env")
+    with atomic_folder(tmp_path / "env"):
+        pass
+    assert names(tmp_path) == [".env.old", ".env.template", "env"]
 
 
 def test_json_is_readable_and_in_order(tmp_path):

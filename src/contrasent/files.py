@@ -6,8 +6,10 @@ import json
 import logging
 import os
 import re
+import secrets
 import shutil
 import socket
+import stat
 import tempfile
 import time
 import tomllib
@@ -42,21 +44,33 @@ def writing(target: Path) -> Iterator[None]:
         ) from error
 
 
+def real_path(path: Path) -> Path:
+    """Where a path leads, also of a loop of links, where ``resolve`` raises a RuntimeError."""
+    return Path(os.path.realpath(path))
+
+
+def _beside(target: Path) -> Path:
+    """An unused name next to a target."""
+    return target.with_name(f"{_hidden(target.name)}{secrets.token_hex(4)}")
+
+
+def _hidden(name: str) -> str:
+    """What the names of temporary files and folders of a target begin with, and no others."""
+    return f".{name}.contrasent-"
+
+
 @contextmanager
 def atomic_file(target: Path, mode: str = "w") -> Iterator[IO[Any]]:
     """Open a temporary file that replaces ``target`` when the block ends without an error."""
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        os.close(handle)
-        temporary = Path(name)
+        temporary = _beside(target)
         try:
             encoding = None if "b" in mode else "utf-8"
-            with temporary.open(mode, encoding=encoding) as stream:
+            with temporary.open(mode.replace("w", "x"), encoding=encoding) as stream:
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
-            temporary.chmod(0o644)
             temporary.replace(target)
             flush(target.parent)
         except BaseException:
@@ -66,20 +80,25 @@ def atomic_file(target: Path, mode: str = "w") -> Iterator[IO[Any]]:
 
 @contextmanager
 def atomic_folder(target: Path) -> Iterator[Path]:
-    """Yield a temporary folder that replaces ``target`` when the block ends without an error."""
+    """Yield a temporary folder that replaces ``target`` when the block ends without an error.
+
+    A link stays one; the folder that it leads to is replaced.
+    """
     with writing(target):
+        target = real_path(target)
         if target.exists() and not target.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "there is a file of that name")
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        temporary = _beside(target)
+        temporary.mkdir()
+        allowed = stat.S_IMODE(temporary.stat().st_mode)  # by the umask, which no thread can read
         try:
             yield temporary
-            temporary.chmod(0o755)
             for path in temporary.rglob("*"):
-                path.chmod(0o755 if path.is_dir() else 0o644)
+                path.chmod(allowed if path.is_dir() else allowed & 0o666)
                 flush(path)
             flush(temporary)
-            aside = target.with_name(f".{target.name}.old")
+            aside = target.with_name(f"{_hidden(target.name)}old")
             shutil.rmtree(aside, ignore_errors=True)
             if target.exists() and _exchange(temporary, target):
                 aside = temporary
@@ -121,7 +140,8 @@ def _exchange(one: Path, other: Path) -> bool:
 
 def recover_folder(target: Path, patience: float = 0.0) -> None:
     """Undo a replacement that was killed between its renames; wait some seconds for a live one."""
-    aside, ends = target.with_name(f".{target.name}.old"), time.monotonic() + patience
+    target, ends = real_path(target), time.monotonic() + patience
+    aside = target.with_name(f"{_hidden(target.name)}old")
     while aside.exists() and not target.exists():
         if time.monotonic() >= ends:
             with writing(target), suppress(FileNotFoundError):  # another reader was faster
@@ -132,7 +152,7 @@ def recover_folder(target: Path, patience: float = 0.0) -> None:
 
 def remove_temporaries(folder: Path, name: str = "*") -> None:
     """Delete leftovers of killed writers in a folder; no other may be writing."""
-    for path in (*folder.glob(f".{name}.????????"), *folder.glob(f".{name}.old")):
+    for path in folder.glob(f"{_hidden(name)}*"):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:

@@ -235,6 +235,16 @@ def test_a_line_that_cannot_be_parsed(refused, line):
     refused(*line.split(), words=UNPARSED[line].split("|"))
 
 
+@pytest.mark.parametrize(("line", "option"), [
+    ("search idx", "QUERY"), ("index idx --remove", "--remove"), ("similarity m a", "B"),
+    ("encode m - -o v.npy --prompt", "--prompt"),
+])  # fmt: skip
+def test_texts_with_bytes_that_are_no_characters(refused, line, option):
+    words = [f"{option} b'caf\\xe9 roof': is not UTF-8"]
+    refused(*line.split(), "caf\udce9 roof", words=words)
+    refused("search", "idx\udce9", "roof", words=["no such folder"])  # a path may have any bytes
+
+
 def test_a_command_that_documents_an_option_it_lacks_is_an_error():
     def count(words: str, limit: int = 3) -> None:
         """Count words.

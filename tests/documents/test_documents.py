@@ -322,6 +322,10 @@ def test_every_reason_is_explained():
 def test_nothing_to_read_is_one_line_with_a_remedy(tmp_path):
     with pytest.raises(InputError, match="folder is empty; put documents there"):
         list(DocumentSource(tmp_path))
+    (tmp_path / "head.csv").write_text("title,text\n")
+    with pytest.raises(InputError, match=r"head.csv: no text to read; skipped: 1 empty"):
+        list(DocumentSource(tmp_path / "head.csv"))
+    (tmp_path / "head.csv").unlink()
     (tmp_path / "a.xyz").write_text(PROSE)
     (only,) = DocumentSource(tmp_path, as_text=["*.XYZ"])
     assert (only.id, only.sections[0].paragraphs) == ("a.xyz", (PROSE,))

@@ -154,6 +154,17 @@ def test_mail_is_read_once_with_its_headers_and_attachments(tmp_path):
     assert skipped == {"secret": ["b.eml#.env"]}
 
 
+def test_a_hostile_mail_hides_no_other_of_its_file(tmp_path):
+    header = "Content-{0}; filename*=a%00b''x.txt; charset*=a%00b''utf-8\n\nMail {0}.\n\n"
+    parts = [f"Content-Type: multipart/mixed; boundary=b{n}\n\n--b{n}\n" for n in range(1500)]
+    mails = [header.format("Disposition: inline"), header.format("Type: text/plain")]
+    mails += ["".join(parts), "Subject: Last\n\nThe last.\n"]
+    found, skipped = rows_of(tmp_path, "a.mbox", "".join(f"From x\n{mail}\n" for mail in mails))
+    texts = [sections[0].paragraphs[0] for _, sections, _ in found.values()]
+    assert texts == ["Mail Disposition: inline.", "Mail Type: text/plain.", "The last."]
+    assert skipped == {"broken": ["a.mbox#3"]}
+
+
 @pytest.mark.parametrize(("text", "subject", "own"), [
     ("Yes.\n\n-----Original Message-----\nFrom: Bo\n\nShall we?\n", "Re: x", "Yes."),
     ("See this.\n\n-----Original Message-----\nFrom: Bo\n\nWe win.\n", "Fwd: x", "We win."),

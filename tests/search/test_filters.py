@@ -1,6 +1,7 @@
 """Filters against a plain reading of their table, row by row."""
 
 import json
+import re
 import time
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contrasent.errors import OptionError
-from contrasent.search.filters import check_where, facets, parse_where
+from contrasent.search.filters import check_where, facets, parse_where, sql_condition
 from contrasent.search.index import Index
 
 ROWS = [
@@ -18,6 +19,8 @@ ROWS = [
     {"lang": "en", "year": 2010.0, "tags": [], "deep.x": 7}, {"year": "2001", "done": 1}, None,
     [1, 2], {"lang": None, "tags": "a b c"},
 ]  # fmt: skip
+
+NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?(e\d+)?")  # a text that is a number
 
 CASES = [
     ({"lang": "en"}, [0, 2]), ({"lang": {"$eq": "en"}}, [0, 2]), ({"lang": None}, [6]),
@@ -61,6 +64,22 @@ def test_table(where, wanted):
     assert sorted(int(hit.id) for hit in hits) == wanted
     (hits,) = index.search(np.ones(9, dtype=np.float32), k=1, where=where)
     assert len(hits) == min(1, len(wanted))
+
+
+def test_a_condition_holds_together_between_others():
+    """Else a filter would look at every row in each of the parts that it is asked for."""
+    index = build(ROWS)
+    for where, wanted in CASES:
+        condition, values = sql_condition(where)
+        found = index.ask(f"SELECT row FROM rows WHERE row > 0 AND {condition}", values)
+        assert [row for (row,) in found] == [row for row in wanted if row > 0], where
+
+
+@pytest.mark.parametrize("field", ["a\\b", "a\\", "\\u0041", "é.\\n"])
+def test_a_field_with_a_backslash(field):
+    index = build([{field: 7, "tags": {field: [1, 7]}}, {field: 8}])
+    for where in ({field: 7}, {f"tags.{field}": {"$contains": 7}}):
+        assert index.matching(where).tolist() == [True, False]
 
 
 def test_a_filter_is_applied_before_the_best_are_taken():
@@ -130,6 +149,8 @@ def holds(row, where):  # noqa: C901
             (number(have) and number(want)) or (isinstance(have, str) and isinstance(want, str))
         ):
             return False
+        if isinstance(want, str) and all(map(NUMBER.fullmatch, (have, want))):
+            have, want = float(have), float(want)
         return {"$gt": have > want, "$gte": have >= want, "$lt": have < want}.get(op, have <= want)
 
     def one(key, value):
@@ -144,7 +165,10 @@ def holds(row, where):  # noqa: C901
 
 
 scalars = (
-    st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from(["", "a", "ab", "o'x", 0.5])
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 2)
+    | st.sampled_from(["", "a", "ab", "o'x", 0.5, "9", "10", "-1.5", "07", "[", "true"])
 )
 values = scalars | st.lists(scalars, max_size=2) | st.dictionaries(st.sampled_from("xy"), scalars)
 fields = st.sampled_from(["x", "y", "x.y", "y.x.x", "it's"])
@@ -153,7 +177,7 @@ tests = st.one_of(
     st.dictionaries(st.sampled_from(["$eq", "$ne", "$contains"]), values, min_size=1),
     st.dictionaries(
         st.sampled_from(["$gt", "$gte", "$lt", "$lte"]),
-        st.integers(-2, 2) | st.sampled_from(["", "a", "b"]),
+        st.integers(-2, 2) | st.sampled_from(["", "a", "b", "9", "10", "-2", "1e400"]),
         min_size=1,
     ),
     st.dictionaries(st.sampled_from(["$in", "$nin"]), st.lists(values, max_size=2), min_size=1),
@@ -195,13 +219,27 @@ def test_a_field_that_no_row_has_is_an_error_with_the_nearest(where, field, near
 
 @pytest.mark.parametrize(("conditions", "wanted"), [
     ([], None), (["lang=en"], {"lang": {"$eq": "en"}}),
-    (["year >= 2000"], {"year": {"$gte": 2000}}),
-    (["a!=true", "b~x y"], {"$and": [{"a": {"$ne": True}}, {"b": {"$contains": "x y"}}]}),
+    (["year >= 2000"], {"$or": [{"year": {"$gte": 2000}}, {"year": {"$gte": "2000"}}]}),
+    (["a!=true"], {"$and": [{"a": {"$ne": True}}, {"a": {"$ne": "true"}}]}),
+    (['a="7"', "b~x y"], {"$and": [{"a": {"$eq": "7"}}, {"b": {"$contains": "x y"}}]}),
     (['{"lang": "en"}'], {"lang": "en"}), (["code=007"], {"code": {"$eq": "007"}}),
     (["url=http://a?b=c"], {"url": {"$eq": "http://a?b=c"}}),
 ])  # fmt: skip
 def test_command_line_conditions(conditions, wanted):
     assert parse_where(conditions) == wanted
+
+
+@pytest.mark.parametrize(("condition", "wanted"), [
+    ("year>=2000", [0, 3]), ("year<2000", [1, 2]), ("year=2024", [0, 3]), ("year!=2024", [1, 2, 4]),
+    ("date>=2024", [0]), ("title~2024", [0]), ("done=true", [1, 2]), ("done!=true", [0, 3, 4]),
+])  # fmt: skip
+def test_short_conditions_on_cells_of_a_csv(condition, wanted):
+    rows = [
+        {"year": "2024", "date": "2024-03-01", "title": "Report 2024"},
+        {"year": "1999", "date": "1999-12-31", "title": "Report", "done": "true"},
+        {"year": "300", "done": True}, {"year": 2024}, None,
+    ]  # fmt: skip
+    assert np.flatnonzero(build(rows).matching(parse_where([condition]))).tolist() == wanted
 
 
 def nested(depth):
@@ -232,7 +270,11 @@ def test_refused(where, words):
     lambda inner: {"$not": {"$or": [{"deep.x": 9}, {"lang": 1, "done": 2}]}, "$and": [inner]},
 ])  # fmt: skip
 def test_the_deepest_filter_is_evaluated(join):
-    where = deeper = {"lang": {"$nin": ["en", None]}}
+    where = deeper = {
+        "lang": {"$nin": ["en", None]},
+        "deep.x": {"$gt": "5"},
+        "tags": {"$contains": 1},
+    }
     with pytest.raises(OptionError, match="deeper than 10"):
         while check_where(deeper):
             where, deeper = deeper, join(deeper)

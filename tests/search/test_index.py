@@ -5,7 +5,6 @@ import math
 import sqlite3
 from contextlib import closing
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +19,8 @@ from contrasent.search.index import Index
 from contrasent.search.opening import create
 from contrasent.search.ranking import Ranker
 from contrasent.search.store import Facts
+from contrasent.search.tiers import BASE
+from contrasent.search.writer import Writer
 
 TEXTS = [f"line {n} about {'rivers' if n % 2 else 'roads'}" for n in range(40)]
 
@@ -198,6 +199,20 @@ def test_bad_rows(options, words):
         Index.build(**options)
 
 
+@pytest.mark.parametrize("k", [20, 16_384, 16_385, 20_000])
+def test_as_many_documents_as_one_may_want(index, k):
+    (hits,) = index.search_documents(["a river"], encode(["a river"]), k)
+    assert len(hits) == min(k, 40)
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.5])
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_vector_for_each_query(index, count, weight):
+    for search in (index.search, index.search_documents):
+        with pytest.raises(OptionError, match=f"vectors {count}: is not one for each of 2 queries"):
+            search(["a", "b"], vectors=encode(["x"] * count), k=3, ranker=Ranker(weight))
+
+
 @pytest.mark.parametrize("k", [0, -1, True, 2.5, "3"])
 def test_bad_k(index, k):
     with pytest.raises(OptionError, match="at least 1"):
@@ -246,12 +261,57 @@ def test_never_overwrites_unasked(index, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["index"]
 
 
-def test_overwrite_spares_what_is_no_index(index, tmp_path):
-    Path(tmp_path / "mine").mkdir()
-    (tmp_path / "mine/notes.txt").write_text("keep")
-    with pytest.raises(OutputError, match="no index"):
-        index.save(tmp_path / "mine", overwrite=True)
-    assert (tmp_path / "mine/notes.txt").read_text() == "keep"
+def test_a_reader_notices_what_took_the_place_of_its_index(index, tmp_path):
+    index.save(tmp_path / "index")
+    reader = Index.open(tmp_path / "index")
+    index.add(["a new line"], encode, ids=["new"])
+    index.save(tmp_path / "index", overwrite=True)
+    assert len(reader.refreshed()) == 41
+
+
+def test_a_copy_of_an_index_whose_last_rows_to_encode_were_removed(index, tmp_path):
+    index.save(tmp_path / "index")
+    with Writer(tmp_path / "index") as writer:
+        first, vectors = np.arange(30), index.vectors[:30]
+        writer.begin_tiers(first[:5], vectors[:5], "lines")
+        writer.put_vectors(first, vectors, BASE)
+        writer.delete([f"id-{n}" for n in range(30, 40)])
+    changed = Index.open(tmp_path / "index")
+    changed.save(tmp_path / "copy")
+    copy, query = Index.open(tmp_path / "copy"), encode(["where?"])
+    found = [[hit.id for hit in one.search(query, k=99)[0]] for one in (changed, copy)]
+    assert found[0] == found[1] and len(found[0]) == 30 and not copy.facts.tier
+
+
+@pytest.mark.parametrize("kind", ["notes.txt", "index.json", "index.db"])
+def test_overwrite_spares_what_is_no_index(index, tmp_path, kind):
+    """index.json is that of a web site, index.db another program's."""
+    file = tmp_path / "mine" / kind
+    file.parent.mkdir()
+    if kind == "index.db":
+        with closing(sqlite3.connect(file)) as database:
+            database.execute("CREATE TABLE songs (name TEXT)")
+    else:
+        file.write_text("{}")
+    content = file.read_bytes()
+    with pytest.raises(OutputError, match="exists and is no index of this format"):
+        index.save(file.parent, overwrite=True)
+    assert file.read_bytes() == content
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "index.db.backup", ".env", "photos"])
+def test_overwrite_spares_what_lies_in_an_index(index, tmp_path, name):
+    index.save(tmp_path / "index")
+    foreign = tmp_path / "index" / name
+    foreign.mkdir() if name == "photos" else foreign.write_text("keep")
+    with pytest.raises(OutputError, match=f"index/{name}: is no file of an index"):
+        index.save(tmp_path / "index", overwrite=True)
+    assert foreign.exists()
+    foreign.rename(tmp_path / "elsewhere")
+    with Writer(tmp_path / "index") as writer:  # leaves its lock
+        writer.delete(["id-1"])
+    index.save(tmp_path / "index", overwrite=True)
+    assert len(Index.open(tmp_path / "index")) == 40
 
 
 def test_a_failing_encoder_leaves_nothing(tmp_path):

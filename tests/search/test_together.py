@@ -174,9 +174,9 @@ def test_readers_meet_an_index_at_every_moment_of_its_replacement(tmp_path, monk
     other.join()
     assert min(seen) > 2, seen
     if not exchange:
-        folder.rename(tmp_path / ".index.old")
+        folder.rename(tmp_path / ".index.contrasent-old")
         assert [row.text for row in Index.open(folder).every()] == whole[1]
-        folder.rename(tmp_path / ".index.old")
+        folder.rename(tmp_path / ".index.contrasent-old")
         assert len(reader.refreshed()) == 300
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
 
@@ -205,7 +205,7 @@ def test_opening_waits_for_who_is_between_the_two_renames_of_a_replacement(tmp_p
     make(folder)
     other_index(new)
     expected = content(new)[1]
-    folder.rename(tmp_path / ".index.old")
+    folder.rename(tmp_path / ".index.contrasent-old")
     later = threading.Timer(0.2, new.rename, [folder])
     later.start()
     with closing(open_index(folder)) as index:

@@ -141,6 +141,8 @@ def test_an_index_changes_itself(folder, saved):
     assert index.add(["a boat", "a ferry"], encode, metadata=[{"n": 1}, {"n": 77}]) == 2
     assert index.update(["text three", "new"], encode, ids=["3", "x"], model="m") == (1, 1)
     assert index.remove(["4", "5"], where={"n": {"$gte": 77}}) == 3
+    # Changes that change nothing leave it as it is.
+    assert index.remove(where={"n": 88}) == index.add([], encode) == index.remove() == 0
     left = {"10", "x", *map(str, (0, 1, 2, 3, 6, 7, 8, 9))}
     assert {*contents(index)} == left and contents(index)["3"] == ("text three", None)
     assert index.search("boat", encode=encode, k=1)[0][0].id == "10"

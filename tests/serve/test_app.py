@@ -18,12 +18,14 @@ import openai
 import pytest
 from serving import LINES, MINILM, running
 
-from contrasent.errors import ModelError
+from contrasent.errors import ModelError, OutputError
 from contrasent.search.index import Index
 from contrasent.serve import connections
 from contrasent.serve.app import create_app
 from contrasent.serve.batching import Served
 from contrasent.serve.guard import ServerSettings
+from contrasent.serve.library import Library
+from contrasent.serve.run import _place
 from contrasent.types import Tokens
 
 
@@ -235,6 +237,25 @@ def test_answers_go_on_while_the_words_of_a_newer_index_are_counted(encoder, tmp
     now = served.newest()
     (found,) = served.search(now, ["a pet"], queries, k=5)
     assert (len(found), now.texts) == (4, 4)
+
+
+def test_an_index_that_is_locked_for_a_moment_is_looked_at_again():
+    class Locked:
+        model = "m"
+
+        def __len__(self):
+            return 0
+
+        def refreshed(self):
+            raise OutputError("another process is writing to this index")
+
+    served = Library(Locked(), "m")
+    served._refresh()
+    assert isinstance(served.newest().index, Locked)
+
+
+def test_an_address_is_one_of_a_url():
+    assert (_place("::1", 80), _place("localhost", 80)) == ("[::1]:80", "localhost:80")
 
 
 def test_index_of_another_model_is_refused(model):

@@ -118,8 +118,8 @@ def test_what_a_kill_left_is_swept_and_a_replacement_undone(tmp_path):
     for name in (".checkpoint.safetensors.abc", ".log.jsonl.q", ".best.xyz", ".tokens.1", ".mine"):
         (run / name).mkdir() if name.startswith((".best", ".tok")) else (run / name).write_text("")
     (run / ".best.xyz" / "model.safetensors").write_text("half")
-    (run / ".best.old").mkdir()
-    (run / ".best.old" / "model.safetensors").write_text("whole")
+    (run / ".best.contrasent-old").mkdir()
+    (run / ".best.contrasent-old" / "model.safetensors").write_text("whole")
     opened(tmp_path, resume=True)
     assert names(run) == [".lock", ".mine", "best", "log.jsonl", "settings.json"]
     assert (run / "best" / "model.safetensors").read_text() == "whole"

@@ -1,7 +1,7 @@
 """Mail as RFC 5322 writes it, alone or many in an mbox file: headers, own text and attachments."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from email import policy
@@ -61,7 +61,7 @@ def parse_mail(data: bytes) -> Mail:
     message = BytesParser(policy=policy.compat32).parsebytes(data)
     texts, attachments = dict[str, Any](), list[tuple[str, bytes]]()
     for number, part in enumerate(_parts(message), 1):
-        name, kind = _decoded_header(part.get_filename()), part.get_content_type()
+        name, kind = _decoded_header(_stated(part.get_filename)), part.get_content_type()
         if kind == "message/rfc822":
             attachments += [(name or f"{number}.eml", one.as_bytes()) for one in part.get_payload()]
         elif name:
@@ -70,7 +70,7 @@ def parse_mail(data: bytes) -> Mail:
             texts.setdefault(kind, part)
     body, text = texts.get("text/plain") or texts.get("text/html"), ""
     if body is not None:
-        text = _decoded(_payload(body), str(body.get_content_charset() or ""))
+        text = _decoded(_payload(body), str(_stated(body.get_content_charset)))
     html = "text/plain" not in texts
     headers = {name: _decoded_header(message.get(name)) for name in HEADERS}
     headers["date"] = day_of(headers["date"])
@@ -84,6 +84,13 @@ def _parts(message: Any) -> Iterator[Any]:
             yield from _parts(part)
     else:
         yield message
+
+
+def _stated(read: Callable[[], object]) -> object:
+    """What a header states; "" if it names an encoding that is none."""
+    with suppress(LookupError, ValueError):
+        return read() or ""
+    return ""
 
 
 def _decoded_header(value: object) -> str:

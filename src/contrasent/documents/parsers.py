@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from email.utils import parseaddr
 from importlib.util import find_spec
 from io import BytesIO
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import PurePosixPath
 from typing import IO, Any
 
@@ -311,7 +311,10 @@ def _in_parts(found: Iterable[Document], facts: dict[str, Any], most: int) -> It
     none = {"keys": 0, "skipped": 0}
     facts, batch, much = facts | none, list[Document](), 0
     texts, unchecked = list[str](), 0  # of the rows since the last check for repetition
-    for document in found:
+    rows = iter(found)
+    if (first := next(rows, None)) is None:
+        raise Skip(Reason.EMPTY)
+    for document in chain([first], rows):
         sections, keys = without_keys(document.sections)
         facts["keys"] += keys
         if not sections or (size := size_of(sections)) > most:
@@ -358,7 +361,13 @@ def _mails(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[P
             if data is None:
                 yield [], {"passed": [(Reason.TOO_LARGE, name)]}
                 continue
-            mail = parse_mail(data)
+            try:
+                mail = parse_mail(data)
+            except MemoryError:
+                raise
+            except Exception:  # the others of the file are read
+                yield [], {"passed": [(Reason.BROKEN, name)]}
+                continue
             texts.append(f"{mail.metadata} {mail.text}")
             unchecked += len(texts[-1])
             if unchecked > REPEATED:

@@ -10,7 +10,8 @@ all keys must match::
 ``$eq`` (or the plain value)  equal as JSON: 1 equals 1.0, true does not equal 1
 ``$ne``, ``$nin``             not equal, not in the list; also true where the field is missing
 ``$in``                       equal to one of a list
-``$gt $gte $lt $lte``         numbers with numbers, strings with strings; else false
+``$gt $gte $lt $lte``         numbers with numbers, strings with strings (as numbers where both are
+                              JSON numbers, such as "9" and "10"); else false
 ``$contains``                 the field is a list with this value, or a string with this part
 ``$exists``                   true or false: whether the field is there
 ``$and $or``                  lists of filters;  ``$not``: one filter
@@ -48,6 +49,7 @@ NAMES, VALUES = 1024, 10_000  # field names in a filter, and values to compare w
 FEW, SHORT = 20, 60  # distinct values of a facet, and the characters of each
 _SHORT = re.compile(r"\s*([^<>=!~\s]+)\s*(<=|>=|!=|=|<|>|~)\s*(.*?)\s*")
 _SIGNS = {"=": "$eq", "!=": "$ne", "~": "$contains", **{s: name for name, s in _ORDER.items()}}
+_NUMBERS = "'integer', 'real'"  # the types that SQLite gives them in JSON
 _MISSING = {"$nin": "$in", "$ne": "$eq"}
 """Tests that are true where the field is missing, and what they deny."""
 
@@ -133,7 +135,8 @@ def parse_where(conditions: Sequence[str]) -> Where | None:
     """A filter from the command line: JSON, or ``field=value``, joined by and; None for none.
 
     ``=  !=  <  <=  >  >=`` compare and ``~`` tests whether a list or string contains a value. A
-    value is JSON where it is JSON (``year>=2000``, ``done=true``), else a string.
+    value that is JSON (``year>=2000``, ``done=true``) is also a string, as cells of a csv are; all
+    others are strings alone.
     """
     parts = [_condition(text) for text in conditions]
     return check_where({"$and": parts} if len(parts) > 1 else parts[0]) if parts else None
@@ -149,9 +152,12 @@ def _condition(text: str) -> Where:
     if match is None:
         raise OptionError("--where", text, "is neither JSON nor field=value (= != < <= > >= ~)")
     field, sign, value = match.groups()
-    with suppress(ValueError):  # what is not JSON is a string
-        value = json.loads(value)
-    return {field: {_SIGNS[sign]: value}}
+    op, values = _SIGNS[sign], [value]
+    with suppress(ValueError, RecursionError):  # what is not JSON is a string
+        read = json.loads(value)
+        values = [read] if isinstance(read, str) else [read, value]
+    parts: list[Where] = [{field: {op: one}} for one in values]
+    return {"$and" if op == "$ne" else "$or": parts} if len(parts) > 1 else parts[0]
 
 
 def canonical(value: Any) -> str:
@@ -196,31 +202,31 @@ class _Values(dict[str, Any]):
 
 
 def sql_condition(where: Where) -> tuple[str, dict[str, Any]]:
-    """A condition on the column ``metadata``, and its parameters."""
+    """A condition on the column ``metadata``, which may stand between others, and parameters."""
     values = _Values()
 
     def field(name: str, tests: dict[str, Any]) -> str:
         place = f"metadata, {_path(name, values)}"
         return _sql_join("and", [_test(place, op, want, values) for op, want in tests.items()])
 
-    return _joined(where, field, _sql_join) or "1", values
+    return f"({_joined(where, field, _sql_join) or '1'})", values
 
 
 def _sql_join(word: str, parts: list[str]) -> str:
-    # A chain of "a or b or c" is a tree as deep as it is long, and SQLite's depth is limited.
+    # A chain of "a or b or c" is a tree as deep as it is long, and SQLite's depth is limited, as is
+    # that of its brackets.
     if len(parts) == 1:
         return parts[0]
     sign = "1 in" if word == "or" else "0 not in"
-    return f"({sign} ({', '.join(f'({part})' for part in parts)}))" if parts else "1"
+    return f"{sign} ({', '.join(parts)})" if parts else "1"
 
 
 def _path(field: str, values: _Values) -> str:
     """Where a field is; a key that contains dots is tried before the path it may mean."""
     parts = field.split(".")
-    *others, last = (
-        values.add("$" + "".join(f'."{name}"' for name in (*parts[:n], ".".join(parts[n:]))))
-        for n in range(len(parts))
-    )
+    readings = ((*parts[:n], ".".join(parts[n:])) for n in range(len(parts)))
+    # In the text of JSON a backslash in a name is two.
+    *others, last = (values.add(".".join(["$", *map(canonical, names)])) for names in readings)
     cases = "".join(f" when json_type(metadata, {path}) not null then {path}" for path in others)
     return f"case{cases} else {last} end" if others else last
 
@@ -241,7 +247,14 @@ def _test(place: str, op: str, want: Any, values: _Values) -> str:
         )
     if op in _ORDER:
         kinds, value = _stored(want)
-        return f"({kind} in ({kinds}) and {have} {_ORDER[op]} {values.add(value)}) is true"
+        compared = f"{have} {_ORDER[op]} {values.add(value)}"
+        if isinstance(want, str) and (number := _number(want)) is not None:
+            as_number = f"cast({have} as numeric) {_ORDER[op]} {values.add(number)}"
+            compared = (
+                f"case when not json_valid({have}) then {compared} "
+                f"when json_type({have}) in ({_NUMBERS}) then {as_number} else {compared} end"
+            )
+        return f"({kind} in ({kinds}) and {compared}) is true"
     return _one_of(place, want if op == "$in" else [want], values)
 
 
@@ -258,6 +271,14 @@ def _one_of(place: str, wanted: Sequence[Any], values: _Values) -> str:
     return _sql_join("or", parts) if parts else "0"
 
 
+def _number(text: str) -> Any:
+    """The number that a text is as JSON, as SQLite keeps it; None if it is none."""
+    with suppress(ValueError, RecursionError):
+        kinds, value = _stored(json.loads(text))
+        return value if kinds == _NUMBERS else None
+    return None
+
+
 def _stored(want: Any) -> tuple[str, Any]:
     """The types that SQLite gives a JSON value, and its value there; None for null and booleans."""
     if want is None or isinstance(want, bool):
@@ -267,11 +288,11 @@ def _stored(want: Any) -> tuple[str, Any]:
     if isinstance(want, list | dict):
         return "'array'" if isinstance(want, list) else "'object'", canonical(want)
     if abs(want) < 1 << 63:
-        return "'integer', 'real'", want
+        return _NUMBERS, want
     try:
-        return "'integer', 'real'", float(want)
+        return _NUMBERS, float(want)
     except OverflowError:
-        return "'integer', 'real'", math.inf if want > 0 else -math.inf
+        return _NUMBERS, math.inf if want > 0 else -math.inf
 
 
 def ids_in(ids: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ import tempfile
 import zlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import InputError, ModelError, OptionError, OutputError, UserError, see
-from contrasent.files import check_writable, write_json
+from contrasent.files import HOLDER, LOCK, check_writable, write_json
 from contrasent.metrics import normalize
 from contrasent.processes import memory
 from contrasent.search.filters import canonical
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 
 DATABASE, CHECKSUM = "index.db", "index.sum"
 FILES = (CHECKSUM, "vectors-*.f32", "codes-*.u64")
+OWN = (DATABASE, f"{DATABASE}-*", *FILES, f".{CHECKSUM}.*", LOCK, HOLDER)
 MILVUS = "milvus.json"  # the file of an index in Milvus
 METRICS = ("cosine", "dot")
 BUSY = 10.0  # seconds that SQLite waits for another process's transaction
@@ -37,14 +39,19 @@ VERIFIED = 192 << 20
 
 def is_index(folder: str | Path) -> bool:
     """True if a folder is an index of this kind whose first writer was not killed."""
-    place = Path(folder)
+    return _has_table(Path(folder), "1")
+
+
+def _has_table(place: Path, condition: str) -> bool:
+    """True if the database of a folder has such a table, or is damaged."""
     if not _is_file(place / DATABASE) or (place / f"{DATABASE}-journal").exists():
         return False  # there is a journal only before the first table
+    sql = f"SELECT count(*) FROM sqlite_master WHERE {condition}"
     try:
         with closing(reading(place)) as connection:
-            return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+            return bool(connection.execute(sql).fetchone()[0])
     except (sqlite3.Error, UnicodeDecodeError):
-        return True  # a damaged one
+        return True
 
 
 def in_milvus(folder: str | Path) -> bool:
@@ -225,7 +232,7 @@ def file_number(folder: Path | None) -> int:
 
 
 def check_target(target: Path, overwrite: bool) -> None:
-    """Reject a folder to write that exists, unless an index may be overwritten."""
+    """Reject a folder to write that exists, unless it is an index to overwrite and nothing else."""
     if overwrite and in_milvus(target):
         raise OutputError(
             f"{target}: is an index in Milvus, which --overwrite does not replace; drop its "
@@ -234,8 +241,12 @@ def check_target(target: Path, overwrite: bool) -> None:
     empty = not target.exists() or (target.is_dir() and not any(target.iterdir()))
     if not empty and not overwrite:
         raise OutputError(f"{target}: exists; choose another target or use --overwrite")
-    if not empty and not is_any_index(target):
-        raise OutputError(f"{target}: exists and is no index; choose another target")
+    if not empty and not _has_table(target, "name = 'facts'"):
+        raise OutputError(f"{target}: exists and is no index of this format; choose another target")
+    for path in target.iterdir() if target.exists() else ():
+        if not any(fnmatchcase(path.name, pattern) for pattern in OWN):
+            problem = "is no file of an index, and --overwrite would remove it; move it elsewhere"
+            raise OutputError(f"{path}: {problem}")
     check_writable(target.parent)
 
 

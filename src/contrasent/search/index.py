@@ -46,6 +46,7 @@ SAMPLED, PROPOSED = 10_000, 200
 # most half of its stop words occur in more than some of the rows.
 FOREIGN_SHARE, SPOKEN = 0.1, 0.01
 DEEPEST, PASSAGES = 16_384, 5  # rows searched for documents, and rows of one document
+ANEW = ("identity", "vectors", "rows", "dead", "codes", "tier")  # facts that a copy has of its own
 
 
 T = TypeVar("T")
@@ -214,7 +215,9 @@ class BaseIndex(Described, ABC):
         texts = [queries] if isinstance(queries, str) else queries
         matrix = self.query_vectors(texts if vectors is None else vectors, encode)
         ranker = ranker or self.ranker
-        if isinstance(texts, np.ndarray):
+        if not isinstance(texts, np.ndarray):
+            _check_pairs(texts, matrix)
+        else:
             ranker, texts = replace(ranker, word_weight=0.0), [""] * len(matrix)
         allowed = None if where is None else self.matching(where)
         most = max(k, BEST) if self.calibration else k
@@ -233,9 +236,10 @@ class BaseIndex(Described, ABC):
         self, queries: Sequence[str], vectors: Vectors, k: int, **how: Any
     ) -> list[list[Hit]]:
         """Rows of the best k documents, each as good as its best row; see :meth:`search`."""
+        _check_pairs(queries, vectors)
         results: list[list[Hit]] = [[] for _ in queries]
         wanted, depth = list(range(len(queries))), k
-        while wanted and depth <= DEEPEST:
+        while wanted:
             texts = [queries[number] for number in wanted]
             every = self.search(texts, vectors=vectors[wanted], k=depth, **how)
             for number, hits in zip(wanted.copy(), every, strict=True):
@@ -244,6 +248,8 @@ class BaseIndex(Described, ABC):
                     wanted.remove(number)
                 places = sorted(n for group in groups[:k] for n in group[:PASSAGES])
                 results[number] = [hits[n] for n in places]
+            if depth >= DEEPEST:
+                break
             depth *= 4
         return results
 
@@ -347,8 +353,9 @@ class Index(Store, BaseIndex, RowWriter):
         self.check_finished("a copy")
         check_target(target, overwrite)
         with atomic_folder(target) as temporary:
-            facts = replace(self.facts, vectors=Facts().vectors, rows=0, dead=0, codes={})
-            with Writer(temporary, new=facts) as copy:
+            # With another identity, so that readers of an index that it replaces take notice.
+            new: dict[str, Any] = {key: getattr(Facts(), key) for key in ANEW}
+            with Writer(temporary, new=replace(self.facts, **new)) as copy:
                 for rows in batched(self.every(), ROWS_AT_ONCE):
                     texts, ids = [row.text for row in rows], [row.id for row in rows]
                     vectors = self.vectors[[row.row for row in rows]]
@@ -386,7 +393,10 @@ class Index(Store, BaseIndex, RowWriter):
         """Change the folder, or a copy in memory, and take over the new state."""
         with Writer(self.folder, of=self if self.folder is None else None) as writer:
             done = change(writer)
-        newest = self.of(writer) if self.folder is None else self.refreshed()
+        if self.folder is None:
+            newest = self.of(writer) if writer.committed else self
+        else:
+            newest = self.refreshed()
         if newest is not self:
             self.connection.close()
             self.__dict__ = newest.__dict__
@@ -525,6 +535,12 @@ class Index(Store, BaseIndex, RowWriter):
             scan(part, self.vectors[done:], best, first=done, allowed=allowed)
             for scores, rows in zip(best.scores, best.rows, strict=True):
                 yield scores[rows >= 0], rows[rows >= 0]
+
+
+def _check_pairs(queries: Sequence[str], vectors: Vectors) -> None:
+    """Reject vectors that are not one for each query."""
+    if len(vectors) != len(queries):
+        raise OptionError("vectors", len(vectors), f"is not one for each of {len(queries)} queries")
 
 
 def check_k(k: int) -> None:

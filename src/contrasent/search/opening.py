@@ -120,7 +120,8 @@ class KeptVectors:
             raise OutputError(f"{self.index}: {problem}") from error
         # Nobody else makes this index now, so leftovers come from a run that was killed.
         files.recover_folder(self.index)
-        files.remove_temporaries(self.index.parent, self.index.name)
+        place = files.real_path(self.index)
+        files.remove_temporaries(place.parent, place.name)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from contrasent.text.sources import Source, find
 from contrasent.text.tables import (
     ABSENT,
     Table,
+    brief,
     by_name,
     column,
     id_cell,
@@ -72,9 +74,9 @@ class Records:
         texts, metadata = ([column(one) for one in names] for names in (named, columns.metadata))
         identity = column(columns.identity)
         header = by_name((*texts, identity, *metadata))
-        tables = [
-            open_table(file, header=header, delimiter=delimiter_of(file)) for file in find(source)
-        ]
+        # With metadata, since rows of jsonl may lack some.
+        how = {"header": header, "all_keys": bool(metadata)}
+        tables = [open_table(file, delimiter=delimiter_of(file), **how) for file in find(source)]
         self.tables = [
             _columns(table, texts, identity, metadata)
             for table in tables
@@ -101,12 +103,16 @@ class Records:
                 name = None if identity is None else id_cell(cells[count], table.source, number)
                 values = zip(names, cells[len(cells) - len(names) :], strict=True)
                 extra = {name: value for name, value in values if value is not ABSENT}
-                yield content, name, _plain(extra) if names else None
+                yield content, name, _plain(extra, table.source, number) if names else None
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, source: str, line: int | None = None) -> Any:
     """A value as JSON keeps it; other types, such as dates, become strings."""
-    return json.loads(json.dumps(value, default=str))
+    try:
+        return json.loads(json.dumps(value, default=str, allow_nan=False))
+    except ValueError as error:
+        problem = f"metadata {brief(value)} holds NaN or infinity, which is not JSON; make it null"
+        raise InputError(source, problem, line=line) from error
 
 
 def _columns(
@@ -139,12 +145,12 @@ class EncodedRecords:
     def __init__(self, source: str, columns: TableColumns) -> None:
         text, identity, metadata = columns.text, columns.identity, columns.metadata
         self.source, self.skipped, self.files = source, 0, find(source)
-        models, names = set(), list[str]()
+        models, held = set(), list[list[str]]()
         chosen = [] if list(metadata) == [ALL] else [("--metadata", name) for name in metadata]
         for file in self.files:
             with _opened(file) as opened:
                 schema = opened.schema_arrow
-            names = schema.names
+            held.append(names := schema.names)
             if VECTOR not in names:
                 raise InputError(file.shown, f"has no column {VECTOR!r}, but {', '.join(names)}")
             for option, name in [("--column", text), ("--id", identity), *chosen]:
@@ -155,6 +161,7 @@ class EncodedRecords:
         if len(models) > 1:
             listed = " and ".join(sorted(map(repr, models)))
             raise InputError(source, f"holds vectors of several models, {listed}")
+        names = [*dict.fromkeys(chain(*held))]
         self.model = models.pop()  # its identity; None where the files name none
         self.text = text or (TEXT if TEXT in names else None)
         self.identity = identity or (ID if ID in names else None)
@@ -162,6 +169,12 @@ class EncodedRecords:
         used = (VECTOR, self.text, self.identity, self.scale)
         others = [name for name in names if name not in used]
         self.metadata = others if list(metadata) == [ALL] else list(metadata)
+        wanted = {VECTOR, self.text, self.identity, self.scale, *self.metadata} - {None}
+        self._read = sorted(map(str, wanted))
+        for file, has in zip(self.files, held, strict=True):
+            if lacking := [name for name in self._read if name not in has]:
+                problem = f"has no column {lacking[0]!r}, which other files of {source} have"
+                raise InputError(file.shown, f"{problem}; index them apart, or add it")
 
     def check(self, identity: str, model: str) -> None:
         """Reject vectors of another model."""
@@ -175,10 +188,9 @@ class EncodedRecords:
     def blocks(self, size: int) -> Iterator[Block]:
         """The rows with their vectors."""
         first = 0
-        wanted = {VECTOR, self.text, self.identity, self.scale, *self.metadata} - {None}
         for file in self.files:
             with _opened(file) as opened:
-                for part in opened.iter_batches(size, columns=sorted(map(str, wanted))):
+                for part in opened.iter_batches(size, columns=self._read):
                     where = f"{file.shown}, rows up to {first + len(part):,}"
                     texts, ids = [""] * len(part), [str(first + n) for n in range(len(part))]
                     extra: list[Any] = [None] * len(part)
@@ -187,7 +199,8 @@ class EncodedRecords:
                     if self.identity is not None:
                         ids = _strings(part[self.identity], "id", where)
                     if self.metadata:
-                        extra = [_plain(row) for row in part.select(self.metadata).to_pylist()]
+                        metadata = part.select(self.metadata).to_pylist()
+                        extra = [_plain(row, where) for row in metadata]
                     yield Block(texts, ids, extra, _vectors(part, where))
                     first += len(part)
 

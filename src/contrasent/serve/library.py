@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from contrasent.errors import InputError, UserError
+from contrasent.errors import InputError, OutputError, UserError
 from contrasent.indexing.tiers import SecondTier
 from contrasent.search.filters import facets
 from contrasent.search.index import BaseIndex, Hit, Index
@@ -95,7 +95,8 @@ class Library:
             return self._snapshot
 
     def _refresh(self) -> None:
-        with suppress(InputError):  # if the folder is gone, mapped files stay valid
+        # If the folder is gone, mapped files stay valid; if it is locked, the next look sees it.
+        with suppress(InputError, OutputError):
             newest = self._snapshot.index.refreshed()
             if newest is self._snapshot.index:
                 return

@@ -100,7 +100,7 @@ def serve_model(
             word_weight=word_weight,
             encode=encode,
         )
-        address = f"http://{host}:{listener.getsockname()[1]}"
+        address = f"http://{_place(host, listener.getsockname()[1])}"
         log(f"{shown} at {address} (page), {address}/v1 (OpenAI's interface), {address}/docs")
         make_server(app, settings).run(sockets=[listener])
 
@@ -110,6 +110,11 @@ def _allowed_hosts(host: str, more: Sequence[str]) -> tuple[str, ...]:
     if host in ("127.0.0.1", "localhost", "::1"):
         return (*LOOPBACK, *(name.lower() for name in more))
     return (*LOOPBACK, host.lower(), *(name.lower() for name in more)) if more else ()
+
+
+def _place(host: str, port: int) -> str:
+    """An address as it is in a URL."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -125,7 +130,7 @@ def _listen(host: str, port: int) -> socket.socket:
             problem = f"is no address of this machine ({error}){see('port-taken')}"
             raise OptionError("--host", host, problem) from error
         problem = f"cannot listen there ({error.strerror}); choose another --port"
-        raise OutputError(f"{host}:{port}: {problem}{see('port-taken')}") from error
+        raise OutputError(f"{_place(host, port)}: {problem}{see('port-taken')}") from error
     return listener
 
 

@@ -103,17 +103,33 @@ class Table:
         return sum(1 for _, cells in self.stream() if cells is not None)
 
 
-def open_table(file: Source, *, header: bool, delimiter: str = ",", lenient: bool = False) -> Table:
-    """Read the head of a file; ``lenient``: an unreadable row counts as a blank line."""
+def open_table(
+    file: Source,
+    *,
+    header: bool,
+    delimiter: str = ",",
+    lenient: bool = False,
+    all_keys: bool = False,
+) -> Table:
+    """Read the head of a file; ``lenient``: an unreadable row counts as a blank line.
+
+    ``all_keys``: read all of a jsonl, since the columns are then the keys of all rows.
+    """
     if file.form in COLUMNAR:
         return _columnar_table(file)
+    objects, keys = file.form in (".jsonl", JSON), dict[str, None]()
+
+    def values() -> Iterator[Record]:
+        read = _json_values if file.form == ".jsonl" else _json_list
+        return _sound(read(file.lines(), file.shown), lenient)
+
+    for _, value in values() if objects and all_keys else ():
+        keys |= dict.fromkeys(value if isinstance(value, dict) else ())
 
     def opened() -> tuple[tuple[str, ...] | None, _Rows]:
+        if objects:
+            return _jsonl(values(), file.shown, AHEAD if lenient else 0, keys)
         lines = file.lines()
-        if file.form in (".jsonl", JSON):
-            read = _json_values if file.form == ".jsonl" else _json_list
-            values = _sound(read(lines, file.shown), lenient)
-            return _jsonl(values, file.shown, AHEAD if lenient else 0)
         if file.form == ".txt":
             return None, ((n, None if line.isspace() else (line,)) for n, line in lines)
         quoted = file.form == ".csv"
@@ -129,7 +145,7 @@ def object_table(rows: Sequence[Any], shown: str, content: Callable[[], Iterator
 
     def opened() -> tuple[tuple[str, ...] | None, _Rows]:
         values: Any = (dict(row) if isinstance(row, Mapping) else row for row in rows)
-        return _jsonl(enumerate(values, 1), shown, len(rows))
+        return _jsonl(enumerate(values, 1), shown, len(rows), {})
 
     return _headed(shown, "memory", opened, content)
 
@@ -282,9 +298,12 @@ def _even(
 
 
 def _jsonl(
-    values: Iterator[Record], source: str, ahead: int
+    values: Iterator[Record], source: str, ahead: int, known: Iterable[str]
 ) -> tuple[tuple[str, ...] | None, _Rows]:
-    """Every line a string, an array, or an object; the first line decides for all."""
+    """Every line a string, an array, or an object; the first line decides for all.
+
+    Columns are the keys that are known and those of the first line and so many after it.
+    """
     start = next((row for row in values if row[1] is not None), None)
     if start is None:
         return None, iter(())
@@ -302,7 +321,7 @@ def _jsonl(
         return ("query", "pos", *(f"neg{n}" for n in numbers)), groups
     head: list[tuple[int, Any]] = [start, *islice(values, ahead)]
     keys = (key for _, value in head if isinstance(value, dict) for key in value)
-    names = tuple(dict.fromkeys(keys)) if kind == "object" else None
+    names = tuple(dict.fromkeys(chain(known, keys))) if kind == "object" else None
 
     def rows() -> _Rows:
         value: Any
