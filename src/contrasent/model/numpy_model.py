@@ -81,7 +81,8 @@ class NumpyModel(Encoder):
         config = BackboneConfig(stored.transformer)
         self._weights = read_arrays(stored.transformer / "model.safetensors")
         self.backbone = NumpyEncoder(config, self._weights)
-        cut = stored.length(max_tokens, len(self.backbone.positions))
+        places = self.backbone.positions[self.backbone.first_position :]
+        cut = stored.length(max_tokens, len(places))
         self.tokenizer = Tokenizer.load(stored.transformer, max_tokens=cut)
         self.prompts, self.normalise = stored.prompts, stored.normalise
         self.lower_case = stored.lower_case

@@ -363,6 +363,9 @@ def _graph(model: NumpyModel) -> Any:
     zero, one = (ops.constant(np.int64(n)) for n in (0, 1))
     count = ops.gather(ops.shape_of(ids), one, zero)
     order = ops.range(zero, count, one, output_type="i64")
+    if backbone.pad is not None:
+        counted = ops.convert(ops.not_equal(ids, ops.constant(np.int64(backbone.pad))), "i64")
+        order = ops.add(ops.multiply(ops.cum_sum(counted, one), counted), places(backbone.pad))
     x = ops.gather(numbers(backbone.words), ids, zero)
     x = norm(ops.add(x, ops.gather(numbers(backbone.positions), order, zero)), backbone.norm)
     real = ops.convert(mask, "f32")
