@@ -155,7 +155,7 @@ def test_an_export_of_other_weights_is_rejected(models, tmp_path, onnx):
     assert Exported.open(copy / "onnx", model=copy).identity == Encoder.load(copy).identity
     config = copy / "config.json"
     config.write_text(config.read_text() + " ")
-    with pytest.raises(ModelError, match="other weights or settings"):
+    with pytest.raises(ModelError, match="other weights, settings or prompts"):
         Exported.open(copy / "onnx", model=copy)
 
 

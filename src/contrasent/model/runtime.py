@@ -26,6 +26,7 @@ from contrasent.errors import (
 )  # fmt: skip
 from contrasent.files import write_json
 from contrasent.model.base import Encoder, Prompts, cores_for
+from contrasent.model.description import describe
 from contrasent.model.golden import EncoderConfig, digest
 from contrasent.model.numpy_model import NumpyModel
 from contrasent.processes import instructions, limit_onednn_cache, threads
@@ -133,10 +134,15 @@ class Exported(Encoder):
         """Open an export."""
         place = Path(folder)
         export = read_export(place)
-        if model is not None and export.sources and source_files(model) != export.sources:
+        prompts = Prompts.read(place)
+        if (
+            model is not None
+            and export.sources
+            and (source_files(model) != export.sources or describe(model).prompts != prompts)
+        ):
             raise ModelError(
-                f"{place}: was made from other weights or settings than {model} has now; export "
-                "the model again (contrasent export ... --overwrite)"
+                f"{place}: was made from other weights, settings or prompts than {model} has now; "
+                "export the model again (contrasent export ... --overwrite)"
             )
         tokenizer = Tokenizer.load(place, max_tokens=export.facts.max_tokens)
         graph = place / GRAPHS[export.engine]
@@ -147,7 +153,7 @@ class Exported(Encoder):
                     f"{place / name}: is not as it was exported (its sha256 differs); copy it or "
                     "export the model again"
                 )
-        return cls(export, tokenizer, graph, Prompts.read(place))
+        return cls(export, tokenizer, graph, prompts)
 
     @property
     def config(self) -> EncoderConfig:
