@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 from killed_reproductions import OTHER, RECIPE
 
-from contrasent.report import Items, Report, Row
+from contrasent.evaluate.suite import Options, evaluate_model
+from contrasent.report import Items, Report, Row, write_reports
 from contrasent.reproduce.measures import MEASURES
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.results import ItemResults
@@ -442,6 +443,18 @@ def test_own_scores_are_a_row(call, tmp_path):
     (tmp_path / "raw.json").write_text(json.dumps(raw))
     _, err = call(*PUBLISHED, "--row", tmp_path / "raw.json", code=2)
     assert "has no score of a column" in err
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(("form", "suites"), [("senteval", "sts"), ("raw", "sts geometry")])
+def test_own_scores_on_another_form_of_the_data_are_no_row(form, suites, call, tmp_path):
+    def encode(texts):
+        return np.array([[len(text), text.count("e") + 1] for text in texts], np.float32)
+
+    chosen = Options(form=form, tasks=("STSB",), resamples=0)
+    write_reports(tmp_path / "own.json", {"own": evaluate_model(encode, suites.split(), chosen)})
+    out, err = call(*PUBLISHED, "--row", tmp_path / "own.json", code=0 if form != "raw" else 2)
+    assert "own " in out if form != "raw" else "has no score of a column" in err
 
 
 @pytest.mark.parametrize(("arguments", "problem"), [

@@ -302,7 +302,9 @@ def _own_cell(
     elif wanted := _wanted(item, column):
         form = _options(item, column).get("form")
         matches = scores.select(**wanted).rows
-        if len(matches) == 1 and form in (None, scores.notes.get("form", form)):
+        # The sets in other languages have one form, whatever that of the others is.
+        any_form = form is None or wanted.get("task", "").startswith("STSB-")
+        if len(matches) == 1 and (any_form or _data_forms(scores.notes) <= {form}):
             cell = {"ours": round(column.factor * matches[0].value, 4), "seeds": 0}
             if matches[0].low is not None and matches[0].high is not None:
                 ends = (round(column.factor * end, 4) for end in (matches[0].low, matches[0].high))
@@ -313,6 +315,17 @@ def _own_cell(
     if cell and ours is not None and entry["scale"] == "lab":
         cell["difference"] = {"ours": round(cell["ours"] - ours, 4)}
     return cell
+
+
+def _data_forms(notes: Mapping[str, object]) -> set[str]:
+    """The forms of the data that a report's notes name, its suites' own notes included."""
+    forms: set[str] = set()
+    for key, note in notes.items():
+        if isinstance(note, Mapping):
+            forms |= _data_forms(note)
+        elif key in ("form", "geometry_form", "retrieval_form", "bias_form"):
+            forms.add(str(note).partition(";")[0])
+    return forms
 
 
 def _entry(found: ItemResults, decided: TableVerdicts, folder: ItemFolder) -> console.ItemEntry:
