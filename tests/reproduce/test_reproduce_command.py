@@ -18,11 +18,14 @@ import numpy as np
 import pytest
 from killed_reproductions import OTHER, RECIPE
 
+from contrasent.errors import OptionError
 from contrasent.evaluate.suite import Options, evaluate_model
 from contrasent.report import Items, Report, Row, write_reports
 from contrasent.reproduce.measures import MEASURES
+from contrasent.reproduce.plan import ModelJob, PlannedModel, Unit
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.results import ItemResults
+from contrasent.reproduce.run import _Queue, _share
 from contrasent.reproduce.store import ResultStore
 from contrasent.reproduce.tables import HERE
 
@@ -364,6 +367,20 @@ def test_two_processes_at_once(call, home, bert):
     cells = [row["cells"]["made"] for row in item["rows"]]
     assert [len(cell.get("values", [])) for cell in cells] == [0, 2, 2]
     assert all(value > 0 for cell in cells for value in cell.get("values", []))
+
+
+@pytest.mark.parametrize("code", [1, 2])
+def test_a_process_that_ends_early_is_not_taken_for_a_stop(code, tmp_path, capfd):
+    """With 1 from an unforeseen error, with 2 if the user can correct it."""
+    if code == 2:
+        (tmp_path / "locks").touch()  # where the folder of locks should be
+    model = PlannedModel("m", "encoder", {}, "")
+    job = ModelJob(model, {"u": Unit("u", "unknown", {})}, "a job", (0,))
+    queue = _Queue(ResultStore(tmp_path), None, None, print)
+    with pytest.raises(OptionError, match=rf"--jobs 1: .* exit code {code} before all jobs"):
+        _share([job], queue, 1)
+    out, err = capfd.readouterr()
+    assert ("locks/m: cannot write" in out, "Traceback" in err) == (code == 2, code == 1)
 
 
 @pytest.mark.slow
