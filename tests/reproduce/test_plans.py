@@ -19,6 +19,7 @@ from contrasent.reproduce.corpora import Built
 from contrasent.reproduce.measures import MEASURES
 from contrasent.reproduce.plan import INDIFFERENT, NUMBERS, Place, Planner, train_version
 from contrasent.reproduce.reading import ItemFolder
+from contrasent.reproduce.results import book
 from contrasent.reproduce.store import FIRST, ResultStore, departing, folder_digest
 from contrasent.train import settings as run_settings
 from contrasent.train.settings import Settings
@@ -113,6 +114,31 @@ def test_what_makes_another_run(plan, tiny, folder, tmp_path):
     assert len(seen) == 4
     # In JSON and back it is the same: nothing in it depends on an order or on memory.
     assert json.loads(json.dumps(told)) == told
+
+
+def test_results_of_another_recipe_are_noted(plan, tmp_path):
+    store, (item,) = ResultStore(tmp_path / "results"), OWN.find(["simcse:table3"])
+    manifest = plan(item.name).manifests[item.name]
+    first, *rest = item.rows
+    first = first.model_copy(update={"settings": {"lab": {"lr": 1e-3}}})
+    judged = {name: replace(one, kind="curve") for name, one in item.evaluations.items()}
+    changes = {}, {"rows": (first, *rest)}, {"evaluations": judged}
+
+    def noted():
+        books = [book([item.model_copy(update=c)], store.home, "lab") for c in changes]
+        notes = [made["items"][0]["needs"][len(item.needs) :] for made in books]
+        return [[line.split(": run with another")[0].split("; ") for line in n] for n in notes]
+
+    store.write_manifest(manifest)
+    assert noted() == [
+        [],
+        [[first.name]],
+        [[row["name"] for row in manifest["rows"] if row["models"]]],
+    ]
+    for planned in manifest["rows"]:  # as they were stored before
+        planned.pop("recipe", None)
+    store.write_manifest(manifest)
+    assert noted() == [[], [], []]
 
 
 def test_a_folder_is_known_by_its_files(bert, tmp_path):

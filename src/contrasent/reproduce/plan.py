@@ -19,7 +19,7 @@ from contrasent.model.pretrained import resolve
 from contrasent.reproduce import measures
 from contrasent.reproduce.corpora import Built, NamedCorpus, build
 from contrasent.reproduce.measures import MEASURES, Options
-from contrasent.reproduce.reading import Resolved, Scale, models_of, resolve_row
+from contrasent.reproduce.reading import Resolved, Scale, models_of, recipe_digest, resolve_row
 from contrasent.reproduce.store import Json, ResultStore, departing, digest_of, folder_digest
 from contrasent.reproduce.tables import BASE, GLOVE, TARGET, FittedTransform, Item, TableRow
 
@@ -151,7 +151,6 @@ class Planner:
         needed = {item.reference} | {n for c in item.claims for n in (c.subject, c.row, *c.than)}
         return {
             "item": item.name,
-            "recipe": digest_of(item.file.read_text("utf-8")),
             "scale": self.scale.name,
             "base": base,
             "changes": changes,
@@ -170,6 +169,7 @@ class Planner:
         if self.scale.name not in row.scales:
             planned["skipped"] = f"belongs to --scale {' or '.join(row.scales)}"
             return planned
+        planned["recipe"] = recipe_digest(item, row, self.scale.name)
         try:
             for seed in range(known if row.seeded else 1):
                 for name in row.evaluations[self.scale.name]:

@@ -11,7 +11,7 @@ from contrasent.errors import DataError, InputError
 from contrasent.report import Report, key_text, read_reports
 from contrasent.reproduce import console
 from contrasent.reproduce.measures import MEASURES, Options
-from contrasent.reproduce.reading import ItemFolder
+from contrasent.reproduce.reading import ItemFolder, recipe_digest
 from contrasent.reproduce.store import Json, ResultStore, times
 from contrasent.reproduce.table_verdicts import (
     ABSENT,
@@ -169,6 +169,17 @@ class ItemResults:
         here = row.evaluations[self.scale]
         for scale, names in row.evaluations.items():
             yield from (f"{name}: belongs to --scale {scale}" for name in names if name not in here)
+
+    def remarks(self) -> Iterator[str]:
+        """A line about the rows that the item says now to run in another way, if there are any."""
+        changed = [
+            row.name
+            for row in self.item.rows
+            if (then := self.planned.get(row.name, {}).get("recipe"))
+            and then != recipe_digest(self.item, row, self.scale)
+        ]
+        if changed:
+            yield f"{'; '.join(changed)}: run with another recipe than the item has now"
 
     def _forms(self, column: TableColumn) -> dict[str, str]:
         """The number formats of a column."""
@@ -344,7 +355,7 @@ def _entry(found: ItemResults, decided: TableVerdicts, folder: ItemFolder) -> co
         "changes": manifest.get("changes", {}),
         "reference": item.reference,
         "also_source": item.also_source,
-        "needs": list(item.needs),
+        "needs": [*item.needs, *found.remarks()],
         "columns": [
             {"name": c.name, "title": c.title, "better": c.better, "forms": found.forms[c.name]}
             for c in item.columns.values()
