@@ -181,11 +181,14 @@ class Encoder(PooledBackbone, base.Encoder):
 
     @property
     def identity(self) -> str:
-        """A hash of all that determines the vectors: weights, tokenizer, settings, prompts."""
+        """A hash of what determines the vectors: weights, tokenizer, settings, prompts."""
         with lora.merged(self.backbone):
             state = lora.plain(self.state_dict())
             arrays = {key: value.detach().cpu().numpy() for key, value in state.items()}
-            return model_identity(self, arrays)
+            layers = self.head.modules() if self.head is not None else ()
+            head = [type(m.activation).__name__ for m in layers if isinstance(m, heads.Dense)]
+            usual = type(self._config)().to_dict()
+            return model_identity(self, arrays, head, self._config.to_dict(), usual)
 
     @property
     def config(self) -> EncoderConfig:

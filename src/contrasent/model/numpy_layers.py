@@ -136,7 +136,10 @@ class BackboneConfig:
                 raise bad_value(self.path, config, key, "there")
             return int(config[key])
 
-        self.kind = config["model_type"]
+        self.kind, self.settings = config["model_type"], config
+        self.usual: dict[str, Any] = {"hidden_act": "gelu", "layer_norm_eps": 1e-12}
+        if self.kind == "distilbert":
+            self.usual = {"activation": "gelu"}
         self.activation = _activation(config)
         self.layers = size("num_hidden_layers", "n_layers")
         self.heads = size("num_attention_heads", "n_heads")

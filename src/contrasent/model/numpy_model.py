@@ -78,7 +78,7 @@ class NumpyModel(Encoder):
                 f"{folder}: pooler {self.pooling!r} is not computed without torch; install it: "
                 f"{install('train')}"
             )
-        config = BackboneConfig(stored.transformer)
+        config = self._config = BackboneConfig(stored.transformer)
         self._weights = read_arrays(stored.transformer / "model.safetensors")
         self.backbone = NumpyEncoder(config, self._weights)
         places = self.backbone.positions[self.backbone.first_position :]
@@ -112,7 +112,8 @@ class NumpyModel(Encoder):
             if bias is not None:
                 arrays[f"{place}.bias"] = bias.astype(np.float32)
         arrays |= {f"pooler.{key}": value for key, value in (self._frequencies or {}).items()}
-        return model_identity(self, arrays)
+        head = [activation for activation, _, _ in self.head]
+        return model_identity(self, arrays, head, self._config.settings, self._config.usual)
 
     @property
     def config(self) -> EncoderConfig:
