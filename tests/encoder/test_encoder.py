@@ -222,6 +222,13 @@ def test_identity_counts_unusual_settings_that_weights_do_not_show(kind, key, ti
     assert len({usual, *others}) == 1 + len(others)
 
 
+def test_a_layer_on_top_ends_nested_sizes(bert):
+    encoder = Encoder.load(bert, pooler="mean")
+    encoder.matryoshka_dims = (32, 8)
+    encoder.add_layer(np.eye(32), np.zeros(32))
+    assert encoder.matryoshka_dims == ()
+
+
 def test_save_replaces_models_and_nothing_else(encoder, bert, tmp_path):
     other = Encoder.load(bert, pooler="cls")
     other.save(tmp_path / "m")

@@ -10,7 +10,7 @@ import torch
 from contrasent.encoder.backbone import MOST, workers
 from contrasent.encoder.encoder import Encoder
 from contrasent.errors import ModelError
-from contrasent.files import write_object
+from contrasent.files import read_object, write_object
 from contrasent.model.base import (
     PROMPTS,
     Prompts,
@@ -128,9 +128,14 @@ def test_an_export_is_rejected_when_the_models_prompts_have_changed(prompts, ber
     encoder.tokenizer.save(export)
     write_object(export / PROMPTS, {"prompts": prompts})
     (export / "encoder.onnx").touch()
-    made = Export("onnx", "fp32", encoder.config, 0.0, 1.0, 1, sources=source_files(model))
-    write_export(export, made)
-    assert Exported.open(export, model=model).prompts == encoder.prompts
+    told = {"sources": source_files(model), "matryoshka_dims": (32, 8)}
+    write_export(export, Export("onnx", "fp32", encoder.config, 0.0, 1.0, 1, **told))
+    opened = Exported.open(export, model=model)
+    assert (opened.prompts, opened.matryoshka_dims) == (encoder.prompts, (32, 8))
+    stored = read_object(export / "export.json")
+    del stored["matryoshka_dims"]  # as exports were before
+    write_object(export / "export.json", stored)
+    assert Exported.open(export, model=model).matryoshka_dims == ()
     write_object(model / PROMPTS, {"prompts": {"query": "search: "}})
     with pytest.raises(ModelError, match=r"onnx: was made from other weights, settings or prompts"):
         Exported.open(export, model=model)

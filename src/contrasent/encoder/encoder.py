@@ -238,7 +238,7 @@ class Encoder(PooledBackbone, base.Encoder):
         below = heads.as_dense(self.head) if self.head is not None else []
         self.head = heads.stacked([*below, heads.dense_of(*weights, nn.Identity())])
         self.to(self.device).eval()
-        self.normalise = True
+        self.normalise, self.matryoshka_dims = True, ()
 
     def save(self, folder: str | Path, *, card: str = "") -> None:
         """Write a model folder, atomically; an older model of that name is replaced.

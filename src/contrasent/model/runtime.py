@@ -75,6 +75,8 @@ class Export:
     made: dict[str, Any] = field(default_factory=dict)
     # sha256 of the graph's files, by name; empty if none was stored
     graph: dict[str, str] = field(default_factory=dict)
+    # sizes that the model's vectors were trained to be cut to
+    matryoshka_dims: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -94,6 +96,7 @@ def read_export(folder: Path) -> Export:
         data = json.loads(path.read_text("utf-8"))
         if data.pop("format") != FORMAT:
             raise ModelError(f"{path}: is no export that this program reads ({FORMAT})")
+        data["matryoshka_dims"] = tuple(data.get("matryoshka_dims", ()))
         export = Export(**{**data, "facts": EncoderConfig(**data["facts"])})
     except OSError as error:
         raise ModelError(
@@ -128,6 +131,7 @@ class Exported(Encoder):
         self._sessions: dict[int, Run] = {}
         self._opening = threading.Lock()
         self.lower_case = export.facts.lower_case
+        self.matryoshka_dims = export.matryoshka_dims
 
     @classmethod
     def open(cls, folder: str | Path, *, model: Path | None = None) -> "Exported":
@@ -337,7 +341,8 @@ def in_bfloat16(encoder: Encoder) -> Encoder:
     known = backbone.activation in ACTIVATIONS and encoder.pooling in ("mean", "cls")
     if not (plain and known):
         return encoder
-    export = Export("openvino", "bf16", encoder.config, 0.0, 1.0, 0)
+    nested = encoder.matryoshka_dims
+    export = Export("openvino", "bf16", encoder.config, 0.0, 1.0, 0, matryoshka_dims=nested)
     return Exported(export, encoder.tokenizer, _graph(encoder), encoder.prompts)
 
 
