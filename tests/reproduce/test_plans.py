@@ -20,7 +20,7 @@ from contrasent.reproduce.measures import MEASURES
 from contrasent.reproduce.plan import INDIFFERENT, NUMBERS, Place, Planner, train_version
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.results import book
-from contrasent.reproduce.store import FIRST, ResultStore, departing, folder_digest
+from contrasent.reproduce.store import FIRST, ResultStore, departing, digest_of, folder_digest
 from contrasent.train import settings as run_settings
 from contrasent.train.settings import Settings
 
@@ -150,6 +150,26 @@ def test_a_folder_is_known_by_its_files(bert, tmp_path):
     assert folder_digest(copy) != folder_digest(bert)
 
 
+@pytest.mark.parametrize("name", ["export.json", "index.json"])
+def test_an_export_or_index_in_the_base_makes_no_other_run(name, plan, bert, tmp_path):
+    base, store = shutil.copytree(bert, tmp_path / "base"), ResultStore(tmp_path / "results")
+
+    def planned():
+        job = next(job for job in plan("simcse:table3", base=base).jobs)
+        return job.model.key, job.describe()
+
+    before, _ = planned()
+    (base / "onnx").mkdir()
+    for file in (name, "tokenizer.json"):
+        shutil.copy(bert / "tokenizer.json", base / "onnx" / file)
+    key, about = planned()
+    assert key == before
+    # Results of the time when these files counted are found again.
+    about["told"] = about["told"] | {"base": folder_digest(base, added=True)}
+    store.write_unit("train-then", about)
+    assert planned()[0] == digest_of(about["told"]) != before
+
+
 def test_every_option_has_its_first_default():
     """A new option belongs in ``first_defaults.json``, or no stored result is found any more."""
     former = json.loads(FIRST.read_text("utf-8"))["renamed"]
@@ -256,7 +276,7 @@ def plan_again(monkeypatch, tmp_path):
 
     def again(data_home=None):
         monkeypatch.setattr(run_settings, "fast_precision", lambda: "bf16")
-        monkeypatch.setattr(plans, "folder_digest", lambda folder: base)
+        monkeypatch.setattr(plans, "folder_digest", lambda folder, **how: base)
         monkeypatch.setattr(plans, "build", built)
         if data_home is None:
             monkeypatch.setattr(measures, "texts_digest", lambda *options: min(judged))

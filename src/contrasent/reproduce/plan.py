@@ -117,7 +117,7 @@ class Planner:
     def __init__(self, place: Place, scale: Scale, corpora: Mapping[str, NamedCorpus]) -> None:
         self.place, self.scale, self.corpora = place, scale, corpora
         self.store = ResultStore(place.results)
-        self._digest = cache(folder_digest)
+        self._digest = cache(self._digest_of)
         home = place.results / "corpora"
         self._corpus = cache(lambda name, n: build(self.corpora[name], n or None, place.data, home))
         self._texts: dict[str, str] = {}
@@ -278,6 +278,11 @@ class Planner:
             "fit": about or None,
         }
         return Unit(digest_of(parts), kind, options, fit, text, seed)
+
+    def _digest_of(self, folder: Path) -> str:
+        """The digest of a model folder; the one that stored results know, if they do."""
+        digest, first = folder_digest(folder), folder_digest(folder, added=True)
+        return first if first != digest and self.store.mentions(first) else digest
 
     def _name(self, name: str, own: str = BASE) -> str:
         """The encoder of a name in an item; "@base" of a row is its own base."""
