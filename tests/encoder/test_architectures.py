@@ -114,6 +114,9 @@ def test_a_decoder_is_opened_by_the_setting(folder, tmp_path, kind):
     encoder.save(tmp_path / "m")
     again = Encoder.load(tmp_path / "m")
     assert np.array_equal(again.encode(TEXTS), encoder.encode(TEXTS))
+    assert again.identity == encoder.identity
+    again.use_pooler("mean")
+    assert again.identity != Encoder.load(folder(kind), pooler="mean").identity
     assert json.loads((tmp_path / "m" / "config.json").read_text())["is_causal"] is False
 
 

@@ -13,7 +13,8 @@ from contrasent.encoder.heads import BatchNormProjector, Dense
 from contrasent.encoder.packing import by_length
 from contrasent.encoder.poolers import pooler_class
 from contrasent.errors import OptionError, OutputError
-from contrasent.files import read_json
+from contrasent.files import read_json, write_object
+from contrasent.model.numpy_model import NumpyModel
 from contrasent.model.pooling import POOLERS
 
 PLAIN = [name for name in POOLERS if pooler_class(name).portable]  # the others: test_poolers
@@ -199,9 +200,45 @@ def test_identity_tells_models_apart(bert, tmp_path):
     assert len({one.identity, same.identity, *(o.identity for o in others)}) == 6
 
 
+@pytest.mark.parametrize(("kind", "key"), [("bert", "hidden_act"), ("distilbert", "activation")])
+def test_identity_counts_unusual_settings_that_weights_do_not_show(kind, key, tiny, tmp_path):
+    Encoder.load(tiny[kind], pooler="mean", head="tanh").save(tmp_path / "m")
+    config, dense = (tmp_path / "m" / name for name in ("config.json", "2_Dense/config.json"))
+
+    def identity(path, **changes):
+        before = read_json(path)
+        write_object(path, {**before, **changes})
+        one, two = (made(tmp_path / "m").identity for made in (Encoder.load, NumpyModel))
+        write_object(path, before)
+        assert one == two
+        return one
+
+    usual = identity(config)
+    assert identity(config, layer_norm_eps=1e-5) == usual
+    others = [identity(config, **{key: "relu"})]
+    others += [identity(config, layer_norm_eps=1e-3)] if kind == "bert" else []
+    for name in ("activation.GELU", "linear.Identity"):
+        others.append(identity(dense, activation_function=f"torch.nn.modules.{name}"))
+    assert len({usual, *others}) == 1 + len(others)
+
+
+def test_a_layer_on_top_ends_nested_sizes(bert):
+    encoder = Encoder.load(bert, pooler="mean")
+    encoder.matryoshka_dims = (32, 8)
+    encoder.add_layer(np.eye(32), np.zeros(32))
+    assert encoder.matryoshka_dims == ()
+
+
 def test_save_replaces_models_and_nothing_else(encoder, bert, tmp_path):
     other = Encoder.load(bert, pooler="cls")
     other.save(tmp_path / "m")
+    (tmp_path / "m" / "onnx").mkdir()  # of the model that is replaced
+    for name in ("notes.txt", "index", "run"):
+        (tmp_path / "m" / name).mkdir()
+        with pytest.raises(OutputError, match=f"m: holds other things .*, such as '{name}', which"):
+            encoder.save(tmp_path / "m")
+        (tmp_path / "m" / name).rmdir()
+    assert Encoder.load(tmp_path / "m").pooling == "cls"
     encoder.save(tmp_path / "m")
     assert Encoder.load(tmp_path / "m").pooling == "mean"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["m"]

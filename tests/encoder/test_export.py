@@ -42,6 +42,7 @@ def models(tiny, tmp_path_factory):
             encoder = Encoder.load(tiny[kind], pooler=pooler, head=head, normalise=normalise)
         if head == "batchnorm":  # statistics that do something
             encoder.head[1].running_mean.uniform_(-0.1, 0.1)
+        encoder.matryoshka_dims = (32, 8) if kind == "bert" else ()
         encoder.save(home / kind, card="# A card\n\n## Scores\n\nnone\n")
     return {kind: home / kind for kind in KINDS}
 
@@ -71,6 +72,7 @@ def test_every_kind_pooler_and_head_gives_the_vectors_of_torch(
     assert exported.truncated == sum(len(exported.tokenizer.backend.encode(t).overflowing) > 0
                                      for t in texts)  # fmt: skip
     assert read_export(target).difference <= 1e-5
+    assert exported.matryoshka_dims == ((32, 8) if kind == "bert" else ())
 
 
 def test_openvino_in_float32_gives_the_vectors_of_torch(models, tmp_path, sentences):
@@ -155,7 +157,7 @@ def test_an_export_of_other_weights_is_rejected(models, tmp_path, onnx):
     assert Exported.open(copy / "onnx", model=copy).identity == Encoder.load(copy).identity
     config = copy / "config.json"
     config.write_text(config.read_text() + " ")
-    with pytest.raises(ModelError, match="other weights or settings"):
+    with pytest.raises(ModelError, match="other weights, settings or prompts"):
         Exported.open(copy / "onnx", model=copy)
 
 

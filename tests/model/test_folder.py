@@ -163,6 +163,17 @@ REJECTED = {
         lambda m: modules(m, ["Transformer", "LSTM"]),
         r"modules.json: module 'sentence_transformers.models.LSTM' is not supported",
     ),
+    **{
+        last: (
+            lambda m, order=(*order, last): modules(m, order),
+            rf"modules.json: {last} cannot follow {order[-1]}; only the order Transformer, ",
+        )
+        for *order, last in (
+            ("Transformer", "Pooling", "Normalize", "Dense"),
+            ("Transformer", "Normalize", "Pooling"),
+            ("Pooling", "Transformer"),
+        )
+    },
     "json": (lambda m: (m / "modules.json").write_text("[{"), "modules.json: not valid JSON"),
     "pooling": (
         lambda m: write(m / "1_Pooling" / "config.json", {"pooling_mode": "weightedmean"}),

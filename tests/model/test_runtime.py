@@ -10,8 +10,16 @@ import torch
 from contrasent.encoder.backbone import MOST, workers
 from contrasent.encoder.encoder import Encoder
 from contrasent.errors import ModelError
-from contrasent.model.base import by_budget, distinct, encode_batch_invariant, in_calls
-from contrasent.model.runtime import read_export
+from contrasent.files import read_object, write_object
+from contrasent.model.base import (
+    PROMPTS,
+    Prompts,
+    by_budget,
+    distinct,
+    encode_batch_invariant,
+    in_calls,
+)
+from contrasent.model.runtime import Export, Exported, read_export, source_files, write_export
 
 
 def test_calls_hold_every_row_once_and_keep_the_budget():
@@ -107,6 +115,30 @@ def test_a_folder_that_is_no_export_is_rejected(tmp_path, text, said):
         (tmp_path / "export.json").write_text(text)
     with pytest.raises(ModelError, match=said):
         read_export(tmp_path)
+
+
+@pytest.mark.parametrize("prompts", [{}, {"query": "find: "}])
+def test_an_export_is_rejected_when_the_models_prompts_have_changed(prompts, bert, tmp_path):
+    pytest.importorskip("onnxruntime")
+    model, export = tmp_path / "model", tmp_path / "model" / "onnx"
+    encoder = Encoder.load(bert, pooler="mean")
+    encoder.prompts = Prompts(prompts)
+    encoder.save(model)
+    export.mkdir()
+    encoder.tokenizer.save(export)
+    write_object(export / PROMPTS, {"prompts": prompts})
+    (export / "encoder.onnx").touch()
+    told = {"sources": source_files(model), "matryoshka_dims": (32, 8)}
+    write_export(export, Export("onnx", "fp32", encoder.config, 0.0, 1.0, 1, **told))
+    opened = Exported.open(export, model=model)
+    assert (opened.prompts, opened.matryoshka_dims) == (encoder.prompts, (32, 8))
+    stored = read_object(export / "export.json")
+    del stored["matryoshka_dims"]  # as exports were before
+    write_object(export / "export.json", stored)
+    assert Exported.open(export, model=model).matryoshka_dims == ()
+    write_object(model / PROMPTS, {"prompts": {"query": "search: "}})
+    with pytest.raises(ModelError, match=r"onnx: was made from other weights, settings or prompts"):
+        Exported.open(export, model=model)
 
 
 def test_calls_made_by_several_threads_give_the_vectors_of_calls_in_turn(encoder, sentences):

@@ -1,5 +1,7 @@
 """A folder with a flow is a model like any other: index, search, similarity, serve."""
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,9 @@ from commands import printed
 from contrasent.cli.options import Loading, open_model
 from contrasent.encoder.encoder import Encoder
 from contrasent.encoder.flow import FlowEncoder, FlowSettings, fit, write_flow
-from contrasent.errors import OptionError
+from contrasent.errors import ModelError, OptionError
+from contrasent.files import read_object, write_object
+from contrasent.model import base
 from contrasent.serve.app import create_app
 from contrasent.serve.run import served
 
@@ -53,6 +57,15 @@ def test_serve(made, sentences):
         answer = client.post("/v1/embeddings", json={"input": sentences[:3]}).json()
     got = np.array([item["embedding"] for item in answer["data"]])
     assert got == pytest.approx(flow.transform(encoder.encode(sentences[:3])), abs=1e-4)
+
+
+def test_changed_weights_are_refused_unless_they_are_not_checked(made, tmp_path):
+    folder = shutil.copytree(made[0], tmp_path / "flow")
+    digests = folder / "encoder" / "golden" / "weights.json"
+    write_object(digests, dict.fromkeys(read_object(digests), "another"))
+    with pytest.raises(ModelError, match="is not as it was saved"):
+        base.Encoder.load(folder)
+    assert base.Encoder.load(folder, check=False).identity == FlowEncoder.load(made[0]).identity
 
 
 def test_other_runtimes_are_refused(made):

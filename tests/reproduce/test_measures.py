@@ -104,6 +104,22 @@ def test_data_copied_anew_give_a_corpus_of_the_same_name(folder, tmp_path):
     assert corpora.build(CORPORA["wiki"], 21, folder, tmp_path / "built").path != one.path
 
 
+def test_a_corpus_is_sampled_again_when_its_definition_or_its_documents_change(folder, tmp_path):
+    def build(name, **changes):
+        changed = CORPORA[name].model_copy(update=changes)
+        built = corpora.build(changed, 20, folder, tmp_path / "built")
+        return list(open_corpus(built.path, documents=built.documents))
+
+    changes = {}, {"keep": 2}, {"columns": 1}
+    assert [len(build("nli_triples", **change)[0]) for change in changes] == [3, 2, 1]
+    assert build("nli_entailment") != build("nli_entailment", labels=("neutral",))
+    assert build("nli_sentences") != build("nli_sentences", form="sentences")
+    before = build("wiki_documents")
+    listed = folder / "wiki" / "enwiki_sentences_1m.docs.tsv.gz"
+    listed.write_bytes(gzip.compress(b"first_line\tn_lines\n1\t60\n"))
+    assert len(build("wiki_documents")) == 60 > len(before)
+
+
 def test_documents_are_sampled_whole(folder, tmp_path, sentences):
     built = corpora.build(CORPORA["wiki_documents"], 12, folder, tmp_path / "built")
     corpus = open_corpus(built.path, documents=True)

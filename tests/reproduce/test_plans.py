@@ -19,7 +19,8 @@ from contrasent.reproduce.corpora import Built
 from contrasent.reproduce.measures import MEASURES
 from contrasent.reproduce.plan import INDIFFERENT, NUMBERS, Place, Planner, train_version
 from contrasent.reproduce.reading import ItemFolder
-from contrasent.reproduce.store import FIRST, ResultStore, departing, folder_digest
+from contrasent.reproduce.results import book
+from contrasent.reproduce.store import FIRST, ResultStore, departing, digest_of, folder_digest
 from contrasent.train import settings as run_settings
 from contrasent.train.settings import Settings
 
@@ -115,6 +116,31 @@ def test_what_makes_another_run(plan, tiny, folder, tmp_path):
     assert json.loads(json.dumps(told)) == told
 
 
+def test_results_of_another_recipe_are_noted(plan, tmp_path):
+    store, (item,) = ResultStore(tmp_path / "results"), OWN.find(["simcse:table3"])
+    manifest = plan(item.name).manifests[item.name]
+    first, *rest = item.rows
+    first = first.model_copy(update={"settings": {"lab": {"lr": 1e-3}}})
+    judged = {name: replace(one, kind="curve") for name, one in item.evaluations.items()}
+    changes = {}, {"rows": (first, *rest)}, {"evaluations": judged}
+
+    def noted():
+        books = [book([item.model_copy(update=c)], store.home, "lab") for c in changes]
+        notes = [made["items"][0]["needs"][len(item.needs) :] for made in books]
+        return [[line.split(": run with another")[0].split("; ") for line in n] for n in notes]
+
+    store.write_manifest(manifest)
+    assert noted() == [
+        [],
+        [[first.name]],
+        [[row["name"] for row in manifest["rows"] if row["models"]]],
+    ]
+    for planned in manifest["rows"]:  # as they were stored before
+        planned.pop("recipe", None)
+    store.write_manifest(manifest)
+    assert noted() == [[], [], []]
+
+
 def test_a_folder_is_known_by_its_files(bert, tmp_path):
     copy = shutil.copytree(bert, tmp_path / "copy")
     assert folder_digest(copy) == folder_digest(bert)
@@ -122,6 +148,26 @@ def test_a_folder_is_known_by_its_files(bert, tmp_path):
     assert folder_digest(copy) == folder_digest(bert)
     (copy / "config.json").write_text((copy / "config.json").read_text() + " ")
     assert folder_digest(copy) != folder_digest(bert)
+
+
+@pytest.mark.parametrize("name", ["export.json", "index.json"])
+def test_an_export_or_index_in_the_base_makes_no_other_run(name, plan, bert, tmp_path):
+    base, store = shutil.copytree(bert, tmp_path / "base"), ResultStore(tmp_path / "results")
+
+    def planned():
+        job = next(job for job in plan("simcse:table3", base=base).jobs)
+        return job.model.key, job.describe()
+
+    before, _ = planned()
+    (base / "onnx").mkdir()
+    for file in (name, "tokenizer.json"):
+        shutil.copy(bert / "tokenizer.json", base / "onnx" / file)
+    key, about = planned()
+    assert key == before
+    # Results of the time when these files counted are found again.
+    about["told"] = about["told"] | {"base": folder_digest(base, added=True)}
+    store.write_unit("train-then", about)
+    assert planned()[0] == digest_of(about["told"]) != before
 
 
 def test_every_option_has_its_first_default():
@@ -230,7 +276,7 @@ def plan_again(monkeypatch, tmp_path):
 
     def again(data_home=None):
         monkeypatch.setattr(run_settings, "fast_precision", lambda: "bf16")
-        monkeypatch.setattr(plans, "folder_digest", lambda folder: base)
+        monkeypatch.setattr(plans, "folder_digest", lambda folder, **how: base)
         monkeypatch.setattr(plans, "build", built)
         if data_home is None:
             monkeypatch.setattr(measures, "texts_digest", lambda *options: min(judged))

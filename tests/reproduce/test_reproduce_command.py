@@ -18,10 +18,14 @@ import numpy as np
 import pytest
 from killed_reproductions import OTHER, RECIPE
 
-from contrasent.report import Items, Report, Row
+from contrasent.errors import OptionError
+from contrasent.evaluate.suite import Options, evaluate_model
+from contrasent.report import Items, Report, Row, write_reports
 from contrasent.reproduce.measures import MEASURES
+from contrasent.reproduce.plan import ModelJob, PlannedModel, Unit
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.results import ItemResults
+from contrasent.reproduce.run import _Queue, _share
 from contrasent.reproduce.store import ResultStore
 from contrasent.reproduce.tables import HERE
 
@@ -365,6 +369,20 @@ def test_two_processes_at_once(call, home, bert):
     assert all(value > 0 for cell in cells for value in cell.get("values", []))
 
 
+@pytest.mark.parametrize("code", [1, 2])
+def test_a_process_that_ends_early_is_not_taken_for_a_stop(code, tmp_path, capfd):
+    """With 1 from an unforeseen error, with 2 if the user can correct it."""
+    if code == 2:
+        (tmp_path / "locks").touch()  # where the folder of locks should be
+    model = PlannedModel("m", "encoder", {}, "")
+    job = ModelJob(model, {"u": Unit("u", "unknown", {})}, "a job", (0,))
+    queue = _Queue(ResultStore(tmp_path), None, None, print)
+    with pytest.raises(OptionError, match=rf"--jobs 1: .* exit code {code} before all jobs"):
+        _share([job], queue, 1)
+    out, err = capfd.readouterr()
+    assert ("locks/m: cannot write" in out, "Traceback" in err) == (code == 2, code == 1)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_stopping_the_first_process_stops_all(home, bert, tmp_path, how):
@@ -452,6 +470,18 @@ def test_own_scores_are_a_row(call, tmp_path):
     (tmp_path / "raw.json").write_text(json.dumps(raw))
     _, err = call(*PUBLISHED, "--row", tmp_path / "raw.json", code=2)
     assert "has no score of a column" in err
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(("form", "suites"), [("senteval", "sts"), ("raw", "sts geometry")])
+def test_own_scores_on_another_form_of_the_data_are_no_row(form, suites, call, tmp_path):
+    def encode(texts):
+        return np.array([[len(text), text.count("e") + 1] for text in texts], np.float32)
+
+    chosen = Options(form=form, tasks=("STSB",), resamples=0)
+    write_reports(tmp_path / "own.json", {"own": evaluate_model(encode, suites.split(), chosen)})
+    out, err = call(*PUBLISHED, "--row", tmp_path / "own.json", code=0 if form != "raw" else 2)
+    assert "own " in out if form != "raw" else "has no score of a column" in err
 
 
 @pytest.mark.parametrize(("arguments", "problem"), [

@@ -1,6 +1,7 @@
 """The encoder: backbone, pooler and head, from sentences to vectors."""
 
 from collections.abc import Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,12 @@ from contrasent.model.pretrained import resolve
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens, Vectors
 
+PARTS = (
+    "modules.json", "*config*.json", "*token*.json", "vocab.*", "merges.txt", "*.model",
+    "*.safetensors*", "*.bin*", "[0-9]_*", "golden", "onnx*", "openvino*", "README.md",
+    ".gitattributes", ".DS_Store",
+)  # fmt: skip
+"""Names in a model folder of what a new model replaces."""
 WRITTEN_FOR = "5.3.0"  # the version of sentence-transformers written to a folder
 
 
@@ -181,11 +188,14 @@ class Encoder(PooledBackbone, base.Encoder):
 
     @property
     def identity(self) -> str:
-        """A hash of all that determines the vectors: weights, tokenizer, settings, prompts."""
+        """A hash of what determines the vectors: weights, tokenizer, settings, prompts."""
         with lora.merged(self.backbone):
             state = lora.plain(self.state_dict())
             arrays = {key: value.detach().cpu().numpy() for key, value in state.items()}
-            return model_identity(self, arrays)
+            layers = self.head.modules() if self.head is not None else ()
+            head = [type(m.activation).__name__ for m in layers if isinstance(m, heads.Dense)]
+            usual = type(self._config)().to_dict()
+            return model_identity(self, arrays, head, self._config.to_dict(), usual)
 
     @property
     def config(self) -> EncoderConfig:
@@ -235,7 +245,7 @@ class Encoder(PooledBackbone, base.Encoder):
         below = heads.as_dense(self.head) if self.head is not None else []
         self.head = heads.stacked([*below, heads.dense_of(*weights, nn.Identity())])
         self.to(self.device).eval()
-        self.normalise = True
+        self.normalise, self.matryoshka_dims = True, ()
 
     def save(self, folder: str | Path, *, card: str = "") -> None:
         """Write a model folder, atomically; an older model of that name is replaced.
@@ -247,13 +257,15 @@ class Encoder(PooledBackbone, base.Encoder):
             card: text of README.md; see :mod:`contrasent.encoder.card`.
 
         Raises:
-            OutputError: the target cannot be written, or is a folder of other things.
+            OutputError: the target cannot be written, or holds something that is no model's.
         """
         place = Path(folder)
-        if place.is_dir() and any(place.iterdir()) and not (place / "modules.json").is_file():
+        parts = PARTS if (place / "modules.json").is_file() else ()
+        names = sorted(path.name for path in place.iterdir()) if place.is_dir() else []
+        if others := [name for name in names if not any(fnmatch(name, part) for part in parts)]:
             raise OutputError(
-                f"{folder}: holds other things than a model, which would be lost; choose another "
-                "folder"
+                f"{folder}: holds other things than a model, such as {others[0]!r}, which would be "
+                "lost; move them or choose another folder"
             )
         with atomic_folder(place) as target, lora.merged(self.backbone):
             self.write(target)

@@ -202,6 +202,7 @@ def export(
         compared=len(texts),
         sources=runtime.source_files(model) if inside else {},
         made={"versions": {name: version(name) for name in packages}},
+        matryoshka_dims=encoder.matryoshka_dims,
     )
     with atomic_folder(target) as folder:
         encoder.tokenizer.save(folder)

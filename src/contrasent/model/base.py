@@ -138,7 +138,7 @@ class Encoder(ABC):
     @property
     @abstractmethod
     def identity(self) -> str:
-        """A hash of all that decides the vectors: weights, tokenizer, settings, prompts."""
+        """A hash of what decides the vectors: weights, tokenizer, settings, prompts."""
 
     @property
     @abstractmethod

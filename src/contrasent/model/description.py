@@ -161,6 +161,13 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
         if inside.is_absolute() or ".." in inside.parts or "\0" in place:
             raise ModelError(f"{path}: path {place!r} leads out of the model's folder")
         modules.append((kind, folder / place))
+    kinds = [kind.rpartition(".")[2] for kind, _ in modules]
+    for number, kind in enumerate(kinds):
+        scaled = "Normalize" in kinds[:number] and kind != "Normalize"
+        if scaled or (number and kind == "Transformer"):
+            problem = f"{kind} cannot follow {kinds[number - 1]}"
+            order = "only the order Transformer, Pooling, Dense, Normalize is supported"
+            raise ModelError(f"{path}: {problem}; {order}")
     return modules
 
 

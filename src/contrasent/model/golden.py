@@ -7,7 +7,7 @@ loading compares.
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,6 +27,11 @@ NEAR = 0.985  # cosine above which all texts suggest the same model with fewer b
 NAME = "golden/vectors.safetensors"
 FORMAT = "contrasent-golden-1"
 WEIGHTS = "golden/weights.json"
+
+USUAL_HEADS = (
+    (), ("Tanh",), ("Tanh", "Identity"), ("ReLU", "Identity"), ("ReLU", "Identity", "Identity"),
+)  # fmt: skip
+"""Activations of the dense layers of heads that are made here, with one that is fitted on top."""
 
 PROBES = (
     "A short sentence.",
@@ -103,11 +108,31 @@ def write_golden(folder: Path, golden: Golden) -> None:
     write_json(folder / WEIGHTS, {name: digest(folder / name) for name in names})
 
 
-def model_identity(model: Any, arrays: Mapping[str, NDArray[Any]]) -> str:
-    """A hash of all that determines a model's vectors: weights, tokenizer, settings, prompts."""
+def model_identity(
+    model: Any,
+    arrays: Mapping[str, NDArray[Any]],
+    head: Sequence[str],
+    config: Mapping[str, Any],
+    usual: Mapping[str, Any],
+) -> str:
+    """A hash of what determines a model's vectors: weights, tokenizer, settings, prompts.
+
+    Activations, ``layer_norm_eps`` and attention made bidirectional count where they are unusual,
+    so that other identities stay as they were; the number of attention heads, which is usual in no
+    kind of model, does not count.
+
+    Args:
+        model: an encoder, with its pooling and tokenizer.
+        arrays: the weights by name.
+        head: activations of the dense layers.
+        config: the backbone's config.json.
+        usual: the settings there that its kind of model has by default.
+    """
     hashed = hashlib.sha256()
     settings = (model.pooling, model.normalise, model.lower_case, model.max_tokens)
     hashed.update(repr(settings).encode())
+    if unusual := _unusual(tuple(head), model.normalise, config, usual):
+        hashed.update(repr(unusual).encode())
     if model.prompts.texts:
         prompts = sorted(model.prompts.texts.items())
         hashed.update(repr((prompts, model.prompts.default)).encode())
@@ -116,6 +141,23 @@ def model_identity(model: Any, arrays: Mapping[str, NDArray[Any]]) -> str:
         hashed.update(key.encode())
         hashed.update(np.ascontiguousarray(value).data)
     return hashed.hexdigest()
+
+
+def _unusual(
+    head: tuple[str, ...], normalise: bool, config: Mapping[str, Any], usual: Mapping[str, Any]
+) -> list[Any]:
+    """The unusual settings of a model that its weights do not show."""
+    found: list[Any] = []
+    # Vectors that are scaled may come from a layer that is only a product.
+    if head not in USUAL_HEADS and not (normalise and set(head) == {"Identity"}):
+        found.append(head)
+    for key in ("hidden_act", "activation"):
+        if usual.get(key) == "gelu" != config.get(key, "gelu"):
+            found.append(config[key])
+    epsilon = usual.get("layer_norm_eps")
+    if epsilon and config.get("layer_norm_eps", epsilon) not in (epsilon, 1e-12, 1e-5):
+        found.append(config["layer_norm_eps"])
+    return found + ["bidirectional"] * (config.get("is_causal") is False)
 
 
 def digest(path: Path) -> str:

@@ -136,15 +136,19 @@ class BackboneConfig:
                 raise bad_value(self.path, config, key, "there")
             return int(config[key])
 
-        self.kind = config["model_type"]
+        self.kind, self.settings = config["model_type"], config
+        self.usual: dict[str, Any] = {"hidden_act": "gelu", "layer_norm_eps": 1e-12}
+        if self.kind == "distilbert":
+            self.usual = {"activation": "gelu"}
         self.activation = _activation(config)
         self.layers = size("num_hidden_layers", "n_layers")
         self.heads = size("num_attention_heads", "n_heads")
         self.epsilon = float(config.get("layer_norm_eps", 1e-12))
         numbered = self.kind in ("roberta", "xlm-roberta", "camembert", "mpnet")
         padding = config.get("pad_token_id")
-        # The position of a row's first token.
-        self.first_position = (1 if padding is None else padding) + 1 if numbered else 0
+        # The token, and its position, after which others are numbered; None if from 0.
+        self.pad = (1 if padding is None else int(padding)) if numbered else None
+        self.first_position = 0 if self.pad is None else self.pad + 1
         self.matryoshka_dims = tuple(config.get("matryoshka_dimensions") or ())
 
 
@@ -184,11 +188,11 @@ class NumpyEncoder:
             raise ModelError(f"{config.path.parent}: the weights lack a table {prefix + word!r}")
         self.words = weights[prefix + word]  # a row a token: not copied, as it is large
         embedding = self.words.shape[1]
-        positions = array(names["position"], None, embedding)
+        self.positions = array(names["position"], None, embedding)
         if names["type"]:
             types = array(names["type"], None, embedding)
-            positions = positions + (types[0] if len(types) else np.float32(0))
-        self.positions = positions[config.first_position :]
+            self.positions = self.positions + (types[0] if len(types) else np.float32(0))
+        self.pad, self.first_position = config.pad, config.first_position
         self.norm = norm(names["norm"], embedding)
         self.heads, self.layers = config.heads, config.layers
         self.activation = config.activation
@@ -226,7 +230,12 @@ class NumpyEncoder:
             raise ModelError(f"{problem}; the tokenizer is another model's")
         lengths = tokens.lengths
         ends = np.cumsum(lengths)
-        places = np.arange(int(ends[-1])) - np.repeat(ends - lengths, lengths)
+        places = np.arange(int(ends[-1])) - np.repeat(ends - lengths, lengths) + self.first_position
+        if self.pad is not None and (pads := tokens.ids == self.pad).any():
+            # A text may hold the pad token itself, which is not counted.
+            passed = np.concatenate([[0], np.cumsum(pads)])
+            skipped = passed[1:] - np.repeat(passed[ends - lengths], lengths)
+            places = np.where(pads, self.pad, places - skipped)
         hidden: Vectors = np.asarray(self.words[tokens.ids], dtype=np.float32)
         hidden = hidden + self.positions[places]
         hidden = self.norm(hidden)

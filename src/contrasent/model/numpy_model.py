@@ -78,10 +78,11 @@ class NumpyModel(Encoder):
                 f"{folder}: pooler {self.pooling!r} is not computed without torch; install it: "
                 f"{install('train')}"
             )
-        config = BackboneConfig(stored.transformer)
+        config = self._config = BackboneConfig(stored.transformer)
         self._weights = read_arrays(stored.transformer / "model.safetensors")
         self.backbone = NumpyEncoder(config, self._weights)
-        cut = stored.length(max_tokens, len(self.backbone.positions))
+        places = self.backbone.positions[self.backbone.first_position :]
+        cut = stored.length(max_tokens, len(places))
         self.tokenizer = Tokenizer.load(stored.transformer, max_tokens=cut)
         self.prompts, self.normalise = stored.prompts, stored.normalise
         self.lower_case = stored.lower_case
@@ -111,7 +112,8 @@ class NumpyModel(Encoder):
             if bias is not None:
                 arrays[f"{place}.bias"] = bias.astype(np.float32)
         arrays |= {f"pooler.{key}": value for key, value in (self._frequencies or {}).items()}
-        return model_identity(self, arrays)
+        head = [activation for activation, _, _ in self.head]
+        return model_identity(self, arrays, head, self._config.settings, self._config.usual)
 
     @property
     def config(self) -> EncoderConfig:

@@ -62,7 +62,7 @@ def open_encoder(
         encoder = NumpyModel(folder, **settings, check=check)
     elif is_flow:
         flows = import_extra("contrasent.encoder.flow", "train", f"the flow in {folder}")
-        encoder = flows.FlowEncoder.load(folder, **settings, **more)
+        encoder = flows.FlowEncoder.load(folder, **settings, check=check, **more)
     else:
         purpose = f"computing {folder} by torch"
         torch_encoder = import_extra("contrasent.encoder.encoder", "train", purpose)

@@ -26,6 +26,7 @@ from contrasent.errors import (
 )  # fmt: skip
 from contrasent.files import write_json
 from contrasent.model.base import Encoder, Prompts, cores_for
+from contrasent.model.description import describe
 from contrasent.model.golden import EncoderConfig, digest
 from contrasent.model.numpy_model import NumpyModel
 from contrasent.processes import instructions, limit_onednn_cache, threads
@@ -74,6 +75,8 @@ class Export:
     made: dict[str, Any] = field(default_factory=dict)
     # sha256 of the graph's files, by name; empty if none was stored
     graph: dict[str, str] = field(default_factory=dict)
+    # sizes that the model's vectors were trained to be cut to
+    matryoshka_dims: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -93,6 +96,7 @@ def read_export(folder: Path) -> Export:
         data = json.loads(path.read_text("utf-8"))
         if data.pop("format") != FORMAT:
             raise ModelError(f"{path}: is no export that this program reads ({FORMAT})")
+        data["matryoshka_dims"] = tuple(data.get("matryoshka_dims", ()))
         export = Export(**{**data, "facts": EncoderConfig(**data["facts"])})
     except OSError as error:
         raise ModelError(
@@ -127,16 +131,22 @@ class Exported(Encoder):
         self._sessions: dict[int, Run] = {}
         self._opening = threading.Lock()
         self.lower_case = export.facts.lower_case
+        self.matryoshka_dims = export.matryoshka_dims
 
     @classmethod
     def open(cls, folder: str | Path, *, model: Path | None = None) -> "Exported":
         """Open an export."""
         place = Path(folder)
         export = read_export(place)
-        if model is not None and export.sources and source_files(model) != export.sources:
+        prompts = Prompts.read(place)
+        if (
+            model is not None
+            and export.sources
+            and (source_files(model) != export.sources or describe(model).prompts != prompts)
+        ):
             raise ModelError(
-                f"{place}: was made from other weights or settings than {model} has now; export "
-                "the model again (contrasent export ... --overwrite)"
+                f"{place}: was made from other weights, settings or prompts than {model} has now; "
+                "export the model again (contrasent export ... --overwrite)"
             )
         tokenizer = Tokenizer.load(place, max_tokens=export.facts.max_tokens)
         graph = place / GRAPHS[export.engine]
@@ -147,7 +157,7 @@ class Exported(Encoder):
                     f"{place / name}: is not as it was exported (its sha256 differs); copy it or "
                     "export the model again"
                 )
-        return cls(export, tokenizer, graph, Prompts.read(place))
+        return cls(export, tokenizer, graph, prompts)
 
     @property
     def config(self) -> EncoderConfig:
@@ -331,7 +341,8 @@ def in_bfloat16(encoder: Encoder) -> Encoder:
     known = backbone.activation in ACTIVATIONS and encoder.pooling in ("mean", "cls")
     if not (plain and known):
         return encoder
-    export = Export("openvino", "bf16", encoder.config, 0.0, 1.0, 0)
+    nested = encoder.matryoshka_dims
+    export = Export("openvino", "bf16", encoder.config, 0.0, 1.0, 0, matryoshka_dims=nested)
     return Exported(export, encoder.tokenizer, _graph(encoder), encoder.prompts)
 
 
@@ -363,6 +374,9 @@ def _graph(model: NumpyModel) -> Any:
     zero, one = (ops.constant(np.int64(n)) for n in (0, 1))
     count = ops.gather(ops.shape_of(ids), one, zero)
     order = ops.range(zero, count, one, output_type="i64")
+    if backbone.pad is not None:
+        counted = ops.convert(ops.not_equal(ids, ops.constant(np.int64(backbone.pad))), "i64")
+        order = ops.add(ops.multiply(ops.cum_sum(counted, one), counted), places(backbone.pad))
     x = ops.gather(numbers(backbone.words), ids, zero)
     x = norm(ops.add(x, ops.gather(numbers(backbone.positions), order, zero)), backbone.norm)
     real = ops.convert(mask, "f32")

@@ -84,7 +84,7 @@ def _sentences(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
 
 def _documents(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
     """Sentences in order; the first line of each document is listed in a .docs.tsv.gz."""
-    listed = path.with_name(path.name.replace(".txt.gz", ".docs.tsv.gz"))
+    listed = _beginnings(path)
     if not listed.is_file():
         raise DataError(f"{listed}: missing; it says where the documents of {path.name} begin")
     starts = {int(row.split("\t")[0]) for i, row in enumerate(_lines(listed)) if i}
@@ -93,6 +93,11 @@ def _documents(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
             yield ()
         if line.strip():
             yield (line.strip(),)
+
+
+def _beginnings(path: Path) -> Path:
+    """The file that lists where the documents of another begin."""
+    return path.with_name(path.name.replace(".txt.gz", ".docs.tsv.gz"))
 
 
 def _columns(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
@@ -172,9 +177,10 @@ def read_corpora(folder: Path = HERE) -> dict[str, NamedCorpus]:
 def build(corpus: NamedCorpus, sentences: int | None, data: Path | None, home: Path) -> Built:
     """Sample and write a corpus, unless it is already written."""
     source = corpus.path(data)
-    stamp = source.stat()
-    text = f"{source.name} {stamp.st_size} {stamp.st_mtime_ns} {sentences} {SAMPLE_SEED}"
-    mark = hashlib.sha256(text.encode()).hexdigest()[:12]
+    files = (path.stat() for path in (source, _beginnings(source)) if path.is_file())
+    stamps = [(file.st_size, file.st_mtime_ns) for file in files]
+    how = corpus.form, corpus.columns, corpus.keep, corpus.labels, sentences, SAMPLE_SEED
+    mark = hashlib.sha256(repr((source.name, stamps, how)).encode()).hexdigest()[:12]
     stem = f"{corpus.name}-{sentences or 'all'}"
     meta = home / f"{stem}-{mark}.json"
     if meta.is_file():

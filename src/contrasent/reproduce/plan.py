@@ -19,7 +19,7 @@ from contrasent.model.pretrained import resolve
 from contrasent.reproduce import measures
 from contrasent.reproduce.corpora import Built, NamedCorpus, build
 from contrasent.reproduce.measures import MEASURES, Options
-from contrasent.reproduce.reading import Resolved, Scale, models_of, resolve_row
+from contrasent.reproduce.reading import Resolved, Scale, models_of, recipe_digest, resolve_row
 from contrasent.reproduce.store import Json, ResultStore, departing, digest_of, folder_digest
 from contrasent.reproduce.tables import BASE, GLOVE, TARGET, FittedTransform, Item, TableRow
 
@@ -117,7 +117,7 @@ class Planner:
     def __init__(self, place: Place, scale: Scale, corpora: Mapping[str, NamedCorpus]) -> None:
         self.place, self.scale, self.corpora = place, scale, corpora
         self.store = ResultStore(place.results)
-        self._digest = cache(folder_digest)
+        self._digest = cache(self._digest_of)
         home = place.results / "corpora"
         self._corpus = cache(lambda name, n: build(self.corpora[name], n or None, place.data, home))
         self._texts: dict[str, str] = {}
@@ -151,7 +151,6 @@ class Planner:
         needed = {item.reference} | {n for c in item.claims for n in (c.subject, c.row, *c.than)}
         return {
             "item": item.name,
-            "recipe": digest_of(item.file.read_text("utf-8")),
             "scale": self.scale.name,
             "base": base,
             "changes": changes,
@@ -170,6 +169,7 @@ class Planner:
         if self.scale.name not in row.scales:
             planned["skipped"] = f"belongs to --scale {' or '.join(row.scales)}"
             return planned
+        planned["recipe"] = recipe_digest(item, row, self.scale.name)
         try:
             for seed in range(known if row.seeded else 1):
                 for name in row.evaluations[self.scale.name]:
@@ -278,6 +278,11 @@ class Planner:
             "fit": about or None,
         }
         return Unit(digest_of(parts), kind, options, fit, text, seed)
+
+    def _digest_of(self, folder: Path) -> str:
+        """The digest of a model folder; the one that stored results know, if they do."""
+        digest, first = folder_digest(folder), folder_digest(folder, added=True)
+        return first if first != digest and self.store.mentions(first) else digest
 
     def _name(self, name: str, own: str = BASE) -> str:
         """The encoder of a name in an item; "@base" of a row is its own base."""

@@ -15,6 +15,7 @@ from contrasent.metrics import metric
 from contrasent.reproduce import tables
 from contrasent.reproduce.corpora import NamedCorpus, read_corpora
 from contrasent.reproduce.measures import MEASURES
+from contrasent.reproduce.store import digest_of
 from contrasent.train import settings as run_settings
 
 MODELS = ("generator", "filler", "copy_filler", "language_head")
@@ -98,6 +99,20 @@ def resolve_row(
         asdict(settings),
         changes.select or scale.select,
         next((n for n in counts if n is not None), None),
+    )
+
+
+def recipe_digest(item: tables.Item, row: tables.TableRow, scale: tables.ScaleName) -> str:
+    """A digest of all that an item says of how one of its rows is run and measured at a scale."""
+    named = {"objective", "base", "corpus", "encoder", "pooler", "fit"}
+    measured = {name: item.evaluations[name] for name in row.evaluations[scale]}
+    return digest_of(
+        [
+            row.model_dump(mode="json", include=named, exclude_defaults=True),
+            item.scale[scale].model_dump(mode="json", exclude={"note"}, exclude_defaults=True),
+            [row.settings.get(scale), row.sentences.get(scale)],
+            {name: [one.kind, dict(one.options)] for name, one in measured.items()},
+        ]
     )
 
 

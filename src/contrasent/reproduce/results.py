@@ -11,7 +11,7 @@ from contrasent.errors import DataError, InputError
 from contrasent.report import Report, key_text, read_reports
 from contrasent.reproduce import console
 from contrasent.reproduce.measures import MEASURES, Options
-from contrasent.reproduce.reading import ItemFolder
+from contrasent.reproduce.reading import ItemFolder, recipe_digest
 from contrasent.reproduce.store import Json, ResultStore, times
 from contrasent.reproduce.table_verdicts import (
     ABSENT,
@@ -170,6 +170,17 @@ class ItemResults:
         for scale, names in row.evaluations.items():
             yield from (f"{name}: belongs to --scale {scale}" for name in names if name not in here)
 
+    def remarks(self) -> Iterator[str]:
+        """A line about the rows that the item says now to run in another way, if there are any."""
+        changed = [
+            row.name
+            for row in self.item.rows
+            if (then := self.planned.get(row.name, {}).get("recipe"))
+            and then != recipe_digest(self.item, row, self.scale)
+        ]
+        if changed:
+            yield f"{'; '.join(changed)}: run with another recipe than the item has now"
+
     def _forms(self, column: TableColumn) -> dict[str, str]:
         """The number formats of a column."""
         rows = self.item.rows
@@ -302,7 +313,9 @@ def _own_cell(
     elif wanted := _wanted(item, column):
         form = _options(item, column).get("form")
         matches = scores.select(**wanted).rows
-        if len(matches) == 1 and form in (None, scores.notes.get("form", form)):
+        # The sets in other languages have one form, whatever that of the others is.
+        any_form = form is None or wanted.get("task", "").startswith("STSB-")
+        if len(matches) == 1 and (any_form or _data_forms(scores.notes) <= {form}):
             cell = {"ours": round(column.factor * matches[0].value, 4), "seeds": 0}
             if matches[0].low is not None and matches[0].high is not None:
                 ends = (round(column.factor * end, 4) for end in (matches[0].low, matches[0].high))
@@ -313,6 +326,17 @@ def _own_cell(
     if cell and ours is not None and entry["scale"] == "lab":
         cell["difference"] = {"ours": round(cell["ours"] - ours, 4)}
     return cell
+
+
+def _data_forms(notes: Mapping[str, object]) -> set[str]:
+    """The forms of the data that a report's notes name, its suites' own notes included."""
+    forms: set[str] = set()
+    for key, note in notes.items():
+        if isinstance(note, Mapping):
+            forms |= _data_forms(note)
+        elif key in ("form", "geometry_form", "retrieval_form", "bias_form"):
+            forms.add(str(note).partition(";")[0])
+    return forms
 
 
 def _entry(found: ItemResults, decided: TableVerdicts, folder: ItemFolder) -> console.ItemEntry:
@@ -331,7 +355,7 @@ def _entry(found: ItemResults, decided: TableVerdicts, folder: ItemFolder) -> co
         "changes": manifest.get("changes", {}),
         "reference": item.reference,
         "also_source": item.also_source,
-        "needs": list(item.needs),
+        "needs": [*item.needs, *found.remarks()],
         "columns": [
             {"name": c.name, "title": c.title, "better": c.better, "forms": found.forms[c.name]}
             for c in item.columns.values()

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from contrasent import processes, progress
-from contrasent.errors import OutputError, TrainingError, UserError
+from contrasent.errors import OptionError, OutputError, TrainingError, UserError
 from contrasent.evaluate.geometry import geometry
 from contrasent.evaluate.sts import AVERAGE, CORRELATIONS, sts
 from contrasent.evaluate.vectors import Cached
@@ -160,8 +160,13 @@ def _share(jobs: list[ModelJob], queue: _Queue, count: int) -> None:
                     if worker.is_alive() and worker.pid is not None:
                         # It writes its checkpoint; at a second signal it leaves at once.
                         os.kill(worker.pid, signal.SIGINT)
-    if stopped or any(worker.exitcode for worker in started):
+    if stopped:
         raise KeyboardInterrupt
+    failed = [worker.exitcode for worker in started if worker.exitcode not in (0, 130)]
+    if failed and queue.left(jobs):
+        problem = f"a process ended with exit code {failed[0]} before all jobs were done; "
+        again = "the same command goes on, with fewer jobs if memory was short"
+        raise OptionError("--jobs", count, problem + again)
 
 
 def _work(queue: _Queue, jobs: list[ModelJob], shown: str) -> None:
@@ -173,6 +178,9 @@ def _work(queue: _Queue, jobs: list[ModelJob], shown: str) -> None:
         queue.work(jobs)
     except KeyboardInterrupt:
         raise SystemExit(130) from None
+    except UserError as error:
+        queue.log(str(error))
+        raise SystemExit(2) from None
 
 
 def do(job: ModelJob, store: ResultStore, folder: Path | None) -> dict[str, Report]:

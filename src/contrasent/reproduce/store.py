@@ -42,11 +42,20 @@ CODE = ("losses", "engine", "objectives", "encoder", "model", "train", "text")
 FIRST = Path(__file__).parent / "first_defaults.json"
 
 
-def folder_digest(folder: Path) -> str:
-    """Sha256 of the files that make up a model folder; its other files are ignored."""
+ADDED = ("export.json", "index.json")  # one is in each export, and in each index
+
+
+def folder_digest(folder: Path, *, added: bool = False) -> str:
+    """Sha256 of the files that make up a model folder; its other files are ignored.
+
+    ``added``: with exports and indexes inside it, as digests were at first.
+    """
     total = hashlib.sha256()
+    others = {path.parent for name in ADDED for path in folder.rglob(name)} - {folder}
     for path in sorted({p for pattern in HASHED for p in folder.rglob(pattern)}):
         if "run" in path.relative_to(folder).parts:
+            continue
+        if not added and not others.isdisjoint(path.parents):
             continue
         with path.open("rb") as stream:
             total.update(f"{path.relative_to(folder)}\n".encode())
@@ -107,6 +116,11 @@ class ResultStore:
     def unit(self, key: str) -> Json | None:
         """A stored measurement; for "train-KEY" the record of a training run, or its failure."""
         return self._read("units", key)
+
+    def mentions(self, digest: str) -> bool:
+        """Whether a stored result is of a model folder with this digest."""
+        units = (self.home / "units").glob("*.json")
+        return any(digest in path.read_text("utf-8") for path in units)
 
     def write_unit(self, key: str, found: Json) -> None:
         """Store a measurement, or the record of a training run."""
