@@ -1,5 +1,6 @@
 """The training loop: what it writes, what it rejects, when it stops, what it leaves alone."""
 
+import hashlib
 import json
 import math
 import os
@@ -8,6 +9,7 @@ import signal
 import subprocess
 import sys
 import types
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +23,8 @@ from contrasent.encoder.encoder import Encoder
 from contrasent.errors import MissingExtraError, OptionError, OutputError, TrainingError
 from contrasent.report import Report, Row
 from contrasent.text.batches import BatchPlan
+from contrasent.text.corpus import open_corpus
+from contrasent.text.heldout import hold_out_sentences
 from contrasent.train.fit import fit
 from contrasent.train.prepare import prepare
 from contrasent.train.run import Gain, RunFolder, trajectory
@@ -157,6 +161,19 @@ def test_named_rows_alone_are_trained_on(bert, start, sentences, tmp_path):
     fit(learner, sentences[:80], settings, folder=tmp_path / "m", rows=rows)
     start("alone", [sentences[row] for row in rows])
     assert same(weights(tmp_path / "m"), weights(tmp_path / "alone"))
+
+
+def test_named_rows_that_are_held_out_are_not_trained_on(bert, sentences, tmp_path):
+    texts = sentences[:100]
+    kept, _ = hold_out_sentences(open_corpus(texts), 1000, seed=1)
+    train = partial(fit, "simcse", texts, FEW | {"steps": 1}, base=bert, evaluate="neighbours")
+    train(folder=tmp_path / "m", rows=np.arange(60))
+    stated = json.loads((tmp_path / "m" / "run" / "settings.json").read_text())
+    both = np.intersect1d(kept, np.arange(60))
+    assert 0 < len(both) < 60
+    assert stated["rows"] == hashlib.sha256(both.tobytes()).hexdigest()
+    with pytest.raises(OptionError, match="none is left to train on, as all are held out"):
+        train(folder=tmp_path / "n", rows=np.setdiff1d(np.arange(100), kept))
 
 
 def test_the_best_is_kept_and_the_last(start, tmp_path, kept_steps):

@@ -93,7 +93,8 @@ def fit(
             on the base (:attr:`Run.improved`), else the base, the default; "unharmed" the last step
             if enough of the base is left, else the base, the default for "neighbours", which proves
             nothing; "trained" the best step in any case, as the papers do; "last" the last step.
-        rows: which rows of the corpus to train on; all if None.
+        rows: which rows of the corpus to train on, all if None; those held out for an evaluation
+            by name are left out.
         resume: go on with the run in the folder.
         overwrite: discard what the folder holds.
         facts: more for the model card.
@@ -126,7 +127,12 @@ def fit(
         plan = make_plan(
             source, stated, method=objective, base=base, evaluate=evaluate, stored=stored
         )
-        plan = plan if rows is None else replace(plan, rows=rows)
+        if rows is not None:
+            left = rows if plan.rows is None else np.intersect1d(rows, plan.rows)
+            if not len(left):
+                problem = "none is left to train on, as all are held out; name others"
+                raise OptionError("rows", rows.tolist(), f"{problem}, or evaluate='none'")
+            plan = replace(plan, rows=left)
         return fit_plan(plan, folder, keep=choose_keep(keep, plan.evaluate), **options)
     if base is not None or isinstance(evaluate, str):
         option, value = ("base", base) if base is not None else ("evaluate", evaluate)
