@@ -47,6 +47,7 @@ class Plan:
         """The options of the run; its base without local folders."""
         base = Path(self.base).name if Path(self.base).is_dir() else self.base
         chosen: dict[str, Any] = {"base": base, "defaults": self.resolved.defaults, "keep": keep}
+        chosen["validation"] = getattr(self.evaluate, "digest", "") or self.validation
         return RunOptions(evaluate=self.evaluate, rows=self.rows, **chosen, **given)
 
     def finished(self, folder: Path, keep: Keep) -> Run | None:
