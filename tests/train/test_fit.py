@@ -340,6 +340,9 @@ def test_an_objective_takes_no_names(bert, sentences, tmp_path):
         ({"base": bert}, "goes with the name of a method"),
         ({"evaluate": "stsb"}, "goes with the name of a method"),
         ({"temperature": 0.1}, "no such setting of a run"),
+        ({"lora": 4}, "lora 4: goes with the name of a method"),
+        ({"settings": {"heldout": 9}}, "heldout 9: goes with the name of a method"),
+        ({"settings": Settings(**FEW), "normalise": False}, "normalise False: goes with"),
     ]:
         with pytest.raises(OptionError, match=message):
             fit(learner, sentences[:80], folder=tmp_path / "m", **given)
@@ -559,6 +562,14 @@ def test_geometry_is_followed_and_changes_nothing(start, tmp_path):
     assert trajectory(tmp_path / "plain") == trajectory(tmp_path / "nowhere") == []
     start("off", steps=2, geometry=space)
     assert trajectory(tmp_path / "off") == []
+
+
+@pytest.mark.data
+def test_geometry_is_that_of_sts_b_where_none_is_given(start, tmp_path):
+    start(steps=1, geometry_every=1)
+    points = trajectory(tmp_path / "m")
+    assert [point["step"] for point in points] == [0, 1]
+    assert {"alignment", "uniformity"} <= points[0].keys()
 
 
 def test_a_trajectory_is_read_up_to_a_torn_line(tmp_path):

@@ -67,8 +67,9 @@ def fit(
 
     By a method's name this is the command ``contrasent train``: settings that are not stated are
     chosen for the base and the method, and a part of the corpus is held out to choose the model.
-    With an :class:`~contrasent.engine.Objective` settings are as they are written, and nothing is
-    evaluated unless ``evaluate`` is given.
+    With an :class:`~contrasent.engine.Objective` settings are as they are written, nothing is
+    evaluated unless ``evaluate`` is given, and settings of its model (``pooler``, ``dropout``, ...)
+    are an error, except in a ``Settings``, which may be the one that the objective was made with.
 
     Order, views, dropout and learning rate are functions of (seed, step, rank): a run that was
     killed and is resumed ends, on CPU, in the same bits as one that was not.
@@ -88,7 +89,8 @@ def fit(
             how far it is from the base. By name, with a method's name: "heldout", "documents",
             "neighbours", "stsb", "none" or a file of labelled pairs.
         geometry: called every ``geometry_every`` steps in the same way, before the first and after
-            the last too; its report goes to the run's log and decides nothing.
+            the last too; its report goes to the run's log and decides nothing. By default alignment
+            and uniformity on STS-B's development split.
         keep: the model to leave where there is an evaluation: "proven" the best step if it improves
             on the base (:attr:`Run.improved`), else the base, the default; "unharmed" the last step
             if enough of the base is left, else the base, the default for "neighbours", which proves
@@ -116,6 +118,7 @@ def fit(
         KeyboardInterrupt: Ctrl-C or SIGTERM, after a checkpoint was written.
     """
     source = corpus if isinstance(corpus, Corpus) else open_corpora(corpus)
+    named = given if isinstance(settings, Settings) else dict(settings or {}) | given
     if isinstance(settings, Settings):
         settings = {name: v for name, v in asdict(settings).items() if v is not None}
     stated = dict(settings or {}) | given
@@ -134,9 +137,12 @@ def fit(
                 raise OptionError("rows", rows.tolist(), f"{problem}, or evaluate='none'")
             plan = replace(plan, rows=left)
         return fit_plan(plan, folder, keep=choose_keep(keep, plan.evaluate), **options)
-    if base is not None or isinstance(evaluate, str):
-        option, value = ("base", base) if base is not None else ("evaluate", evaluate)
-        raise OptionError(option, value, "goes with the name of a method; this is an objective")
+    refused = {"base": base, "evaluate": evaluate if isinstance(evaluate, str) else None}
+    refused |= {name: named.get(name) for name in ("heldout", *prepare.OF_MODEL)}
+    for option, value in refused.items():
+        if value is not None:
+            problem = "goes with the name of a method; this is an objective, whose encoder is"
+            raise OptionError(option, value, f"{problem} trained as it is")
     options |= {"evaluate": evaluate, "keep": choose_keep(keep, evaluate), "rows": rows}
     chosen = RunOptions(base=facts.base if facts else None, defaults=defaults, **options)
     return _fit(objective, source, Settings(**run_values(stated)), Path(folder), chosen)
@@ -148,7 +154,6 @@ def fit_plan(
     *,
     keep: Keep,
     resume: bool,
-    geometry: Evaluate | None = None,
     **options: Any,
 ) -> Run:
     """Carry out a plan; a complete run is returned without loading a model."""
@@ -157,8 +162,7 @@ def fit_plan(
     check_writable(Path(folder))
     settings = plan.resolved.settings
     objective = prepare.prepare(resolve(plan.base), plan.method, plan.resolved.parameters, settings)
-    geometry = geometry or geometry_on_stsb(settings.geometry_every)
-    chosen = plan.options(keep, resume=resume, geometry=geometry, **options)
+    chosen = plan.options(keep, resume=resume, **options)
     return _fit(objective, plan.corpus, settings, Path(folder), chosen)
 
 
@@ -170,7 +174,7 @@ def _fit(
     place.listen(options.on_step, tensorboard=options.tensorboard)
     with parallel.processes(), closing(place):
         objective.check(corpus.width, ordered=corpus.documents, scored=corpus.scored)
-        shape = options.geometry if settings.geometry_every else None
+        shape = (options.geometry or geometry_on_stsb()) if settings.geometry_every else None
         selector = ModelSelector(objective.encoder, place, options.evaluate, shape, options.keep)
         described = objective.describe()
         config = run_config(settings, described, corpus, options, parallel.world())

@@ -107,10 +107,8 @@ def make_plan(
     return Plan(method, base, corpus, resolved, validation, judge, rows, note)
 
 
-def geometry_on_stsb(every: int) -> Evaluate | None:
+def geometry_on_stsb() -> Evaluate:
     """Alignment and uniformity on STS-B's development split; missing data are an error at once."""
-    if not every:
-        return None
     sts_pairs("STSB", split="dev")
     return lambda encode: geometry(encode, split="dev", sample=DURING_TRAINING, resamples=0)
 

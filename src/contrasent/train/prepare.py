@@ -29,6 +29,11 @@ from contrasent.train.settings import Settings
 log = logging.getLogger(__name__)
 
 BLOCK = 8192  # rows whose tokens a pooler counts at once
+OF_MODEL = (
+    *("pooler", "head", "normalise", "dropout", "attention_dropout", "bidirectional", "lora"),
+    *("query_prompt", "document_prompt"),
+)
+"""Settings of the model, on which :func:`prepare` alone acts."""
 
 
 def prepare(
