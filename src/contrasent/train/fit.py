@@ -14,7 +14,7 @@ from torch import Tensor
 
 from contrasent import parallel, processes, progress
 from contrasent.encoder.card import CardMetadata, card
-from contrasent.encoder.tensors import read_checkpoint, write_checkpoint
+from contrasent.encoder.tensors import read_checkpoint, restore_checkpoint, write_checkpoint
 from contrasent.engine.objective import Objective
 from contrasent.errors import OptionError, UserError
 from contrasent.files import check_writable, write_text
@@ -39,7 +39,6 @@ from contrasent.train.settings import Defaults, Settings, run_values
 from contrasent.train.step import WINDOW, StepMetrics, StepRunner, interruptible
 
 LOG_EVERY = 10
-MOMENTS = ("step", "exp_avg", "exp_avg_sq", "momentum_buffer")  # of AdamW and Muon
 
 
 def fit(
@@ -353,13 +352,5 @@ def _restore(place: RunFolder, objective: Objective, optimizer: torch.optim.Opti
         return state
 
     state = parallel.by_main(read)
-    tensors = parallel.tensors_from_main(tensors)
-    prefix = "model."
-    objective.load_state_dict(
-        {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-    )
-    for name, parameter in objective.named_parameters():
-        stored = {key: tensors.get(f"optimizer.{key}.{name}") for key in MOMENTS}
-        if moments := {k: v.to(parameter.device) for k, v in stored.items() if v is not None}:
-            optimizer.state[parameter] = moments
+    restore_checkpoint(parallel.tensors_from_main(tensors), objective, optimizer)
     return state
