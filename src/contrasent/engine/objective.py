@@ -287,7 +287,7 @@ class PairObjective(Objective):
         self.use_projector(projector, encoders=encoders)
 
 
-OWN = ("forward", "loss", "after_step", "check")
+OWN = ("forward", "loss", "optimizer", "after_step", "check")
 """Methods of an objective of which a combination has its own."""
 
 PARTS = {"encoder", "projector", "second", "second_projector", "contrast", "queue", "terms"}
@@ -313,7 +313,7 @@ class Combination(Objective):
             lost = [own for own in OWN if getattr(type(part), own) is not getattr(Objective, own)]
             lost += [*sorted(part._modules.keys() - PARTS), *part._parameters, *part._buffers]
             if lost:
-                problem = f"{part.name} has a {lost[0]} of its own; use it alone, or make it a term"
+                problem = f"{part.name} has its own {lost[0]}; use it alone, or make that a term"
                 raise OptionError("--objective", names, problem)
         if contrast_weight is None:
             weights = {p.weights["contrast"] for p in parts if "contrast" in p.weights}
