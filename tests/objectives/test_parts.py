@@ -17,6 +17,8 @@ from contrasent.engine.objective import Combination
 from contrasent.engine.registry import find, parameters
 from contrasent.errors import ModelError, OptionError, TrainingError
 from contrasent.losses import info_nce
+from contrasent.train.prepare import configure
+from contrasent.train.settings import Settings
 from contrasent.types import Batch, Tokens
 
 KINDS = ("bert", "roberta", "distilbert", "mpnet", "electra", "modernbert")
@@ -342,6 +344,16 @@ def test_values_are_rejected_before_anything_is_loaded(objective, given, message
     with pytest.raises(OptionError, match=message) as caught:
         registry.check(objective, given)
     assert "\n" not in str(caught.value)
+
+
+def test_weights_of_which_all_are_0_are_rejected(load, masked):
+    objective = find("barlow_twins")(load(), contrast_weight=0.0, barlow_weight=0.0)
+    message = "contrast_weight and barlow_weight 0: nothing is left to learn; set a weight above 0"
+    with pytest.raises(OptionError, match=message):
+        configure(objective, Settings())
+    objective = find("masked_lm")(load(), masked_lm_weight=0.0, language_head=str(masked["bert"]))
+    with pytest.raises(OptionError, match="masked_lm_weight 0: nothing is left"):
+        configure(objective, Settings())
 
 
 def test_a_generator_is_checked_before_anything_is_loaded(tiny, masked):
