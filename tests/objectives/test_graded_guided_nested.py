@@ -5,6 +5,7 @@ import pytest
 import torch
 from made_batches import TEXTS
 
+from contrasent.encoder.encoder import Encoder
 from contrasent.engine.masked_models import Guide
 from contrasent.engine.registry import find
 from contrasent.errors import OptionError, TrainingError
@@ -93,6 +94,15 @@ def test_a_guide_of_another_tokenizer_reads_the_text(load, guide):
     same = Guide.load(str(guide), load("bert"))
     (found,) = same([load("bert").tokenise(TEXTS)[0]])
     assert torch.allclose(found, torch.from_numpy(same.encoder.encode(TEXTS)), atol=1e-6)
+
+
+def test_a_guide_that_cuts_later_is_given_the_same_ids(load, guide):
+    student = load()
+    tokens = student.tokenise(["the gardener sold \u2603 lamps"])[0]
+    assert student.tokenizer.specials.unknown in tokens.ids  # which decoding leaves out
+    for length in (24, 48):
+        knows = Guide(Encoder.load(guide, max_tokens=length), student)
+        assert torch.allclose(knows([tokens])[0], knows.encoder(tokens), atol=1e-6)
 
 
 def test_a_guide_is_frozen_and_in_no_checkpoint(load, batches, guide):
