@@ -437,6 +437,15 @@ def test_what_a_combination_would_lose_is_rejected(load, own):
         Combination(load(), [kind(load()), find("dimension_wise")(load())], {"name": "both"})
 
 
+@pytest.mark.parametrize("other", ["simcse_supervised", "simcse_copies", "promptbert"])
+def test_fixed_masks_are_rejected_where_columns_differ(load, examples, other):
+    given = examples("bert")[other] | {"masks": "fixed"}
+    with pytest.raises(OptionError, match="masks=fixed takes the anchor's vector for all others"):
+        find(f"simcse+{other}")(load(), **given)
+    kept = find("simcse+esimcse")(load(), masks="fixed", view="dropout", queue_size=9)
+    assert kept.masks == "fixed"
+
+
 def test_published_defaults():
     published = {
         ("esimcse", "momentum"): 0.995,  # Wu et al. (2022), section 4.2

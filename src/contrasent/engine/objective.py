@@ -347,6 +347,9 @@ class Combination(Objective):
     def _check_parts(self, names: str, *, twice: bool) -> None:
         """Reject parts that would be ignored."""
         problem = None
+        columns = zip(self.views, self.roles, strict=False)
+        contrasted = [view for view, role in columns if role != "edited"]
+        plain = not self.labelled and contrasted == [Identity(), Identity()]
         if self.graded and self.contrast is not None:
             problem = "a contrast takes every pair for a positive, and pairs with scores are not"
         elif twice:
@@ -361,6 +364,8 @@ class Combination(Objective):
             problem = "next sentences and a corpus of pairs exclude each other"
         elif self.labelled and len(self.roles) > 2:
             problem = "copies and next sentences are made of single sentences, not of pairs"
+        elif self.masks == "fixed" and (not plain or self.second is not None):
+            problem = "masks=fixed takes the anchor's vector for all others; set masks=independent"
         if problem:
             raise OptionError("--objective", names, problem)
 
