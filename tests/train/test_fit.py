@@ -216,6 +216,21 @@ def test_a_run_that_only_harms_gives_the_base(start, tmp_path):
         assert RunFolder(tmp_path / keep).finished() == run
 
 
+@pytest.mark.parametrize("own", [(), (32, 4)])
+def test_a_base_that_is_given_keeps_its_own_nested_sizes(bert, sentences, tmp_path, own):
+    base = Encoder.load(bert, pooler="mean")
+    base.matryoshka_dims = own
+    base.save(tmp_path / "base")
+    settings = Settings(**FEW | {"steps": 1})
+    learner = prepare(tmp_path / "base", "matryoshka", {"dimensions": "16,8"}, settings)
+    evaluate, _ = scores([0.9, 0.1])
+    fit(learner, sentences[:40], settings, folder=tmp_path / "m", evaluate=evaluate)
+    assert Encoder.load(tmp_path / "m").matryoshka_dims == own
+    card = (tmp_path / "m" / "README.md").read_text().splitlines()
+    assert any(line.startswith("tags:") and '"matryoshka"' in line for line in card) == bool(own)
+    assert Encoder.load(tmp_path / "m" / "run" / "best").matryoshka_dims == (32, 16, 8)
+
+
 class Against:
     """An evaluation of given values whose later reports say how sure the gain is."""
 
