@@ -492,6 +492,14 @@ def test_an_existing_run_is_not_overwritten_unasked(start, tmp_path):
     assert (folder / "model.safetensors").read_bytes() != before[folder / "model.safetensors"]
 
 
+def test_a_run_that_cannot_begin_leaves_the_model_that_it_would_replace(start, tmp_path):
+    start(steps=1)
+    before = weights(tmp_path / "m")
+    with pytest.raises(OptionError, match="nothing is left to learn"):
+        start(overwrite=True, spoil=lambda learner: learner.weights.update(contrast=0.0))
+    assert same(weights(tmp_path / "m"), before)
+
+
 def test_a_finished_run_returns_at_once(start):
     _, run = start(evaluate=scores([0.1, 0.7])[0])
     before = {p: p.stat().st_mtime_ns for p in run.folder.rglob("*")}

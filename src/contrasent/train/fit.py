@@ -173,6 +173,7 @@ def _fit(
     place.listen(options.on_step, tensorboard=options.tensorboard)
     with parallel.processes(), closing(place):
         objective.check(corpus.width, ordered=corpus.documents, scored=corpus.scored)
+        prepare.configure(objective, settings)
         shape = (options.geometry or geometry_on_stsb()) if settings.geometry_every else None
         selector = ModelSelector(objective.encoder, place, options.evaluate, shape, options.keep)
         described = objective.describe()
@@ -198,7 +199,6 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
     """A run from its first step, or from its checkpoint, to its last."""
     began, trained_seconds = time.monotonic(), 0.0
     encoder, place = objective.encoder, selector.place
-    prepare.configure(objective, settings)
     shared = options.tokens is not None
     where = options.tokens or place.tokens
     batches = prepare.collator(objective, corpus, settings, where, options.rows, shared=shared)
