@@ -18,6 +18,8 @@ from contrasent.engine.registry import find, parameters
 from contrasent.errors import ModelError, OptionError, TrainingError
 from contrasent.losses import info_nce
 from contrasent.train.method_checks import with_small_models
+from contrasent.train.prepare import configure
+from contrasent.train.settings import Settings
 from contrasent.types import Batch, Tokens
 
 KINDS = ("bert", "roberta", "distilbert", "mpnet", "electra", "modernbert")
@@ -348,6 +350,16 @@ def test_values_are_rejected_before_anything_is_loaded(objective, given, message
     assert "\n" not in str(caught.value)
 
 
+def test_weights_of_which_all_are_0_are_rejected(load, masked):
+    objective = find("barlow_twins")(load(), contrast_weight=0.0, barlow_weight=0.0)
+    message = "contrast_weight and barlow_weight 0: nothing is left to learn; set a weight above 0"
+    with pytest.raises(OptionError, match=message):
+        configure(objective, Settings())
+    objective = find("masked_lm")(load(), masked_lm_weight=0.0, language_head=str(masked["bert"]))
+    with pytest.raises(OptionError, match="masked_lm_weight 0: nothing is left"):
+        configure(objective, Settings())
+
+
 def test_a_generator_is_checked_before_anything_is_loaded(tiny, masked):
     registry.check("diffcse", {"generator": str(masked["bert"])}, base=tiny["bert"])
     with pytest.raises(ModelError, match="is not the encoder's"):
@@ -430,11 +442,20 @@ def test_a_methods_own_contrast_is_kept_in_a_combination_or_rejected(load, batch
     assert both(batches(both))["contrast"].item() == pytest.approx(2 * single, rel=1e-5)
 
 
-@pytest.mark.parametrize("own", ["forward", "loss", "after_step"])
+@pytest.mark.parametrize("own", ["forward", "loss", "optimizer", "after_step"])
 def test_what_a_combination_would_lose_is_rejected(load, own):
     kind = type("Own", (type(find("simcse")(load())),), {own: lambda self, *given: None})
-    with pytest.raises(OptionError, match=f"has a {own} of its own.*use it alone"):
+    with pytest.raises(OptionError, match=f"has its own {own}; use it alone"):
         Combination(load(), [kind(load()), find("dimension_wise")(load())], {"name": "both"})
+
+
+@pytest.mark.parametrize("other", ["simcse_supervised", "simcse_copies", "promptbert"])
+def test_fixed_masks_are_rejected_where_columns_differ(load, examples, other):
+    given = examples("bert")[other] | {"masks": "fixed"}
+    with pytest.raises(OptionError, match="masks=fixed takes the anchor's vector for all others"):
+        find(f"simcse+{other}")(load(), **given)
+    kept = find("simcse+esimcse")(load(), masks="fixed", view="dropout", queue_size=9)
+    assert kept.masks == "fixed"
 
 
 def test_published_defaults():

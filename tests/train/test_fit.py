@@ -1,5 +1,6 @@
 """The training loop: what it writes, what it rejects, when it stops, what it leaves alone."""
 
+import hashlib
 import json
 import math
 import os
@@ -8,6 +9,7 @@ import signal
 import subprocess
 import sys
 import types
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +23,8 @@ from contrasent.encoder.encoder import Encoder
 from contrasent.errors import MissingExtraError, OptionError, OutputError, TrainingError
 from contrasent.report import Report, Row
 from contrasent.text.batches import BatchPlan
+from contrasent.text.corpus import open_corpus
+from contrasent.text.heldout import hold_out_sentences
 from contrasent.train.fit import fit
 from contrasent.train.prepare import prepare
 from contrasent.train.run import Gain, RunFolder, trajectory
@@ -159,6 +163,19 @@ def test_named_rows_alone_are_trained_on(bert, start, sentences, tmp_path):
     assert same(weights(tmp_path / "m"), weights(tmp_path / "alone"))
 
 
+def test_named_rows_that_are_held_out_are_not_trained_on(bert, sentences, tmp_path):
+    texts = sentences[:100]
+    kept, _ = hold_out_sentences(open_corpus(texts), 1000, seed=1)
+    train = partial(fit, "simcse", texts, FEW | {"steps": 1}, base=bert, evaluate="neighbours")
+    train(folder=tmp_path / "m", rows=np.arange(60))
+    stated = json.loads((tmp_path / "m" / "run" / "settings.json").read_text())
+    both = np.intersect1d(kept, np.arange(60))
+    assert 0 < len(both) < 60
+    assert stated["rows"] == hashlib.sha256(both.tobytes()).hexdigest()
+    with pytest.raises(OptionError, match="none is left to train on, as all are held out"):
+        train(folder=tmp_path / "n", rows=np.setdiff1d(np.arange(100), kept))
+
+
 def test_the_best_is_kept_and_the_last(start, tmp_path, kept_steps):
     evaluate, calls = scores([0.1, 0.4, 0.9, 0.2, 0.9])
     _, run = start(steps=8, evaluate_every=2, evaluate=evaluate)
@@ -197,6 +214,21 @@ def test_a_run_that_only_harms_gives_the_base(start, tmp_path):
             stored = Encoder.load(tmp_path / keep / "run" / name)
             assert np.array_equal(stored.encode(["a map"]), calls[2])
         assert RunFolder(tmp_path / keep).finished() == run
+
+
+@pytest.mark.parametrize("own", [(), (32, 4)])
+def test_a_base_that_is_given_keeps_its_own_nested_sizes(bert, sentences, tmp_path, own):
+    base = Encoder.load(bert, pooler="mean")
+    base.matryoshka_dims = own
+    base.save(tmp_path / "base")
+    settings = Settings(**FEW | {"steps": 1})
+    learner = prepare(tmp_path / "base", "matryoshka", {"dimensions": "16,8"}, settings)
+    evaluate, _ = scores([0.9, 0.1])
+    fit(learner, sentences[:40], settings, folder=tmp_path / "m", evaluate=evaluate)
+    assert Encoder.load(tmp_path / "m").matryoshka_dims == own
+    card = (tmp_path / "m" / "README.md").read_text().splitlines()
+    assert any(line.startswith("tags:") and '"matryoshka"' in line for line in card) == bool(own)
+    assert Encoder.load(tmp_path / "m" / "run" / "best").matryoshka_dims == (32, 16, 8)
 
 
 class Against:
@@ -323,6 +355,9 @@ def test_an_objective_takes_no_names(bert, sentences, tmp_path):
         ({"base": bert}, "goes with the name of a method"),
         ({"evaluate": "stsb"}, "goes with the name of a method"),
         ({"temperature": 0.1}, "no such setting of a run"),
+        ({"lora": 4}, "lora 4: goes with the name of a method"),
+        ({"settings": {"heldout": 9}}, "heldout 9: goes with the name of a method"),
+        ({"settings": Settings(**FEW), "normalise": False}, "normalise False: goes with"),
     ]:
         with pytest.raises(OptionError, match=message):
             fit(learner, sentences[:80], folder=tmp_path / "m", **given)
@@ -457,6 +492,14 @@ def test_an_existing_run_is_not_overwritten_unasked(start, tmp_path):
     assert (folder / "model.safetensors").read_bytes() != before[folder / "model.safetensors"]
 
 
+def test_a_run_that_cannot_begin_leaves_the_model_that_it_would_replace(start, tmp_path):
+    start(steps=1)
+    before = weights(tmp_path / "m")
+    with pytest.raises(OptionError, match="nothing is left to learn"):
+        start(overwrite=True, spoil=lambda learner: learner.weights.update(contrast=0.0))
+    assert same(weights(tmp_path / "m"), before)
+
+
 def test_a_finished_run_returns_at_once(start):
     _, run = start(evaluate=scores([0.1, 0.7])[0])
     before = {p: p.stat().st_mtime_ns for p in run.folder.rglob("*")}
@@ -542,6 +585,14 @@ def test_geometry_is_followed_and_changes_nothing(start, tmp_path):
     assert trajectory(tmp_path / "plain") == trajectory(tmp_path / "nowhere") == []
     start("off", steps=2, geometry=space)
     assert trajectory(tmp_path / "off") == []
+
+
+@pytest.mark.data
+def test_geometry_is_that_of_sts_b_where_none_is_given(start, tmp_path):
+    start(steps=1, geometry_every=1)
+    points = trajectory(tmp_path / "m")
+    assert [point["step"] for point in points] == [0, 1]
+    assert {"alignment", "uniformity"} <= points[0].keys()
 
 
 def test_a_trajectory_is_read_up_to_a_torn_line(tmp_path):

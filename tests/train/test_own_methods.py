@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from contrasent.engine import registry
 from contrasent.errors import OptionError
 from contrasent.train import method_checks
+from contrasent.train.fit import fit
 from contrasent.train.method_checks import Trial, finding, make_small_base
 from contrasent.train.prepare import prepare
 from contrasent.train.settings import Settings, choose
@@ -134,6 +137,27 @@ def test_a_check_fails_where_it_should_and_says_why(check, own, base):
         result = finding(getattr(method_checks, check), trial)
     assert result.passed is False
     assert message in result.detail
+
+
+@pytest.mark.parametrize("of", ["AdamW(p, lr=lr, amsgrad=True)", "RMSprop(p, lr=lr)"])
+def test_a_run_with_an_optimizer_of_ones_own_resumes_to_the_same_bits(of, own, base, tmp_path):
+    p = "p = [p for p in self.parameters() if p.requires_grad]"
+    body = f"        {p}\n        return torch.optim.{of}\n"
+    own.write_text(f"{METHOD}\n    def optimizer(self, *, lr, weight_decay):\n{body}")
+
+    def train(folder, stop=None, **options):
+        def on_step(step, values):
+            if step == stop and "loss" in values:
+                os.kill(os.getpid(), signal.SIGINT)
+
+        given = {"batch": 8, "steps": 4, "lr": 1e-3, "evaluate": "none", "base": base}
+        fit(str(own), method_checks.SENTENCES, folder=folder, on_step=on_step, **given, **options)
+        return (folder / "model.safetensors").read_bytes()
+
+    assert finding(method_checks.check_resume, Trial(str(own), {}, base)).passed
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "m", stop=2)
+    assert train(tmp_path / "m", resume=True) == train(tmp_path / "whole")
 
 
 VIEW = """

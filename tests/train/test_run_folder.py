@@ -8,7 +8,9 @@ import pytest
 
 from contrasent.encoder.tensors import read_checkpoint
 from contrasent.errors import ModelError, OutputError
-from contrasent.train.run import Run, RunFolder
+from contrasent.text.corpus import open_corpus
+from contrasent.train.plan import make_plan
+from contrasent.train.run import Run, RunFolder, run_config
 
 STATED = {"settings": {"lr": 1e-3, "batch": 8}, "corpus": {"sha256": "ab"}, "processes": 1}
 ASK = {"resume": False, "overwrite": False, "needed": 0}
@@ -93,6 +95,27 @@ def test_other_settings_are_rejected_by_name(tmp_path, change, message):
     RunFolder(tmp_path).write_log({"step": 1})
     with pytest.raises(OutputError, match=message):
         opened(tmp_path, STATED | change, resume=True)
+
+
+def test_another_evaluation_is_rejected(bert, tmp_path):
+    def stated(evaluate, rows=4):
+        (tmp_path / "pairs.tsv").write_text("a\tb\tscore\n" + "a boat\ta ship\t3\n" * rows)
+        plan = make_plan(corpus, {}, method="simcse", base=bert, evaluate=evaluate)
+        return run_config(plan.resolved.settings, {}, corpus, plan.options("proven"), 1)
+
+    file, corpus = str(tmp_path / "pairs.tsv"), open_corpus([f"a boat {i}" for i in range(9)])
+    first = stated(file)
+    opened(tmp_path / "m", first)
+    place = RunFolder(tmp_path / "m")
+    place.checkpoint.write_bytes(b"x")
+    assert opened(tmp_path / "m", stated(file), resume=True) is True
+    for other in (stated(file, 5), stated(lambda encode: None)):
+        with pytest.raises(OutputError, match=r"has evaluation 'sha256 .*', this one '"):
+            opened(tmp_path / "m", other, resume=True)
+    # One of an older version does not say which it was.
+    del first["evaluation"]
+    place.settings.write_text(json.dumps(first))
+    assert opened(tmp_path / "m", stated(file, 5), resume=True) is True
 
 
 def test_the_same_text_in_another_file_is_the_same_corpus(tmp_path):

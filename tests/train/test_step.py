@@ -2,8 +2,13 @@
 
 import ctypes
 import json
+import os
 import platform
+import signal
+import threading
+import time
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,6 +19,7 @@ from contrasent import processes
 from contrasent.encoder.tensors import read_checkpoint
 from contrasent.errors import TrainingError
 from contrasent.train import fit as module
+from contrasent.train import step as stepping
 from contrasent.train.fit import fit
 from contrasent.train.monitor import CALM_STEPS, LASTING, Monitor
 from contrasent.train.prepare import prepare
@@ -170,6 +176,49 @@ def test_memory_is_kept_for_the_block_alone(monkeypatch):
     assert calls[-1] == "trim"
     assert dict(calls[:-1]).keys() >= inside.keys()
     assert all(dict(calls[:-1])[name] != value for name, value in inside.items())
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_second_signal_that_the_caller_handles_does_not_end_the_process():
+    pid = os.fork()
+    if not pid:
+        stepping.GRACE, status = 0.2, 8
+        try:
+            with stepping.interruptible():
+                for _ in range(2):
+                    os.kill(os.getpid(), signal.SIGINT)
+                    time.sleep(0.05)
+        except KeyboardInterrupt:
+            time.sleep(0.4)
+            status = 7
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts open files by /proc")
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_runs_leave_no_open_files(elsewhere):
+    def run():
+        with stepping.interruptible() as interrupted:
+            assert not interrupted()
+
+    def count():
+        return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+    before = count()
+    for _ in range(5):
+        if elsewhere:
+            thread = threading.Thread(target=run)
+            thread.start()
+            thread.join()
+        else:
+            run()
+    for _ in range(100):  # the listening thread closes its end
+        if count() <= before:
+            break
+        time.sleep(0.01)
+    assert count() <= before
 
 
 @given(st.integers(1, 500), st.floats(0, 0.99), st.floats(1e-6, 1))

@@ -34,7 +34,7 @@ def card(encoder: "Encoder", facts: CardMetadata) -> str:
     head = {
         "library_name": "sentence-transformers" if portable else "contrasent",
         "pipeline_tag": "sentence-similarity",
-        "tags": _tags(facts)[not portable :],
+        "tags": _tags(encoder, facts)[not portable :],
         **({"base_model": facts.base.partition("@")[0]} if facts.base else {}),
         **({"model-index": _index(rows)} if rows else {}),
     }
@@ -65,12 +65,12 @@ def card(encoder: "Encoder", facts: CardMetadata) -> str:
     )
 
 
-def _tags(facts: CardMetadata) -> list[str]:
+def _tags(encoder: "Encoder", facts: CardMetadata) -> list[str]:
     """Tags for the hub's filters; the last two are those of sentence-transformers."""
     tags = ["sentence-transformers", "sentence-similarity", "feature-extraction", "contrasent"]
     if "rows" in facts.data:
         tags.append(f"dataset_size:{facts.data['rows']}")
-    if "matryoshka" in str(facts.objective.get("name")):
+    if encoder.matryoshka_dims:
         tags.append("matryoshka")
     if "name" in facts.objective:
         tags.append(f"loss:{facts.objective['name']}")

@@ -1,6 +1,7 @@
 """Tensors in safetensors files: those of models, and of a run's checkpoint."""
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,26 @@ def write_checkpoint(
     with atomic_file(path, "wb") as stream:
         # Written in place of the temporary file's content: safetensors wants a name.
         save_tensors(Path(stream.name), tensors, {"contrasent": json.dumps(state)})
+
+
+def restore_checkpoint(
+    tensors: Mapping[str, Tensor], module: nn.Module, optimizer: torch.optim.Optimizer
+) -> None:
+    """Give a module and its optimizer the state that a checkpoint's tensors hold."""
+    weights: dict[str, Tensor] = {}
+    moments: defaultdict[str, dict[str, Tensor]] = defaultdict(dict)
+    for key, value in tensors.items():
+        kind, name = key.split(".", 1)
+        if kind == "model":
+            weights[name] = value
+        else:
+            moment, name = name.split(".", 1)
+            moments[name][moment] = value
+    module.load_state_dict(weights)
+    for name, parameter in module.named_parameters():
+        if name in moments:
+            state = {k: value.to(parameter.device) for k, value in moments[name].items()}
+            optimizer.state[parameter] = state
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], Any]:

@@ -7,13 +7,16 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from contrasent import losses, parallel
+from contrasent.encoder.encoder import Encoder
 from contrasent.engine.encodings import BatchEncodings, Source, Terms
 from contrasent.errors import OptionError
 from contrasent.types import Tokens
 
+Ids = NDArray[np.int32]
 Duplicates = Literal["contrast", "mask"]
 """Treatment of negatives that share a text with the pair: contrasted, or masked."""
 
@@ -35,7 +38,8 @@ class Contrast:
         loss: "softmax"; "decoupled", without the positive in the sum (Yeh et al. 2022); or
             "sigmoid", pair by pair (SigLIP: Zhai et al. 2023), see ``info_nce``.
         bias: b of "sigmoid".
-        duplicates: "mask" leaves out negatives of pairs that share a text with the anchor's.
+        duplicates: "mask" leaves out negatives of pairs that share a text with the anchor's;
+            prompts do not count.
         dimensions: sizes below the full one; the term is the sum of the losses of the first so many
             dimensions, and of all (Matryoshka: Kusupati et al. 2022, equation 1).
     """
@@ -131,29 +135,46 @@ class Contrast:
 def _not_shared(encodings: BatchEncodings, column: int) -> Callable[[slice], Tensor]:
     """Weights of the negatives, which mask pairs that share a text."""
     anchors, *positives = encodings.columns("anchor", "positive")
-    pair_keys = [_keys(anchors), _keys(positives[column])]
+    encoder = encodings.networks.encoder
+    asked, read = (encoder.prompts.of_task(task) for task in ("query", "document"))
+    around: list[tuple[Ids, Ids] | None] = [None, None]
+    if encodings.networks.labelled and asked != read:  # equal ones tell no texts apart
+        around = [_around(encoder, asked), _around(encoder, read)]
+    pair_keys = [_keys(anchors, around[0]), _keys(positives[column], around[1])]
     texts = [parallel.gather(keys) for keys in pair_keys]
-    hard = [_keys(negatives) for negatives in encodings.columns("negative")]
+    hard = [_keys(negatives, around[1]) for negatives in encodings.columns("negative")]
     others = parallel.gather(torch.stack(hard, dim=1)).flatten() if hard else texts[0][:0]
     queued = encodings.queued()
-    device = encodings.networks.encoder.device
 
     def weights(part: slice) -> Tensor:
         mine = [keys[part, None] for keys in pair_keys]
         pairs = torch.stack([key == other for key in mine for other in texts]).any(dim=0)
         equal = torch.stack([key == others for key in mine]).any(dim=0)
         older = pairs.new_zeros(len(pairs), 0 if queued is None else len(queued))
-        return ~torch.cat([pairs, equal, older], dim=1).to(device)
+        return ~torch.cat([pairs, equal, older], dim=1).to(encoder.device)
 
     return weights
 
 
-def _keys(tokens: Tokens) -> Tensor:
-    """(n,) numbers of texts, equal for equal texts."""
-    digests = [
-        hashlib.blake2b(row.tobytes(), digest_size=8).digest()
-        for row in map(tokens.__getitem__, range(len(tokens)))
-    ]
+def _around(encoder: Encoder, prompt: str) -> tuple[Ids, Ids]:
+    """Ids before and after every text with a prompt: what the rows of two texts have in common."""
+    tokens, _ = encoder.tokenise(["", "a"], prompt)
+    empty, probe = tokens[0], tokens[1]
+    size = min(len(empty), len(probe))
+    before = int(np.cumprod(empty[:size] == probe[:size]).sum())
+    last = slice(-1, before - size - 1, -1)  # backwards, as far as nothing is before
+    after = int(np.cumprod(empty[last] == probe[last]).sum())
+    return empty[:before], empty[len(empty) - after :]
+
+
+def _keys(tokens: Tokens, around: tuple[Ids, Ids] | None) -> Tensor:
+    """(n,) numbers of texts, equal for equal texts, whose rows have those ids around them."""
+    rows = [tokens[i] for i in range(len(tokens))]
+    if around is not None:
+        before, after = around
+        cut = slice(len(before), -len(after) or None)
+        rows = [row[cut] if np.array_equal(row[: len(before)], before) else row for row in rows]
+    digests = [hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in rows]
     return torch.from_numpy(np.frombuffer(b"".join(digests), np.int64).copy())
 
 

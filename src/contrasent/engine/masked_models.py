@@ -1,5 +1,6 @@
 """Language models and encoders inside a method: masked-LM heads, frozen fillers, guides."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -287,10 +288,9 @@ class Guide:
     def __init__(self, encoder: Encoder, student: Encoder) -> None:
         self.encoder = encoder.requires_grad_(False).eval()
         self.student = student
-        backend, student_backend = encoder.tokenizer.backend, student.tokenizer.backend
-        self._same_ids = encoder.tokenizer.max_tokens >= student.tokenizer.max_tokens and (
-            backend.to_str() == student_backend.to_str()
-        )
+        mine, theirs = encoder.tokenizer, student.tokenizer
+        longer = mine.max_tokens >= theirs.max_tokens
+        self._same_ids = longer and _uncut(mine) == _uncut(theirs)
 
     @classmethod
     def load(cls, name: str | None, student: Encoder) -> "Guide":
@@ -307,6 +307,12 @@ class Guide:
             texts = backend.decode_batch([tokens[i].tolist() for i in range(len(tokens))])
             tokens = self.encoder.tokenise(texts)[0]
         return list(self.encoder(tokens).split([len(column) for column in columns]))
+
+
+def _uncut(tokenizer: Tokenizer) -> dict[str, Any]:
+    """What a tokenizer makes of a text, whatever length it cuts at."""
+    stated: dict[str, Any] = json.loads(tokenizer.to_str())
+    return stated | {"truncation": None, "padding": None}
 
 
 def check_guide(option: str, name: str | None) -> Path:

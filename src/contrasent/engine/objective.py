@@ -287,7 +287,7 @@ class PairObjective(Objective):
         self.use_projector(projector, encoders=encoders)
 
 
-OWN = ("forward", "loss", "after_step", "check")
+OWN = ("forward", "loss", "optimizer", "after_step", "check")
 """Methods of an objective of which a combination has its own."""
 
 PARTS = {"encoder", "projector", "second", "second_projector", "contrast", "queue", "terms"}
@@ -313,7 +313,7 @@ class Combination(Objective):
             lost = [own for own in OWN if getattr(type(part), own) is not getattr(Objective, own)]
             lost += [*sorted(part._modules.keys() - PARTS), *part._parameters, *part._buffers]
             if lost:
-                problem = f"{part.name} has a {lost[0]} of its own; use it alone, or make it a term"
+                problem = f"{part.name} has its own {lost[0]}; use it alone, or make that a term"
                 raise OptionError("--objective", names, problem)
         if contrast_weight is None:
             weights = {p.weights["contrast"] for p in parts if "contrast" in p.weights}
@@ -347,6 +347,9 @@ class Combination(Objective):
     def _check_parts(self, names: str, *, twice: bool) -> None:
         """Reject parts that would be ignored."""
         problem = None
+        columns = zip(self.views, self.roles, strict=False)
+        contrasted = [view for view, role in columns if role != "edited"]
+        plain = not self.labelled and contrasted == [Identity(), Identity()]
         if self.graded and self.contrast is not None:
             problem = "a contrast takes every pair for a positive, and pairs with scores are not"
         elif twice:
@@ -361,6 +364,8 @@ class Combination(Objective):
             problem = "next sentences and a corpus of pairs exclude each other"
         elif self.labelled and len(self.roles) > 2:
             problem = "copies and next sentences are made of single sentences, not of pairs"
+        elif self.masks == "fixed" and (not plain or self.second is not None):
+            problem = "masks=fixed takes the anchor's vector for all others; set masks=independent"
         if problem:
             raise OptionError("--objective", names, problem)
 

@@ -4,6 +4,7 @@ The best of many evaluations on the same items looks better than it is: every se
 chooses the step, the others ("test") say whether it beats the base (row "gain_...").
 """
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,6 +97,7 @@ class LabelledValidation:
     first: Sequence[str]
     second: Sequence[str]
     scores: Floats  # (n,) labels
+    digest: str = ""  # of the file that they are from, "sha256 ..."
 
     def __call__(self, encode: EncodeFn) -> Report:
         """Rows "spearman" and "pearson" of the dev pairs; ``notes["items"]``: cosines."""
@@ -237,4 +239,5 @@ def _named(
         problem = "neither a file of labelled pairs nor one of the names"
         raise OptionError("--evaluate", name, problem, choices=(*needs, "none", "stsb"))
     labels = read_labelled_pairs(name)
-    return LabelledValidation(labels.first, labels.second, labels.scores), None, ""
+    digest = f"sha256 {hashlib.sha256(Path(name).read_bytes()).hexdigest()}"
+    return LabelledValidation(labels.first, labels.second, labels.scores, digest), None, ""

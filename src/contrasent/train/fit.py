@@ -14,7 +14,7 @@ from torch import Tensor
 
 from contrasent import parallel, processes, progress
 from contrasent.encoder.card import CardMetadata, card
-from contrasent.encoder.tensors import read_checkpoint, write_checkpoint
+from contrasent.encoder.tensors import read_checkpoint, restore_checkpoint, write_checkpoint
 from contrasent.engine.objective import Objective
 from contrasent.errors import OptionError, UserError
 from contrasent.files import check_writable, write_text
@@ -39,7 +39,6 @@ from contrasent.train.settings import Defaults, Settings, run_values
 from contrasent.train.step import WINDOW, StepMetrics, StepRunner, interruptible
 
 LOG_EVERY = 10
-MOMENTS = ("step", "exp_avg", "exp_avg_sq", "momentum_buffer")  # of AdamW and Muon
 
 
 def fit(
@@ -67,8 +66,9 @@ def fit(
 
     By a method's name this is the command ``contrasent train``: settings that are not stated are
     chosen for the base and the method, and a part of the corpus is held out to choose the model.
-    With an :class:`~contrasent.engine.Objective` settings are as they are written, and nothing is
-    evaluated unless ``evaluate`` is given.
+    With an :class:`~contrasent.engine.Objective` settings are as they are written, nothing is
+    evaluated unless ``evaluate`` is given, and settings of its model (``pooler``, ``dropout``, ...)
+    are an error, except in a ``Settings``, which may be the one that the objective was made with.
 
     Order, views, dropout and learning rate are functions of (seed, step, rank): a run that was
     killed and is resumed ends, on CPU, in the same bits as one that was not.
@@ -88,12 +88,14 @@ def fit(
             how far it is from the base. By name, with a method's name: "heldout", "documents",
             "neighbours", "stsb", "none" or a file of labelled pairs.
         geometry: called every ``geometry_every`` steps in the same way, before the first and after
-            the last too; its report goes to the run's log and decides nothing.
+            the last too; its report goes to the run's log and decides nothing. By default alignment
+            and uniformity on STS-B's development split.
         keep: the model to leave where there is an evaluation: "proven" the best step if it improves
             on the base (:attr:`Run.improved`), else the base, the default; "unharmed" the last step
             if enough of the base is left, else the base, the default for "neighbours", which proves
             nothing; "trained" the best step in any case, as the papers do; "last" the last step.
-        rows: which rows of the corpus to train on; all if None.
+        rows: which rows of the corpus to train on, all if None; those held out for an evaluation
+            by name are left out.
         resume: go on with the run in the folder.
         overwrite: discard what the folder holds.
         facts: more for the model card.
@@ -115,6 +117,7 @@ def fit(
         KeyboardInterrupt: Ctrl-C or SIGTERM, after a checkpoint was written.
     """
     source = corpus if isinstance(corpus, Corpus) else open_corpora(corpus)
+    named = given if isinstance(settings, Settings) else dict(settings or {}) | given
     if isinstance(settings, Settings):
         settings = {name: v for name, v in asdict(settings).items() if v is not None}
     stated = dict(settings or {}) | given
@@ -126,11 +129,19 @@ def fit(
         plan = make_plan(
             source, stated, method=objective, base=base, evaluate=evaluate, stored=stored
         )
-        plan = plan if rows is None else replace(plan, rows=rows)
+        if rows is not None:
+            left = rows if plan.rows is None else np.intersect1d(rows, plan.rows)
+            if not len(left):
+                problem = "none is left to train on, as all are held out; name others"
+                raise OptionError("rows", rows.tolist(), f"{problem}, or evaluate='none'")
+            plan = replace(plan, rows=left)
         return fit_plan(plan, folder, keep=choose_keep(keep, plan.evaluate), **options)
-    if base is not None or isinstance(evaluate, str):
-        option, value = ("base", base) if base is not None else ("evaluate", evaluate)
-        raise OptionError(option, value, "goes with the name of a method; this is an objective")
+    refused = {"base": base, "evaluate": evaluate if isinstance(evaluate, str) else None}
+    refused |= {name: named.get(name) for name in ("heldout", *prepare.OF_MODEL)}
+    for option, value in refused.items():
+        if value is not None:
+            problem = "goes with the name of a method; this is an objective, whose encoder is"
+            raise OptionError(option, value, f"{problem} trained as it is")
     options |= {"evaluate": evaluate, "keep": choose_keep(keep, evaluate), "rows": rows}
     chosen = RunOptions(base=facts.base if facts else None, defaults=defaults, **options)
     return _fit(objective, source, Settings(**run_values(stated)), Path(folder), chosen)
@@ -142,7 +153,6 @@ def fit_plan(
     *,
     keep: Keep,
     resume: bool,
-    geometry: Evaluate | None = None,
     **options: Any,
 ) -> Run:
     """Carry out a plan; a complete run is returned without loading a model."""
@@ -151,8 +161,7 @@ def fit_plan(
     check_writable(Path(folder))
     settings = plan.resolved.settings
     objective = prepare.prepare(resolve(plan.base), plan.method, plan.resolved.parameters, settings)
-    geometry = geometry or geometry_on_stsb(settings.geometry_every)
-    chosen = plan.options(keep, resume=resume, geometry=geometry, **options)
+    chosen = plan.options(keep, resume=resume, **options)
     return _fit(objective, plan.corpus, settings, Path(folder), chosen)
 
 
@@ -164,7 +173,8 @@ def _fit(
     place.listen(options.on_step, tensorboard=options.tensorboard)
     with parallel.processes(), closing(place):
         objective.check(corpus.width, ordered=corpus.documents, scored=corpus.scored)
-        shape = options.geometry if settings.geometry_every else None
+        prepare.configure(objective, settings)
+        shape = (options.geometry or geometry_on_stsb()) if settings.geometry_every else None
         selector = ModelSelector(objective.encoder, place, options.evaluate, shape, options.keep)
         described = objective.describe()
         config = run_config(settings, described, corpus, options, parallel.world())
@@ -189,7 +199,6 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
     """A run from its first step, or from its checkpoint, to its last."""
     began, trained_seconds = time.monotonic(), 0.0
     encoder, place = objective.encoder, selector.place
-    prepare.configure(objective, settings)
     shared = options.tokens is not None
     where = options.tokens or place.tokens
     batches = prepare.collator(objective, corpus, settings, where, options.rows, shared=shared)
@@ -343,13 +352,5 @@ def _restore(place: RunFolder, objective: Objective, optimizer: torch.optim.Opti
         return state
 
     state = parallel.by_main(read)
-    tensors = parallel.tensors_from_main(tensors)
-    prefix = "model."
-    objective.load_state_dict(
-        {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-    )
-    for name, parameter in objective.named_parameters():
-        stored = {key: tensors.get(f"optimizer.{key}.{name}") for key in MOMENTS}
-        if moments := {k: v.to(parameter.device) for k, v in stored.items() if v is not None}:
-            optimizer.state[parameter] = moments
+    restore_checkpoint(parallel.tensors_from_main(tensors), objective, optimizer)
     return state

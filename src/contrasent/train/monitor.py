@@ -13,6 +13,7 @@ from contrasent import metrics, parallel
 from contrasent.encoder.encoder import Encoder
 from contrasent.engine.objective import Objective
 from contrasent.errors import TrainingError, see
+from contrasent.files import read_object
 from contrasent.model.base import BUDGET, TaskEncoder, by_budget, in_calls
 from contrasent.report import Report
 from contrasent.text.batches import Collator
@@ -176,6 +177,8 @@ class ModelSelector:
         self.encoder, self.place = encoder, place
         self.evaluator, self.geometry, self.keep = evaluator, geometry, keep
         self.floor: float | None = getattr(evaluator, "floor", None)
+        config = read_object(encoder.source / "config.json") if encoder.source else {}
+        self.base_sizes = tuple(config.get("matryoshka_dimensions") or ())
         self.history: list[tuple[int, float]] = []
         self.base: Report | None = None
         self.report: Report | None = None
@@ -206,7 +209,11 @@ class ModelSelector:
             if step == 0:
                 self.base = report
                 if self.keep in ("proven", "unharmed"):
+                    # The base has its own nested sizes, not those that it is to be trained for.
+                    wanted = self.encoder.matryoshka_dims
+                    self.encoder.matryoshka_dims = self.base_sizes
                     save(self.place.base, step, report)
+                    self.encoder.matryoshka_dims = wanted
             elif self.floor is not None:
                 self.report = self.latest = report
             else:

@@ -48,6 +48,7 @@ class Plan:
         """The options of the run; its base without local folders."""
         base = Path(self.base).name if Path(self.base).is_dir() else self.base
         chosen: dict[str, Any] = {"base": base, "defaults": self.resolved.defaults, "keep": keep}
+        chosen["validation"] = getattr(self.evaluate, "digest", "") or self.validation
         return RunOptions(evaluate=self.evaluate, rows=self.rows, **chosen, **given)
 
     def finished(self, folder: Path, keep: Keep) -> Run | None:
@@ -107,10 +108,8 @@ def make_plan(
     return Plan(method, base, corpus, resolved, validation, judge, rows, note)
 
 
-def geometry_on_stsb(every: int) -> Evaluate | None:
+def geometry_on_stsb() -> Evaluate:
     """Alignment and uniformity on STS-B's development split; missing data are an error at once."""
-    if not every:
-        return None
     sts_pairs("STSB", split="dev")
     return lambda encode: geometry(encode, split="dev", sample=DURING_TRAINING, resamples=0)
 

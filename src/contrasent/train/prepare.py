@@ -29,6 +29,11 @@ from contrasent.train.settings import Settings
 log = logging.getLogger(__name__)
 
 BLOCK = 8192  # rows whose tokens a pooler counts at once
+OF_MODEL = (
+    *("pooler", "head", "normalise", "dropout", "attention_dropout", "bidirectional", "lora"),
+    *("query_prompt", "document_prompt"),
+)
+"""Settings of the model, on which :func:`prepare` alone acts."""
 
 
 def prepare(
@@ -75,7 +80,15 @@ def _prompts(given: Prompts, settings: Settings) -> Prompts:
 
 
 def configure(objective: Objective, settings: Settings) -> None:
-    """Set padding, cached gradients and compilation of every encoder in an objective."""
+    """Set padding, cached gradients and compilation of every encoder in an objective.
+
+    Raises:
+        OptionError: cached gradients with a term on tokens, or no term with a weight.
+    """
+    if type(objective).loss is Objective.loss and not any(objective.weights.values()):
+        names = [name for name in objective.describe() if name.endswith("_weight")]
+        problem = "nothing is left to learn; set a weight above 0"
+        raise OptionError(" and ".join(names) or "weights", 0, problem)
     terms = objective.terms.items()
     others = [name for name, t in terms if not getattr(t, "vectors_only", False)]
     custom = type(objective).forward is not Objective.forward and not objective.vectors_only

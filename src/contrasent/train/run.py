@@ -154,6 +154,7 @@ class RunOptions:
     rows: NDArray[np.int64] | None  # training rows of the corpus; all if None
     base: str | None
     defaults: "Defaults | None"
+    validation: str | None = None  # name of the evaluation, or the digest of its file
     geometry: Evaluate | None = None
     facts: "CardMetadata | None" = None
     resume: bool = False
@@ -181,6 +182,7 @@ def run_config(
         "corpus": {"source": corpus.source, "sha256": corpus.digest()},
         "rows": None if rows is None else hashlib.sha256(rows.tobytes()).hexdigest(),
         "evaluated": evaluated,
+        "evaluation": options.validation,
         "processes": processes,
         "keep": options.keep if evaluated else None,
     }
@@ -275,6 +277,7 @@ class RunFolder:
                 f"{texts[1].get('source')!r} holds now; resume with the same text, or use "
                 "--overwrite or another folder"
             )
+        before.setdefault("evaluation", now.get("evaluation"))  # older versions did not store it
         for key in sorted((before.keys() | now.keys()) - {"defaults", "corpus"}):
             old, new = before.get(key), now.get(key)
             if isinstance(old, dict) and isinstance(new, dict):

@@ -6,7 +6,6 @@ import os
 import platform
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -265,18 +264,20 @@ def interruptible() -> Iterator[Callable[[], bool]]:
     # Python calls a handler between two of its instructions only, and a backward pass is one of
     # them, of seconds: so a thread answers, which the C code of the signal wakes through a pipe.
     def answer() -> None:
-        for text, more in ((STOPPING, 0.0), ("", GRACE)):
-            while (byte := os.read(woken, 1)) and byte[0] not in before:
-                pass
-            if not byte:
-                return
-            if text and parallel.is_main():
-                log.warning(text)
-            time.sleep(more)
-        os._exit(130)
+        with os.fdopen(woken, "rb", buffering=0) as stream:
+            for text in (STOPPING, ""):
+                while (byte := stream.read(1)) and byte[0] not in before:
+                    pass
+                if not byte:
+                    return
+                if text and parallel.is_main():
+                    log.warning(text)
+            if not ended.wait(GRACE):  # once the block has ended, its caller decides
+                os._exit(130)
 
     before: dict[int, Any] = {}
     woken, wakes = os.pipe()
+    ended = threading.Event()
     number: int
     try:
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -284,6 +285,8 @@ def interruptible() -> Iterator[Callable[[], bool]]:
         os.set_blocking(wakes, False)
         earlier = signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
     except ValueError:  # not the main thread, and only that may handle signals
+        os.close(woken)
+        os.close(wakes)
         yield lambda: False
         return
     listener = threading.Thread(target=answer, daemon=True)
@@ -291,6 +294,7 @@ def interruptible() -> Iterator[Callable[[], bool]]:
     try:
         yield lambda: received
     finally:
+        ended.set()
         for number, handler in before.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(earlier)
