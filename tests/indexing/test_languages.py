@@ -139,13 +139,13 @@ def test_a_query_in_another_language_weighs_words_less(handbook):
         ("Wer zahlt für den kaputten drill?", True), ("who pays for the drill", False),
         ("drill", False), ("¿quién paga el drill de la casa?", True),
     ):  # fmt: skip
-        assert (handbook._ranker_for(query, ranker).word_weight < ranker.word_weight) == less
+        assert (handbook.ranker_for(query, ranker).word_weight < ranker.word_weight) == less
     # Texts in both languages hold the stop words of both.
     encode = lambda texts: np.ones((len(texts), 2), np.float32)  # noqa: E731
     texts = ["Who pays for the broken drill, and is it ours?"] * 6 + ["Wer zahlt für den Bohrer?"]
     both = Index.build(encode, texts)
     assert both.facts.language == "english"
-    assert both._ranker_for("Wer zahlt für den Bohrer?", ranker) is ranker
+    assert both.ranker_for("Wer zahlt für den Bohrer?", ranker) is ranker
 
 
 def test_installed_bases(without, multilingual_base):
