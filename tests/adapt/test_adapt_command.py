@@ -205,8 +205,8 @@ def test_a_killed_one_continues_and_comes_to_the_same(
         adapt_index(documents, tmp_path / "s", **options)
     with pytest.raises(OutputError, match="seed"):
         adapt_index(documents, tmp_path / "s", **options, seed=1, resume=True)
-    (tmp_path / "s" / ".index.abcd_123").mkdir()  # what a kill leaves of a folder half written
-    (tmp_path / "s" / "work" / ".v.npy.abcd_123").write_text("half")
+    (tmp_path / "s" / ".index.contrasent-abcd_123").mkdir()  # what a kill leaves of a folder half written
+    (tmp_path / "s" / "work" / ".v.npy.contrasent-abcd_123").write_text("half")
     said = []
     done = adapt_index(documents, tmp_path / "s", **options, resume=True, log=said.append)
     assert not any(ENCODING in line for line in said)  # the index is there
