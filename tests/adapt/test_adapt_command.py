@@ -205,7 +205,9 @@ def test_a_killed_one_continues_and_comes_to_the_same(
         adapt_index(documents, tmp_path / "s", **options)
     with pytest.raises(OutputError, match="seed"):
         adapt_index(documents, tmp_path / "s", **options, seed=1, resume=True)
-    (tmp_path / "s" / ".index.contrasent-abcd_123").mkdir()  # what a kill leaves of a folder half written
+    (
+        tmp_path / "s" / ".index.contrasent-abcd_123"
+    ).mkdir()  # what a kill leaves of a folder half written
     (tmp_path / "s" / "work" / ".v.npy.contrasent-abcd_123").write_text("half")
     said = []
     done = adapt_index(documents, tmp_path / "s", **options, resume=True, log=said.append)
@@ -410,7 +412,18 @@ def test_overwrite_keeps_what_is_yet_to_be_read(documents, finished):
     for kind in ("queries", "collection", "clicks"):
         with pytest.raises(InputError, match=r"queries\.jsonl: is replaced by --overwrite; copy"):
             adapt_index(documents, finished, **{kind: finished / "queries.jsonl"}, overwrite=True)
+    (finished / "model").mkdir()
+    with pytest.raises(InputError, match=r"model: is replaced by --overwrite; copy"):
+        adapt_index(documents, finished, base=str(finished / "model"), overwrite=True)
+    (finished / "model").rmdir()
     assert before == set(finished.iterdir()) and len(Index.open(finished / "index")) == 1
+    shutil.rmtree(finished / "index")  # as a kill in the middle of --overwrite leaves it
+    assert adaptation.finished(finished) is None
+
+
+def test_a_run_that_was_killed_at_its_first_step_is_begun_again(tmp_path, model, documents):
+    (tmp_path / "s" / "work").mkdir(parents=True)
+    assert adapt_index(documents, tmp_path / "s", base=str(model)).facts["documents"] == 120
 
 
 # ---------------------------------------------------------------------- an encoder is taught

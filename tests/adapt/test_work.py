@@ -36,8 +36,11 @@ def test_a_stage_is_done_once_and_another_run_does_not_continue_it(tmp_path, mon
     Work(update, {"update": True, "seed": 0}, resume=False)
     with pytest.raises(OutputError, match=r"seed 0, not 1; give the same$"):
         Work(update, {"update": True, "seed": 1}, resume=True)
-    with pytest.raises(OutputError, match="--update continues it, --overwrite"):
-        Work(update, {"seed": 0}, resume=False)
+    for resume in (False, True):
+        with pytest.raises(OutputError, match="--update continues it, --overwrite"):
+            Work(update, {"seed": 0}, resume=resume)
+    with pytest.raises(OutputError, match=r"not finished; --resume continues it$"):
+        Work(folder, {"update": True, "seed": 0}, resume=True)
     again.forget("one")
     assert again.stage("one", make) and len(calls) == 2
     again.discard()

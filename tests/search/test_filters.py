@@ -232,10 +232,11 @@ def test_command_line_conditions(conditions, wanted):
 @pytest.mark.parametrize(("condition", "wanted"), [
     ("year>=2000", [0, 3]), ("year<2000", [1, 2]), ("year=2024", [0, 3]), ("year!=2024", [1, 2, 4]),
     ("date>=2024", [0]), ("title~2024", [0]), ("done=true", [1, 2]), ("done!=true", [0, 3, 4]),
+    ("grade=NaN", [0]), ("grade<=null", [0]), ("grade=1e999", []),
 ])  # fmt: skip
 def test_short_conditions_on_cells_of_a_csv(condition, wanted):
     rows = [
-        {"year": "2024", "date": "2024-03-01", "title": "Report 2024"},
+        {"year": "2024", "date": "2024-03-01", "title": "Report 2024", "grade": "NaN"},
         {"year": "1999", "date": "1999-12-31", "title": "Report", "done": "true"},
         {"year": "300", "done": True}, {"year": 2024}, None,
     ]  # fmt: skip

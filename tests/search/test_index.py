@@ -16,7 +16,7 @@ from contrasent.errors import InputError, ModelError, OptionError, OutputError, 
 from contrasent.metrics import normalize
 from contrasent.search.folder import checksum
 from contrasent.search.index import Index
-from contrasent.search.opening import create
+from contrasent.search.opening import KeptVectors, create
 from contrasent.search.ranking import Ranker
 from contrasent.search.store import Facts
 from contrasent.search.tiers import BASE
@@ -235,7 +235,7 @@ def test_other_model_and_dimension(index, tmp_path):
 
 def test_an_earlier_format_is_named(tmp_path):
     (tmp_path / "index.json").write_text("{}")
-    with pytest.raises(InputError, match="earlier format; build it again"):
+    with pytest.raises(InputError, match="earlier format; remove it and build it again"):
         Index.open(tmp_path)
 
 
@@ -299,6 +299,14 @@ def test_overwrite_spares_what_is_no_index(index, tmp_path, kind):
     assert file.read_bytes() == content
 
 
+def test_an_index_is_made_by_one_process_whatever_link_leads_to_it(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    first, second = (KeptVectors(tmp_path / name, encode, Facts()) for name in ("real", "link"))
+    with first, pytest.raises(OutputError, match="another process is making it"), second:
+        pass
+
+
 @pytest.mark.parametrize("name", ["notes.txt", "index.db.backup", ".env", "photos"])
 def test_overwrite_spares_what_lies_in_an_index(index, tmp_path, name):
     index.save(tmp_path / "index")
@@ -308,6 +316,7 @@ def test_overwrite_spares_what_lies_in_an_index(index, tmp_path, name):
         index.save(tmp_path / "index", overwrite=True)
     assert foreign.exists()
     foreign.rename(tmp_path / "elsewhere")
+    (tmp_path / "index" / ".DS_Store").write_text("of the system")
     with Writer(tmp_path / "index") as writer:  # leaves its lock
         writer.delete(["id-1"])
     index.save(tmp_path / "index", overwrite=True)

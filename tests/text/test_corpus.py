@@ -180,8 +180,8 @@ def test_a_null_in_the_first_row_is_no_fault_in_a_column_without_text(put):
 
 def test_what_is_no_list_of_rows_is_no_corpus(put):
     frame = type("DataFrame", (list,), {"columns": ["text"]})(["text"])
-    fails(lambda: open_corpus(frame), "a DataFrame is columns, not rows", "to_dict('records')")
-    fails(lambda: open_corpus({"text": ["a", "b"]}), "a dict is columns, not rows")
+    fails(lambda: open_corpus(frame), "a DataFrame holds columns, not rows", "to_dict('records')")
+    fails(lambda: open_corpus({"text": ["a", "b"]}), "a dict holds columns, not rows")
     path = put("a.txt", "one\ntwo\n")
     assert len(list(open_corpus(iter([path, path])))) == 4
     fails(lambda: open_corpus([path, "b.txt"]), "source 'b.txt': stands among", kind=OptionError)
@@ -550,7 +550,7 @@ def test_a_query_with_positives_and_negatives_is_a_row_for_each_positive(put):
     pairs = [{"query": "q", "pos": ["p", "o"]}]
     assert list(open_corpus(put("d.json", json.dumps(pairs)))) == [("q", "p"), ("q", "o")]
     late = reading(put("f.jsonl", "\n".join(map(json.dumps, [rows[1] | {"neg": []}, rows[0]]))))
-    fails(late, "f.jsonl:2: has negatives, the first row none; begin with a row that has some")
+    fails(late, "f.jsonl:2: has negatives and the first row has none; give every row some, or none")
     for wrong in ({"query": "r", "pos": []}, {"query": "r", "pos": ["s"]}, {"pos": ["s"]}):
         broken = put("e.jsonl", "\n".join(map(json.dumps, [rows[0], wrong])))
         with pytest.raises(InputError, match=r"e\.jsonl:2: "):

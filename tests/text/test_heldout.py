@@ -144,10 +144,10 @@ def test_too_few():
         hold_out(open_corpus(alike), 10, seed=0)
     with pytest.raises(InputError, match="one row only"):
         hold_out(open_corpus(pairs(1)), 10, seed=0)
-    with pytest.raises(OptionError, match="heldout 0: pairs to hold out are one or more"):
+    with pytest.raises(OptionError, match="heldout 0: hold out one pair or more"):
         hold_out(open_corpus(pairs(200)), 0, seed=0)
     sentences = open_corpus([a for a, _ in pairs(200)])
-    with pytest.raises(TrainingError, match=r"^heldout 10: 20 sentences are the fewest; raise it"):
+    with pytest.raises(TrainingError, match=r"^heldout 10: the fewest are 20 sentences; raise it"):
         hold_out_sentences(sentences, 10, seed=0)
 
 

@@ -357,10 +357,12 @@ def test_an_objective_takes_no_names(bert, sentences, tmp_path):
         ({"temperature": 0.1}, "no such setting of a run"),
         ({"lora": 4}, "lora 4: goes with the name of a method"),
         ({"settings": {"heldout": 9}}, "heldout 9: goes with the name of a method"),
-        ({"settings": Settings(**FEW), "normalise": False}, "normalise False: goes with"),
+        ({"settings": Settings(**FEW), "normalise": True}, "normalise True: goes with"),
     ]:
         with pytest.raises(OptionError, match=message):
             fit(learner, sentences[:80], folder=tmp_path / "m", **given)
+    usual = {"heldout": Settings().heldout, "lora": 0, "bidirectional": False, "steps": 1}
+    assert fit(learner, sentences[:80], folder=tmp_path / "m", **usual).steps == 1
 
 
 def test_patience(start):

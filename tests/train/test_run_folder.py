@@ -65,6 +65,10 @@ def test_a_model_that_is_no_run_is_not_resumed_into(tmp_path):
         opened(tmp_path, resume=True)
     with pytest.raises(OutputError, match=r"holds 'modules.json'; --overwrite, if it is a model"):
         opened(tmp_path)
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(OutputError, match=r"other things than a model, such as 'notes.txt'"):
+        opened(tmp_path, overwrite=True)
+    (tmp_path / "notes.txt").unlink()
     assert opened(tmp_path, overwrite=True) is False
     assert names(tmp_path) == ["run"]
 

@@ -32,10 +32,11 @@ def test_texts_are_read_as_the_type_wanted():
 
 def test_a_recipe_is_toml():
     given = {"clip": math.inf, "query_prompt": 'Ask \U0001f600 \x7f "q":\n', "lr": "5e-5"}
-    read = tomllib.loads(recipe_text({"base": "größe", "columns": ["a", 1]}, "simcse", given))
+    columns = ["a", 1, math.inf]
+    read = tomllib.loads(recipe_text({"base": "größe", "columns": columns}, "simcse", given))
     settings = {"clip": math.inf, "query_prompt": given["query_prompt"], "lr": 5e-5}
     assert read.pop("settings") == settings
-    assert read == {"base": "größe", "columns": ["a", 1], "objective": "simcse"}
+    assert read == {"base": "größe", "columns": columns, "objective": "simcse"}
 
 
 @pytest.mark.parametrize(("name", "value", "message"), [

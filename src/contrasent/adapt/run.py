@@ -140,6 +140,8 @@ def adapt_index(
         "seed": seed,
     }
     documents = _source(source, target, base, columns, max_file_text)
+    used = documents.facts.source if isinstance(documents, Index) else base
+    asked += [Path(used)] if used and Path(used).exists() else []
     _check_target(target, asked, resume=resume, overwrite=overwrite)
     work = Work(target / WORK, config, resume=resume)
     run = _AdaptationRun(target, work, budget, seed, log)
@@ -192,8 +194,8 @@ def update_adaptation(
 def finished(target: Path) -> Adaptation | None:
     """The outcome of a complete adaptation; None if there is none."""
     path = target / REPORT
-    if not _holds(path, "format") or (target / WORK).is_dir():
-        return None
+    if not _holds(path, "format") or (target / WORK).is_dir() or not is_index(target / INSIDE):
+        return None  # the index is missing where --overwrite was killed
     facts = json.loads(path.read_text("utf-8"))
     return Adaptation(target, facts["improved"], facts["reason"], facts)
 
@@ -213,10 +215,10 @@ def _source(
         raise InputError(place, "is in Milvus; adapt needs the rows in an index of its own")
     if is_index(place):
         if place.resolve().is_relative_to(target.resolve()):
-            again = f"'contrasent adapt {target} --update' learns again in place"
-            raise OutputError(
-                f"{target}: holds the index itself; choose another folder, or {again}"
-            )
+            problem = f"{target}: holds the index itself; choose another folder"
+            if _holds(target / REPORT, "format"):
+                problem += f", or 'contrasent adapt {target} --update' learns again in place"
+            raise OutputError(problem)
         if base is not None:
             raise OptionError("base", base, "an index has its model; leave it out")
         index = Index.open(place)
@@ -232,6 +234,8 @@ def _check_target(target: Path, asked: Sequence[Path], *, resume: bool, overwrit
     """Reject, before any work, an output that exists or cannot be written; else make room."""
     there = target.exists() and (not target.is_dir() or any(target.iterdir()))
     begun = _holds(target / WORK / "config.json", "max_file_text", "update")
+    if there and target.is_dir() and [path.name for path in target.iterdir()] == [WORK]:
+        begun |= not any((target / WORK).glob("[!.]*"))  # killed before it wrote that
     if there and overwrite and not resume:
         if not begun and not _holds(target / REPORT, "format"):
             raise OutputError(f"{target}: was not made by contrasent adapt; choose another folder")
@@ -325,8 +329,10 @@ class _AdaptationRun:
 
     def finish(self) -> Adaptation:
         """Learn from the text and from queries, keep what is better, and write the report."""
-        stated = digest([*map(str, self.users), *self.documents])
+        asked = (json.dumps([text, sorted(gains.items())]) for text, gains in self.users)
+        stated = digest([*asked, *self.documents])
         if self.work.stage("queries", lambda: stated) != stated:  # corrected since a kill
+            self.log("queries or documents have changed: they teach anew")
             self.work.forget("queries", "taught", "learned")
             self.work.stage("queries", lambda: stated)
         facts = self.work.stage("learned", self._learn)

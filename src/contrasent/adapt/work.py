@@ -29,11 +29,12 @@ class Work:
             write_json(path, config)
             return
         before, config = json.loads(path.read_text("utf-8")), json.loads(json.dumps(config))
-        if not resume:
+        if not resume or before.get("update") != config.get("update"):
             goes_on = "--update" if before.get("update") else "--resume"
+            again = "" if config.get("update") else ", --overwrite starts again"
             raise OutputError(
                 f"{folder.parent}: holds an adaptation that was not finished; {goes_on} continues "
-                "it, --overwrite starts again"
+                f"it{again}"
             )
         changed = sorted(k for k in {*before, *config} if before.get(k) != config.get(k))
         if changed:
@@ -77,7 +78,7 @@ class Work:
 
     def discard(self) -> None:
         """Delete the folder; renamed first, so that a kill leaves all of it or no run."""
-        aside = self.folder.with_name(f".{self.folder.name}.old")
+        aside = self.folder.with_name(f".{self.folder.name}.contrasent-old")
         shutil.rmtree(aside, ignore_errors=True)
         self.folder.rename(aside)
         shutil.rmtree(aside, ignore_errors=True)

@@ -105,9 +105,11 @@ def import_(
         checkpoint: Folder of a released checkpoint, or its name@commit on the hub.
         method: unsup-simcse, sup-simcse, esimcse, diffcse or simcse++, if unknown.
     """
+    from contrasent.model.description import check_replaceable
     from contrasent.model.pretrained import resolve
 
     options.check_new(output, overwrite and (output / "modules.json").is_file(), "target")
+    check_replaceable(output)
     folder = resolve(checkpoint)
     from contrasent.encoder.card import CardMetadata, card
     from contrasent.encoder.released import import_checkpoint
@@ -171,7 +173,10 @@ def postprocess(
     texts = list(distinct)[:sentences]
     empty = output.is_dir() and not any(output.iterdir())
     options.check_new(output, overwrite or empty, "folder")
+    from contrasent.model.description import check_replaceable
     from contrasent.model.opening import find_model
+
+    check_replaceable(output)
 
     folder = find_model(model)
     from contrasent.encoder.encoder import Encoder

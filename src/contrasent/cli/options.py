@@ -57,7 +57,7 @@ VectorsOnly = Annotated[bool, typer.Option("--vectors-only", help="Search by vec
 
 TEXTS = {"query": "QUERY", "first": "A", "second": "B"}
 TEXTS |= {name: f"--{name}" for name in ("remove", "prompt", "name")}
-"""The arguments that are texts or ids, with characters; paths may have any bytes."""
+"""The arguments that are texts or ids, which must be decodable; paths may have any bytes."""
 
 
 class Output(NamedTuple):

@@ -1,7 +1,6 @@
 """The encoder: backbone, pooler and head, from sentences to vectors."""
 
 from collections.abc import Sequence
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,12 @@ from contrasent.encoder.backbone import (
 )
 from contrasent.encoder.dropout import without_place
 from contrasent.encoder.tensors import save_tensors
-from contrasent.errors import ModelError, OptionError, OutputError, check_choice
+from contrasent.errors import ModelError, OptionError, check_choice
 from contrasent.files import atomic_folder, write_object
 from contrasent.losses.similarity import full
 from contrasent.model import base
 from contrasent.model.base import BUDGET, Prompts, by_budget, in_calls
-from contrasent.model.description import describe, write_description
+from contrasent.model.description import check_replaceable, describe, write_description
 from contrasent.model.golden import (
     EncoderConfig,
     check_weights,
@@ -39,12 +38,6 @@ from contrasent.model.pretrained import resolve
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens, Vectors
 
-PARTS = (
-    "modules.json", "*config*.json", "*token*.json", "vocab.*", "merges.txt", "*.model",
-    "*.safetensors*", "*.bin*", "[0-9]_*", "golden", "onnx*", "openvino*", "README.md",
-    ".gitattributes", ".DS_Store",
-)  # fmt: skip
-"""Names in a model folder of what a new model replaces."""
 WRITTEN_FOR = "5.3.0"  # the version of sentence-transformers written to a folder
 
 
@@ -257,16 +250,9 @@ class Encoder(PooledBackbone, base.Encoder):
             card: text of README.md; see :mod:`contrasent.encoder.card`.
 
         Raises:
-            OutputError: the target cannot be written, or holds something that is no model's.
+            OutputError: the target cannot be written, or holds something that belongs to no model.
         """
-        place = Path(folder)
-        parts = PARTS if (place / "modules.json").is_file() else ()
-        names = sorted(path.name for path in place.iterdir()) if place.is_dir() else []
-        if others := [name for name in names if not any(fnmatch(name, part) for part in parts)]:
-            raise OutputError(
-                f"{folder}: holds other things than a model, such as {others[0]!r}, which would be "
-                "lost; move them or choose another folder"
-            )
+        check_replaceable(place := Path(folder))
         with atomic_folder(place) as target, lora.merged(self.backbone):
             self.write(target)
             write_golden(target, self.golden())

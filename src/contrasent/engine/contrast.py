@@ -39,7 +39,7 @@ class Contrast:
             "sigmoid", pair by pair (SigLIP: Zhai et al. 2023), see ``info_nce``.
         bias: b of "sigmoid".
         duplicates: "mask" leaves out negatives of pairs that share a text with the anchor's;
-            prompts do not count.
+            prompts do not count, where they leave a text's first token and its cut as they are.
         dimensions: sizes below the full one; the term is the sum of the losses of the first so many
             dimensions, and of all (Matryoshka: Kusupati et al. 2022, equation 1).
     """

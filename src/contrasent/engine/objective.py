@@ -313,7 +313,9 @@ class Combination(Objective):
             lost = [own for own in OWN if getattr(type(part), own) is not getattr(Objective, own)]
             lost += [*sorted(part._modules.keys() - PARTS), *part._parameters, *part._buffers]
             if lost:
-                problem = f"{part.name} has its own {lost[0]}; use it alone, or make that a term"
+                problem = (
+                    f"{part.name} has its own {lost[0]}, which a sum cannot have; use it alone"
+                )
                 raise OptionError("--objective", names, problem)
         if contrast_weight is None:
             weights = {p.weights["contrast"] for p in parts if "contrast" in p.weights}

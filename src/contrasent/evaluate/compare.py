@@ -227,6 +227,6 @@ def _meaning(
     return (
         f"the methods, {where}; of an arm with one run a standard deviation over seeds of "
         f"{SEED_SD if seed_sd is None else seed_sd:g} points is assumed (--seed-sd)"
-        f"{', of what is not in points that of the other arm' if others else ''}: give several "
+        f"{', for scores not in points that of the other arm' if others else ''}: give several "
         "runs to measure it"
     )

@@ -173,7 +173,7 @@ def _context(
     judged: Iterable[Mapping[Any, float]],
     excluded: Iterable[object],
 ) -> str:
-    """A digest of what queries with keys (q,) are measured against; their order is no matter."""
+    """A digest of what queries with keys (q,) are measured against, whatever their order."""
     asked = zip(keys.tolist(), judged, excluded, strict=True)
     return digest([*documents, *sorted(f"{q} {sorted(g.items())} {own}" for q, g, own in asked)])
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from pathlib import Path, PurePath
 from typing import Any
 
-from contrasent.errors import ModelError, OptionError, see
+from contrasent.errors import ModelError, OptionError, OutputError, see
 from contrasent.files import read_json, read_object, write_object
 from contrasent.model.base import PROMPTS, Prompts
 from contrasent.model.golden import read_arrays
@@ -27,6 +28,14 @@ SIZES: dict[str, tuple[int, int]] = {
     "type_vocab_size": (0, 1 << 10),
 }
 """Keys of an encoder's config.json, with the least and the largest value of each."""
+
+PARTS = (
+    "modules.json", "*config*.json", "*token*.json", "vocab.*", "unigram.json", "bpe.codes",
+    "merges.txt", "*.model", "*.jinja", "*.py", "*.safetensors*", "*.bin*", "*.onnx", "*.h5",
+    "*.msgpack", "[0-9]_*", "golden", "onnx*", "openvino*", "flow.json", "encoder", "run",
+    "report.html", "README.md", "LICENSE*", ".gitattributes", ".cache", ".*.new", ".DS_Store",
+)  # fmt: skip
+"""Names in a model folder of what a new model replaces, its training run among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,3 +277,15 @@ def write_description(
     write_object(folder / "sentence_bert_config.json", stated)
     more |= {"prompts": dict(prompts.texts), "default_prompt_name": prompts.default}
     write_object(folder / PROMPTS, {**more, "similarity_fn_name": "cosine"})
+
+
+def check_replaceable(folder: Path) -> None:
+    """Reject a folder that a new model is to replace if it holds anything but a model."""
+    marks = ("modules.json", "flow.json", "run/settings.json")
+    parts = PARTS if any((folder / mark).is_file() for mark in marks) else ()
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    if others := [name for name in names if not any(fnmatch(name, part) for part in parts)]:
+        raise OutputError(
+            f"{folder}: holds other things than a model, such as {others[0]!r}, which would be "
+            "lost; move them or choose another folder"
+        )

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from contrasent import processes, progress
-from contrasent.errors import OptionError, OutputError, TrainingError, UserError
+from contrasent.errors import OutputError, TrainingError, UserError
 from contrasent.evaluate.geometry import geometry
 from contrasent.evaluate.sts import AVERAGE, CORRELATIONS, sts
 from contrasent.evaluate.vectors import Cached
@@ -164,9 +164,11 @@ def _share(jobs: list[ModelJob], queue: _Queue, count: int) -> None:
         raise KeyboardInterrupt
     failed = [worker.exitcode for worker in started if worker.exitcode not in (0, 130)]
     if failed and queue.left(jobs):
-        problem = f"a process ended with exit code {failed[0]} before all jobs were done; "
-        again = "the same command goes on, with fewer jobs if memory was short"
-        raise OptionError("--jobs", count, problem + again)
+        memory = ", by fewer --jobs if memory was short" if failed[0] == -signal.SIGKILL else ""
+        raise UserError(
+            f"a process ended with exit code {failed[0]} before all jobs were done; the same "
+            f"command goes on{memory}"
+        )
 
 
 def _work(queue: _Queue, jobs: list[ModelJob], shown: str) -> None:

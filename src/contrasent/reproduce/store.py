@@ -42,7 +42,8 @@ CODE = ("losses", "engine", "objectives", "encoder", "model", "train", "text")
 FIRST = Path(__file__).parent / "first_defaults.json"
 
 
-ADDED = ("export.json", "index.json")  # one is in each export, and in each index
+ADDED = ("export.json", "index.db", "milvus.json", "index.json")
+"""Files of which each export and each index has one; the last is of the earliest format."""
 
 
 def folder_digest(folder: Path, *, added: bool = False) -> str:

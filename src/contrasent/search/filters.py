@@ -153,9 +153,10 @@ def _condition(text: str) -> Where:
         raise OptionError("--where", text, "is neither JSON nor field=value (= != < <= > >= ~)")
     field, sign, value = match.groups()
     op, values = _SIGNS[sign], [value]
-    with suppress(ValueError, RecursionError):  # what is not JSON is a string
-        read = json.loads(value)
-        values = [read] if isinstance(read, str) else [read, value]
+    with suppress(ValueError, RecursionError, UserError):  # what is not JSON is a string
+        canonical(read := json.loads(value))
+        if op not in _ORDER or isinstance(read, str) or _number(value) is not None:
+            values = [read] if isinstance(read, str) else [read, value]
     parts: list[Where] = [{field: {op: one}} for one in values]
     return {"$and" if op == "$ne" else "$or": parts} if len(parts) > 1 else parts[0]
 

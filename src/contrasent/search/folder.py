@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 DATABASE, CHECKSUM = "index.db", "index.sum"
 FILES = (CHECKSUM, "vectors-*.f32", "codes-*.u64")
 OWN = (DATABASE, f"{DATABASE}-*", *FILES, f".{CHECKSUM}.*", LOCK, HOLDER)
+OF_SYSTEM = (".DS_Store", "Thumbs.db", "desktop.ini", ".nfs*")  # which nobody would miss
 MILVUS = "milvus.json"  # the file of an index in Milvus
 METRICS = ("cosine", "dot")
 BUSY = 10.0  # seconds that SQLite waits for another process's transaction
@@ -90,7 +91,9 @@ def not_an_index(folder: Path) -> str:
     if (folder / DATABASE).is_file():
         return "is an index whose making was cut short; build it again with 'contrasent index'"
     if (folder / "index.json").is_file():
-        return "is an index of an earlier format; build it again with 'contrasent index'"
+        return (
+            "is an index of an earlier format; remove it and build it again with 'contrasent index'"
+        )
     return "is no index (no index.db in it); 'contrasent index SOURCE -o INDEX' makes one"
 
 
@@ -244,7 +247,7 @@ def check_target(target: Path, overwrite: bool) -> None:
     if not empty and not _has_table(target, "name = 'facts'"):
         raise OutputError(f"{target}: exists and is no index of this format; choose another target")
     for path in target.iterdir() if target.exists() else ():
-        if not any(fnmatchcase(path.name, pattern) for pattern in OWN):
+        if not any(fnmatchcase(path.name, pattern) for pattern in OWN + OF_SYSTEM):
             problem = "is no file of an index, and --overwrite would remove it; move it elsewhere"
             raise OutputError(f"{path}: {problem}")
     check_writable(target.parent)

@@ -100,7 +100,8 @@ class KeptVectors:
         at_once: int | None = None,
     ) -> None:
         self.at_once = at_once or AT_ONCE
-        self.index, self.folder = index, index.with_name(f".{index.name}.encoded")
+        self.index = files.real_path(index)
+        self.folder = self.index.with_name(f".{self.index.name}.encoded")
         self._read, self._maker = for_task(encode, "document"), f"{facts.model} {facts.source}"
         self.advance = advance
 
@@ -120,8 +121,7 @@ class KeptVectors:
             raise OutputError(f"{self.index}: {problem}") from error
         # Nobody else makes this index now, so leftovers come from a run that was killed.
         files.recover_folder(self.index)
-        place = files.real_path(self.index)
-        files.remove_temporaries(place.parent, place.name)
+        files.remove_temporaries(self.index.parent, self.index.name)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

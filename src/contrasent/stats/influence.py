@@ -115,7 +115,9 @@ def _check(
             raise DataError(f"{label}: {names[0]} and {name} hold different items ({counts})")
         if not np.array_equal(gold, its_gold) or context != its_context:
             what = "labels" if context == its_context else "documents, judgements or settings"
-            raise DataError(f"{label}: {names[0]} and {name} have the same items, other {what}")
+            problem = f"{names[0]} and {name} have the same items, other {what}"
+            again = "; measure both again if an older version wrote one" * (what != "labels")
+            raise DataError(f"{label}: {problem}{again}")
     return keys
 
 

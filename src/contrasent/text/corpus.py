@@ -200,8 +200,8 @@ def open_corpus(
     columns = _checked(columns)
     scored = score is not None
     if isinstance(source, Mapping) or hasattr(source, "columns"):
-        problem = f"a {type(source).__name__} is columns, not rows; give a list of its rows"
-        raise InputError(MEMORY, f"{problem}, of pandas frame.to_dict('records')")
+        problem = f"a {type(source).__name__} holds columns, not rows; give a list of rows"
+        raise InputError(MEMORY, f"{problem}, such as frame.to_dict('records') of a pandas frame")
     paths = [source] if isinstance(source, str | Path) else list(source)
     others = [row for row in paths if not isinstance(row, Path) and row is not source]
     if len(others) == len(paths):
@@ -307,7 +307,7 @@ def _check_nulls(table: Table, columns: Iterable[int]) -> None:
     for line, cells in table.stream() if left else ():
         for at in left:
             if cells and isinstance(cells[at], str):
-                problem = f"column {table.columns[at]!r} holds text here, none in the first row"
+                problem = f"column {table.columns[at]!r} holds text here but not in the first row"
                 remedy = f"choose columns of {', '.join(table.columns)}"
                 raise InputError(table.source, f"{problem}; {remedy}", line=line)
 

@@ -44,7 +44,7 @@ def hold_out(corpus: Corpus, count: int, *, seed: int) -> Split:
     texts, queries are held out whose documents stay in training, or documents whose queries do.
     """
     if count < 1:
-        problem = "pairs to hold out are one or more; without any, state another --evaluate"
+        problem = "hold out one pair or more, or choose another --evaluate"
         raise OptionError("heldout", count, problem)
     flat = np.fromiter((_mark(text) for row in corpus for text in row), np.uint64)
     texts = _Texts(np.unique(flat, return_inverse=True)[1].reshape(-1, corpus.width))
@@ -210,8 +210,8 @@ def _chosen(
             f"a fifth at most ({wanted} could be); give more text"
         )
         if count == wanted:
-            problem = f"heldout {count}: {MIN_HELD_OUT} {what} are the fewest; raise it"
-        raise TrainingError(f"{problem}, or another --evaluate")
+            problem = f"heldout {count}: the fewest are {MIN_HELD_OUT} {what}; raise it"
+        raise TrainingError(f"{problem}, or choose another --evaluate")
     return np.sort(random_for(seed, HELDOUT).permutation(several)[:wanted])
 
 

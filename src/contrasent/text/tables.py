@@ -302,7 +302,7 @@ def _jsonl(
 ) -> tuple[tuple[str, ...] | None, _Rows]:
     """Every line a string, an array, or an object; the first line decides for all.
 
-    Columns are the keys that are known and those of the first line and so many after it.
+    Columns are the known keys, and those of the first line and of ``ahead`` lines after it.
     """
     start = next((row for row in values if row[1] is not None), None)
     if start is None:
@@ -355,7 +355,7 @@ def _group_rows(number: int, value: Any, *, width: int, source: str) -> _Rows:
             ", and a list neg as the first row has" * bool(width)
         )
         if positives and negatives:
-            problem = "has negatives, the first row none; begin with a row that has some"
+            problem = "has negatives and the first row has none; give every row some, or none"
         yield number, InputError(source, problem, line=number)
     taken = cycle(negatives)
     for positive in positives if negatives or not width else ():

@@ -138,10 +138,13 @@ def fit(
         return fit_plan(plan, folder, keep=choose_keep(keep, plan.evaluate), **options)
     refused = {"base": base, "evaluate": evaluate if isinstance(evaluate, str) else None}
     refused |= {name: named.get(name) for name in ("heldout", *prepare.OF_MODEL)}
+    usual = Settings()
     for option, value in refused.items():
-        if value is not None:
-            problem = "goes with the name of a method; this is an objective, whose encoder is"
-            raise OptionError(option, value, f"{problem} trained as it is")
+        if value is not None and value != getattr(usual, option, None):
+            problem = "goes with the name of a method; this is an objective, "
+            trained = "whose encoder is trained as it is"
+            remedy = trained if option in prepare.OF_MODEL else "evaluate= takes a function for it"
+            raise OptionError(option, value, problem + remedy)
     options |= {"evaluate": evaluate, "keep": choose_keep(keep, evaluate), "rows": rows}
     chosen = RunOptions(base=facts.base if facts else None, defaults=defaults, **options)
     return _fit(objective, source, Settings(**run_values(stated)), Path(folder), chosen)

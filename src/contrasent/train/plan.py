@@ -187,4 +187,6 @@ def _toml(value: Any) -> str:
     """A number, text, list or truth value in TOML: as in JSON, but for inf, nan and DEL."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from contrasent import files
 from contrasent.errors import OptionError, OutputError, import_extra
+from contrasent.model.description import check_replaceable
 from contrasent.report import Report
 from contrasent.types import EncodeFn
 
@@ -265,6 +266,8 @@ class RunFolder:
                 f"{self.model}: {holds} and no model; --overwrite replaces only models, so remove "
                 "the folder yourself or choose another"
             )
+        if not resume:
+            check_replaceable(self.model)
 
     def check_same(self, config: dict[str, Any]) -> None:
         """Reject a resumption with other settings or text."""
