@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from killed_reproductions import OTHER, RECIPE
 
-from contrasent.errors import OptionError
+from contrasent.errors import UserError
 from contrasent.evaluate.suite import Options, evaluate_model
 from contrasent.report import Items, Report, Row, write_reports
 from contrasent.reproduce.measures import MEASURES
@@ -377,7 +377,7 @@ def test_a_process_that_ends_early_is_not_taken_for_a_stop(code, tmp_path, capfd
     model = PlannedModel("m", "encoder", {}, "")
     job = ModelJob(model, {"u": Unit("u", "unknown", {})}, "a job", (0,))
     queue = _Queue(ResultStore(tmp_path), None, None, print)
-    with pytest.raises(OptionError, match=rf"--jobs 1: .* exit code {code} before all jobs"):
+    with pytest.raises(UserError, match=rf"^a process ended with exit code {code} before all jobs"):
         _share([job], queue, 1)
     out, err = capfd.readouterr()
     assert ("locks/m: cannot write" in out, "Traceback" in err) == (code == 2, code == 1)
