@@ -148,7 +148,7 @@ def test_a_spread_in_points_is_assumed_of_points_alone():
     assert [one.seed_sd for one in found] == [0.012, None]
     assert found[1].high == compare_reports([single], several)[1].high
     table = comparison_table(["a"], ["b"], [single, *several], found, 1.2)
-    assert "1.2 points is assumed (--seed-sd), of what is not in points that of the other" in table
+    assert "1.2 points is assumed (--seed-sd), for scores not in points that of the other" in table
 
 
 def test_what_is_left_out_is_told_with_what_helps():

@@ -445,7 +445,9 @@ def test_a_methods_own_contrast_is_kept_in_a_combination_or_rejected(load, batch
 @pytest.mark.parametrize("own", ["forward", "loss", "optimizer", "after_step"])
 def test_what_a_combination_would_lose_is_rejected(load, own):
     kind = type("Own", (type(find("simcse")(load())),), {own: lambda self, *given: None})
-    with pytest.raises(OptionError, match=f"has its own {own}; use it alone"):
+    with pytest.raises(
+        OptionError, match=f"has its own {own}, which a sum cannot have; use it alone"
+    ):
         Combination(load(), [kind(load()), find("dimension_wise")(load())], {"name": "both"})
 
 
