@@ -49,13 +49,13 @@ def real_path(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _beside(target: Path) -> Path:
+def _temporary_name(target: Path) -> Path:
     """An unused name next to a target."""
     return target.with_name(f"{_hidden(target.name)}{secrets.token_hex(4)}")
 
 
 def _hidden(name: str) -> str:
-    """What the names of temporary files and folders of a target begin with, and no others."""
+    """The prefix of the names of a target's temporary files and folders, and of no others."""
     return f".{name}.contrasent-"
 
 
@@ -64,7 +64,7 @@ def atomic_file(target: Path, mode: str = "w") -> Iterator[IO[Any]]:
     """Open a temporary file that replaces ``target`` when the block ends without an error."""
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = _beside(target)
+        temporary = _temporary_name(target)
         try:
             encoding = None if "b" in mode else "utf-8"
             with temporary.open(mode.replace("w", "x"), encoding=encoding) as stream:
@@ -89,7 +89,7 @@ def atomic_folder(target: Path) -> Iterator[Path]:
         if target.exists() and not target.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "there is a file of that name")
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = _beside(target)
+        temporary = _temporary_name(target)
         temporary.mkdir()
         allowed = stat.S_IMODE(temporary.stat().st_mode)  # by the umask, which no thread can read
         try:

@@ -128,8 +128,8 @@ def adapt_index(
     target = Path(output)
     if resume and (done := finished(target)) is not None:
         return done
-    asked = [*paths(queries), *paths(collection), *paths(clicks)]
-    for place in asked:
+    inputs = [*paths(queries), *paths(collection), *paths(clicks)]
+    for place in inputs:
         if not place.exists():
             raise InputError(place, missing(place))
     config = {
@@ -141,8 +141,8 @@ def adapt_index(
     }
     documents = _source(source, target, base, columns, max_file_text)
     used = documents.facts.source if isinstance(documents, Index) else base
-    asked += [Path(used)] if used and Path(used).exists() else []
-    _check_target(target, asked, resume=resume, overwrite=overwrite)
+    inputs += [Path(used)] if used and Path(used).exists() else []
+    _check_target(target, inputs, resume=resume, overwrite=overwrite)
     work = Work(target / WORK, config, resume=resume)
     run = _AdaptationRun(target, work, budget, seed, log)
     run.start(documents, base)
@@ -230,7 +230,7 @@ def _source(
     return documents
 
 
-def _check_target(target: Path, asked: Sequence[Path], *, resume: bool, overwrite: bool) -> None:
+def _check_target(target: Path, inputs: Sequence[Path], *, resume: bool, overwrite: bool) -> None:
     """Reject, before any work, an output that exists or cannot be written; else make room."""
     there = target.exists() and (not target.is_dir() or any(target.iterdir()))
     begun = _holds(target / WORK / "config.json", "max_file_text", "update")
@@ -240,7 +240,7 @@ def _check_target(target: Path, asked: Sequence[Path], *, resume: bool, overwrit
         if not begun and not _holds(target / REPORT, "format"):
             raise OutputError(f"{target}: was not made by contrasent adapt; choose another folder")
         own = [(target / name).resolve() for name in OWN]
-        for place in asked:
+        for place in inputs:
             if any(map(place.resolve().is_relative_to, own)):
                 raise InputError(place, "is replaced by --overwrite; copy it elsewhere first")
         with writing(target):
@@ -329,8 +329,8 @@ class _AdaptationRun:
 
     def finish(self) -> Adaptation:
         """Learn from the text and from queries, keep what is better, and write the report."""
-        asked = (json.dumps([text, sorted(gains.items())]) for text, gains in self.users)
-        stated = digest([*asked, *self.documents])
+        stated_queries = (json.dumps([text, sorted(gains.items())]) for text, gains in self.users)
+        stated = digest([*stated_queries, *self.documents])
         if self.work.stage("queries", lambda: stated) != stated:  # corrected since a kill
             self.log("queries or documents have changed: they teach anew")
             self.work.forget("queries", "taught", "learned")

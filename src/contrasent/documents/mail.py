@@ -87,7 +87,7 @@ def _parts(message: Any) -> Iterator[Any]:
 
 
 def _stated(read: Callable[[], object]) -> object:
-    """What a header states; "" if it names an encoding that is none."""
+    """The value of a header; "" if it names an encoding that is none."""
     with suppress(LookupError, ValueError):
         return read() or ""
     return ""

@@ -136,10 +136,10 @@ def _not_shared(encodings: BatchEncodings, column: int) -> Callable[[slice], Ten
     """Weights of the negatives, which mask pairs that share a text."""
     anchors, *positives = encodings.columns("anchor", "positive")
     encoder = encodings.networks.encoder
-    asked, read = (encoder.prompts.of_task(task) for task in ("query", "document"))
+    query, document = (encoder.prompts.of_task(task) for task in ("query", "document"))
     around: list[tuple[Ids, Ids] | None] = [None, None]
-    if encodings.networks.labelled and asked != read:  # equal ones tell no texts apart
-        around = [_around(encoder, asked), _around(encoder, read)]
+    if encodings.networks.labelled and query != document:  # equal ones tell no texts apart
+        around = [_around(encoder, query), _around(encoder, document)]
     pair_keys = [_keys(anchors, around[0]), _keys(positives[column], around[1])]
     texts = [parallel.gather(keys) for keys in pair_keys]
     hard = [_keys(negatives, around[1]) for negatives in encodings.columns("negative")]

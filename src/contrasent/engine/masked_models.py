@@ -310,7 +310,7 @@ class Guide:
 
 
 def _uncut(tokenizer: Tokenizer) -> dict[str, Any]:
-    """What a tokenizer makes of a text, whatever length it cuts at."""
+    """A tokenizer's description without the length that it cuts at."""
     stated: dict[str, Any] = json.loads(tokenizer.to_str())
     return stated | {"truncation": None, "padding": None}
 

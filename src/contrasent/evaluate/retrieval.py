@@ -174,8 +174,8 @@ def _context(
     excluded: Iterable[object],
 ) -> str:
     """A digest of what queries with keys (q,) are measured against, whatever their order."""
-    asked = zip(keys.tolist(), judged, excluded, strict=True)
-    return digest([*documents, *sorted(f"{q} {sorted(g.items())} {own}" for q, g, own in asked)])
+    queries = zip(keys.tolist(), judged, excluded, strict=True)
+    return digest([*documents, *sorted(f"{q} {sorted(g.items())} {own}" for q, g, own in queries)])
 
 
 def check_relevant(

@@ -48,7 +48,7 @@ class BatchPlan:
     rows: Rows  # (n,) int64, the corpus rows to train on; or the range of all
     batch: int
     seed: int
-    # the order of the last epoch that was asked for, by its number
+    # the order of the latest epoch, by its number
     _drawn: dict[int, NDArray[np.int64]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
