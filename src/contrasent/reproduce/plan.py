@@ -20,7 +20,14 @@ from contrasent.reproduce import measures
 from contrasent.reproduce.corpora import Built, NamedCorpus, build
 from contrasent.reproduce.measures import MEASURES, Options
 from contrasent.reproduce.reading import Resolved, Scale, models_of, recipe_digest, resolve_row
-from contrasent.reproduce.store import Json, ResultStore, departing, digest_of, folder_digest
+from contrasent.reproduce.store import (
+    Json,
+    ResultStore,
+    added_folders,
+    departing,
+    digest_of,
+    folder_digest,
+)
 from contrasent.reproduce.tables import BASE, GLOVE, TARGET, FittedTransform, Item, TableRow
 
 NUMBERS = {"train": 1, "measure": 1, "geometry": 2}
@@ -281,8 +288,9 @@ class Planner:
 
     def _digest_of(self, folder: Path) -> str:
         """The digest of a model folder; the one that stored results know, if they do."""
-        digest, first = folder_digest(folder), folder_digest(folder, added=True)
-        return first if first != digest and self.store.mentions(first) else digest
+        whole, added = folder_digest(folder), added_folders(folder)
+        # Digests were at first of all files; results that know one stay valid.
+        return whole if not added or self.store.mentions(whole) else folder_digest(folder, added)
 
     def _name(self, name: str, own: str = BASE) -> str:
         """The encoder of a name in an item; "@base" of a row is its own base."""

@@ -46,17 +46,16 @@ ADDED = ("export.json", "index.db", "milvus.json", "index.json")
 """Files of which each export and each index has one; the last is of the earliest format."""
 
 
-def folder_digest(folder: Path, *, added: bool = False) -> str:
-    """Sha256 of the files that make up a model folder; its other files are ignored.
+def added_folders(folder: Path) -> frozenset[Path]:
+    """The exports and indexes inside a model folder, which do not change the model."""
+    return frozenset(path.parent for name in ADDED for path in folder.rglob(name)) - {folder}
 
-    ``added``: with exports and indexes inside it, as digests were at first.
-    """
+
+def folder_digest(folder: Path, without: frozenset[Path] = frozenset()) -> str:
+    """Sha256 of the files that make up a model folder, except those in the folders ``without``."""
     total = hashlib.sha256()
-    others = {path.parent for name in ADDED for path in folder.rglob(name)} - {folder}
     for path in sorted({p for pattern in HASHED for p in folder.rglob(pattern)}):
-        if "run" in path.relative_to(folder).parts:
-            continue
-        if not added and not others.isdisjoint(path.parents):
+        if "run" in path.relative_to(folder).parts or not without.isdisjoint(path.parents):
             continue
         with path.open("rb") as stream:
             total.update(f"{path.relative_to(folder)}\n".encode())
