@@ -1,11 +1,12 @@
 """Training on a GPU: sentences a second, share of the peak, and the time of an epoch.
 
-    python -m benchmarks.gpu [--steps 30] [--batch 512] [--tokens 32] [--rounds 3]
+    python -m benchmarks.gpu [--steps 30] [--batch 512] [--tokens 32] [--rounds 5]
                              [--peak 989e12] [--tiny] [--no-theirs]
 
 An encoder of BERT-base's size with random weights and MiniLM's tokenizer trains unsupervised SimCSE
 in bf16, by this library (padding to multiples of 8 tokens, torch.compile with CUDA graphs) and by
-sentence-transformers' trainer (bf16, the same batch), each in a process of its own, in turn.
+sentence-transformers' trainer (bf16, the same batch). Each is a process of its own; once both have
+compiled and warmed up, they take turns: so many steps of one while the other waits.
 Printed are the median rate and ratio with the smallest and the largest, the share of the peak
 (6 FLOP a weight and token, embeddings left out, real tokens only), and the seconds that an epoch of
 1,000,000 sentences takes at this rate.
@@ -20,13 +21,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 EPOCH = 1_000_000
 GOAL_RATIO, GOAL_EPOCH = 3.0, 240.0
 WARM = 6
-"""Steps before the clock starts: shapes are compiled in them."""
+"""Steps before the first turn: shapes are compiled in them."""
 
 
 def write_model(folder: Path, *, tiny: bool) -> None:
@@ -46,7 +48,30 @@ def write_model(folder: Path, *, tiny: bool) -> None:
     Tokenizer.load(describe(Path(minilm())).transformer, max_tokens=512).save(folder)
 
 
-def ours(options: dict[str, Any]) -> dict[str, float]:
+class Turns:
+    """A worker's turns: it waits for a line, takes so many steps, and answers with the time."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+        self.began = self.started = time.perf_counter()
+        self.tokens = 0
+
+    def step(self, number: int) -> None:
+        """To be called before each step, with its number from 0."""
+        if number < WARM or (number - WARM) % self.steps:
+            return
+        settle()
+        now = time.perf_counter()
+        if number == WARM:
+            print(json.dumps({"before": now - self.began}), flush=True)
+        else:
+            print(json.dumps({"seconds": now - self.started, "tokens": self.tokens}), flush=True)
+        if not sys.stdin.readline():
+            raise SystemExit
+        self.started, self.tokens = time.perf_counter(), 0
+
+
+def ours(options: dict[str, Any]) -> None:
     """By this library."""
     from benchmarks.worker import sentences
     from contrasent.encoder.encoder import Encoder
@@ -55,24 +80,20 @@ def ours(options: dict[str, Any]) -> dict[str, float]:
     from contrasent.train.settings import Settings
     from contrasent.train.step import StepRunner
 
+    turns = Turns(options["steps"])
     encoder = Encoder.load(options["base"], pooler="mean", dropout=0.1, attention_dropout=0.1)
-    total = options["steps"] + WARM
-    marks: list[float] = []
-    take, tokens = StepRunner.take, list[int]()
+    total = options["total"]
+    take, pool = StepRunner.take, Encoder.pool
 
     def taking(self: StepRunner, step: int) -> Any:
-        if step in (WARM, total - 1):
-            settle()
-            marks.append(time.perf_counter())
+        turns.step(step)
         return take(self, step)
 
-    StepRunner.take = taking  # type: ignore[method-assign]
-    pool = Encoder.pool
-
     def pooling(self: Encoder, block: Any) -> Any:
-        tokens.append(int(block.lengths.sum()))
+        turns.tokens += int(block.lengths.sum())
         return pool(self, block)
 
+    StepRunner.take = taking  # type: ignore[method-assign]
     Encoder.pool = pooling  # type: ignore[method-assign, assignment]
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(
@@ -84,25 +105,10 @@ def ours(options: dict[str, Any]) -> dict[str, float]:
             checkpoint_every=10**6,
         )
         texts = sentences(options["batch"] * total)
-        began = time.perf_counter()
-        fit(
-            SimCSE(encoder, projector="none"),
-            texts,
-            settings,
-            folder=Path(folder) / "m",
-        )
-        whole = time.perf_counter() - began
-    timed = options["steps"] - 1
-    seconds = marks[1] - marks[0]
-    weights = sum(p.numel() for n, p in encoder.named_parameters() if "embeddings" not in n)
-    return {
-        "rate": options["batch"] * timed / seconds,
-        "flops": 6 * weights * sum(tokens[WARM : WARM + timed]) / seconds,
-        "before": whole - seconds,
-    }
+        fit(SimCSE(encoder, projector="none"), texts, settings, folder=Path(folder) / "m")
 
 
-def theirs(options: dict[str, Any]) -> dict[str, float]:
+def theirs(options: dict[str, Any]) -> None:
     """By sentence-transformers' trainer."""
     from datasets import Dataset
     from sentence_transformers import (
@@ -115,23 +121,20 @@ def theirs(options: dict[str, Any]) -> dict[str, float]:
 
     from benchmarks.worker import sentences
 
-    total = options["steps"] + WARM
+    turns = Turns(options["steps"])
     model = SentenceTransformer(options["base"])
     model.max_seq_length = options["tokens"]
-    texts = sentences(options["batch"] * total)
-    marks: list[float] = []
+    texts = sentences(options["batch"] * options["total"])
 
-    class Marks(TrainerCallback):
+    class OnStep(TrainerCallback):
         def on_step_begin(self, arguments: Any, state: Any, *args: Any, **kwargs: Any) -> None:
-            if state.global_step in (WARM, total - 1):
-                settle()
-                marks.append(time.perf_counter())
+            turns.step(state.global_step)
 
     with tempfile.TemporaryDirectory() as folder:
         arguments = SentenceTransformerTrainingArguments(
             folder,
             per_device_train_batch_size=options["batch"],
-            max_steps=total,
+            max_steps=options["total"],
             bf16=options["cuda"],
             use_cpu=not options["cuda"],
             save_strategy="no",
@@ -145,9 +148,8 @@ def theirs(options: dict[str, Any]) -> dict[str, float]:
             args=arguments,
             train_dataset=Dataset.from_dict({"anchor": texts, "positive": texts}),
             loss=MultipleNegativesRankingLoss(model, scale=20.0),
-            callbacks=[Marks()],
+            callbacks=[OnStep()],
         ).train()
-    return {"rate": options["batch"] * (options["steps"] - 1) / (marks[1] - marks[0])}
 
 
 def settle() -> None:
@@ -158,22 +160,36 @@ def settle() -> None:
         torch.cuda.synchronize()
 
 
-def run(job: str, options: dict[str, Any]) -> dict[str, float]:
-    """A job in a process of its own."""
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.gpu",
-        "--run",
-        job,
-        "--options",
-        json.dumps(options),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"{job} {options} failed:\n{done.stderr[-2000:]}")
-    found: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
-    return found
+class Worker:
+    """A process that takes turns."""
+
+    def __init__(self, job: str, options: dict[str, Any], errors: Path) -> None:
+        self.job, self.errors = job, errors
+        command = [sys.executable, "-m", "benchmarks.gpu", "--run", job]
+        with errors.open("w") as stream:
+            self.process = subprocess.Popen(
+                [*command, "--options", json.dumps(options)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stream,
+                text=True,
+            )
+
+    def read(self) -> dict[str, float]:
+        """What it measured; other lines, of libraries, are passed over."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith("{"):
+                found: dict[str, float] = json.loads(line)
+                return found
+        sys.exit(f"{self.job} failed:\n{self.errors.read_text()[-2000:]}")
+
+    def turn(self) -> dict[str, float]:
+        """Let it take its steps."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+        return self.read()
 
 
 def main() -> None:
@@ -182,7 +198,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--batch", type=int, default=512)
     parser.add_argument("--tokens", type=int, default=32)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--peak", type=float, default=989e12, help="FLOP a second in bf16, dense")
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--no-compile", action="store_true")
@@ -191,8 +207,8 @@ def main() -> None:
     parser.add_argument("--options", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.run:
-        work = {"ours": ours, "theirs": theirs}[chosen.run]
-        print(json.dumps(work(json.loads(chosen.options))))
+        jobs: dict[str, Callable[[dict[str, Any]], None]] = {"ours": ours, "theirs": theirs}
+        jobs[chosen.run](json.loads(chosen.options))
         return
     import torch
 
@@ -200,35 +216,52 @@ def main() -> None:
     if not cuda and not chosen.tiny:
         sys.exit("there is no GPU here; --tiny shows that it runs without one")
     device = torch.cuda.get_device_name() if cuda else "CPU, tiny model"
-    with tempfile.TemporaryDirectory() as folder:
-        write_model(Path(folder), tiny=chosen.tiny)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_model(folder / "base", tiny=chosen.tiny)
         options = {
-            "base": folder,
+            "base": str(folder / "base"),
             "batch": chosen.batch,
             "steps": chosen.steps,
+            "total": WARM + chosen.steps * chosen.rounds + 1,
             "tokens": chosen.tokens,
             "compile": not chosen.no_compile,
             "cuda": cuda,
         }
-        mine, others = [], []
-        for _ in range(chosen.rounds):
-            mine.append(run("ours", options))
-            if not chosen.no_theirs:
-                others.append(run("theirs", options))
-    rate = statistics.median(m["rate"] for m in mine)
-    share = statistics.median(m["flops"] for m in mine) / chosen.peak
+        names = ["ours"] if chosen.no_theirs else ["ours", "theirs"]
+        workers = [Worker(name, options, folder / f"{name}.txt") for name in names]
+        before = [worker.read()["before"] for worker in workers]
+        turns = [[worker.turn() for worker in workers] for _ in range(chosen.rounds)]
+        for worker in workers:
+            worker.process.kill()
+            worker.process.wait()
+        weights = weights_of(folder / "base")
+    rows = chosen.batch * chosen.steps
+    rate = statistics.median(rows / mine["seconds"] for mine, *_ in turns)
+    flops = statistics.median(6 * weights * m["tokens"] / m["seconds"] for m, *_ in turns)
     print(
         f"{device}, torch {torch.__version__}, batch {chosen.batch}, {chosen.tokens} tokens, bf16"
     )
-    print(f"{rate:,.0f} sentences a second, {100 * share:.1f} % of {chosen.peak:.3g} FLOP/s")
+    share = 100 * flops / chosen.peak
+    print(f"{rate:,.0f} sentences a second, {share:.1f} % of {chosen.peak:.3g} FLOP/s")
     print(f"an epoch of {EPOCH:,}: {EPOCH / rate:,.0f} s, goal at most {GOAL_EPOCH:.0f}")
-    print(f"before the first timed step: {statistics.median(m['before'] for m in mine):.0f} s")
-    if others:
-        ratios = [a["rate"] / b["rate"] for a, b in zip(mine, others, strict=True)]
+    print(f"before the first timed step: {before[0]:.0f} s")
+    if not chosen.no_theirs:
+        ratios = [theirs["seconds"] / mine["seconds"] for mine, theirs in turns]
+        theirs_rate = statistics.median(rows / theirs["seconds"] for _, theirs in turns)
         print(
-            f"against sentence-transformers: {statistics.median(ratios):.2f}x ({min(ratios):.2f} "
-            f"to {max(ratios):.2f}), goal at least {GOAL_RATIO}x"
+            f"sentence-transformers: {theirs_rate:,.0f}; ratio {statistics.median(ratios):.2f}x "
+            f"({min(ratios):.2f} to {max(ratios):.2f}, {len(ratios)} turns), "
+            f"goal at least {GOAL_RATIO}x"
         )
+
+
+def weights_of(folder: Path) -> int:
+    """Weights of the encoder, embeddings left out."""
+    from contrasent.encoder.encoder import Encoder
+
+    named = Encoder.load(folder, pooler="mean").named_parameters()
+    return sum(weight.numel() for name, weight in named if "embeddings" not in name)
 
 
 if __name__ == "__main__":

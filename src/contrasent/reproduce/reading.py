@@ -345,6 +345,7 @@ class _ItemReader:
                 sentences={s: _first(scales[s].sentences, row.sentences) for s in tables.SCALES},
                 evaluations={s: _first(scales[s].evaluations, evaluations) for s in tables.SCALES},
                 fit=row.postprocess,
+                fresh=self.table.fresh_samples,
                 expected={c: v for c, values in expected.items() if (v := values[i]) is not None},
                 also={c: v.value for c, values in also.items() if (v := values[i]) is not None},
                 facts={k: str(v) for k, v in row.facts.items()},

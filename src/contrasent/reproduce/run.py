@@ -35,6 +35,7 @@ from contrasent.types import EncodeFn, Vectors
 
 POLL = 1.0  # seconds between two checks of a job that another process is doing
 Log = Callable[[str], object]
+CALL = 512  # sentences of a forward pass in evaluations
 DRAWS = 400  # resamples of test items stored for an encoder without seeds
 
 
@@ -267,9 +268,12 @@ class _Loaded:
 
         if self.model.kind == "train":
             self._trained(again=True)
-            return Encoder.load(self.store.model(self.model.key), normalise=normalise).encode
-        pooler = self.model.pooler or None
-        return Encoder.load(Path(self.model.base), pooler=pooler, normalise=normalise).encode
+            encoder = Encoder.load(self.store.model(self.model.key), normalise=normalise)
+        else:
+            pooler = self.model.pooler or None
+            encoder = Encoder.load(Path(self.model.base), pooler=pooler, normalise=normalise)
+        # More than 64 keep a GPU busy; on CPU a call is bounded by its tokens in any case.
+        return partial(encoder.encode, batch=CALL)
 
     def _fitted(self, unit: Unit, texts: list[str]) -> EncodeFn:
         from contrasent.encoder import flow

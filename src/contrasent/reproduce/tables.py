@@ -276,6 +276,8 @@ class ItemKeys(Strict):
     cost: Cost
     needs: Names = ()  # needs beyond the data, checkpoints and packages that its rows name
     seeds: Count = 3
+    first_seed: Size = 0
+    fresh_samples: bool = False  # the runs of each seed draw sentences of their own
     reference: str = ""  # the row that others are compared with
     figure: Figure = ""
     sweep: str = ""  # the settings along the figure's axes, of a sweep
@@ -316,6 +318,7 @@ class TableRow(RowKeys):
     sentences: Mapping[ScaleName, int | None]
     evaluations: Mapping[ScaleName, Names]
     fit: FittedTransform | None  # the transform of its vectors
+    fresh: bool  # whether each seed draws sentences of its own
     expected: Mapping[str, Expected]
     also: Mapping[str, float]  # a second document's values by column, for the reader
     facts: Mapping[str, str]
@@ -324,7 +327,9 @@ class TableRow(RowKeys):
     @property
     def seeded(self) -> bool:
         """Whether another seed gives another result."""
-        return self.kind == "train" or (self.fit is not None and self.fit.kind == "flow")
+        if self.kind == "train" or self.fit is None:
+            return self.kind == "train"
+        return self.fit.kind == "flow" or (self.fresh and self.fit.corpus != TARGET)
 
 
 class Item(ItemKeys):

@@ -54,9 +54,8 @@ def prepare(
         bidirectional=settings.bidirectional,
     )
     if pooler is None:
-        opened = not getattr(encoder.backbone.config, "is_causal", True)
-        causal = is_causal(encoder.backbone)
-        encoder.use_pooler("last_token" if causal else "mean" if opened else "cls")
+        decoder = is_causal(encoder.backbone, always=True)
+        encoder.use_pooler("mean" if decoder else "cls")
     if settings.lora:
         lora.add(encoder.backbone, settings.lora)
     encoder.prompts = _prompts(encoder.prompts, settings)
