@@ -31,12 +31,11 @@ WARM = 6
 """Steps before the first turn: shapes are compiled in them."""
 
 
-def write_model(folder: Path, *, tiny: bool) -> None:
+def write_model(folder: Path, tokenizer: Path, *, tiny: bool) -> None:
     """An encoder with random weights."""
     import torch
     from transformers import BertConfig, BertModel
 
-    from benchmarks.worker import minilm
     from contrasent.model.description import describe
     from contrasent.text.tokens import Tokenizer
 
@@ -45,7 +44,7 @@ def write_model(folder: Path, *, tiny: bool) -> None:
     torch.manual_seed(0)
     config = BertConfig(**(sizes if tiny else {}), max_position_embeddings=512)
     BertModel(config, add_pooling_layer=False).save_pretrained(folder)
-    Tokenizer.load(describe(Path(minilm())).transformer, max_tokens=512).save(folder)
+    Tokenizer.load(describe(tokenizer).transformer, max_tokens=512).save(folder)
 
 
 class Turns:
@@ -200,6 +199,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--peak", type=float, default=989e12, help="FLOP a second in bf16, dense")
+    parser.add_argument("--tokenizer", metavar="FOLDER", help="of all-MiniLM-L6-v2 by default")
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--no-compile", action="store_true")
     parser.add_argument("--no-theirs", action="store_true")
@@ -212,13 +212,15 @@ def main() -> None:
         return
     import torch
 
+    from benchmarks.worker import minilm
+
     cuda = torch.cuda.is_available()
     if not cuda and not chosen.tiny:
         sys.exit("there is no GPU here; --tiny shows that it runs without one")
     device = torch.cuda.get_device_name() if cuda else "CPU, tiny model"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_model(folder / "base", tiny=chosen.tiny)
+        write_model(folder / "base", Path(chosen.tokenizer or minilm()), tiny=chosen.tiny)
         options = {
             "base": str(folder / "base"),
             "batch": chosen.batch,
