@@ -122,7 +122,7 @@ def work(job: Job, given: argparse.Namespace) -> None:
 
     folder = given.output / "runs" / job.name
     # Phase 0 needs the losses of all its last steps, so it is begun again.
-    again = {"resume": any(folder.glob("*"))} if job.steps else {"overwrite": True}
+    begun_before = any(folder.glob("*"))
     run = fit(
         prepare(resolve(given.base), "diffcse", parameters, settings),
         open_corpus(given.corpus),
@@ -131,19 +131,21 @@ def work(job: Job, given: argparse.Namespace) -> None:
         keep="last",
         tokens=given.output / "tokens",
         on_step=follow,
-        **again,
+        resume=begun_before and job.steps > 0,
+        overwrite=not job.steps,
     )
-    means = [mean(losses[at : at + LAST]) for at in range(0, len(losses), LAST)]
+    lines = [line for line in run.log if "difference" in line]
     result = told(job, given) | {
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
         "torch": torch.__version__,
-        "detection_loss": mean(losses[-LAST:]) if losses else None,
-        f"detection_loss_by_{LAST}_steps": [round(value, 5) for value in means],
+        "detection_losses": [[line["step"], round(line["difference"], 5)] for line in lines],
         "shares": run.shares,
         "sentences_per_second": run.sentences_per_second,
     }
     if job.steps:
         result["scores"] = measured(run.encoder)
+    else:
+        result["detection_loss"] = mean(losses[-LAST:])
     result["seconds"] = round(time.monotonic() - begun, 1)
     write_json(given.output / f"{job.name}.json", result)
     shutil.rmtree(folder)
@@ -330,6 +332,8 @@ def main() -> None:
             return
         summary["phase1"] = phase1(workers, given)
         write_json(given.output / "summary.json", summary)
+    except KeyboardInterrupt:
+        sys.exit("stopped; the same command goes on")
     finally:
         workers.stop()
 

@@ -179,9 +179,7 @@ class DifferencePrediction(Term):
         total = torch.zeros((), device=condition.device)
         tally = torch.zeros(4, device=condition.device)
         positions = 0
-        longest = torch.tensor([int(edit.tokens.lengths.max())], device=condition.device)
-        # The longest row of all processes.
-        width = int(parallel.gather(longest).max()) if padded else None
+        width = _longest(edit.tokens, condition.device) if padded else None
         # All rows together where padding counts.
         groups = [np.arange(len(edit.tokens))] if padded else by_length(edit.tokens.lengths)
         for rows in groups:
@@ -333,6 +331,14 @@ def other_rows(count: int, seed: int, step: int) -> NDArray[np.int64]:
 
 def _ids(tokens: Tokens) -> NDArray[np.int64]:
     return tokens.ids[tokens.offsets[0] : tokens.offsets[-1]].astype(np.int64)
+
+
+def _longest(tokens: Tokens, device: torch.device) -> int:
+    """Tokens of the longest row of all processes; one by itself does not wait for a GPU."""
+    longest = int(tokens.lengths.max())
+    if parallel.world() == 1:
+        return longest
+    return int(parallel.gather(torch.tensor([longest], device=device)).max())
 
 
 def _everywhere(count: Tensor) -> Tensor:
