@@ -140,9 +140,12 @@ def _not_shared(encodings: BatchEncodings, column: int) -> Callable[[slice], Ten
     around: list[tuple[Ids, Ids] | None] = [None, None]
     if encodings.networks.labelled and query != document:  # equal ones tell no texts apart
         around = [_around(encoder, query), _around(encoder, document)]
-    pair_keys = [_keys(anchors, around[0]), _keys(positives[column], around[1])]
+    device = encoder.device  # NCCL gathers nothing that lies elsewhere
+    sides = zip((anchors, positives[column]), around, strict=True)
+    pair_keys = [_keys(tokens, marks).to(device) for tokens, marks in sides]
     texts = [parallel.gather(keys) for keys in pair_keys]
-    hard = [_keys(negatives, around[1]) for negatives in encodings.columns("negative")]
+    negatives = encodings.columns("negative")
+    hard = [_keys(tokens, around[1]).to(device) for tokens in negatives]
     others = parallel.gather(torch.stack(hard, dim=1)).flatten() if hard else texts[0][:0]
     queued = encodings.queued()
 
@@ -151,7 +154,7 @@ def _not_shared(encodings: BatchEncodings, column: int) -> Callable[[slice], Ten
         pairs = torch.stack([key == other for key in mine for other in texts]).any(dim=0)
         equal = torch.stack([key == others for key in mine]).any(dim=0)
         older = pairs.new_zeros(len(pairs), 0 if queued is None else len(queued))
-        return ~torch.cat([pairs, equal, older], dim=1).to(encoder.device)
+        return ~torch.cat([pairs, equal, older], dim=1)
 
     return weights
 

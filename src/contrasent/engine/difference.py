@@ -20,9 +20,10 @@ from contrasent.engine.encodings import (
 )
 from contrasent.engine.masked_models import LanguageHead, MaskedModel
 from contrasent.engine.momentum_queue import copy_encoder
-from contrasent.errors import ModelError
+from contrasent.errors import ModelError, OptionError
 from contrasent.losses import Normalisation, corrective_lm, masked_lm, token_detection
-from contrasent.types import Tokens
+from contrasent.text.batches import random_for
+from contrasent.types import Batch, Tokens
 
 Edits = Literal["replace", "insert", "delete", "all"]
 Task = Literal["detection", "masked_lm", "corrective"]
@@ -30,6 +31,9 @@ Target = Literal["same", "next", "both"]
 Positions = Literal["all", "masked"]
 Draw = Literal["argmax", "sample"]
 Condition = Literal["projected", "pooled"]
+ConditionVector = Literal["own", "permuted", "zero"]
+
+PERMUTATION = 99  # purpose of its random numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +49,7 @@ class DifferenceSettings:
     draw: Draw
     positions: Positions
     condition: Condition
+    condition_vector: ConditionVector
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -62,8 +67,11 @@ class DifferencePrediction(Term):
         *,
         generator: MaskedModel | None,
         language_head: str | None,
+        learning_rate: float | None,
+        warmup_steps: int,
     ) -> None:
         super().__init__()
+        self.learning_rate, self.warmup_steps = learning_rate, warmup_steps
         if encoder.tokenizer.specials.mask is None:
             raise ModelError("DiffCSE needs a tokenizer with a [MASK] token")
         self.settings = settings
@@ -83,7 +91,7 @@ class DifferencePrediction(Term):
         """The term of a step, and the discriminator's accuracy."""
         conditions = encodings.noisy if self.settings.condition == "projected" else encodings.pooled
         sources = self._sources(encodings)
-        condition = torch.cat([conditions[i] for i, _, _ in sources])
+        condition = torch.cat([self._given(conditions[i], encodings.batch) for i, _, _ in sources])
         terms: list[dict[str, Tensor]] = []
         for k, kind in enumerate(self.settings.kinds):
             edited = [self._edit(kind, encodings, tokens, 8 * k + c) for _, tokens, c in sources]
@@ -91,6 +99,16 @@ class DifferencePrediction(Term):
             terms.append(self._predict(kind, whole, condition))
         names = terms[0].keys()
         return {name: torch.stack([t[name] for t in terms]).sum() for name in names}
+
+    def _given(self, vectors: Tensor, batch: Batch) -> Tensor:
+        """What the discriminator is given in the place of sentence vectors (n, d) of a view."""
+        if self.settings.condition_vector == "zero":
+            return torch.zeros_like(vectors)
+        if self.settings.condition_vector == "own":
+            return vectors
+        every, first = parallel.gather(vectors), parallel.first_row(len(vectors))
+        others = other_rows(len(every), batch.seed, batch.step)[first : first + len(vectors)]
+        return every[torch.from_numpy(others).to(vectors.device)]
 
     def _sources(self, encodings: BatchEncodings) -> list[tuple[int, Tokens, int]]:
         """The sentences to edit, and the view that helps: (view, tokens, column of masks)."""
@@ -161,9 +179,7 @@ class DifferencePrediction(Term):
         total = torch.zeros((), device=condition.device)
         tally = torch.zeros(4, device=condition.device)
         positions = 0
-        longest = torch.tensor([int(edit.tokens.lengths.max())], device=condition.device)
-        # The longest row of all processes.
-        width = int(parallel.gather(longest).max()) if padded else None
+        width = _longest(edit.tokens, condition.device) if padded else None
         # All rows together where padding counts.
         groups = [np.arange(len(edit.tokens))] if padded else by_length(edit.tokens.lengths)
         for rows in groups:
@@ -302,8 +318,27 @@ def _take_condition(backbone: nn.Module, name: str) -> None:
     backbone.__class__ = type(f"Conditional{reads.__name__}", (reads,), {"forward": read})
 
 
+def other_rows(count: int, seed: int, step: int) -> NDArray[np.int64]:
+    """(count,) for each row another one, each once: the next in one random cycle through all."""
+    if count < 2:
+        problem = "takes another sentence's vector of the batch, and there is none; use batch=2"
+        raise OptionError("condition_vector", "permuted", f"{problem} or more")
+    order = random_for(seed, PERMUTATION, step).permutation(count)
+    others = np.empty_like(order)
+    others[order] = np.roll(order, -1)
+    return others
+
+
 def _ids(tokens: Tokens) -> NDArray[np.int64]:
     return tokens.ids[tokens.offsets[0] : tokens.offsets[-1]].astype(np.int64)
+
+
+def _longest(tokens: Tokens, device: torch.device) -> int:
+    """Tokens of the longest row of all processes; one by itself does not wait for a GPU."""
+    longest = int(tokens.lengths.max())
+    if parallel.world() == 1:
+        return longest
+    return int(parallel.gather(torch.tensor([longest], device=device)).max())
 
 
 def _everywhere(count: Tensor) -> Tensor:

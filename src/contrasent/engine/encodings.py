@@ -50,9 +50,13 @@ class Term(nn.Module, ABC):
     Attributes:
         vectors_only: whether it sees nothing of the encoder but the vectors of a batch; cached
             gradients bound the memory of such terms alone.
+        learning_rate: peak rate of its own parameters; the run's if None.
+        warmup_steps: first steps of a run, in which its own parameters alone learn.
     """
 
     vectors_only: bool = False
+    learning_rate: float | None = None
+    warmup_steps: int = 0
 
     @abstractmethod
     def forward(self, encodings: "BatchEncodings") -> Terms:
@@ -89,11 +93,13 @@ class BatchEncodings:
     Attributes:
         networks: the objective, whose encoder, projector and roles of columns they are made by.
         roles: of the batch's columns: "anchor", "positive", "negative" or "edited".
+        frozen: whether vectors carry no gradient to the encoder.
     """
 
-    def __init__(self, networks: Networks, batch: Batch) -> None:
+    def __init__(self, networks: Networks, batch: Batch, *, frozen: bool = False) -> None:
         self.networks = networks
         self.batch = batch
+        self.frozen = frozen
         # Columns of a labelled corpus beyond the declared ones are hard negatives.
         beyond = len(batch.columns) - len(networks.roles)
         self.roles = networks.roles + ("negative",) * beyond
@@ -197,9 +203,10 @@ class BatchEncodings:
         """Pooled vectors of columns: one pass of the encoder, or of each where there are two."""
         pooled: list[Tensor] = []
         for encoder, part in _shared(self.networks.encoder, self.networks.second, columns):
-            vectors: Tensor = encoder(Tokens.concatenate(part))
-            if self.networks.baseline is not None:
-                vectors = vectors - self.networks.baseline(encoder, part, len(pooled))
+            with self._gradient():
+                vectors: Tensor = encoder(Tokens.concatenate(part))
+                if self.networks.baseline is not None:
+                    vectors = vectors - self.networks.baseline(encoder, part, len(pooled))
             pooled += torch.split(vectors, [len(column) for column in part])
         return pooled
 
@@ -219,13 +226,17 @@ class BatchEncodings:
                 continue
             rows = torch.cat(list(part))
             normalised = any(isinstance(m, nn.BatchNorm1d) for m in projector.modules())
-            if parallel.world() > 1 and projector.training and normalised:
-                start = parallel.first_row(len(rows))
-                rows = projector(parallel.gather(rows))[start : start + len(rows)]
-            else:
-                rows = projector(rows)
+            with self._gradient():
+                if parallel.world() > 1 and projector.training and normalised:
+                    start = parallel.first_row(len(rows))
+                    rows = projector(parallel.gather(rows))[start : start + len(rows)]
+                else:
+                    rows = projector(rows)
             projected += torch.split(rows, [len(column) for column in part])
         return projected
+
+    def _gradient(self) -> torch.set_grad_enabled:
+        return torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen)
 
 
 def _shared(one: Any, two: Any, columns: Sequence[Any]) -> list[tuple[Any, Sequence[Any]]]:

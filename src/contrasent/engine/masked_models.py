@@ -22,7 +22,8 @@ from contrasent.model.pretrained import SMALL, resolve
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens
 
-ROWS = 32  # rows at a time through the vocabulary layer, which is the largest block in memory
+ROWS, GPU_ROWS = 32, 256
+"""Rows at a time through the vocabulary layer, which is the largest block in memory."""
 
 
 class _Given(nn.Module):
@@ -125,18 +126,29 @@ class MaskedModel(nn.Module):
         prediction where chosen, the id itself elsewhere.
         """
         out = tokens.ids.astype(np.int32).copy()
+        levels = None
+        if randoms is not None:
+            pairs = zip(randoms, tokens.lengths, strict=True)
+            levels = np.concatenate([random.random(count) for random, count in pairs])
+        places: list[NDArray[np.int64]] = []
+        guesses: list[Tensor] = []
         for rows, logits, mask in self._blocks(tokens):
-            best = logits.argmax(dim=-1).cpu().numpy()
-            cumulative = logits.double().softmax(-1).cumsum(-1) if randoms is not None else None
-            for k, row in enumerate(rows.tolist()):
-                start, stop = int(tokens.offsets[row]), int(tokens.offsets[row + 1])
-                chosen = where[start:stop]
-                new = best[k][mask[k].cpu().numpy()]
-                if cumulative is not None and randoms is not None:
-                    draws = torch.from_numpy(randoms[row].random((stop - start, 1)))
-                    shares = cumulative[k, : stop - start].cpu()
-                    new = torch.searchsorted(shares, draws * shares[:, -1:]).squeeze(1).numpy()
-                out[start:stop] = np.where(chosen, new, out[start:stop])
+            # (n, t) where each token stands among all, beyond a row's end where there is none
+            at = tokens.offsets[rows][:, None] + np.arange(mask.shape[1])
+            chosen = mask.copy()
+            chosen[mask] = where[at[mask]]
+            scores = logits.flatten(0, 1)[_on(logits, np.flatnonzero(chosen))]
+            guess = scores.argmax(-1)
+            if levels is not None:
+                shares = scores.double().softmax(-1).cumsum(-1)
+                level = (
+                    _on(shares, levels[at[chosen] - tokens.offsets[0]])[:, None] * shares[:, -1:]
+                )
+                guess = torch.searchsorted(shares, level).squeeze(1)
+            places.append(at[chosen])
+            guesses.append(guess)
+        # One copy, so that a GPU is waited for once.
+        out[np.concatenate(places)] = torch.cat(guesses).cpu().numpy()
         return out
 
     @torch.no_grad()
@@ -154,24 +166,29 @@ class MaskedModel(nn.Module):
         all_scores: list[NDArray[np.float32]] = [np.empty((0, 0), np.float32)] * len(rows)
         for group, logits, _ in self._blocks(tokens):
             for k, row in enumerate(group.tolist()):
-                places = torch.from_numpy(positions[row] + len(before))
-                scores = logits[k].cpu()[places].float()
+                scores = logits[k][_on(logits, positions[row] + len(before))].float().cpu()
                 scores[:, special] = float("-inf")
                 all_scores[row] = scores.numpy()
         return all_scores
 
     def _blocks(self, tokens: Tokens) -> Any:
-        """Groups of rows of similar length with their scores (n, t, vocabulary) and mask."""
+        """Groups of rows of similar length with their scores (n, t, vocabulary) and numpy mask."""
         device = next(self.model.parameters()).device
-        for group in by_length(tokens.lengths):
-            for start in range(0, len(group), ROWS):
-                rows = group[start : start + ROWS]
+        # As elsewhere, a GPU is faster on few large blocks than without padding.
+        gpu = device.type != "cpu"
+        size = GPU_ROWS if gpu else ROWS
+        for group in [np.argsort(tokens.lengths)] if gpu else by_length(tokens.lengths):
+            for start in range(0, len(group), size):
+                rows = group[start : start + size]
                 ids, mask = tokens.select(rows).pad(self.tokenizer.specials.pad)
-                real = torch.from_numpy(mask).to(device)
-                output = self.model(
-                    input_ids=torch.from_numpy(ids).to(device), attention_mask=real.long()
-                )
-                yield rows, output.logits, real
+                real = torch.from_numpy(mask).to(device).long()
+                output = self.model(input_ids=torch.from_numpy(ids).to(device), attention_mask=real)
+                yield rows, output.logits, mask
+
+
+def _on(beside: Tensor, values: NDArray[Any]) -> Tensor:
+    """An array on a tensor's device."""
+    return torch.from_numpy(values).to(beside.device)
 
 
 class MaskedLanguageModelling(Term):

@@ -106,6 +106,8 @@ class Objective(nn.Module):
         Args:
             batch: the rows of this process.
         """
+        if self.training and batch.step < self.warmup_steps:
+            return self._warm_up(batch)
         encodings = BatchEncodings(self, batch)
         terms: Terms = self.contrast(encodings) if self.contrast is not None else {}
         for term in self.terms.values():
@@ -118,6 +120,20 @@ class Objective(nn.Module):
             self.queue.encode(encodings)
         return terms
 
+    def _warm_up(self, batch: Batch) -> Terms:
+        """The terms that learn before all else does, of vectors without gradient; others are 0."""
+        encodings = BatchEncodings(self, batch, frozen=True)
+        terms: Terms = {name: torch.zeros((), device=self.encoder.device) for name in self.weights}
+        for term in self.terms.values():
+            if isinstance(term, Term) and batch.step < term.warmup_steps:
+                terms.update(term(encodings))
+        return terms
+
+    @property
+    def warmup_steps(self) -> int:
+        """First steps in which the encoder is frozen and only terms with a warm-up learn."""
+        return max((t.warmup_steps for t in self.terms.values() if isinstance(t, Term)), default=0)
+
     def loss(self, terms: Terms) -> Tensor:
         """The weighted sum of the terms that have a weight."""
         return torch.stack([w * terms[name] for name, w in self.weights.items()]).sum()
@@ -126,11 +142,21 @@ class Objective(nn.Module):
         """The optimizer of a run over everything that trains: AdamW, unless a method has another.
 
         Args:
-            lr: peak rate; every step sets the rate of all parameter groups.
+            lr: peak rate; every step sets the rate of all parameter groups. That of a group with a
+                "peak" of its own rises to it, and is 0 before the group's "start", a step.
             weight_decay: of all weights.
         """
-        trained = [p for p in self.parameters() if p.requires_grad]
-        return torch.optim.AdamW(trained, lr=lr, weight_decay=weight_decay, fused=True)
+        start = self.warmup_steps
+        groups: list[dict[str, Any]] = []
+        for term in self.terms.values():
+            if isinstance(term, Term) and (term.learning_rate or term.warmup_steps):
+                own = [p for p in term.parameters() if p.requires_grad]
+                peak, begins = term.learning_rate or lr, 0 if term.warmup_steps else start
+                groups.append({"params": own, "peak": peak, "start": begins})
+        apart = {p for group in groups for p in group["params"]}
+        others = [p for p in self.parameters() if p.requires_grad and p not in apart]
+        groups.insert(0, {"params": others, "peak": lr, "start": start})
+        return torch.optim.AdamW(groups, lr=lr, weight_decay=weight_decay, fused=True)
 
     def describe(self) -> dict[str, Any]:
         """Name and own parameters, as logs and model cards show them; a digest of others' files."""

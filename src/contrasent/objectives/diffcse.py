@@ -55,6 +55,12 @@ class DiffCSE(engine.ContrastObjective):
         mask_ratio: share of tokens masked for replacement; 0.30 in the STS script.
         normalisation: see ``token_detection``; lambda belongs to it.
         condition: "projected" takes the vector after the projector (code), "pooled" before.
+        condition_vector: whose vector the discriminator is given: the sentence's "own";
+            "permuted", another sentence's of the batch, which has the same noise and says nothing
+            of the edits; or "zero". The last two are controls, of no paper.
+        discriminator_learning_rate: peak rate of the discriminator; that of the run if none.
+        discriminator_warmup_steps: first steps of the run, in which the discriminator alone learns
+            and the encoder is frozen; the rates of all else begin after them.
         edits: "replace", "insert", "delete" or "all" three, summed, each with a classifier of its
             own (Table 4; the paper does not state how it joins them).
         edit_ratio: share of tokens inserted or deleted (Table 4).
@@ -84,6 +90,9 @@ class DiffCSE(engine.ContrastObjective):
         mask_ratio: engine.Share = 0.30,
         normalisation: Normalisation = "mean_with_padding",
         condition: difference.Condition = "projected",
+        condition_vector: difference.ConditionVector = "own",
+        discriminator_learning_rate: engine.Positive | None = None,
+        discriminator_warmup_steps: engine.Size = 0,
         edits: difference.Edits = "replace",
         edit_ratio: engine.Share = 0.15,
         task: difference.Task = "detection",
@@ -111,6 +120,7 @@ class DiffCSE(engine.ContrastObjective):
             draw=generator_draw,
             positions=generator_positions,
             condition=condition,
+            condition_vector=condition_vector,
         )
         filler = None
         if needs_generator(chosen):
@@ -119,5 +129,10 @@ class DiffCSE(engine.ContrastObjective):
             )
         self.weights["difference"] = difference_weight
         self.terms["difference"] = difference.DifferencePrediction(
-            encoder, settings, generator=filler, language_head=language_head
+            encoder,
+            settings,
+            generator=filler,
+            language_head=language_head,
+            learning_rate=discriminator_learning_rate,
+            warmup_steps=discriminator_warmup_steps,
         )

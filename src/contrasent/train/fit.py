@@ -217,7 +217,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
     facts = replace(facts, base=options.base, data=data, settings=asdict(settings))
     optimizer = objective.optimizer(lr=settings.lr, weight_decay=settings.weight_decay)
     scaler = torch.amp.GradScaler(encoder.device.type, enabled=settings.precision == "fp16")
-    total, batch = prepare.total_steps(batches.plan, settings), batches.plan.batch
+    total, batch = prepare.total_steps(objective, batches.plan, settings), batches.plan.batch
     monitor, drift = Monitor(), Drift(objective, batches, total)
     first = 0
     if going_on:

@@ -274,15 +274,16 @@ def check_objective(
 def check_one_step(trial: Trial) -> Verdict:
     """Whether terms are finite and complete, and all that trains has a gradient."""
     with trial.training(dropout=0.1) as (objective, batch):
+        first = objective.warmup_steps  # before it there is a part that does not learn
         with torch.no_grad():
-            terms = objective(batch(0))
+            terms = objective(batch(first))
         odd = [k for k, v in terms.items() if v.dim() or not bool(v.isfinite())]
         if odd:
             return False, f"the term {odd[0]!r} is not one finite number"
         missing = sorted(objective.weights.keys() - terms.keys())
         if missing:
             return False, f"no term {missing[0]!r}, which has a weight"
-        _, loss = _step(objective, batch(0))
+        _, loss = _step(objective, batch(first))
         idle = [k for k, p in objective.named_parameters() if p.requires_grad and p.grad is None]
         if idle:
             return False, f"{idle[0]} trains, but the loss does not depend on it"

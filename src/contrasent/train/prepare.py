@@ -202,9 +202,18 @@ def _column_prompts(objective: Objective, corpus: Corpus, settings: Settings) ->
     return (prompts.text(),) * corpus.width
 
 
-def total_steps(plan: BatchPlan, settings: Settings) -> int:
-    """Optimizer steps of a run: those stated, or those of the epochs."""
-    return settings.steps or max(1, math.ceil(settings.epochs * plan.steps_per_epoch))
+def total_steps(objective: Objective, plan: BatchPlan, settings: Settings) -> int:
+    """Optimizer steps of a run: those stated, or those of the epochs.
+
+    Raises:
+        OptionError: a term's warm-up is longer.
+    """
+    total = settings.steps or max(1, math.ceil(settings.epochs * plan.steps_per_epoch))
+    if objective.warmup_steps > total:
+        names = [name for name in objective.describe() if name.endswith("warmup_steps")]
+        problem = f"is more than the {total:,} steps of the run"
+        raise OptionError(" or ".join(names) or "warmup_steps", objective.warmup_steps, problem)
+    return total
 
 
 def _order(objective: Objective, cache: TokenCache, rows: Rows, settings: Settings) -> BatchPlan:

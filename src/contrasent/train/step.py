@@ -38,10 +38,15 @@ WINDOW = 10  # steps after which a GPU's numbers are read, which waits for it
 
 
 def moments(objective: Objective, total: int) -> frozenset[int]:
-    """Numbers of the steps that are measured: the first, those at 10 % and 50 %, and the last."""
-    further = len(_acting(objective)) - 1
-    ends = {0, total - 1}
-    return frozenset(ends | {total // 10, total // 2} if total >= LONG * further else ends)
+    """Numbers of the steps that are measured: the first, those at 10 % and 50 %, and the last.
+
+    Of those in which the encoder learns.
+    """
+    start = min(objective.warmup_steps, total - 1)
+    further, steps = len(_acting(objective)) - 1, total - start
+    ends = {start, total - 1}
+    between = {start + steps // 10, start + steps // 2}
+    return frozenset(ends | between if steps >= LONG * further else ends)
 
 
 def to_contrast(shares: Mapping[str, float]) -> dict[str, float]:
@@ -150,9 +155,12 @@ class StepRunner:
     def take(self, step: int) -> list[StepMetrics]:
         """Take a step; return the numbers that have become known."""
         settings = self.settings
-        rate = learning_rate(step, total=self.total, peak=settings.lr, warmup=settings.warmup)
+        start = self.objective.warmup_steps
+        rate = self._rate(step, settings.lr, start)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = self._rate(
+                step, group.get("peak", settings.lr), group.get("start", start)
+            )
         self.optimizer.zero_grad(set_to_none=True)
         with without_onednn(settings.precision):
             sums = self._gradient(step)
@@ -168,6 +176,12 @@ class StepRunner:
         self.scaler.update()
         self.objective.after_step()
         return known if len(self._waiting) < self.window else self.known()
+
+    def _rate(self, step: int, peak: float, start: int) -> float:
+        if step < start:
+            return 0.0
+        steps = self.total - start
+        return learning_rate(step - start, total=steps, peak=peak, warmup=self.settings.warmup)
 
     def known(self) -> list[StepMetrics]:
         """The numbers of the steps that have not been read yet."""
