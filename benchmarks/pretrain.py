@@ -2,154 +2,338 @@
 
     python -m benchmarks.pretrain wiki.txt -o my-bert --layers 4 --hidden 256 --set steps=20000
 
-The run is kept in ``OUTPUT.work`` until the model is whole; the same command resumes it, and ends
-on CPU in the same bits as a run that was not stopped. docs/pretrain.md has the measured run.
+One flat loop for a CPU or a GPU. The run is kept in ``OUTPUT.work`` until the model is whole; the
+same command resumes it, and ends on CPU in the same bits as a run that was not stopped.
+docs/pretrain.md has the measured run.
 """
 
 import argparse
 import json
-import os
+import math
 import shutil
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import tokenizers
 import torch
+from numpy.typing import NDArray
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
-from torch import Tensor
+from torch import Tensor, nn
 
 from contrasent import progress
-from contrasent.encoder import packed
-from contrasent.encoder.encoder import Encoder
-from contrasent.encoder.packing import Packing
-from contrasent.encoder.tensors import read_checkpoint
-from contrasent.engine import encodings
-from contrasent.engine.encodings import Terms
-from contrasent.engine.masked_models import LanguageHead, at_labels
-from contrasent.engine.objective import Objective
-from contrasent.errors import OptionError, OutputError, TrainingError, UserError
-from contrasent.files import atomic_folder, check_writable, read_object, write_json
-from contrasent.losses import masked_lm
+from contrasent.encoder.attention import measured
+from contrasent.encoder.backbone import quiet
+from contrasent.encoder.tensors import read_checkpoint, restore_checkpoint, write_checkpoint
+from contrasent.errors import (
+    InputError,
+    ModelError,
+    OptionError,
+    OutputError,
+    TrainingError,
+    UserError,
+)
+from contrasent.files import (
+    atomic_file,
+    atomic_folder,
+    check_writable,
+    read_object,
+    write_json,
+    write_object,
+)
+from contrasent.model.golden import digest as digest_of
 from contrasent.text.corpus import Corpus, open_corpus
 from contrasent.text.tokens import Tokenizer
-from contrasent.text.views import Identity
-from contrasent.train.fit import fit
-from contrasent.train.settings import Settings, assignments, choose
-from contrasent.types import Batch, Tokens
+from contrasent.types import batched
 
-MASK_RATIO = 0.3
-"""Of all tokens: 15 %, as BERT has it, learns less from the same time (docs/pretrain.md)."""
-SETTINGS = {
-    "batch": 128,
-    "max_tokens": 64,
-    "lr": 1.5e-3,
-    "warmup": 0.05,
-    "weight_decay": 0.01,
-    # SimCSE's noise ruins a base that was trained without it (docs/pretrain.md).
-    "dropout": 0.1,
-}
 MATRIX_RATE = 40 / 3
 """Rate of the layers' matrices, whose steps are orthogonal, as a multiple of the others'."""
 BETAS = (0.9, 0.98)
+MOMENTUM, NEWTON = 0.95, ((3.4445, -4.775, 2.0315),) * 5
 MARKS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 NAMES = {f"{mark[1:-1].lower()}_token": mark for mark in MARKS}
 MAX_LETTERS = 1000  # as in BERT's vocabulary
 MIN_COUNT = 2
 PREFIX = "##"
+IGNORED = -100
+WATCHED = 256  # sentences whose attention the log shows
+SHOWN = ("loss", "largest", "entropy", "tokens_per_second")
+ATTENTION = "bounded"  # name of our attention function in transformers
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to train; ``--set name=value`` changes a field.
+
+    Attributes:
+        batch: rows of ``width`` tokens in a step; sentences share a row, but see themselves alone.
+        max_tokens: of a sentence; it is cut there.
+        steps: at most; the rate falls to zero at the last.
+        seconds: of training; the run ends then if it is not at its last step, and the rate falls
+            with whichever ends first. 0 for no limit. Such a run is not repeatable.
+        lr: of AdamW; matrices of the layers step at 13.3 times that.
+        mask_ratio: of all tokens; 15 %, as BERT has it, learns less from the same time.
+        queries_keys: their matrices are updated by "muon" or by "adamw".
+        clip: bound on the logits of attention, 0 for none (:func:`clip_queries_and_keys`).
+        bound: what is bounded: the largest "logit", or the largest "margin" of a logit over the
+            mean of those that the same token sees; the softmax knows margins alone.
+        precision: of the forward pass, "bf16" or "fp32".
+        weights: of the saved model, "float16" or "float32".
+        checkpoint: seconds between two.
+        log: steps between two lines of the log.
+    """
+
+    batch: int = 128
+    width: int = 128
+    max_tokens: int = 64
+    steps: int = 10_000
+    seconds: float = 0.0
+    lr: float = 1.5e-3
+    warmup: float = 0.05
+    weight_decay: float = 0.01
+    # SimCSE's noise ruins a base that was trained without it (docs/pretrain.md).
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+    mask_ratio: float = 0.3
+    queries_keys: str = "muon"
+    clip: float = 0.0
+    bound: str = "logit"
+    precision: str = "bf16"
+    weights: str = "float16"
+    compile: bool = False
+    checkpoint: float = 120.0
+    log: int = 100
+    seed: int = 0
+
+
+CHOICES = {
+    "queries_keys": ("muon", "adamw"),
+    "bound": ("logit", "margin"),
+    "precision": ("bf16", "fp32"),
+    "weights": ("float16", "float32"),
+}
+POSITIVE = ("batch", "width", "max_tokens", "steps", "lr", "mask_ratio", "log")
 
 
 class MuonWithAdamW(torch.optim.Optimizer):
     """Muon for the matrices of the layers, AdamW for all other weights.
 
     Muon steps along the orthogonalised momentum of a matrix (Jordan et al., 2024,
-    https://kellerjordan.github.io/posts/muon). One rate serves both: that of AdamW.
+    https://kellerjordan.github.io/posts/muon); matrices of one shape are orthogonalised together.
+    One rate serves both: that of AdamW.
     """
 
     def __init__(
         self,
-        matrices: list[torch.nn.Parameter],
-        others: list[torch.nn.Parameter],
+        matrices: list[nn.Parameter],
+        others: list[nn.Parameter],
         *,
         lr: float,
         weight_decay: float,
     ) -> None:
         super().__init__([*matrices, *others], {"lr": lr, "weight_decay": weight_decay})
-        rate = MATRIX_RATE * lr
-        self.matrices = torch.optim.Muon(matrices, lr=rate, weight_decay=weight_decay)
         self.others = torch.optim.AdamW(
             others, lr=lr, betas=BETAS, weight_decay=weight_decay, fused=True
         )
-        # One state, that of this optimizer: a checkpoint keeps it.
-        self.matrices.state = self.others.state = self.state
+        self.others.state = self.state  # one state: a checkpoint keeps it
+        shapes: dict[torch.Size, list[Tensor]] = {}
+        for matrix in matrices:
+            shapes.setdefault(matrix.shape, []).append(matrix)
+        self.shapes = list(shapes.values())
 
+    @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """Take a step of both at the rate of this optimizer's group."""
-        rate = self.param_groups[0]["lr"]
-        self.matrices.param_groups[0]["lr"] = MATRIX_RATE * rate
-        self.others.param_groups[0]["lr"] = rate
-        self.matrices.step(closure)  # type: ignore[no-untyped-call]
+        group = self.param_groups[0]
+        rate, decay = MATRIX_RATE * group["lr"], group["weight_decay"]
+        for matrices in self.shapes:
+            grads = [cast(Tensor, matrix.grad) for matrix in matrices]
+            moments = [self.state[m].setdefault("momentum", torch.zeros_like(m)) for m in matrices]
+            torch._foreach_lerp_(moments, grads, 1 - MOMENTUM)
+            ahead = torch.stack(torch._foreach_lerp(grads, moments, MOMENTUM))
+            rows, columns = ahead.shape[1:]
+            steps = orthogonal(ahead) * max(1.0, rows / columns) ** 0.5
+            torch._foreach_mul_(matrices, 1 - rate * decay)
+            torch._foreach_add_(matrices, list(steps.to(matrices[0].dtype).unbind()), alpha=-rate)
+        self.others.param_groups[0]["lr"] = group["lr"]
         self.others.step()
 
 
-class MaskedPretraining(Objective):
-    """Masked language modelling alone, on all weights (BERT: Devlin et al., 2019, section 3.1).
+def orthogonal(matrices: Tensor) -> Tensor:
+    """Matrices (n, r, c) with all singular values near 1, in bf16, by Newton's iteration."""
+    wide = matrices.bfloat16()
+    tall = wide.shape[1] > wide.shape[2]
+    wide = wide.mT if tall else wide
+    wide = wide / wide.norm(dim=(1, 2), keepdim=True).clamp_min(1e-7)
+    for a, b, c in NEWTON:
+        gram = wide @ wide.mT
+        wide = torch.baddbmm(wide, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), wide, beta=a)
+    return wide.mT if tall else wide
 
-    Of 30 % of the tokens 80 % become [MASK], 10 % a random token and 10 % stay; the loss is the
-    mean over them. The output layer shares the embeddings' weights; there is no next-sentence task.
+
+def bounded_attention(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor,
+    *,
+    scaling: float,
+    dropout: float = 0.0,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """Attention by torch's kernel, and each head's largest logit or margin in ``module.highest``.
+
+    The kernel does not give its logits. We compute them again, without a gradient: at rows of 128
+    tokens they are 6 % of the operations of a forward pass, so every step has its exact maximum.
+    """
+    with torch.no_grad():
+        logits = (query.detach() @ key.detach().mT).float() * scaling
+        if module.bound == "margin":
+            seen = mask.to(logits.dtype)
+            logits = logits - (logits * seen).sum(-1, keepdim=True) / seen.sum(-1, keepdim=True)
+        module.highest.copy_(logits.masked_fill(~mask, -math.inf).amax((0, 2, 3)))
+    states = nn.functional.scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, dropout_p=dropout, scale=scaling
+    )
+    return states.transpose(1, 2).contiguous(), None
+
+
+def attentions(model: Any) -> list[Any]:
+    """The self-attention of each layer."""
+    return [layer.attention.self for layer in model.base_model.encoder.layer]
+
+
+@torch.no_grad()
+def clip_queries_and_keys(model: nn.Module, most: float) -> Tensor:
+    """Scale the queries and keys of heads whose logits passed ``most``; how many, as a tensor.
+
+    QK-clip of MuonClip (Kimi K2: Moonshot AI, 2025, section 2.1): both weights and both biases are
+    multiplied by sqrt(most / highest), so that the logits of the last batch come down to ``most``
+    and the model stays a plain BERT. There is no wait for the GPU.
+    """
+    clipped = []
+    for one in attentions(model):
+        factor = (most / one.highest.clamp_min(most)).sqrt()
+        clipped.append((factor < 1).sum())
+        rows = factor.repeat_interleave(one.attention_head_size)
+        for part in (one.query, one.key):
+            part.weight.mul_(rows[:, None])
+            part.bias.mul_(rows)
+    return torch.stack(clipped).sum()
+
+
+@dataclass(frozen=True)
+class Masking:
+    """What is masked, and by what.
+
+    Attributes:
+        special: (vocabulary,) bool, tokens that are neither masked nor drawn.
+        words: ids of all others.
     """
 
-    method_name = "pretrain"
-    keeps_checkpoint = True  # with the head; the folder is removed when the model is written
-    warns_of_drift = False
+    special: Tensor
+    words: Tensor
+    cls: int
+    pad: int
+    mask: int
+    ratio: float
 
-    def __init__(self, encoder: Encoder) -> None:
-        super().__init__(encoder)
-        self.views, self.roles = (Identity(),), ("anchor",)
-        self.weights = {"masked_lm": 1.0}
-        self.head = LanguageHead.load(None, encoder)
-        embeddings: Any = cast(Any, encoder.backbone).get_input_embeddings()
-        cast(Any, self.head.model).get_output_embeddings().weight = embeddings.weight
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, ratio: float, device: torch.device) -> "Masking":
+        """For a tokenizer."""
+        known, frame = tokenizer.specials, tokenizer.frame[0]
+        if known.mask is None or not len(frame):
+            raise ModelError("the tokenizer has no [MASK] token, or puts no [CLS] before a text")
+        special = torch.zeros(tokenizer.size, dtype=torch.bool)
+        special[sorted(known.all)] = True
+        words = (~special).nonzero()[:, 0]
+        return cls(
+            special.to(device), words.to(device), int(frame[0]), known.pad, known.mask, ratio
+        )
 
-    def forward(self, batch: Batch) -> Terms:
-        """The loss of one batch."""
-        (column,) = batch.columns
-        randoms = encodings.generators(batch, 0)
-        edited = encodings.mask_tokens(column, MASK_RATIO, self.encoder.tokenizer, randoms)
-        vectors, targets = self._at_labels(edited)
-        return {"masked_lm": masked_lm(self.head(vectors), targets)}
+    def apply(self, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Of rows (n, t): edited ids, places (n, k) that were chosen, and their ids.
 
-    def optimizer(self, *, lr: float, weight_decay: float) -> torch.optim.Optimizer:
-        """Muon for the matrices of the layers, AdamW for embeddings, norms and the head."""
-        layers = {id(p) for p in cast(Any, self.encoder.backbone).encoder.parameters()}
-        trained = [p for p in self.parameters() if p.requires_grad]
-        matrices = [p for p in trained if p.ndim == 2 and id(p) in layers]
-        others = [p for p in trained if p.ndim != 2 or id(p) not in layers]
-        return MuonWithAdamW(matrices, others, lr=lr, weight_decay=weight_decay)
+        Every row has the same number of places, so that nothing waits for a GPU; where a row has
+        too few words the rest is ignored. 80 % become [MASK], 10 % another word, 10 % stay (BERT:
+        Devlin et al., 2019, section 3.1).
+        """
+        n, t = ids.shape
+        k = max(1, int(self.ratio * t))
+        draws = torch.rand(n, t, device=ids.device).masked_fill_(self.special[ids], -1.0)
+        drawn, places = draws.topk(k, dim=1)
+        old = ids.gather(1, places)
+        lot = torch.rand(n, k, device=ids.device)
+        other = self.words[torch.randint(len(self.words), (n, k), device=ids.device)]
+        new = torch.where(lot < 0.8, self.mask, torch.where(lot < 0.9, other, old))
+        chosen = drawn >= 0
+        edited = ids.scatter(1, places, torch.where(chosen, new, old))
+        return edited, places, old.masked_fill(~chosen, IGNORED)
 
-    def _at_labels(self, edited: encodings.Edited) -> tuple[Tensor, Tensor]:
-        """(k, d) vectors and (k,) ids of the chosen tokens, without padding where possible."""
-        encoder, tokens = self.encoder, edited.tokens
-        if not (encoder.packed and packed.supports_batch(encoder.backbone, tokens)):
-            return at_labels(encoder, tokens, edited.labels)
-        packing = Packing(tokens)
-        (states,) = packed.states(encoder.backbone, packing)
-        labels = Tokens(cast(Any, edited.labels), tokens.offsets).select(packing.order).ids
-        chosen = torch.from_numpy(np.flatnonzero(labels >= 0))
-        return states[chosen], torch.from_numpy(labels[labels >= 0].astype(np.int64))
 
-    def save(self, folder: Path) -> None:
-        """Write encoder, masked-LM head and vocabulary into a folder that exists."""
-        model: Any = self.head.model
-        setattr(model, model.base_model_prefix, self.encoder.backbone)
-        try:
-            model.save_pretrained(folder, safe_serialization=True)
-        finally:
-            setattr(model, model.base_model_prefix, self.head.given)
-        self.encoder.tokenizer.save(folder)
+def sentences_of(ids: Tensor, masking: Masking, longest: int) -> tuple[Tensor, Tensor]:
+    """Positions (n, t) within the sentences of packed rows; who sees whom, (n, 1, t, t) bool."""
+    starts = ids == masking.cls
+    number = starts.cumsum(1).masked_fill(ids == masking.pad, 0)
+    place = torch.arange(ids.shape[1], device=ids.device)
+    begin = torch.where(starts, place, 0).cummax(1).values
+    same = number[:, None, :, None] == number[:, None, None, :]
+    return (place - begin).clamp_max(longest - 1), same
+
+
+def masked_loss(model: Any, ids: Tensor, masking: Masking) -> Tensor:
+    """Mean cross entropy of the masked tokens of packed rows (n, t)."""
+    positions, same = sentences_of(ids, masking, model.config.max_position_embeddings)
+    edited, places, targets = masking.apply(ids)
+    states = model.base_model(
+        input_ids=edited,
+        attention_mask=same,
+        position_ids=positions,
+        token_type_ids=torch.zeros_like(edited),
+        return_dict=True,
+    ).last_hidden_state
+    chosen = states.gather(1, places[..., None].expand(-1, -1, states.shape[-1])).flatten(0, 1)
+    scores = model.cls(chosen)
+    return nn.functional.cross_entropy(scores.float(), targets.flatten(), ignore_index=IGNORED)
+
+
+def packed_rows(corpus: Corpus, tokenizer: Tokenizer, recipe: Recipe) -> NDArray[Any]:
+    """Sentences, whole, in rows of ``recipe.width`` tokens, each where it fits best; (n, t) ids.
+
+    Drawn in a random order (Krell et al., 2021: packing without cross-contamination).
+    """
+    if corpus.width > 1:
+        names = ", ".join(corpus.names)
+        raise OptionError("--columns", names, "pre-training takes one column of text; name it")
+    parts, lengths, width = [], [], recipe.width
+    with progress.task("tokens", unit="rows") as advance:
+        for texts in batched((text for row in corpus for text in row), 10_000):
+            tokens = tokenizer(texts)[0]
+            parts.append(tokens.ids)
+            lengths.append(tokens.lengths)
+            advance(len(texts))
+    ids, size = np.concatenate(parts), np.concatenate(lengths)
+    begins = np.cumsum(size) - size
+    kind = np.int16 if tokenizer.size <= np.iinfo(np.int16).max else np.int32
+    rows = np.full((len(size), width), tokenizer.specials.pad, dtype=kind)
+    room: list[list[int]] = [[] for _ in range(width + 1)]  # rows by their free places
+    used = 0
+    for one in np.random.default_rng(recipe.seed).permutation(len(size)).tolist():
+        length, begin = int(size[one]), int(begins[one])
+        free = next((free for free in range(length, width) if room[free]), width)
+        if free == width:
+            row, used = used, used + 1
+        else:
+            row = room[free].pop()
+        rows[row, width - free : width - free + length] = ids[begin : begin + length]
+        room[free - length].append(row)
+    return rows[:used]
 
 
 def word_pieces(
@@ -214,28 +398,41 @@ def _counted(texts: Iterable[str], advance: Callable[..., Any]) -> Iterator[str]
         advance(1)
 
 
-def write_start(corpus: Corpus, folder: Path, shape: dict[str, Any], settings: Settings) -> None:
+def write_start(
+    source: Corpus | Path,
+    folder: Path,
+    shape: dict[str, Any],
+    recipe: Recipe,
+    tokenizer: Path | None,
+) -> None:
     """Write the vocabulary and random weights, as a checkpoint of its own."""
     from transformers import BertConfig, BertForMaskedLM
 
-    backend = word_pieces(
-        lambda: (text for row in corpus for text in row),
-        shape["vocabulary"],
-        lower_case=not shape["cased"],
-    )
-    names = {**NAMES, "do_lower_case": not shape["cased"]}
-    Tokenizer(backend, max_tokens=settings.max_tokens, names=names).save(folder)
-    torch.manual_seed(settings.seed)
+    if tokenizer is None:
+        if isinstance(source, Path):
+            raise OptionError("--tokenizer", None, f"name the one that {source} was made with")
+        backend = word_pieces(
+            lambda: (text for row in source for text in row),
+            shape["vocabulary"],
+            lower_case=not shape["cased"],
+        )
+        names = {**NAMES, "do_lower_case": not shape["cased"]}
+        made = Tokenizer(backend, max_tokens=recipe.max_tokens, names=names)
+    else:
+        made = Tokenizer.load(tokenizer, max_tokens=recipe.max_tokens)
+    made.save(folder)
+    torch.manual_seed(recipe.seed)
     config = BertConfig(
-        vocab_size=backend.get_vocab_size(),
+        vocab_size=made.size,
         hidden_size=shape["hidden"],
         num_hidden_layers=shape["layers"],
         num_attention_heads=shape["heads"],
-        intermediate_size=4 * shape["hidden"],
-        max_position_embeddings=settings.max_tokens,
-        pad_token_id=backend.token_to_id(NAMES["pad_token"]),
+        intermediate_size=shape["wide"],
+        max_position_embeddings=recipe.max_tokens,
+        pad_token_id=made.specials.pad,
     )
-    cast(Any, BertForMaskedLM(config)).save_pretrained(folder, safe_serialization=True)
+    with quiet():
+        cast(Any, BertForMaskedLM(config)).save_pretrained(folder, safe_serialization=True)
 
 
 def copy_start(base: Path, folder: Path) -> None:
@@ -247,132 +444,369 @@ def copy_start(base: Path, folder: Path) -> None:
 
 def shape_of(base: Path) -> dict[str, Any]:
     """The shape of a model that was made by this script."""
-    config, tokenizer = (read_object(base / f"{k}.json") for k in ("config", "tokenizer"))
+    config, tokenizer = (
+        read_object(base / f"{k}.json", needed=True) for k in ("config", "tokenizer")
+    )
     return {
         "layers": config["num_hidden_layers"],
         "hidden": config["hidden_size"],
         "heads": config["num_attention_heads"],
+        "wide": config["intermediate_size"],
         "vocabulary": config["vocab_size"],
         "cased": not tokenizer["normalizer"]["lowercase"],
     }
 
 
-def load_start(start: Path, settings: Settings) -> MaskedPretraining:
-    """The objective around the weights of :func:`write_start`."""
-    attention = settings.attention_dropout
-    encoder = Encoder.load(
-        start,
-        pooler="cls",
-        dropout=settings.dropout,
-        attention_dropout=settings.dropout if attention is None else attention,
-    )
-    return MaskedPretraining(encoder).to(encoder.device)
+def load_start(start: Path, recipe: Recipe) -> nn.Module:
+    """The model around the weights of :func:`write_start`, with our attention."""
+    from transformers import AttentionInterface, BertForMaskedLM
 
-
-def pretrain(
-    corpus: Corpus,
-    output: Path,
-    shape: dict[str, Any],
-    settings: Settings,
-    base: Path | None = None,
-) -> dict[str, Any]:
-    """Learn a vocabulary and a language model from text, or go on; a stopped run is resumed."""
-    if output.exists():
-        raise OutputError(f"{output}: exists; choose another folder")
-    if corpus.width > 1:
-        names = ", ".join(corpus.names)
-        raise OptionError("--columns", names, "pre-training takes one column of text; name it")
-    check_writable(output.absolute().parent)
-    work = output.with_name(f"{output.name}.work")
-    start, training, stated = work / "start", work / "training", work / "shape.json"
-    if stated.is_file() and json.loads(stated.read_text("utf-8")) != shape:
-        raise OutputError(
-            f"{work}: a run of another shape; resume with the same options or remove it"
+    AttentionInterface.register(ATTENTION, bounded_attention)
+    with quiet():
+        model: Any = BertForMaskedLM.from_pretrained(
+            start,
+            dtype=torch.float32,
+            local_files_only=True,
+            attn_implementation=ATTENTION,
+            hidden_dropout_prob=recipe.dropout,
+            attention_probs_dropout_prob=recipe.attention_dropout,
         )
-    write_json(stated, shape)
-    if not start.is_dir():
-        with atomic_folder(start) as target:
-            if base is None:
-                write_start(corpus, target, shape, settings)
-            else:
-                copy_start(base, target)
-    objective = load_start(start, settings)
-    resume = training.is_dir() and any(training.iterdir())
-    run = fit(objective, corpus, settings, folder=training, keep="last", resume=resume)
-    # After a kill between the last step and here, only the checkpoint has the weights.
-    tensors, _ = read_checkpoint(training / "run" / "checkpoint.safetensors")
-    objective.load_state_dict(
-        {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
-    )
-    lines = map(json.loads, (training / "run" / "log.jsonl").read_text("utf-8").splitlines())
-    losses = [line["loss"] for line in lines if "loss" in line]
-    last = losses[-max(1, len(losses) // 10) :]
-    with atomic_folder(output) as target:
-        objective.save(target)
-        (target / "run").mkdir()
-        for name in ("settings.json", "log.jsonl", "result.json"):
-            shutil.copy2(training / "run" / name, target / "run" / name)
-    shutil.rmtree(work)
+    for one in attentions(model):
+        one.bound = recipe.bound
+        highest = torch.zeros(one.num_attention_heads)
+        one.register_buffer("highest", highest, persistent=False)
+    return cast(nn.Module, model.train())
+
+
+def optimizer_of(model: Any, recipe: Recipe) -> MuonWithAdamW:
+    """Muon for the matrices of the layers, AdamW for embeddings, norms and the head."""
+    own = {id(p) for p in model.base_model.encoder.parameters() if p.ndim == 2}
+    if recipe.queries_keys == "adamw":
+        own -= {id(part.weight) for one in attentions(model) for part in (one.query, one.key)}
+    matrices = [p for p in model.parameters() if id(p) in own]
+    others = [p for p in model.parameters() if id(p) not in own]
+    return MuonWithAdamW(matrices, others, lr=recipe.lr, weight_decay=recipe.weight_decay)
+
+
+def rate_at(done: float, recipe: Recipe) -> float:
+    """The rate when a share of the run is done: a linear rise, then a linear fall to zero."""
+    rise = done / recipe.warmup if recipe.warmup else 1.0
+    return recipe.lr * min(rise, (1 - done) / (1 - recipe.warmup), 1.0)
+
+
+def order_of(rows: int, epoch: int, recipe: Recipe) -> Tensor:
+    """The order of the rows in an epoch."""
+    generator = torch.Generator().manual_seed(recipe.seed * 1000 + epoch)
+    return torch.randperm(rows, generator=generator)
+
+
+def loss_function(device: torch.device, recipe: Recipe) -> Callable[..., Tensor]:
+    """Loss and gradient of a batch: compiled if wanted, by autocast in bf16 if wanted."""
+    found: list[Callable[..., Tensor]] = [masked_loss]
+    if recipe.compile:
+        found.append(torch.compile(masked_loss))
+
+    def gradient(model: nn.Module, ids: Tensor, masking: Masking) -> Tensor:
+        try:
+            with torch.autocast(device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
+                loss = found[-1](model, ids, masking)
+            loss.backward()  # type: ignore[no-untyped-call]
+        except Exception as error:
+            if len(found) == 1 or isinstance(error, torch.cuda.OutOfMemoryError):
+                raise
+            # There is no compiler on this machine, or it fails: the same, slower.
+            print(f"not compiled ({type(error).__name__})", file=sys.stderr, flush=True)
+            found.pop()
+            model.zero_grad(set_to_none=True)
+            return gradient(model, ids, masking)
+        return loss.detach()
+
+    return gradient
+
+
+class Log:
+    """What the run has learned so far: a line every ``recipe.log`` steps, in a file too."""
+
+    def __init__(self, path: Path, recipe: Recipe, device: torch.device) -> None:
+        self.path, self.recipe = path, recipe
+        self.lines: list[dict[str, Any]] = []
+        self.loss = torch.zeros((), device=device)
+        self.clipped = torch.zeros((), dtype=torch.long, device=device)
+        self.since, self.marked = 0, time.monotonic()
+
+    def goes_on(self, step: int, lines: list[dict[str, Any]]) -> None:
+        """Take over the lines of a checkpoint."""
+        self.since, self.lines = step, lines
+
+    def write(self, step: int, seconds: float, rate: float, model: nn.Module, watched: Any) -> None:
+        """Add a line of the steps since the last one."""
+        steps, spent = step - self.since, time.monotonic() - self.marked
+        loss = self.loss.item() / steps
+        if not math.isfinite(loss):
+            problem = f"the loss is {loss} before step {step}; try a smaller rate: --set lr="
+            raise TrainingError(problem)
+        line = {
+            "step": step,
+            "seconds": round(seconds, 1),
+            "loss": round(loss, 4),
+            "lr": rate,
+            "tokens_per_second": round(steps * self.recipe.batch * self.recipe.width / spent),
+            "clipped": round(int(self.clipped) / steps, 2),
+            **attention_line(model, watched),
+        }
+        self.lines.append(line)
+        with atomic_file(self.path) as stream:
+            stream.writelines(json.dumps(one) + "\n" for one in self.lines)
+        self.loss.zero_()
+        self.clipped.zero_()
+        self.since, self.marked = step, time.monotonic()
+
+
+def train(
+    model: Any, rows: NDArray[Any], tokenizer: Tokenizer, recipe: Recipe, work: Path
+) -> dict[str, Any]:
+    """The loop. What a step draws is a function of (seed, step), so a resumed run is the same."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+    model.to(device)
+    data = torch.from_numpy(rows).to(device)
+    masking = Masking.of(tokenizer, recipe.mask_ratio, device)
+    watched = [part.to(device) for part in watched_sentences(rows, masking, recipe.max_tokens)]
+    optimizer, gradient = optimizer_of(model, recipe), loss_function(device, recipe)
+    log, checkpoint = Log(work / "log.jsonl", recipe, device), work / "checkpoint.safetensors"
+    step, before = 0, 0.0
+
+    def share(step: int, seconds: float) -> float:
+        return max(step / recipe.steps, seconds / recipe.seconds if recipe.seconds else 0.0)
+
+    if checkpoint.is_file():
+        tensors, state = read_checkpoint(checkpoint)
+        restore_checkpoint(tensors, model, optimizer)
+        step, before = state["step"], state["seconds"]
+        log.goes_on(step, state["log"])
+    per_epoch, order, epoch = len(rows) // recipe.batch, torch.empty(0), -1
+    began = saved = time.monotonic()
+    with progress.task("pretrain", recipe.steps, "steps", step) as advance:
+        done = share(step, before)
+        while done < 1:
+            if epoch != step // per_epoch:
+                epoch = step // per_epoch
+                order = order_of(len(rows), epoch, recipe).to(device)
+            at = step % per_epoch * recipe.batch
+            ids = data[order[at : at + recipe.batch]].long()
+            torch.manual_seed(recipe.seed * 10**9 + step)
+            rate = optimizer.param_groups[0]["lr"] = rate_at(done, recipe)
+            optimizer.zero_grad(set_to_none=True)
+            log.loss += gradient(model, ids, masking)
+            optimizer.step()
+            if recipe.clip:
+                log.clipped += clip_queries_and_keys(model, recipe.clip)
+            step += 1
+            seconds = before + time.monotonic() - began
+            done = share(step, seconds)
+            if step % recipe.log == 0 or done >= 1:
+                log.write(step, seconds, rate, model, watched)
+                last = log.lines[-1]
+                advance(step % recipe.log or recipe.log, **{k: last[k] for k in SHOWN})
+            if time.monotonic() - saved >= recipe.checkpoint or done >= 1:
+                state = {"step": step, "seconds": seconds, "log": log.lines}
+                write_checkpoint(checkpoint, model, optimizer, state)
+                saved = time.monotonic()
+    end = log.lines[-max(1, len(log.lines) // 10) :]
     return {
-        "steps": run.steps,
-        "sentences_per_second": run.sentences_per_second,
-        "loss": sum(last) / len(last),
-        "parameters": sum(p.numel() for p in objective.parameters()),
-        "vocabulary": objective.encoder.tokenizer.size,
+        "steps": step,
+        "seconds": round(log.lines[-1]["seconds"], 1),
+        "tokens": step * recipe.batch * recipe.width,
+        "loss": sum(line["loss"] for line in end) / len(end),
+        "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
     }
 
 
-def parsed(
-    arguments: list[str],
-) -> tuple[Corpus, Path, dict[str, Any], Settings, Path | None]:
-    """Corpus, output folder, shape, settings and the model to go on from of a command line."""
+def watched_sentences(rows: NDArray[Any], masking: Masking, longest: int) -> list[Tensor]:
+    """Ids and mask of the first sentence of some rows, padded."""
+    ids = torch.from_numpy(rows[:WATCHED, :longest].astype(np.int64))
+    first = (ids == masking.cls).cumsum(1) == 1
+    mask = first & (ids != masking.pad)
+    return [ids.masked_fill(~mask, masking.pad), mask]
+
+
+def attention_line(model: Any, watched: list[Tensor]) -> dict[str, list[float]]:
+    """Of each layer the largest logit of its heads (or margin) and the entropy in nats."""
+    largest = torch.stack([one.highest.amax() for one in attentions(model)]).tolist()
+    found = measured(model.base_model, iter([(watched[0], watched[1])]))
+    entropy = [] if found is None else found.entropy.mean(1).tolist()
+    return {
+        "largest": [round(value, 2) for value in largest],
+        "entropy": [round(value, 3) for value in entropy],
+    }
+
+
+def save_model(model: Any, tokenizer: Tokenizer, folder: Path, weights: str) -> None:
+    """Write encoder, masked-LM head and vocabulary into a folder that exists."""
+    model.set_attn_implementation("sdpa")
+    with quiet():
+        model.to(getattr(torch, weights)).save_pretrained(folder, safe_serialization=True)
+    config = read_object(folder / "config.json")
+    write_object(folder / "config.json", {**config, "dtype": "float32"})
+    tokenizer.save(folder)
+
+
+def read_rows(path: Path, recipe: Recipe, vocabulary: int) -> NDArray[Any]:
+    """The rows that ``--rows`` wrote."""
+    try:
+        rows = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise InputError(path, f"no rows that --rows wrote ({error})") from error
+    if rows.ndim != 2 or rows.dtype.kind != "i" or rows.shape[1] != recipe.width:
+        problem = f"holds {rows.dtype} of shape {rows.shape}, not rows of {recipe.width} ids"
+        raise InputError(path, f"{problem}; make it anew by --rows, or --set width=")
+    if int(rows.max()) >= vocabulary:
+        raise InputError(path, f"has ids beyond the {vocabulary:,} of the tokenizer; name its own")
+    return cast(NDArray[Any], rows)
+
+
+def write_rows(path: Path, rows: NDArray[Any]) -> None:
+    """Write packed rows."""
+    with atomic_file(path, "wb") as stream:
+        np.save(stream, rows, allow_pickle=False)
+
+
+def pretrain(
+    source: Corpus | Path,
+    output: Path,
+    shape: dict[str, Any],
+    recipe: Recipe,
+    *,
+    base: Path | None = None,
+    tokenizer: Path | None = None,
+) -> dict[str, Any]:
+    """Learn a language model from text or packed rows, or go on; a stopped run is resumed."""
+    if output.exists():
+        raise OutputError(f"{output}: exists; choose another folder")
+    check_writable(output.absolute().parent)
+    work = output.with_name(f"{output.name}.work")
+    start, stated, packed = work / "start", work / "run.json", work / "rows.npy"
+    digest = digest_of(source) if isinstance(source, Path) else source.digest()
+    said = {"corpus": digest, "shape": shape, "settings": asdict(recipe)}
+    if stated.is_file() and (known := read_object(stated)) != said:
+        differing = next(key for key in said if known.get(key) != said[key])
+        raise OutputError(
+            f"{work}: a run of another {differing.removesuffix('s')}; resume with the same "
+            "options or remove it"
+        )
+    write_json(stated, said)
+    if not start.is_dir():
+        with atomic_folder(start) as target:
+            if base is None:
+                write_start(source, target, shape, recipe, tokenizer)
+            else:
+                copy_start(base, target)
+    words = Tokenizer.load(start, max_tokens=recipe.max_tokens)
+    model: Any = load_start(start, recipe)
+    if (most := model.config.max_position_embeddings) < recipe.max_tokens:
+        raise OptionError("max_tokens", recipe.max_tokens, f"the base has {most} positions")
+    if isinstance(source, Path):
+        packed = source
+    elif not packed.is_file():
+        write_rows(packed, packed_rows(source, words, recipe))
+    rows = read_rows(packed, recipe, words.size)
+    recipe = replace(recipe, batch=min(recipe.batch, len(rows)))
+    result = train(model, rows, words, recipe, work)
+    result["parameters"] = sum(p.numel() for p in model.parameters())
+    result["vocabulary"] = words.size
+    with atomic_folder(output) as target:
+        save_model(model, words, target, recipe.weights)
+        (target / "run").mkdir()
+        shutil.copy2(work / "log.jsonl", target / "run" / "log.jsonl")
+        write_json(target / "run" / "settings.json", {"settings": asdict(recipe), "shape": shape})
+        write_json(target / "run" / "result.json", result)
+    shutil.rmtree(work)
+    return result
+
+
+def recipe_of(given: list[str]) -> Recipe:
+    """The recipe that ``--set name=value`` gives."""
+    kinds: dict[str, Any] = {name: type(value) for name, value in asdict(Recipe()).items()}
+    values: dict[str, Any] = {}
+    for item in given:
+        name, equals, value = item.partition("=")
+        if not equals or name not in kinds:
+            raise OptionError("--set", item, "no setting of pre-training", choices=kinds)
+        try:
+            flags = {"true": True, "false": False}
+            values[name] = flags[value] if kinds[name] is bool else kinds[name](value)
+        except (ValueError, KeyError):
+            problem = f"must be {'true or false' if kinds[name] is bool else 'a number'}"
+            raise OptionError(name, value, problem) from None
+        if name in CHOICES and value not in CHOICES[name]:
+            raise OptionError(name, value, "is not known", choices=CHOICES[name])
+        if name in POSITIVE and not 0 < values[name] < math.inf:
+            raise OptionError(name, value, "must be more than 0")
+        if name in ("warmup", "dropout", "attention_dropout") and not 0 <= values[name] < 1:
+            raise OptionError(name, value, "must be 0 or more and less than 1")
+    recipe = Recipe(**values)
+    if recipe.max_tokens > recipe.width:
+        raise OptionError("width", recipe.width, f"must hold {recipe.max_tokens} tokens")
+    if recipe.mask_ratio >= 1:
+        raise OptionError("mask_ratio", recipe.mask_ratio, "must be less than 1")
+    return recipe
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Train, and print a line."""
     parser = argparse.ArgumentParser(prog="benchmarks.pretrain", description=__doc__)
-    parser.add_argument("corpus", help="txt, csv, tsv, jsonl, parquet, a folder, or -")
-    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("corpus", help="txt, csv, tsv, jsonl, parquet, a folder, -, or rows.npy")
+    parser.add_argument("-o", "--output", type=Path, help="folder of the model")
+    parser.add_argument("--rows", type=Path, help="only tokenise and pack, into this rows.npy")
     parser.add_argument("--base", type=Path, help="a model to go on from, whose shape it keeps")
+    parser.add_argument("--tokenizer", type=Path, help="a model's folder; learnt from the text")
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--hidden", type=int, default=256, help="dimensions of the vectors")
     parser.add_argument("--heads", type=int, default=0, help="default: one for every 64 dimensions")
+    parser.add_argument("--wide", type=int, default=0, help="of feed-forward; default: 4 x hidden")
     parser.add_argument("--vocabulary", type=int, default=16000, help="entries, at most")
     parser.add_argument("--cased", action="store_true", help="keep capital letters and accents")
     parser.add_argument("--columns", help="column of a table with the text")
     parser.add_argument("--set", action="append", default=[], help="key=value; may be repeated")
     options = parser.parse_args(arguments)
-    shape = {name: getattr(options, name) for name in ("layers", "hidden", "heads", "vocabulary")}
-    shape["heads"] = shape["heads"] or max(1, options.hidden // 64)
-    shape["cased"] = options.cased
-    for name in ("layers", "hidden", "heads"):
-        if shape[name] < 1:
-            raise OptionError(f"--{name}", shape[name], "must be 1 or more")
-    if options.hidden % shape["heads"]:
-        raise OptionError("--heads", shape["heads"], f"does not divide {options.hidden} dimensions")
-    if options.base is not None:
-        shape = shape_of(options.base)
-    of_run, of_method = choose(assignments(options.set), "simcse")
-    for name in of_method:
-        raise OptionError("--set", name, "no setting of pre-training")
-    columns = options.columns.split(",") if options.columns else None
-    corpus = open_corpus(options.corpus, columns=columns)
-    settings = Settings(**{**SETTINGS, **of_run})
-    return corpus, options.output, shape, settings, options.base
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Train, and print a line."""
     try:
-        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            raise TrainingError("pre-training runs in one process; start it without torchrun")
-        given = sys.argv[1:] if arguments is None else arguments
-        corpus, output, shape, settings, base = parsed(given)
-        found = pretrain(corpus, output, shape, settings, base)
+        shape = {name: getattr(options, name) for name in ("layers", "hidden", "vocabulary")}
+        shape["heads"] = options.heads or max(1, options.hidden // 64)
+        shape["wide"] = options.wide or 4 * options.hidden
+        shape["cased"] = options.cased
+        for name in ("layers", "hidden", "heads", "wide"):
+            if shape[name] < 1:
+                raise OptionError(f"--{name}", shape[name], "must be 1 or more")
+        if options.hidden % shape["heads"]:
+            problem = f"does not divide {options.hidden} dimensions"
+            raise OptionError("--heads", shape["heads"], problem)
+        if (options.rows is None) == (options.output is None):
+            raise OptionError("--output", None, "name the folder of the model, or --rows")
+        if options.rows and (options.tokenizer is None or options.corpus.endswith(".npy")):
+            raise OptionError("--rows", options.rows, "needs a corpus of text and --tokenizer")
+        if options.base is not None:
+            shape = shape_of(options.base)
+        recipe = recipe_of(options.set)
+        columns = options.columns.split(",") if options.columns else None
+        ready = options.corpus.endswith(".npy")
+        source = Path(options.corpus) if ready else open_corpus(options.corpus, columns=columns)
+        if options.rows is not None:
+            words = Tokenizer.load(options.tokenizer, max_tokens=recipe.max_tokens)
+            write_rows(options.rows, packed_rows(cast(Corpus, source), words, recipe))
+            return
+        found = pretrain(
+            source, options.output, shape, recipe, base=options.base, tokenizer=options.tokenizer
+        )
     except UserError as error:
         sys.exit(f"pretrain: {error}")
     print(
-        f"{output}: {found['steps']} steps, {found['parameters'] / 1e6:.1f} M weights, "
+        f"{options.output}: {found['steps']} steps, {found['parameters'] / 1e6:.1f} M weights, "
         f"{found['vocabulary']:,} entries; masked-LM loss {found['loss']:.2f} at the end, "
-        f"{found['sentences_per_second']:,.0f} sentences/s"
+        f"{found['tokens'] / max(found['seconds'], 0.1):,.0f} tokens/s"
     )
 
 
 if __name__ == "__main__":
+    progress.show("auto")
     main()

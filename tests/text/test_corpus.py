@@ -1,4 +1,5 @@
 import gzip
+import lzma
 import hashlib
 import json
 import os
@@ -419,6 +420,12 @@ def test_broken_files(put, parquet):
     fails(reading(broken), "b.txt.gz: this is no whole gzip file")
     broken.write_bytes(b"one\ntwo\n")
     fails(reading(broken), "b.txt.gz: this is no whole gzip file")
+    xz = path.with_name("b.txt.xz")
+    xz.write_bytes(lzma.compress(b"one\ntwo\n" * 1000))
+    assert len(list(open_corpus(xz))) == 2000
+    for content in (xz.read_bytes()[:-20], b"one\ntwo\n"):
+        xz.write_bytes(content)
+        fails(reading(xz), "b.txt.xz: this is no whole xz file")
     fails(reading(put("a.parquet", b"one")), "a.parquet: this is no whole parquet file")
     data = bytearray(parquet("b.parquet", text=[f"text {i}" for i in range(9000)]).read_bytes())
     data[100:4000] = b"\xff" * 3900

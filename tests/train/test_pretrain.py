@@ -1,25 +1,41 @@
-"""The script benchmarks/pretrain.py: vocabulary, masks, loss, resuming, and what it leaves."""
+"""The script benchmarks/pretrain.py: vocabulary, rows, masks, loss, bound, resuming, the result."""
+
+import json
+import lzma
+import math
 
 import numpy as np
 import pytest
 import torch
 from benchmarks import pretrain as pretrain_
-from benchmarks.pretrain import MaskedPretraining, load_start, main, word_pieces, write_start
+from benchmarks.pretrain import (
+    Masking,
+    Recipe,
+    attentions,
+    clip_queries_and_keys,
+    load_start,
+    main,
+    masked_loss,
+    orthogonal,
+    packed_rows,
+    sentences_of,
+    word_pieces,
+    write_start,
+)
 from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM
 
 from commands import run
-from contrasent.encoder import packed
 from contrasent.encoder.encoder import Encoder
-from contrasent.engine import encodings
 from contrasent.errors import TrainingError
 from contrasent.text.corpus import open_corpus
-from contrasent.train.settings import LANGUAGE_MODEL, Settings, base_kind
-from contrasent.types import Batch
+from contrasent.text.tokens import Tokenizer
+from contrasent.train.settings import LANGUAGE_MODEL, base_kind
 
 TINY = ["--layers", "2", "--hidden", "32", "--heads", "2", "--vocabulary", "160"]
-SHORT = ["batch=16", "max_tokens=24", "steps=8", "lr=3e-3", "checkpoint_every=3", "seed=5"]
-SHAPE = {"layers": 2, "hidden": 32, "heads": 2, "vocabulary": 160, "cased": False}
+SHORT = ["batch=8", "width=48", "max_tokens=24", "steps=8", "lr=3e-3", "precision=fp32", "seed=5"]
+SHAPE = {"layers": 2, "hidden": 32, "heads": 2, "wide": 64, "vocabulary": 160, "cased": False}
+RECIPE = Recipe(width=48, max_tokens=24, dropout=0.0, attention_dropout=0.0, seed=5)
 
 
 def test_a_vocabulary_is_the_same_whatever_the_order(sentences):
@@ -42,54 +58,147 @@ def test_a_vocabulary_is_the_same_whatever_the_order(sentences):
 def start(sentences, tmp_path_factory):
     """Vocabulary and random weights."""
     folder = tmp_path_factory.mktemp("start")
-    write_start(open_corpus(sentences[:200]), folder, SHAPE, Settings(max_tokens=24, seed=5))
+    write_start(open_corpus(sentences[:200]), folder, SHAPE, RECIPE, None)
     return folder
 
 
-def objective(start):
-    made = load_start(start, Settings(dropout=0.0))
-    made.encoder.packed = packed.supports_backbone(made.encoder.backbone)
-    assert made.encoder.packed
-    return made
+@pytest.fixture(scope="module")
+def packed(start, sentences):
+    """The tokenizer and rows of 200 sentences."""
+    tokenizer = Tokenizer.load(start, max_tokens=24)
+    return tokenizer, packed_rows(open_corpus(sentences[:200]), tokenizer, RECIPE)
 
 
-def batch(encoder, sentences, step=3):
-    tokens, _ = encoder.tokenise(sentences)
-    return Batch((tokens,), np.arange(len(sentences)), step=step, seed=7)
+def test_every_sentence_is_whole_in_one_row(packed, sentences):
+    tokenizer, rows = packed
+    cls, pad = int(tokenizer.frame[0][0]), tokenizer.specials.pad
+    found = []
+    for row in rows.tolist():
+        for token in row:
+            if token == cls:
+                found.append([])
+            if token != pad:
+                found[-1].append(token)
+    tokens = tokenizer(sentences[:200])[0]
+    assert sorted(found) == sorted(tokens[i].tolist() for i in range(200))
+    assert (rows == pad).mean() < 0.08  # and few places are free
 
 
-@pytest.mark.parametrize("packing", [True, False])
-def test_the_loss_is_that_of_a_plain_loop(start, sentences, packing):
+def test_the_loss_is_that_of_a_plain_loop(start, packed, monkeypatch):
     """Sentence by sentence through transformers' own model; gradients of the tied layer too."""
-    made = objective(start)
-    made.encoder.packed = packing
-    given = batch(made.encoder, sentences[:12])
-    edited = encodings.mask_tokens(
-        given.columns[0],
-        pretrain_.MASK_RATIO,
-        made.encoder.tokenizer,
-        encodings.generators(given, 0),
-    )
+    tokenizer, rows = packed
+    ids = torch.from_numpy(rows[:6].astype(np.int64))
+    masking = Masking.of(tokenizer, 0.3, torch.device("cpu"))
+    edited, places, targets = masking.apply(ids)
+    assert (places.shape[1], len(set(map(tuple, places.tolist())))) == (14, 6)
+    assert (ids.gather(1, places)[targets >= 0] == targets[targets >= 0]).all()
+    assert not masking.special[targets[targets >= 0]].any()
+    share = (edited.gather(1, places) == masking.mask).float().mean()
+    assert 0.6 < share < 0.95
+    monkeypatch.setattr(Masking, "apply", lambda self, ids: (edited, places, targets))
+    made = load_start(start, RECIPE)
+    loss = masked_loss(made, ids, masking)
     whole = AutoModelForMaskedLM.from_pretrained(start).eval()
     total, count = torch.zeros(()), 0
-    for i in range(12):
-        begin, end = (int(edited.tokens.offsets[i + k]) for k in (0, 1))
-        logits = whole(input_ids=torch.tensor(edited.tokens[i][None].astype(np.int64))).logits[0]
-        for scores, label in zip(logits, edited.labels[begin:end].tolist(), strict=True):
-            if label >= 0:
-                total = total - scores.log_softmax(0)[label]
-                count += 1
-    assert count > 10
-    loss = made.train()(given)["masked_lm"]
+    for row, (old, new) in enumerate(zip(ids.tolist(), edited.tolist(), strict=True)):
+        begins = [i for i, token in enumerate(old) if token == masking.cls]
+        wanted = dict(zip(places[row].tolist(), targets[row].tolist(), strict=True))
+        for begin, end in zip(begins, [*begins[1:], len(old)], strict=True):
+            part = [n for o, n in zip(old[begin:end], new[begin:end], strict=True) if o]
+            scores = whole(input_ids=torch.tensor([part])).logits[0].log_softmax(-1)
+            for place in range(len(part)):
+                if wanted.get(begin + place, -1) >= 0:
+                    total = total - scores[place, wanted[begin + place]]
+                    count += 1
+    assert count > 60
     assert loss.item() == pytest.approx((total / count).item(), rel=1e-5)
     loss.backward()
     (total / count).backward()
-    own = made.encoder.backbone.get_input_embeddings().weight
-    theirs = whole.get_input_embeddings().weight
+    own, theirs = (m.get_input_embeddings().weight for m in (made, whole))
     assert torch.allclose(own.grad, theirs.grad, atol=1e-6)
     assert own.grad.abs().max() > 1e-3
-    names = [name for name, p in made.named_parameters() if p is own]
-    assert len(names) == 1  # the output layer is no second one
+    assert sum(p is own for p in made.parameters()) == 1  # the output layer is no second one
+
+
+def logits_of(model, ids, masking, *, margin):
+    """Of the first layer, a head at a time in plain loops: the largest logit or margin."""
+    states = model.bert.embeddings(
+        input_ids=ids,
+        position_ids=sentences_of(ids, masking, 24)[0],
+        token_type_ids=torch.zeros_like(ids),
+    ).double()
+    same = sentences_of(ids, masking, 24)[1][:, 0]
+    one, largest = attentions(model)[0], []
+    for head in range(2):
+        part = slice(16 * head, 16 * head + 16)
+        query, key = (
+            states @ w.weight[part].double().T + w.bias[part].double() for w in (one.query, one.key)
+        )
+        best = -math.inf
+        for row in range(len(ids)):
+            for i in range(ids.shape[1]):
+                seen = [
+                    float(query[row, i] @ key[row, j]) / 4
+                    for j in range(ids.shape[1])
+                    if same[row, i, j]
+                ]
+                best = max(best, max(seen) - (sum(seen) / len(seen) if margin else 0))
+        largest.append(best)
+    return largest
+
+
+@pytest.mark.parametrize("bound", ["logit", "margin"])
+@torch.no_grad()
+def test_clipped_logits_are_bounded_on_the_same_batch(start, packed, bound):
+    tokenizer, rows = packed
+    ids = torch.from_numpy(rows[:3].astype(np.int64))
+    masking = Masking.of(tokenizer, 0.3, torch.device("cpu"))
+    model = load_start(start, Recipe(**{**vars(RECIPE), "bound": bound})).eval()
+    for layer, one in enumerate(attentions(model)):
+        for part in (one.query, one.key):
+            part.bias.normal_(generator=torch.Generator().manual_seed(layer))
+            part.weight[:16] *= 30  # of the first head
+
+    def highest():
+        positions, same = sentences_of(ids, masking, 24)
+        model.base_model(
+            input_ids=ids,
+            attention_mask=same,
+            position_ids=positions,
+            token_type_ids=torch.zeros_like(ids),
+        )
+        return [one.highest.tolist() for one in attentions(model)]
+
+    before = highest()
+    plain = logits_of(model, ids, masking, margin=bound == "margin")
+    assert before[0] == pytest.approx(plain, rel=1e-4)
+    most = 0.5 * (before[0][0] + before[0][1])
+    assert before[0][0] > most > before[0][1]
+    untouched = attentions(model)[0].query.weight[16:].clone()
+    assert clip_queries_and_keys(model, most) >= 1
+    after = highest()
+    assert after[0] == pytest.approx([most, before[0][1]], rel=1e-4)
+    assert torch.equal(attentions(model)[0].query.weight[16:], untouched)
+    assert logits_of(model, ids, masking, margin=bound == "margin") == pytest.approx(
+        after[0], rel=1e-4
+    )
+
+
+def test_orthogonal_steps_are_those_of_torch(packed):
+    """Matrices of one shape together as torch's Muon makes them one by one."""
+    random = torch.Generator().manual_seed(3)
+    given = [torch.randn(*shape, generator=random) for shape in ((24, 8), (24, 8), (8, 24))]
+    theirs = [torch.nn.Parameter(torch.zeros_like(g)) for g in given]
+    muon = torch.optim.Muon(theirs, lr=1.0, weight_decay=0.0)
+    for parameter, grad in zip(theirs, given, strict=True):
+        parameter.grad = grad
+    muon.step()
+    ours = [*orthogonal(torch.stack(given[:2])), *orthogonal(given[2][None])]
+    for parameter, one in zip(theirs, ours, strict=True):
+        rows, columns = one.shape
+        step = one.float() * max(1, rows / columns) ** 0.5
+        assert torch.allclose(-parameter, step, atol=0.03)
+        assert 0.6 < torch.linalg.svdvals(one.float()).min()
 
 
 class Killed(BaseException):
@@ -120,31 +229,36 @@ def text(sentences, tmp_path, monkeypatch):
     return tmp_path
 
 
-def pretrain(output, *changes, shape=TINY):
+def pretrain(output, *changes, shape=TINY, corpus="text.txt"):
     settings = [word for value in (*SHORT, *changes) for word in ("--set", value)]
-    main(["text.txt", "-o", str(output), *shape, *settings])
+    main([corpus, "-o", str(output), *shape, *settings])
 
 
 @pytest.mark.slow
 def test_killed_and_resumed_it_is_the_same_to_the_bit(text, monkeypatch, capsys):
-    pretrain("whole")
+    changes = "checkpoint=0", "clip=0.3", "log=2"
+    pretrain("whole", *changes)
     line = capsys.readouterr().out.rpartition(", ")[0]
     assert line.startswith("whole: 8 steps, 0.0 M weights, 160 entries; masked-LM loss ")
     names = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
     assert {path.name for path in text.iterdir()} == {"text.txt", "whole"}
+    log = [json.loads(line) for line in (text / "whole/run/log.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in log] == [2, 4, 6, 8]
+    assert all(len(line["entropy"]) == len(line["largest"]) == 2 for line in log)
+    assert sum(line["clipped"] for line in log) > 0
     for owner, name, at in (
         (pretrain_, "word_pieces", 1),
-        (torch.optim.AdamW, "step", 2),  # before the first checkpoint
+        (torch.optim.AdamW, "step", 1),  # before the first checkpoint
         (torch.optim.AdamW, "step", 6),
-        (MaskedPretraining, "save", 1),
+        (pretrain_, "save_model", 1),
     ):
         folder = text / f"{name}{at}"
         with monkeypatch.context() as patch:
             kill(patch, owner, name, at)
             with pytest.raises(Killed):
-                pretrain(folder)
+                pretrain(folder, *changes)
         assert not folder.exists()
-        pretrain(folder)
+        pretrain(folder, *changes)
         assert contents(folder).keys() == names
         assert contents(folder) == contents(text / "whole"), (name, at)
         assert {p.name for p in (folder / "run").iterdir()} == {
@@ -153,20 +267,45 @@ def test_killed_and_resumed_it_is_the_same_to_the_bit(text, monkeypatch, capsys)
 
 
 def test_what_it_leaves_is_a_base(text, sentences):
-    pretrain("base", "steps=2")
+    pretrain("base", "steps=2", "precision=bf16", "queries_keys=adamw")
     assert base_kind(text / "base") == LANGUAGE_MODEL
+    assert {v.dtype for v in load_file(text / "base/model.safetensors").values()} == {torch.float16}
     run("train", "text.txt", "-o", "model", "--base", "base", "--set", "steps=2", "-q")
     assert Encoder.load(text / "model").encode(sentences[:3]).shape == (3, 32)
 
 
+def test_a_limit_of_time_ends_it(text):
+    pretrain("base", "steps=100000", "seconds=0.1")
+    result = json.loads((text / "base/run/result.json").read_text())
+    assert 0 < result["steps"] < 100_000
+    assert len((text / "base/run/log.jsonl").read_text().splitlines()) >= 1
+
+
 def test_it_goes_on_from_a_base_with_its_head(text):
-    pretrain("base", "steps=2")
-    pretrain("more", "steps=1", "lr=1e-9", "warmup=0", shape=["--base", "base"])
+    pretrain("base", "steps=2", "weights=float32")
+    more = "steps=1", "lr=1e-9", "warmup=0", "weights=float32"
+    pretrain("more", *more, shape=["--base", "base"])
     before, after = (load_file(text / name / "model.safetensors") for name in ("base", "more"))
     assert before.keys() == after.keys() and any(key.startswith("cls.") for key in before)
     assert max((before[key] - after[key]).abs().max().item() for key in before) < 1e-6
     for name in ("config.json", "tokenizer.json"):
         assert (text / "base" / name).read_bytes() == (text / "more" / name).read_bytes()
+
+
+def test_rows_made_before_and_packed_text_give_the_same_model(text):
+    (text / "text.txt.xz").write_bytes(lzma.compress((text / "text.txt").read_bytes()))
+    pretrain("base", "steps=2")
+    width = ["--set", "width=48", "--set", "max_tokens=24", "--set", "seed=5"]
+    main(["text.txt.xz", "--rows", "rows.npy", "--tokenizer", "base", *width])
+    pretrain("other", "steps=2", shape=[*TINY, "--tokenizer", "base"], corpus="rows.npy")
+    assert contents(text / "base") == contents(text / "other")
+    with pytest.raises(SystemExit, match=r"rows.npy: holds int16 .* not rows of 64 ids"):
+        pretrain("x", "width=64", shape=[*TINY, "--tokenizer", "base"], corpus="rows.npy")
+    with pytest.raises(SystemExit, match="--tokenizer"):
+        pretrain("y", corpus="rows.npy")
+    (text / "rows.npy").write_bytes(b"no rows")
+    with pytest.raises(SystemExit, match=r"rows.npy: no rows that --rows wrote"):
+        pretrain("z", shape=[*TINY, "--tokenizer", "base"], corpus="rows.npy")
 
 
 def test_another_shape_or_setting_does_not_resume(text, monkeypatch):
@@ -176,8 +315,25 @@ def test_another_shape_or_setting_does_not_resume(text, monkeypatch):
             pretrain("base")
     with pytest.raises(SystemExit, match="a run of another shape"):
         pretrain("base", shape=[*TINY, "--cased"])
-    with pytest.raises(SystemExit, match="has seed 5, this one 6"):
+    with pytest.raises(SystemExit, match="a run of another setting"):
         pretrain("base", "seed=6")
     (text / "base").mkdir()
     with pytest.raises(SystemExit, match="base: exists"):
         pretrain("base")
+
+
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        ("bound=logits", "bound"),
+        ("stepz=3", "did you mean|no setting"),
+        ("steps=many", "must be a number"),
+        ("compile=1", "true or false"),
+        ("lr=-1", "more than 0"),
+        ("width=16", "must hold 24 tokens"),
+        ("dropout=1", "less than 1"),
+    ],
+)
+def test_settings_that_cannot_be(text, setting, problem):
+    with pytest.raises(SystemExit, match=problem):
+        pretrain("base", setting)

@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from contrasent.text.sources import open_gzip, unpacked_limit
+from contrasent.text.sources import open_packed, unpacked_limit
 
 MEMBERS = 100_000  # files in an archive
 LISTING = 16_000_000  # bytes of an archive's list of its files
@@ -99,7 +99,7 @@ class Entry:
         if self.member:
             return _archive_at(self.path).open(self.member)
         if self.path.lower().endswith(".gz"):
-            return open_gzip(Path(self.path))
+            return open_packed(Path(self.path))
         return Path(self.path).open("rb")
 
     def digest(self) -> str:

@@ -1,8 +1,9 @@
-"""From a name to bytes and lines of text: a file, a folder, standard input or a pipe, gzip too."""
+"""From a name to bytes and lines of text: a file (gzip or xz too), a folder, a pipe."""
 
 import gzip
 import io
 import json
+import lzma
 import os
 import shutil
 import sys
@@ -20,9 +21,12 @@ from contrasent.errors import InputError
 from contrasent.files import writing
 
 FORMATS = (".txt", ".csv", ".tsv", ".jsonl", ".parquet")
-PACKED = (".txt", ".csv", ".tsv", ".jsonl")  # the formats that are also read as gzip: ".txt.gz"
+PACKED = (".txt", ".csv", ".tsv", ".jsonl")  # the formats that are also read packed: ".txt.gz"
+PACKINGS = (".gz", ".xz")
 JSON, ARROW = ".json", ".arrow"  # of files that are named, or that a data set's folder names
-KNOWN = ", ".join((*FORMATS, JSON, *(f"{form}.gz" for form in PACKED)))
+KNOWN = ", ".join(
+    (*FORMATS, JSON, *(f"{form}{packing}" for form in PACKED for packing in PACKINGS))
+)
 
 LONGEST = 1 << 26  # characters in one line: beyond it a file is not taken for text
 
@@ -40,25 +44,36 @@ def unpacked_limit(packed: int) -> int:
     return max(FREE, DENSEST * packed)
 
 
-class _Unpacked(gzip.GzipFile):
-    """A gzip file that is read as far as its size allows."""
+class _Limited(io.BufferedIOBase):
+    """A packed file that is read as far as its size allows."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self._limit = unpacked_limit(path.stat().st_size)
+    path: Path
 
     def readinto(self, buffer: Any) -> int:
-        count = self.readinto1(memoryview(buffer)[: 1 << 20])
-        if self.tell() > self._limit:
-            problem = f"unpacks to more than {self._limit:,} bytes, {DENSEST} times its size"
-            raise ExpansionError(self.name, f"{problem}; unpack it first if that is right")
+        count = super().readinto1(memoryview(buffer)[: 1 << 20])
+        if self.tell() > (limit := unpacked_limit(self.path.stat().st_size)):
+            problem = f"unpacks to more than {limit:,} bytes, {DENSEST} times its size"
+            raise ExpansionError(self.path, f"{problem}; unpack it first if that is right")
         return count
 
 
-def open_gzip(path: Path) -> IO[bytes]:
-    """Open a gzip file; reading raises an ``ExpansionError`` where it unpacks to far too much."""
+class _Gzip(_Limited, gzip.GzipFile):
+    def __init__(self, path: Path) -> None:
+        gzip.GzipFile.__init__(self, path)
+        self.path = path
+
+
+class _Xz(_Limited, lzma.LZMAFile):
+    def __init__(self, path: Path) -> None:
+        lzma.LZMAFile.__init__(self, path)
+        self.path = path
+
+
+def open_packed(path: Path) -> IO[bytes]:
+    """Open a gzip or xz file; an ``ExpansionError`` where it unpacks to far too much."""
+    kind = _Xz if path.suffix.lower() == ".xz" else _Gzip
     # BufferedReader reads by `readinto` alone.
-    return io.BufferedReader(_Unpacked(path), 1 << 16)
+    return io.BufferedReader(kind(path), 1 << 16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +112,8 @@ class Source:
     def _opened(self, *, unpack: bool = False) -> AbstractContextManager[IO[bytes]]:
         if not isinstance(self.path, Path):
             return self.path()
-        if unpack and self.path.suffix.lower() == ".gz":
-            return open_gzip(self.path)
+        if unpack and self.path.suffix.lower() in PACKINGS:
+            return open_packed(self.path)
         return self.path.open("rb")
 
 
@@ -124,7 +139,7 @@ def form_of(path: Path) -> str | None:
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in FORMATS:
         return suffixes[-1]
-    if len(suffixes) > 1 and suffixes[-1] == ".gz" and suffixes[-2] in PACKED:
+    if len(suffixes) > 1 and suffixes[-1] in PACKINGS and suffixes[-2] in PACKED:
         return suffixes[-2]
     return None
 
@@ -156,7 +171,7 @@ def find(source: str | Path) -> list[Source]:
     if not path.is_file():
         with reading(str(source)), path.open("rb") as stream:
             return [_spooled(stream, str(source))]
-    plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+    plain = path.with_suffix("") if path.suffix.lower() in PACKINGS else path
     form = JSON if plain.suffix.lower() == JSON else form_of(path)
     if form is None:
         suffix = path.suffix or "none"
@@ -217,8 +232,9 @@ def reading(source: str) -> Iterator[None]:
     """Turn an operating system's complaint about a file into an ``InputError``."""
     try:
         yield
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(source, f"this is no whole gzip file ({error})") from error
+    except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:
+        kind = "xz" if source.lower().endswith(".xz") else "gzip"
+        raise InputError(source, f"this is no whole {kind} file ({error})") from error
     except OSError as error:
         raise InputError(source, f"cannot read ({error.strerror or error})") from error
 
