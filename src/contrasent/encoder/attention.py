@@ -31,6 +31,31 @@ class Attention:
     entropy: NDArray[np.float64]
     first: NDArray[np.float64]
 
+    def warning(self) -> str:
+        """A line about heads and layers that do not look at the text; empty if there are none."""
+        parts = []
+        if sinks := self.sinks:
+            layers = sorted({layer for layer, _ in sinks})
+            named = "; ".join(
+                f"layer {n}: {', '.join(str(head) for layer, head in sinks if layer == n)}"
+                for n in layers
+            )
+            parts.append(
+                f"{len(sinks)} of {self.first.size} heads give the first token more than "
+                f"{SINK:.0%} of their weight ({named})"
+            )
+        means = self.entropy.mean(1)
+        if low := [f"{n} ({m:.2f})" for n, m in enumerate(means, 1) if m < LEAST]:
+            parts.append(f"layers with less than {LEAST} nats of entropy: {', '.join(low)}")
+        if not parts:
+            return ""
+        meaning = "such a head adds the same vector whatever the text says"
+        advice = (
+            "a whole layer of them is a defect of the pre-training, and contrast on this model "
+            "then teaches little (docs/pretrain.md has a bound against it)"
+        )
+        return f"attention: {'; '.join(parts)}: {meaning}; {advice}"
+
     @property
     def sinks(self) -> list[tuple[int, int]]:
         """Heads that look at the first token alone, as (layer, head) from 1."""
