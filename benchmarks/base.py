@@ -1,18 +1,24 @@
 """Measure a pre-trained base by contrast, and pack it as an installable package of data.
 
+    python -m benchmarks.base gates my-bert other-bert
     python -m benchmarks.base measure my-bert --json base.json
-    python -m benchmarks.base pack first-run my-bert bases/small --measured base.json
+    python -m benchmarks.base pack my-bert bases/small --measured base.json
 
-``measure`` gives the mean of the seven STS sets for [CLS], the average and the first-last average,
-and after 1,000 steps of unsupervised SimCSE at several rates on the corpora named, each with its
-development score. A run that is stopped goes on with the same command. ``pack`` writes weights in
-float16, the tokenizer and a model card; of several folders each went on from the one before it.
+``gates`` says whether a base is sound, without a look at any test set: the entropy of attention in
+every layer, heads that look at [CLS] alone, and what removing all attention costs on STS-B's
+development set. Bases are chosen by it. ``measure`` prints the gates first, then gives the seven
+STS sets for [CLS], the average and the first-last average, and after 1,000 steps of unsupervised
+SimCSE at several rates on the corpora named, each with its development score, which chooses the
+rate. A run that is stopped goes on with the same command. ``pack`` writes weights in float16, the
+tokenizer and a model card.
 """
 
 import argparse
 import json
 import shutil
-from itertools import product
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice, product
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -20,11 +26,14 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from benchmarks.pretrain import MASK_RATIO
-from contrasent.datasets.official import STS_TASKS, data_folder
+from benchmarks.pretrain import Recipe
+from contrasent.datasets.official import STS_TASKS, data_folder, find
+from contrasent.encoder.attention import LEAST, SINK, attention_of
 from contrasent.encoder.encoder import Encoder
+from contrasent.errors import DataError, ModelError
 from contrasent.evaluate.sts import sts
 from contrasent.files import read_object, write_json, write_object, write_text
+from contrasent.model.pretrained import resolve
 from contrasent.report import Report
 from contrasent.reproduce.corpora import build, read_corpora
 from contrasent.text.corpus import open_corpus
@@ -36,7 +45,8 @@ POOLERS = ("cls", "mean", "first_last")
 CORPORA = ("nli_sentences", "wiki")
 RATES = (1e-4, 3e-4, 1e-3)
 BATCH = 64
-GOAL = 5.0  # points of the seven sets that contrast should gain
+TEXT, SENTENCES = "wiki/wiki1m_for_simcse.head.txt", 500  # whose attention is measured
+COST = 8.0  # points of STS-B's development set that removing all attention should cost
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
 
 
@@ -57,6 +67,60 @@ def development(encoder: Encoder) -> float:
     return next(100 * row.value for row in report.rows if row.metric == "spearman")
 
 
+@contextmanager
+def without_attention(encoder: Encoder) -> Iterator[None]:
+    """Let attention of a BERT add nothing in the block: its values are zero."""
+    layers: Any = encoder.backbone.encoder
+    parts = [p for one in layers.layer for p in one.attention.self.value.parameters()]
+    kept = [part.detach().clone() for part in parts]
+    try:
+        for part in parts:
+            part.data.zero_()
+        yield
+    finally:
+        for part, before in zip(parts, kept, strict=True):
+            part.data.copy_(before)
+
+
+def gates(base: Path) -> dict[str, Any]:
+    """What says whether a base is sound; development data alone, nothing is changed or kept."""
+    encoder = Encoder.load(base, pooler="mean")
+    if (text := find([TEXT], data_folder())) is None:
+        raise DataError(f"{TEXT}: not in the data folder; name it by CONTRASENT_DATA")
+    found = attention_of(encoder, [row[0] for row in islice(open_corpus(text), SENTENCES)])
+    if found is None:
+        raise ModelError(f"{base}: is no BERT that gives the weights of its attention")
+    whole = development(encoder)
+    with without_attention(encoder):
+        bare = development(encoder)
+    entropy, first = found.entropy.mean(1), found.first.max(1)
+    return {
+        "entropy": [round(value, 3) for value in entropy.tolist()],
+        "first_token": [round(value, 3) for value in first.tolist()],
+        "dev": round(whole, 2),
+        "dev_without_attention": round(bare, 2),
+        "passed": {
+            f"entropy of at least {LEAST} nats in every layer": bool(entropy.min() >= LEAST),
+            f"no head with more than {SINK:.0%} on [CLS]": not found.sinks,
+            f"attention worth at least {COST:g} points of dev": whole - bare >= COST,
+        },
+    }
+
+
+def shown(name: object, found: dict[str, Any]) -> str:
+    """Gates as lines."""
+    lines = [
+        f"{name}: entropy of attention by layer {found['entropy']} nats, largest share of a head "
+        f"on [CLS] {found['first_token']}, dev {found['dev']:.2f}, without attention "
+        f"{found['dev_without_attention']:.2f} "
+        f"({found['dev_without_attention'] - found['dev']:+.2f})"
+    ]
+    lines += [
+        f"  {'ok    ' if good else 'FAILED'} {gate}" for gate, good in found["passed"].items()
+    ]
+    return "\n".join(lines)
+
+
 def measure(
     base: Path,
     target: Path,
@@ -71,6 +135,10 @@ def measure(
     known: dict[str, Any] = json.loads(target.read_text("utf-8")) if target.is_file() else {}
     before: dict[str, Any] = known.setdefault("before", {})
     after: dict[str, Any] = known.setdefault("simcse", {})
+    if "gates" not in known:
+        known["gates"] = gates(base)
+        write_json(target, known)
+    print(shown(base, known["gates"]), flush=True)
     for pooler in POOLERS:
         if pooler not in before:
             encoder = Encoder.load(base, pooler=pooler)
@@ -104,9 +172,8 @@ def measure(
     return known
 
 
-def pack(stages: list[Path], package: Path, facts: dict[str, Any]) -> None:
+def pack(base: Path, package: Path, facts: dict[str, Any]) -> None:
     """Write a model's files into a package of data: float16 weights, tokenizer, card."""
-    base = stages[-1]
     (source,) = package.glob("src/*")
     target = source / "model"
     target.mkdir(exist_ok=True)
@@ -118,47 +185,39 @@ def pack(stages: list[Path], package: Path, facts: dict[str, Any]) -> None:
     for name in TOKENIZER:
         if (base / name).is_file():
             shutil.copyfile(base / name, target / name)
-    write_text(target / "README.md", card(facts, stages, config))
+    write_text(target / "README.md", card(facts, base, config))
 
 
-def card(facts: dict[str, Any], stages: list[Path], config: dict[str, Any]) -> str:
-    """The model card: how it was made, from which text, and what contrast does to it."""
+def chosen(facts: dict[str, Any]) -> dict[str, list[dict[str, float]]]:
+    """Of each corpus the runs, a seed each, at the rate with the best development score."""
+    rates: dict[str, dict[str, list[dict[str, float]]]] = {}
+    for key, scores in facts["simcse"].items():
+        setting, _, _ = key.rpartition(", seed")
+        rates.setdefault(setting.partition(",")[0], {}).setdefault(setting, []).append(scores)
+    return {
+        corpus: max(runs.values(), key=lambda of: mean(one["dev"] for one in of))
+        for corpus, runs in rates.items()
+    }
+
+
+def card(facts: dict[str, Any], base: Path, config: dict[str, Any]) -> str:
+    """The model card: how it was made, from which text, its gates, what contrast does to it."""
     name = "contrasent-small"
-    commands, curve, seen = [], [], 0
-    for number, stage in enumerate(stages, start=1):
-        last = number == len(stages)
-        settings = read_object(stage / "run" / "settings.json")["settings"]
-        log = (stage / "run" / "log.jsonl").read_text("utf-8").splitlines()
-        losses = [line for line in map(json.loads, log) if "loss" in line]
-        curve += [
-            (seen + line["step"] * settings["batch"], f"{settings['dropout']:g}", line["loss"])
-            for line in [losses[len(losses) * part // 4] for part in range(4)] + losses[-1:]
-        ]
-        seen += settings["steps"] * settings["batch"]
-        begins = f"--base {name}-{number - 1}" if number > 1 else ""
-        shape = f"--layers {config['num_hidden_layers']} --hidden {config['hidden_size']}"
-        stated = [f"{k}={settings[k]:g}" for k in ("steps", "lr", "dropout")]
-        commands.append(
-            f"python -m benchmarks.pretrain wiki/enwiki_sentences_1m.txt.gz "
-            f"-o {name if last else f'{name}-{number}'} {begins or shape} "
-            + " ".join(f"--set {item}" for item in [*stated, f"precision={settings['precision']}"])
-        )
+    settings = read_object(base / "run" / "settings.json")["settings"]
+    result = read_object(base / "run" / "result.json")
+    log = [json.loads(x) for x in (base / "run" / "log.jsonl").read_text("utf-8").splitlines()]
+    curve = [log[len(log) * part // 8] for part in range(8)] + log[-1:]
+    changed = [f"--set {k}={v}" for k, v in settings.items() if v != getattr(Recipe(), k)]
     shape = f"{config['num_hidden_layers']} layers of {config['hidden_size']}"
     tasks = (*STS_TASKS, "STS7", "dev")
-    before = max(v["STS7"] for v in facts["before"].values())
-    seeds = dict[str, list[float]]()
-    for key, scores in facts["simcse"].items():
-        seeds.setdefault(key.rpartition(", seed")[0], []).append(scores["STS7"] - before)
-    best = dict[str, list[float]]()
-    for key, gains in seeds.items():
-        corpus = key.partition(",")[0]
-        # Of more runs, else of the higher mean.
-        best[corpus] = max(gains, best.get(corpus, gains), key=lambda of: (len(of), mean(of)))
+    before = max(facts["before"].values(), key=lambda scores: scores["dev"])["STS7"]
     said = " and ".join(
-        f"{mean(gains):+.1f} points on {corpus} (mean of {len(gains)})"
-        for corpus, gains in best.items()
+        f"{mean(run['STS7'] - before for run in runs):+.1f} points on {corpus} (mean of "
+        f"{len(runs)} seeds)"
+        for corpus, runs in chosen(facts).items()
     )
     rows = {**facts["before"], **{f"SimCSE, {k}": v for k, v in facts["simcse"].items()}}
+    bound = f", attention {settings['bound']}s clipped at {settings['clip']:g}"
     lines = [
         "---",
         "language: en",
@@ -176,27 +235,44 @@ def card(facts: dict[str, Any], stages: list[Path], config: dict[str, Any]) -> s
         "",
         "## Training",
         "",
-        f"{seen:,} sentences of English Wikipedia (text under CC BY-SA 3.0 and the GFDL; its "
-        "authors are those of the articles, revisions of December 2018 and October 2021), "
-        f"{settings['batch']} of up to {settings['max_tokens']} tokens a step, {MASK_RATIO:.0%} of "
-        "the tokens masked, Muon for the layers' matrices, AdamW for the rest; the rate rises for "
-        f"{settings['warmup']:.0%} of the steps and falls to zero:",
+        f"{result['tokens']:,} tokens of a million sentences of English Wikipedia (text under CC "
+        "BY-SA 3.0 and the GFDL; its authors are those of the articles, revisions of December 2018 "
+        f"and October 2021), {settings['batch'] * settings['width']:,} tokens a step, "
+        f"{settings['mask_ratio']:.0%} of them masked, Muon for the layers' matrices, AdamW for "
+        f"the rest{bound if settings['clip'] else ''}; the rate rises for "
+        f"{settings['warmup']:.0%} of the {result['steps']:,} steps and falls to zero. "
+        f"{result['seconds']:,.0f} s on {result['device']}; masked-LM loss {result['loss']:.2f} "
+        "at the end.",
         "",
         "```sh",
-        *commands,
+        f"python -m benchmarks.pretrain wiki/enwiki_sentences_1m.txt.gz -o {name} "
+        f"--layers {config['num_hidden_layers']} --hidden {config['hidden_size']} "
+        f"--wide {config['intermediate_size']} " + " ".join(changed),
         "```",
         "",
-        "| sentences | dropout | masked-LM loss |",
+        "| step | masked-LM loss | entropy of attention by layer, nats |",
         "| --- | --- | --- |",
-        *(f"| {count:,} | {dropout} | {loss:.2f} |" for count, dropout, loss in curve),
+        *(
+            f"| {line['step']:,} | {line['loss']:.2f} | "
+            f"{', '.join(f'{value:.2f}' for value in line['entropy'])} |"
+            for line in curve
+        ),
+        "",
+        "## Is it sound?",
+        "",
+        "Measured before any test set was read, and what it was chosen by:",
+        "",
+        "```text",
+        shown(name, facts["gates"]),
+        "```",
         "",
         "## Sentence embeddings before and after contrast",
         "",
-        "Spearman x 100, SentEval's form, test sets, and STS-B's development set; SimCSE without "
-        "labels, batch 64, 32 tokens, bf16, last step. Over the best row before contrast the rate "
-        f"with most runs gains {said}; the goal was {GOAL:+.1f}. nli_sentences are the premises "
-        "and hypotheses of SNLI and MultiNLI without labels, of the kind that STS consists of; "
-        "wiki is the text of the pre-training.",
+        "Spearman x 100, SentEval's form, test sets, and STS-B's development set (dev); SimCSE "
+        "without labels, batch 64, 32 tokens, bf16, last step. At the rate that dev chooses "
+        f"contrast gains {said} over the pooling before it that dev chooses. nli_sentences are the "
+        "premises and hypotheses of SNLI and MultiNLI without labels, of the kind that STS "
+        "consists of; wiki is the text of the pre-training.",
         "",
         f"| | {' | '.join(tasks)} |",
         f"| --- |{' --- |' * len(tasks)}",
@@ -210,9 +286,12 @@ def card(facts: dict[str, Any], stages: list[Path], config: dict[str, Any]) -> s
 
 
 def main() -> None:
-    """Measure or pack."""
+    """Print gates, measure or pack."""
     parser = argparse.ArgumentParser(prog="benchmarks.base", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
+    judging = commands.add_parser("gates")
+    judging.add_argument("bases", nargs="+", help="folders or names")
+    judging.add_argument("--json", type=Path, help="file for the same as JSON")
     measuring = commands.add_parser("measure")
     measuring.add_argument("base", type=Path)
     measuring.add_argument("--json", type=Path, required=True)
@@ -222,11 +301,18 @@ def main() -> None:
     measuring.add_argument("--seeds", type=int, nargs="+", default=[0])
     measuring.add_argument("--poolers", nargs="+", default=["mean"])
     packing = commands.add_parser("pack")
-    packing.add_argument("stages", type=Path, nargs="+")
+    packing.add_argument("base", type=Path)
     packing.add_argument("package", type=Path)
     packing.add_argument("--measured", type=Path, required=True)
     given = parser.parse_args()
-    if given.command == "measure":
+    if given.command == "gates":
+        every = {}
+        for name in given.bases:
+            every[name] = gates(resolve(name))
+            print(shown(name, every[name]), flush=True)
+        if given.json:
+            write_json(given.json, every)
+    elif given.command == "measure":
         measure(
             given.base,
             given.json,
@@ -237,7 +323,7 @@ def main() -> None:
             poolers=given.poolers,
         )
     else:
-        pack(given.stages, given.package, json.loads(given.measured.read_text("utf-8")))
+        pack(given.base, given.package, json.loads(given.measured.read_text("utf-8")))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 import gzip
-import lzma
 import hashlib
 import json
+import lzma
 import os
 import subprocess
 import sys

@@ -198,7 +198,7 @@ def test_orthogonal_steps_are_those_of_torch(packed):
         rows, columns = one.shape
         step = one.float() * max(1, rows / columns) ** 0.5
         assert torch.allclose(-parameter, step, atol=0.03)
-        assert 0.6 < torch.linalg.svdvals(one.float()).min()
+        assert torch.linalg.svdvals(one.float()).min() > 0.6
 
 
 class Killed(BaseException):
@@ -236,7 +236,7 @@ def pretrain(output, *changes, shape=TINY, corpus="text.txt"):
 
 @pytest.mark.slow
 def test_killed_and_resumed_it_is_the_same_to_the_bit(text, monkeypatch, capsys):
-    changes = "checkpoint=0", "clip=0.3", "log=2"
+    changes = "checkpoint=0", "clip=0.003", "log=2"
     pretrain("whole", *changes)
     line = capsys.readouterr().out.rpartition(", ")[0]
     assert line.startswith("whole: 8 steps, 0.0 M weights, 160 entries; masked-LM loss ")

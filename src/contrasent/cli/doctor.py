@@ -1,5 +1,6 @@
 """``contrasent doctor``: what is installed and missing, or whether a model or index is whole."""
 
+import logging
 import os
 import platform
 from contextlib import suppress
@@ -11,11 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from contrasent.cli import options
-from contrasent.errors import OptionError, install
+from contrasent.errors import ModelError, OptionError, install
 from contrasent.processes import instructions, threads
 
 if TYPE_CHECKING:
     from contrasent.types import Finding
+
+log = logging.getLogger(__name__)
 
 EXTRAS = {
     "documents": ("kreuzberg", "adapt reads PDF, Word, PowerPoint and parquet"),
@@ -49,9 +52,10 @@ def doctor(
     """Check that a model gives the vectors it was saved with, or that an index is whole.
 
     Without a model: the installed packages, the missing extras and the processor. With one: every
-    difference, such as pooling, a missing head or scaling, tokenisation, truncation, precision. Of
-    an index all rows and words are verified, then its model, and that it made the index. Exits with
-    0 if all is well and with 1 if not.
+    difference, such as pooling, a missing head or scaling, tokenisation, truncation, precision; and
+    a warning where heads of attention ignore the text, which changes no exit code. Of an index all
+    rows and words are verified, then its model, and that it made the index. Exits with 0 if all is
+    well and with 1 if not.
 
     Options:
         write: Save golden vectors of the model as it is now.
@@ -84,7 +88,12 @@ def doctor(
     loading = replace(loading, **{key: value for key, value in stored.items() if value})
     # Without golden vectors only the model of an index can be checked.
     known = not write and (index is None or (folder / golden_.NAME).is_file())
-    saved = golden_.read_golden(folder) if known else None
+    try:
+        saved = golden_.read_golden(folder) if known else None
+    except ModelError:
+        if warning := attention_warning(folder):
+            log.warning(warning)
+        raise
     encoder = open_encoder(
         folder,
         pooler=loading.pooler,
@@ -104,19 +113,42 @@ def doctor(
         same = encoder.identity == index.model
         rows = f"{len(index):,} rows of " + ("this model" if same else f"another than {folder}")
         content.append(Finding("index", same, rows))
-    return _findings(model, content, "not the model that was saved", about)
+    warning = attention_warning(folder, encoder) if index is None else ""
+    return _findings(model, content, "not the model that was saved", about, warning)
+
+
+def attention_warning(folder: Path, encoder: Any = None) -> str:
+    """A line about heads of a model that ignore the text; empty if there are none, or no torch."""
+    from contrasent.errors import UserError
+    from contrasent.model.golden import PROBES
+
+    with suppress(ImportError, UserError):  # what else is wrong with the model is said elsewhere
+        from contrasent.encoder.attention import attention_of
+        from contrasent.encoder.backbone import PooledBackbone
+        from contrasent.encoder.encoder import Encoder
+
+        if not isinstance(encoder, PooledBackbone):
+            encoder = Encoder.load(folder, pooler="mean", check=False)
+        found = attention_of(encoder, PROBES)
+        return "" if found is None else found.warning()
+    return ""
 
 
 def _findings(
-    model: str, findings: "list[Finding]", wrong: str, about: dict[str, Any] | None = None
+    model: str,
+    findings: "list[Finding]",
+    wrong: str,
+    about: dict[str, Any] | None = None,
+    warning: str = "",
 ) -> options.Output:
     good = all(finding.good for finding in findings)
     lines = [f"{'ok   ' if f.good else 'WRONG'}  {f.check}: {f.message}" for f in findings]
     checks = [asdict(finding) for finding in findings]
     facts = {"model": model, "good": good, "findings": checks}
     return options.Output(
-        facts | ({"index": about} if about else {}),
+        facts | ({"index": about} if about else {}) | ({"warning": warning} if warning else {}),
         "\n".join([*_described(about or {}), *lines, "all is well" if good else wrong]),
+        notes=[warning] if warning else [],
         status=0 if good else 1,
     )
 
@@ -162,7 +194,6 @@ def look_around() -> dict[str, Any]:
     """The packages and the processor of this machine, and what is missing."""
     from importlib.metadata import PackageNotFoundError, version  # slow to import
 
-    from contrasent.errors import ModelError
     from contrasent.model.pretrained import MINILM, resolve
     from contrasent.model.runtime import computes_in_bfloat16
 

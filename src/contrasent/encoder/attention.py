@@ -1,7 +1,7 @@
 """Where the heads of an encoder look: entropy of attention, and the weight on the first token."""
 
+import copy
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,31 @@ class Attention:
     entropy: NDArray[np.float64]
     first: NDArray[np.float64]
 
+    def warning(self) -> str:
+        """A line about heads and layers that do not look at the text; empty if there are none."""
+        parts = []
+        if sinks := self.sinks:
+            layers = sorted({layer for layer, _ in sinks})
+            named = "; ".join(
+                f"layer {n}: {', '.join(str(head) for layer, head in sinks if layer == n)}"
+                for n in layers
+            )
+            parts.append(
+                f"{len(sinks)} of {self.first.size} heads give the first token more than "
+                f"{SINK:.0%} of their weight ({named})"
+            )
+        means = self.entropy.mean(1)
+        if low := [f"{n} ({m:.2f})" for n, m in enumerate(means, 1) if m < LEAST]:
+            parts.append(f"layers with less than {LEAST} nats of entropy: {', '.join(low)}")
+        if not parts:
+            return ""
+        meaning = "such a head adds the same vector whatever the text says"
+        advice = (
+            "a whole layer of them is a defect of the pre-training, and contrast on this model "
+            "then teaches little (docs/pretrain.md has a bound against it)"
+        )
+        return f"attention: {'; '.join(parts)}: {meaning}; {advice}"
+
     @property
     def sinks(self) -> list[tuple[int, int]]:
         """Heads that look at the first token alone, as (layer, head) from 1."""
@@ -52,22 +77,26 @@ def attention_of(encoder: PooledBackbone, texts: Sequence[str]) -> Attention | N
 
 def measured(backbone: nn.Module, blocks: Iterator[tuple[Tensor, Tensor]]) -> Attention | None:
     """The same of a transformers encoder and padded blocks: ids (n, t), mask (n, t) bool."""
+    # A copy: where weights of attention are asked for, transformers leaves hooks behind.
+    probe: Any = copy.deepcopy(backbone).eval()
+    try:
+        probe.set_attn_implementation("eager")
+    except ValueError:
+        return None
     sums: Tensor | None = None
     count = 0
-    with _eager(backbone) as possible, torch.no_grad():
-        if not possible:
-            return None
-        for ids, mask in blocks:
-            output = backbone(
+    for ids, mask in blocks:
+        with torch.no_grad():
+            output = probe(
                 input_ids=ids, attention_mask=mask.long(), output_attentions=True, return_dict=True
             )
-            layers = getattr(output, "attentions", None) or ()
-            square = (*ids.shape, ids.shape[1])
-            if not layers or any((w.shape[0], *w.shape[2:]) != square for w in layers):
-                return None
-            found = torch.stack([_sums(weights.float(), mask) for weights in layers], 1)
-            sums = found if sums is None else sums + found
-            count += int(mask.sum())
+        layers = getattr(output, "attentions", None) or ()
+        square = (*ids.shape, ids.shape[1])
+        if not layers or any((w.shape[0], *w.shape[2:]) != square for w in layers):
+            return None
+        found = torch.stack([_sums(weights.float(), mask) for weights in layers], 1)
+        sums = found if sums is None else sums + found
+        count += int(mask.sum())
     if sums is None:
         return None
     entropy, first = (sums / count).double().cpu().numpy()
@@ -79,20 +108,3 @@ def _sums(weights: Tensor, mask: Tensor) -> Tensor:
     real = mask[:, None].to(weights.dtype)
     entropy = torch.special.entr(weights).sum(-1)
     return torch.stack([(part * real).sum((0, 2)) for part in (entropy, weights[..., 0])])
-
-
-@contextmanager
-def _eager(backbone: Any) -> Iterator[bool]:
-    """Compute weights of attention in the block, without dropout; whether that is possible."""
-    before, training = backbone.config._attn_implementation, backbone.training
-    try:
-        backbone.set_attn_implementation("eager")
-    except ValueError:
-        yield False
-        return
-    backbone.eval()
-    try:
-        yield True
-    finally:
-        backbone.set_attn_implementation(before)
-        backbone.train(training)

@@ -1,0 +1,102 @@
+"""Where the heads of an encoder look: a plain loop, a collapsed head, and no side effects."""
+
+import math
+
+import pytest
+import torch
+
+from contrasent.encoder.attention import attention_of
+from contrasent.encoder.encoder import Encoder
+
+TEXTS = [
+    "A torn map.",
+    "The night nurse forgot two blue lamps before dawn.",
+    "Rain fell on the roof.",
+]
+
+
+def collapse(encoder, layer, head):
+    """Let a head look at the first token alone: its queries ask for that token's own position."""
+    part = encoder.backbone.encoder.layer[layer].attention.self
+    size = part.attention_head_size
+    rows = slice(head * size, (head + 1) * size)
+    states = encoder.hidden(encoder.tokenizer(TEXTS)[0], all_layers=True)[0][layer]
+    first, rest = states[:, 0].mean(0), states[:, 1:].reshape(-1, states.shape[-1]).mean(0)
+    with torch.no_grad():
+        part.query.weight[rows] = 0
+        part.query.bias[rows] = 1
+        part.key.weight[rows] = 100 * (first - rest)
+        part.key.bias[rows] = 0
+
+
+@pytest.fixture
+def encoder(bert):
+    return Encoder.load(bert, pooler="mean", dropout=0.1)
+
+
+def test_entropy_and_first_weight_are_those_of_a_plain_loop(encoder):
+    with torch.no_grad():
+        for layer in encoder.backbone.encoder.layer:
+            layer.attention.self.query.weight *= 20  # or all weights are alike
+    found = attention_of(encoder.train(), TEXTS)
+    encoder.eval()
+    encoder.backbone.set_attn_implementation("eager")
+    sums = [[[0.0, 0.0] for _ in row] for row in found.entropy]
+    count = 0
+    for text in TEXTS:
+        ids = torch.from_numpy(encoder.tokenizer([text])[0].pad(0)[0])
+        with torch.no_grad():
+            layers = encoder.backbone(input_ids=ids, output_attentions=True).attentions
+        count += ids.shape[1]
+        for n, weights in enumerate(layers):
+            for head, rows in enumerate(weights[0].double().tolist()):
+                for row in rows:
+                    sums[n][head][0] -= sum(w * math.log(w) for w in row if w > 0)
+                    sums[n][head][1] += row[0]
+    for n, heads in enumerate(sums):
+        for head, (entropy, first) in enumerate(heads):
+            assert found.entropy[n, head] == pytest.approx(entropy / count, rel=1e-4)
+            assert found.first[n, head] == pytest.approx(first / count, rel=1e-4)
+    assert found.entropy.std() > 1e-3
+
+
+def test_a_measurement_leaves_no_trace(encoder):
+    encoder.train()
+    before = encoder.backbone.config._attn_implementation
+    vectors = encoder.encode(TEXTS)
+    assert attention_of(encoder, TEXTS).warning() == ""
+    assert encoder.backbone.training
+    assert encoder.backbone.config._attn_implementation == before
+    assert (encoder.encode(TEXTS) == vectors).all()
+
+
+def test_a_collapsed_head_and_layer_are_named(encoder):
+    encoder.eval()
+    collapse(encoder, 1, 0)
+    found = attention_of(encoder, TEXTS)
+    assert found.sinks == [(2, 1)]
+    heads = found.first.size
+    assert f"1 of {heads} heads give the first token more than 90% of" in found.warning()
+    assert "(layer 2: 1)" in found.warning()
+    assert "less than" not in found.warning()
+    for head in range(1, found.first.shape[1]):
+        collapse(encoder, 1, head)
+    assert (
+        "layers with less than 0.5 nats of entropy: 2 (0." in attention_of(encoder, TEXTS).warning()
+    )
+
+
+@pytest.mark.parametrize("kind", ["roberta", "distilbert", "mpnet", "electra", "modernbert"])
+def test_other_encoders(tiny, kind):
+    encoder = Encoder.load(tiny[kind], pooler="mean")
+    found = attention_of(encoder, TEXTS)
+    assert found is not None
+    assert found.first.shape[0] == 2
+    assert 0.5 < found.entropy.min() <= found.entropy.max() < math.log(30)
+
+
+def test_decoders_have_a_sink_of_their_own(tmp_path):
+    from tiny_models import write_backbone, write_tokenizer
+
+    write_backbone("gpt2", tmp_path, write_tokenizer("gpt2", tmp_path))
+    assert attention_of(Encoder.load(tmp_path, pooler="mean"), TEXTS) is None
