@@ -233,6 +233,7 @@ def main() -> None:
         names = ["ours"] if chosen.no_theirs else ["ours", "theirs"]
         workers = [Worker(name, options, folder / f"{name}.txt") for name in names]
         before = [worker.read()["before"] for worker in workers]
+        print("compiled; taking turns", file=sys.stderr, flush=True)
         turns = [[worker.turn() for worker in workers] for _ in range(chosen.rounds)]
         for worker in workers:
             worker.process.kill()
