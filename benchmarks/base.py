@@ -203,7 +203,9 @@ def chosen(facts: dict[str, Any]) -> dict[str, list[dict[str, float]]]:
 def card(facts: dict[str, Any], base: Path, config: dict[str, Any]) -> str:
     """The model card: how it was made, from which text, its gates, what contrast does to it."""
     name = "contrasent-small"
-    settings = read_object(base / "run" / "settings.json")["settings"]
+    run = read_object(base / "run" / "settings.json")
+    settings = run["settings"]
+    tokenizer = f"--tokenizer {run['tokenizer']} " if run["tokenizer"] else ""
     result = read_object(base / "run" / "result.json")
     log = [json.loads(x) for x in (base / "run" / "log.jsonl").read_text("utf-8").splitlines()]
     curve = [log[len(log) * part // 8] for part in range(8)] + log[-1:]
@@ -212,8 +214,7 @@ def card(facts: dict[str, Any], base: Path, config: dict[str, Any]) -> str:
     tasks = (*STS_TASKS, "STS7", "dev")
     before = max(facts["before"].values(), key=lambda scores: scores["dev"])["STS7"]
     said = " and ".join(
-        f"{mean(run['STS7'] - before for run in runs):+.1f} points on {corpus} (mean of "
-        f"{len(runs)} seeds)"
+        f"{mean(run['STS7'] - before for run in runs):+.1f} points on {corpus} (seeds: {len(runs)})"
         for corpus, runs in chosen(facts).items()
     )
     rows = {**facts["before"], **{f"SimCSE, {k}": v for k, v in facts["simcse"].items()}}
@@ -247,7 +248,7 @@ def card(facts: dict[str, Any], base: Path, config: dict[str, Any]) -> str:
         "```sh",
         f"python -m benchmarks.pretrain wiki/enwiki_sentences_1m.txt.gz -o {name} "
         f"--layers {config['num_hidden_layers']} --hidden {config['hidden_size']} "
-        f"--wide {config['intermediate_size']} " + " ".join(changed),
+        f"--wide {config['intermediate_size']} {tokenizer}" + " ".join(changed),
         "```",
         "",
         "| step | masked-LM loss | entropy of attention by layer, nats |",

@@ -719,7 +719,9 @@ def pretrain(
         save_model(model, words, target, recipe.weights)
         (target / "run").mkdir()
         shutil.copy2(work / "log.jsonl", target / "run" / "log.jsonl")
-        write_json(target / "run" / "settings.json", {"settings": asdict(recipe), "shape": shape})
+        named = None if tokenizer is None else str(tokenizer)
+        facts = {"settings": asdict(recipe), "shape": shape, "tokenizer": named}
+        write_json(target / "run" / "settings.json", facts)
         write_json(target / "run" / "result.json", result)
     shutil.rmtree(work)
     return result

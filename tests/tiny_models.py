@@ -158,3 +158,20 @@ def write_backbone(kind, folder, vocabulary, **changes):
                 weight.normal_(std=0.05)
     model.save_pretrained(folder)
     return model
+
+
+def collapse_head(encoder, layer, head, texts):
+    """Let a head of a BERT look at the first token alone: its keys tell that from all others."""
+    import torch
+
+    part = encoder.backbone.encoder.layer[layer].attention.self
+    size = part.attention_head_size
+    rows = slice(head * size, (head + 1) * size)
+    states = [encoder.hidden(encoder.tokenizer([t])[0], all_layers=True)[0][layer] for t in texts]
+    first = torch.cat([state[:, 0] for state in states]).mean(0)
+    rest = torch.cat([state[0, 1:] for state in states]).mean(0)
+    with torch.no_grad():
+        part.query.weight[rows] = 0
+        part.query.bias[rows] = 1
+        part.key.weight[rows] = 100 * (first - rest)
+        part.key.bias[rows] = 0

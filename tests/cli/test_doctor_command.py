@@ -7,8 +7,9 @@ import pytest
 from commands import invoke
 from contrasent.encoder.encoder import Encoder
 from contrasent.errors import ModelError
-from contrasent.model.golden import NAME
+from contrasent.model.golden import NAME, PROBES
 from contrasent.search.writer import Writer
+from tiny_models import collapse_head
 
 
 def run(*arguments):
@@ -37,11 +38,27 @@ def test_folder(folder):
     code, said = run(folder)
     assert code == 0
     assert said.splitlines()[-1] == "all is well"
+    assert "attention" not in said + invoke("doctor", folder).stderr
     code, said = run(folder, "--json", "--pooler", "cls")
     assert code == 1
     report = json.loads(said)
     assert report["good"] is False
     assert [f["check"] for f in report["findings"] if not f["good"]] == ["pooling", "vectors"]
+
+
+def test_a_collapsed_head_is_a_warning(tmp_path, bert, caplog):
+    encoder = Encoder.load(bert, pooler="mean")
+    collapse_head(encoder.eval(), 0, 1, PROBES)
+    encoder.save(tmp_path / "m")
+    result = invoke("doctor", tmp_path / "m")
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "all is well")
+    said = "heads give the first token more than 90% of their weight (layer 1: 2)"
+    assert said in result.stderr
+    assert said in json.loads(run(tmp_path / "m", "--json")[1])["warning"]
+    (tmp_path / "m" / NAME).unlink()
+    with pytest.raises(ModelError, match="no golden vectors"):
+        run(tmp_path / "m")
+    assert said in caplog.text  # of a base that nobody wrote golden vectors for as well
 
 
 def test_index(folder, bert, tmp_path):

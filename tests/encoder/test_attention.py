@@ -7,26 +7,13 @@ import torch
 
 from contrasent.encoder.attention import attention_of
 from contrasent.encoder.encoder import Encoder
+from tiny_models import collapse_head, write_backbone, write_tokenizer
 
 TEXTS = [
     "A torn map.",
     "The night nurse forgot two blue lamps before dawn.",
     "Rain fell on the roof.",
 ]
-
-
-def collapse(encoder, layer, head):
-    """Let a head look at the first token alone: its queries ask for that token's own position."""
-    part = encoder.backbone.encoder.layer[layer].attention.self
-    size = part.attention_head_size
-    rows = slice(head * size, (head + 1) * size)
-    states = encoder.hidden(encoder.tokenizer(TEXTS)[0], all_layers=True)[0][layer]
-    first, rest = states[:, 0].mean(0), states[:, 1:].reshape(-1, states.shape[-1]).mean(0)
-    with torch.no_grad():
-        part.query.weight[rows] = 0
-        part.query.bias[rows] = 1
-        part.key.weight[rows] = 100 * (first - rest)
-        part.key.bias[rows] = 0
 
 
 @pytest.fixture
@@ -72,7 +59,7 @@ def test_a_measurement_leaves_no_trace(encoder):
 
 def test_a_collapsed_head_and_layer_are_named(encoder):
     encoder.eval()
-    collapse(encoder, 1, 0)
+    collapse_head(encoder, 1, 0, TEXTS)
     found = attention_of(encoder, TEXTS)
     assert found.sinks == [(2, 1)]
     heads = found.first.size
@@ -80,7 +67,7 @@ def test_a_collapsed_head_and_layer_are_named(encoder):
     assert "(layer 2: 1)" in found.warning()
     assert "less than" not in found.warning()
     for head in range(1, found.first.shape[1]):
-        collapse(encoder, 1, head)
+        collapse_head(encoder, 1, head, TEXTS)
     assert (
         "layers with less than 0.5 nats of entropy: 2 (0." in attention_of(encoder, TEXTS).warning()
     )
@@ -96,7 +83,5 @@ def test_other_encoders(tiny, kind):
 
 
 def test_decoders_have_a_sink_of_their_own(tmp_path):
-    from tiny_models import write_backbone, write_tokenizer
-
     write_backbone("gpt2", tmp_path, write_tokenizer("gpt2", tmp_path))
     assert attention_of(Encoder.load(tmp_path, pooler="mean"), TEXTS) is None

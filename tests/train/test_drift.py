@@ -94,7 +94,7 @@ def made_cache(count, tokens):
 
 def test_held_out_texts_are_preferred_and_spread(bert):
     model = Encoder.load(bert, pooler="mean")
-    objective = SimpleNamespace(encoder=model, labelled=False, warns_of_drift=True)
+    objective = SimpleNamespace(encoder=model, labelled=False)
 
     def rows(count, trained, total=100, batch=64):
         plan = SimpleNamespace(rows=np.asarray(trained), batch=batch)
@@ -125,7 +125,7 @@ def test_neighbours_of_an_encoder_are_guarded_unless_pairs_say_what_is_near(bert
         (bert, False, False),
     ):
         encoder = Encoder.load(folder, pooler="mean")
-        objective = SimpleNamespace(encoder=encoder, labelled=labelled, warns_of_drift=True)
+        objective = SimpleNamespace(encoder=encoder, labelled=labelled)
         assert Drift(objective, batches, 10).guards is expected
 
 
@@ -138,7 +138,7 @@ def made(*, guards):
     encoder.source = None
     cache = made_cache(COUNT, lambda column, rows: Tokens.from_rows([[i, 1, 2] for i in rows]))
     plan = SimpleNamespace(rows=np.arange(COUNT), batch=320)
-    objective = SimpleNamespace(encoder=encoder, labelled=False, warns_of_drift=True)
+    objective = SimpleNamespace(encoder=encoder, labelled=False)
     drift = Drift(objective, SimpleNamespace(cache=cache, plan=plan), 35)
     assert (drift.every, drift.guards) == (10, False)
     drift.guards = guards

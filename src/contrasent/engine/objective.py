@@ -48,10 +48,6 @@ class Objective(nn.Module):
             they are called before any weights are loaded.
         vectors_only: of a method with a ``forward`` of its own, whether it sees nothing of the
             encoder but vectors, so that cached gradients bound its memory.
-        keeps_checkpoint: whether a finished run leaves its checkpoint, because more than the
-            encoder is wanted of it.
-        warns_of_drift: whether a run warns when vectors collapse or neighbours are lost; a model
-            that is pre-trained from random weights has none to lose.
         views: view c makes column c of a batch, see :mod:`contrasent.text.batches`.
         resample_views: whether views are drawn anew in every epoch.
         roles: what each column is: "anchor", "positive" (one or more), "negative" or "edited"
@@ -71,8 +67,6 @@ class Objective(nn.Module):
     graded: bool = False
     checks: ClassVar[tuple[Callable[[Mapping[str, Any]], Any], ...]] = ()
     vectors_only: bool = False
-    keeps_checkpoint: ClassVar[bool] = False
-    warns_of_drift: ClassVar[bool] = True
     method_name: ClassVar[str | None] = None
     _given: dict[str, Any]
 

@@ -172,7 +172,7 @@ def _fit(
     objective: Objective, corpus: Corpus, settings: Settings, folder: Path, options: RunOptions
 ) -> Run:
     """Open the run's folder, and train unless the run there is complete."""
-    place = RunFolder(folder, keeps_checkpoint=objective.keeps_checkpoint)
+    place = RunFolder(folder)
     place.listen(options.on_step, tensorboard=options.tensorboard)
     with parallel.processes(), closing(place):
         objective.check(corpus.width, ordered=corpus.documents, scored=corpus.scored)

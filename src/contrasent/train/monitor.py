@@ -94,7 +94,7 @@ class Drift:
         # Whether the base's neighbours should stay: those of a sentence encoder, unless pairs say
         # what is near. A language model's are meant to change.
         self.guards = base_kind(self.encoder.source) == SENTENCE_ENCODER and not self.labelled
-        self.warned = not objective.warns_of_drift  # which a run does once
+        self.warned = False  # which a run does once
         # The last measurement: "mean_cosine" of random pairs, "effective_rank", the
         # "neighbour_overlap" with the base, and "measured_at", its step.
         self.values: dict[str, float] = {}

@@ -192,7 +192,7 @@ def run_config(
 class RunFolder:
     """Paths and records of one run."""
 
-    def __init__(self, folder: Path, *, keeps_checkpoint: bool = False) -> None:
+    def __init__(self, folder: Path) -> None:
         self.model = folder
         self.home = folder / "run"
         self.settings = self.home / "settings.json"
@@ -204,7 +204,6 @@ class RunFolder:
         self.result = self.home / "result.json"
         self.tokens = self.home / "tokens"
         self.listeners: list[OnStep] = []
-        self.keeps_checkpoint = keeps_checkpoint
         self._lock = ExitStack()
 
     def open(self, config: dict[str, Any], *, resume: bool, overwrite: bool, needed: int) -> bool:
@@ -378,8 +377,7 @@ class RunFolder:
     def _drop_steps(self, run: Run) -> None:
         """Leave trained weights of a finished run only if its model is the base."""
         trained = self.best if self.best.is_dir() else self.last
-        checkpoint = () if self.keeps_checkpoint else (self.checkpoint,)
-        for path in (*checkpoint, self.base, self.best, self.last):
+        for path in (self.checkpoint, self.base, self.best, self.last):
             if path.exists() and not (run.kept == 0 and path == trained):
                 files.remove(path)
 
