@@ -38,6 +38,7 @@ def folder(tmp_path, sentences):
         for i in range(10)
         for label in ("entailment", "neutral", "contradiction")[: 3 if i < 6 else 2]
     ]
+    pairs += [f"made\ttrain\tcontradiction\t{lines[i]}\tanother of {i}" for i in (3, 4)]
     questions = ["split\tquestion1\tquestion2\tis_duplicate", "train\twhy?\thow so?\t1"]
     questions += ["train\ta?\tb?\t0", "train\twhere?\tin what place?\t1"]
     for name, rows in (
@@ -61,17 +62,29 @@ def folder(tmp_path, sentences):
 EXPECTED = {
     "wiki": (60, 1), "wiki_documents": (60, 1), "nli_triples": (40, 3),
     "nli_triples_as_pairs": (40, 2), "nli_with_neutral": (6, 4), "nli_entailment": (10, 2),
-    "nli_neutral": (10, 2), "nli_contradiction": (6, 2), "nli_all": (26, 2),
-    "nli_sentences": (36, 1), "qqp": (2, 2), "flickr30k": (16, 2),
+    "nli_neutral": (10, 2), "nli_contradiction": (8, 2), "nli_all": (28, 2),
+    "nli_sentences": (38, 1), "qqp": (2, 2), "flickr30k_pairs": (40, 2),
+    "nli_one_contradiction": (2, 3), "nli_two_contradictions": (2, 4),
+    "nli_sentences_unseen": (36, 1), "nli_triples_unseen": (38, 3),
+    "nli_triples_as_pairs_unseen": (38, 2),
 }  # fmt: skip
 
 
+@pytest.fixture
+def tested(sentences, monkeypatch):
+    """A test set with a hypothesis and a premise of the data folder, cut into tokens otherwise."""
+    pairs = ScoredPairs("STS12", ("Neutral , of 3",), (sentences[8].upper(),), np.array([1.0]))
+    monkeypatch.setattr(corpora, "sts_pairs", lambda task, folder: (pairs,) * (task == "STS12"))
+
+
+@pytest.mark.usefixtures("tested")
 def test_every_corpus(folder, tmp_path):
     for name, (count, width) in EXPECTED.items():
         built = corpora.build(CORPORA[name], None, folder, tmp_path / "built")
         rows = list(open_corpus(built.path, documents=built.documents))
         assert (len(rows), len(rows[0])) == (count, width), name
         assert built.count == count
+        assert built.dropped == (2 if CORPORA[name].unseen else 0)
         assert not built.path.endswith(".csv")  # whose cells a spreadsheet computes
         if name == "nli_triples":
             assert all(row[1].startswith("=cmd|") for row in rows)

@@ -13,7 +13,7 @@ import pytest
 from contrasent.cli.options import parse_budget
 from contrasent.engine.registry import parameters, summaries
 from contrasent.errors import OptionError
-from contrasent.reproduce import measures, reading
+from contrasent.reproduce import corpora, measures, reading
 from contrasent.reproduce import plan as plans
 from contrasent.reproduce.corpora import Built
 from contrasent.reproduce.measures import MEASURES
@@ -38,6 +38,7 @@ def folder(tmp_path, sentences, monkeypatch):
     ):
         (home / name).parent.mkdir(parents=True)
         (home / name).write_text("\n".join(lines) + "\n")
+    monkeypatch.setattr(corpora, "sts_pairs", lambda task, folder: ())
     for kind, measure in MEASURES.items():
         monkeypatch.setitem(MEASURES, kind, replace(measure, reads=lambda folder, **options: ()))
     return home
@@ -246,6 +247,8 @@ def test_what_a_mend_changed_is_not_taken_for_todays(objective, given, mended):
     assert train_version(objective, values | given) == NUMBERS["train"] + mended
 
 
+MENDED = ("Positives, - noise", "Negatives, - noise")
+"""Stored with K = 4 of SimCSE++'s Table 1, which is 10 now."""
 STORED = Path(__file__).parents[2] / "docs" / "reproduction" / "results"
 
 
@@ -256,10 +259,10 @@ def plan_again(monkeypatch, tmp_path):
         path.stem.removeprefix("train-"): json.loads(path.read_text("utf-8"))
         for path in (STORED / "units").glob("train-*.json")
     }
-    corpora = {}
+    built_then = {}
     for record in records.values():
         about = record["corpus"]
-        corpora.setdefault((about["name"], about["count"]), Built(**about, path=""))
+        built_then.setdefault((about["name"], about["count"]), Built(**about, path=""))
     judged = {record["told"]["judged on"] for record in records.values()} - {""}
     (base,) = {record["told"]["base"] for record in records.values()}
     folder = tmp_path / "lab-bert-l4-h384"
@@ -268,9 +271,9 @@ def plan_again(monkeypatch, tmp_path):
     build = plans.build
 
     def built(corpus, sentences, data, home):
-        counts = [count for known, count in corpora if known == corpus.name]
+        counts = [count for known, count in built_then if known == corpus.name]
         if counts:
-            return corpora[corpus.name, min(counts)]
+            return built_then[corpus.name, min(counts)]
         # What only transforms are fitted to is in no record.
         return build(corpus, sentences, data, home) if data else Built(*["", ""] * 3)
 
@@ -286,7 +289,7 @@ def plan_again(monkeypatch, tmp_path):
         found = Planner(place, OWN.scales["lab"], OWN.corpora).plan(wanted, 3).manifests
         for manifest in stored:
             now = {row["name"]: row for row in found[manifest["item"]]["rows"]}
-            for row in manifest["rows"]:
+            for row in (row for row in manifest["rows"] if row["name"] not in MENDED):
                 yield row, now[row["name"]]
 
     return again
@@ -298,7 +301,7 @@ def test_stored_training_runs_are_found_again(plan_again):
         if then["kind"] == "train" and then["models"]:
             assert now["models"] == then["models"], then["name"]
             counted += sum(map(len, then["models"].values()))
-    assert counted == 192
+    assert counted == 192 - 2 * 3
 
 
 @pytest.mark.data
@@ -308,7 +311,7 @@ def test_stored_measurements_are_found_again(plan_again, data_folder):
         for name, about in then["measured"].items():
             assert now["measured"][name]["units"] == about["units"], then["name"]
             counted += len(about["units"])
-    assert counted == 197
+    assert counted == 197 - 2 * 3
 
 
 def test_a_lock_is_gone_with_its_process(tmp_path):

@@ -9,18 +9,24 @@ import gzip
 import hashlib
 import io
 import json
+import logging
 import random
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import accumulate, groupby, pairwise
+from functools import cache
+from itertools import accumulate, combinations, groupby
 from pathlib import Path
 
-from contrasent.datasets.official import find
+from contrasent.datasets.official import STS_TASKS, find
+from contrasent.datasets.sts import sts_pairs
 from contrasent.errors import DataError, InputError, suggestion
 from contrasent.files import atomic_file, write_json
 from contrasent.reproduce.tables import HERE, Strict, decode, read_toml, shared
 from contrasent.text.sources import Source
 from contrasent.text.tables import open_table
+
+log = logging.getLogger(__name__)
 
 Texts = tuple[str, ...]  # A row: a sentence, or texts that belong together
 # Of every sample: rows of two runs differ only in order.
@@ -37,6 +43,7 @@ class NamedCorpus(Strict):
     columns: int = 1  # texts a row, of the form "columns"
     keep: int = 0  # the first columns that are used; 0 for all
     labels: tuple[str, ...] = ()
+    unseen: bool = False  # without rows that hold a sentence of a test set of STS or SICK
 
     def path(self, folder: Path | None) -> Path:
         """Its file in the data folder."""
@@ -48,10 +55,20 @@ class NamedCorpus(Strict):
 
     def rows(self, folder: Path | None) -> list[Texts]:
         """All of its rows; with () before each document."""
+        return self.kept(self.read(folder), folder)
+
+    def read(self, folder: Path | None) -> list[Texts]:
+        """The rows of its file, those with a sentence of a test set included."""
         path = self.path(folder)
         if not self.form:
             raise DataError(f"{path}: its form is not known here")
         return list(READERS[self.form](path, self))
+
+    def kept(self, rows: list[Texts], folder: Path | None) -> list[Texts]:
+        """The columns in use, of all rows or of those without a sentence of a test set."""
+        tested = tested_sentences(folder) if self.unseen else frozenset[str]()
+        allowed = (row for row in rows if tested.isdisjoint(map(letters, row)))
+        return [row[: self.keep or None] for row in allowed]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +81,19 @@ class Built:
     count: int
     digest: str
     source: str
+    dropped: int = 0  # rows of the file that hold a sentence of a test set
+
+
+def letters(text: str) -> str:
+    """A sentence's letters and digits, lower-cased: the same however it was cut into tokens."""
+    return "".join(re.findall(r"\w+", text.lower()))
+
+
+@cache
+def tested_sentences(folder: Path | None) -> frozenset[str]:
+    """The letters of all sentences of the seven test sets."""
+    pairs = (part for task in STS_TASKS for part in sts_pairs(task, folder=folder))
+    return frozenset(letters(text) for part in pairs for text in (*part.first, *part.second))
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -104,7 +134,7 @@ def _columns(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
     for row in _table(path, ","):
         cells = tuple(" ".join(cell.split()) for cell in row[: corpus.columns])
         if len(cells) == corpus.columns and all(cells):
-            yield cells[: corpus.keep or None]
+            yield cells
 
 
 def _nli(path: Path) -> Iterator[Texts]:
@@ -120,13 +150,15 @@ def _labelled_pairs(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
 
 
 def _hypotheses(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
-    """A premise with the first hypothesis of each label."""
-    by_premise: dict[str, dict[str, str]] = {}
+    """A premise with a hypothesis of each label, the next one where a label stands again."""
+    by_premise: dict[str, dict[str, dict[str, None]]] = {}
     for label, first, second in _nli(path):
-        by_premise.setdefault(first, {}).setdefault(label, second)
+        by_premise.setdefault(first, {}).setdefault(label, {})[second] = None
     for premise, by in by_premise.items():
-        if len(by) == len(corpus.labels):
-            yield premise, *(by[label] for label in corpus.labels)
+        left = {label: iter(texts) for label, texts in by.items()}
+        row = (premise, *(next(left.get(label, iter(())), "") for label in corpus.labels))
+        if all(row):
+            yield row
 
 
 def _labelled_sentences(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
@@ -142,12 +174,13 @@ def _duplicates(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
 
 
 def _captions(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
-    """Pairs of captions of one picture (picture#number, caption), each with the next."""
+    """Any two captions of one picture (picture#number, caption): ten pairs of five."""
     cut = (line.partition("\t") for line in _lines(path))
     every = ((name.rpartition("#")[0], text.strip()) for name, _, text in cut)
-    for (before, first), (after, second) in pairwise(every):
-        if before == after and first and second and first != second:
-            yield first, second
+    for _, captions in groupby(every, key=lambda caption: caption[0]):
+        for first, second in combinations((text for _, text in captions if text), 2):
+            if first != second:
+                yield first, second
 
 
 READERS: dict[str, Callable[[Path, NamedCorpus], Iterable[Texts]]] = {
@@ -177,9 +210,11 @@ def read_corpora(folder: Path = HERE) -> dict[str, NamedCorpus]:
 def build(corpus: NamedCorpus, sentences: int | None, data: Path | None, home: Path) -> Built:
     """Sample and write a corpus, unless it is already written."""
     source = corpus.path(data)
+    definition = [corpus.form, corpus.columns, corpus.keep, corpus.labels]
+    definition += [sorted(tested_sentences(data))] if corpus.unseen else []
     files = (path.stat() for path in (source, _beginnings(source)) if path.is_file())
     stamps = [(file.st_size, file.st_mtime_ns) for file in files]
-    how = corpus.form, corpus.columns, corpus.keep, corpus.labels, sentences, SAMPLE_SEED
+    how = (*definition, sentences, SAMPLE_SEED)
     mark = hashlib.sha256(repr((source.name, stamps, how)).encode()).hexdigest()[:12]
     stem = f"{corpus.name}-{sentences or 'all'}"
     meta = home / f"{stem}-{mark}.json"
@@ -188,13 +223,21 @@ def build(corpus: NamedCorpus, sentences: int | None, data: Path | None, home: P
         if Path(built_before.path).is_file():
             return built_before
     documents, width = corpus.form == "documents", 1
+    every = corpus.read(data)
+    kept = corpus.kept(every, data)
+    dropped = len(every) - len(kept)
+    if corpus.unseen:
+        log.warning(
+            f"{corpus.name}: {dropped:,} of {len(every):,} rows hold a sentence of a test set of "
+            "STS or SICK and are left out"
+        )
     if documents:
-        parts = groupby(corpus.rows(data), key=bool)
+        parts = groupby(kept, key=bool)
         groups = _sampled_documents([list(part) for some, part in parts if some], sentences)
         text = "\n\n".join("\n".join(row[0] for row in group) for group in groups) + "\n"
         count = sum(map(len, groups))
     else:
-        rows = _sampled(corpus.rows(data), sentences)
+        rows = _sampled(kept, sentences)
         count, width = len(rows), len(rows[0]) if rows else 0
         text = _as_text(rows, width)
     if count < 2:
@@ -208,7 +251,8 @@ def build(corpus: NamedCorpus, sentences: int | None, data: Path | None, home: P
             stream.write(json.dumps({f"text{i}": text for i, text in enumerate(row)}) + "\n")
         if width == 1:
             stream.write(text)
-    built = Built(corpus.name, str(target.resolve()), documents, count, digest, source.name)
+    path = str(target.resolve())
+    built = Built(corpus.name, path, documents, count, digest, source.name, dropped)
     write_json(meta, asdict(built))
     return built
 
