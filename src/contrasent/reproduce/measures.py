@@ -271,10 +271,12 @@ MEASURES = {
         },
     ),
     "transfer": Measure(
-        # The only classifier: stored keys contain its name.
-        lambda encode, solver, **options: transfer(encode, **options),
+        transfer,
         _transfer_texts,
-        {"tasks": (tuple[Transfer, ...], get_args(Transfer)), "solver": (Literal["fast"], "fast")},
+        {
+            "tasks": (tuple[Transfer, ...], get_args(Transfer)),
+            "solver": (Literal["fast", "senteval"], "fast"),
+        },
     ),
     "geometry": Measure(_geometry, _pairs, {"split": ANY_SPLIT, "form": FORM}),
     "spectrum": Measure(_spectrum, _pairs, {"split": (Split, "test"), "form": FORM}),

@@ -156,6 +156,7 @@ class Planner:
             # Seeds run earlier stay in the report.
             known = max(seeds, before["seeds"])
         needed = {item.reference} | {n for c in item.claims for n in (c.subject, c.row, *c.than)}
+        needed |= {n for r in item.rows if r.name in needed for n in (*r.tuned, *r.front)}
         return {
             "item": item.name,
             "scale": self.scale.name,
@@ -200,7 +201,7 @@ class Planner:
         evaluation = item.evaluations[name]
         if MEASURES[evaluation.kind].of_training and row.kind == "encoder":
             return None
-        options = MEASURES[evaluation.kind].complete(evaluation.options)
+        options = MEASURES[evaluation.kind].complete(evaluation.at(self.scale.name))
         model = self._model(item, row, seed, evaluation.kind, options)
         about = planned["measured"].setdefault(name, {"units": {}})
         try:
