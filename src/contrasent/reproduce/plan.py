@@ -28,7 +28,7 @@ from contrasent.reproduce.store import (
     digest_of,
     folder_digest,
 )
-from contrasent.reproduce.tables import BASE, GLOVE, TARGET, FittedTransform, Item, TableRow
+from contrasent.reproduce.tables import BASE, GLOVE, NEW, TARGET, FittedTransform, Item, TableRow
 
 NUMBERS = {"train": 1, "measure": 1, "geometry": 2}
 """Versions of the code, raised whenever the same work gives other numbers than before, so that
@@ -301,10 +301,28 @@ class Planner:
         return self.place.checkpoints.get(name, name)
 
     def _folder(self, name: str, own: str = BASE) -> Path:
+        if NEW in (name, own if name == BASE else name):
+            return self._untrained(self._folder(BASE))
         wanted = self._name(name, own)
         if name != BASE and wanted == name and self.scale.name == "lab" and own == BASE:
             raise DataError(f"needs --checkpoint {name}=FOLDER")
         return resolve(wanted)
+
+    def _untrained(self, base: Path) -> Path:
+        """A model of a base's shape with random weights, the same each time."""
+        target = self.place.results / "models" / f"untrained-{self._digest(base)[:12]}"
+        if not (target / "modules.json").is_file():
+            import torch
+
+            from contrasent.encoder.encoder import Encoder
+            from contrasent.engine.momentum_queue import randomise
+
+            encoder = Encoder.load(base, pooler="cls")
+            with torch.random.fork_rng():
+                torch.manual_seed(0)
+                randomise(encoder)
+            encoder.save(target)
+        return target
 
     def _text_digest(self, kind: str, options: Options) -> str:
         key = json.dumps([kind, dict(options)], sort_keys=True)

@@ -30,6 +30,7 @@ COSTS: dict[Cost, str] = {
     "heavy": "more training runs, or longer ones",
 }
 BASE = "@base"  # stands for the encoder that a scale begins from
+NEW = "@new"  # for the same with random weights
 GLOVE = "glove"
 TARGET = "target"  # stands for each task's own sentences, as the text to fit a transform to
 Relation = Literal["better", "no_worse", "no_better", "equal"]
