@@ -118,6 +118,21 @@ def test_settings_come_from_scale_template_and_row(write):
     assert (paper.settings["batch"], paper.settings["steps"], paper.select) == (64, None, "stsb")
 
 
+def test_an_evaluation_may_have_other_options_at_a_scale(write):
+    options = 'split = "dev"\npaper = { split = "test", form = "raw" }'
+    dev = read_item(write(('split = "dev"', options))).evaluations["dev"]
+    assert dev.at("lab") == {"tasks": ("STSB",), "split": "dev"}
+    assert dev.at("paper") == {"tasks": ("STSB",), "split": "test", "form": "raw"}
+    solvers = {
+        item.name: [
+            item.evaluations["transfer"].at(scale).get("solver", "fast") for scale in SCALES
+        ]
+        for item in OWN.find(["simcse:e1", "simcse:d2", "esimcse:table11", "diffcse:table2"])
+    }
+    assert len(solvers) == 4
+    assert set(map(tuple, solvers.values())) == {("fast", "senteval")}
+
+
 def test_a_row_may_say_how_many_sentences(write):
     path = write(
         ('corpus = "wiki"\n', 'corpus = "wiki"\nsentences = 300\nlab = { sentences = 200 }\n'),
@@ -208,6 +223,15 @@ WRONG = [
     (('corpus = "wiki"', 'corpus = "wiki"\nsentences = -1'), "sentences -1: must be 0 or more"),
     (('column = "stsb"', 'columns = ["stsb", "sts"]'), "columns 'sts': unknown; did you mean"),
     (('column = "stsb"', 'columns = ["stsb"]\ncolumn = "stsb"'), "has a column, or columns"),
+    (
+        ('split = "dev"', 'lab = { splt = "dev" }'),
+        "evaluations.dev.lab: no such key 'splt'; did you",
+    ),
+    (('split = "dev"', "lab = 3"), "evaluations.dev.lab: 3: must be a table of options"),
+    (("quote = true", 'tuned = ["plan"]'), "tuned 'plan': unknown; did you mean 'plain'?"),
+    (('use = "unsup"\nexp', 'use = "unsup"\nfront = ["plain"]\nexp'), "tuned or front, and no"),
+    (('metric = "spearman"\n', 'metric = "spearman"\nfront = ["stb"]\n'), "front 'stb': unknown"),
+    (('better = "plain"', 'level = 1.5\nbetter = "plain"'), "level 1.5: "),
 ]
 
 
@@ -289,9 +313,9 @@ def test_a_published_spread(write):
 def test_equality_can_agree():
     """What says that something is no better, or no worse, is not taken for "better"."""
     claims = [claim for item in OWN.all() for claim in item.claims]
-    assert len(claims) == 206
+    assert len(claims) == 222
     relations = [claim.relation for claim in claims]
-    assert (relations.count("no_worse"), relations.count("no_better")) == (19, 4)
+    assert (relations.count("no_worse"), relations.count("no_better")) == (21, 5)
     for claim in claims:
         loose = re.search("(?i)^no other|no (better|worse|gain)|not (beaten|help)", claim.text)
         assert (claim.relation in ("no_worse", "no_better")) >= bool(loose), claim.name

@@ -149,8 +149,11 @@ class ItemResults:
 
     def skipped(self, row: TableRow) -> str:
         """Why a row lacks values; "" if it has them all."""
-        if row.kind in ("blocked", "quote", "facts", "derived"):
+        if row.kind in ("blocked", "quote", "facts"):
             return row.blocked
+        if row.kind == "derived":  # of rows that say themselves what they lack
+            here = self.scale in row.scales
+            return "" if here else f"belongs to --scale {' or '.join(row.scales)}"
         if not self.manifest:
             return "was not run"
         if row.name not in self.planned:
