@@ -143,7 +143,7 @@ LOOSE = (1.0, 1.5, 0.6, 1.3)
     ({"better": "two", "than": ("one",), "level": 0.005}, LOOSE, OPEN),
     ({"better": "two", "than": ("one",), "level": 0.005}, SURE, AGREES),
     ({"better": "two", "than": ("one",), "chosen": "by it"}, SURE, CHOSEN),
-    ({"row": "two", "sign": "positive", "beyond": 70.9}, SURE, AGREES),
+    ({"row": "two", "sign": "positive", "beyond": 70.5}, SURE, AGREES),
     ({"row": "two", "sign": "positive", "beyond": 71.5}, SURE, DIFFERS),
     ({"row": "two", "sign": "negative", "beyond": 71.5}, SURE, AGREES),
 ])  # fmt: skip
