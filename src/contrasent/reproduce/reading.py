@@ -343,9 +343,9 @@ class _ItemReader:
         evaluations = tuple(self.evaluations) if row.evaluations is None else row.evaluations
         for i, point in enumerate(points):
             try:
-                name = row.name.format(**point)
+                name, *tuned = (text.format(**point) for text in (row.name, *row.tuned))
             except (KeyError, IndexError, ValueError) as error:
-                self.fail(where, f"name: {{...}} must be one of the axes ({error})")
+                self.fail(where, f"{{...}} of a name must be one of the axes ({error})")
             settings = {s: {**row.set, **scales[s].set, **point} for s in tables.SCALES}
             yield tables.TableRow.model_construct(
                 **{key: getattr(row, key) for key in tables.RowKeys.model_fields},
@@ -353,7 +353,7 @@ class _ItemReader:
                 kind=kind,
                 source=source,
                 blocked=row.blocked,
-                tuned=row.tuned,
+                tuned=tuple(tuned),
                 front=row.front,
                 settings=settings if kind == "train" else {},
                 sentences={s: _first(scales[s].sentences, row.sentences) for s in tables.SCALES},
@@ -362,7 +362,7 @@ class _ItemReader:
                 expected={c: v for c, values in expected.items() if (v := values[i]) is not None},
                 also={c: v.value for c, values in also.items() if (v := values[i]) is not None},
                 facts={k: str(v) for k, v in row.facts.items()},
-                point=point,
+                point={} if kind == "derived" else point,
             )
 
     def _kind(self, row: tables.RowTable, where: str) -> tables.RowKind:
