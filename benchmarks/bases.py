@@ -12,7 +12,7 @@ from contrasent.files import write_text
 from contrasent.reproduce.console import Book
 from contrasent.reproduce.results import stored_book
 from contrasent.reproduce.summary import Statement, statements
-from contrasent.reproduce.table_verdicts import AGREES, DIFFERS, EQUIVALENT, WORDS
+from contrasent.reproduce.table_verdicts import AGREES, CHOSEN, DIFFERS, EQUIVALENT, WORDS
 
 DECIDED = (AGREES, DIFFERS, EQUIVALENT)
 
@@ -28,17 +28,18 @@ def page(first: Book, second: Book) -> str:
     names = [next(i["base"] for i in book["items"] if i["base"]) for book in (first, second)]
     shared = [name for name in books[0] if name in books[1]]
     words = {name: tuple(book[name].word for book in books) for name in shared}
+    used = [w for w in WORDS if w != CHOSEN or any(w in pair for pair in words.values())]
     lines = [
         "# Two bases",
         "",
         f"{len(shared)} statements are in both books: of {names[0]} (down) and of {names[1]} "
         "(across).",
         "",
-        "| | " + " | ".join(WORDS) + " |",
-        "| --- |" + " --- |" * len(WORDS),
+        "| | " + " | ".join(used) + " |",
+        "| --- |" + " --- |" * len(used),
     ]
-    for down in WORDS:
-        counts = [list(words.values()).count((down, across)) for across in WORDS]
+    for down in used:
+        counts = [list(words.values()).count((down, across)) for across in used]
         if any(counts):
             lines.append(f"| **{down}** | " + " | ".join(str(n or "") for n in counts) + " |")
     both = [n for n in shared if words[n][0] in DECIDED and words[n][0] == words[n][1]]

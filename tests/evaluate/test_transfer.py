@@ -5,6 +5,7 @@ import pytest
 
 from contrasent.datasets.labelled import Labelled
 from contrasent.errors import DataError, OptionError
+from contrasent.evaluate import senteval
 from contrasent.evaluate import transfer as module
 from contrasent.evaluate.classifier import ClassifierOutcome
 from contrasent.evaluate.compare import compare_reports
@@ -65,6 +66,18 @@ def test_every_task_is_learnt_and_averaged(data, items_give_the_values):
     assert items_give_the_values(single) == 2
 
 
+def test_sentevals_own_classifier_is_another_one(data):
+    fast, own = (transfer(words, tasks=("TREC",), solver=s) for s in ("fast", "senteval"))
+    assert "Adam" in own.notes["classifier"] != fast.notes["classifier"]
+    parts = module.transfer_set("TREC")
+    encoded = encode_distinct(words, [part.first for part in parts.values()])
+    problem, _ = make_problem("TREC", parts, encoded)
+    guesses = senteval.classify(problem, 1111, lambda n: None).guesses
+    right = (guesses == problem.labels)[problem.test].mean()
+    assert own.one(metric="accuracy", split="test").value == pytest.approx(right)
+    assert own.one(metric="accuracy", split="dev") != fast.one(metric="accuracy", split="dev")
+
+
 def test_examples_stand_in_sentevals_order_and_pairs_become_features():
     first, second = ("the harbour was warm", "dull", "kind"), ("the", "dull", "cold")
     part = Labelled(first, second, np.array([1, 1, 0]))
@@ -103,6 +116,8 @@ def test_f1_is_the_harmonic_mean():
 def test_bad_options_data_and_vectors_are_errors(data):
     with pytest.raises(OptionError, match="did you mean 'MRPC'"):
         transfer(words, tasks=("MRCP",))
+    with pytest.raises(OptionError, match="did you mean 'senteval'"):
+        transfer(words, tasks=("CR",), solver="sentevl")
     with pytest.raises(OptionError, match="seeds"):
         transfer(words, seeds=())
     with pytest.raises(DataError, match="NaN"):

@@ -118,6 +118,21 @@ def test_settings_come_from_scale_template_and_row(write):
     assert (paper.settings["batch"], paper.settings["steps"], paper.select) == (64, None, "stsb")
 
 
+def test_an_evaluation_may_have_other_options_at_a_scale(write):
+    options = 'split = "dev"\npaper = { split = "test", form = "raw" }'
+    dev = read_item(write(('split = "dev"', options))).evaluations["dev"]
+    assert dev.at("lab") == {"tasks": ("STSB",), "split": "dev"}
+    assert dev.at("paper") == {"tasks": ("STSB",), "split": "test", "form": "raw"}
+    solvers = {
+        item.name: [
+            item.evaluations["transfer"].at(scale).get("solver", "fast") for scale in SCALES
+        ]
+        for item in OWN.find(["simcse:e1", "simcse:d2", "esimcse:table11", "diffcse:table2"])
+    }
+    assert len(solvers) == 4
+    assert set(map(tuple, solvers.values())) == {("fast", "senteval")}
+
+
 def test_a_row_may_say_how_many_sentences(write):
     path = write(
         ('corpus = "wiki"\n', 'corpus = "wiki"\nsentences = 300\nlab = { sentences = 200 }\n'),
@@ -186,7 +201,7 @@ WRONG = [
     (("lr = 5e-5", "lr = [1.0]"), "set.lr (1.0,): must be a single value"),
     (('view = "crop"', 'view = "crops"'), "did you mean 'crop'?"),
     (("percent = [10, 20]", "percent = [10, 120]"), "percent 120"),
-    (("percent = [10, 20]", "percnt = [10, 20]"), "{...} must be one of the axes"),
+    (("percent = [10, 20]", "percnt = [10, 20]"), "{...} of a name must be one of"),
     (('[1.0, 2.0, "", 4.0]', "[1.0, 2.0]"), "expected: stsb has 2 values for 4 rows"),
     (("{ stsb = 82.5 }", "{ sts = 82.5 }"), "rows.plain.expected 'sts': unknown; did you mean"),
     (("{ stsb = 82.5 }", "{ stsb = true }"), "rows.plain.expected.stsb.value True: input should"),
@@ -208,6 +223,16 @@ WRONG = [
     (('corpus = "wiki"', 'corpus = "wiki"\nsentences = -1'), "sentences -1: must be 0 or more"),
     (('column = "stsb"', 'columns = ["stsb", "sts"]'), "columns 'sts': unknown; did you mean"),
     (('column = "stsb"', 'columns = ["stsb"]\ncolumn = "stsb"'), "has a column, or columns"),
+    (
+        ('split = "dev"', 'lab = { splt = "dev" }'),
+        "evaluations.dev.lab: no such key 'splt'; did you",
+    ),
+    (('split = "dev"', "lab = 3"), "evaluations.dev.lab: 3: must be a table of options"),
+    (("quote = true", 'tuned = ["{x}"]'), "{...} of a name must be one of the axes ('x')"),
+    (("quote = true", 'tuned = ["plan"]'), "tuned 'plan': unknown; did you mean 'plain'?"),
+    (('use = "unsup"\nexp', 'use = "unsup"\nfront = ["plain"]\nexp'), "tuned or front, and no"),
+    (('metric = "spearman"\n', 'metric = "spearman"\nfront = ["stb"]\n'), "front 'stb': unknown"),
+    (('better = "plain"', 'level = 1.5\nbetter = "plain"'), "level 1.5: "),
 ]
 
 
@@ -289,9 +314,9 @@ def test_a_published_spread(write):
 def test_equality_can_agree():
     """What says that something is no better, or no worse, is not taken for "better"."""
     claims = [claim for item in OWN.all() for claim in item.claims]
-    assert len(claims) == 206
+    assert len(claims) == 222
     relations = [claim.relation for claim in claims]
-    assert (relations.count("no_worse"), relations.count("no_better")) == (19, 4)
+    assert (relations.count("no_worse"), relations.count("no_better")) == (21, 5)
     for claim in claims:
         loose = re.search("(?i)^no other|no (better|worse|gain)|not (beaten|help)", claim.text)
         assert (claim.relation in ("no_worse", "no_better")) >= bool(loose), claim.name

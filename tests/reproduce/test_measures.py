@@ -66,7 +66,7 @@ EXPECTED = {
     "nli_sentences": (38, 1), "qqp": (2, 2), "flickr30k_pairs": (40, 2),
     "nli_one_contradiction": (2, 3), "nli_two_contradictions": (2, 4),
     "nli_sentences_unseen": (36, 1), "nli_triples_unseen": (38, 3),
-    "nli_triples_as_pairs_unseen": (38, 2),
+    "nli_triples_as_pairs_unseen": (38, 2), "nli_triples_and_itself": (80, 3),
 }  # fmt: skip
 
 
@@ -225,9 +225,9 @@ def test_mean_cosine_by_rating():
 
 
 def test_every_kind_is_measured_and_has_defaults():
-    assert len(MEASURES) == 14
+    assert len(MEASURES) == 15
     of_training = [kind for kind, found in MEASURES.items() if found.of_training]
-    assert of_training == ["trace", "curve", "development", "speed"]
+    assert of_training == ["trace", "curve", "development", "terms", "speed"]
     for found in MEASURES.values():
         options = signature(found.run).parameters
         if not any(p.kind == p.VAR_KEYWORD for p in options.values()):
@@ -269,6 +269,20 @@ def test_the_development_set_that_chose_a_step():
     for untrained in ([], history[:1]):
         with pytest.raises(DataError, match="evaluated at no step"):
             MEASURES["development"].run({"history": untrained})
+
+
+def test_the_terms_of_a_run_and_their_ratio_to_the_contrast():
+    log = [{"step": i, "loss": 1.0, "contrast": 4.0 / i, "difference": 8.0} for i in (1, 2, 4, 8)]
+    kept = run._late_terms(
+        [*log, {"step": 8, "evaluation": []}], {"contrast": 1.0, "difference": 9}
+    )
+    assert kept == {"contrast": 0.75, "difference": 8.0}
+    found = MEASURES["terms"].run({"terms": kept, "steps": 8})
+    rows = {(row.task, row.metric): row.value for row in found}
+    ratio = ("difference", "to_contrast")
+    assert rows == {("contrast", "loss"): 0.75, ("difference", "loss"): 8.0, ratio: 8.0 / 0.75}
+    with pytest.raises(DataError, match="run it again"):
+        MEASURES["terms"].run({"steps": 8})
 
 
 def test_lexical_overlap_counts_each_word_as_often_as_both_have_it(folder):

@@ -117,6 +117,21 @@ def test_what_makes_another_run(plan, tiny, folder, tmp_path):
     assert json.loads(json.dumps(told)) == told
 
 
+def test_a_base_with_random_weights_is_drawn_once(plan, bert, tmp_path):
+    def keys():
+        found = plan("simcse:checkpoint")
+        (item,) = found.manifests.values()
+        return {row["name"]: row["models"]["dev"]["0"] for row in item["rows"]}
+
+    first = keys()
+    assert len(set(first.values())) == len(first) == 4
+    (made,) = (tmp_path / "results" / "models").glob("untrained-*")
+    weights, base = ((f / "model.safetensors").read_bytes() for f in (made, bert))
+    assert weights != base
+    shutil.rmtree(made)
+    assert keys() == first
+
+
 def test_results_of_another_recipe_are_noted(plan, tmp_path):
     store, (item,) = ResultStore(tmp_path / "results"), OWN.find(["simcse:table3"])
     manifest = plan(item.name).manifests[item.name]

@@ -425,6 +425,10 @@ def test_of_a_paper_only_what_is_stored_is_reported(call):
     items = [line.split()[0] for line in told.splitlines() if line.startswith("own:")]
     assert items == ["own:halves", "own:headlines", "own:long_rates"]
     assert "note: 20 runs of 64,000 rows in all" in told
+    # The base was chosen by one headline; two halves were trained with a factor that is not theirs.
+    assert "\nchosen        Unsupervised SimCSE is better than the base's averages" in told
+    assert told.count("\nnot run       Contrast between dimensions") == 2
+    assert "run with another recipe than the item has now" in " ".join(told.split())
     assert "own:length" in call("own:length", *stored)[0]
 
 

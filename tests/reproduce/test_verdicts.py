@@ -18,6 +18,7 @@ from contrasent.reproduce.store import ResultStore
 from contrasent.reproduce.table_verdicts import (
     ABSENT,
     AGREES,
+    CHOSEN,
     DIFFERS,
     EQUIVALENT,
     INERT,
@@ -131,6 +132,58 @@ def test_a_statement_on_a_term_that_does_not_act_is_inert(tmp_path, case):
     why = next(c for c in entry["claims"] if c["name"] == "difference-helps")["verdict"]["why"]
     said = {INERT: "difference has at most 0.99%", AGREES: "at most 2.00%"}[word]
     assert (said if shares else "difference in the gradient was not measured") in why
+
+
+SURE = (1.0, 1.1, 0.9, 1.05)  # p of 0.0005; of the looser one 0.012
+LOOSE = (1.0, 1.5, 0.6, 1.3)
+
+
+@pytest.mark.parametrize(("stated", "gain", "word"), [
+    ({"better": "two", "than": ("one",)}, LOOSE, AGREES),
+    ({"better": "two", "than": ("one",), "level": 0.005}, LOOSE, OPEN),
+    ({"better": "two", "than": ("one",), "level": 0.005}, SURE, AGREES),
+    ({"better": "two", "than": ("one",), "chosen": "by it"}, SURE, CHOSEN),
+    ({"row": "two", "sign": "positive", "beyond": 70.5}, SURE, AGREES),
+    ({"row": "two", "sign": "positive", "beyond": 71.5}, SURE, DIFFERS),
+    ({"row": "two", "sign": "negative", "beyond": 71.5}, SURE, AGREES),
+])  # fmt: skip
+def test_a_statement_has_a_level_a_number_or_chose_its_rows(stated, gain, word):
+    claim = Claim(name="own", text="", columns=("column",), **stated)
+    other = Claim(name="other", text="", columns=("column",), better="two", than=("one",))
+    rows = {
+        "one": scores(*[70.0] * 4, order="same"),
+        "two": scores(*[70.0 + g for g in gain], order="same"),
+    }
+    item = compact_item((claim, other), {"column": TableColumn(margin=0.3)})
+    found = table_verdicts.decide(item, "lab", {"column": rows}, {}).claims
+    assert found["own"].word == word
+    # What chose the rows is in no family: the other statement is not charged for it.
+    alone = stats.ttest_1samp(gain, 0).pvalue
+    if word == CHOSEN:
+        assert (found["own"].p, found["own"].parts[0].word) == (None, CHOSEN)
+        assert found["other"].p == pytest.approx(alone)
+
+
+def test_a_tuned_row_is_chosen_by_one_seed_and_shown_by_the_others():
+    one, two = scores(70.0, 75.0, 76.0, order="a"), scores(71.0, 72.0, 73.0, order="b")
+    found = table_verdicts.tuned([one, two], higher=True)
+    assert (found.values, found.seeds, found.order) == ((72.0, 73.0), (1, 2), "b")
+    assert table_verdicts.tuned([one, two], higher=False).values == (75.0, 76.0)
+    assert table_verdicts.tuned([one, scores(71.0)], higher=True) is None
+    assert table_verdicts.tuned([one, scores(71.0, 72.0, seeds=(1, 2))], higher=True) is None
+
+
+def test_rows_on_one_pareto_front_are_counted_by_seed():
+    points = {
+        0: [(0.1, -3.0), (0.2, -4.0), (0.2, -3.5), (0.05, -1.0)],  # the third is beaten
+        1: [(0.1, -3.0), (0.1, -3.0), (0.3, -2.0), (0.2, -2.5)],  # equal rows beat no other
+    }
+    rows = [[{s: points[s][i][c] for s in points} for c in (0, 1)] for i in range(4)]
+    found = table_verdicts.on_one_front(rows, (-1, -1))
+    assert (found.values, found.seeds) == ((3.0, 2.0), (0, 1))
+    assert table_verdicts.on_one_front(rows, (1, 1)).values != found.values
+    rows[0][0] = {7: 0.1}
+    assert table_verdicts.on_one_front(rows, (-1, -1)) is None
 
 
 def effect(mean, error=0.15, df=math.inf):

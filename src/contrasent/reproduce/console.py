@@ -16,7 +16,7 @@ from typing import Any, NotRequired, TypedDict
 from contrasent.progress import duration
 from contrasent.report import laid_out
 from contrasent.reproduce.store import Json
-from contrasent.reproduce.table_verdicts import RULE, counted
+from contrasent.reproduce.table_verdicts import CHOSEN, RULE, counted
 
 
 class VerdictEntry(TypedDict):
@@ -303,7 +303,8 @@ def _item_text(item: ItemEntry) -> str:
     lines += ["", *(_wrapped(line, "  ") for line in noise(item))]
     for claim in item["claims"]:
         verdict = claim["verdict"]
-        why = claim["parts"][0]["why"] if len(claim["parts"]) == 1 else verdict["why"]
+        alone = len(claim["parts"]) == 1 and verdict["word"] != CHOSEN
+        why = claim["parts"][0]["why"] if alone else verdict["why"]
         line = f"{verdict['word']:<14}{claim['text']}{f' ({why})' if why else ''}"
         lines.append(_wrapped(line, " " * 14))
     lines += [_wrapped(f"missing: {line}", "  ") for line in missing(item)]
@@ -349,7 +350,7 @@ def noise(item: ItemEntry) -> Iterator[str]:
 def missing(item: ItemEntry) -> Iterator[str]:
     """Rows that were not run, grouped by reason."""
     reasons: dict[str, list[str]] = {}
-    runnable = sum(row["kind"] not in ("quote", "facts") for row in item["rows"])
+    runnable = sum(row["kind"] not in ("quote", "facts", "derived") for row in item["rows"])
     for row in item["rows"]:
         if row["skipped"]:
             reasons.setdefault(row["skipped"], []).append(row["name"])

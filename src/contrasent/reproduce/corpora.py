@@ -43,6 +43,7 @@ class NamedCorpus(Strict):
     columns: int = 1  # texts a row, of the form "columns"
     keep: int = 0  # the first columns that are used; 0 for all
     labels: tuple[str, ...] = ()
+    itself: bool = False  # after each row one in which the first text is its own positive
     unseen: bool = False  # without rows that hold a sentence of a test set of STS or SICK
 
     def path(self, folder: Path | None) -> Path:
@@ -68,7 +69,10 @@ class NamedCorpus(Strict):
         """The columns in use, of all rows or of those without a sentence of a test set."""
         tested = tested_sentences(folder) if self.unseen else frozenset[str]()
         allowed = (row for row in rows if tested.isdisjoint(map(letters, row)))
-        return [row[: self.keep or None] for row in allowed]
+        kept = [row[: self.keep or None] for row in allowed]
+        return (
+            [r for row in kept for r in (row, (row[0], row[0], *row[2:]))] if self.itself else kept
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +217,7 @@ def build(
     """Sample and write a corpus, unless it is already written; ``draw``: which sample."""
     seed = SAMPLE_SEED + draw
     source = corpus.path(data)
-    definition = [corpus.form, corpus.columns, corpus.keep, corpus.labels]
+    definition = [corpus.form, corpus.columns, corpus.keep, corpus.labels, corpus.itself]
     definition += [sorted(tested_sentences(data))] if corpus.unseen else []
     files = (path.stat() for path in (source, _beginnings(source)) if path.is_file())
     stamps = [(file.st_size, file.st_mtime_ns) for file in files]
@@ -228,7 +232,7 @@ def build(
     documents, width = corpus.form == "documents", 1
     every = corpus.read(data)
     kept = corpus.kept(every, data)
-    dropped = len(every) - len(kept)
+    dropped = len(every) * (1 + corpus.itself) - len(kept)
     if corpus.unseen:
         log.warning(
             f"{corpus.name}: {dropped:,} of {len(every):,} rows hold a sentence of a test set of "

@@ -128,6 +128,20 @@ def _best_and_last(points: Sequence[tuple[float, Row]]) -> tuple[Row, Row, Row]:
     return replace(best, aggregate="best"), replace(last, aggregate="last"), step
 
 
+def terms(record: Json) -> Report:
+    """The terms of the loss in the second half of a run, and each as a multiple of the contrast."""
+    if not record.get("terms"):
+        raise DataError("the run was stored before the terms of its loss were kept; run it again")
+    known, steps = record["terms"], int(record["steps"])
+    rows = [Row(name, "", "loss", "", value, steps) for name, value in known.items()]
+    rows += [
+        Row(name, "", "to_contrast", "", value / known["contrast"], steps)
+        for name, value in known.items()
+        if known.get("contrast") and name != "contrast"
+    ]
+    return Report(tuple(rows), {})
+
+
 def speed(record: Json) -> Report:
     """The speed of a training run, evaluations excluded."""
     rate = float(record["sentences_per_second"])
@@ -271,10 +285,12 @@ MEASURES = {
         },
     ),
     "transfer": Measure(
-        # The only classifier: stored keys contain its name.
-        lambda encode, solver, **options: transfer(encode, **options),
+        transfer,
         _transfer_texts,
-        {"tasks": (tuple[Transfer, ...], get_args(Transfer)), "solver": (Literal["fast"], "fast")},
+        {
+            "tasks": (tuple[Transfer, ...], get_args(Transfer)),
+            "solver": (Literal["fast", "senteval"], "fast"),
+        },
     ),
     "geometry": Measure(_geometry, _pairs, {"split": ANY_SPLIT, "form": FORM}),
     "spectrum": Measure(_spectrum, _pairs, {"split": (Split, "test"), "form": FORM}),
@@ -325,6 +341,7 @@ MEASURES = {
         lambda folder, query, texts: (query, *texts),
         {"query": (str, ""), "texts": (Names, ())},
     ),
+    "terms": Measure(terms, lambda folder: (), of_training=True),
     "speed": Measure(speed, lambda folder: (), of_training=True),
 }
 """By name."""

@@ -28,7 +28,7 @@ from contrasent.reproduce.store import (
     digest_of,
     folder_digest,
 )
-from contrasent.reproduce.tables import BASE, GLOVE, TARGET, FittedTransform, Item, TableRow
+from contrasent.reproduce.tables import BASE, GLOVE, NEW, TARGET, FittedTransform, Item, TableRow
 
 NUMBERS = {"train": 1, "measure": 1, "geometry": 2}
 """Versions of the code, raised whenever the same work gives other numbers than before, so that
@@ -158,6 +158,7 @@ class Planner:
             # Seeds run earlier stay in the report.
             known = max(seeds, before["seeds"])
         needed = {item.reference} | {n for c in item.claims for n in (c.subject, c.row, *c.than)}
+        needed |= {n for r in item.rows if r.name in needed for n in (*r.tuned, *r.front)}
         return {
             "item": item.name,
             "scale": self.scale.name,
@@ -202,7 +203,7 @@ class Planner:
         evaluation = item.evaluations[name]
         if MEASURES[evaluation.kind].of_training and row.kind == "encoder":
             return None
-        options = MEASURES[evaluation.kind].complete(evaluation.options)
+        options = MEASURES[evaluation.kind].complete(evaluation.at(self.scale.name))
         model = self._model(item, row, item.first_seed + seed, evaluation.kind, options)
         about = planned["measured"].setdefault(name, {"units": {}})
         try:
@@ -302,11 +303,29 @@ class Planner:
         return self.place.checkpoints.get(name, name)
 
     def _folder(self, name: str, own: str = BASE) -> Path:
+        if NEW in (name, own if name == BASE else name):
+            return self._untrained(self._folder(BASE))
         wanted = self._name(name, own)
         elsewhere = wanted == name and name not in (BASE, *INSTALLED)
         if elsewhere and self.scale.name == "lab" and own == BASE:
             raise DataError(f"needs --checkpoint {name}=FOLDER")
         return resolve(wanted)
+
+    def _untrained(self, base: Path) -> Path:
+        """A model of a base's shape with random weights, the same each time."""
+        target = self.place.results / "models" / f"untrained-{self._digest(base)[:12]}"
+        if not (target / "modules.json").is_file():
+            import torch
+
+            from contrasent.encoder.encoder import Encoder
+            from contrasent.engine.momentum_queue import randomise
+
+            encoder = Encoder.load(base, pooler="cls")
+            with torch.random.fork_rng():
+                torch.manual_seed(0)
+                randomise(encoder)
+            encoder.save(target)
+        return target
 
     def _text_digest(self, kind: str, options: Options) -> str:
         key = json.dumps([kind, dict(options)], sort_keys=True)

@@ -111,7 +111,7 @@ def recipe_digest(item: tables.Item, row: tables.TableRow, scale: tables.ScaleNa
             row.model_dump(mode="json", include=named, exclude_defaults=True),
             item.scale[scale].model_dump(mode="json", exclude={"note"}, exclude_defaults=True),
             [row.settings.get(scale), row.sentences.get(scale)],
-            {name: [one.kind, dict(one.options)] for name, one in measured.items()},
+            {name: [one.kind, one.at(scale)] for name, one in measured.items()},
         ]
     )
 
@@ -258,6 +258,8 @@ class _ItemReader:
         )
         for place, row in enumerate(rows):
             self._check_row(row, names[:place])
+            for key in ("tuned", "front"):
+                self.check(f"rows.{row.name}.{key}", names, *getattr(row, key))
             for scale in self.folder.scales.values() if settings and row.kind == "train" else ():
                 # Chosen as in a run, so that a wrong one is found now.
                 try:
@@ -269,12 +271,22 @@ class _ItemReader:
     def _evaluation(self, name: str, data: Mapping[str, Any]) -> tables.Evaluation:
         kind, where = str(data.get("kind") or ""), f"evaluations.{name}"
         self.check(f"{where}.kind", MEASURES, kind)
-        table = tables.decode(_evaluation_table(kind), data, self.path, where)
-        return tables.Evaluation(kind, table.model_dump(exclude={"kind"}, exclude_unset=True))
+
+        def options(data: Mapping[str, Any], *place: str) -> dict[str, Any]:
+            table = tables.decode(_evaluation_table(kind), data, self.path, where, *place)
+            return table.model_dump(exclude={"kind"}, exclude_unset=True)
+
+        own = {key: value for key, value in data.items() if key not in tables.SCALES}
+        for scale in tables.SCALES:
+            if not isinstance(data.get(scale, {}), dict):
+                self.fail(f"{where}.{scale}", f"{data[scale]!r}: must be a table of options")
+        changes = {s: options({"kind": kind, **data[s]}, s) for s in tables.SCALES if s in data}
+        return tables.Evaluation(kind, options(own), changes)
 
     def _column(self, name: str, column: tables.TableColumn) -> tables.TableColumn:
         """A column; nothing is measured for facts and statements."""
         where, stated, measured = f"columns.{name}", column.model_fields_set, column.metric or ""
+        self.check(f"{where}.front", self.table.columns, *column.front)
         # A column without evaluation and metric has only quotations.
         named = column.evaluation or measured
         if self.table.kind not in ("facts", "claims") and named:
@@ -331,9 +343,9 @@ class _ItemReader:
         evaluations = tuple(self.evaluations) if row.evaluations is None else row.evaluations
         for i, point in enumerate(points):
             try:
-                name = row.name.format(**point)
+                name, *tuned = (text.format(**point) for text in (row.name, *row.tuned))
             except (KeyError, IndexError, ValueError) as error:
-                self.fail(where, f"name: {{...}} must be one of the axes ({error})")
+                self.fail(where, f"{{...}} of a name must be one of the axes ({error})")
             settings = {s: {**row.set, **scales[s].set, **point} for s in tables.SCALES}
             yield tables.TableRow.model_construct(
                 **{key: getattr(row, key) for key in tables.RowKeys.model_fields},
@@ -341,6 +353,8 @@ class _ItemReader:
                 kind=kind,
                 source=source,
                 blocked=row.blocked,
+                tuned=tuple(tuned),
+                front=row.front,
                 settings=settings if kind == "train" else {},
                 sentences={s: _first(scales[s].sentences, row.sentences) for s in tables.SCALES},
                 evaluations={s: _first(scales[s].evaluations, evaluations) for s in tables.SCALES},
@@ -349,7 +363,7 @@ class _ItemReader:
                 expected={c: v for c, values in expected.items() if (v := values[i]) is not None},
                 also={c: v.value for c, values in also.items() if (v := values[i]) is not None},
                 facts={k: str(v) for k, v in row.facts.items()},
-                point=point,
+                point={} if kind == "derived" else point,
             )
 
     def _kind(self, row: tables.RowTable, where: str) -> tables.RowKind:
@@ -360,9 +374,15 @@ class _ItemReader:
             if keys:
                 self.fail(where, f"{keys[0]} does not belong to a row of quotations or facts")
             return "quote" if row.quote else "facts"
+        if row.tuned or row.front:
+            if keys or (row.tuned and row.front):
+                self.fail(
+                    where, "a row of other rows has tuned or front, and no objective or encoder"
+                )
+            return "derived"
         if len(keys) != 1:
             problem = "a row has an objective (it is trained), an encoder (it is measured), "
-            self.fail(where, problem + "quote = true, blocked, or facts; exactly one")
+            self.fail(where, problem + "tuned, front, quote = true, blocked, or facts; exactly one")
         return "train" if keys == ["objective"] else "encoder"
 
     def _expected(

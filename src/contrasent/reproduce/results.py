@@ -15,6 +15,7 @@ from contrasent.reproduce.reading import ItemFolder, recipe_digest
 from contrasent.reproduce.store import Json, ResultStore, times
 from contrasent.reproduce.table_verdicts import (
     ABSENT,
+    CHOSEN,
     INERT_SHARE,
     VALUE,
     RowComparison,
@@ -28,7 +29,9 @@ from contrasent.reproduce.table_verdicts import (
     decide,
     difference,
     from_published,
+    on_one_front,
     published_difference,
+    tuned,
 )
 from contrasent.reproduce.tables import (
     BETTER,
@@ -70,6 +73,8 @@ class ItemResults:
             scores_of = {row.name: self._scores(row, column) for row in item.rows}
             if known := {row: scores for row, scores in scores_of.items() if scores}:
                 self.scores[column.name] = known
+        for row in item.rows:
+            self._derive(row)
         self.forms = {name: self._forms(column) for name, column in item.columns.items()}
 
     def _read(self, place: tuple[str, str], units: Mapping[str, str]) -> None:
@@ -104,6 +109,22 @@ class ItemResults:
         ordered = tuple(values[seed] for seed in seeds)
         return SeedScores(ordered, row.seeded, seeds, over_items, draws, self._order(*place))
 
+    def _derive(self, row: TableRow) -> None:
+        """The values of a row that is made of others, where all of these have some."""
+        for column in self.item.columns.values():
+            about = [self.scores.get(name, {}) for name in (column.front or (column.name,))]
+            rows = row.front if column.front else row.tuned
+            if not rows or not all(name in scores for name in rows for scores in about):
+                continue
+            if column.front:
+                signs = [1 if self.item.columns[c].better == "higher" else -1 for c in column.front]
+                of_rows = [[scores[name].by_seed() for scores in about] for name in rows]
+                derived = on_one_front(of_rows, signs)
+            else:
+                derived = tuned([about[0][name] for name in rows], column.better == "higher")
+            if derived is not None:
+                self.scores.setdefault(column.name, {})[row.name] = derived
+
     def _order(self, row: str, evaluation: str) -> Hashable:
         """All that determines the order of a row's training sentences, except the seed."""
         units = self.planned[row]["measured"][evaluation]["units"]
@@ -130,6 +151,9 @@ class ItemResults:
         """Why a row lacks values; "" if it has them all."""
         if row.kind in ("blocked", "quote", "facts"):
             return row.blocked
+        if row.kind == "derived":  # of rows that say themselves what they lack
+            here = self.scale in row.scales
+            return "" if here else f"belongs to --scale {' or '.join(row.scales)}"
         if not self.manifest:
             return "was not run"
         if row.name not in self.planned:
@@ -430,6 +454,9 @@ def _difference(effect: EffectEstimate) -> dict[str, float]:
 
 def _claim(found: ItemResults, claim: Claim, verdict: Verdict) -> console.ClaimEntry:
     why = counted([part.word for part in verdict.parts]) + _share(claim, verdict)
+    if verdict.word == CHOSEN:
+        shown = [_why(part.compared, None, found) for part in verdict.parts]
+        why = "; ".join([claim.chosen, *filter(None, shown)])
     return {
         "name": claim.name,
         "text": claim.text,

@@ -12,7 +12,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -347,12 +347,24 @@ def train(training: Training, base: Path, target: Path, folder: Path | None, tok
         "best_step": run.best_step,
         "history": run.history,
         "shares": run.shares,
+        "terms": _late_terms(run.log, learner.weights),
         "trace": sorted(
             (line["step"], {"rows": line["evaluation"], "notes": {}})
             for line in (run.log if trace is not None else ())
             if "evaluation" in line
         ),
         **environment(),
+    }
+
+
+def _late_terms(log: list[Json], terms: Iterable[str]) -> dict[str, float]:
+    """The mean of each term, before its weight, over the logged steps of a run's second half."""
+    lines = [line for line in log if "loss" in line]
+    late = lines[len(lines) // 2 :]
+    return {
+        term: sum(line[term] for line in late) / len(late)
+        for term in terms
+        if late and term in late[0]
     }
 
 

@@ -13,6 +13,7 @@ from contrasent.reproduce.store import Json
 from contrasent.reproduce.table_verdicts import (
     ABSENT,
     AGREES,
+    CHOSEN,
     DIFFERS,
     EQUIVALENT,
     INERT,
@@ -28,6 +29,7 @@ HEADINGS = {
     EQUIVALENT: ("Where there is no difference that matters", "with no difference that matters"),
     OPEN: ("What cannot be told", "cannot be told"),
     INERT: ("Where the term hardly acts", "are on a term that hardly acts"),
+    CHOSEN: ("What rows were chosen for", "are what rows were chosen for, and not tested"),
     ABSENT: ("What was not run", "were not run"),
 }
 EXPLAINED = (
@@ -36,7 +38,7 @@ EXPLAINED = (
     "the band differences do not matter."
 )
 COLOURS = {AGREES: "#2f9e6e", DIFFERS: "#c9533f", EQUIVALENT: "#3d7edb", OPEN: "#8a8f98"}
-COLOURS |= {INERT: "#c7a34a"}
+COLOURS |= {INERT: "#c7a34a", CHOSEN: "#9a7fc4"}
 LINEAR = 1.0  # points up to which a picture's axis is linear; a tenth for other units
 TICKS = (-10.0, -3.0, -1.0, -MARGIN, MARGIN, 1.0, 3.0, 10.0)
 MANY = 60  # statements of several documents; above it each has its own picture

@@ -27,8 +27,8 @@ from contrasent.stats.seeds import (
 )
 
 AGREES, DIFFERS, EQUIVALENT = "agrees", "differs", "equivalent"
-OPEN, INERT, ABSENT = "cannot tell", "inert", "not run"
-WORDS = (AGREES, DIFFERS, EQUIVALENT, OPEN, INERT, ABSENT)
+OPEN, INERT, CHOSEN, ABSENT = "cannot tell", "inert", "chosen", "not run"
+WORDS = (AGREES, DIFFERS, EQUIVALENT, OPEN, INERT, CHOSEN, ABSENT)
 INERT_SHARE = 0.01  # of the encoder's gradient: a term below it in all rows shows nothing
 RULE = (
     "The statements of a table are decided together by Holm's method, and so are its values: the "
@@ -70,6 +70,10 @@ class SeedScores:
         """Over the seeds."""
         return fmean(self.values)
 
+    def by_seed(self) -> dict[int, float]:
+        """The values by their seeds."""
+        return dict(zip(self.seeds or range(len(self.values)), self.values, strict=True))
+
     def deviation(self) -> float | None:
         """Standard deviation over seeds; None with one seed, and without seeds."""
         return stdev(self.values) if self.seeded and len(self.values) > 1 else None
@@ -102,10 +106,7 @@ def difference(before: SeedScores, after: SeedScores) -> EffectEstimate:
     """The difference of two rows; its error is infinite if unknown."""
     mean = after.mean - before.mean
     if before.seeded and after.seeded:
-        first, second = (
-            dict(zip(scores.seeds or range(len(scores.values)), scores.values, strict=True))
-            for scores in (before, after)
-        )
+        first, second = before.by_seed(), after.by_seed()
         shared = sorted(set(first) & set(second))
         if before.order is not None and before.order == after.order and len(shared) > 1:
             return paired_t([second[seed] - first[seed] for seed in shared])
@@ -122,6 +123,42 @@ def difference(before: SeedScores, after: SeedScores) -> EffectEstimate:
         return EffectEstimate.from_error(mean, error)
     # Without shared resamples: certain only if the intervals do not overlap.
     return EffectEstimate.from_error(mean, before.estimate().error + after.estimate().error)
+
+
+def tuned(rows: Sequence[SeedScores], higher: bool) -> SeedScores | None:
+    """The row that is best at the first seed, by its other seeds; None where these are missing.
+
+    What a choice gains by luck it gains at the seed that chose.
+    """
+    known = [row.by_seed() for row in rows]
+    first = min(min(values) for values in known)
+    if any(first not in values or len(values) < 2 for values in known):
+        return None
+    chosen = (max if higher else min)(range(len(rows)), key=lambda i: known[i][first])
+    values = {seed: value for seed, value in known[chosen].items() if seed != first}
+    return SeedScores(tuple(values.values()), True, tuple(values), order=rows[chosen].order)
+
+
+def on_one_front(
+    rows: Sequence[Sequence[Mapping[int, float]]], signs: Sequence[int]
+) -> SeedScores | None:
+    """How many rows no other beats in every column, by seed; None where no seed has all values.
+
+    ``rows``: of each row the values of each column by seed; ``signs``: 1 where higher is better.
+    """
+    seeds = sorted(set.intersection(*(set(values) for row in rows for values in row)))
+    counts = []
+    for seed in seeds:
+        points = [tuple(s * v[seed] for s, v in zip(signs, row, strict=True)) for row in rows]
+        beaten = (
+            any(
+                other != own and all(o >= p for o, p in zip(other, own, strict=True))
+                for other in points
+            )
+            for own in points
+        )
+        counts.append(float(len(points) - sum(beaten)))
+    return SeedScores(tuple(counts), True, tuple(seeds)) if seeds else None
 
 
 def from_published(
@@ -242,13 +279,18 @@ def decide(
     claims = {}
     for claim in item.claims:
         parts = tuple(_part(text, compared) for text, compared in _compared(item, claim, scores))
-        claims[claim.name] = Verdict(OPEN, parts=parts, raw=joined(parts))
+        if claim.chosen:
+            parts = tuple(p if p.word == ABSENT else p._replace(word=CHOSEN, p=None) for p in parts)
+        raw = {} if claim.chosen else joined(parts)
+        claims[claim.name] = Verdict(OPEN, parts=parts, raw=raw)
     among = _adjusted({**claims, **{name: verdict for name, (_, verdict) in resting.items()}})
     for claim in item.claims:
         if claim.rests_on:
             claims[claim.name] = _resting(claim, resting, among)
             continue
-        verdict = _decided(claims[claim.name], among[claim.name])
+        verdict = _decided(claims[claim.name], among[claim.name], claim.level)
+        if claim.chosen:
+            verdict = replace(verdict, word=CHOSEN if verdict.word == OPEN else verdict.word)
         share = (shares or {}).get(claim.name)
         inert = share is not None and share < INERT_SHARE and verdict.word != ABSENT
         word = INERT if inert else verdict.word
@@ -286,11 +328,11 @@ def _adjusted(verdicts: Mapping[Name, Verdict]) -> dict[Name, dict[Family, tuple
     return adjusted
 
 
-def _decided(verdict: Verdict, adjusted: Tests) -> Verdict:
+def _decided(verdict: Verdict, adjusted: Tests, level: float = ALPHA) -> Verdict:
     """The verdict, from the adjusted tests."""
     if all(part.word == ABSENT for part in verdict.parts):
         return replace(verdict, word=ABSENT)
-    shown = [(word, p) for word, p in adjusted.values() if p <= ALPHA]
+    shown = [(word, p) for word, p in adjusted.values() if p <= level]
     comparison = verdict.parts[0].compared
     if comparison is not None and comparison.kind == VALUE and DIFFERS not in dict(shown):
         if comparison.is_compatible():
@@ -345,8 +387,12 @@ def _compared(item: Item, claim: Claim, scores: Scores) -> Iterator[tuple[str, R
         where = f", {column.title}" if len(claim.columns) > 1 else ""
         if claim.sign:
             effect = column_scores[claim.row].estimate() if claim.row in column_scores else None
+            if effect is not None and claim.beyond:
+                less = effect.mean - claim.beyond
+                effect = EffectEstimate.from_error(less, effect.error, effect.df)
             sign = 1.0 if claim.sign == "positive" else -1.0
-            text = f"{claim.row} is {claim.sign}{where}"
+            less_text = f" less {claim.beyond:g}" if claim.beyond else ""
+            text = f"{claim.row}{less_text} is {claim.sign}{where}"
             yield text, RowComparison(name, claim.row, "", effect, sign=sign)
         sign = 1.0 if column.better == "higher" else -1.0
         margin = column.margin if claim.margin is None else claim.margin
@@ -361,7 +407,7 @@ def _cells(
     item: Item, scale: str, scores: Scores
 ) -> Iterator[tuple[tuple[str, str], RowComparison]]:
     """Every published value comparable to ours, by row and column."""
-    rows = [row for row in item.rows if row.kind in ("train", "encoder", "blocked")]
+    rows = [row for row in item.rows if row.kind in ("train", "encoder", "derived", "blocked")]
     for row, column in ((r, c) for r in rows for c in item.columns.values()):
         place, column_scores = (row.name, column.name), scores.get(column.name, {})
         value, ours = row.expected.get(column.name), column_scores.get(row.name)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
@@ -17,7 +17,7 @@ HERE = Path(__file__).parent / "items"  # the package's own items
 Kind = Literal["scores", "analysis", "listing", "figure", "facts", "claims"]
 Cost = Literal["none", "light", "medium", "heavy"]
 Figure = Literal["", "plane", "trace", "curves", "spectrum", "densities", "sweep"]
-RowKind = Literal["train", "encoder", "quote", "facts", "blocked"]
+RowKind = Literal["train", "encoder", "derived", "quote", "facts", "blocked"]
 Selection = Literal["none", "stsb"]
 """Which model of a run is measured: the last one, or the best on STS-B's dev set."""
 
@@ -30,6 +30,7 @@ COSTS: dict[Cost, str] = {
     "heavy": "more training runs, or longer ones",
 }
 BASE = "@base"  # stands for the encoder that a scale begins from
+NEW = "@new"  # for the same with random weights
 GLOVE = "glove"
 TARGET = "target"  # stands for each task's own sentences, as the text to fit a transform to
 Relation = Literal["better", "no_worse", "no_better", "equal"]
@@ -204,6 +205,8 @@ class RowTable(Template):
     blocked: str = ""
     facts: Settings = Field(default_factory=dict)
     source: str = ""
+    tuned: Names = ()  # rows of which the best at the first seed is shown, by its other seeds
+    front: Names = ()  # rows of which those are counted that no other beats in both columns
     axes: dict[str, tuple[Value, ...]] = Field(default_factory=dict)
     expected: dict[str, Any] = Field(default_factory=dict)
     also: dict[str, Any] = Field(default_factory=dict)
@@ -219,6 +222,7 @@ class TableColumn(Strict):
     split: str | None = None
     metric: str | None = None
     aggregate: str | None = None
+    front: Names = ()  # the columns of a count of rows on one Pareto front
     factor: float = 1.0  # converts a value to the document's units
     better: Literal["higher", "lower"] = "higher"
     # a negligible difference, in the document's units; None if unknown
@@ -246,6 +250,9 @@ class Claim(Strict):
     row: str = ""  # the row whose value has a sign
     sign: Literal["", "positive", "negative"] = ""
     rests_on: Names = ()  # claims of other items, as "paper:item#name"; it holds if they do
+    beyond: float = 0.0  # the number that a value with a sign is compared with
+    level: float = Field(0.05, gt=0, lt=1)  # p that it must reach
+    chosen: str = ""  # why its rows were chosen for what it says: shown, not tested
     term: str = ""  # the term of the loss that it is about; it must act in some row
 
     @property
@@ -302,7 +309,12 @@ class Evaluation:
     """A measure of a model, and its options."""
 
     kind: str
-    options: Mapping[str, Value | tuple[str, ...]]
+    options: Mapping[str, Value | Names]
+    changes: Mapping[ScaleName, Mapping[str, Value | Names]] = field(default_factory=dict)
+
+    def at(self, scale: ScaleName) -> dict[str, Value | Names]:
+        """The options at a scale."""
+        return {**self.options, **self.changes.get(scale, {})}
 
 
 class TableRow(RowKeys):
@@ -312,6 +324,8 @@ class TableRow(RowKeys):
     kind: RowKind
     source: str
     blocked: str  # why nobody can compute the row
+    tuned: Names
+    front: Names
     # by scale, and so ``sentences`` (None for the item's or the scale's own number, 0 for all) and
     # ``evaluations`` (those that are made of this row)
     settings: Mapping[ScaleName, Settings]
