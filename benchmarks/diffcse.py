@@ -95,7 +95,7 @@ def work(job: Job, given: argparse.Namespace) -> None:
     from contrasent.train.prepare import prepare
     from contrasent.train.settings import Settings
 
-    begun = time.monotonic()
+    begun, result = time.monotonic(), told(job, given)
     settings = Settings(
         steps=job.steps + job.warmup,
         lr=RATE,
@@ -136,7 +136,7 @@ def work(job: Job, given: argparse.Namespace) -> None:
         overwrite=not job.steps,
     )
     lines = [line for line in run.log if "difference" in line]
-    result = told(job, given) | {
+    result |= {
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
         "torch": torch.__version__,
         "detection_losses": [[line["step"], round(line["difference"], 5)] for line in lines],
