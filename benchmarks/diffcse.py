@@ -23,6 +23,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -94,7 +95,7 @@ def work(job: Job, given: argparse.Namespace) -> None:
     from contrasent.train.prepare import prepare
     from contrasent.train.settings import Settings
 
-    begun = time.monotonic()
+    begun, result = time.monotonic(), told(job, given)
     settings = Settings(
         steps=job.steps + job.warmup,
         lr=RATE,
@@ -135,7 +136,7 @@ def work(job: Job, given: argparse.Namespace) -> None:
         overwrite=not job.steps,
     )
     lines = [line for line in run.log if "difference" in line]
-    result = told(job, given) | {
+    result |= {
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
         "torch": torch.__version__,
         "detection_losses": [[line["step"], round(line["difference"], 5)] for line in lines],
@@ -173,7 +174,7 @@ class Workers:
         self.given = given
         self.pool = ThreadPoolExecutor(given.jobs)
         self.running: list[subprocess.Popen[bytes]] = []
-        self.stopped = False
+        self.stopped = threading.Event()
 
     def start(self, jobs: Sequence[Job]) -> list[Future[Result]]:
         """Begin jobs as soon as there is room."""
@@ -181,8 +182,10 @@ class Workers:
 
     def stop(self) -> None:
         """End what runs; it keeps a checkpoint."""
-        self.stopped = True
-        for process in self.running:
+        self.stopped.set()
+        for number in (signal.SIGTERM, signal.SIGINT):  # a second one would leave some running
+            signal.signal(number, signal.SIG_IGN)
+        for process in list(self.running):
             process.terminate()
         self.pool.shutdown(cancel_futures=True)
 
@@ -200,6 +203,8 @@ class Workers:
         return result
 
     def _run(self, job: Job) -> None:
+        if self.stopped.is_set():
+            raise SystemExit(f"{job.name}: not begun")
         log = self.given.output / "logs" / f"{job.name}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "benchmarks.diffcse", *sys.argv[1:]]
@@ -210,11 +215,13 @@ class Workers:
             environment = {**os.environ, "OMP_NUM_THREADS": str(self.given.threads)}
             process = subprocess.Popen(command, stdout=stream, stderr=stream, env=environment)
             self.running.append(process)
-            if self.stopped:
+            if self.stopped.is_set():
                 process.terminate()
             code = process.wait()
             self.running.remove(process)
-        if code and not self.stopped:
+        if code and self.stopped.is_set():
+            raise SystemExit(f"{job.name}: stopped")
+        if code:
             end = log.read_text("utf-8", errors="replace")[-1500:]
             raise SystemExit(f"{job.name} failed; the end of {log}:\n{end}")
         print(f"{job.name}: {time.monotonic() - begun:.0f} s", flush=True)

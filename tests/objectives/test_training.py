@@ -2,9 +2,10 @@
 
 import pytest
 
+from contrasent.engine.registry import find
 from contrasent.text.corpus import open_corpus
 from contrasent.train.fit import fit
-from contrasent.train.prepare import prepare
+from contrasent.train.prepare import configure, prepare
 from contrasent.train.settings import Settings
 
 SETTINGS = Settings(batch=8, steps=5, max_tokens=24, checkpoint_every=2, lr=1e-3, seed=4)
@@ -36,3 +37,14 @@ def test_every_kind_of_view_trains(bert, masked, sentences, tmp_path, case):
     objective = prepare(bert, name, given, SETTINGS)
     fit(objective, corpus, SETTINGS, folder=tmp_path / "model")
     assert objective.describe()["name"] == name
+
+
+def test_all_of_an_objective_goes_where_its_encoder_is(load):
+    """One that was made by hand around an encoder on a GPU; no machine lacks the device "meta"."""
+    objective = find("esimcse")(load("bert").to("meta"))
+    configure(objective, SETTINGS)
+    state = objective.state_dict()
+    assert any(name.startswith("projector") for name in state)
+    assert {name: value.device.type for name, value in state.items()} == dict.fromkeys(
+        state, "meta"
+    )

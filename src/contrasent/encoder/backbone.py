@@ -264,11 +264,15 @@ class PooledBackbone(nn.Module):
     def _pool_block(self, tokens: Tokens) -> Tensor:
         if self.packed and packed_.supports_batch(self.backbone, tokens):
             return self._in_order(*self._pool_packed(tokens))
-        mixed = self._config.model_type in MIXED
-        whole = self.bucketed and not mixed
-        groups = by_length(tokens.lengths, **({"overhead": 0} if mixed else {}))
-        order = [np.arange(len(tokens))] if whole else groups
+        order = self.blocks(tokens.lengths)
         return self._in_order([self._pool_padded(tokens.select(rows)) for rows in order], order)
+
+    def blocks(self, lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """Rows of (n,) tokens each that are to be padded and computed together."""
+        mixed = self._config.model_type in MIXED
+        if self.bucketed and not mixed:
+            return [np.arange(len(lengths))]
+        return by_length(lengths, **({"overhead": 0} if mixed else {}))
 
     def _in_order(self, parts: list[Tensor], order: list[NDArray[np.int64]]) -> Tensor:
         """Vectors of parts of a block, in the order of its rows."""

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from contrasent import parallel
 from contrasent.encoder.encoder import Encoder
-from contrasent.encoder.packing import by_length
 from contrasent.engine.encodings import (
     BatchEncodings,
     Term,
@@ -181,7 +180,8 @@ class DifferencePrediction(Term):
         positions = 0
         width = _longest(edit.tokens, condition.device) if padded else None
         # All rows together where padding counts.
-        groups = [np.arange(len(edit.tokens))] if padded else by_length(edit.tokens.lengths)
+        lengths = edit.tokens.lengths
+        groups = [np.arange(len(lengths))] if padded else self.discriminator.reader.blocks(lengths)
         for rows in groups:
             block = edit.tokens.select(rows)
             place = torch.from_numpy(rows).to(condition.device)
@@ -210,14 +210,17 @@ class DifferencePrediction(Term):
     def _read(self, edit: "Edit", condition: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Vectors (t, d), labels, true ids and seen ids of all real tokens."""
         parts: list[tuple[Tensor, ...]] = []
-        for rows in by_length(edit.tokens.lengths):
-            place = torch.from_numpy(rows).to(condition.device)
-            vectors, mask = self.discriminator(edit.tokens.select(rows), condition[place])
+        for rows in self.discriminator.reader.blocks(edit.tokens.lengths):
+            block, device = edit.tokens.select(rows), condition.device
+            place = torch.from_numpy(rows).to(device)
+            vectors, _ = self.discriminator(block, condition[place])
             sides = []
             for values in (edit.labels, edit.truth, edit.tokens.ids):
-                side = Tokens(cast(Any, values), edit.tokens.offsets).select(rows).pad(-1)[0]
-                sides.append(torch.from_numpy(side).to(condition.device)[mask])
-            parts.append((vectors[mask], *sides))
+                side = Tokens(cast(Any, values), edit.tokens.offsets).select(rows).ids
+                sides.append(torch.from_numpy(side.astype(np.int64)).to(device))
+            # By numbers, since a GPU would be asked how many places a mask has.
+            real = torch.from_numpy(np.flatnonzero(block.pad(0)[1])).to(device)
+            parts.append((vectors.flatten(0, 1)[real], *sides))
         joined = [torch.cat(same) for same in zip(*parts, strict=True)]
         return joined[0], joined[1], joined[2], joined[3]
 

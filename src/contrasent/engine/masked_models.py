@@ -225,13 +225,13 @@ class MaskedLanguageModelling(Term):
 def at_labels(encoder: Encoder, tokens: Tokens, labels: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
     """Token vectors and labels where a label is not -1."""
     vectors, targets = [], []
-    for rows in by_length(tokens.lengths):
-        hidden, _, _ = encoder.hidden(tokens.select(rows))
+    for rows in encoder.blocks(tokens.lengths):
+        states = encoder.hidden(tokens.select(rows))[0][-1]
         wanted = Tokens(cast(Any, labels), tokens.offsets).select(rows).pad(-1)[0]
-        chosen = torch.from_numpy(wanted).to(encoder.device)
-        # Where shapes are bucketed the block is wider than its longest row.
-        vectors.append(hidden[-1][:, : chosen.shape[1]][chosen >= 0])
-        targets.append(chosen[chosen >= 0])
+        # By numbers, since a GPU would be asked how many places a mask has.
+        row, place = np.nonzero(wanted >= 0)
+        vectors.append(states.flatten(0, 1)[_on(states, row * states.shape[1] + place)])
+        targets.append(_on(states, wanted[row, place]))
     return torch.cat(vectors), torch.cat(targets)
 
 

@@ -75,6 +75,9 @@ class MomentumQueue(nn.Module):
         self.momentum_encoder.requires_grad_(False)
         self.register_buffer("rows", torch.zeros(size, encoder.dimension))
         self.register_buffer("filled", torch.zeros((), dtype=torch.long))
+        # The same as a number, since reading it from a GPU waits for that; None if not known.
+        self._filled: int | None = None
+        self.register_load_state_dict_post_hook(_forget)  # type: ignore[no-untyped-call]
         self._waiting: list[Tensor] = []
         self.register_buffer("first_weights", _sample(self.momentum_encoder), persistent=False)
 
@@ -90,7 +93,9 @@ class MomentumQueue(nn.Module):
 
     def negatives(self) -> Tensor | None:
         """(q, d) rows to contrast with, or None while there are none."""
-        filled = int(self.filled)
+        if self._filled is None:
+            self._filled = int(self.filled)
+        filled = self._filled
         if filled == 0 or (self.start == "full" and filled < self.size):
             return None
         return self.rows[self.size - filled :]
@@ -117,12 +122,18 @@ class MomentumQueue(nn.Module):
         for vectors in self._waiting:
             self.rows = torch.cat([self.rows, vectors.to(self.rows)])[-self.size :]
             self.filled = (self.filled + len(vectors)).clamp_max(self.size)
+            if self._filled is not None:
+                self._filled = min(self._filled + len(vectors), self.size)
         self._waiting.clear()
         mine = [p.detach() for p in self.momentum_encoder.parameters()]
         theirs = [p.detach() for p in encoder.parameters()]
         torch._foreach_lerp_(mine, theirs, 1 - self.momentum)
         for buffer, source in zip(self.momentum_encoder.buffers(), encoder.buffers(), strict=True):
             buffer.copy_(source)
+
+
+def _forget(queue: MomentumQueue, _: Any) -> None:
+    queue._filled = None
 
 
 SAMPLED = 1_000_000

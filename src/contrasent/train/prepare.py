@@ -64,7 +64,7 @@ def prepare(
     if settings.pooler not in (None, encoder.pooling):
         problem = f"{objective} pools by {encoder.pooling!r}; leave it out"
         raise OptionError("pooler", settings.pooler, problem)
-    return module.to(encoder.device)
+    return module
 
 
 def _prompts(given: Prompts, settings: Settings) -> Prompts:
@@ -79,7 +79,7 @@ def _prompts(given: Prompts, settings: Settings) -> Prompts:
 
 
 def configure(objective: Objective, settings: Settings) -> None:
-    """Set padding, cached gradients and compilation of every encoder in an objective.
+    """Put all of an objective where its encoder is; set padding, cached gradients, compilation.
 
     Raises:
         OptionError: cached gradients with a term on tokens, or no term with a weight.
@@ -95,6 +95,7 @@ def configure(objective: Objective, settings: Settings) -> None:
         what = f"its term {others[0]!r}" if others else "it"
         problem = f"not for {objective.name}: {what} works on tokens, whose memory is not bounded"
         raise OptionError("grad_cache_rows", settings.grad_cache_rows, f"{problem}; use 0")
+    objective.to(objective.encoder.device)
     for encoder in objective.modules():
         if isinstance(encoder, Encoder):
             encoder.packed = supports_backbone(encoder.backbone) and settings.padding == "none"
