@@ -7,10 +7,25 @@ from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Any
 
+BELOW = 99  # the level of a section that goes on
 PLACES = ("document", "title", "headings", "body", "page", "sections")  # of a passage's metadata
 MOST, LONGEST = 50, 500  # facts of a document or values of one, and the characters of each
 _SAME = {"authors": "author", "keywords": "tags", "tag": "tags", "categories": "tags"}
 _DAY = re.compile(r"(?:D:)?((?:19|20)\d\d)-?([01]\d)-?([0-3]\d)(?=[T \d]|$)")
+
+_MADE = re.compile(  # by programs, not by who wrote the document
+    r"""[(\[]?(?:untitled|unbenannt|sans[ ]titre|sin[ ]t[ií]tulo|senza[ ]titolo|naamloos|anonymous
+        |unknown|unspecified|no[ ]title|title)[)\]]?(?:[ _-]?(?:document|dokument|presentation))?[ _-]?\d*
+    | (?:document|dokument|documento?|presentation|präsentation|présentation|presentación|book
+        |workbook|mappe|slide|folie|scan|image)[ _-]?\d*
+    | powerpoint[ -](?:presentation|präsentation)|présentation[ ]powerpoint
+    | presentación[ ]de[ ]powerpoint
+    | microsoft[ ](?:word|powerpoint|excel|office[ ]\w+)[ ]-[ ].*
+    | (?:file|https?)://.* | about:blank
+    | [^\s/\\]+\.(?:docx?|dotx?|pptx?|xlsx?|odt|ods|rtf|pdf|indd|tex|dvi|qxd|pages|html?|txt|md)
+    | .*[/\\][^/\\]+\.(?:docx?|pptx?|xlsx?|odt|rtf|pdf|indd|tex|dvi)""",
+    re.VERBOSE | re.IGNORECASE,
+)
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u200b\ufeff\ufffe]")
 _HALF = re.compile("[\ud800-\udfff]")
@@ -94,15 +109,17 @@ class SectionBuilder:
     """Collects headings and paragraphs in the order in which a parser meets them."""
 
     def __init__(self) -> None:
+        self.page = 0  # of what is added
         self._open = list[tuple[int, str]]()
-        # A level (0 before all headings), the headings and the paragraphs of each.
-        self._sections = list[tuple[int, tuple[str, ...], list[str]]]()
+        # A level (0 before all headings), the headings, the paragraphs and the page of each.
+        self._sections = list[tuple[int, tuple[str, ...], list[str], int]]()
 
     def heading(self, level: int, text: str) -> None:
         """Open a section; those of the same level or below end."""
         if text := one_line(text):
             self._open = [*(one for one in self._open if one[0] < level), (level, text)]
-            self._sections.append((level, tuple(name for _, name in self._open), []))
+            names = tuple(name for _, name in self._open)
+            self._sections.append((level, names, [], self.page))
 
     def paragraph(self, text: str) -> None:
         """Add prose: white space becomes single spaces."""
@@ -126,16 +143,19 @@ class SectionBuilder:
     def _add(self, text: str) -> None:
         if text.strip():
             if not self._sections:
-                self._sections.append((0, (), []))
+                self._sections.append((0, (), [], self.page))
+            level, names, texts, page = self._sections[-1]
+            if texts and page != self.page:  # the section goes on
+                self._sections.append((BELOW if level else 0, names, [], self.page))
             self._sections[-1][2].append(text)
 
     def finish(self, title: str = "", metadata: Mapping[str, Any] | None = None) -> Parsed:
         """Give the title, the sections and the metadata."""
         # A first heading, alone at the highest level before all text, is the title, unless one is
         # given; it is dropped if it repeats that.
-        title, drop, sections = one_line(title), 0, self._sections
+        title, drop, sections = proper_title(title), 0, self._sections
         if sections and sections[0][0]:
-            (level, (first,), text), *others = sections
+            (level, (first,), text, _), *others = sections
             if all(other > level for other, *_ in others):
                 given_title, heading = title.casefold(), first.casefold()
                 if not given_title or given_title.startswith(heading):
@@ -144,15 +164,21 @@ class SectionBuilder:
                 # A title in a word processor is often a heading like all others.
                 title, sections = first, others
         result = []
-        for i, (_, headings, paragraphs) in enumerate(sections):
+        for i, (_, headings, paragraphs, page) in enumerate(sections):
             # A heading without text below it is text, unless the next one stands below it.
             shown = headings[drop:]
             after = sections[i + 1][1] if i + 1 < len(sections) else ()
             if paragraphs:
-                result.append(Section(shown, tuple(paragraphs)))
+                result.append(Section(shown, tuple(paragraphs), page))
             elif shown and after[: len(headings)] != headings:
-                result.append(Section(shown[:-1], (shown[-1],)))
+                result.append(Section(shown[:-1], (shown[-1],), page))
         return title, tuple(result), described(metadata or {})
+
+
+def proper_title(title: str) -> str:
+    """A title, unless a program made it: "untitled", "Microsoft Word - draft3.docx"."""
+    text = one_line(title)
+    return "" if _MADE.fullmatch(text) else text
 
 
 def described(given: Mapping[str, Any]) -> dict[str, Any]:
