@@ -37,7 +37,7 @@ def judged(files: list[File], folder: Path) -> dict[str, dict[str, list[str]]]:
         name = file_of(str(about["document"]), source.files)
         shown = [str(value) for key, value in about.items() if key not in ("document", "sections")]
         texts[name] += [text, *shown]
-    lines = "\n".join(source.report.named())
+    lines = "\n".join(name for one in source.report.skipped.values() for name in one.names)
     found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for file in files:
         name = f"{file.format}/{file.name}"

@@ -420,7 +420,7 @@ def _paragraphs(element: Element) -> list[str]:
     return [text for text in texts if text.strip()]
 
 
-def read_book(data: bytes) -> Parsed:
+def read_epub(data: bytes) -> Parsed:
     """Title, sections and metadata of an epub, in the order of its spine."""
     builder = SectionBuilder()
     with opened(data) as archive:

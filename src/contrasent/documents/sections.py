@@ -49,10 +49,17 @@ _KEY = re.compile(
     """,
     re.VERBOSE,
 )
-_ASSIGNED = re.compile(  # in code and configuration: a literal, not what names or fetches one
-    r"""(?:passw(?:or)?d|passphrase|secret|api_?key|access_?key|auth_?token)["']?\s{0,9}[:=]"""
-    r"""\s{0,9}(?:(["'])[^\s"'{$<]{6,99}\1|[^\s"'{$<(]{6,99}$)""",
-    re.IGNORECASE,
+_NAME = (  # of what is secret
+    r"(?:passw(?:or)?[dt]|passwd|pwd|passphrase|passcode|(?:client_?|app_?)?secret(?:_?key)?"
+    r"|(?:api|access|private)[_-]?key|(?:auth|access|refresh|bearer|api)[_-]?token)"
+)
+_SECRET_NAME = re.compile(rf"(?:\w*[_.-])?{_NAME}", re.IGNORECASE)
+# In code, configuration and tables: a literal, not what names or fetches one. In prose it has a
+# digit: "Password: hunter22".
+_VALUE = r"""(?:(["'])[^\s"'{$<]{6,99}\1|[^\s"'{$<(;]{6,99}(?=$|;))"""
+_ASSIGNED = re.compile(rf"""{_NAME}["']?\s{{0,9}}[:=]\s{{0,9}}{_VALUE}""", re.IGNORECASE)
+_TOLD = re.compile(
+    rf"""(?<![\w]){_NAME}\s{{0,3}}[:=]\s{{0,3}}(?=[^\s;]{{0,98}}\d){_VALUE}""", re.IGNORECASE
 )
 _HINTS = (  # every key contains one of these
     "-----BEGIN", "AKIA", "ASIA", "ABIA", "ACCA", "sk-", "k_live_", "k_test_", "gh", "glpat-",
@@ -190,7 +197,8 @@ def described(given: Mapping[str, Any]) -> dict[str, Any]:
         if name == "tags":
             several = [part for one in several if one for part in str(one).split(",")]
         values = [one for one in map(_plain, several[:MOST]) if one not in ("", None)]
-        if values and name not in PLACES and not _CONTROL.search(name):
+        secret = _SECRET_NAME.fullmatch(name) or any(_KEY.search(str(one)) for one in values)
+        if values and name not in PLACES and not secret and not _CONTROL.search(name):
             metadata[name] = values if name == "tags" or len(values) > 1 else values[0]
     return metadata
 
@@ -226,17 +234,19 @@ def clean(text: str) -> str:
 
 
 def without_keys(
-    sections: Iterable[Section], *, assigned: bool = False
+    sections: Iterable[Section], *, literal: bool = False
 ) -> tuple[tuple[Section, ...], int]:
     """Sections without the lines (in prose, sentences) that hold a key, and how many those were.
 
-    ``assigned``: passwords that code or configuration gives to a name are keys too.
+    What is assigned to the name of a password is one; in prose it must have a digit. ``literal``:
+    it is code, configuration or a table, where any literal is one.
     """
+    assigned = _ASSIGNED if literal else _TOLD
     cleaned, total, inside = [], 0, False
     for section in sections:
         paragraphs = []
         for text in section.paragraphs:
-            if inside or assigned or any(hint in text for hint in _HINTS):
+            if inside or any(hint in text for hint in _HINTS) or assigned.search(text):
                 text, count, inside = _clean(text, inside, assigned)
                 total += count
             if text:
@@ -246,7 +256,7 @@ def without_keys(
     return tuple(cleaned), total
 
 
-def _clean(text: str, inside: bool, assigned: bool) -> tuple[str, int, bool]:
+def _clean(text: str, inside: bool, assigned: re.Pattern[str]) -> tuple[str, int, bool]:
     """A paragraph without what holds a key; ``inside``: a private key continues."""
     mark = "\n" if "\n" in text else " "
     lines, count = [], 0
@@ -255,10 +265,10 @@ def _clean(text: str, inside: bool, assigned: bool) -> tuple[str, int, bool]:
             inside = _KEY_END not in line
             continue
         inside = False
-        if not (_KEY.search(line) or (assigned and _ASSIGNED.search(line))):
-            lines.append(line)
-            continue
-        count += 1
+        fields = line.split("; ") if assigned is _ASSIGNED else [line]  # of a row or a record
+        kept = [one for one in fields if not (_KEY.search(one) or assigned.search(one))]
+        lines += ["; ".join(kept)] * bool(kept)
+        count += len(kept) < len(fields)
         inside = "PRIVATE KEY" in line and _KEY_END not in line
     return mark.join(lines).strip("\n"), count, inside
 

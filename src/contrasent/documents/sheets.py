@@ -25,6 +25,7 @@ from contrasent.documents.office import (
 )
 
 SHEETS = (".xlsx", ".xlsm", ".xls", ".ods")
+FEW = 12  # rows of a form
 MOST = 100  # cells that one of an ods stands for: more is a way to fill a sheet
 
 Place = tuple[int, int]  # row and column, from 0
@@ -76,6 +77,24 @@ def read_book(data: bytes, name: str) -> tuple[list[Sheet], dict[str, Any], list
             more.merged += sheet.merged_cell_ranges or []
             sheets.append(Sheet(about.name, _cells(sheet, more), more.notes))
     return sheets, told, passed
+
+
+def form_of(rows: list[list[str]]) -> str:
+    """The lines of a form, a label and what is filled in; "" of a table.
+
+    Two columns, of which the second holds numbers and texts under each other, or a few rows of
+    texts alone: whether the first row names columns then cannot be told.
+    """
+    filled = [cells for row in rows if (cells := [cell for cell in row if cell.strip()])]
+    if len(filled) < 2 or any(len(cells) > 2 for cells in filled):
+        return ""
+    below = [cells[1] for cells in filled[1:] if len(cells) == 2]
+    numbers = sum(any(map(str.isdigit, cell)) and not any(map(str.isalpha, cell)) for cell in below)
+    labels = [cells[0] for cells in filled]
+    mixed = 0 < numbers < len(below)
+    if len(set(labels)) < len(labels) or not (mixed or (numbers == 0 and len(filled) <= FEW)):
+        return ""
+    return "\n".join(": ".join(one.rstrip(":") for one in map(str.strip, cells)) for cells in filled)
 
 
 def _cells(sheet: Any, about: _About) -> list[list[str]]:
