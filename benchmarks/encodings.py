@@ -56,7 +56,7 @@ LANGUAGES = {
         "A café near the gate sells crème brûlée",
         "Mr Núñez’s résumé costs £40 or €50",
         "It’s 20 °C today and the façade dries",
-        "Anne said: “I don’t know … yet”",
+        "Anne said: “I don’t know… yet”",
     )),
     "pl": (("cp1250", "iso8859-2"), (
         "Łódź leży nad rzeką, której już prawie nie widać",

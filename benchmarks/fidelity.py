@@ -73,7 +73,7 @@ def main() -> None:
         files += [one for one in made if not arguments.formats or one.format in arguments.formats]
     with tempfile.TemporaryDirectory() as folder:
         found = judged(files, Path(folder))
-    print(f"{'format':8} {'sentences':>9} {'found':>7} {'%':>6} {'altered':>7} {'lost':>5} {'named':>5}")
+    print("format   sentences   found      % altered  lost named")
     bad = False
     for name, kinds in found.items():
         counts = [len(kinds[kind]) for kind in ("found", "altered", "lost", "named")]

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="no-untyped-call, arg-type"
 """The documents of :mod:`benchmarks.fidelity`: in every format, of sentences that are known.
 
 Each maker gives files as ``File(format, name, content, sentences)``. A sentence holds a word that
@@ -32,7 +33,7 @@ _LATIN = (
     "Note #4 of {0} ~stays~ as `it` is | so.",
     "Whoever borrows the {0} ladder signs the sheet and brings it back before the yard closes at six.",
 )
-_WIDER = ("Łódź, Αθήνα and {0} answer “no” – or “yes” … at 20 °C.",)
+_WIDER = ("Łódź, Αθήνα and {0} answer “no” – or “yes…” at 20 °C.",)
 _HEADINGS = ("Rules of {0} & sons", "The {0} ladder", "Fees for {0} <new>")
 
 
@@ -213,9 +214,7 @@ def _with_notes(data: bytes, s: Sentences) -> bytes:
         )
         files[f"word/{kind}s.xml"] = f"<w:{kind}s {space}>{notes}</w:{kind}s>".encode()
         links += f'<Relationship Id="{kind}" Type="{kinds}/{kind}s" Target="{kind}s.xml"/>'
-        overrides += (
-            f'<Override PartName="/word/{kind}s.xml" ContentType="{types}.{kind}s+xml"/>'
-        )
+        overrides += f'<Override PartName="/word/{kind}s.xml" ContentType="{types}.{kind}s+xml"/>'
         references += "".join(
             f'<w:p><w:r><w:t>{escape(s())}</w:t></w:r><w:r><w:{kind}Reference w:id="{n}"/></w:r></w:p>'
             for n in range(1, count + 1)
@@ -283,14 +282,18 @@ def text_documents() -> Iterator[File]:
     """odt by hand, with runs of spaces and tabs as it codes them, lists, notes and a table."""
     s = _sentences()
     spaced = s("Runs of {0} spaces, and a tab")
-    shown = escape(spaced).replace(" of ", '<text:s text:c="3"/>of ').replace(
-        " and ", "<text:tab/>and "
+    shown = (
+        escape(spaced)
+        .replace(" of ", '<text:s text:c="3"/>of ')
+        .replace(" and ", "<text:tab/>and ")
     )
     body = f'<text:h text:outline-level="1">{escape(s.heading())}</text:h><text:p>{shown}</text:p>'
     body += "".join(f"<text:p>{escape(text)}</text:p>" for text in s.several(12))
-    body += f"<text:list><text:list-item><text:p>{escape(s())}</text:p></text:list-item></text:list>"
     body += (
-        f'<text:p>{escape(s("A noted word of {0}."))}<text:note><text:note-citation>1'
+        f"<text:list><text:list-item><text:p>{escape(s())}</text:p></text:list-item></text:list>"
+    )
+    body += (
+        f"<text:p>{escape(s('A noted word of {0}.'))}<text:note><text:note-citation>1"
         f"</text:note-citation><text:note-body><text:p>{escape(s())}</text:p></text:note-body>"
         f"</text:note></text:p>"
     )
@@ -371,7 +374,7 @@ def reportlab_pdfs() -> Iterator[File]:
             for _ in range(5):
                 story.append(Paragraph(escape(" ".join(s.several(3))), styles["Normal"]))
                 story.append(Spacer(1, 6))
-        table = Table([s.several(1) + [s("Due on {0}")], [s("Cell of {0}"), s("Rate of {0}")]])
+        table = Table([[s(), s("Due on {0}")], [s("Cell of {0}"), s("Rate of {0}")]])
         story += [table, Spacer(1, 12), Paragraph(s("The end of {0}."), styles["Normal"])]
         template = BaseDocTemplate(stream, pagesize=A4, title="(anonymous)")
         template.addPageTemplates(PageTemplate(frames=boxes, onPage=furnish))
@@ -760,9 +763,9 @@ def sheets() -> Iterator[File]:
 
     s, text = _sentences(), OpenDocumentSpreadsheet()
     table = Table(name="Staff")
-    for row in [["Name", "Name", "Note"], *([s(), s(), s()] for _ in range(10))]:
+    for values in [["Name", "Name", "Note"], *([s(), s(), s()] for _ in range(10))]:
         line = TableRow()
-        for value in row:
+        for value in values:
             cell = TableCell(valuetype="string")
             cell.addElement(P(text=value))
             line.addElement(cell)
@@ -803,13 +806,13 @@ def records() -> Iterator[File]:
     lines = "\n".join(json.dumps(row) for row in rows)
     yield File("json", "lines.json", lines.encode(), s.given)
     s = _sentences()
-    rows = [{"name": s("Name {0}"), "tags": s.several(2), "at": {"town": s(), "n": 3}}] * 1
-    yield File("json", "nested.json", json.dumps({"people": rows}).encode(), s.given)
+    nested: list[Any] = [
+        {"name": s("Name {0}"), "tags": s.several(2), "at": {"town": s(), "n": 3}}
+    ] * 1
+    yield File("json", "nested.json", json.dumps({"people": nested}).encode(), s.given)
     s = _sentences()
-    rows = [
-        {"name": s("Name {0}"), "about": {"town": s(), "tags": s.several(2)}} for _ in range(5)
-    ]
-    yield File("json", "nested.jsonl", "\n".join(map(json.dumps, rows)).encode(), s.given)
+    rows = [{"name": s("Name {0}"), "about": {"town": s(), "tags": s.several(2)}} for _ in range(5)]
+    yield File("json", "nested.jsonl", "\n".join(map(json.dumps, people)).encode(), s.given)
 
 
 def notebooks() -> Iterator[File]:
@@ -827,7 +830,9 @@ def notebooks() -> Iterator[File]:
 
 def sources() -> Iterator[File]:
     """Texts whose marks are of their own: TeX, code, settings, plain text, captions, XML."""
-    s = _sentences(_LATIN[6:8] + ("The {0} method of R\\&D is 5\\% better.", "It is {0}\\_x and so on."))
+    s = _sentences(
+        _LATIN[6:8] + ("The {0} method of R\\&D is 5\\% better.", "It is {0}\\_x and so on.")
+    )
     parts = [s("The title of {0}"), s("The abstract of {0} says so.")]
     body = f"\\documentclass{{article}}\n\\title{{{parts[0]}}}\n\\begin{{document}}\n\\maketitle\n"
     body += f"\\begin{{abstract}}\n{parts[1]}\n\\end{{abstract}}\n"
@@ -839,7 +844,13 @@ def sources() -> Iterator[File]:
     shown = [one.replace("\\&", "&").replace("\\%", "%").replace("\\_", "_") for one in s.given]
     yield File("tex", "paper.tex", (body + "\\end{document}\n").encode(), shown)
 
-    for name, mark in (("a.go", "//"), ("a.sql", "--"), ("a.yaml", "#"), ("a.sh", "#"), ("a.js", "//")):
+    for name, mark in (
+        ("a.go", "//"),
+        ("a.sql", "--"),
+        ("a.yaml", "#"),
+        ("a.sh", "#"),
+        ("a.js", "//"),
+    ):
         s = _sentences()
         lines = [f"{mark} {one}\nfunc{n}()\n" for n, one in enumerate(s.several(11))]
         yield File("code", name, "\n".join(lines).encode(), s.given)
@@ -865,7 +876,9 @@ def sources() -> Iterator[File]:
     yield File("xml", "a.xml", f"<all>{inner}{prose}</all>".encode(), s.given)
     s = _sentences(_LATIN[6:8])
     text = "\n\n".join(s.several(10)) + f"\n\n{s('Rules of {0}')}\n{'=' * 30}\n\n* {s()}\n* {s()}\n"
-    text += f"\n.. note::\n\n   {s()}\n\nterm\n   {s()}\n\n======  ======\na       b\n======  ======\n"
+    text += (
+        f"\n.. note::\n\n   {s()}\n\nterm\n   {s()}\n\n======  ======\na       b\n======  ======\n"
+    )
     text += f"1       {s('c{0}')}\n======  ======\n\n::\n\n    {s()}\n"
     yield File("rst", "a.rst", text.encode(), s.given)
     s = _sentences()

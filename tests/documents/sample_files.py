@@ -111,7 +111,7 @@ def pptx():
 
 HTML = (
     "<html><head><title>River</title><style>p{}</style></head><body>"
-    "<nav><a href=/>Home</a></nav><aside>Menu</aside>"
+    "<nav>Home</nav><aside><a href=/>Menu</a></aside>"
     "<h1>River</h1><p>Rivers carry sand<br>and <b>mud</b>.<p>They flow &amp; turn."
     "<h2>Banks</h2><pre>if x:\n    flow</pre>"
     "<table><tr><th>a<th>b<tr><td>1<td>2</table><p>After.</p>"
@@ -279,8 +279,13 @@ BLOCKS = {
     "a.yaml": ("web:\n  port: 8080\n  password: swordfish9\n\ndb:\n  port: 1\n", "a.yaml", [
         ((), ("web:\n  port: 8080", "db:\n  port: 1"))]),
     "a.toml": ("[tool]\nname = 'x'\n", "a.toml", [((), ("[tool]\nname = 'x'",))]),
-    "a.json": ('{"name": "x", "n": [1]}', "a.json", [
-        ((), ('{\n "name": "x",\n "n": [\n  1\n ]\n}',))]),
+    "a.json": ('{"name": "x \\"y\\"", "n": [1, {"m": 2}], "db": {"password": "hunter2x"}}',
+        "a.json", [
+        ((), ('name: x "y"\nn:\n - 1\n -\n  m: 2\ndb:',))]),
+    "a.ics": ("BEGIN:VCALENDAR\r\nUID:1\r\nSUMMARY:Tea\\, and\r\n  cake\r\n"
+        "DTSTART:20240506T120000Z\r\nEND:VCALENDAR\r\n", "", [((), ("Summary: Tea, and cake\nDtstart: 2024-05-06 12:00",))]),
+    "a.vcf": ("BEGIN:VCARD\nFN:Ann Lee\nTEL;TYPE=home:555\nEND:VCARD\n", "", [
+        ((), ("Fn: Ann Lee\nTel: 555",))]),
     "a.xml": ("<a><p v='1'><name>Al</name><city>Bern</city></p><p>The <b>bold</b> one.</p></a>",
         "", [
         ((), ("v: 1; name: Al; city: Bern", "The bold one."))]),

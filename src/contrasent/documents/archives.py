@@ -20,6 +20,7 @@ from typing import IO
 
 from pathspec import GitIgnoreSpec
 
+from contrasent.errors import OptionError
 from contrasent.text.sources import open_gzip, unpacked_limit
 
 MEMBERS = 100_000  # files in an archive
@@ -153,7 +154,8 @@ class Choice:
     def __init__(
         self, exclude: Sequence[str] = (), include: Sequence[str] = (), gitignore: bool = False
     ) -> None:
-        self._exclude, self._include = _patterns(exclude), _patterns(include)
+        self._exclude = _patterns(exclude, "--exclude")
+        self._include = _patterns(include, "--include")
         self._any, self._gitignore = bool(include), gitignore
         # Names of folders, outermost first, their patterns, and the way from one above the source.
         self._ignored = list[tuple[str, GitIgnoreSpec, str]]()
@@ -168,12 +170,12 @@ class Choice:
         inner = path.relative_to(above).parts
         for depth in range(len(inner)):
             folder = above.joinpath(*inner[:depth])
-            self._read(folder, "../" * (len(inner) - depth), "/".join(inner[depth:]))
+            self._read(folder, "", "/".join(inner[depth:]))
 
     def enter(self, folder: Path, name: str) -> None:
         """Read what git ignores in a folder of that name within the source."""
         if self._gitignore:
-            self._ignored = [one for one in self._ignored if name.startswith(one[0]) or one[0][:3] == "../"]
+            self._ignored = [one for one in self._ignored if one[2] or name.startswith(one[0])]
             self._read(folder, name)
 
     def _read(self, folder: Path, name: str, below: str = "") -> None:
@@ -197,8 +199,17 @@ class Choice:
         return None
 
 
-def _patterns(lines: Sequence[str]) -> GitIgnoreSpec:
-    return GitIgnoreSpec.from_lines(lines)
+def _patterns(lines: Sequence[str], option: str = "") -> GitIgnoreSpec:
+    """Patterns of a file, whose faulty lines git passes over, or of an option."""
+    good = list[str]()
+    for line in lines:
+        try:
+            GitIgnoreSpec.from_lines([line])
+            good.append(line)
+        except ValueError:
+            if option:
+                raise OptionError(option, line, "is no pattern as .gitignore has them") from None
+    return GitIgnoreSpec.from_lines(good)
 
 
 def entries(source: Path, skip: Report, choice: Choice | None = None) -> Iterator[Entry]:
@@ -222,9 +233,7 @@ def _entries(source: Path, skip: Report, choice: Choice) -> Iterator[Entry]:
         yield from _file(source, source.name, skip)
 
 
-def _folder(
-    root: Path, folder: Path, above: str, skip: Report, choice: Choice
-) -> Iterator[Entry]:
+def _folder(root: Path, folder: Path, above: str, skip: Report, choice: Choice) -> Iterator[Entry]:
     choice.enter(folder, above)
     try:
         with os.scandir(folder) as listed:

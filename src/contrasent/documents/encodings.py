@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from contrasent.documents.archives import Reason, Skip
@@ -44,7 +45,17 @@ _OPENING = "¡¿"  # before words only
 _SIGNS = "£€$±½¼¾+´`¨|†‡&-"  # signs that stand alone or with numbers
 _INNER = "’'-–‐·"
 _SCRIPTS = ("LATIN", "GREEK", "CYRILLIC", "HEBREW", "ARABIC", "THAI")
-_EASTERN = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "IDEOGRAPHIC", "FULLWIDTH", "KATAKANA-HIRAGANA")
+_EASTERN = (
+    "CJK",
+    "HIRAGANA",
+    "KATAKANA",
+    "HANGUL",
+    "IDEOGRAPHIC",
+    "FULLWIDTH",
+    "KATAKANA-HIRAGANA",
+)
+
+
 class Encoding(NamedTuple):
     """The encoding of a text, and whether it was guessed."""
 
@@ -58,7 +69,7 @@ class Encoding(NamedTuple):
 
 
 def encoding_of(blocks: Iterable[bytes], given: str = "") -> Encoding:
-    """The encoding of a file that is read in blocks; ``given``: that of files that are not UTF-8."""
+    """The encoding of a file that is read in blocks; ``given``: of one that is not UTF-8."""
     utf8, start, strange = codecs.getincrementaldecoder("utf-8")(), b"", list[bytes]()
     valid, size = True, 0
     for block in blocks:
@@ -108,7 +119,10 @@ def marked(start: bytes) -> str:
         if start.startswith(mark):
             return name
     some = start[:1000]
-    for name, zeros, letters in (("utf-16-le", some[1::2], some[::2]), ("utf-16-be", some[::2], some[1::2])):
+    for name, zeros, letters in (
+        ("utf-16-le", some[1::2], some[::2]),
+        ("utf-16-be", some[::2], some[1::2]),
+    ):
         if len(zeros) > 3 and zeros.count(0) > 0.6 * len(zeros) and letters.count(0) == 0:
             with suppress(UnicodeDecodeError):
                 shown = start[: len(start) // 2 * 2].decode(name)
@@ -229,7 +243,7 @@ def _is_natural(word: str) -> bool:
         return False
     if not letters:
         return True
-    pairs = zip(letters, letters[1:], strict=False)
+    pairs = pairwise(letters)
     if any(a.islower() and b.isupper() and not b.isascii() for a, b in pairs):
         return False
     if scripts == {"LATIN"}:
@@ -241,4 +255,7 @@ def _is_natural(word: str) -> bool:
 
 def _script(letter: str) -> str | None:
     name = unicodedata.name(letter, "")
-    return next((script for script in _SCRIPTS if name.startswith(script)), "LATIN" if letter in "ªº" else None)
+    return next(
+        (script for script in _SCRIPTS if name.startswith(script)),
+        "LATIN" if letter in "ªº" else None,
+    )

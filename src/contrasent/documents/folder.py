@@ -139,6 +139,10 @@ class Origin:
         facts = {name: value for name, value in asdict(self).items() if value not in ([], "")}
         return {"kind": "documents", **facts}
 
+    def choice(self) -> Choice:
+        """Which files are read."""
+        return Choice(self.exclude, self.include, self.gitignore)
+
     def open(self, source: str | Path | None = None) -> "DocumentSource":
         """The documents, where they were or where they are now."""
         path = self.path if source is None else source
@@ -193,8 +197,8 @@ class DocumentSource:
         self._lacking = list[tuple[str, Any, Any]]()  # tables, the column, and those they have
         root = path if path.is_dir() else path.parent
         named = None if columns is None else list(columns)
-        self._choice, self._encoding = Choice(exclude, include, gitignore), known(encoding)
-        self.origin: Origin | None = Origin(
+        self._encoding = known(encoding)
+        origin = Origin(
             str(path),
             str(root),
             named,
@@ -205,6 +209,8 @@ class DocumentSource:
             gitignore=gitignore,
             encoding=encoding,
         )
+        self._choice = origin.choice()
+        self.origin: Origin | None = origin
         self._plain = [pattern.casefold() for pattern in as_text]
 
     def __str__(self) -> str:

@@ -1,6 +1,6 @@
 """HTML to sections, by the parser of selectolax: what a reader of the page can see."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from contrasent.documents.archives import Reason, Skip
@@ -85,7 +85,7 @@ def _parsed(text: str) -> "LexborNode":
     return root
 
 
-def _events(root: "LexborNode") -> Iterator[tuple["LexborNode", bool]]:
+def _events(root: "LexborNode") -> Generator[tuple["LexborNode", bool], bool, None]:
     """Each node when it begins and, if it is an element, when it ends; a sent True skips it."""
     waiting = [(root, True)]
     while waiting:

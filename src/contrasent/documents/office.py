@@ -35,6 +35,10 @@ _PROPERTIES = {
 }  # fmt: skip
 _EMBEDDED = re.compile(r"(?:.*/embeddings/|.*/charts/chart|Object )[^/]*(?:/content\.xml)?")
 _MARK = re.compile(r"\[(?:\^|cmt:)[\w-]{1,20}\]")  # of a note, in the text
+_ROMAN = (
+    ("m", 1000), ("cm", 900), ("d", 500), ("cd", 400), ("c", 100), ("xc", 90), ("l", 50),
+    ("xl", 40), ("x", 10), ("ix", 9), ("v", 5), ("iv", 4), ("i", 1),
+)  # fmt: skip
 _BAR = "\ue0b7"  # in rtf, for a bar
 
 
@@ -289,9 +293,8 @@ def _in_form(number: int, form: str) -> str:
         letter = chr(97 + (number - 1) % 26) * ((number - 1) // 26 + 1)
         return letter.upper() if form == "upperLetter" else letter
     if form.endswith("Roman"):
-        signs = "m 1000 cm 900 d 500 cd 400 c 100 xc 90 l 50 xl 40 x 10 ix 9 v 5 iv 4 i 1".split()
         shown = ""
-        for sign, worth in zip(signs[::2], map(int, signs[1::2]), strict=True):
+        for sign, worth in _ROMAN:
             shown += sign * (number // worth)
             number %= worth
         return shown.upper() if form == "upperRoman" else shown
@@ -302,9 +305,7 @@ def _numbered(archive: zipfile.ZipFile) -> bytes:
     """A docx with the numbers of its headings and lists as text; b"" if there are none."""
     if "word/numbering.xml" not in archive.namelist():
         return b""
-    counted = _Numbering(
-        parsed(archive, "word/numbering.xml"), parsed(archive, "word/styles.xml")
-    )
+    counted = _Numbering(parsed(archive, "word/numbering.xml"), parsed(archive, "word/styles.xml"))
     return _changed(archive, "word/document.xml", partial(_labelled, counted=counted))
 
 
@@ -369,7 +370,9 @@ def read_slides(data: bytes, name: str) -> tuple[Parsed, list[Any]]:
                     _add_shapes(builder, parsed(archive, target), notes=True)
                 elif kind in ("diagramData", "comments", "chart"):
                     names = ("t", "text") if kind != "chart" else ("t", "v")
-                    texts = (one.text for one in parsed(archive, target).iter() if local(one) in names)
+                    texts = (
+                        one.text for one in parsed(archive, target).iter() if local(one) in names
+                    )
                     builder.lines("\n".join(dict.fromkeys(filter(None, texts))))
         passed += [
             (Reason.EMBEDDED, f"{name}#{part}")
@@ -415,7 +418,9 @@ def _paragraphs(element: Element) -> list[str]:
     texts = list[str]()
     for one in element.iter():
         if local(one) == "p":
-            parts = ("\n" if local(x) == "br" else x.text or "" for x in one.iter() if local(x) in "t br")
+            parts = (
+                "\n" if local(x) == "br" else x.text or "" for x in one.iter() if local(x) in "t br"
+            )
             texts.append("".join(parts))
     return [text for text in texts if text.strip()]
 

@@ -190,7 +190,9 @@ def _built(read: Sequence[tuple[list[list[_Line]], list[str]]], title: str, abou
             for line in row:
                 heights[round(line.size * 2) / 2] += len(line.text)
     usual = max(heights, key=heights.__getitem__, default=0.0)
-    words = Counter(word for rows in pages for row in rows for one in row for word in one.text.split())
+    words = Counter(
+        word for rows in pages for row in rows for one in row for word in one.text.split()
+    )
     paragraphs = list[_Paragraph]()
     for number, rows in enumerate(pages, 1):
         for one in _paragraphs(number, rows):
@@ -268,7 +270,9 @@ def _numbered(text: str, page: int) -> int:
 def _paragraphs(page: int, rows: list[list[_Line]]) -> Iterator[_Paragraph]:
     """The paragraphs of a page; rows of a table as lines."""
     steps = [one[0].top - other[0].top for one, other in pairwise(rows)]
-    near = sorted(step for step, row in zip(steps, rows, strict=False) if 0 < step < 2.5 * row[0].size)
+    near = sorted(
+        step for step, row in zip(steps, rows, strict=False) if 0 < step < 2.5 * row[0].size
+    )
     pitch = near[(len(near) - 1) // 2] if near else 0.0
     at, lines = 0, list[_Line]()
     while at < len(rows):
@@ -392,7 +396,7 @@ def _joined(lines: Sequence[str], words: Counter[str]) -> str:
     """Lines as one, and words that were divided at their ends whole again."""
     text = ""
     for line in lines:
-        before, _, last = text.rpartition(" ")
+        last = text.rpartition(" ")[2]
         head = line.partition(" ")[0]
         if last[-1:] in _HYPHENS and last:
             text = text[:-1] + line

@@ -15,7 +15,8 @@ _DAY = re.compile(r"(?:D:)?((?:19|20)\d\d)-?([01]\d)-?([0-3]\d)(?=[T \d]|$)")
 
 _MADE = re.compile(  # by programs, not by who wrote the document
     r"""[(\[]?(?:untitled|unbenannt|sans[ ]titre|sin[ ]t[ií]tulo|senza[ ]titolo|naamloos|anonymous
-        |unknown|unspecified|no[ ]title|title)[)\]]?(?:[ _-]?(?:document|dokument|presentation))?[ _-]?\d*
+        |unknown|unspecified|no[ ]title|title)[)\]]?(?:[ _-]?(?:document|dokument|presentation))?
+        [ _-]?\d*
     | (?:document|dokument|documento?|presentation|präsentation|présentation|presentación|book
         |workbook|mappe|slide|folie|scan|image)[ _-]?\d*
     | powerpoint[ -](?:presentation|präsentation)|présentation[ ]powerpoint
@@ -228,6 +229,7 @@ def clean(text: str) -> str:
     """Text in Unicode's composed form, without control characters and lone surrogates."""
     if text.isascii() and text.isprintable():
         return text
+    text = text.replace("\u2011", "-")  # a hyphen at which no line breaks
     if not unicodedata.is_normalized("NFC", text):
         text = unicodedata.normalize("NFC", text)
     return _HALF.sub("", _CONTROL.sub("", text))

@@ -59,7 +59,9 @@ def read_book(data: bytes, name: str) -> tuple[list[Sheet], dict[str, Any], list
     if zipfile.is_zipfile(BytesIO(data)):
         with opened(data) as archive:
             told = properties(archive)
-            facts = _of_office(archive) if "xl/workbook.xml" in archive.namelist() else _of_ods(archive)
+            facts = (
+                _of_office(archive) if "xl/workbook.xml" in archive.namelist() else _of_ods(archive)
+            )
             parts = (part for part in embedded(archive) if "/charts/" not in part)
             passed = [(Reason.EMBEDDED, f"{name}#{part}") for part in parts]
     told.pop("title", None)
@@ -92,9 +94,15 @@ def form_of(rows: list[list[str]]) -> str:
     numbers = sum(any(map(str.isdigit, cell)) and not any(map(str.isalpha, cell)) for cell in below)
     labels = [cells[0] for cells in filled]
     mixed = 0 < numbers < len(below)
-    if len(set(labels)) < len(labels) or not (mixed or (numbers == 0 and len(filled) <= FEW)):
+    if (
+        len(below) + 1 < len(filled)
+        or len(set(labels)) < len(labels)
+        or not (mixed or (numbers == 0 and len(filled) <= FEW))
+    ):
         return ""
-    return "\n".join(": ".join(one.rstrip(":") for one in map(str.strip, cells)) for cells in filled)
+    return "\n".join(
+        ": ".join(one.rstrip(":") for one in map(str.strip, cells)) for cells in filled
+    )
 
 
 def _cells(sheet: Any, about: _About) -> list[list[str]]:

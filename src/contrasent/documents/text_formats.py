@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 
 import yaml
 
+from contrasent.documents.rst import read_rst
 from contrasent.documents.sections import Parsed, SectionBuilder, spelled
 
 if TYPE_CHECKING:
@@ -54,25 +55,6 @@ _FOR_PROGRAMS = re.compile(
     r"|LAST-MODIFIED|PRIORITY|TZ\w*|PHOTO|LOGO|KEY|REV|X-[\w-]+|RRULE|ACTION|TRIGGER)(?:;.*)?$",
     re.IGNORECASE,
 )
-_ADORNED = re.compile(r"([=~^\"'`#*+.:_-])\1{2,}\s*")
-_TABLE_RULE = re.compile(r"\s*(?:=+(?: +=+)+|\+[-=+]+\+)\s*")
-_DIRECTIVE = re.compile(r"( *)\.\.(?: +(?:\|[^|]+\| +)?(?:([\w:.-]+)::)?(.*))?$")
-_UNSEEN_DIRECTIVES = {
-    "toctree", "contents", "include", "raw", "index", "highlight", "default-role", "meta", "replace",
-    "currentmodule", "automodule", "autoclass", "autofunction", "unicode", "role", "sectnum",
-}  # fmt: skip
-_NAMED_DIRECTIVES = {
-    "image", "figure", "code-block", "code", "sourcecode", "literalinclude", "table", "list-table",
-    "csv-table", "math", "container", "class", "only", "tabs", "grid",
-} - {"table", "list-table", "csv-table"}  # fmt: skip
-_RST = [
-    (re.compile(r":[a-zA-Z][\w:+-]{0,30}:`[~!]?([^`<]{1,200}?)\s*(?:<[^`]{0,200})?`"), r"\1"),
-    (re.compile(r"``(.+?)``", re.DOTALL), r"\1"),
-    (re.compile(r"(?<![\w`])`([^`<]+?)(?:\s*<[^>`]*>)?`_{0,2}"), r"\1"),
-    (re.compile(r"(?<![\w*])\*{1,2}([^*\s](?:[^*]*[^*\s])?)\*{1,2}(?![\w*])"), r"\1"),
-    (re.compile(r"\[(?:#?\w*|\*)\]_"), ""),
-    (re.compile(r"\\([^\w\s])"), r"\1"),
-]
 _UNSEEN = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z)", re.DOTALL | re.I)
 _TAG = re.compile(r"<[^<>]*>")
 _SHOWN = {"softbreak": "\n", "hardbreak": "\n", "html_inline": ""}
@@ -194,9 +176,14 @@ def _front_matter(text: str, *, toml: bool) -> dict[str, Any] | None:
         fields = tomllib.loads(text) if toml else yaml.load(text, _YAML)
     except (yaml.YAMLError, tomllib.TOMLDecodeError, RecursionError, ValueError):
         # "title: Part 2: the end" is no YAML, but is written often.
-        found = [_ENTRY.fullmatch(line) for line in text.splitlines() if line.strip()]
-        fields = {one[1]: (one[2] or "").strip("\"' ") for one in found if one}
-        return fields if fields and all(found) else None
+        fields, name = dict[str, Any](), ""
+        for line in text.splitlines():
+            if found := _ENTRY.fullmatch(line):
+                name = found[1].casefold()
+                fields[name] = (found[2] or "").strip("\"' ")
+            elif name:
+                fields[name] = f"{fields[name]} {line.strip()}".strip()
+        return fields or None
     if fields is None:
         return {}
     if not isinstance(fields, dict):
@@ -261,10 +248,7 @@ def without_tags(html: str) -> str:
 
 def _plain(token: "Token") -> str:
     """Inline Markdown without its mark-up: links by their text, code and emphasis bare."""
-    return "".join(
-        _SHOWN.get(child.type, child.content)
-        for child in token.children or ()
-    )
+    return "".join(_SHOWN.get(child.type, child.content) for child in token.children or ())
 
 
 def read_notebook(text: str) -> Parsed:
@@ -316,7 +300,9 @@ def read_json(text: str) -> Parsed:
         shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         shown = "" if inner or isinstance(value, dict | list) else shown.replace("\n", "\n ")
         if name or shown:
-            lines.append(" " * depth + (f"{name} " if name == "-" else f"{name}: " * bool(name)) + shown)
+            lines.append(
+                " " * depth + (f"{name} " if name == "-" else f"{name}: " * bool(name)) + shown
+            )
         waiting += reversed(inner)
     builder.lines("\n".join(lines))
     return builder.finish()
@@ -409,77 +395,6 @@ def _fields(element: ElementTree.Element, inner: Sequence[ElementTree.Element]) 
     for child in inner:
         pairs += [(child.tag, child.text or ""), *child.attrib.items()]
     return spelled((name.rpartition("}")[2], value) for name, value in pairs)
-
-
-def read_rst(text: str) -> Parsed:
-    """reStructuredText: sections by their underlines, without directives' names and comments."""
-    builder, lines, levels = SectionBuilder(), text.expandtabs(4).split("\n"), list[str]()
-    block, literal, at = list[str](), False, 0
-
-    def close() -> None:
-        nonlocal literal
-        shown = [line for line in block if not _TABLE_RULE.fullmatch(line)]
-        kept = [re.sub(r"^\s*\||\|\s*$", "", line) for line in shown]
-        following = bool(shown) and shown[-1].rstrip().endswith("::")
-        texts = [one.rstrip() for one in ("\n".join(kept) if literal else _plain_rst("\n".join(kept))).split("\n")]
-        if following and texts:
-            texts[-1] = re.sub(r"\s*::$|(?<=:):$", lambda m: "" if m[0].strip() == "::" and m[0][0] == " " else "", texts[-1])
-        (builder.lines if literal or len(shown) < len(block) else builder.block)("\n".join(texts))
-        block.clear()
-        literal = following
-
-    while at < len(lines):
-        line, below = lines[at], lines[at + 1] if at + 1 < len(lines) else ""
-        over = _ADORNED.fullmatch(line) and at + 2 < len(lines) and lines[at + 2].rstrip() == line.rstrip()
-        under = _ADORNED.fullmatch(below) and line.strip() and len(below.rstrip()) >= len(line.rstrip())
-        if (over and below.strip()) or (under and not block and not line[:1].isspace()):
-            close()
-            mark = line[0] * 2 if over else below[0]
-            levels += [mark] * (mark not in levels)
-            builder.heading(levels.index(mark) + 1, _plain_rst(below if over else line))
-            at += 3 if over else 2
-            continue
-        if directive := _DIRECTIVE.match(line):
-            close()
-            at = _directive(builder, lines, at, directive)
-            continue
-        if not line.strip():
-            if block:
-                close()
-        elif not (_ADORNED.fullmatch(line) and not block):
-            block.append(line)
-        at += 1
-    close()
-    return builder.finish()
-
-
-def _directive(builder: SectionBuilder, lines: list[str], at: int, found: re.Match[str]) -> int:
-    """Put the text of a directive where it stands; give the line to go on with."""
-    end = at + 1
-    indent = len(found[1]) + 1
-    while end < len(lines) and (not lines[end].strip() or lines[end][:indent].isspace()):
-        end += 1
-    inner, (name, given) = lines[at + 1 : end], (found[2] or "", (found[3] or "").strip())
-    told = [one[1] for line in inner if (one := re.match(r"\s+:(?:alt|caption|title):\s*(.+)", line))]
-    inner = [line for line in inner if not re.match(r"\s+:[\w-]+:(?:\s|$)", line)]
-    if not name and not found[0].rstrip().endswith("]"):
-        return end if (found[3] or "").strip()[:1] != "[" else at + 1  # a comment, or a target
-    if name in _UNSEEN_DIRECTIVES:
-        return end
-    for text in [given] * (name not in _NAMED_DIRECTIVES) + told:
-        builder.paragraph(_plain_rst(text))
-    width = min((len(line) - len(line.lstrip()) for line in inner if line.strip()), default=0)
-    lines[at:end] = ["", *(line[width:] for line in inner), ""]
-    if name in ("code-block", "code", "sourcecode", "literalinclude", "math", "parsed-literal"):
-        builder.lines("\n".join(lines[at : at + len(inner) + 2]))
-        return at + len(inner) + 2
-    return at
-
-
-def _plain_rst(text: str) -> str:
-    for pattern, replacement in _RST:
-        text = pattern.sub(replacement, text)
-    return text
 
 
 def _marked(mark: re.Pattern[str], text: str) -> Parsed:
