@@ -81,10 +81,8 @@ def main() -> None:
         fine = share >= GOAL and not (counts[1] or counts[2] or kinds["revealed"])
         bad = bad or not fine
         rightly = f" + {len(kinds['rightly named'])}" * bool(kinds["rightly named"])
-        print(
-            f"{name:8} {sum(counts):9} {counts[0]:7} {100 * share:6.1f} {counts[1]:7} {counts[2]:5} "
-            f"{counts[3]:5}{rightly}{'' if fine else '  <'}"
-        )
+        line = f"{name:8} {sum(counts):9} {counts[0]:7} {100 * share:6.1f} {counts[1]:7}"
+        print(f"{line} {counts[2]:5} {counts[3]:5}{rightly}{'' if fine else '  <'}")
         for kind in ("altered", "lost", "named", "revealed"):
             for sentence in kinds[kind][: arguments.show]:
                 print(f"    {kind}: {sentence}")

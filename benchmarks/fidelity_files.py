@@ -806,12 +806,12 @@ def records() -> Iterator[File]:
     lines = "\n".join(json.dumps(row) for row in rows)
     yield File("json", "lines.json", lines.encode(), s.given)
     s = _sentences()
-    nested: list[Any] = [
-        {"name": s("Name {0}"), "tags": s.several(2), "at": {"town": s(), "n": 3}}
-    ] * 1
-    yield File("json", "nested.json", json.dumps({"people": nested}).encode(), s.given)
+    one = {"name": s("Name {0}"), "tags": s.several(2), "at": {"town": s(), "n": 3}}
+    yield File("json", "nested.json", json.dumps({"people": [one]}).encode(), s.given)
     s = _sentences()
-    rows = [{"name": s("Name {0}"), "about": {"town": s(), "tags": s.several(2)}} for _ in range(5)]
+    people: list[Any] = []
+    for _ in range(5):
+        people.append({"name": s("Name {0}"), "about": {"town": s(), "tags": s.several(2)}})
     yield File("json", "nested.jsonl", "\n".join(map(json.dumps, people)).encode(), s.given)
 
 
@@ -831,7 +831,7 @@ def notebooks() -> Iterator[File]:
 def sources() -> Iterator[File]:
     """Texts whose marks are of their own: TeX, code, settings, plain text, captions, XML."""
     s = _sentences(
-        _LATIN[6:8] + ("The {0} method of R\\&D is 5\\% better.", "It is {0}\\_x and so on.")
+        (*_LATIN[6:8], "The {0} method of R\\&D is 5\\% better.", "It is {0}\\_x and so on.")
     )
     parts = [s("The title of {0}"), s("The abstract of {0} says so.")]
     body = f"\\documentclass{{article}}\n\\title{{{parts[0]}}}\n\\begin{{document}}\n\\maketitle\n"

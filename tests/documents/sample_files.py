@@ -283,7 +283,8 @@ BLOCKS = {
         "a.json", [
         ((), ('name: x "y"\nn:\n - 1\n -\n  m: 2\ndb:',))]),
     "a.ics": ("BEGIN:VCALENDAR\r\nUID:1\r\nSUMMARY:Tea\\, and\r\n  cake\r\n"
-        "DTSTART:20240506T120000Z\r\nEND:VCALENDAR\r\n", "", [((), ("Summary: Tea, and cake\nDtstart: 2024-05-06 12:00",))]),
+        "DTSTART:20240506T120000Z\r\nEND:VCALENDAR\r\n", "", [
+        ((), ("Summary: Tea, and cake\nDtstart: 2024-05-06 12:00",))]),
     "a.vcf": ("BEGIN:VCARD\nFN:Ann Lee\nTEL;TYPE=home:555\nEND:VCARD\n", "", [
         ((), ("Fn: Ann Lee\nTel: 555",))]),
     "a.xml": ("<a><p v='1'><name>Al</name><city>Bern</city></p><p>The <b>bold</b> one.</p></a>",

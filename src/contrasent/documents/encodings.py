@@ -30,8 +30,8 @@ _MARKS = [
     (codecs.BOM_UTF16_BE, "utf-16"),
 ]
 _OTHERS = (
-    "cp1250", "iso-8859-2", "cp1251", "koi8-u", "cp1253", "iso-8859-7", "cp1254", "cp1255", "cp1256",
-    "cp1257", "tis-620", "cp932", "euc-jp", "gb18030", "big5", "cp949",
+    "cp1250", "iso-8859-2", "cp1251", "koi8-u", "cp1253", "iso-8859-7", "cp1254", "cp1255",
+    "cp1256", "cp1257", "tis-620", "cp932", "euc-jp", "gb18030", "big5", "cp949",
 )  # fmt: skip
 _SEVERAL = ("cp932", "euc-jp", "gb18030", "big5", "cp949")  # bytes a letter
 _DECLARED = re.compile(

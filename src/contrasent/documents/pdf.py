@@ -300,6 +300,13 @@ def _parts(lines: Sequence[_Line], line: _Line, pitch: float) -> bool:
     step = last.top - line.top
     if abs(line.size - last.size) > 0.08 * last.size and abs(step) > 0.5 * last.size:
         return True
+    aligned = (
+        abs(line.left - last.left) < 3 * last.size
+        or abs(line.right - last.right) < last.size
+        or abs(line.left + line.right - last.left - last.right) < 2 * last.size
+    )
+    if step > 0 and not aligned:
+        return True
     ended = last.text.endswith((".", "!", "?", ":", '"'))
     if step < -last.size:  # up, to another column
         return ended or not line.text[:1].islower()

@@ -52,15 +52,16 @@ _KEY = re.compile(
 )
 _NAME = (  # of what is secret
     r"(?:passw(?:or)?[dt]|passwd|pwd|passphrase|passcode|(?:client_?|app_?)?secret(?:_?key)?"
-    r"|(?:api|access|private)[_-]?key|(?:auth|access|refresh|bearer|api)[_-]?token)"
+    r"|(?:api|access|private)[ _-]?key|(?:auth|access|refresh|bearer|api)[ _-]?token)"
 )
 _SECRET_NAME = re.compile(rf"(?:\w*[_.-])?{_NAME}", re.IGNORECASE)
 # In code, configuration and tables: a literal, not what names or fetches one. In prose it has a
 # digit: "Password: hunter22".
 _VALUE = r"""(?:(["'])[^\s"'{$<]{6,99}\1|[^\s"'{$<(;]{6,99}(?=$|;))"""
-_ASSIGNED = re.compile(rf"""{_NAME}["']?\s{{0,9}}[:=]\s{{0,9}}{_VALUE}""", re.IGNORECASE)
+_ASSIGNED = re.compile(rf"""{_NAME}["']?\s{{0,9}}[:=]\s{{0,9}}{_VALUE}""", re.IGNORECASE | re.M)
 _TOLD = re.compile(
-    rf"""(?<![\w]){_NAME}\s{{0,3}}[:=]\s{{0,3}}(?=[^\s;]{{0,98}}\d){_VALUE}""", re.IGNORECASE
+    rf"""(?<![\w]){_NAME}\s{{0,3}}[:=]\s{{0,3}}(?=[^\s;]{{0,98}}\d){_VALUE}""",
+    re.IGNORECASE | re.M,
 )
 _HINTS = (  # every key contains one of these
     "-----BEGIN", "AKIA", "ASIA", "ABIA", "ACCA", "sk-", "k_live_", "k_test_", "gh", "glpat-",
