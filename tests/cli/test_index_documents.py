@@ -38,7 +38,7 @@ NOTES = {
 @pytest.fixture
 def folder(tmp_path):
     """Notes of several formats, and what is no document."""
-    pytest.importorskip("kreuzberg")
+    pytest.importorskip("xberg")
     place = tmp_path / "notes"
     for name, text in NOTES.items():
         (place / name).parent.mkdir(parents=True, exist_ok=True)

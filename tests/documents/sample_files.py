@@ -270,6 +270,24 @@ def msg(subject="Ducks", body="The pond is full."):
     })  # fmt: skip
 
 
+def xls(rows):
+    """A workbook of Excel before 2007, with one sheet of rows of texts."""
+
+    def record(kind, data):
+        return struct.pack("<HH", kind, len(data)) + data
+
+    begin, end = struct.pack("<HHHHII", 0x600, 5, 0, 0, 0, 0), record(0x0A, b"")
+    name = struct.pack("<BB", 5, 0) + b"Staff"
+    place = 4 + len(begin) + 10 + len(name) + len(end)
+    book = record(0x809, begin) + record(0x85, struct.pack("<IH", place, 0) + name) + end
+    book += record(0x809, struct.pack("<HHHHII", 0x600, 16, 0, 0, 0, 0))
+    for row, texts in enumerate(rows):
+        for column, text in enumerate(texts):
+            head = struct.pack("<HHHHB", row, column, 0, len(text), 1)
+            book += record(0x204, head + text.encode("utf-16-le"))
+    return compound({"Workbook": book + end})
+
+
 BLOCKS = {
     "a.go": ("package main\n\n// Adds.\nfunc Add(a int) int {\n\n  return a\n}\n\nfunc Sub() {}\n",
         "a.go", [((), ("package main",)), (("Add",), ("// Adds.\nfunc Add(a int) int {\n  return a"

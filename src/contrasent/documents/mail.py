@@ -24,7 +24,7 @@ FULL = 0.5  # share of the words of HTML that a plain text beside it must have t
 MACHINES = ("message/delivery-status", "application/pgp-signature", "application/pkcs7-signature")
 HEADERS = ("from", "to", "cc", "date", "subject")
 
-_FORWARDED = re.compile(r"\s*(?:fwd?|wg|tr|rv|i)\s*:", re.IGNORECASE)
+_FORWARDED = re.compile(r"\A\s*(?:fwd?|wg|tr|rv|i)\s*:", re.IGNORECASE)
 _ORIGINAL = re.compile(  # a whole mail below the answer, as Outlook leaves it
     r"^-{2,20} ?(?:original message|urspr\w{1,9}liche nachricht|message d.origine|mensaje original"
     r"|messaggio originale|oorspronkelijk bericht) ?-{2,20}$"

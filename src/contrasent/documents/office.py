@@ -33,7 +33,9 @@ _PROPERTIES = {
     "title": "title", "creator": "author", "subject": "subject", "keywords": "tags",
     "keyword": "tags", "modified": "date", "date": "date", "created": "date",
 }  # fmt: skip
-_EMBEDDED = re.compile(r"(?:.*/embeddings/|.*/charts/chart|Object )[^/]*(?:/content\.xml)?")
+_EMBEDDED = re.compile(
+    r"\A(?:[^/]+/)*(?:embeddings/|charts/chart|Object )[^/]*(?:/content\.xml)?\Z"
+)
 _MARK = re.compile(r"\[(?:\^|cmt:)[\w-]{1,20}\]")  # of a note, in the text
 _ROMAN = (
     ("m", 1000), ("cm", 900), ("d", 500), ("cd", 400), ("c", 100), ("xc", 90), ("l", 50),
@@ -144,7 +146,7 @@ def properties(archive: zipfile.ZipFile) -> dict[str, Any]:
 
 def embedded(archive: zipfile.ZipFile) -> list[str]:
     """The parts of a file that are files of their own, and charts; their text is not read."""
-    return [name for name in archive.namelist() if _EMBEDDED.fullmatch(name)]
+    return [name for name in archive.namelist() if _EMBEDDED.match(name)]
 
 
 def parsed(archive: zipfile.ZipFile, name: str) -> Element:

@@ -25,7 +25,8 @@ FEW, HALF = 100, 0.5  # a page of fewer letters, of which a picture takes so muc
 UNREADABLE = 0.3  # share of letters without meaning from which a page is named
 
 _PAGE_NUMBER = re.compile(
-    r"\W*(?:(?:page|seite|página|pagina|pág|p|s)\b\W*)?(\d{1,4})(?:\W*(?:of|von|de|sur|di|/)\W*\d+)?\W*",
+    r"\A\W{0,9}(?:(?:page|seite|página|pagina|pág|p|s)\b\W{0,9})?(\d{1,4})"
+    r"(?:\W{0,9}(?:of|von|de|sur|di|/)\W{0,9}\d{1,4})?\W{0,9}\Z",
     re.IGNORECASE,
 )
 NONE = 1 << 20  # no page number
@@ -263,7 +264,7 @@ def _by_place(rows: list[list[_Line]]) -> list[list[_Line]]:
 
 def _numbered(text: str, page: int) -> int:
     """How far the number that a line consists of is from its page's place, or `NONE`."""
-    found = _PAGE_NUMBER.fullmatch(text)
+    found = _PAGE_NUMBER.match(text)
     return int(found[1]) - page if found else NONE
 
 

@@ -5,11 +5,11 @@ import re
 from contrasent.documents.sections import Parsed, SectionBuilder
 
 _ADORNED = re.compile(r"([=~^\"'`#*+.:_-])\1{2,}\s*")
-_TABLE_RULE = re.compile(r"\s*(?:=+(?: +=+)+|\+[-=+]+\+|-+(?: +-+)+)\s*")
+_TABLE_RULE = re.compile(r"\A\s*(?:=+(?: +=+)+|\+[-=+]+\+|-+(?: +-+)+)\s*")
 _EXPLICIT = re.compile(r" *\.\.(?:$| )")
 _DIRECTIVE = re.compile(r" *\.\. +(?:\|[^|]+\| +)?([\w:.-]+):: *(.*)")
 _FOOTNOTE = re.compile(r" *\.\. +\[[^\]]+\] +(.*)")
-_OPTION = re.compile(r"\s+:([\w-]+):(?:\s+(.*))?$")
+_OPTION = re.compile(r"\A\s+:([\w-]+):(?:\s+(.*))?$")
 _BULLET = re.compile(r"^ *[*+-] +", re.MULTILINE)
 _UNSEEN = {  # without text of their own
     "toctree", "contents", "include", "raw", "index", "highlight", "default-role", "meta", "role",

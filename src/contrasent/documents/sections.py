@@ -14,8 +14,8 @@ _SAME = {"authors": "author", "keywords": "tags", "tag": "tags", "categories": "
 _DAY = re.compile(r"(?:D:)?((?:19|20)\d\d)-?([01]\d)-?([0-3]\d)(?=[T \d]|$)")
 
 _MADE = re.compile(  # by programs, not by who wrote the document
-    r"""[(\[]?(?:untitled|unbenannt|sans[ ]titre|sin[ ]t[ií]tulo|senza[ ]titolo|naamloos|anonymous
-        |unknown|unspecified|no[ ]title|title)[)\]]?(?:[ _-]?(?:document|dokument|presentation))?
+    r"""\A(?:[(\[]?(?:untitled|unbenannt|sans[ ]titre|sin[ ]t[ií]tulo|senza[ ]titolo|naamloos
+        |anonymous|unknown|unspecified|no[ ]title|title)[)\]]?(?:[ _-]?(?:document|dokument|presentation))?
         [ _-]?\d*
     | (?:document|dokument|documento?|presentation|präsentation|présentation|presentación|book
         |workbook|mappe|slide|folie|scan|image)[ _-]?\d*
@@ -24,7 +24,7 @@ _MADE = re.compile(  # by programs, not by who wrote the document
     | microsoft[ ](?:word|powerpoint|excel|office[ ]\w+)[ ]-[ ].*
     | (?:file|https?)://.* | about:blank
     | [^\s/\\]+\.(?:docx?|dotx?|pptx?|xlsx?|odt|ods|rtf|pdf|indd|tex|dvi|qxd|pages|html?|txt|md)
-    | .*[/\\][^/\\]+\.(?:docx?|pptx?|xlsx?|odt|rtf|pdf|indd|tex|dvi)""",
+    | .*[/\\][^/\\]+\.(?:docx?|pptx?|xlsx?|odt|rtf|pdf|indd|tex|dvi))\Z""",
     re.VERBOSE | re.IGNORECASE,
 )
 
@@ -187,7 +187,7 @@ class SectionBuilder:
 def proper_title(title: str) -> str:
     """A title, unless a program made it: "untitled", "Microsoft Word - draft3.docx"."""
     text = one_line(title)
-    return "" if _MADE.fullmatch(text) else text
+    return "" if _MADE.match(text) else text
 
 
 def described(given: Mapping[str, Any]) -> dict[str, Any]:
