@@ -15,8 +15,8 @@ _DAY = re.compile(r"(?:D:)?((?:19|20)\d\d)-?([01]\d)-?([0-3]\d)(?=[T \d]|$)")
 
 _MADE = re.compile(  # by programs, not by who wrote the document
     r"""\A(?:[(\[]?(?:untitled|unbenannt|sans[ ]titre|sin[ ]t[ií]tulo|senza[ ]titolo|naamloos
-        |anonymous|unknown|unspecified|no[ ]title|title)[)\]]?(?:[ _-]?(?:document|dokument|presentation))?
-        [ _-]?\d*
+        |anonymous|unknown|unspecified|no[ ]title|title)[)\]]?
+        (?:[ _-]?(?:document|dokument|presentation))?[ _-]?\d*
     | (?:document|dokument|documento?|presentation|präsentation|présentation|presentación|book
         |workbook|mappe|slide|folie|scan|image)[ _-]?\d*
     | powerpoint[ -](?:presentation|präsentation)|présentation[ ]powerpoint
