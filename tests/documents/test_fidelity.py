@@ -372,6 +372,18 @@ def test_what_was_guessed_is_said_and_can_be_set(tmp_path):
         DocumentSource(tmp_path, encoding="utf9")
 
 
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "b.json"])
+def test_objects_within_rows_of_json_are_read(tmp_path, name):
+    rows = [
+        {"name": "Bo", "at": {"town": "Ulm", "in": {"n": 3}}, "had": [{"x": "a boat"}, "y"]}
+    ] * 2
+    lines = json.dumps(rows) if name == "b.json" else "\n".join(map(json.dumps, rows))
+    found = one_of(tmp_path, name, lines)
+    assert [texts((0, d.sections))[1:] for d in found] == [
+        ["name: Bo; at.town: Ulm; at.in.n: 3; had: x: a boat y"]
+    ] * 2
+
+
 def test_utf8_with_a_foreign_byte_stays_utf8():
     data = "Käse, Öl, Bäume, Brötchen und Straße; ".encode() + "Müll".encode("cp1252")
     assert decode(data)[0] == "Käse, Öl, Bäume, Brötchen und Straße; Müll"

@@ -3,12 +3,13 @@
 import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from email.utils import parseaddr
 from functools import partial
 from importlib.util import find_spec
-from io import BytesIO
+from io import BufferedReader, BytesIO, RawIOBase, TextIOWrapper
 from itertools import chain
 from pathlib import PurePosixPath
 from typing import IO, Any
@@ -25,6 +26,7 @@ from contrasent.documents.sections import (
     Section,
     described,
     one_line,
+    spelled,
     without_keys,
 )
 from contrasent.documents.sheets import SHEETS, form_of, read_book
@@ -38,7 +40,7 @@ from contrasent.documents.text_formats import (
     read_json,
     read_text,
 )
-from contrasent.text.sources import Source
+from contrasent.text.sources import LONGEST, Source
 
 Part = tuple[list[Document], dict[str, Any]]  # documents, and facts of the file for the report
 
@@ -395,19 +397,73 @@ def _source(entry: Entry, facts: dict[str, Any], reading: _Reading) -> Source:
         return Source(entry.open, ".parquet", entry.name)
     if entry.suffix == ".json":
         text, encoding = decode(_content(entry), reading.encoding)
-        facts |= {"encoding": encoding.shown, "guessed": encoding.guessed}
         try:
             values = json.loads(text)
         except ValueError:  # rows of JSON, one a line
-            return Source(lambda: BytesIO(text.encode()), ".jsonl", entry.name)
-        if not isinstance(values, list):
-            raise Skip(Reason.NO_LIST)
-        lines = "\n".join(map(json.dumps, values)).encode()
-        return Source(lambda: BytesIO(lines), ".jsonl", entry.name)
-    encoding = _sniff(entry, reading)
+            values = text.split("\n")
+        else:
+            if not isinstance(values, list):
+                raise Skip(Reason.NO_LIST)
+            values = list(map(json.dumps, values))
+        rows: Callable[[], Iterator[str]] = partial(iter, values)
+    else:
+        encoding = _sniff(entry, reading)
+        rows = partial(_lines, entry, encoding.name)
     facts |= {"encoding": encoding.shown, "guessed": encoding.guessed}
-    form = {".ndjson": ".jsonl"}.get(entry.suffix, entry.suffix)
-    return Source(entry.open, form, entry.name, encoding=encoding.name)
+    if entry.suffix in (".csv", ".tsv"):
+        return Source(entry.open, entry.suffix, entry.name, encoding=encoding.name)
+    return Source(lambda: BufferedReader(_Flat(rows())), ".jsonl", entry.name)
+
+
+def _lines(entry: Entry, encoding: str) -> Iterator[str]:
+    with entry.open() as raw, TextIOWrapper(raw, encoding, errors="replace") as stream:
+        while line := stream.readline(LONGEST):
+            yield line.rstrip("\r\n")
+
+
+class _Flat(RawIOBase):
+    """Lines of JSON whose objects hold none: {"at.town": "Ulm"} for {"at": {"town": "Ulm"}}."""
+
+    def __init__(self, lines: Iterator[str]) -> None:
+        self._lines, self._rest = lines, b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._rest:
+            line = next(self._lines, None)
+            if line is None:
+                return 0
+            if line.count("{") > 1:
+                with suppress(ValueError, RecursionError):  # reported where rows are read
+                    line = json.dumps(_flat(json.loads(line)), ensure_ascii=False)
+            self._rest = f"{line}\n".encode("utf-8", "replace")
+        count = min(len(buffer), len(self._rest))
+        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
+        return count
+
+
+def _flat(value: Any) -> Any:
+    """An object whose inner objects' values have the names that lead there."""
+    if not isinstance(value, dict):
+        return value
+    flat = dict[str, Any]()
+    for key, inner in value.items():
+        several = isinstance(inner, list) and any(isinstance(one, dict) for one in inner)
+        if isinstance(inner, dict):
+            flat |= {f"{key}.{name}": one for name, one in _flat(inner).items()}
+        elif several:
+            parts = (_flat(one) for one in inner)
+            flat[key] = [
+                spelled((name, str(one)) for name, one in part.items())
+                if isinstance(part, dict)
+                else str(part)
+                for part in parts
+            ]
+        else:
+            flat[key] = inner
+    return flat
 
 
 def _sniff(entry: Entry, reading: _Reading) -> Encoding:

@@ -60,7 +60,7 @@ _SECRET_NAME = re.compile(rf"(?:\w*[_.-])?{_NAME}", re.IGNORECASE)
 _VALUE = r"""(?:(["'])[^\s"'{$<]{6,99}\1|[^\s"'{$<(;]{6,99}(?=$|;))"""
 _ASSIGNED = re.compile(rf"""{_NAME}["']?\s{{0,9}}[:=]\s{{0,9}}{_VALUE}""", re.IGNORECASE | re.M)
 _TOLD = re.compile(
-    rf"""(?<![\w]){_NAME}\s{{0,3}}[:=]\s{{0,3}}(?=[^\s;]{{0,98}}\d){_VALUE}""",
+    rf"""(?<![^\W_]){_NAME}\s{{0,3}}[:=]\s{{0,3}}(?=[^\s;]{{0,98}}\d){_VALUE}""",
     re.IGNORECASE | re.M,
 )
 _HINTS = (  # every key contains one of these
