@@ -67,9 +67,14 @@ def main() -> None:
     arguments = parser.parse_args()
     began, files = time.monotonic(), list[File]()
     for make in MAKERS:
-        made = list(make())
-        if not made:
-            print(f"left out: {make.__name__.replace('_', ' ')} (the program is not installed)")
+        name, made = make.__name__.replace("_", " "), list[File]()
+        try:
+            made.extend(make())
+        except ImportError as error:
+            print(f"left out, rest of {name}: needs {error.name} (contrasent[bench])")
+        else:
+            if not made:
+                print(f"left out, {name}: the program soffice is not on the PATH")
         files += [one for one in made if not arguments.formats or one.format in arguments.formats]
     with tempfile.TemporaryDirectory() as folder:
         found = judged(files, Path(folder))

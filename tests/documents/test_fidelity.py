@@ -214,7 +214,8 @@ def test_columns_that_are_drawn_row_by_row_are_read_one_after_another():
             canvas.drawString(50, 400 - 14 * row, cells[0])
             canvas.drawString(320, 400 - 14 * row, cells[1])
 
-    found = texts(read_pdf(drawn(draw), "a.pdf", 10**6)[0])
+    *_, read = read_pdf(drawn(draw), "a.pdf", 10**6)
+    found = texts(read[0])
     assert found == [" ".join(left), " ".join(right), "Drill | 7 euros\nLong ladder | 4 euros"]
 
 
@@ -237,7 +238,7 @@ def test_forms_notes_and_last_lines_of_a_pdf_are_read_and_pictures_named():
         canvas.drawImage(ImageReader(image), 0, 0, 600, 800)
         canvas.showPage()
 
-    (_, sections, _), passed, _ = read_pdf(drawn(draw), "a.pdf", 10**6)
+    ((_, sections, _), passed, _) = next(read_pdf(drawn(draw), "a.pdf", 10**6))
     by_page = {}
     for part in sections:
         by_page.setdefault(part.page, []).extend(part.paragraphs)

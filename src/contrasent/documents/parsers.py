@@ -19,7 +19,7 @@ from contrasent.documents.encodings import SAMPLE, Encoding, decode, encoding_of
 from contrasent.documents.html import read_html
 from contrasent.documents.mail import Mail, day_of, messages, own_text, parse_mail
 from contrasent.documents.office import extracted, read_epub, read_slides, read_word
-from contrasent.documents.pdf import read_pdf
+from contrasent.documents.pdf import Read, read_pdf
 from contrasent.documents.sections import (
     Document,
     Parsed,
@@ -195,7 +195,15 @@ def _converted(entry: Entry, facts: dict[str, Any], reading: _Reading) -> Parsed
 
 
 def _pdf(entry: Entry, reading: _Reading) -> Iterator[Part]:
-    parsed, passed, attached = read_pdf(_content(entry), entry.name, reading.most)
+    for found in read_pdf(_content(entry), entry.name, reading.most):
+        if found is None:
+            yield [], {}
+        else:
+            yield from _read_pdf(entry, found, reading)
+
+
+def _read_pdf(entry: Entry, found: Read, reading: _Reading) -> Iterator[Part]:
+    parsed, passed, attached = found
     _check("\n".join(text for section in parsed[1] for text in section.paragraphs), reading.most)
     if parsed[1] or not attached:
         yield _whole(entry.name, parsed, {"passed": passed}, reading.most)

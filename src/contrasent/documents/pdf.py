@@ -18,8 +18,9 @@ from contrasent.documents.sections import Parsed, SectionBuilder, proper_title
 if TYPE_CHECKING:
     from pypdfium2 import PdfDocument, PdfPage, PdfTextPage
 
-GAP = 1.5  # heights of a letter that part two columns
+GAP, NARROW = 1.5, 0.5  # heights of a letter that part columns; where other rows have them
 LARGER = 1.12  # times the most usual height of letters from which a short paragraph is a heading
+AT_ONCE = 50  # pages that are read without a sign of life
 LONGEST = 200  # characters of a heading
 FEW, HALF = 100, 0.5  # a page of fewer letters, of which a picture takes so much, is a scan
 UNREADABLE = 0.3  # share of letters without meaning from which a page is named
@@ -32,6 +33,10 @@ _PAGE_NUMBER = re.compile(
 NONE = 1 << 20  # no page number
 _HYPHENS = "\x02\xad\ufffe"  # at the end of a line, of a word that goes on
 _MEANINGLESS = re.compile(r"[\ufffd\ue000-\uf8ff\x01\x03-\x08]")
+
+
+Read = tuple[Parsed, list[Any], dict[str, bytes]]
+"""Title, sections and metadata; what was passed over, with its reason; attached files."""
 
 
 class _Line(NamedTuple):
@@ -57,8 +62,8 @@ class _Paragraph(NamedTuple):
     wrapped: bool  # at a width: it is prose
 
 
-def read_pdf(data: bytes, name: str, most: int) -> tuple[Parsed, list[Any], dict[str, bytes]]:
-    """Title, sections and metadata; what was passed over, with its reason; attached files."""
+def read_pdf(data: bytes, name: str, most: int) -> Iterator[Read | None]:
+    """None now and then while pages are read, and in the end what was read."""
     try:
         import pypdfium2
     except ImportError:
@@ -82,6 +87,8 @@ def read_pdf(data: bytes, name: str, most: int) -> tuple[Parsed, list[Any], dict
             elif not meaning:
                 passed.append((Reason.LETTERS, f"{name}, page {number}"))
             read.append((rows, notes))
+            if number % AT_ONCE == 0:
+                yield None
         about, attached = document.get_metadata_dict(skip_empty=True), dict[str, bytes]()
         for at in range(document.count_attachments()):
             one = document.get_attachment(at)
@@ -95,7 +102,7 @@ def read_pdf(data: bytes, name: str, most: int) -> tuple[Parsed, list[Any], dict
     }
     if not any(rows or notes for rows, notes in read):
         raise Skip(Reason.SCAN if not attached else Reason.EMPTY)
-    return _built(read, about.get("Title", ""), metadata), passed, attached
+    yield _built(read, about.get("Title", ""), metadata), passed, attached
 
 
 def _rows(text: "PdfTextPage") -> tuple[list[list[_Line]], bool]:
@@ -103,7 +110,11 @@ def _rows(text: "PdfTextPage") -> tuple[list[list[_Line]], bool]:
     import pypdfium2.raw as c
 
     page, count = text.raw, text.count_chars()
-    codes = [c.FPDFText_GetUnicode(page, at) for at in range(count)]
+    held = (c_ushort * (count + 1))()
+    if c.FPDFText_GetText(page, 0, count, held) == count + 1:
+        codes = held[:count]
+    else:  # some letters are no single unit of UTF-16
+        codes = [c.FPDFText_GetUnicode(page, at) for at in range(count)]
     left, right, bottom, top = c_double(), c_double(), c_double(), c_double()
     loose = c.FS_RECTF()
 
@@ -119,7 +130,7 @@ def _rows(text: "PdfTextPage") -> tuple[list[list[_Line]], bool]:
         start, end = edges(first)[0], edges(last)[1]
         return _Line(" ".join(letters.split()), start, end, loose.top, loose.top - loose.bottom)
 
-    rows, row, start, last = list[list[_Line]](), list[_Line](), -1, -1
+    rows, row, start, last, height = list[list[_Line]](), list[_Line](), -1, -1, 0.0
     for at, code in enumerate([*codes, 10]):
         if code in (10, 13):
             if start >= 0:
@@ -128,16 +139,39 @@ def _rows(text: "PdfTextPage") -> tuple[list[list[_Line]], bool]:
         elif code not in (32, 160):
             if start < 0:
                 start = at
+                c.FPDFText_GetLooseCharBox(page, at, byref(loose))
+                height = loose.top - loose.bottom
             elif last < at - 1:  # spaces before
-                height = edges(last)[1]
-                gap = edges(at)[0] - height
-                c.FPDFText_GetLooseCharBox(page, last, byref(loose))
-                if gap > GAP * (loose.top - loose.bottom) > 0:
+                end = edges(last)[1]
+                if edges(at)[0] - end > NARROW * height > 0:
                     row, start = [*row, line(start, last)], at
             last = at
+    known = Counter(
+        round(after.left)
+        for row in rows
+        for before, after in pairwise(row)
+        if _apart(before, after)
+    )
+    rows = [_joined_row(row, known) for row in rows]
     shown = "".join(chr(code) for code in codes if code > 32)
     odd = len(_MEANINGLESS.findall(shown)) + codes.count(0)
     return rows, odd <= max(10, UNREADABLE * len(shown))
+
+
+def _apart(before: _Line, after: _Line) -> bool:
+    return after.left - before.right > GAP * before.size
+
+
+def _joined_row(row: list[_Line], known: Counter[int]) -> list[_Line]:
+    """Pieces of a line joined, except where a column begins."""
+    joined = row[:1]
+    for line in row[1:]:
+        if _apart(joined[-1], line) or known[round(line.left)] > 1:
+            joined.append(line)
+        else:
+            before = joined[-1]
+            joined[-1] = before._replace(text=f"{before.text} {line.text}", right=line.right)
+    return joined
 
 
 def _pictured(page: "PdfPage", letters: int) -> bool:
