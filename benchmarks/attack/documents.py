@@ -41,10 +41,13 @@ def samples() -> dict[str, bytes]:
         **{
             name[1:]: content.encode()
             for name, (content, *_) in made.BLOCKS.items()
-            if name[1:] in (".tex", ".xml", ".srt", ".vtt", ".org", ".adoc")
+            if name[1:] in (".tex", ".xml", ".srt", ".vtt", ".org", ".adoc", ".ics", ".vcf")
         },
         "-object.json": made.BLOCKS["a.json"][0].encode(),
-        ".xlsx": made.xlsx({"Staff": made.STAFF, "More": [["Nothing here."], ["", "far"]]}),
+        **dict.fromkeys(
+            (".xlsx", ".xlsm"), made.xlsx({"Staff": made.STAFF, "More": [["Form", "x"]]})
+        ),
+        ".xls": made.xls(made.STAFF),
         ".ods": made.ods(made.STAFF),
         ".eml": made.EML.encode("latin-1"),
         ".mbox": made.MBOX.encode(),

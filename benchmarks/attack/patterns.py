@@ -22,7 +22,16 @@ MARKS = (
 
 def patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
     """The regular expressions that documents and answers meet, by name."""
-    from contrasent.documents import parsers, sections, text_formats
+    from contrasent.documents import (
+        encodings,
+        mail,
+        office,
+        parsers,
+        pdf,
+        rst,
+        sections,
+        text_formats,
+    )
     from contrasent.search import answers, words
 
     def inside(value: Any) -> Iterator[re.Pattern[str]]:
@@ -32,7 +41,8 @@ def patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
             for part in value:
                 yield from inside(part)
 
-    for module in (parsers, sections, text_formats, answers, words):
+    documents = (encodings, mail, office, parsers, pdf, rst, sections, text_formats)
+    for module in (*documents, answers, words):
         for name, value in vars(module).items():
             if name == "_ABBREVIATED":  # meets twelve characters at a time
                 continue

@@ -30,7 +30,7 @@ def test_without_arguments_it_shows_four_things_to_try():
 
 
 def test_doctor_names_what_is_missing_and_what_to_type(monkeypatch, tmp_path):
-    for name in ("fastapi", "kreuzberg"):
+    for name in ("fastapi", "xberg"):
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setenv("CONTRASENT_DATA", str(tmp_path / "nowhere"))
     lines = run("doctor").stdout.splitlines()

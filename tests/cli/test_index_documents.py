@@ -38,7 +38,7 @@ NOTES = {
 @pytest.fixture
 def folder(tmp_path):
     """Notes of several formats, and what is no document."""
-    pytest.importorskip("kreuzberg")
+    pytest.importorskip("xberg")
     place = tmp_path / "notes"
     for name, text in NOTES.items():
         (place / name).parent.mkdir(parents=True, exist_ok=True)
@@ -259,6 +259,27 @@ def test_doctor_says_what_an_index_holds(folder, tmp_path):
     lines = invoke("doctor", index).stdout.splitlines()
     assert "rows: 8 of 8 documents" in lines and "skipped, binary: 1 (picture.png)" in lines
     assert synced(index).startswith("1 added")  # as text, as before
+
+
+def test_which_files_are_read_is_kept_with_the_index(tmp_path):
+    place, index = tmp_path / "notes", tmp_path / "s"
+    (place / "drafts").mkdir(parents=True)
+    put(place, ".gitignore", "old.md\n")
+    for name in ("a.md", "old.md", "drafts/b.md", "c.log"):
+        put(place, name, f"The boat {name} lies at the quay.\n")
+    options = "--exclude", "drafts/", "--include", "*.md", "--include", "*.txt"
+    run("index", place, "-o", index, *options, "--encoding", "cp1250")
+    assert [name.partition("#")[0] for name in rows(index)] == ["a.md"]
+    put(place, "drafts/d.md", "A draft.\n")
+    put(place, "e.txt", "Another boat.\n")
+    (place / "f.md").write_bytes("Łódź".encode("cp1250"))
+    assert describe(index)["not_read_yet"] == ["e.txt", "f.md"]
+    assert synced(index) == "2 added, 0 changed, 0 deleted, 1 unchanged"
+    assert "Łódź" in {row.text for row in rows(index).values()}
+    put(place, ".gitignore", "")
+    assert synced(index).startswith("1 added")
+    with pytest.raises(UserError, match=r"--exclude .*does not go with --sync"):
+        run("index", index, "--sync", "--exclude", "x")
 
 
 def test_a_table_alone_is_read_as_in_a_folder(tmp_path):

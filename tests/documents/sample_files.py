@@ -111,7 +111,7 @@ def pptx():
 
 HTML = (
     "<html><head><title>River</title><style>p{}</style></head><body>"
-    "<nav><a href=/>Home</a></nav><aside>Menu</aside>"
+    "<nav>Home</nav><aside><a href=/>Menu</a></aside>"
     "<h1>River</h1><p>Rivers carry sand<br>and <b>mud</b>.<p>They flow &amp; turn."
     "<h2>Banks</h2><pre>if x:\n    flow</pre>"
     "<table><tr><th>a<th>b<tr><td>1<td>2</table><p>After.</p>"
@@ -270,6 +270,24 @@ def msg(subject="Ducks", body="The pond is full."):
     })  # fmt: skip
 
 
+def xls(rows):
+    """A workbook of Excel before 2007, with one sheet of rows of texts."""
+
+    def record(kind, data):
+        return struct.pack("<HH", kind, len(data)) + data
+
+    begin, end = struct.pack("<HHHHII", 0x600, 5, 0, 0, 0, 0), record(0x0A, b"")
+    name = struct.pack("<BB", 5, 0) + b"Staff"
+    place = 4 + len(begin) + 10 + len(name) + len(end)
+    book = record(0x809, begin) + record(0x85, struct.pack("<IH", place, 0) + name) + end
+    book += record(0x809, struct.pack("<HHHHII", 0x600, 16, 0, 0, 0, 0))
+    for row, texts in enumerate(rows):
+        for column, text in enumerate(texts):
+            head = struct.pack("<HHHHB", row, column, 0, len(text), 1)
+            book += record(0x204, head + text.encode("utf-16-le"))
+    return compound({"Workbook": book + end})
+
+
 BLOCKS = {
     "a.go": ("package main\n\n// Adds.\nfunc Add(a int) int {\n\n  return a\n}\n\nfunc Sub() {}\n",
         "a.go", [((), ("package main",)), (("Add",), ("// Adds.\nfunc Add(a int) int {\n  return a"
@@ -279,8 +297,14 @@ BLOCKS = {
     "a.yaml": ("web:\n  port: 8080\n  password: swordfish9\n\ndb:\n  port: 1\n", "a.yaml", [
         ((), ("web:\n  port: 8080", "db:\n  port: 1"))]),
     "a.toml": ("[tool]\nname = 'x'\n", "a.toml", [((), ("[tool]\nname = 'x'",))]),
-    "a.json": ('{"name": "x", "n": [1]}', "a.json", [
-        ((), ('{\n "name": "x",\n "n": [\n  1\n ]\n}',))]),
+    "a.json": ('{"name": "x \\"y\\"", "n": [1, {"m": 2}], "db": {"password": "hunter2x"}}',
+        "a.json", [
+        ((), ('name: x "y"\nn:\n - 1\n -\n  m: 2\ndb:',))]),
+    "a.ics": ("BEGIN:VCALENDAR\r\nUID:1\r\nSUMMARY:Tea\\, and\r\n  cake\r\n"
+        "DTSTART:20240506T120000Z\r\nEND:VCALENDAR\r\n", "", [
+        ((), ("Summary: Tea, and cake\nDtstart: 2024-05-06 12:00",))]),
+    "a.vcf": ("BEGIN:VCARD\nFN:Ann Lee\nTEL;TYPE=home:555\nEND:VCARD\n", "", [
+        ((), ("Fn: Ann Lee\nTel: 555",))]),
     "a.xml": ("<a><p v='1'><name>Al</name><city>Bern</city></p><p>The <b>bold</b> one.</p></a>",
         "", [
         ((), ("v: 1; name: Al; city: Bern", "The bold one."))]),

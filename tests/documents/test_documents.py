@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_markdown_has_title_headings_code_and_tables(tmp_path):
     text = (
-        "---\nlayout: page\ndate: 2024-03-05 10:00\ntags:\n  - mud\n- a, b\nn: 3\ntitle:\n"
+        "---\nlayout: page\ndate: 2024-03-05 10:00\ntags:\n  - mud\n  - a, b\nn: 3\ntitle:\n"
         "keywords: [x, 'y']\nbody: no\n---\n# The *river*\n\n"
         "Rivers carry [sand](http://x.y/a_(b)) and\n`mud_x`.\n\n**See** [`a`][b], [c] & `[d](e)`.\n"
         "Write to <a@b.c>, *not `__now__`*.\n\n[b]: x.md\n[c]: y.md\n\n"
@@ -33,7 +33,7 @@ def test_markdown_has_title_headings_code_and_tables(tmp_path):
     )
     assert one(tmp_path, "a.md", text) == Document("a.md", "The river", (
         Section((), (
-            "Rivers carry sand and mud_x.", "See a, c & d. Write to a@b.c, not __now__.",
+            "Rivers carry sand and mud_x.", "See a, c & [d](e). Write to a@b.c, not __now__.",
         )),
         Section(("Banks",), ("one bank", "other bank", "if x:\n    flow(x)")),
         Section(("Banks", "Left"), ("a | b\n1 | 2",)), Section(("Delta",), ("It ends.",)),

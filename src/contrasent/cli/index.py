@@ -32,6 +32,10 @@ def index(
     column: options.Column = None,
     columns: str | None = None,
     as_text: Annotated[list[str] | None, typer.Option("--as-text", metavar="PATTERN")] = None,
+    exclude: Annotated[list[str] | None, typer.Option("--exclude", metavar="PATTERN")] = None,
+    include: Annotated[list[str] | None, typer.Option("--include", metavar="PATTERN")] = None,
+    no_ignore: bool = False,
+    encoding: str = "",
     id_column: Annotated[str | None, typer.Option("--id")] = None,
     metadata: str | None = None,
     metric: str = "cosine",
@@ -73,6 +77,11 @@ def index(
         max_file_text: Leave out files with more text than so many characters.
         columns: Columns of tables to read instead, with commas; title first.
         as_text: Read files of such names, '*.xyz', as plain text; can be repeated.
+        exclude: Leave out such files or folders, 'drafts/' or '*.log', as .gitignore writes them;
+            can be repeated.
+        include: Read only files of such names or folders; can be repeated.
+        no_ignore: Read also what .gitignore files name.
+        encoding: Of text that is not UTF-8 and does not say what it is; else it is guessed.
         id_column: Column with the ids of a table's rows; row numbers if not given.
         metadata: Columns of a table to keep as metadata: a,b,c; * for all others.
         metric: cosine or dot.
@@ -90,6 +99,10 @@ def index(
     fixed = {"--pooler": loading.pooler, "--max-tokens": loading.max_tokens}  # as in the index
     made: dict[str, Any] = {  # when an index is made
         "--as-text": as_text,
+        "--exclude": exclude,
+        "--include": include,
+        "--no-ignore": no_ignore,
+        "--encoding": encoding,
         "--max-file-text": None if max_file_text == TEXT_LIMIT else max_file_text,
         "--metric": None if metric == "cosine" else metric,
         "--uri": uri,
@@ -150,6 +163,10 @@ def index(
             output,
             max_file_text=max_file_text,
             as_text=as_text or (),
+            exclude=exclude or (),
+            include=include or (),
+            gitignore=not no_ignore,
+            encoding=encoding,
             encoded=encoded,
             metric=metric,
             word_weight=weight,

@@ -18,6 +18,9 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from pathspec import GitIgnoreSpec
+
+from contrasent.errors import OptionError
 from contrasent.text.sources import open_packed, unpacked_limit
 
 MEMBERS = 100_000  # files in an archive
@@ -29,6 +32,8 @@ class Reason(StrEnum):
     """Why a file, or a row of a table, was passed over."""
 
     HIDDEN = "hidden"
+    EXCLUDED = "excluded"
+    IGNORED = "ignored by git"
     SECRET = "secret"  # by its name, or because nothing is left without its keys
     TOOLS = "tool's folder"
     LINK_TO_FOLDER = "link to a folder"
@@ -46,6 +51,12 @@ class Reason(StrEnum):
     ENCRYPTED = "encrypted"
     EMPTY = "empty"
     SCAN = "no text (a scan?)"
+    PICTURE = "page that is a picture (a scan?)"
+    LETTERS = "page whose letters have no meaning (print it to a new PDF, or run OCR)"
+    MENUS = "menus of a page"
+    HIDDEN_SHEET = "hidden sheet"
+    EMBEDDED = "object embedded in a document"
+    WIDE = "lines too wide for a person's"
     BINARY = "binary"
     UNKNOWN = "text of an unknown type"
     TOO_LARGE = "too large"
@@ -137,17 +148,93 @@ def reason_to_skip(name: str) -> Reason | None:
     return Reason.HIDDEN if name.startswith(".") else None
 
 
-def entries(source: Path, skip: Report) -> Iterator[Entry]:
-    """All files of a source in the order of their paths."""
+class Choice:
+    """Which files of a source are read: by patterns as .gitignore has them, and by .gitignore."""
+
+    def __init__(
+        self, exclude: Sequence[str] = (), include: Sequence[str] = (), gitignore: bool = False
+    ) -> None:
+        self._exclude = _patterns(exclude, "--exclude")
+        self._include = _patterns(include, "--include")
+        self._any, self._gitignore = bool(include), gitignore
+        # Names of folders, outermost first, their patterns, and the way from one above the source.
+        self._ignored = list[tuple[str, GitIgnoreSpec, str]]()
+
+    def begin(self, source: Path) -> None:
+        """Read what git ignores above a folder, up to its repository."""
+        self._ignored.clear()
+        path = source.resolve()
+        if not self._gitignore or not source.is_dir():
+            return
+        above = next((one for one in (path, *path.parents) if (one / ".git").exists()), path)
+        inner = path.relative_to(above).parts
+        for depth in range(len(inner)):
+            folder = above.joinpath(*inner[:depth])
+            self._read(folder, "", "/".join(inner[depth:]))
+
+    def enter(self, folder: Path, name: str) -> None:
+        """Read what git ignores in a folder of that name within the source."""
+        if self._gitignore:
+            self._ignored = [one for one in self._ignored if one[2] or name.startswith(one[0])]
+            self._read(folder, name)
+
+    def _read(self, folder: Path, name: str, below: str = "") -> None:
+        try:
+            lines = (folder / ".gitignore").read_text("utf-8", "replace").splitlines()
+        except OSError:
+            return
+        self._ignored.append((name, _patterns(lines), below))
+
+    def reason(self, name: str, *, folder: bool) -> Reason | None:
+        """Why a file or a folder of that name within the source is left out, or None."""
+        whole = name + "/" * folder
+        if self._exclude.match_file(whole):
+            return Reason.EXCLUDED
+        if self._any and not folder and not self._include.match_file(whole):
+            return Reason.EXCLUDED
+        for above, patterns, below in reversed(self._ignored):
+            inner = f"{below}/{whole}" if below else whole.removeprefix(above)
+            if (found := patterns.check_file(inner).include) is not None:
+                return Reason.IGNORED if found else None
+        return None
+
+
+def _patterns(lines: Sequence[str], option: str = "") -> GitIgnoreSpec:
+    """Patterns of a file, whose faulty lines git passes over, or of an option."""
+    good = list[str]()
+    for line in lines:
+        try:
+            GitIgnoreSpec.from_lines([line])
+            good.append(line)
+        except ValueError:
+            if option:
+                raise OptionError(option, line, "is no pattern as .gitignore has them") from None
+    return GitIgnoreSpec.from_lines(good)
+
+
+def entries(source: Path, skip: Report, choice: Choice | None = None) -> Iterator[Entry]:
+    """All files of a source in the order of their paths, or those that are chosen."""
+    choice = choice or Choice()
+    choice.begin(source)
+    for entry in _entries(source, skip, choice):
+        # Of an archive each file is chosen by itself.
+        if entry.member and (reason := choice.reason(entry.name, folder=False)):
+            skip(reason, entry.name)
+        else:
+            yield entry
+
+
+def _entries(source: Path, skip: Report, choice: Choice) -> Iterator[Entry]:
     if source.is_dir():
-        yield from _folder(source, source, "", skip)
+        yield from _folder(source, source, "", skip, choice)
     elif reason := reason_to_skip(source.name):
         skip(reason, source.name)
     else:
         yield from _file(source, source.name, skip)
 
 
-def _folder(root: Path, folder: Path, above: str, skip: Report) -> Iterator[Entry]:
+def _folder(root: Path, folder: Path, above: str, skip: Report, choice: Choice) -> Iterator[Entry]:
+    choice.enter(folder, above)
     try:
         with os.scandir(folder) as listed:
             inside = sorted(listed, key=lambda item: item.name)
@@ -158,6 +245,8 @@ def _folder(root: Path, folder: Path, above: str, skip: Report) -> Iterator[Entr
         path, name = Path(item.path), above + _shown(item.name)
         try:
             reason, within = reason_to_skip(item.name), path.is_dir()
+            archive = path.suffix.lower() == ".zip"  # whose files are chosen one by one
+            reason = reason or (None if archive else choice.reason(name, folder=within))
             if item.is_symlink():
                 reason = reason or _reason_of_link(root, path)
             elif any((path / made).is_file() for made in _MADE):
@@ -167,7 +256,8 @@ def _folder(root: Path, folder: Path, above: str, skip: Report) -> Iterator[Entr
             if reason:
                 skip(reason, name + "/" * within)
             elif within:
-                yield from _folder(root, path, f"{name}/", skip)
+                yield from _folder(root, path, f"{name}/", skip, choice)
+                choice.enter(folder, above)
             else:
                 yield from _file(path, name, skip)
         except OSError:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from contrasent import progress
-from contrasent.documents.archives import Entry, Reason, Skip, entries
+from contrasent.documents.archives import Choice, Entry, Reason, Skip, entries
+from contrasent.documents.encodings import known
 from contrasent.documents.parsers import FORMATS, LARGEST, TEXT_LIMIT, size_of
 from contrasent.documents.sections import Document as Document
 from contrasent.documents.sections import Section as Section
@@ -34,6 +35,8 @@ _REMEDIES = {
     Reason.SECRET: "rename what is no secret",
     Reason.UNKNOWN: "read texts of other kinds by --as-text '*.xyz'",
     Reason.ENCRYPTED: "take the passwords off",
+    Reason.EXCLUDED: "give other --exclude or --include patterns",
+    Reason.IGNORED: "--no-ignore reads what .gitignore names",
 }
 
 
@@ -43,6 +46,15 @@ class Skipped:
 
     count: int = 0
     names: list[str] = field(default_factory=list)
+
+    def add(self, name: str) -> None:
+        """Count a file, or a row."""
+        self.count += 1
+        if self.names[-1:] != [name]:
+            self.names.append(name)
+
+    def __str__(self) -> str:
+        return ", ".join(self.names[:SHOWN]) + ", ..." * (len(self.names) > SHOWN)
 
 
 @dataclass(slots=True)
@@ -54,20 +66,20 @@ class ReadReport:
     characters: int = 0  # of their text, titles and headings aside
     skipped: dict[Reason, Skipped] = field(default_factory=dict)
     encodings: dict[str, int] = field(default_factory=dict)
+    guessed: dict[str, Skipped] = field(default_factory=dict)  # files of each guessed encoding
     columns: dict[str, str] = field(default_factory=dict)  # for each table, what was read as what
     keys: int = 0
 
     def skip(self, reason: Reason, name: str) -> None:
         """Count a file, or a row of a table, that was passed over."""
-        skipped = self.skipped.setdefault(reason, Skipped())
-        skipped.count += 1
-        if skipped.names[-1:] != [name]:
-            skipped.names.append(name)
+        self.skipped.setdefault(reason, Skipped()).add(name)
 
     def note(self, name: str, facts: dict[str, Any]) -> None:
         """Take over what the reader reports about a file."""
         if encoding := facts.get("encoding"):
             self.encodings[encoding] = self.encodings.get(encoding, 0) + 1
+            if facts.get("guessed"):
+                self.guessed.setdefault(encoding, Skipped()).add(name)
         if columns := facts.get("columns"):
             self.columns[name] = columns
         for _ in range(facts.get("skipped", 0)):
@@ -93,9 +105,10 @@ class ReadReport:
             lines = "line that holds" if self.keys == 1 else "lines that hold"
             shown.append(f"left out {self.keys:,} {lines} a key or a password")
         for reason, skipped in self.skipped.items():
-            more = ", ..." if len(skipped.names) > SHOWN else ""
-            names = ", ".join(skipped.names[:SHOWN])
-            shown.append(f"skipped {skipped.count:,}, {reason}: {names}{more}")
+            shown.append(f"skipped {skipped.count:,}, {reason}: {skipped}")
+        for encoding, files in self.guessed.items():
+            guess = f"guessed that {files.count:,} are in {encoding} (--encoding sets it)"
+            shown.append(f"{guess}: {files}")
         return shown
 
 
@@ -109,6 +122,10 @@ class Origin:
     max_file_text: int
     listed: int = field(default=0, compare=False)  # when they were last listed, ns since 1970
     as_text: list[str] = field(default_factory=list)  # patterns of files that are plain text
+    exclude: list[str] = field(default_factory=list)  # patterns of files that are left out
+    include: list[str] = field(default_factory=list)  # patterns of the only ones that are read
+    gitignore: bool = False  # whether files that .gitignore names are left out
+    encoding: str = ""  # of text that is not UTF-8 and declares none
 
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> "Origin | None":
@@ -119,14 +136,26 @@ class Origin:
 
     def to_json(self) -> dict[str, Any]:
         """The record to keep in an index."""
-        facts = {name: value for name, value in asdict(self).items() if value != []}
+        facts = {name: value for name, value in asdict(self).items() if value not in ([], "")}
         return {"kind": "documents", **facts}
+
+    def choice(self) -> Choice:
+        """Which files are read."""
+        return Choice(self.exclude, self.include, self.gitignore)
 
     def open(self, source: str | Path | None = None) -> "DocumentSource":
         """The documents, where they were or where they are now."""
         path = self.path if source is None else source
-        most = self.max_file_text
-        return DocumentSource(path, columns=self.columns, as_text=self.as_text, most=most)
+        return DocumentSource(
+            path,
+            columns=self.columns,
+            as_text=self.as_text,
+            exclude=self.exclude,
+            include=self.include,
+            gitignore=self.gitignore,
+            encoding=self.encoding,
+            most=self.max_file_text,
+        )
 
 
 class Documents(Protocol):
@@ -152,6 +181,10 @@ class DocumentSource:
         *,
         columns: Sequence[str] | None = None,
         as_text: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        include: Sequence[str] = (),
+        gitignore: bool = True,
+        encoding: str = "",
         most: int = TEXT_LIMIT,
     ) -> None:
         self.source, self.columns, self.report = Path(source), columns, ReadReport()
@@ -164,7 +197,20 @@ class DocumentSource:
         self._lacking = list[tuple[str, Any, Any]]()  # tables, the column, and those they have
         root = path if path.is_dir() else path.parent
         named = None if columns is None else list(columns)
-        self.origin: Origin | None = Origin(str(path), str(root), named, most, as_text=[*as_text])
+        self._encoding = known(encoding)
+        origin = Origin(
+            str(path),
+            str(root),
+            named,
+            most,
+            as_text=[*as_text],
+            exclude=[*exclude],
+            include=[*include],
+            gitignore=gitignore,
+            encoding=encoding,
+        )
+        self._choice = origin.choice()
+        self.origin: Origin | None = origin
         self._plain = [pattern.casefold() for pattern in as_text]
 
     def __str__(self) -> str:
@@ -175,7 +221,7 @@ class DocumentSource:
         self.report = ReadReport()
         if self.origin is not None:
             self.origin = replace(self.origin, listed=time.time_ns())
-        return list(entries(self.source, self.report.skip))
+        return list(entries(self.source, self.report.skip, self._choice))
 
     def __iter__(self) -> Iterator[Document]:
         """Read all documents."""
@@ -193,7 +239,7 @@ class DocumentSource:
         self.files.clear()
         with (
             progress.task("Reading documents", len(chosen), "files") as advance,
-            closing(self.reader(self.columns, self._most)) as reader,
+            closing(self.reader(self.columns, self._most, self._encoding)) as reader,
         ):
             for entry in chosen:
                 before, reason = report.documents, None

@@ -1,7 +1,7 @@
 """Mail as RFC 5322 writes it, alone or many in an mbox file: headers, own text and attachments."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from email import policy
@@ -9,16 +9,22 @@ from email.errors import HeaderParseError
 from email.header import decode_header, make_header
 from email.parser import BytesParser
 from email.utils import parsedate_to_datetime
+from mimetypes import guess_extension
 from typing import IO, Any
 
-from contrasent.documents.text_formats import decode
+from contrasent.documents.archives import Skip
+from contrasent.documents.encodings import decode
+from contrasent.documents.html import html_text
+from contrasent.documents.text_formats import read_calendar, without_tags
 
 LONGEST = 50_000_000  # bytes of one mail with its attachments
 LONGEST_HEADER = 2000  # characters
 LINE = 1 << 20  # bytes of a line that are read at once
+FULL = 0.5  # share of the words of HTML that a plain text beside it must have to be read instead
+MACHINES = ("message/delivery-status", "application/pgp-signature", "application/pkcs7-signature")
 HEADERS = ("from", "to", "cc", "date", "subject")
 
-_FORWARDED = re.compile(r"\s*(?:fwd?|wg|tr|rv|i)\s*:", re.IGNORECASE)
+_FORWARDED = re.compile(r"\A\s*(?:fwd?|wg|tr|rv|i)\s*:", re.IGNORECASE)
 _ORIGINAL = re.compile(  # a whole mail below the answer, as Outlook leaves it
     r"^-{2,20} ?(?:original message|urspr\w{1,9}liche nachricht|message d.origine|mensaje original"
     r"|messaggio originale|oorspronkelijk bericht) ?-{2,20}$"
@@ -34,7 +40,6 @@ class Mail:
 
     metadata: dict[str, Any]  # those of HEADERS that it has
     text: str
-    html: bool  # whether that is HTML
     attachments: list[tuple[str, bytes]]
 
 
@@ -56,34 +61,81 @@ def messages(stream: IO[bytes]) -> Iterator[bytes | None]:
 
 
 def parse_mail(data: bytes) -> Mail:
-    """The parts of a mail; unreadable ones are left out."""
+    """The texts of a mail in their order, and what is attached; unreadable parts are left out."""
     # By the older policy: the newer one takes seconds for a header of a few thousand characters.
     message = BytesParser(policy=policy.compat32).parsebytes(data)
-    texts, attachments = dict[str, Any](), list[tuple[str, bytes]]()
+    texts, attachments = list[str](), list[tuple[str, bytes]]()
     for number, part in enumerate(_parts(message), 1):
         name, kind = _decoded_header(_stated(part.get_filename)), part.get_content_type()
         if kind == "message/rfc822":
             attachments += [(name or f"{number}.eml", one.as_bytes()) for one in part.get_payload()]
-        elif name:
-            attachments.append((name, _payload(part)))
-        else:
-            texts.setdefault(kind, part)
-    body, text = texts.get("text/plain") or texts.get("text/html"), ""
-    if body is not None:
-        text = _decoded(_payload(body), str(_stated(body.get_content_charset)))
-    html = "text/plain" not in texts
+        elif kind == "text/calendar":  # an invitation, as a file or not
+            texts.append(_calendar(_decoded(part)))
+        elif kind in ("text/plain", "text/html") and not name:
+            texts.append(_read(part))
+        elif kind not in MACHINES and (name or not kind.startswith("multipart/")):
+            suffix = guess_extension(kind) or ".txt" * kind.startswith("text/")
+            attachments.append((name or f"{number}{suffix}", _payload(part)))
     headers = {name: _decoded_header(message.get(name)) for name in HEADERS}
     headers["date"] = day_of(headers["date"])
-    return Mail({name: value for name, value in headers.items() if value}, text, html, attachments)
+    text = "\n\n".join(dict.fromkeys(filter(str.strip, texts)))
+    return Mail({name: value for name, value in headers.items() if value}, text, attachments)
 
 
 def _parts(message: Any) -> Iterator[Any]:
-    """The parts of a mail, except those of mails within it."""
-    if message.get_content_maintype() == "multipart" and message.is_multipart():
-        for part in message.get_payload():
-            yield from _parts(part)
-    else:
+    """The parts of a mail, except those of mails within it; of alternatives the one with text."""
+    if message.get_content_maintype() != "multipart" or not message.is_multipart():
         yield message
+        return
+    parts = message.get_payload()
+    if message.get_content_subtype() == "alternative":
+        parts = _chosen(parts)
+    for part in parts:
+        yield from _parts(part)
+
+
+def _chosen(parts: Sequence[Any]) -> list[Any]:
+    """Of a plain text and others that say the same, the plain one unless it says less."""
+    inner = [[one for one in _parts(part) if not one.get_filename()] for part in parts]
+    words = [
+        sum(
+            len(_read(one).split())
+            for one in some
+            if one.get_content_type() in ("text/plain", "text/html")
+        )
+        for some in inner
+    ]
+    kinds = [{one.get_content_type() for one in some} for some in inner]
+    apart = [at for at, kind in enumerate(kinds) if not kind & {"text/plain", "text/html"}]
+    plain = next((at for at, kind in enumerate(kinds) if "text/html" not in kind and words[at]), -1)
+    rich = max(range(len(parts)), key=words.__getitem__, default=-1)
+    best = plain if plain >= 0 and words[plain] >= FULL * words[rich] else rich
+    # Pictures and invitations may stand beside the text that is not chosen.
+    others = [
+        one
+        for at, part in enumerate(parts)
+        if at != best
+        for one in _parts(part)
+        if one.get_filename() or one.get_content_maintype() != "text"
+    ]
+    return [parts[at] for at in sorted({best, *apart}) if at >= 0] + [
+        one for one in others if all(one is not part for part in parts)
+    ]
+
+
+def _read(part: Any) -> str:
+    """The text of a part; of HTML what is seen, what is quoted as in plain text."""
+    text = _decoded(part)
+    if part.get_content_type() != "text/html":
+        return text
+    try:
+        return html_text(text)
+    except Skip:
+        return without_tags(text)
+
+
+def _calendar(text: str) -> str:
+    return "\n\n".join(one for section in read_calendar(text)[1] for one in section.paragraphs)
 
 
 def _stated(read: Callable[[], object]) -> object:
@@ -114,10 +166,13 @@ def _payload(part: Any) -> bytes:
     return b""
 
 
-def _decoded(data: bytes, charset: str) -> str:
+def _decoded(part: Any) -> str:
+    data, charset = _payload(part), str(_stated(part.get_content_charset))
     with suppress(LookupError, ValueError):
         return data.decode(charset).replace("\r\n", "\n").replace("\0", "")
-    return decode(data)[0]
+    with suppress(Skip):
+        return decode(data)[0]
+    return ""
 
 
 def own_text(text: str, subject: str) -> str:

@@ -2,66 +2,51 @@
 
 import json
 import re
-import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from email.utils import parseaddr
+from functools import partial
 from importlib.util import find_spec
-from io import BytesIO
-from itertools import chain, pairwise
+from io import BufferedReader, BytesIO, RawIOBase, TextIOWrapper
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import IO, Any
 
-from contrasent.documents.archives import (
-    Entry,
-    Reason,
-    Skip,
-    check_members,
-    expands,
-    reason_to_skip,
-)
+from contrasent.documents.archives import Entry, Reason, Skip, reason_to_skip
+from contrasent.documents.encodings import SAMPLE, Encoding, decode, encoding_of
+from contrasent.documents.html import read_html
 from contrasent.documents.mail import Mail, day_of, messages, own_text, parse_mail
+from contrasent.documents.office import extracted, read_epub, read_slides, read_word
+from contrasent.documents.pdf import Read, read_pdf
 from contrasent.documents.sections import (
     Document,
     Parsed,
     Section,
     described,
     one_line,
+    spelled,
     without_keys,
 )
+from contrasent.documents.sheets import SHEETS, form_of, read_book
 from contrasent.documents.table import read_rows, read_table
 from contrasent.documents.text_formats import (
-    SAMPLE,
+    CODE,
+    SETTINGS,
     TEXT,
-    decode,
-    encoding_of,
+    WIDEST,
     read_blocks,
     read_json,
-    read_markdown,
     read_text,
-    without_tags,
 )
-from contrasent.text.sources import Source
+from contrasent.text.sources import LONGEST, Source
 
 Part = tuple[list[Document], dict[str, Any]]  # documents, and facts of the file for the report
 
 
-CONVERTED = {  # formats that kreuzberg reads, with their media types
-    ".pdf": "application/pdf",
-    ".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
-    ".pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
-    ".odt": "application/vnd.oasis.opendocument.text",
-    ".rtf": "application/rtf",
-    ".epub": "application/epub+zip",
-    ".rst": "text/x-rst",
-    **dict.fromkeys((".html", ".htm", ".xhtml"), "text/html"),
-    ".msg": "application/vnd.ms-outlook",
-}
-SHEETS = {  # formats with a document per row
-    ".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
-    ".ods": "application/vnd.oasis.opendocument.spreadsheet",
-}
+HTML = (".html", ".htm", ".xhtml")
+CONVERTED = (".pdf", ".docx", ".pptx", ".odt", ".rtf", ".epub", *HTML, ".msg")
 MAILS = (".eml", ".mbox")
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
 # Also as gzip, in a zip, attached to a mail.
@@ -72,6 +57,9 @@ FORMATS = (
     *MAILS,
     *TABLES,
 )
+LITERAL = frozenset((*CODE, *SETTINGS, ".json", ".py", ".pyi", ".ipynb", ".xml"))
+"""Suffixes of files in which what is assigned to the name of a password is one."""
+
 LARGEST = 200_000_000  # bytes of a file that is one document; a larger one is a dump
 TEXT_LIMIT = 5_000_000  # characters of a file that is one document (--max-file-text)
 REPEATED, DENSE = 100_000, 50  # characters from which a text may not compress this much
@@ -80,37 +68,46 @@ AT_ONCE = 200  # rows of a table that are handed over together
 DEEPEST = 3  # nested mails
 MUCH = 1_000_000  # characters of rows that are handed over, however few they are
 
-# Of HTML, kreuzberg writes what the head says before the text.
-_HEAD = re.compile(r"\A---\n(?>[\w.:-]+:[^\n]*\n)*(?:---\n|\n*## title:[^\n]*\n|\n)")
-_HEADING = re.compile(r"^#{1,6} ", re.MULTILINE)
-_GRID = re.compile(r"(?:^\|[^\n]*\n)+", re.MULTILINE)  # a table
 _PROSE = re.compile(  # in names of files that are read whatever their suffix
     r"(?<![a-z])(?:readme|licen[cs]e|copying|notice|news|change(?:s|log)|authors|todo|faq)(?![a-z])",
     re.IGNORECASE,
 )
-_HYPHEN = re.compile(r"(?<=[^\W\d_])-\n(?=[a-zß-ÿ])")
-_ROLE = re.compile(r":[a-zA-Z][\w:+-]{0,30}:`([^`<]{1,200}?)\s*(?:<[^`]{0,200})?`")
 
 
-def documents(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[Part]:
-    """The documents of a file, some at a time; ``most``: characters of one."""
+def documents(
+    entry: Entry, columns: Sequence[str] | None, most: int, encoding: str = ""
+) -> Iterator[Part]:
+    """The documents of a file, some at a time.
+
+    ``most``: characters of one; ``encoding``: that of text that is not UTF-8 and declares none.
+    """
     if entry.size == 0:
         raise Skip(Reason.EMPTY)
+    reading = _Reading(columns, most, encoding)
     if entry.suffix == ".msg":
-        yield from _outlook(entry, most)
+        yield from _outlook(entry, reading)
     elif entry.suffix in MAILS:
-        yield from _mails(entry, columns, most)
+        yield from _mails(entry, reading)
     elif entry.suffix in SHEETS:
-        yield from _sheets(entry, columns, most)
+        yield from _sheets(entry, reading)
     elif entry.suffix in TABLES and not _is_object(entry):
-        yield from _table(entry, columns, most)
+        yield from _table(entry, reading)
+    elif entry.suffix == ".pdf":
+        yield from _pdf(entry, reading)
     else:
         facts: dict[str, Any] = {}
         read = _converted if entry.suffix in CONVERTED else _text
-        parsed = read(entry, facts, most)
-        if entry.suffix == ".pdf" and not parsed[1]:
-            raise Skip(Reason.SCAN)
-        yield _whole(entry.name, parsed, facts, most, code=TEXT.get(entry.suffix) is read_blocks)
+        parsed = read(entry, facts, reading)
+        yield _whole(entry.name, parsed, facts, most, code=entry.suffix in LITERAL)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """How files are read."""
+
+    columns: Sequence[str] | None
+    most: int
+    encoding: str
 
 
 def _whole(
@@ -120,7 +117,7 @@ def _whole(
     title, sections, metadata = parsed
     if not sections:
         raise Skip(Reason.EMPTY)
-    sections, facts["keys"] = without_keys(sections, assigned=code)
+    sections, facts["keys"] = without_keys(sections, literal=code)
     if not sections:
         raise Skip(Reason.SECRET)
     if size_of(sections) > most:
@@ -157,143 +154,85 @@ def _content(entry: Entry) -> bytes:
     return data
 
 
-def _decoded(entry: Entry, facts: dict[str, Any], most: int) -> str:
-    text, facts["encoding"] = decode(_content(entry))
-    return _check(text, most)
+def _decoded(entry: Entry, facts: dict[str, Any], reading: _Reading) -> str:
+    text, encoding = decode(_content(entry), reading.encoding)
+    facts |= {"encoding": encoding.shown, "guessed": encoding.guessed}
+    return _check(text, reading.most)
 
 
-def _text(entry: Entry, facts: dict[str, Any], most: int) -> Parsed:
+def _text(entry: Entry, facts: dict[str, Any], reading: _Reading) -> Parsed:
     if (parse := TEXT.get(entry.suffix)) is None:
-        _sniff(entry)
+        _sniff(entry, reading)
         if not _PROSE.search(entry.name.rpartition("/")[2]):
             raise Skip(Reason.UNKNOWN)
         parse = read_text
-    title, sections, metadata = parse(_decoded(entry, facts, most))
+    text = _decoded(entry, facts, reading)
+    title, sections, metadata = parse(text)
+    if parse is read_blocks and any(len(line) > WIDEST for line in text.splitlines()):
+        if not sections:
+            raise Skip(Reason.WIDE)
+        facts["passed"] = [(Reason.WIDE, entry.name)]
     if not title and parse in (read_blocks, read_json):
         title = entry.name.rpartition("/")[2]
     return title, sections, metadata
 
 
-def _converted(entry: Entry, facts: dict[str, Any], most: int) -> Parsed:
-    """Title and sections by kreuzberg's Markdown; of a PDF without headings by its pages."""
-    if CONVERTED[entry.suffix].startswith("text/"):
-        text = _decoded(entry, facts, most)
-        data = (_ROLE.sub(r"\1", text) if entry.suffix == ".rst" else text).encode()
+def _converted(entry: Entry, facts: dict[str, Any], reading: _Reading) -> Parsed:
+    """Title, sections and metadata of what is no plain text."""
+    passed = list[Any]()
+    if entry.suffix in HTML:
+        parsed, menus = read_html(_decoded(entry, facts, reading))
+        passed = [(Reason.MENUS, entry.name)] * menus
+    elif entry.suffix == ".epub":
+        parsed = read_epub(_content(entry))
+    elif entry.suffix == ".pptx":
+        parsed, passed = read_slides(_content(entry), entry.name)
     else:
-        data = _content(entry)
-    result = extract(data, entry.suffix)
-    content = _check(result.content, most)
-    pages = result.pages if entry.suffix == ".pdf" else ()  # those of a docx are guesses
-    title, about = str(result.metadata.get("title") or ""), _properties(result.metadata)
-    if pages:
-        if not _HEADING.search(content):
-            return _paged(pages, title, about)
-        content = _as_printed(content, "\n".join(page["content"] for page in pages))
-    title, sections, about = read_markdown(_HEAD.sub("", content), title, about)
-    return title, tuple(_placed(sections, pages)) if pages else sections, about
+        parsed, passed = read_word(_content(entry), entry.suffix, entry.name)
+    facts["passed"] = passed
+    _check("\n".join(text for section in parsed[1] for text in section.paragraphs), reading.most)
+    return parsed
 
 
-def _properties(metadata: Any) -> dict[str, Any]:
-    """Author, last change and subject of a document, by its own properties."""
-    tags = metadata.get("meta_tags") or {}
-    dates = [metadata.get(key) for key in ("created_at", "modified_at")]
-    dates += [tags.get(key) for key in ("date", "article:published_time")]
-    return {
-        "author": metadata.get("authors"),
-        "tags": metadata.get("keywords"),
-        "subject": metadata.get("subject"),
-        "date": max(filter(None, dates), default=None),
-    }
+def _pdf(entry: Entry, reading: _Reading) -> Iterator[Part]:
+    for found in read_pdf(_content(entry), entry.name, reading.most):
+        if found is None:
+            yield [], {}
+        else:
+            yield from _read_pdf(entry, found, reading)
 
 
-def extract(data: bytes, suffix: str, form: str = "markdown") -> Any:
-    """The text, metadata, pages and tables of a file by kreuzberg."""
-    try:
-        import kreuzberg
-    except ImportError:
-        raise Skip(Reason.NEEDS_DOCUMENTS) from None
-
-    if zipfile.is_zipfile(BytesIO(data)):
-        with zipfile.ZipFile(BytesIO(data)) as archive:
-            if any(map(expands, check_members(archive, len(data)))):
-                raise Skip(Reason.EXPANDS)
-    # As a dict: the library's own types lag behind its options.
-    options: dict[str, Any] = {
-        "use_cache": False,
-        "disable_ocr": True,
-        "enable_quality_processing": False,
-        "output_format": form,
-        "html_options": {"preprocessing": {"enabled": True, "preset": "aggressive"}},
-    }
-    if suffix == ".pdf":
-        options["pages"] = kreuzberg.PageConfig(extract_pages=True)
-    try:
-        config = kreuzberg.ExtractionConfig(**options)
-        return kreuzberg.extract_bytes_sync(data, (CONVERTED | SHEETS)[suffix], config)
-    except Exception as error:
-        encrypted = re.search("password|encrypt", str(error), re.IGNORECASE)
-        raise Skip(Reason.ENCRYPTED if encrypted else Reason.BROKEN) from error
+def _read_pdf(entry: Entry, found: Read, reading: _Reading) -> Iterator[Part]:
+    parsed, passed, attached = found
+    _check("\n".join(text for section in parsed[1] for text in section.paragraphs), reading.most)
+    if parsed[1] or not attached:
+        yield _whole(entry.name, parsed, {"passed": passed}, reading.most)
+    yield from _attached(entry, entry.name, attached.items(), reading)
 
 
-def _as_printed(content: str, plain: str) -> str:
-    """A PDF's Markdown with spaces where lines ended, and without tables that repeat its text."""
-    known, spaced = {_letters(word) for word in plain.split()}, dict[str, str]()
-    for line, following in pairwise(filter(None, map(str.split, plain.splitlines()))):
-        word, other = line[-1], following[0]
-        if _letters(word + other) not in known and not word.endswith("-"):
-            spaced[word + other] = f"{word} {other}"
-    content = re.sub(r"\S+", lambda match: spaced.get(match[0], match[0]), content)
-    prose = _letters(_GRID.sub("", content))
-    return _GRID.sub(lambda grid: "" if _letters(grid[0]) in prose else grid[0], content)
-
-
-def _paged(pages: Sequence[Any], title: str, about: dict[str, Any]) -> Parsed:
-    """One section per page."""
-    sections = []
-    for page in pages:
-        content = _HYPHEN.sub("", page["content"].replace("\r", "")) + "\n\n"
-        texts = [text for part in read_text(content)[1] for text in part.paragraphs]
-        if texts:
-            sections.append(Section((), tuple(texts), page["page_number"]))
-    return one_line(title), tuple(sections), described(about)
-
-
-def _placed(sections: Sequence[Section], pages: Sequence[Any]) -> Iterator[Section]:
-    """Sections cut where a page begins, each with the page that its first words are on."""
-    plain, current = [_letters(page["content"]) for page in pages], 0
-    for section in sections:
-        by_page: dict[int, list[str]] = {}
-        for text in section.paragraphs:
-            before = "" if by_page else "".join(section.headings[-1:])
-            opening = _letters(before + text[:100])[: len(before) + 30]
-            near = range(current, min(current + 3, len(plain)))
-            current = next((number for number in near if opening in plain[number]), current)
-            by_page.setdefault(current, []).append(text)
-        for number, texts in by_page.items():
-            yield Section(section.headings, tuple(texts), pages[number]["page_number"])
-
-
-def _letters(text: str) -> str:
-    return "".join(filter(str.isalnum, text.casefold()))
-
-
-def _table(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[Part]:
+def _table(entry: Entry, reading: _Reading) -> Iterator[Part]:
     facts: dict[str, Any] = {}
-    facts["columns"], rows = read_table(_source(entry, facts), columns)
+    facts["columns"], rows = read_table(_source(entry, facts, reading), reading.columns)
     if not facts["columns"]:
         raise Skip(Reason.NO_COLUMN)
-    yield from _in_parts(rows, facts, most)
+    yield from _in_parts(rows, facts, reading.most)
 
 
-def _sheets(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[Part]:
+def _sheets(entry: Entry, reading: _Reading) -> Iterator[Part]:
     """The rows of a workbook; a sheet without a header row is one document."""
-    book, facts, lacking = extract(_content(entry), entry.suffix), dict[str, Any](), list[Skip]()
-    names, about = book.metadata.get("sheet_names") or [], described(_properties(book.metadata))
-    parts = list[Iterator[Document]]()
-    for sheet in book.tables:
-        name = names[sheet.page_number - 1] if sheet.page_number <= len(names) else "?"
+    sheets, told, passed = read_book(_content(entry), entry.name)
+    facts: dict[str, Any] = {"passed": passed}
+    lacking, about, parts = list[Skip](), described(told), list[Iterable[Document]]()
+    for sheet in sheets:
+        shown = f"{entry.name}#{sheet.name}"
+        if sheet.notes:
+            notes = Section((sheet.name,), tuple(map(one_line, sheet.notes)))
+            parts.append([Document(f"{shown}#notes", sheet.name, (notes,))])
         try:
-            chosen, documents = read_rows(sheet.cells, f"{entry.name}#{name}", name, columns)
+            if reading.columns is None and (form := form_of(sheet.rows)):
+                parts.append([Document(shown, sheet.name, (Section((), (form,)),))])
+                continue
+            chosen, documents = read_rows(sheet.rows, shown, sheet.name, reading.columns)
         except Skip as skip:
             lacking.append(skip)
             continue
@@ -303,7 +242,9 @@ def _sheets(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[
     if lacking and not parts:
         raise lacking[0]
     rows = (replace(row, metadata=about | row.metadata) for part in parts for row in part)
-    yield from _in_parts(rows, facts, most)
+    if not parts and passed:
+        raise Skip(passed[0][0])
+    yield from _in_parts(rows, facts, reading.most)
 
 
 def _in_parts(found: Iterable[Document], facts: dict[str, Any], most: int) -> Iterator[Part]:
@@ -315,7 +256,7 @@ def _in_parts(found: Iterable[Document], facts: dict[str, Any], most: int) -> It
     if (first := next(rows, None)) is None:
         raise Skip(Reason.EMPTY)
     for document in chain([first], rows):
-        sections, keys = without_keys(document.sections)
+        sections, keys = without_keys(document.sections, literal=True)
         facts["keys"] += keys
         if not sections or (size := size_of(sections)) > most:
             facts["skipped"] += 1
@@ -334,8 +275,18 @@ def _in_parts(found: Iterable[Document], facts: dict[str, Any], most: int) -> It
 
 
 def _is_object(entry: Entry) -> bool:
-    """True if a JSON file holds one object, not a list of rows."""
-    return entry.suffix == ".json" and _start(entry).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{"
+    """True if a JSON file holds one object, not rows: a list of them, or one a line."""
+    if entry.suffix != ".json":
+        return False
+    start = _start(entry)
+    if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        start = start.replace(b"\0", b"")[2:]
+    first, _, rest = start.lstrip(b"\xef\xbb\xbf \t\r\n").partition(b"\n")
+    try:
+        json.loads(first)
+        return first[:1] == b"{" and not rest.strip()  # else there are more lines of JSON
+    except ValueError:
+        return first[:1] == b"{"
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,10 +300,10 @@ class _Attached(Entry):
         return BytesIO(self.data)
 
 
-def _mails(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[Part]:
+def _mails(entry: Entry, reading: _Reading) -> Iterator[Part]:
     """The mails of a file and what is attached to them."""
     if entry.suffix == ".eml":
-        yield from _mail(entry, entry.name, parse_mail(_content(entry)), columns, most)
+        yield from _mail(entry, entry.name, parse_mail(_content(entry)), reading)
         return
     texts, unchecked = list[str](), 0  # of the mails since the last check for repetition
     with entry.open() as stream:
@@ -373,23 +324,29 @@ def _mails(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[P
             if unchecked > REPEATED:
                 _check_repetition("\n".join(texts))
                 texts, unchecked = [], 0
-            yield from _mail(entry, name, mail, columns, most)
+            yield from _mail(entry, name, mail, reading)
 
 
-def _mail(
-    entry: Entry, name: str, mail: Mail, columns: Sequence[str] | None, most: int
-) -> Iterator[Part]:
+def _mail(entry: Entry, name: str, mail: Mail, reading: _Reading) -> Iterator[Part]:
     """A mail without what it quotes, and the documents that are attached to it."""
     subject = mail.metadata.get("subject", "")
     try:
-        text = _check(mail.text, most)
-        text, read = (_shown(text), read_markdown) if mail.html else (text, read_text)
-        sections = _sent(read(own_text(_check(text, most), subject))[1], mail)
-        yield _whole(name, (subject, sections, described(mail.metadata)), {}, most)
+        sections = read_text(own_text(_check(mail.text, reading.most), subject))[1]
+        if not sections and subject:  # it says what is attached
+            sections = (Section((), (subject,)),)
+        parsed = subject, _sent(sections, mail), described(mail.metadata)
+        yield _whole(name, parsed, {}, reading.most)
     except Skip as skip:
         yield [], {"passed": [(skip.args[0], name)]}
+    yield from _attached(entry, name, mail.attachments, reading)
+
+
+def _attached(
+    entry: Entry, name: str, attachments: Iterable[tuple[str, bytes]], reading: _Reading
+) -> Iterator[Part]:
+    """The documents that are attached to one."""
     depth = entry.depth + 1 if isinstance(entry, _Attached) else 1
-    for title, data in mail.attachments:
+    for title, data in attachments:
         inner = f"{name}#{one_line(title).replace('/', '_')}"
         suffix = PurePosixPath(title).suffix.lower()
         reason = reason_to_skip(title)
@@ -399,7 +356,7 @@ def _mail(
             if reason is not None:
                 raise Skip(reason)
             attached = _Attached(inner, suffix, len(data), "", 0, data=data, depth=depth)
-            yield from documents(attached, columns, most)
+            yield from documents(attached, reading.columns, reading.most, reading.encoding)
         except Skip as skip:
             yield [], {"passed": [(skip.args[0], inner)]}
         except MemoryError:
@@ -415,58 +372,112 @@ def _sent(sections: Sequence[Section], mail: Mail) -> tuple[Section, ...]:
     return tuple(replace(one, headings=(*[head] * bool(head), *one.headings)) for one in sections)
 
 
-def _shown(html: str) -> str:
-    """The HTML of a mail as Markdown, or as bare text if that fails."""
-    try:
-        return _HEAD.sub("", str(extract(html.encode(), ".html").content))
-    except Skip:
-        return without_tags(html)
-
-
-def _outlook(entry: Entry, most: int) -> Iterator[Part]:
-    """A mail of Outlook and its attachments, by kreuzberg."""
-    result = extract(_content(entry), ".msg", "plain")
+def _outlook(entry: Entry, reading: _Reading) -> Iterator[Part]:
+    """A mail of Outlook and its attachments, by xberg."""
+    result = extracted(_content(entry), ".msg")
     about, text = result.metadata, str(result.content).partition("\n\n")[2]
+    mail = getattr(about.format, "email", None)
+    if mail is not None and mail.attachments:  # which are listed, and then read, at the end
+        text = text.rpartition("\n\nAttachments:\n\n")[0] or text
+    name = f"{mail.from_name or ''} <{mail.from_email or ''}>" if mail else ""
     headers = {
-        "from": about.get("from_email"),
-        "to": ", ".join(about.get("to_emails") or ()),
-        "date": day_of(about.get("created_at")),
-        "subject": about.get("subject"),
+        "from": name.strip().removesuffix("<>").strip(),
+        "to": ", ".join(mail.to_emails) if mail else "",
+        "date": day_of(about.created_at),
+        "subject": about.subject or "",
     }
-    metadata = {key: str(value).replace('"', "") for key, value in headers.items() if value}
-    mail = Mail(metadata, text.replace("\r\n", "\n"), False, [])
-    yield from _mail(entry, entry.name, mail, None, most)
+    metadata = {key: value.replace('"', "") for key, value in headers.items() if value}
+    yield from _mail(entry, entry.name, Mail(metadata, text.replace("\r\n", "\n"), []), reading)
     for child in result.children or ():
-        name = f"{entry.name}#{one_line(str(child['path']))}"
-        parsed = read_text(_check(str(child["result"].content), most))
+        inner = f"{entry.name}#{one_line(str(child.path))}"
+        parsed = read_text(_check(str(child.result.content), reading.most))
         yield (
-            _whole(name, parsed, {}, most)
+            _whole(inner, parsed, {}, reading.most)
             if parsed[1]
-            else ([], {"passed": [(Reason.EMPTY, name)]})
+            else ([], {"passed": [(Reason.EMPTY, inner)]})
         )
 
 
-def _source(entry: Entry, facts: dict[str, Any]) -> Source:
+def _source(entry: Entry, facts: dict[str, Any], reading: _Reading) -> Source:
     if entry.suffix == ".parquet":
         if find_spec("pyarrow") is None:
             raise Skip(Reason.NEEDS_PARQUET)
         return Source(entry.open, ".parquet", entry.name)
     if entry.suffix == ".json":
-        values = json.loads(decode(_content(entry))[0])
-        if not isinstance(values, list):
-            raise Skip(Reason.NO_LIST)
-        lines = "\n".join(map(json.dumps, values)).encode()
-        return Source(lambda: BytesIO(lines), ".jsonl", entry.name)
-    encoding = _sniff(entry)
-    facts["encoding"] = encoding.replace("_", "-").removesuffix("-sig")
-    form = {".ndjson": ".jsonl"}.get(entry.suffix, entry.suffix)
-    return Source(entry.open, form, entry.name, encoding=encoding)
+        text, encoding = decode(_content(entry), reading.encoding)
+        try:
+            values = json.loads(text)
+        except ValueError:  # rows of JSON, one a line
+            values = text.split("\n")
+        else:
+            if not isinstance(values, list):
+                raise Skip(Reason.NO_LIST)
+            values = list(map(json.dumps, values))
+        rows: Callable[[], Iterator[str]] = partial(iter, values)
+    else:
+        encoding = _sniff(entry, reading)
+        rows = partial(_lines, entry, encoding.name)
+    facts |= {"encoding": encoding.shown, "guessed": encoding.guessed}
+    if entry.suffix in (".csv", ".tsv"):
+        return Source(entry.open, entry.suffix, entry.name, encoding=encoding.name)
+    return Source(lambda: BufferedReader(_Flat(rows())), ".jsonl", entry.name)
 
 
-def _sniff(entry: Entry) -> str:
-    """The encoding of a text by its start."""
-    sample = _start(entry)
-    return encoding_of(sample, whole=len(sample) < SAMPLE)
+def _lines(entry: Entry, encoding: str) -> Iterator[str]:
+    with entry.open() as raw, TextIOWrapper(raw, encoding, errors="replace") as stream:
+        while line := stream.readline(LONGEST):
+            yield line.rstrip("\r\n")
+
+
+class _Flat(RawIOBase):
+    """Lines of JSON whose objects hold none: {"at.town": "Ulm"} for {"at": {"town": "Ulm"}}."""
+
+    def __init__(self, lines: Iterator[str]) -> None:
+        self._lines, self._rest = lines, b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._rest:
+            line = next(self._lines, None)
+            if line is None:
+                return 0
+            if line.count("{") > 1:
+                with suppress(ValueError, RecursionError):  # reported where rows are read
+                    line = json.dumps(_flat(json.loads(line)), ensure_ascii=False)
+            self._rest = f"{line}\n".encode("utf-8", "replace")
+        count = min(len(buffer), len(self._rest))
+        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
+        return count
+
+
+def _flat(value: Any) -> Any:
+    """An object whose inner objects' values have the names that lead there."""
+    if not isinstance(value, dict):
+        return value
+    flat = dict[str, Any]()
+    for key, inner in value.items():
+        several = isinstance(inner, list) and any(isinstance(one, dict) for one in inner)
+        if isinstance(inner, dict):
+            flat |= {f"{key}.{name}": one for name, one in _flat(inner).items()}
+        elif several:
+            parts = (_flat(one) for one in inner)
+            flat[key] = [
+                spelled((name, str(one)) for name, one in part.items())
+                if isinstance(part, dict)
+                else str(part)
+                for part in parts
+            ]
+        else:
+            flat[key] = inner
+    return flat
+
+
+def _sniff(entry: Entry, reading: _Reading) -> Encoding:
+    """The encoding of a text, by as much of it as tells."""
+    with entry.open() as stream:
+        return encoding_of(iter(partial(stream.read, 1 << 20), b""), reading.encoding)
 
 
 def _start(entry: Entry) -> bytes:

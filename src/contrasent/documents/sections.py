@@ -7,10 +7,26 @@ from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Any
 
+BELOW = 99  # the level of a section that goes on
 PLACES = ("document", "title", "headings", "body", "page", "sections")  # of a passage's metadata
 MOST, LONGEST = 50, 500  # facts of a document or values of one, and the characters of each
 _SAME = {"authors": "author", "keywords": "tags", "tag": "tags", "categories": "tags"}
 _DAY = re.compile(r"(?:D:)?((?:19|20)\d\d)-?([01]\d)-?([0-3]\d)(?=[T \d]|$)")
+
+_MADE = re.compile(  # by programs, not by who wrote the document
+    r"""\A(?:[(\[]?(?:untitled|unbenannt|sans[ ]titre|sin[ ]t[ií]tulo|senza[ ]titolo|naamloos
+        |anonymous|unknown|unspecified|no[ ]title|title)[)\]]?
+        (?:[ _-]?(?:document|dokument|presentation))?[ _-]?\d*
+    | (?:document|dokument|documento?|presentation|präsentation|présentation|presentación|book
+        |workbook|mappe|slide|folie|scan|image)[ _-]?\d*
+    | powerpoint[ -](?:presentation|präsentation)|présentation[ ]powerpoint
+    | presentación[ ]de[ ]powerpoint
+    | microsoft[ ](?:word|powerpoint|excel|office[ ]\w+)[ ]-[ ].*
+    | (?:file|https?)://.* | about:blank
+    | [^\s/\\]+\.(?:docx?|dotx?|pptx?|xlsx?|odt|ods|rtf|pdf|indd|tex|dvi|qxd|pages|html?|txt|md)
+    | .*[/\\][^/\\]+\.(?:docx?|pptx?|xlsx?|odt|rtf|pdf|indd|tex|dvi))\Z""",
+    re.VERBOSE | re.IGNORECASE,
+)
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u200b\ufeff\ufffe]")
 _HALF = re.compile("[\ud800-\udfff]")
@@ -34,10 +50,18 @@ _KEY = re.compile(
     """,
     re.VERBOSE,
 )
-_ASSIGNED = re.compile(  # in code and configuration: a literal, not what names or fetches one
-    r"""(?:passw(?:or)?d|passphrase|secret|api_?key|access_?key|auth_?token)["']?\s{0,9}[:=]"""
-    r"""\s{0,9}(?:(["'])[^\s"'{$<]{6,99}\1|[^\s"'{$<(]{6,99}$)""",
-    re.IGNORECASE,
+_NAME = (  # of what is secret
+    r"(?:passw(?:or)?[dt]|passwd|pwd|passphrase|passcode|(?:client_?|app_?)?secret(?:_?key)?"
+    r"|(?:api|access|private)[ _-]?key|(?:auth|access|refresh|bearer|api)[ _-]?token)"
+)
+_SECRET_NAME = re.compile(rf"(?:\w*[_.-])?{_NAME}", re.IGNORECASE)
+# In code, configuration and tables: a literal, not what names or fetches one. In prose it has a
+# digit: "Password: hunter22".
+_VALUE = r"""(?:(["'])[^\s"'{$<]{6,99}\1|[^\s"'{$<(;]{6,99}(?=$|;))"""
+_ASSIGNED = re.compile(rf"""{_NAME}["']?\s{{0,9}}[:=]\s{{0,9}}{_VALUE}""", re.IGNORECASE | re.M)
+_TOLD = re.compile(
+    rf"""(?<![^\W_]){_NAME}\s{{0,3}}[:=]\s{{0,3}}(?=[^\s;]{{0,98}}\d){_VALUE}""",
+    re.IGNORECASE | re.M,
 )
 _HINTS = (  # every key contains one of these
     "-----BEGIN", "AKIA", "ASIA", "ABIA", "ACCA", "sk-", "k_live_", "k_test_", "gh", "glpat-",
@@ -94,15 +118,17 @@ class SectionBuilder:
     """Collects headings and paragraphs in the order in which a parser meets them."""
 
     def __init__(self) -> None:
+        self.page = 0  # of what is added
         self._open = list[tuple[int, str]]()
-        # A level (0 before all headings), the headings and the paragraphs of each.
-        self._sections = list[tuple[int, tuple[str, ...], list[str]]]()
+        # A level (0 before all headings), the headings, the paragraphs and the page of each.
+        self._sections = list[tuple[int, tuple[str, ...], list[str], int]]()
 
     def heading(self, level: int, text: str) -> None:
         """Open a section; those of the same level or below end."""
         if text := one_line(text):
             self._open = [*(one for one in self._open if one[0] < level), (level, text)]
-            self._sections.append((level, tuple(name for _, name in self._open), []))
+            names = tuple(name for _, name in self._open)
+            self._sections.append((level, names, [], self.page))
 
     def paragraph(self, text: str) -> None:
         """Add prose: white space becomes single spaces."""
@@ -126,16 +152,19 @@ class SectionBuilder:
     def _add(self, text: str) -> None:
         if text.strip():
             if not self._sections:
-                self._sections.append((0, (), []))
+                self._sections.append((0, (), [], self.page))
+            level, names, texts, page = self._sections[-1]
+            if texts and page != self.page:  # the section goes on
+                self._sections.append((BELOW if level else 0, names, [], self.page))
             self._sections[-1][2].append(text)
 
     def finish(self, title: str = "", metadata: Mapping[str, Any] | None = None) -> Parsed:
         """Give the title, the sections and the metadata."""
         # A first heading, alone at the highest level before all text, is the title, unless one is
         # given; it is dropped if it repeats that.
-        title, drop, sections = one_line(title), 0, self._sections
+        title, drop, sections = proper_title(title), 0, self._sections
         if sections and sections[0][0]:
-            (level, (first,), text), *others = sections
+            (level, (first,), text, _), *others = sections
             if all(other > level for other, *_ in others):
                 given_title, heading = title.casefold(), first.casefold()
                 if not given_title or given_title.startswith(heading):
@@ -144,15 +173,21 @@ class SectionBuilder:
                 # A title in a word processor is often a heading like all others.
                 title, sections = first, others
         result = []
-        for i, (_, headings, paragraphs) in enumerate(sections):
+        for i, (_, headings, paragraphs, page) in enumerate(sections):
             # A heading without text below it is text, unless the next one stands below it.
             shown = headings[drop:]
             after = sections[i + 1][1] if i + 1 < len(sections) else ()
             if paragraphs:
-                result.append(Section(shown, tuple(paragraphs)))
+                result.append(Section(shown, tuple(paragraphs), page))
             elif shown and after[: len(headings)] != headings:
-                result.append(Section(shown[:-1], (shown[-1],)))
+                result.append(Section(shown[:-1], (shown[-1],), page))
         return title, tuple(result), described(metadata or {})
+
+
+def proper_title(title: str) -> str:
+    """A title, unless a program made it: "untitled", "Microsoft Word - draft3.docx"."""
+    text = one_line(title)
+    return "" if _MADE.match(text) else text
 
 
 def described(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -164,7 +199,8 @@ def described(given: Mapping[str, Any]) -> dict[str, Any]:
         if name == "tags":
             several = [part for one in several if one for part in str(one).split(",")]
         values = [one for one in map(_plain, several[:MOST]) if one not in ("", None)]
-        if values and name not in PLACES and not _CONTROL.search(name):
+        secret = _SECRET_NAME.fullmatch(name) or any(_KEY.search(str(one)) for one in values)
+        if values and name not in PLACES and not secret and not _CONTROL.search(name):
             metadata[name] = values if name == "tags" or len(values) > 1 else values[0]
     return metadata
 
@@ -194,23 +230,26 @@ def clean(text: str) -> str:
     """Text in Unicode's composed form, without control characters and lone surrogates."""
     if text.isascii() and text.isprintable():
         return text
+    text = text.replace("\u2011", "-")  # a hyphen at which no line breaks
     if not unicodedata.is_normalized("NFC", text):
         text = unicodedata.normalize("NFC", text)
     return _HALF.sub("", _CONTROL.sub("", text))
 
 
 def without_keys(
-    sections: Iterable[Section], *, assigned: bool = False
+    sections: Iterable[Section], *, literal: bool = False
 ) -> tuple[tuple[Section, ...], int]:
     """Sections without the lines (in prose, sentences) that hold a key, and how many those were.
 
-    ``assigned``: passwords that code or configuration gives to a name are keys too.
+    What is assigned to the name of a password is one; in prose it must have a digit. ``literal``:
+    it is code, configuration or a table, where any literal is one.
     """
+    assigned = _ASSIGNED if literal else _TOLD
     cleaned, total, inside = [], 0, False
     for section in sections:
         paragraphs = []
         for text in section.paragraphs:
-            if inside or assigned or any(hint in text for hint in _HINTS):
+            if inside or any(hint in text for hint in _HINTS) or assigned.search(text):
                 text, count, inside = _clean(text, inside, assigned)
                 total += count
             if text:
@@ -220,7 +259,7 @@ def without_keys(
     return tuple(cleaned), total
 
 
-def _clean(text: str, inside: bool, assigned: bool) -> tuple[str, int, bool]:
+def _clean(text: str, inside: bool, assigned: re.Pattern[str]) -> tuple[str, int, bool]:
     """A paragraph without what holds a key; ``inside``: a private key continues."""
     mark = "\n" if "\n" in text else " "
     lines, count = [], 0
@@ -229,10 +268,10 @@ def _clean(text: str, inside: bool, assigned: bool) -> tuple[str, int, bool]:
             inside = _KEY_END not in line
             continue
         inside = False
-        if not (_KEY.search(line) or (assigned and _ASSIGNED.search(line))):
-            lines.append(line)
-            continue
-        count += 1
+        fields = line.split("; ") if assigned is _ASSIGNED else [line]  # of a row or a record
+        kept = [one for one in fields if not (_KEY.search(one) or assigned.search(one))]
+        lines += ["; ".join(kept)] * bool(kept)
+        count += len(kept) < len(fields)
         inside = "PRIVATE KEY" in line and _KEY_END not in line
     return mark.join(lines).strip("\n"), count, inside
 

@@ -1,27 +1,27 @@
-"""Bytes to text, and text of every kind to sections, most without a parser of its own."""
+"""Text of every kind to sections, most without a parser of its own."""
 
 import ast
-import codecs
 import json
 import re
 import tomllib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from datetime import date
+from datetime import date, time
 from functools import cache, partial
 from html import unescape
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
-from contrasent.documents.archives import Reason, Skip
+import yaml
+
+from contrasent.documents.rst import read_rst
 from contrasent.documents.sections import Parsed, SectionBuilder, spelled
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-SAMPLE = 1 << 16  # bytes from which an encoding is guessed
 CODE = (
     ".js", ".mjs", ".cjs", ".jsx", ".ts", ".tsx", ".vue", ".java", ".kt", ".kts", ".scala",
     ".groovy", ".gradle", ".c", ".h", ".cc", ".cpp", ".cxx", ".hpp", ".hh", ".cs", ".m", ".mm",
@@ -33,30 +33,30 @@ CODE = (
 """Suffixes of source code that is read by its blocks."""
 
 SETTINGS = (
-    ".yaml", ".yml", ".toml", ".ini", ".cfg", ".conf", ".properties", ".bib", ".ics", ".vcf",
+    ".yaml", ".yml", ".toml", ".ini", ".cfg", ".conf", ".properties", ".bib",
 )  # fmt: skip
 """Suffixes of configuration, and of records in lines, which are read likewise."""
 
 WIDEST = 1000  # characters of a line that a person wrote; wider ones are data
 CAPTIONS = 10  # subtitles that make a paragraph
+PROSE = 5  # words from which a value of front matter is text
+DEEPEST = 3  # levels of front matter whose values are read
 FIELDS = 200  # characters of an element of XML that is a field of its record
 
-_ENCODED = [
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-]
+_YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 _SET_OUT = re.compile(r"^\s*(?:>>>|[-*+|]|\.\.|:\w|\w+\s*:|\d+[.)])|\n\s+|::$", re.MULTILINE)
 _DIVIDED = re.compile(r"(?<=[^\W\d_])\u2010\n[ \t]*(?=[^\W\d_])")  # as man divides words
 _RULE = re.compile(r"^\s*([-=~*_#+])\1{2,}\s*$")
 _FRONT = re.compile(r"\A(---|\+\+\+)[ \t]*\n(.*?\n)?(?:\1|\.\.\.)[ \t]*\n", re.DOTALL)
 _ENTRY = re.compile(r"([A-Za-z][\w .-]{0,40}):(?:[ \t]+(.*))?$")
+_FOR_PROGRAMS = re.compile(
+    r"(?:BEGIN|VERSION|PRODID|UID|DTSTAMP|SEQUENCE|METHOD|CALSCALE|TRANSP|STATUS|CLASS|CREATED"
+    r"|LAST-MODIFIED|PRIORITY|TZ\w*|PHOTO|LOGO|KEY|REV|X-[\w-]+|RRULE|ACTION|TRIGGER)(?:;.*)?$",
+    re.IGNORECASE,
+)
 _UNSEEN = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z)", re.DOTALL | re.I)
 _TAG = re.compile(r"<[^<>]*>")
-_LINK = re.compile(r"\[([^\[\]]+)\]\([^()\s]*\)")  # in code, where kreuzberg leaves them
 _SHOWN = {"softbreak": "\n", "hardbreak": "\n", "html_inline": ""}
 _MARKUP = [
     (re.compile(r":[\w.:+-]+:`(?:~(?:[\w.]*\.)?|[!.])?([^`<]*?)(?:\s*<[^`]*>)?`"), r"\1"),
@@ -90,37 +90,6 @@ _TEX = [
     (re.compile(r"~"), " "),
     (re.compile(r" (?=[.,;:)])"), ""),
 ]  # fmt: skip
-
-
-def encoding_of(sample: bytes, *, whole: bool) -> str:
-    """The encoding of a text by its first bytes, Windows' Western European one as a last resort."""
-    for mark, name in _ENCODED:
-        if sample.startswith(mark):
-            return name
-    if b"\0" in sample:
-        raise Skip(Reason.BINARY)
-    with suppress(UnicodeDecodeError):
-        codecs.getincrementaldecoder("utf-8")().decode(sample, final=whole)
-        return "utf-8"
-    with suppress(ImportError):
-        from charset_normalizer import from_bytes
-
-        if (best := from_bytes(sample).best()) is not None:
-            return best.encoding
-    return "cp1252"
-
-
-def decode(data: bytes) -> tuple[str, str]:
-    r"""The text and its encoding; its lines end in "\n"."""
-    encoding = encoding_of(data[:SAMPLE], whole=len(data) <= SAMPLE)
-    try:
-        text = data.decode(encoding)
-    except UnicodeDecodeError:  # the sample was plain, what follows is not
-        encoding = encoding_of(data, whole=True)
-        text = data.decode(encoding, "replace")
-    if "\r" in text:
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return text.replace("\0", ""), encoding.replace("_", "-").removesuffix("-sig")
 
 
 def read_text(text: str) -> Parsed:
@@ -186,43 +155,63 @@ def _parser() -> "MarkdownIt":
     return MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
 
-def read_markdown(text: str, title: str = "", metadata: Mapping[str, Any] | None = None) -> Parsed:
-    """Title, sections and metadata of a file; its front matter wins."""
-    metadata = dict(metadata or {})
+def read_markdown(text: str) -> Parsed:
+    """Title, sections and metadata of a file; the prose of its front matter is text too."""
+    builder, title, metadata = SectionBuilder(), "", dict[str, Any]()
     if front := _FRONT.match(text):
-        metadata |= _front_matter(front[2] or "", toml=front[1] == "+++")
-        title = str(metadata.pop("title", None) or title)
-        text = text[front.end() :]
-    builder = SectionBuilder()
+        fields = _front_matter(front[2] or "", toml=front[1] == "+++")
+        if fields is not None:
+            title, text = str(fields.pop("title", None) or ""), text[front.end() :]
+            metadata = {key: value for key, value in fields.items() if not isinstance(value, dict)}
+            for key, value in islice(_flat(fields), FIELDS):
+                if len(str(value).split()) >= PROSE or key not in metadata:
+                    builder.paragraph(spelled([(key if key not in metadata else "", str(value))]))
     _add_markdown(builder, text)
     return builder.finish(title, metadata)
 
 
-def _front_matter(text: str, *, toml: bool) -> dict[str, Any]:
-    """The outermost values and lists of TOML, or of YAML front matter."""
-    fields, name = dict[str, Any](), ""
-    if toml:
-        with suppress(tomllib.TOMLDecodeError, RecursionError):
-            for key, value in tomllib.loads(text).items():
-                fields[key] = value.isoformat() if isinstance(value, date) else value
-        return fields
-    for line in text.splitlines():
-        if entry := _ENTRY.match(line):
-            name, value = entry[1].casefold(), (entry[2] or "").strip()
-            inner = value.startswith("[") and value.endswith("]")
-            fields[name] = list(map(_scalar, value[1:-1].split(","))) if inner else _scalar(value)
-        elif name and line.lstrip().startswith("- "):
-            before = fields[name] if isinstance(fields[name], list) else []
-            fields[name] = [*before, _scalar(line.lstrip()[2:])]
-    return fields
+def _front_matter(text: str, *, toml: bool) -> dict[str, Any] | None:
+    """The values of TOML or YAML by their names; None if it is neither."""
+    try:
+        fields = tomllib.loads(text) if toml else yaml.load(text, _YAML)
+    except (yaml.YAMLError, tomllib.TOMLDecodeError, RecursionError, ValueError):
+        # "title: Part 2: the end" is no YAML, but is written often.
+        fields, name = dict[str, Any](), ""
+        for line in text.splitlines():
+            if found := _ENTRY.fullmatch(line):
+                name = found[1].casefold()
+                fields[name] = (found[2] or "").strip("\"' ")
+            elif name:
+                fields[name] = f"{fields[name]} {line.strip()}".strip()
+        return fields or None
+    if fields is None:
+        return {}
+    if not isinstance(fields, dict):
+        return None  # text between two rules
+    return {str(key).casefold(): _dated(value) for key, value in fields.items()}
 
 
-def _scalar(text: str) -> Any:
-    """A value of YAML, as JSON if possible, else as a string without its quotes."""
-    plain = text.strip()
-    with suppress(ValueError, RecursionError):
-        return json.loads(plain)
-    return plain.strip("\"'")
+def _dated(value: Any) -> Any:
+    """A value whose dates are texts."""
+    if isinstance(value, list):
+        return [_dated(one) for one in value[:FIELDS]]
+    return value.isoformat() if isinstance(value, date | time) else value
+
+
+def _flat(fields: Mapping[str, Any], above: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """The single values of what may be nested, with the names that lead there."""
+    for key, value in fields.items():
+        name = f"{above}{key}"
+        if isinstance(value, dict) and depth < DEEPEST:
+            yield from _flat(value, f"{name} ", depth + 1)
+        elif isinstance(value, list):
+            inner = [one for one in value if isinstance(one, dict)]
+            for one in inner if depth < DEEPEST else ():
+                yield from _flat(one, f"{name} ", depth + 1)
+            if above and (plain := [str(one) for one in value if not isinstance(one, dict)]):
+                yield name, ", ".join(plain)
+        elif value is not None and value != "":
+            yield name, _dated(value)
 
 
 def _add_markdown(builder: SectionBuilder, text: str) -> None:
@@ -259,12 +248,7 @@ def without_tags(html: str) -> str:
 
 def _plain(token: "Token") -> str:
     """Inline Markdown without its mark-up: links by their text, code and emphasis bare."""
-    return "".join(
-        _LINK.sub(r"\1", child.content)
-        if child.type == "code_inline"
-        else _SHOWN.get(child.type, child.content)
-        for child in token.children or ()
-    )
+    return "".join(_SHOWN.get(child.type, child.content) for child in token.children or ())
 
 
 def read_notebook(text: str) -> Parsed:
@@ -275,7 +259,7 @@ def read_notebook(text: str) -> Parsed:
         source = source if isinstance(source, str) else "".join(source)
         if cell.get("cell_type") == "markdown":
             _add_markdown(builder, source)
-        elif cell.get("cell_type") == "code":
+        else:
             builder.lines(source)
     return builder.finish()
 
@@ -303,8 +287,46 @@ def read_blocks(text: str) -> Parsed:
 
 
 def read_json(text: str) -> Parsed:
-    """An object of JSON as its lines."""
-    return read_blocks(json.dumps(json.loads(text), indent=1, ensure_ascii=False))
+    """An object of JSON as lines "name: value"."""
+    builder, lines = SectionBuilder(), list[str]()
+    waiting: list[tuple[int, str, Any]] = [(0, "", json.loads(text))]
+    while waiting:
+        depth, name, value = waiting.pop()
+        inner = list[tuple[int, str, Any]]()
+        if isinstance(value, dict):
+            inner = [(depth + bool(name), str(key), one) for key, one in value.items()]
+        elif isinstance(value, list):
+            inner = [(depth + bool(name), "-", one) for one in value]
+        shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        shown = "" if inner or isinstance(value, dict | list) else shown.replace("\n", "\n ")
+        if name or shown:
+            lines.append(
+                " " * depth + (f"{name} " if name == "-" else f"{name}: " * bool(name)) + shown
+            )
+        waiting += reversed(inner)
+    builder.lines("\n".join(lines))
+    return builder.finish()
+
+
+def read_calendar(text: str) -> Parsed:
+    """Appointments or addresses: their lines, which may be folded, without what is for programs."""
+    builder, lines = SectionBuilder(), list[str]()
+    for line in re.sub(r"\n[ \t]", "", text).splitlines():
+        name, _, value = line.partition(":")
+        if _FOR_PROGRAMS.match(name):
+            continue
+        value = re.sub(r"\\([,;\\nN])", lambda found: "\n" if found[1] in "nN" else found[1], value)
+        day = re.fullmatch(r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)\d\dZ?)?", value)
+        if day:
+            value = "-".join(day.groups()[:3]) + (f" {day[4]}:{day[5]}" if day[4] else "")
+        if name == "END":
+            builder.lines("\n".join(lines))
+            lines.clear()
+        elif value:
+            value = value.removeprefix("mailto:").replace(";", " ").strip()
+            lines.append(f"{name.partition(';')[0].capitalize()}: {value}")
+    builder.lines("\n".join(lines))
+    return builder.finish()
 
 
 def read_captions(text: str) -> Parsed:
@@ -388,6 +410,8 @@ TEXT: dict[str, Callable[[str], Parsed]] = {
     **dict.fromkeys((*CODE, *SETTINGS), read_blocks),
     ".json": read_json,
     ".tex": read_tex,
+    ".rst": read_rst,
+    **dict.fromkeys((".ics", ".vcf"), read_calendar),
     ".xml": read_xml,
     **dict.fromkeys((".srt", ".vtt"), read_captions),
     ".org": partial(_marked, re.compile(r"^(\*{1,6}) ", re.MULTILINE)),

@@ -32,8 +32,8 @@ class FileReader:
     command = (sys.executable, "-P", "-m", "contrasent.documents.worker")
     seconds = 20.0  # between two answers about one file
 
-    def __init__(self, columns: Sequence[str] | None, most: int) -> None:
-        self.columns, self.most = columns, most
+    def __init__(self, columns: Sequence[str] | None, most: int, encoding: str = "") -> None:
+        self.columns, self.most, self.encoding = columns, most, encoding
         self._process: subprocess.Popen[bytes] | None = None
 
     def read(self, entry: Entry) -> Iterator[Part]:
@@ -41,6 +41,7 @@ class FileReader:
         process = self._started()
         assert process.stdin is not None
         order = {"entry": asdict(entry), "columns": self.columns, "most": self.most}
+        order["encoding"] = self.encoding
         with suppress(OSError):  # one that has ended gives no answer
             process.stdin.write(json.dumps(order).encode() + b"\n")
             process.stdin.flush()
@@ -119,7 +120,8 @@ def _document(data: dict[str, Any]) -> Document:
 
 def _answers(order: dict[str, Any]) -> Iterator[dict[str, Any]]:
     try:
-        for part, facts in documents(Entry(**order["entry"]), order["columns"], order["most"]):
+        given = order["columns"], order["most"], order["encoding"]
+        for part, facts in documents(Entry(**order["entry"]), *given):
             yield {"documents": [asdict(document) for document in part], "facts": facts}
         yield {"done": True}
     except Skip as skip:

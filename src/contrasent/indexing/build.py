@@ -136,6 +136,10 @@ def index_folder(
     column: str | None = None,
     columns: Sequence[str] = (),
     as_text: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    include: Sequence[str] = (),
+    gitignore: bool = True,
+    encoding: str = "",
     id_column: str | None = None,
     metadata: Sequence[str] = (),
     encoded: bool = False,
@@ -169,6 +173,10 @@ def index_folder(
         column: column of a table's texts, by name or position; title and text are found if None.
         columns: several columns of tables instead, that of the titles first.
         as_text: patterns of names of files that are plain text, such as ``["*.xyz"]``.
+        exclude: patterns of files and folders to leave out, as .gitignore has them.
+        include: patterns of the only files to read.
+        gitignore: leave out what .gitignore files of the folder name.
+        encoding: of text that is not UTF-8 and declares none; guessed if empty.
         id_column: column of its ids; row numbers if None.
         metadata: columns to keep as metadata; ``["*"]`` for all others.
         encoded: the source is parquet with vectors, as ``contrasent encode`` writes it.
@@ -212,7 +220,16 @@ def index_folder(
         raise MissingExtraError("pymilvus", "milvus", "--uri")
     table = TableColumns(column, tuple(columns), id_column, tuple(metadata), encoded)
     inputs = read_input(
-        open_source(source, table, as_text=as_text, max_file_text=max_file_text),
+        open_source(
+            source,
+            table,
+            max_file_text=max_file_text,
+            as_text=as_text,
+            exclude=exclude,
+            include=include,
+            gitignore=gitignore,
+            encoding=encoding,
+        ),
         name,
         **settings,
         batch=batch,

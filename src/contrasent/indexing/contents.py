@@ -101,7 +101,7 @@ def _listed(origin: Origin | None, skipped: dict[str, list[str]]) -> set[str] | 
     if origin is None or not os.path.exists(origin.path):  # noqa: PTH110
         return None
     try:
-        for entry in entries(Path(origin.path), skip):
+        for entry in entries(Path(origin.path), skip, origin.choice()):
             listed.add(entry.name)
             if len(listed) > MOST:
                 return None

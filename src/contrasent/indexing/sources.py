@@ -23,19 +23,18 @@ def open_source(
     source: str | Path,
     table: TableColumns,
     *,
-    as_text: Sequence[str] = (),
     max_file_text: int = TEXT_LIMIT,
+    **given: Any,
 ) -> DocumentSource | Records | EncodedRecords:
     """Choose how to read a source: as documents, or as one text per row.
 
     Lines are rows, and so are tables, or files of a folder, whose column of texts, ids or metadata
-    is named. Any other table has one document per row, like those in folders.
+    is named. Any other table has one document per row, like those in folders. ``given``: how
+    documents are chosen and read, as :class:`DocumentSource` takes it.
     """
     if table._replace(columns=()) != TableColumns() or is_lines(source):
         return table.read(str(source))
-    return DocumentSource(
-        source, columns=table.columns or None, as_text=as_text, most=max_file_text
-    )
+    return DocumentSource(source, columns=table.columns or None, most=max_file_text, **given)
 
 
 def is_lines(source: str | Path) -> bool:

@@ -120,9 +120,13 @@ def _models() -> "dict[str, type[BaseModel]]":
         "root": path,
         "columns": list[str] | None,
         "max_file_text": Annotated[int, Field(ge=1)],
-        # Earlier versions did not write these two.
+        # Earlier versions did not write these.
         "listed": (total, 0),
         "as_text": (list[str], None),
+        "exclude": (list[str], None),
+        "include": (list[str], None),
+        "gitignore": (bool, False),
+        "encoding": (str, ""),
     }
     settings: dict[str, Any] = {
         "pooler": (str | None, None),

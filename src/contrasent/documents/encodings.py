@@ -1,0 +1,261 @@
+"""Bytes to text: UTF-8, else what the file declares, else Windows-1252 unless another is better.
+
+An encoding is possible if the words that it gives could be written so: of one script, without signs
+and capitals within. Of possible ones chardet's knowledge of languages chooses.
+"""
+
+import codecs
+import re
+import unicodedata
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+from contrasent.documents.archives import Reason, Skip
+from contrasent.errors import OptionError
+
+SAMPLE = 1 << 16  # bytes at the start of a file in which a declaration is sought, and UTF-16
+KNOWN = 1 << 13  # bytes of lines beyond ASCII by which an encoding is guessed
+WESTERN = "cp1252"
+BETTER = 1.35  # times Windows-1252's score that another must reach
+NATURAL = 0.1  # share of words by which another must be more natural
+
+_MARKS = [
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+]
+_OTHERS = (
+    "cp1250", "iso-8859-2", "cp1251", "koi8-u", "cp1253", "iso-8859-7", "cp1254", "cp1255",
+    "cp1256", "cp1257", "tis-620", "cp932", "euc-jp", "gb18030", "big5", "cp949",
+)  # fmt: skip
+_SEVERAL = ("cp932", "euc-jp", "gb18030", "big5", "cp949")  # bytes a letter
+_DECLARED = re.compile(
+    rb"""<\?xml[^>]{0,200}?encoding\s*=\s*["']([\w.:-]{2,30})|<meta[^>]{0,300}?charset\s*=\s*["']?"""
+    rb"""([\w.:-]{2,30})|@charset\s+"([\w.:-]{2,30})"|coding[:=][ \t]*([\w.-]{2,30})""",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"[^\s\x00-\x2c./:-@\[-`{-~]*[^\x00-\x7f][^\s\x00-\x2c./:-@\[-`{-~]*")
+_EDGES = "“”„‚‘’'–—…«»‹›°§©®™%*•·×\xa0"  # signs around words
+_OPENING = "¡¿"  # before words only
+_SIGNS = "£€$±½¼¾+´`¨|†‡&-"  # signs that stand alone or with numbers
+_INNER = "’'-–‐·"
+_SCRIPTS = ("LATIN", "GREEK", "CYRILLIC", "HEBREW", "ARABIC", "THAI")
+_EASTERN = (
+    "CJK",
+    "HIRAGANA",
+    "KATAKANA",
+    "HANGUL",
+    "IDEOGRAPHIC",
+    "FULLWIDTH",
+    "KATAKANA-HIRAGANA",
+)
+
+
+class Encoding(NamedTuple):
+    """The encoding of a text, and whether it was guessed."""
+
+    name: str
+    guessed: bool = False
+
+    @property
+    def shown(self) -> str:
+        """Its name for a report."""
+        return self.name.replace("_", "-").removesuffix("-sig")
+
+
+def encoding_of(blocks: Iterable[bytes], given: str = "") -> Encoding:
+    """The encoding of a file that is read in blocks; ``given``: of one that is not UTF-8."""
+    utf8, start, strange = codecs.getincrementaldecoder("utf-8")(), b"", list[bytes]()
+    valid, size = True, 0
+    for block in blocks:
+        if len(start) < SAMPLE:
+            if not start and (stated := marked(block)):
+                return Encoding(stated)
+            start += block[: SAMPLE - len(start)]
+            if b"\0" in start:
+                raise Skip(Reason.BINARY)
+        if valid:
+            try:
+                utf8.decode(block)
+                continue
+            except UnicodeDecodeError:
+                valid = False
+        lines = [line for line in block.splitlines() if not line.isascii()]
+        strange += lines
+        size += sum(map(len, lines))
+        if size > KNOWN:
+            break
+    with suppress(UnicodeDecodeError):
+        if valid:
+            utf8.decode(b"", final=True)
+            return Encoding("utf-8")
+    if declared := _declared(start):
+        return Encoding(declared)
+    sample = b"\n".join(strange) or b"\n".join(
+        line for line in start.splitlines() if not line.isascii()
+    )
+    if given:
+        return Encoding(given)
+    return Encoding(_guess(sample[:KNOWN]), guessed=True)
+
+
+def known(name: str) -> str:
+    """An encoding that was given, by the name that Python has for it; "" if none was."""
+    try:
+        return codecs.lookup(name).name if name else ""
+    except LookupError:
+        problem = "is no encoding; for instance cp1252, iso-8859-2, cp1251, shift_jis, gb18030"
+        raise OptionError("--encoding", name, problem) from None
+
+
+def marked(start: bytes) -> str:
+    """The encoding that the first bytes name, or that zeros between letters show; "" if none."""
+    for mark, name in _MARKS:
+        if start.startswith(mark):
+            return name
+    some = start[:1000]
+    for name, zeros, letters in (
+        ("utf-16-le", some[1::2], some[::2]),
+        ("utf-16-be", some[::2], some[1::2]),
+    ):
+        if len(zeros) > 3 and zeros.count(0) > 0.6 * len(zeros) and letters.count(0) == 0:
+            with suppress(UnicodeDecodeError):
+                shown = start[: len(start) // 2 * 2].decode(name)
+                return name if all(c.isprintable() or c.isspace() for c in shown[:200]) else ""
+    return ""
+
+
+def decode(data: bytes, given: str = "") -> tuple[str, Encoding]:
+    r"""The text and its encoding; its lines end in "\n"."""
+    encoding = encoding_of([data], given)
+    if encoding.guessed and _mostly_utf8(data):
+        encoding = Encoding("utf-8", guessed=True)
+    try:
+        text = data.decode(encoding.name)
+    except UnicodeDecodeError:
+        text = data.decode(encoding.name, _FOREIGN)
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text.replace("\0", ""), encoding
+
+
+def _foreign(error: UnicodeError) -> tuple[str, int]:
+    """Bytes that an encoding does not have, as Windows-1252."""
+    assert isinstance(error, UnicodeDecodeError)
+    found = error.object[error.start : error.end]
+    return found.decode(WESTERN, "replace"), error.end
+
+
+_FOREIGN = "contrasent-western"
+codecs.register_error(_FOREIGN, _foreign)
+
+
+def _mostly_utf8(data: bytes) -> bool:
+    """True of UTF-8 with some foreign bytes, as two files put together have."""
+    rest = data.decode("utf-8", "ignore")
+    whole = sum(len(letter.encode()) for letter in rest if not letter.isascii())
+    return whole >= 8 and whole > 4 * (len(data) - len(rest.encode()))
+
+
+def _declared(start: bytes) -> str:
+    for found in _DECLARED.finditer(start[:2048]):
+        name = next(filter(None, found.groups())).decode("ascii", "ignore").casefold()
+        with suppress(LookupError):
+            known = codecs.lookup(name).name
+            if known not in ("utf-8", "utf-16", "utf-32"):
+                # Browsers read Latin-1 as Windows-1252.
+                return WESTERN if known in ("iso8859-1", "ascii") else known
+    return ""
+
+
+@lru_cache(maxsize=256)
+def _guess(sample: bytes) -> str:
+    """Windows-1252, unless the words of another encoding are clearly more likely."""
+    western = _natural(sample, WESTERN)
+    possible = {name: _natural(sample, name) for name in _OTHERS}
+    best = max(possible.values())
+    if western >= best - NATURAL:
+        others = [name for name, score in possible.items() if score >= western - NATURAL]
+        others = [name for name in others if name not in _SEVERAL]
+    else:
+        others = [name for name, score in possible.items() if score >= best - NATURAL / 2]
+    try:
+        from chardet import detect_all
+    except ImportError:
+        return WESTERN if western >= best - NATURAL else max(possible, key=possible.__getitem__)
+    scores = dict[str, float]()
+    for one in detect_all(sample, include_encodings=[*others, WESTERN], ignore_threshold=True):
+        with suppress(LookupError):
+            name = codecs.lookup(str(one["encoding"])).name
+            scores[name] = max(scores.get(name, 0.0), one["confidence"])
+    ranked = sorted(others, key=lambda name: -scores.get(codecs.lookup(name).name, 0.0))
+    if not ranked:
+        return WESTERN
+    first = scores.get(codecs.lookup(ranked[0]).name, 0.0)
+    if western >= best - NATURAL and first <= BETTER * scores.get(WESTERN, 0.0):
+        return WESTERN
+    found = ranked[0] if first or western < best - NATURAL else WESTERN
+    same = western >= 0 and sample.decode(found, "replace") == sample.decode(WESTERN, "replace")
+    return WESTERN if same else found
+
+
+def _natural(sample: bytes, encoding: str) -> float:
+    """The share of the words beyond ASCII that somebody could have written; -1 if it is none."""
+    try:
+        text = codecs.getincrementaldecoder(encoding)().decode(sample)
+    except UnicodeDecodeError:
+        return -1.0
+    words = _WORD.findall(text)
+    several = encoding in _SEVERAL
+    return sum(map(_eastern if several else _is_natural, words)) / len(words) if words else 0.0
+
+
+def _eastern(word: str) -> bool:
+    names = [unicodedata.name(c, "") for c in word if not c.isascii()]
+    scripts = sum(name.startswith(_EASTERN) for name in names)
+    rare = sum("COMPATIBILITY" in name or "HALFWIDTH" in name for name in names)
+    latin = sum(c.isascii() and c.isalpha() for c in word)
+    return scripts > 0.9 * len(names) and not rare and latin < scripts
+
+
+def _is_natural(word: str) -> bool:
+    signed = word.strip(_EDGES).lstrip(_OPENING)
+    inner = signed.strip(_SIGNS)
+    if len(inner) < len(signed) and not (inner.isascii() and inner.isdigit()):
+        return not inner
+    marked = [unicodedata.category(c) == "Mn" for c in inner]
+    letters = [c for c, mark in zip(inner, marked, strict=True) if c.isalpha() or mark]
+    if any(marked[:1]) or (inner and not letters and not inner.isascii()):
+        return False
+    for at, (c, mark) in enumerate(zip(inner, marked, strict=True)):
+        square = c in "²³" and at == len(inner) - 1 and inner[at - 1 : at] in ("m", ")")
+        known = c.isalpha() or (c.isascii() and c.isalnum()) or c in _INNER or mark or square
+        beside = inner[max(0, at - 1) : at + 2]
+        if not known or (c.isalpha() and not c.isascii() and any(map(str.isdigit, beside))):
+            return False
+    scripts = {_script(c) for c in letters}
+    if len(scripts) > 1 or None in scripts:
+        return False
+    if not letters:
+        return True
+    pairs = pairwise(letters)
+    if any(a.islower() and b.isupper() and not b.isascii() for a, b in pairs):
+        return False
+    if scripts == {"LATIN"}:
+        high = [not c.isascii() for c in letters]
+        runs = "".join("x" if one else " " for one in high).split()
+        return max(map(len, runs), default=0) < 3 and sum(high) <= max(2, 0.6 * len(high))
+    return not any(c.isascii() for c in letters)
+
+
+def _script(letter: str) -> str | None:
+    name = unicodedata.name(letter, "")
+    return next(
+        (script for script in _SCRIPTS if name.startswith(script)),
+        "LATIN" if letter in "ªº" else None,
+    )

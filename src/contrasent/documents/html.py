@@ -1,0 +1,213 @@
+"""HTML to sections, by the parser of selectolax: what a reader of the page can see."""
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+from contrasent.documents.archives import Reason, Skip
+from contrasent.documents.sections import Parsed, SectionBuilder, one_line
+
+if TYPE_CHECKING:
+    from selectolax.lexbor import LexborNode
+
+LINKED = 0.6  # share of its letters in links from which an aside, a header or a footer is a menu
+DEEPEST = 8  # tables in one another of which rows are read as such
+_UNSEEN = {"script", "style", "template", "head", "object", "iframe", "canvas", "rp", "datalist"}
+_ASIDES = {"aside", "footer", "header"}
+_HEADINGS = {f"h{level}": level for level in range(1, 7)}
+# Of all other elements the text goes on in the line.
+_INLINE = {
+    "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em",
+    "font", "i", "ins", "kbd", "mark", "math", "mi", "mn", "mo", "mrow", "nobr", "picture", "q",
+    "rt", "ruby", "s", "samp", "small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u",
+    "var", "wbr",
+}  # fmt: skip
+_SPACED = {"button", "label", "input", "img", "br", "output", "meter", "progress"}
+_TYPED = {"text", "search", "email", "tel", "url", "number", "date", "submit", "button", ""}
+_LAID_OUT = "table table, form, main, article, section, h1, h2, h3, h4, h5, h6, pre, textarea"
+_ABOUT = {
+    "author": "author", "keywords": "tags", "date": "date", "article:published_time": "date",
+    "article:modified_time": "date", "dc.date": "date", "dcterms.created": "date",
+}  # fmt: skip
+
+
+class _Lines(SectionBuilder):
+    """Collects text for mail, with what is quoted marked as in plain text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts, self.quotes = list[str](), 0
+
+    def heading(self, level: int, text: str) -> None:
+        self._add(one_line(text))
+
+    def _add(self, text: str) -> None:
+        if text.strip():
+            # A ">" of the text itself is no mark of a quotation; `clean` removes the space.
+            mark = "> " if self.quotes else "\u200b" * text.startswith(">")
+            self.texts.append("\n".join(mark + line for line in text.split("\n")))
+
+
+def read_html(text: str, title: str = "") -> tuple[Parsed, bool]:
+    """Title, sections and metadata of a page or a part of one, and whether menus were left out."""
+    root, builder = _parsed(text), SectionBuilder()
+    page, metadata = _Page(builder), dict[str, Any]()
+    page.read(root)
+    for node in root.css("meta"):
+        about = node.attributes
+        name = _ABOUT.get(str(about.get("name") or about.get("property") or "").casefold())
+        if name and about.get("content"):
+            metadata[name] = max(str(metadata.get(name, "")), str(about["content"]))
+    head = root.css_first("head > title")
+    title = title or (head.text() if head is not None else "")
+    return builder.finish(title, metadata), page.menus
+
+
+def add_html(builder: SectionBuilder, text: str) -> None:
+    """Add the headings and the text of a page."""
+    _Page(builder).read(_parsed(text))
+
+
+def html_text(text: str) -> str:
+    """The text of a mail in HTML, its paragraphs parted by blank lines."""
+    lines = _Lines()
+    _Page(lines).read(_parsed(text))
+    return "\n\n".join(lines.texts)
+
+
+def _parsed(text: str) -> "LexborNode":
+    try:
+        from selectolax.lexbor import LexborHTMLParser
+    except ImportError:
+        raise Skip(Reason.NEEDS_DOCUMENTS) from None
+    root = LexborHTMLParser(text.replace("\0", "")).root
+    if root is None:
+        raise Skip(Reason.EMPTY)
+    return root
+
+
+def _events(root: "LexborNode") -> Generator[tuple["LexborNode", bool], bool, None]:
+    """Each node when it begins and, if it is an element, when it ends; a sent True skips it."""
+    waiting = [(root, True)]
+    while waiting:
+        node, begins = waiting.pop()
+        skipped = yield node, begins
+        if begins and node.is_element_node and not skipped:
+            waiting.append((node, False))
+            inner, child = [], node.child
+            while child is not None:
+                inner.append((child, True))
+                child = child.next
+            waiting += reversed(inner)
+
+
+class _Page:
+    """Reads the elements of a page in their order."""
+
+    def __init__(self, builder: SectionBuilder) -> None:
+        self._builder, self._line = builder, list[str]()
+        # How deep in elements whose lines are kept, in a heading, in tables.
+        self._kept = self._level = self._tables = 0
+        self.menus = False
+
+    def read(self, root: "LexborNode") -> None:
+        """Add all that can be seen."""
+        events = _events(root)
+        node, begins = next(events)
+        while True:
+            skipped = self._begin(node) if begins else self._end(node)
+            try:
+                node, begins = events.send(skipped)
+            except StopIteration:
+                break
+        self._flush()
+
+    def _begin(self, node: "LexborNode") -> bool:
+        """Add the text of a node, or the block that it begins; True if what it holds is done."""
+        if node.is_text_node:
+            self._line.append(node.text_content or "")
+            return False
+        tag = node.tag or ""
+        if not node.is_element_node or tag in _UNSEEN or self._is_menu(node, tag):
+            return True
+        if tag == "svg":  # of a drawing its letters
+            self._line += (f" {one.text()} " for one in node.css("text"))
+            return True
+        if tag in _SPACED:
+            self._line.append("\n" if tag == "br" else f" {_shown(node, tag)} ")
+        elif tag not in _INLINE:
+            self._flush()
+            self._tables += tag == "table"
+            if tag == "table" and self._tables < DEEPEST and _is_data(node):
+                self._table(node)
+                self._tables -= 1
+                return True
+            self._level = _HEADINGS.get(tag, self._level)
+            self._kept += tag in ("pre", "textarea")
+            if tag == "blockquote" and isinstance(self._builder, _Lines):
+                self._builder.quotes += 1
+        return False
+
+    def _end(self, node: "LexborNode") -> bool:
+        tag = node.tag or ""
+        if tag in _SPACED:
+            self._line.append(" ")
+        elif tag not in _INLINE:
+            self._flush()
+            self._tables -= tag == "table"
+            self._level *= tag not in _HEADINGS
+            self._kept -= tag in ("pre", "textarea")
+            if tag == "blockquote" and isinstance(self._builder, _Lines):
+                self._builder.quotes -= 1
+        return False
+
+    def _flush(self) -> None:
+        """End the paragraph."""
+        text = "".join(self._line)
+        self._line.clear()
+        if self._level:
+            self._builder.heading(self._level, text)
+        elif self._kept:
+            self._builder.lines(text)
+        else:
+            self._builder.paragraph(text)
+
+    def _table(self, node: "LexborNode") -> None:
+        """Add a table's caption and its rows as lines."""
+        rows = list[str]()
+        for row in node.css("caption, tr"):
+            cells = row.css("td, th") or [row]
+            rows.append(" | ".join(filter(None, (one_line(_text(cell)) for cell in cells))))
+        self._builder.lines("\n".join(rows))
+
+    def _is_menu(self, node: "LexborNode", tag: str) -> bool:
+        """True for what leads elsewhere: navigation, and asides and footers of links."""
+        role = (node.attributes.get("role") or "").casefold() if node.attributes else ""
+        menu = tag == "nav" or role in ("navigation", "menu", "menubar")
+        if not menu and tag in _ASIDES and node.css_first("h1") is None:
+            letters = len("".join(node.text().split()))
+            linked = sum(len("".join(link.text().split())) for link in node.css("a"))
+            menu = letters > 0 and linked > LINKED * letters
+        self.menus = self.menus or menu
+        return menu
+
+
+def _is_data(table: "LexborNode") -> bool:
+    """True if its cells hold no more than text; tables also lay out pages."""
+    return all(one.mem_id == table.mem_id for one in table.css(_LAID_OUT)[:2])
+
+
+def _shown(node: "LexborNode", tag: str) -> str:
+    """What an element shows that holds no text."""
+    about = node.attributes
+    if tag == "img":
+        return about.get("alt") or ""
+    if tag == "input" and (about.get("type") or "").casefold() in _TYPED:
+        return about.get("value") or about.get("placeholder") or ""
+    return ""
+
+
+def _text(node: "LexborNode") -> str:
+    """The text of a cell."""
+    builder = _Lines()
+    _Page(builder).read(node)
+    return " ".join(builder.texts)

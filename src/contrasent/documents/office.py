@@ -1,0 +1,457 @@
+"""Office files and books to sections: docx, odt, rtf and msg by xberg, pptx and epub by their XML.
+
+xberg leaves out the numbers that Word counts itself, runs of spaces in odt, and the spaces around
+a bar in rtf; these are put where it finds them.
+"""
+
+import asyncio
+import json
+import posixpath
+import re
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from io import BytesIO
+from typing import Any
+from urllib.parse import unquote
+from xml.etree import ElementTree
+from xml.parsers import expat
+
+from contrasent.documents.archives import Reason, Skip, check_members, expands
+from contrasent.documents.html import add_html
+from contrasent.documents.sections import Parsed, Section, SectionBuilder, one_line
+
+Element = ElementTree.Element
+MEDIA = {
+    ".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    ".odt": "application/vnd.oasis.opendocument.text",
+    ".rtf": "application/rtf",
+    ".msg": "application/vnd.ms-outlook",
+}
+_PROPERTIES = {
+    "title": "title", "creator": "author", "subject": "subject", "keywords": "tags",
+    "keyword": "tags", "modified": "date", "date": "date", "created": "date",
+}  # fmt: skip
+_EMBEDDED = re.compile(
+    r"\A(?:[^/]+/)*(?:embeddings/|charts/chart|Object )[^/]*(?:/content\.xml)?\Z"
+)
+_MARK = re.compile(r"\[(?:\^|cmt:)[\w-]{1,20}\]")  # of a note, in the text
+_ROMAN = (
+    ("m", 1000), ("cm", 900), ("d", 500), ("cd", 400), ("c", 100), ("xc", 90), ("l", 50),
+    ("xl", 40), ("x", 10), ("ix", 9), ("v", 5), ("iv", 4), ("i", 1),
+)  # fmt: skip
+_BAR = "\ue0b7"  # in rtf, for a bar
+
+
+def read_word(data: bytes, suffix: str, name: str) -> tuple[Parsed, list[Any]]:
+    """Title, sections and metadata of docx, odt or rtf; what was passed over, with its reason."""
+    about, passed = dict[str, Any](), list[Any]()
+    if suffix == ".rtf":
+        data = data.replace(b"|", f"\\u{ord(_BAR) - 65536}?".encode())
+    elif zipfile.is_zipfile(BytesIO(data)):
+        with opened(data) as archive:
+            about = properties(archive)
+            passed = [(Reason.EMBEDDED, f"{name}#{part}") for part in embedded(archive)]
+            change = _numbered if suffix == ".docx" else _spaced
+            data = change(archive) or data
+    builder, notes = SectionBuilder(), list[str]()
+    for node in extracted(data, suffix).document.nodes:
+        content, layer = json.loads(str(node.content)), str(node.content_layer)
+        if layer == "body":
+            _add(builder, content)
+        else:
+            notes.append(one_line(content.get("text", "")))
+    title, sections, metadata = builder.finish(about.pop("title", ""), about)
+    if notes := list(dict.fromkeys(filter(None, notes))):
+        sections = (*sections, Section((), tuple(notes)))
+    return (title, sections, metadata), passed
+
+
+def extracted(data: bytes, suffix: str) -> Any:
+    """A file as xberg reads it."""
+    try:
+        import xberg
+    except ImportError:
+        raise Skip(Reason.NEEDS_DOCUMENTS) from None
+    keep = dict.fromkeys(("include_headers", "include_footers", "include_footnotes"), True)
+    config = xberg.ExtractionConfig(
+        use_cache=False,
+        disable_ocr=True,
+        enable_quality_processing=False,
+        include_document_structure=True,
+        max_archive_depth=1,
+        content_filter=xberg.ContentFilterConfig(strip_repeating_text=False, **keep),
+    )
+    given = xberg.ExtractInput(kind="bytes", bytes=data, mime_type=MEDIA[suffix])
+    problem = ""
+    try:
+        result = asyncio.run(xberg.extract(given, config))
+        if result.results:
+            return result.results[0]
+        problem = " ".join(str(getattr(error, "message", error)) for error in result.errors)
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever it raises for a broken file
+        problem = str(error)
+    encrypted = re.search("password|encrypt", problem, re.IGNORECASE)
+    raise Skip(Reason.ENCRYPTED if encrypted else Reason.BROKEN)
+
+
+def _add(builder: SectionBuilder, content: dict[str, Any]) -> None:
+    """Add a node of what xberg read."""
+    text = _MARK.sub("", content.get("text") or "").replace(_BAR, "|")
+    match content["node_type"]:
+        case "title" | "heading":
+            builder.heading(content.get("level", 1), text)
+        case "table":
+            rows = dict[int, list[str]]()
+            for cell in content["grid"]["cells"]:
+                shown = one_line(_MARK.sub("", cell["content"]).replace(_BAR, "|"))
+                rows.setdefault(cell["row"], []).append(shown)
+            lines = (" | ".join(filter(None, cells)) for cells in rows.values())
+            builder.lines("\n".join(lines))
+        case "code" | "raw_block":
+            builder.lines(text or content.get("content", ""))
+        case "definition_item":
+            builder.paragraph(f"{content['term']}: {content['definition']}")
+        case "image":
+            builder.paragraph(content.get("description") or "")
+        case "group" | "list" | "quote" | "page_break" | "slide":
+            pass  # what they hold follows
+        case _ if "\n" in text:
+            builder.block(text)
+        case _:
+            builder.paragraph(text)
+
+
+def opened(data: bytes) -> zipfile.ZipFile:
+    """The archive that an office file is, unless it unpacks to far too much."""
+    archive = zipfile.ZipFile(BytesIO(data))
+    if any(map(expands, check_members(archive, len(data)))):
+        raise Skip(Reason.EXPANDS)
+    return archive
+
+
+def properties(archive: zipfile.ZipFile) -> dict[str, Any]:
+    """Title, author, last change, subject and tags, as the file states them."""
+    about = dict[str, Any]()
+    for name in {"docProps/core.xml", "meta.xml"} & {*archive.namelist()}:
+        for element in parsed(archive, name).iter():
+            key, text = _PROPERTIES.get(local(element)), (element.text or "").strip()
+            if key and text:
+                about[key] = max(about.get(key, ""), text) if key == "date" else text
+    return about
+
+
+def embedded(archive: zipfile.ZipFile) -> list[str]:
+    """The parts of a file that are files of their own, and charts; their text is not read."""
+    return [name for name in archive.namelist() if _EMBEDDED.match(name)]
+
+
+def parsed(archive: zipfile.ZipFile, name: str) -> Element:
+    """A part of an archive, as XML; an empty element if it is not there."""
+    try:
+        return ElementTree.fromstring(archive.read(name))
+    except KeyError:
+        return Element("none")
+
+
+def local(element: Element) -> str:
+    """The name of an element without that of its space."""
+    return str(element.tag).rpartition("}")[2]
+
+
+def attribute(element: Element | None, name: str) -> str:
+    """An attribute whatever its space; "" if there is none."""
+    if element is None:
+        return ""
+    return next((v for key, v in element.attrib.items() if key.rpartition("}")[2] == name), "")
+
+
+def related(archive: zipfile.ZipFile, part: str) -> dict[str, tuple[str, str]]:
+    """What a part of an Office file refers to: kind and name by id."""
+    folder, name = posixpath.split(part)
+    links = dict[str, tuple[str, str]]()
+    for link in parsed(archive, f"{folder}/_rels/{name}.rels"):
+        target = unquote(link.get("Target", ""))
+        target = target[1:] if target[:1] == "/" else posixpath.normpath(f"{folder}/{target}")
+        links[link.get("Id", "")] = link.get("Type", "").rpartition("/")[2], target
+    return links
+
+
+def _spaced(archive: zipfile.ZipFile) -> bytes:
+    """An odt whose runs of spaces are spaces."""
+
+    def change(content: bytes) -> bytes:
+        content = re.sub(rb"<text:s(?: [^<>]*)?/>|<text:s(?: [^<>]*)?></text:s>", b" ", content)
+        return content.replace(b"</draw:frame>", b"</draw:frame> ")
+
+    return _changed(archive, "content.xml", change)
+
+
+def _changed(archive: zipfile.ZipFile, name: str, change: Callable[[bytes], bytes]) -> bytes:
+    """The archive with another content of one part."""
+    stream = BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as copy:
+        for part in archive.namelist():
+            content = archive.read(part)
+            copy.writestr(part, change(content) if part == name else content)
+    return stream.getvalue()
+
+
+# ---------------------------------------------------------------------- numbers of Word
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    start: int
+    form: str
+    text: str  # "%1.%2"
+    style: str
+
+
+class _Numbering:
+    """Counts as Word does: a list for each abstract numbering, levels below start again."""
+
+    def __init__(self, numbering: Element, styles: Element) -> None:
+        self._levels, self._lists = dict[str, dict[int, _Level]](), dict[str, str]()
+        self._starts, self._counts = dict[tuple[str, int], int](), dict[str, dict[int, int]]()
+        self._styles, linked = dict[str, tuple[str, str, str]](), dict[str, str]()
+        for one in numbering:
+            if local(one) == "abstractNum":
+                name = attribute(one, "abstractNumId")
+                self._levels[name] = {
+                    int(attribute(level, "ilvl") or 0): _level(level)
+                    for level in one
+                    if local(level) == "lvl"
+                }
+                linked[_value(one, "styleLink")] = name
+                linked[name] = _value(one, "numStyleLink")
+            elif local(one) == "num":
+                name = attribute(one, "numId")
+                self._lists[name] = _value(one, "abstractNumId")
+                for level in one:
+                    if start := _value(level, "startOverride"):
+                        self._starts[name, int(attribute(level, "ilvl") or 0)] = int(start)
+        for name, abstract in self._lists.items():
+            self._lists[name] = linked.get(linked.get(abstract, "") or "?", abstract)
+        for one in styles:
+            given = _found(one, "numPr")
+            about = _value(one, "basedOn"), _value(given, "numId"), _value(given, "ilvl")
+            self._styles[attribute(one, "styleId")] = about
+
+    def label(self, style: str, number: str, level: str) -> str:
+        """The label of the next paragraph of that style, or with that number of its own."""
+        own, seen = style, set[str]()
+        while not number and style in self._styles and style not in seen:
+            seen.add(style)
+            above, number, given = self._styles[style]
+            level, style = level or given, above
+        name = self._lists.get(number, "")
+        levels = self._levels.get(name, {})
+        if not level:
+            level = next((str(at) for at, one in levels.items() if one.style == own and own), "0")
+        depth = int(level)
+        if depth not in levels:
+            return ""
+        counts = self._counts.setdefault(name, {})
+        start = self._starts.pop((number, depth), None)
+        if start is not None or depth not in counts:
+            counts[depth] = levels[depth].start if start is None else start
+        else:
+            counts[depth] += 1
+        for deeper in [at for at in counts if at > depth]:
+            del counts[deeper]
+        if levels[depth].form in ("bullet", "none"):
+            return ""
+
+        def shown(match: re.Match[str]) -> str:
+            at = int(match[1]) - 1
+            one = levels.get(at)
+            return _in_form(counts.setdefault(at, one.start), one.form) if one else ""
+
+        return re.sub(r"%([1-9])", shown, levels[depth].text)
+
+
+def _level(element: Element) -> _Level:
+    start = _value(element, "start") or "1"
+    form, text = _value(element, "numFmt") or "decimal", _value(element, "lvlText")
+    return _Level(int(start), form, text, _value(element, "pStyle"))
+
+
+def _found(element: Element | None, name: str) -> Element | None:
+    return next((one for one in (element or ()) if local(one) == name), None) or next(
+        (one for one in (element.iter() if element is not None else ()) if local(one) == name), None
+    )
+
+
+def _value(element: Element | None, name: str) -> str:
+    return attribute(_found(element, name), "val")
+
+
+def _in_form(number: int, form: str) -> str:
+    if form.endswith("Letter"):
+        letter = chr(97 + (number - 1) % 26) * ((number - 1) // 26 + 1)
+        return letter.upper() if form == "upperLetter" else letter
+    if form.endswith("Roman"):
+        shown = ""
+        for sign, worth in _ROMAN:
+            shown += sign * (number // worth)
+            number %= worth
+        return shown.upper() if form == "upperRoman" else shown
+    return f"{number:02d}" if form == "decimalZero" else str(number)
+
+
+def _numbered(archive: zipfile.ZipFile) -> bytes:
+    """A docx with the numbers of its headings and lists as text; b"" if there are none."""
+    if "word/numbering.xml" not in archive.namelist():
+        return b""
+    counted = _Numbering(parsed(archive, "word/numbering.xml"), parsed(archive, "word/styles.xml"))
+    return _changed(archive, "word/document.xml", partial(_labelled, counted=counted))
+
+
+def _labelled(document: bytes, counted: _Numbering) -> bytes:
+    """The text of a docx with a run of its label in each numbered paragraph."""
+    parser, path = expat.ParserCreate(), list[str]()
+    labels, found = list[tuple[int, bytes]](), dict[str, str]()
+
+    def begin(name: str, attributes: dict[str, str]) -> None:
+        path.append(name.rpartition(":")[2])
+        if path[-1] == "p":
+            found.clear()
+        value = next((v for key, v in attributes.items() if key.rpartition(":")[2] == "val"), "")
+        if path[-3:-1] == ["p", "pPr"] or path[-4:-1] == ["p", "pPr", "numPr"]:
+            found[path[-1]] = value
+
+    def end(name: str) -> None:
+        if path[-2:] == ["p", "pPr"]:
+            given = (found.get(key, "") for key in ("pStyle", "numId", "ilvl"))
+            if label := counted.label(*given):
+                space, at = name.rpartition(":")[0], parser.CurrentByteIndex
+                mark = f"{space}:" if space else ""
+                run = f'<{mark}r><{mark}t xml:space="preserve">{label} </{mark}t></{mark}r>'
+                escaped = run.replace("&", "&amp;").encode()
+                labels.append((document.index(b">", at) + 1, escaped))
+        path.pop()
+
+    parser.StartElementHandler, parser.EndElementHandler = begin, end
+    parser.Parse(document, True)
+    parts, start = list[bytes](), 0
+    for at, run in labels:
+        parts += [document[start:at], run]
+        start = at
+    return b"".join([*parts, document[start:]])
+
+
+# ---------------------------------------------------------------------- slides and books
+
+
+def read_slides(data: bytes, name: str) -> tuple[Parsed, list[Any]]:
+    """Title, sections and metadata of a pptx, a section a slide with its notes."""
+    builder, passed = SectionBuilder(), list[Any]()
+    with opened(data) as archive:
+        about, shown = properties(archive), related(archive, "ppt/presentation.xml")
+        listed = parsed(archive, "ppt/presentation.xml").iter()
+        links = [
+            value
+            for one in listed
+            if local(one) == "sldId"
+            for key, value in one.attrib.items()
+            if key.endswith("}id")
+        ]
+        for number, link in enumerate(links, 1):
+            part = shown.get(link, ("", ""))[1]
+            slide, builder.page = parsed(archive, part), number
+            if slide.get("show") == "0":
+                passed.append((Reason.HIDDEN_SHEET, f"{name}, slide {number}"))
+                continue
+            _add_shapes(builder, slide)
+            for kind, target in related(archive, part).values():
+                if kind == "notesSlide":
+                    _add_shapes(builder, parsed(archive, target), notes=True)
+                elif kind in ("diagramData", "comments", "chart"):
+                    names = ("t", "text") if kind != "chart" else ("t", "v")
+                    texts = (
+                        one.text for one in parsed(archive, target).iter() if local(one) in names
+                    )
+                    builder.lines("\n".join(dict.fromkeys(filter(None, texts))))
+        passed += [
+            (Reason.EMBEDDED, f"{name}#{part}")
+            for part in embedded(archive)
+            if "/charts/" not in part and ".xlsx" not in part  # of a chart, whose text is read
+        ]
+    return builder.finish(about.pop("title", ""), about), passed
+
+
+def _add_shapes(builder: SectionBuilder, slide: Element, *, notes: bool = False) -> None:
+    """The title of a slide as a heading, and then its texts and tables."""
+    shapes = list(_shapes(slide))
+    kinds = [attribute(_found(shape, "ph"), "type") for shape in shapes]
+    order = sorted(range(len(shapes)), key=lambda at: kinds[at] not in ("title", "ctrTitle"))
+    for at in order:
+        shape, kind = shapes[at], kinds[at]
+        if kind in ("sldNum", "dt", "hdr", "sldImg") or (notes and kind == "ftr"):
+            continue
+        if (table := _found(shape, "tbl")) is not None:
+            rows = [one for one in table if local(one) == "tr"]
+            cells = ([*filter(None, map(_paragraphs, row))] for row in rows)
+            texts = (" | ".join(one_line(" ".join(cell)) for cell in row) for row in cells)
+            builder.lines("\n".join(texts))
+            continue
+        texts_of = _paragraphs(shape)
+        if kind in ("title", "ctrTitle") and texts_of and not notes:
+            builder.heading(1, " ".join(texts_of))
+        else:
+            for text in texts_of:
+                builder.paragraph(text)
+
+
+def _shapes(element: Element) -> Iterator[Element]:
+    for one in element:
+        if local(one) in ("sp", "graphicFrame", "cxnSp"):
+            yield one
+        elif local(one) != "Fallback":  # the same for older programs
+            yield from _shapes(one)
+
+
+def _paragraphs(element: Element) -> list[str]:
+    """The texts of the paragraphs of DrawingML within an element."""
+    texts = list[str]()
+    for one in element.iter():
+        if local(one) == "p":
+            parts = (
+                "\n" if local(x) == "br" else x.text or "" for x in one.iter() if local(x) in "t br"
+            )
+            texts.append("".join(parts))
+    return [text for text in texts if text.strip()]
+
+
+def read_epub(data: bytes) -> Parsed:
+    """Title, sections and metadata of an epub, in the order of its spine."""
+    builder = SectionBuilder()
+    with opened(data) as archive:
+        roots = parsed(archive, "META-INF/container.xml").iter()
+        part = next((one.get("full-path", "") for one in roots if local(one) == "rootfile"), "")
+        package, folder = parsed(archive, part), posixpath.dirname(part)
+        items, about = dict[str, tuple[str, str]](), dict[str, Any]()
+        for one in package.iter():
+            if local(one) == "item":
+                items[one.get("id", "")] = one.get("href", ""), one.get("properties") or ""
+            elif (key := _PROPERTIES.get(local(one))) and one.text and key not in about:
+                about[key] = one.text
+        about.pop("subject", None)
+        locked = archive.read(_LOCK) if _LOCK in archive.namelist() else b""
+        for one in package.iter():
+            href, kind = items.get(one.get("idref", ""), ("", ""))
+            if local(one) != "itemref" or not href or "nav" in kind.split():
+                continue
+            if href.encode() in locked:
+                raise Skip(Reason.ENCRYPTED)
+            name = posixpath.normpath(posixpath.join(folder, unquote(href)))
+            if name in archive.namelist():
+                add_html(builder, archive.read(name).decode("utf-8", "replace"))
+    return builder.finish(about.pop("title", ""), about)
+
+
+_LOCK = "META-INF/encryption.xml"

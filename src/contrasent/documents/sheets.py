@@ -1,0 +1,217 @@
+"""Workbooks by calamine: the cells of the sheets that are shown, as a program shows them.
+
+Added are what calamine does not tell: which numbers are shares, which cells of an ods are merged,
+and what is noted in comments and text boxes.
+"""
+
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta
+from io import BytesIO
+from typing import Any
+from xml.etree import ElementTree
+
+from contrasent.documents.archives import Reason, Skip
+from contrasent.documents.office import (
+    Element,
+    attribute,
+    embedded,
+    local,
+    opened,
+    parsed,
+    properties,
+    related,
+)
+
+SHEETS = (".xlsx", ".xlsm", ".xls", ".ods")
+FEW = 12  # rows of a form
+MOST = 100  # cells that one of an ods stands for: more is a way to fill a sheet
+
+Place = tuple[int, int]  # row and column, from 0
+
+
+@dataclass(slots=True)
+class Sheet:
+    """A sheet: its cells as texts, and what is noted on it."""
+
+    name: str
+    rows: list[list[str]]
+    notes: list[str]
+
+
+@dataclass(slots=True)
+class _About:
+    """Facts of a sheet that its values do not tell."""
+
+    shares: set[Place] = field(default_factory=set)
+    merged: list[tuple[Place, Place]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def read_book(data: bytes, name: str) -> tuple[list[Sheet], dict[str, Any], list[Any]]:
+    """The sheets of a workbook, its properties, and what was passed over, with its reason."""
+    try:
+        import python_calamine
+    except ImportError:
+        raise Skip(Reason.NEEDS_DOCUMENTS) from None
+    facts, told, passed = dict[str, _About](), dict[str, Any](), list[Any]()
+    if zipfile.is_zipfile(BytesIO(data)):
+        with opened(data) as archive:
+            told = properties(archive)
+            facts = (
+                _of_office(archive) if "xl/workbook.xml" in archive.namelist() else _of_ods(archive)
+            )
+            parts = (part for part in embedded(archive) if "/charts/" not in part)
+            passed = [(Reason.EMBEDDED, f"{name}#{part}") for part in parts]
+    told.pop("title", None)
+    try:
+        book = python_calamine.CalamineWorkbook.from_filelike(BytesIO(data))
+    except python_calamine.PasswordError:
+        raise Skip(Reason.ENCRYPTED) from None
+    sheets = list[Sheet]()
+    for about in book.sheets_metadata:
+        if about.visible != python_calamine.SheetVisibleEnum.Visible:
+            passed.append((Reason.HIDDEN_SHEET, f"{name}#{about.name}"))
+        elif about.typ == python_calamine.SheetTypeEnum.WorkSheet:
+            sheet = book.get_sheet_by_name(about.name)
+            more = facts.get(about.name) or _About()
+            more.merged += sheet.merged_cell_ranges or []
+            sheets.append(Sheet(about.name, _cells(sheet, more), more.notes))
+    return sheets, told, passed
+
+
+def form_of(rows: list[list[str]]) -> str:
+    """The lines of a form, a label and what is filled in; "" of a table.
+
+    Two columns, of which the second holds numbers and texts under each other, or a few rows of
+    texts alone: whether the first row names columns then cannot be told.
+    """
+    filled = [cells for row in rows if (cells := [cell for cell in row if cell.strip()])]
+    if len(filled) < 2 or any(len(cells) > 2 for cells in filled):
+        return ""
+    below = [cells[1] for cells in filled[1:] if len(cells) == 2]
+    numbers = sum(any(map(str.isdigit, cell)) and not any(map(str.isalpha, cell)) for cell in below)
+    labels = [cells[0] for cells in filled]
+    mixed = 0 < numbers < len(below)
+    if (
+        len(below) + 1 < len(filled)
+        or len(set(labels)) < len(labels)
+        or not (mixed or (numbers == 0 and len(filled) <= FEW))
+    ):
+        return ""
+    return "\n".join(
+        ": ".join(one.rstrip(":") for one in map(str.strip, cells)) for cells in filled
+    )
+
+
+def _cells(sheet: Any, about: _About) -> list[list[str]]:
+    top, left = sheet.start or (0, 0)
+    rows = [
+        [_shown(value, (row, at) in about.shares) for at, value in enumerate(values, left)]
+        for row, values in enumerate(sheet.to_python(), top)
+    ]
+    for (first, at), (last, _) in about.merged:  # a name stands in each of its rows
+        for row in range(max(first - top, 0) + 1, min(last - top + 1, len(rows))):
+            if 0 <= at - left < len(rows[row]):
+                rows[row][at - left] = rows[row][at - left] or rows[max(first - top, 0)][at - left]
+    return rows
+
+
+def _shown(value: Any, share: bool) -> str:
+    """A cell as text: dates as YYYY-MM-DD, shares in percent."""
+    match value:
+        case str():
+            return value
+        case bool():
+            return str(value).upper()
+        case float() | int() if share:
+            return f"{round(100 * value, 10):.12g}%"
+        case float() | int():
+            return f"{value:.15g}"
+        case datetime() if value.time() == time():
+            return value.date().isoformat()
+        case datetime():
+            return value.isoformat(" ", "minutes")
+        case date() | time() | timedelta():
+            return str(value)
+        case _:
+            return ""
+
+
+def _of_office(archive: zipfile.ZipFile) -> dict[str, _About]:
+    """The facts of the sheets of an xlsx, by their names."""
+    shares, facts = _share_styles(archive), dict[str, _About]()
+    parts = related(archive, "xl/workbook.xml")
+    for one in parsed(archive, "xl/workbook.xml").iter():
+        if local(one) != "sheet":
+            continue
+        link = next((v for key, v in one.attrib.items() if key.endswith("}id")), "")
+        part, about = parts.get(link, ("", ""))[1], _About()
+        facts[one.get("name", "")] = about
+        if shares and part in archive.namelist():
+            with archive.open(part) as stream:
+                for _, cell in ElementTree.iterparse(stream):
+                    if local(cell) == "c" and cell.get("s") in shares:
+                        about.shares.add(_place(cell.get("r", "A1")))
+                    elif local(cell) == "row":
+                        cell.clear()
+        for kind, target in related(archive, part).values():
+            if kind in ("comments", "drawing"):
+                about.notes += _texts(parsed(archive, target))
+    return facts
+
+
+def _share_styles(archive: zipfile.ZipFile) -> set[str]:
+    """The numbers of the styles that show a number in percent."""
+    styles = parsed(archive, "xl/styles.xml")
+    percent = {"9", "10"}
+    for one in styles.iter():
+        if local(one) == "numFmt" and "%" in one.get("formatCode", ""):
+            percent.add(one.get("numFmtId", ""))
+    formats = next((list(one) for one in styles if local(one) == "cellXfs"), [])
+    return {str(at) for at, one in enumerate(formats) if one.get("numFmtId") in percent}
+
+
+def _place(reference: str) -> Place:
+    column, row = 0, ""
+    for letter in reference:
+        if letter.isalpha():
+            column = 26 * column + ord(letter.upper()) - 64
+        else:
+            row += letter
+    return int(row or 1) - 1, column - 1
+
+
+def _texts(notes: Element) -> Iterator[str]:
+    """The texts of comments, or of text boxes."""
+    for one in notes.iter():
+        if local(one) in ("comment", "p"):
+            inner = (x for x in one.iter() if local(x) == "t")
+            if text := "".join(x.text or "" for x in inner).strip():
+                yield text
+
+
+def _of_ods(archive: zipfile.ZipFile) -> dict[str, _About]:
+    """The facts of the sheets of an ods, by their names."""
+    facts = dict[str, _About]()
+    for table in parsed(archive, "content.xml").iter():
+        if local(table) != "table":
+            continue
+        about, row = facts.setdefault(attribute(table, "name"), _About()), 0
+        for line in (one for one in table.iter() if local(one) == "table-row"):
+            column, many = 0, int(attribute(line, "number-rows-repeated") or 1)
+            for cell in line:
+                wide = int(attribute(cell, "number-columns-repeated") or 1)
+                deep = int(attribute(cell, "number-rows-spanned") or 1)
+                if deep > 1:
+                    about.merged.append(((row, column), (row + deep - 1, column)))
+                if attribute(cell, "value-type") == "percentage":
+                    rows, columns = range(row, row + min(many, MOST)), range(min(wide, MOST))
+                    about.shares |= {(at, column + step) for at in rows for step in columns}
+                for note in (one for one in cell.iter() if local(one) == "annotation"):
+                    texts = ("".join(one.itertext()) for one in note if local(one) == "p")
+                    about.notes.append("\n".join(texts))
+                column += wide
+            row += many
+    return facts
