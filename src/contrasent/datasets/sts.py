@@ -132,7 +132,7 @@ def _columns(
 
 
 def _comma_rows(path: Path) -> list[ScoredPair]:
-    table = open_table(Source(path, ".csv", str(path)), header=False)
+    table = open_table(Source(path, ".csv", str(path)), header=False, delimiter=",")
     if len(table.columns) != 3:
         raise DataError(f"{path}:1: {len(table.columns)} columns, expected 3")
     return [

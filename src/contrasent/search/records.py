@@ -8,18 +8,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from contrasent.documents.table import choose, delimiter_of
 from contrasent.encoding.shards import KEY
 from contrasent.errors import InputError, ModelError, OptionError, see
+from contrasent.text.columns import document_roles, spoken, text_column
 from contrasent.text.sources import Source, find
 from contrasent.text.tables import (
     ABSENT,
     Table,
     brief,
-    by_name,
     column,
     id_cell,
-    open_table,
+    open_tables,
     parquet_file,
     text_cell,
 )
@@ -73,10 +72,9 @@ class Records:
         named = (*columns.columns, *([] if columns.text is None else [columns.text]))
         texts, metadata = ([column(one) for one in names] for names in (named, columns.metadata))
         identity = column(columns.identity)
-        header = by_name((*texts, identity, *metadata))
+        wanted = [*texts, identity, *(name for name in metadata if name != ALL)]
         # With metadata, since rows of jsonl may lack some.
-        how = {"header": header, "all_keys": bool(metadata)}
-        tables = [open_table(file, delimiter=delimiter_of(file), **how) for file in find(source)]
+        tables = open_tables(find(source), wanted, all_keys=bool(metadata), join=True)
         self.tables = [
             _columns(table, texts, identity, metadata)
             for table in tables
@@ -84,6 +82,17 @@ class Records:
         ]
         if not self.tables:
             raise InputError(source, "holds no text")
+
+    @property
+    def roles(self) -> list[str]:
+        """The role of every column, a line for each kind of table."""
+        lines = []
+        for table, texts, identity, metadata in self.tables:
+            parts = [("title" if at in texts[:-1] else "text", at) for at in texts]
+            parts += [] if identity is None else [("id", identity)]
+            parts += [("metadata", at) for at in metadata]
+            lines += [spoken(table.columns, parts)] if len(table.columns) > 1 else []
+        return list(dict.fromkeys(lines))
 
     def __iter__(self) -> Iterator[IndexRow]:
         self.skipped = 0
@@ -125,9 +134,9 @@ def _columns(
     option = "--column" if len(texts) == 1 else "--columns"
     places = [table.position(text, option) for text in texts]
     if not texts:
-        roles = {role: at for role, at in choose(table) if role in ("text", "title")}
+        roles = {role: at for role, at in document_roles(table) if role in ("text", "title")}
         places = [roles[role] for role in ("title", "text") if role in roles and "text" in roles]
-    places = places or [table.text_column()]
+    places = places or [text_column(table)]
     name = None if identity is None else table.position(identity, "--id")
     if list(metadata) == [ALL]:
         others = [n for n in range(len(table.columns)) if n not in (*places, name)]
