@@ -34,7 +34,7 @@ def index(
     as_text: Annotated[list[str] | None, typer.Option("--as-text", metavar="PATTERN")] = None,
     id_column: Annotated[str | None, typer.Option("--id")] = None,
     metadata: str | None = None,
-    metric: str = "cosine",
+    metric: str | None = None,
     uri: str = "",
     collection: str = COLLECTION,
     encoded: bool = False,
@@ -75,7 +75,7 @@ def index(
         as_text: Read files of such names, '*.xyz', as plain text; can be repeated.
         id_column: Column with the ids of a table's rows; row numbers if not given.
         metadata: Columns of a table to keep as metadata: a,b,c; * for all others.
-        metric: cosine or dot.
+        metric: cosine or dot. [default: the model's]
         uri: Keep it in Milvus: http://HOST:19530, or a file NAME.db.
         collection: Name of the collection in Milvus.
         encoded: SOURCE is parquet with vectors in it, as encode writes it: nothing is encoded.
@@ -91,7 +91,7 @@ def index(
     made: dict[str, Any] = {  # when an index is made
         "--as-text": as_text,
         "--max-file-text": None if max_file_text == TEXT_LIMIT else max_file_text,
-        "--metric": None if metric == "cosine" else metric,
+        "--metric": metric,
         "--uri": uri,
         "--collection": None if collection == COLLECTION else collection,
         "--encoded": encoded,

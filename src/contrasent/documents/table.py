@@ -12,6 +12,12 @@ from contrasent.text.roles import ROW_IDS
 from contrasent.text.sources import Source
 from contrasent.text.tables import Table, open_table
 
+SPOKEN = {
+    "text": "text from", "title": "title from", "id": "id from", "field": "fields",
+    "fact": "metadata",
+}  # fmt: skip
+
+
 def read_table(source: Source, columns: Sequence[str] | None) -> tuple[str, Iterator[Document]]:
     """Name the chosen columns, "" if none holds words, and read each row, some without sections."""
     name = source.shown.rpartition("/")[2].rpartition("#")[2].partition(".")[0]
@@ -82,10 +88,12 @@ def _read(
 
     roles = {
         role: " and ".join(table.columns[at] for r, at in chosen if r == role)
-        for role in ("text", "title", "id", "field")
+        for role in ("text", "title", "id", "field", "fact")
     }
-    shown = [f"{role} from {columns}" for role, columns in roles.items() if columns]
-    return ", ".join(shown).replace("field from", "fields"), documents()
+    shown = [f"{SPOKEN[role]} {columns}" for role, columns in roles.items() if columns]
+    left = [name for at, name in enumerate(table.columns) if at not in {at for _, at in chosen}]
+    said = ", ".join(shown) + (f"; not used: {', '.join(left)}" if shown and left else "")
+    return said, documents()
 
 
 def _stated(table: Table, columns: Sequence[str]) -> list[tuple[str, int]]:

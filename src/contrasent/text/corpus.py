@@ -94,7 +94,7 @@ class Corpus:
         self.scored = scored
         self.scores: NDArray[np.float64] = np.empty(0)
         self.starts: list[int] = []
-        self.source = source
+        self.source = source.encode("utf-8", "replace").decode()  # records hold it
         self.width = len(tables[0].places) - scored
         self.names = tables[0].names[: self.width]
         self.skipped = 0

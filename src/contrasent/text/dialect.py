@@ -119,7 +119,7 @@ def _quotes_tabs(lines: Sequence[str]) -> bool:
     whole = [cell for cell in opening if len(cell) > 1 and cell.endswith('"')]
     if any('"' in cell[1:-1].replace('""', "") for cell in whole):
         return False
-    columns = zip(*bare, strict=False)
+    columns = zip(*(row for row in bare[1:] if any(row)), strict=False)  # below a header
     if any(all(cell[:1] == '"' == cell[-1:] and len(cell) > 1 for cell in col) for col in columns):
         return True
     # A program quotes what holds a quote, a tab or a line break; Excel a comma too.

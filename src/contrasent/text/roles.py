@@ -46,7 +46,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "case", "number", "no", "nr", "key", "index", "idx", "row", "code", "sku", "isbn", "doi",
     ),
     FACT: (
-        "date", "datum", "day", "time", "timestamp", "created", "updated", "modified", "year",
+        "name", "first_name", "last_name", "company", "date", "datum", "day", "time", "timestamp", "created", "updated", "modified", "year",
         "month", "author", "user", "username", "customer", "agent", "owner", "assignee", "email",
         "e_mail", "phone", "telephone", "city", "country", "address", "url", "link", "href",
         "source", "file", "filename", "file_name", "path", "image", "dataset", "origin", "version",
