@@ -134,8 +134,11 @@ def _columns(
     option = "--column" if len(texts) == 1 else "--columns"
     places = [table.position(text, option) for text in texts]
     if not texts:
-        roles = {role: at for role, at in document_roles(table) if role in ("text", "title")}
-        places = [roles[role] for role in ("title", "text") if role in roles and "text" in roles]
+        roles = [(role, at) for role, at in document_roles(table) if role in ("text", "title")]
+        if any(role == "text" for role, _ in roles):
+            main = next(at for role, at in roles if role == "text")
+            places = [at for role, at in roles if role == "title"]
+            places += [at for role, at in roles if role == "text" and at != main] + [main]
     places = places or [text_column(table)]
     name = None if identity is None else table.position(identity, "--id")
     if list(metadata) == [ALL]:

@@ -105,11 +105,12 @@ def training_roles(
         return replace(_roles(table, texts, at), stated=True)
     _check_first_row(table)
     if table.names is None and table.form.startswith("memory"):
-        at = _score(table, score) if score else None
+        kinds = [roles.kind_of(cell) for cell in table.first or ()]
+        at = _score(table, score, kinds) if score else None
         return _roles(table, [n for n in range(len(table.columns)) if n != at], at)
     cells = _sample(table)
     kinds = [roles.kind_of_column(column) for column in cells]
-    at = _score(table, score, kinds)
+    at = _score(table, score, kinds, cells)
     texts = [n for n in range(len(kinds)) if n != at and _may_teach(table, n, cells[n], kinds[n])]
     if len(kinds) == 1 and kinds[0] != NUMBER and _is_text(table, 0, cells[0]):
         texts = [0]
@@ -164,28 +165,36 @@ def _sample(table: Table) -> list[list[Any]]:
     return columns
 
 
-def _score(table: Table, score: Scored, kinds: Sequence[str] = ()) -> int | None:
+def _score(
+    table: Table,
+    score: Scored,
+    kinds: Sequence[str] = (),
+    cells: Sequence[Sequence[Any]] = (),
+) -> int | None:
     """The column of scores: the chosen one, or one of a known name that holds numbers."""
     if score is False:
         return None
     if isinstance(score, str | int) and not isinstance(score, bool):
         return table.position(score, "score")
-    named = [
-        at
-        for name in NAMES[SCORE]
-        for at, column in enumerate(table.columns)
-        if roles.plain_name(column) == name
-    ]
+    plain = [roles.plain_name(column) for column in table.columns]
+    named = [plain.index(name) for name in NAMES[SCORE] if name in plain]
+    rated = [plain.index(name) for name in ("label", "labels") if name in plain]
+    named = named or [at for at in rated if kinds and kinds[at] == NUMBER]
     if score is True:
+        numbers = [at for at, kind in enumerate(kinds) if kind == NUMBER]
+        if table.names is None and len(numbers) == 1:
+            return numbers[0]
         if not named:
             known = ", ".join(NAMES[SCORE][:4])
-            problem = f"{table.source} has no column of a known name ({known}); name it"
-            raise OptionError("--score", "", problem, choices=table.columns)
+            problem = f"{table.source} has no column of scores by a known name ({known}); name it"
+            raise OptionError("score", "", problem, choices=table.columns)
         return named[0]
     paired = [role for role in (QUERY, POSITIVE) for name in table.columns if is_named(name, role)]
-    strong = {roles.plain_name(n) for n in table.columns} & {"query", "question", "anchor", "answer"}
+    strong = {"query", "question", "anchor", "answer"} & set(plain)
     if not named or kinds[named[0]] != NUMBER or (len(paired) > 1 and strong):
         return None
+    if named[0] in rated and all(float(cell).is_integer() for cell in cells[named[0]]):
+        return None  # of classes
     texts = sum(kind == TEXT for kind in kinds)
     return named[0] if texts > 1 else None
 
@@ -338,7 +347,7 @@ def _pair_label(values: Iterable[str]) -> bool:
 def document_roles(table: Table) -> list[tuple[str, int]]:
     """Roles and places of columns in a document, by names or by the longest texts.
 
-    Roles: "text", "title", "id"; "fact" of short columns next to a text; "field" of all where no
+    Roles: "text" (the main one first), "title", "id"; "fact" of short columns next to a text; "field" of all where no
     column holds texts; nothing where none holds words.
     """
     names, cells = table.columns, _sample(table)
@@ -361,8 +370,10 @@ def document_roles(table: Table) -> list[tuple[str, int]]:
     main = text[0][1]
     text += [*first(TITLE, NAMES[TITLE], main), *first(ID, roles.ROW_IDS, main)]
     taken = {at for _, at in text}
-    short = [at for at in places if lengths[at] <= SHORTEST * rows]
-    return [*text, *((FACT, at) for at in short[:FACTS] if at not in taken and table.names)]
+    left = [at for at in places if at not in taken and table.names]
+    long = [at for at in left if lengths[at] > SHORTEST * rows]
+    text += [(TEXT, at) for at in long if roles.kind_of_column(cells[at]) == TEXT]
+    return [*text, *((FACT, at) for at in [at for at in left if at not in long][:FACTS])]
 
 
 def codes(table: Table, places: Iterable[int]) -> frozenset[int]:

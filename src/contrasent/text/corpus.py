@@ -259,7 +259,8 @@ def open_corpus(
     wanted = [*(columns or ()), *([score] if isinstance(score, str) else [])]
     opened = open_tables(files, wanted)
     chosen = [training_roles(table, columns, score) for table in opened if _has_rows(table)]
-    shown = files[0].shown if len(files) == 1 else str(source)
+    several = " + ".join(path.name for path in map(Path, paths))
+    shown = files[0].shown if len(files) == 1 else several if len(paths) > 1 else str(source)
     if not chosen:
         raise InputError(shown, "the file is empty" if len(files) == 1 else "all files are empty")
     scored = chosen[0].scored

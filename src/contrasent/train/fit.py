@@ -143,7 +143,7 @@ def fit(
             source, stated, method=objective, base=base, evaluate=evaluate, stored=stored
         )
         for line in plan.said():
-            log.info("%s", line)
+            log.log(logging.WARNING if line.startswith("warning") else logging.INFO, "%s", line)
         if rows is not None:
             left = rows if plan.rows is None else np.intersect1d(rows, plan.rows)
             if not len(left):
