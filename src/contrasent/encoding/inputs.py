@@ -161,7 +161,9 @@ class ShardPlan:
                 name = table.columns[text] if table.names else ""
                 chosen = (text,) if identity is None else (text, identity)
                 for line, cells in table.part(chosen, number - begins, until - number):
-                    assert cells is not None  # blank lines are no rows
+                    if not cells:  # blank lines are no rows
+                        problem = "more cells than the first row has"
+                        raise InputError(part.name, problem, line=line)
                     row_id = str(number) if identity is None else id_cell(cells[1], part.name, line)
                     yield text_cell(cells[0], name, part.name, line), row_id
                     number += 1

@@ -18,6 +18,7 @@ from contrasent.text.tables import (
     brief,
     column,
     id_cell,
+    is_empty,
     open_tables,
     parquet_file,
     text_cell,
@@ -102,11 +103,10 @@ class Records:
             chosen = (*texts, *(() if identity is None else (identity,)), *metadata)
             count = len(texts)
             for number, cells in table.rows(chosen):
-                last = None if cells is None else cells[count - 1]
-                if cells is None or (isinstance(last, str) and not last.strip()):
+                if not cells or is_empty(cells[count - 1]):
                     self.skipped += 1
                     continue
-                content = text_cell(last, text_name, table.source, number)
+                content = text_cell(cells[count - 1], text_name, table.source, number)
                 above = [one.strip() for one in cells[: count - 1] if isinstance(one, str)]
                 content = "\n".join(filter(None, (*above, content)))
                 name = None if identity is None else id_cell(cells[count], table.source, number)

@@ -28,7 +28,7 @@ from contrasent.text.roles import (
     is_named,
     never_teaches,
 )
-from contrasent.text.tables import ABSENT, Columns, Table, brief
+from contrasent.text.tables import Columns, Table, brief, is_empty
 
 FIELD = "field"
 SAMPLE = 200  # rows by which columns are judged
@@ -123,7 +123,8 @@ def training_roles(
             table.source, f"{problem} {listed} holds text that teaches; choose columns by --columns"
         )
     found = _pair(table, texts, cells, single=single)
-    return _roles(table, found, at, _labelled(table, found, cells, kinds))
+    note = _labelled(table, found, cells, kinds) if at is None else ""
+    return _roles(table, found, at, note)
 
 
 def _roles(table: Table, texts: Sequence[int], score: int | None, note: str = "") -> Roles:
@@ -160,7 +161,7 @@ def _sample(table: Table) -> list[list[Any]]:
     columns: list[list[Any]] = [[] for _ in table.columns]
     for _, cells in islice(table.stream(), SAMPLE):
         for column, cell in zip(columns, cells or (), strict=False):
-            if cell is not None and cell is not ABSENT and (not isinstance(cell, str) or cell.strip()):
+            if not is_empty(cell):
                 column.append(cell)
     return columns
 

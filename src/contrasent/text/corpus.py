@@ -7,7 +7,6 @@ lines are passed over, and rows with an empty cell left out; both are counted.
 
 import hashlib
 import logging
-import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,12 +22,12 @@ from contrasent.text.columns import Roles, Scored, training_roles
 from contrasent.text.roles import NEGATIVE, POSITIVE, QUERY, SCORE, is_named
 from contrasent.text.sources import FORMATS, find, form_of
 from contrasent.text.tables import (
-    ABSENT,
     LONG,
     Columns,
     Record,
     Table,
     brief,
+    is_empty,
     number_cell,
     object_table,
     open_tables,
@@ -169,7 +168,7 @@ class Corpus:
                     skipped += 1
                     begins = self.documents
                     continue
-                if cells is LONG or (not given and any(map(_is_empty, cells))):
+                if cells is LONG or (not given and any(map(is_empty, cells))):
                     why = LONGER if cells is LONG else _lacking(cells, names)
                     leave(why, f"{table.source}:{line}")
                     continue
@@ -322,14 +321,8 @@ def _told(roles: Roles) -> Iterator[str]:
 LONGER = "more cells than there are columns"
 
 
-def _is_empty(cell: Any) -> bool:
-    if isinstance(cell, str):
-        return not cell or cell.isspace()
-    return cell is None or cell is ABSENT or (isinstance(cell, float) and math.isnan(cell))
-
-
 def _lacking(cells: Sequence[Any], names: Sequence[str]) -> str:
-    empty = [name for cell, name in zip(cells, names, strict=True) if _is_empty(cell)]
+    empty = [name for cell, name in zip(cells, names, strict=True) if is_empty(cell)]
     return f"{' and '.join(empty)} empty"
 
 

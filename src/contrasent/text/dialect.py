@@ -14,6 +14,7 @@ from contrasent.text import roles
 from contrasent.text.sources import Source
 
 MARKS = ",;\t|"
+ALONE = "\x1f"  # the delimiter of a table of one column, which no text holds
 SAMPLE = 200  # rows that are looked at
 HEADS = 20  # rows among which the header is sought
 CHARACTERS = 1 << 20  # of lines that are looked at
@@ -84,11 +85,10 @@ def find(file: Source, form: str, delimiter: str | None = None) -> Dialect:
 
 def _delimiter(lines: Sequence[str], usual: str) -> str:
     """The delimiter that cuts most rows into equally many cells, and then into most cells."""
-    best, chosen = (False, 0.5, 1), usual
+    text, first = "".join(lines), next((line for line in lines if not line.isspace()), "")
+    best, chosen = (False, 0.5, 1), usual if usual in first else ALONE
     for mark in (usual, *MARKS.replace(usual, "")):
-        text = "".join(lines)
         inside = len(re.findall(rf"{re.escape(mark)} +(?!\")", text))
-        first = next((line for line in lines if not line.isspace()), "")
         if mark not in first and inside > 0.8 * text.count(mark):
             continue  # as in a sentence
         widths = Counter[int]()
@@ -117,8 +117,6 @@ def _quotes_tabs(lines: Sequence[str]) -> bool:
     if len({len(row) for row in rows[:-1]}) > 1:
         return False
     whole = [cell for cell in opening if len(cell) > 1 and cell.endswith('"')]
-    if any('"' in cell[1:-1].replace('""', "") for cell in whole):
-        return False
     columns = zip(*(row for row in bare[1:] if any(row)), strict=False)  # below a header
     if any(all(cell[:1] == '"' == cell[-1:] and len(cell) > 1 for cell in col) for col in columns):
         return True

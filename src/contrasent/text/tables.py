@@ -258,6 +258,13 @@ def column(value: str | Absent) -> str | int | Absent:
 # ---------------------------------------------------------------------- cells
 
 
+def is_empty(cell: Any) -> bool:
+    """Whether a cell holds nothing: no text, null, or NaN, as pandas has it."""
+    if isinstance(cell, str):
+        return not cell or cell.isspace()
+    return cell is None or cell is ABSENT or (isinstance(cell, float) and math.isnan(cell))
+
+
 def text_cell(value: Any, column: str, source: str, line: int) -> str:
     """A cell's text, without the white space around it."""
     if not isinstance(value, str):
