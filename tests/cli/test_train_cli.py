@@ -32,7 +32,7 @@ def texts(tmp_path, sentences):
 def pairs(tmp_path, sentences):
     rows = [f"{sentences[i]}\t{sentences[i + 200]}\t{sentences[i + 400]}" for i in range(60)]
     path = tmp_path / "pairs.tsv"
-    path.write_text("sentence\tsame\tother\n" + "\n".join(rows) + "\n")
+    path.write_text("anchor\tpositive\tnegative\n" + "\n".join(rows) + "\n")
     return path
 
 

@@ -259,7 +259,10 @@ def test_the_command_says_what_it_chose(bert, encoder, tmp_path, run, sentences)
     assert Encoder.load(tmp_path / "a").head is not None
     out, err = train("-o", "b", "--base", encoder, *fast, "--set", "lr=1e-4", "--json")
     assert "settings chosen" not in err
-    chosen = {"base": "sentence encoder", "values": {"max_tokens": 32, "batch": 64, "duplicates": "mask"}}
+    chosen = {
+        "base": "sentence encoder",
+        "values": {"max_tokens": 32, "batch": 64, "duplicates": "mask"},
+    }
     assert json.loads(out)["defaults"] == chosen
     stored = json.loads((tmp_path / "b" / "run" / "settings.json").read_text())
     assert stored["defaults"] == chosen

@@ -10,8 +10,8 @@ from typing import Any, Literal
 from contrasent.datasets.beir import places_of, read_qrels, read_texts
 from contrasent.errors import InputError
 from contrasent.search.words import words
-from contrasent.text.sources import find
 from contrasent.text.columns import query_roles, spoken
+from contrasent.text.sources import find
 from contrasent.text.tables import ABSENT, as_number, brief, open_table
 from contrasent.types import Log
 

@@ -101,10 +101,10 @@ def compare(
 
 def _held_out(on: str, seed: int, models: list[str]) -> UserEvaluation:
     """Whether one text of a held-out pair finds the other."""
-    from contrasent.train.plan import keys_of_run
     from contrasent.evaluate.retrieval import retrieval
     from contrasent.text.corpus import open_corpus
     from contrasent.text.heldout import hold_out
+    from contrasent.train.plan import keys_of_run
 
     corpus = open_corpus(on)
     for line in corpus.roles:

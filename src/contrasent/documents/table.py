@@ -42,7 +42,7 @@ def read_rows(
     wide = [at for at, column in enumerate(zip(*cells, strict=True)) if any(column)]
     rows = [[row[at].removesuffix(" 00:00:00") for at in wide] for row in cells if any(row)]
     head = dialect.head(rows) if len(rows) > 1 else len(rows)
-    cells = [cell.strip() for cell in rows[head]] if rows[head:] else []
+    cells = [str(cell).strip() for cell in rows[head]] if rows[head:] else []
     named = len(cells) > 1 and dialect.is_header(cells, rows[head + 1 :]) is not False
     chosen, documents = "", iter(list[Document]())
     if named and rows[head + 1 :]:
@@ -53,7 +53,10 @@ def read_rows(
     elif columns is not None:
         raise Skip(Reason.NOT_CHOSEN, columns[0], rows[0] if rows else ())
     plain = rows[: 0 if columns else head] if chosen else rows
-    return chosen, chain(_above(shown, name, [" | ".join(filter(None, r)) for r in plain]), documents if chosen else ())
+    return chosen, chain(
+        _above(shown, name, [" | ".join(filter(None, r)) for r in plain]),
+        documents if chosen else (),
+    )
 
 
 def _read(
@@ -78,7 +81,9 @@ def _read(
             builder.heading(1, above if fields else "")
             builder.paragraph(fields)
             if of.get("text", "").strip():  # words find product numbers
-                builder.paragraph(spelled((names[at], text) for (_, at), text in row if at in coded))
+                builder.paragraph(
+                    spelled((names[at], text) for (_, at), text in row if at in coded)
+                )
             facts = {names[at]: text for (role, at), text in row if role == "fact" and names[at]}
             _, sections, metadata = builder.finish("-", facts)
             if title and not sections:
@@ -103,6 +108,8 @@ def _stated(table: Table, columns: Sequence[str]) -> list[tuple[str, int]]:
         if name not in names:
             raise Skip(Reason.NOT_CHOSEN, name, names)
     parts = ["title" if len(columns) > 1 else "text", *["text"] * (len(columns) - 1)]
-    identity = [at for known in ROW_IDS for at, name in enumerate(names) if name.casefold() == known]
+    identity = [
+        at for known in ROW_IDS for at, name in enumerate(names) if name.casefold() == known
+    ]
     places = map(names.index, columns)
     return [*(("id", at) for at in identity[:1]), *zip(parts, places, strict=True)]

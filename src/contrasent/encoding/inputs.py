@@ -13,8 +13,8 @@ from typing import IO, Any
 
 from contrasent.errors import InputError, MissingExtraError, OptionError, OutputError, import_extra
 from contrasent.files import atomic_file
-from contrasent.text.sources import Source, find, form_of, reading
 from contrasent.text.columns import text_column
+from contrasent.text.sources import Source, find, form_of, reading
 from contrasent.text.tables import Table, id_cell, open_tables, text_cell
 
 PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs"}

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from contrasent import losses, parallel
-from contrasent.encoder.encoder import Encoder
 from contrasent.engine.encodings import BatchEncodings, Source, Terms
 from contrasent.errors import OptionError
 from contrasent.text.tokens import Ids, around, row_keys

@@ -248,14 +248,15 @@ def _named(
 
 def _check_held_out_scores(source: Corpus, held_out: Floats) -> None:
     """Reject scores of which all, or all held-out ones, are the same."""
+    first = held_out[0]
     if np.ptp(source.scores) == 0:
-        problem = f"all {len(source.scores):,} scores are {source.scores[0]:g}: nothing can be learned"
-        raise TrainingError(f"{source.source}: {problem} from them")
+        problem = f"all {len(source.scores):,} scores are {first:g}"
+        raise TrainingError(f"{source.source}: {problem}: nothing can be learned from them")
     if np.ptp(held_out) == 0:
-        most = np.mean(source.scores == held_out[0])
+        most = np.mean(source.scores == first)
         raise TrainingError(
-            f"{source.source}: all {len(held_out):,} held-out pairs have the score {held_out[0]:g}, "
-            f"as {most:.0%} of all pairs: nothing can be correlated with it; give more pairs of other "
+            f"{source.source}: all {len(held_out):,} held-out pairs have the score {first:g}, as "
+            f"{most:.0%} of all: nothing can be correlated with it; give more pairs of other "
             "scores, --evaluate FILE with labelled pairs, or --evaluate none"
         )
 

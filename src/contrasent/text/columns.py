@@ -71,7 +71,9 @@ class Roles:
         return spoken(self.table.columns, self.places)
 
 
-def spoken(names: Sequence[str], places: Iterable[tuple[str, int]], unused: str = "not used") -> str:
+def spoken(
+    names: Sequence[str], places: Iterable[tuple[str, int]], unused: str = "not used"
+) -> str:
     """The role of every column in a line."""
     by_role = dict[str, list[str]]()
     for role, at in places:
@@ -238,52 +240,59 @@ def _pair(
     table: Table, texts: list[int], cells: Sequence[Sequence[Any]], *, single: bool
 ) -> list[int]:
     """One column of sentences, or query, positive and negatives."""
-    names = table.columns
-
-    def first(role: str, but: Iterable[int] = ()) -> list[int]:
-        places = (at for n in NAMES[role] for at in texts if roles.plain_name(names[at]) == n)
-        return [at for at in islice(dict.fromkeys(places), len(texts)) if at not in but]
-
-    if table.names is None:
-        if single and len(texts) > 1:
-            raise _several(table, texts)
-        return texts
     if single:
-        found = texts if len(texts) == 1 else [at for at in texts if _is_sentences(names[at])]
-        if len(found) != 1:
-            found = _longest(texts, cells)
-        if len(found) != 1:
-            raise _several(table, texts)
-        return found
-    query, positive = first(QUERY)[:1], []
-    positive = first(POSITIVE, query)[:1]
-    if query and not positive and "a" in (plain := [roles.plain_name(name) for name in names]):
-        positive = [at for at in [plain.index("a")] if at in texts]
-    negative = [at for at in texts if is_named(names[at], NEGATIVE)]
-    if len(query) == len(positive) == 1:
-        return [*query, *positive, *negative]
-    others = [at for at in texts if at not in (*query, *positive, *negative)]
-    if len(others) == 1 and (query or positive):
-        return [*query, *others, *negative] if query else [*others, *positive, *negative]
-    if query or positive:
-        if not others:
-            return [*query, *positive]
-        known = [*query, *positive][0]
-        pair = [known, others[0]] if query else [others[0], known]
-        raise _ambiguous(table, pair, [known, others[1]] if query else [others[1], known], negative)
-    if len(texts) == 1:
+        return _one(table, texts, cells)
+    if table.names is None or len(texts) == 1:
         return texts
+    query, positive = _named(table, texts, QUERY), _named(table, texts, POSITIVE)
+    positive = [at for at in positive if at not in query] or _short_answer(table, texts, query)
+    negative = [at for at in texts if is_named(table.columns[at], NEGATIVE)]
+    others = [at for at in texts if at not in (*query, *positive, *negative)]
+    if (query and positive) or not others:
+        return [*query, *positive, *negative]
+    if not (query or positive):
+        return _unnamed_pair(table, texts, cells)
+    ways = [[*query, at, *positive, *negative] for at in others]
+    if len(ways) > 1:
+        raise _ambiguous(table, *ways[:2])
+    return ways[0]
+
+
+def _named(table: Table, texts: Sequence[int], role: str) -> list[int]:
+    """The column whose name counts most for a role, if there is one."""
+    plain = {roles.plain_name(table.columns[at]): at for at in reversed(texts)}
+    return [plain[name] for name in NAMES[role] if name in plain][:1]
+
+
+def _short_answer(table: Table, texts: Sequence[int], query: Sequence[int]) -> list[int]:
+    """The column "a" next to a query; it is no known name by itself."""
+    return [at for at in texts if query and roles.plain_name(table.columns[at]) == "a"]
+
+
+def _one(table: Table, texts: list[int], cells: Sequence[Sequence[Any]]) -> list[int]:
+    """The one column of sentences: the only one, one of the name, or the only one of prose."""
+    named = [at for at in texts if table.names and _is_sentences(table.columns[at])]
+    for found in (texts, named, _longest(texts, cells)):
+        if len(found) == 1:
+            return found
+    problem = f"has {len(texts)} columns of text ({_listed([table.columns[at] for at in texts])})"
+    raise InputError(table.source, f"{problem}; choose one with --column")
+
+
+def _unnamed_pair(table: Table, texts: list[int], cells: Sequence[Sequence[Any]]) -> list[int]:
+    """A pair of columns without known names, or the only column of prose with such a name."""
     long = _longest(texts, cells)
-    sentences = [at for at in texts if is_named(names[at], TEXT)]
-    if len(texts) > 2 or len(long) == 1 or (sentences and len(sentences) < len(texts)):
-        if len(sentences) == 1 and set(long) <= set(sentences) and not first(TITLE, sentences):
-            return sentences
-        if len(texts) > 2 and not sentences and len(long) != 1:
-            raise _ambiguous(table, texts[:2], texts[:3])
-        main = (sentences or long)[:1] or texts[-1:]
-        other = first(TITLE, main)[:1] or [at for at in texts if at not in main][:1]
-        raise _ambiguous(table, main, [*other, *main])
-    return texts
+    sentences = [at for at in texts if is_named(table.columns[at], TEXT)]
+    if len(texts) == 2 == len(long) and len(sentences) != 1:
+        return texts
+    title = _named(table, [at for at in texts if at not in sentences], TITLE)
+    if len(sentences) == 1 and set(long) <= set(sentences) and not title:
+        return sentences
+    if not sentences and len(long) != 1:
+        raise _ambiguous(table, texts[:2], texts[:3])
+    main = (sentences or long)[:1]
+    other = [at for at in (*title, *texts) if at not in main][:1]
+    raise _ambiguous(table, main, [*other, *main])
 
 
 def _is_sentences(name: str) -> bool:
@@ -298,25 +307,17 @@ def _longest(texts: Sequence[int], cells: Sequence[Sequence[Any]]) -> list[int]:
     return long if long and brief else list(texts)
 
 
-def _several(table: Table, texts: Sequence[int]) -> InputError:
-    names = [table.columns[at] for at in texts]
-    problem = f"has {len(texts)} columns of text ({_listed(names)}); choose one with --column"
-    return InputError(table.source, problem)
-
-
 READINGS = {1: "sentences", 2: "pairs", 3: "pairs with a hard negative"}
 
 
-def _ambiguous(
-    table: Table, one: Sequence[int], other: Sequence[int], negative: Sequence[int] = ()
-) -> InputError:
+def _ambiguous(table: Table, *readings: Sequence[int]) -> InputError:
     """The error of a table with two readings, and the commands that part them."""
     ways = []
-    for texts in (one, other):
-        names = [table.columns[at] for at in (*texts, *negative)]
+    for texts in readings:
+        names = [table.columns[at] for at in texts]
         ways.append(f"{_command(table, names)} ({READINGS[min(3, len(names))]})")
     problem = f"the columns {_listed(table.columns)} can be read in more than one way"
-    return InputError(table.source, f"{problem}; choose: {ways[0]}, or {ways[1]}")
+    return InputError(table.source, f"{problem}; choose: {', or '.join(ways)}")
 
 
 def _labelled(
@@ -348,8 +349,8 @@ def _pair_label(values: Iterable[str]) -> bool:
 def document_roles(table: Table) -> list[tuple[str, int]]:
     """Roles and places of columns in a document, by names or by the longest texts.
 
-    Roles: "text" (the main one first), "title", "id"; "fact" of short columns next to a text; "field" of all where no
-    column holds texts; nothing where none holds words.
+    Roles: "text" (the main one first), "title", "id"; "fact" of short columns next to a text;
+    "field" of all where no column holds texts; nothing where none holds words.
     """
     names, cells = table.columns, _sample(table)
     places = range(len(names))
@@ -360,8 +361,12 @@ def document_roles(table: Table) -> list[tuple[str, int]]:
         return [(role, at) for at in islice(found, 1)]
 
     rows = max(1, max(map(len, cells), default=0))
-    lengths = [sum(len(as_text(cell)) for cell in column if not _is_number(cell)) for column in cells]
-    text = next((f for name in NAMES[TEXT] for f in [first(TEXT, [name])] if f and lengths[f[0][1]]), [])
+    lengths = [
+        sum(len(as_text(cell)) for cell in column if not _is_number(cell)) for column in cells
+    ]
+    known = (first(TEXT, [name]) for name in NAMES[TEXT])
+    known = (first(TEXT, [name]) for name in NAMES[TEXT])
+    text = next((found for found in known if found and lengths[found[0][1]]), [])
     if not text:
         at = max(places, key=lengths.__getitem__, default=-1)
         if at < 0 or lengths[at] < SHORTEST * rows:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from contrasent.errors import InputError, OptionError
 from contrasent.text.columns import Roles, Scored, training_roles
 from contrasent.text.roles import NEGATIVE, POSITIVE, QUERY, SCORE, is_named
-from contrasent.text.sources import FORMATS, find, form_of
+from contrasent.text.sources import find, form_of
 from contrasent.text.tables import (
     LONG,
     Columns,
@@ -105,7 +105,7 @@ class Corpus:
 
     @property
     def roles(self) -> list[str]:
-        """The role of every column, and what else to know of them, a line for each kind of table."""
+        """The role of every column, and what to know of them, a line for each kind of table."""
         told = [one for one in self._tables if len(one.table.columns) > 1 or one.table.above]
         lines = (line for one in told for line in _told(one))
         return list(dict.fromkeys(lines))
@@ -242,10 +242,7 @@ def open_corpus(
     if isinstance(source, Mapping) or hasattr(source, "columns"):
         problem = f"a {type(source).__name__} holds columns, not rows; give a list of rows"
         raise InputError(MEMORY, f"{problem}, such as frame.to_dict('records') of a pandas frame")
-    if not isinstance(source, Iterable | Path):
-        problem = "is neither a path nor rows of text"
-        raise OptionError("corpus", source, problem)
-    paths = [source] if isinstance(source, str | Path) else list(source)
+    paths = [source] if isinstance(source, str | Path) else _listed(source)
     others = [row for row in paths if not isinstance(row, Path) and row is not source]
     if len(others) == len(paths):
         _check_no_names_of_files(others)
@@ -264,6 +261,13 @@ def open_corpus(
         raise InputError(shown, "the file is empty" if len(files) == 1 else "all files are empty")
     scored = chosen[0].scored
     return Corpus(shown, chosen, at_least=at_least, documents=documents, scored=scored)
+
+
+def _listed(source: Any) -> list[Any]:
+    """Rows or paths as a list."""
+    if not isinstance(source, Iterable):
+        raise OptionError("corpus", source, "is neither a path nor rows of text")
+    return list(source)
 
 
 def _check_no_names_of_files(texts: Sequence[Any]) -> None:

@@ -138,7 +138,9 @@ def head(rows: Sequence[Cells]) -> int:
         filled = sum(bool(str(cell or "").strip()) for cell in row)
         if len(row) < usual or filled < max(needed, (usual + 1) // 2):
             continue
-        if filled == len(row) and (found < 0 or _plainly_named([str(c) for c in row], rows[at + 1 :])):
+        if filled == len(row) and (
+            found < 0 or _plainly_named([str(c) for c in row], rows[at + 1 :])
+        ):
             return at
         found = at if found < 0 else found
     return max(found, 0)

@@ -46,8 +46,8 @@ NAMES: dict[str, tuple[str, ...]] = {
         "case", "number", "no", "nr", "key", "index", "idx", "row", "code", "sku", "isbn", "doi",
     ),
     FACT: (
-        "name", "first_name", "last_name", "company", "date", "datum", "day", "time", "timestamp", "created", "updated", "modified", "year",
-        "month", "author", "user", "username", "customer", "agent", "owner", "assignee", "email",
+        "name", "first_name", "last_name", "company", "date", "datum", "day", "time", "timestamp",
+        "created", "updated", "modified", "year", "month", "author", "user", "username", "customer", "agent", "owner", "assignee", "email",
         "e_mail", "phone", "telephone", "city", "country", "address", "url", "link", "href",
         "source", "file", "filename", "file_name", "path", "image", "dataset", "origin", "version",
         "price", "count", "clicks", "views", "votes", "upvotes", "length",
@@ -66,20 +66,24 @@ ROW_IDS = ("_id", "id", "doc_id", "docid", "pid", "uuid")
 _NUMBERED = re.compile(r"[_ ]?\d+$")
 _NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:[,. '\u202f]\d{3})+|\d+)?(?:[.,]\d+)?(?:e[-+]?\d+)?", re.I)
 _UNITS = re.compile(r"^[$\u20ac\u00a3\u00a5]\s*|\s*(?:%|[$\u20ac\u00a3\u00a5]|EUR|USD|GBP|CHF)$")
-_TIME = r"(?:[T ,]+\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:\s?[AaPp][Mm])?(?:\s?Z|\s?[-+]\d\d:?\d\d)?)?"
-_MONTH = (
-    r"(?:jan|feb|mar|m\u00e4r|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez)[a-z\u00e4]*\.?"
+_TIME = (
+    r"(?:[T ,]+\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:\s?[AaPp][Mm])?(?:\s?Z|\s?[-+]\d\d:?\d\d)?)?"
 )
+_MONTH = r"(?:jan|feb|mar|m\u00e4r|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez)[a-z\u00e4]*\.?"
 _DATE = re.compile(
     rf"(?:\d{{4}}[-/.]\d{{1,2}}[-/.]\d{{1,2}}|\d{{1,2}}[-/.]\d{{1,2}}[-/.](?:\d{{4}}|\d{{2}})|"
     rf"\d{{1,2}}\.?[ -]{_MONTH}[ -]\d{{2,4}}|{_MONTH} \d{{1,2}},? \d{{4}}){_TIME}|\d{{1,2}}:\d{{2}}"
     r"(?::\d{2})?",
     re.I,
 )
+_SUFFIXES = (
+    "pdf|docx?|xlsx?|pptx?|txt|md|html?|csv|tsv|jsonl?|xml|png|jpe?g|gif|svg|mp[34]|wav|zip|gz|eml|"
+    "msg|odt|ods|rtf|py|js|c|h|cpp|java"
+)
 _LINK = re.compile(
-    r"(?:[a-z][a-z0-9+.-]*://|www\.)\S+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|(?:[A-Za-z]:\\|\.{0,2}/|\\\\)\S.*"
-    r"|[\w.+-]+(?:[/\\][\w .+-]+)+\.\w{1,5}|[\w.+-]+\.(?:pdf|docx?|xlsx?|pptx?|txt|md|html?|csv|"
-    r"tsv|jsonl?|xml|png|jpe?g|gif|svg|mp[34]|wav|zip|gz|eml|msg|odt|ods|rtf|py|js|c|h|cpp|java)",
+    r"(?:[a-z][a-z0-9+.-]*://|www\.)\S+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|"
+    r"(?:[A-Za-z]:\\|\.{0,2}/|\\\\)\S.*|[\w.+-]+(?:[/\\][\w .+-]+)+\.\w{1,5}|"
+    rf"[\w.+-]+\.(?:{_SUFFIXES})",
     re.I,
 )
 _CODE = re.compile(r"#?[A-Za-z]{0,8}[-_#./: ]?[A-Za-z0-9._/:#-]*\d[A-Za-z0-9._/:#-]*")
@@ -144,8 +148,7 @@ def kind_of_column(cells: Iterable[Any]) -> str:
 
 
 def words_in(cells: Sequence[Any]) -> float:
-    """The mean number of words in the cells that have some; a character each where none parts
-    them, as in Chinese."""
+    """The mean number of words of cells that have some; two characters of Chinese are one."""
     texts = [cell for cell in cells if isinstance(cell, str) and cell.strip()]
     counts = [max(len(text.split()), sum(map(_unspaced, text)) / 2) for text in texts]
     return sum(counts) / max(1, len(counts))

@@ -112,7 +112,7 @@ class Tokenizer:
 
     @property
     def _padding(self) -> dict[str, str]:
-        """A padding token for readers that need its name, where the model has none: its pad id's."""
+        """The name of a padding token for readers that need one, where the model has none."""
         if "pad_token" in self.names:
             return {}
         token = self.names.get("eos_token") or self.backend.id_to_token(self.specials.pad)

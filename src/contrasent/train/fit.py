@@ -120,14 +120,9 @@ def fit(
         UserError: bad input, a target that cannot be written, NaN, collapse.
         KeyboardInterrupt: Ctrl-C or SIGTERM, after a checkpoint was written.
     """
-    if not isinstance(objective, str | Objective):
-        problem = "must be the name of a method, or an Objective"
-        raise OptionError("objective", objective, problem)
+    _check_arguments(objective, base, evaluate)
     graded = needs_scores(objective) if isinstance(objective, str) else objective.graded
     source = corpus if isinstance(corpus, Corpus) else open_corpora(corpus, score=graded)
-    if base is not None and not isinstance(base, str | Path):
-        problem = "must be the name or the folder of a model; save an Encoder first: save(FOLDER)"
-        raise OptionError("base", type(base).__name__, problem)
     if rows is not None:
         rows = row_numbers(rows, sum(1 for _ in source))
     named = given if isinstance(settings, Settings) else dict(settings or {}) | given
@@ -163,6 +158,19 @@ def fit(
     options |= {"evaluate": evaluate, "keep": choose_keep(keep, evaluate), "rows": rows}
     chosen = RunOptions(base=facts.base if facts else None, defaults=defaults, **options)
     return _fit(objective, source, Settings(**run_values(stated)), Path(folder), chosen)
+
+
+def _check_arguments(objective: Any, base: Any, evaluate: Any) -> None:
+    """Reject arguments of other types, before anything is read."""
+    if not isinstance(objective, str | Objective):
+        problem = "must be the name of a method, or an Objective"
+        raise OptionError("objective", objective, problem)
+    if base is not None and not isinstance(base, str | Path):
+        problem = "must be the name or the folder of a model; save an Encoder first: save(FOLDER)"
+        raise OptionError("base", type(base).__name__, problem)
+    if evaluate is not None and not (callable(evaluate) or isinstance(evaluate, str | Path)):
+        problem = "must be a name, a file of labelled pairs, or a function of encode"
+        raise OptionError("evaluate", evaluate, problem)
 
 
 def row_numbers(rows: Any, count: int) -> NDArray[np.int64]:

@@ -106,9 +106,6 @@ def make_plan(
     base = str(base or MINILM)
     folder = resolve(base)
     resolved = resolve_settings(folder, method, given, corpus=corpus, stored=stored)
-    if evaluate is not None and not (callable(evaluate) or isinstance(evaluate, str | Path)):
-        problem = "must be a name, a file of labelled pairs, or a function of encode"
-        raise OptionError("evaluate", evaluate, problem)
     paired = needs_pairs(method) and not needs_scores(method)
     prompts = with_prompts(describe(folder).prompts, resolved.settings)
     keys = text_keys(folder, resolved.settings.max_tokens, prompts, corpus.width, paired=paired)
@@ -118,7 +115,11 @@ def make_plan(
     else:
         settings = resolved.settings
         validation, judge, rows, note = choose_validation(
-            None if evaluate is None else str(evaluate), corpus, settings.heldout, settings.seed, keys
+            None if evaluate is None else str(evaluate),
+            corpus,
+            settings.heldout,
+            settings.seed,
+            keys,
         )
     if isinstance(judge, NeighbourValidation) and base_kind(folder) == LANGUAGE_MODEL:
         # Training should change a language model's neighbourhoods.
@@ -158,8 +159,12 @@ def text_keys(
     for prompt in by_column:
         taken = len(tokenizer.plain(prompt)) + sum(map(len, tokenizer.around(prompt)))
         if prompt and taken >= max_tokens:
-            problem = f"the prompt {brief(prompt)} leaves no room for a text; with the special tokens"
-            raise OptionError("max_tokens", max_tokens, f"{problem} it has {taken}: raise max_tokens")
+            problem = (
+                f"the prompt {brief(prompt)} leaves no room for a text; with the special tokens"
+            )
+            raise OptionError(
+                "max_tokens", max_tokens, f"{problem} it has {taken}: raise max_tokens"
+            )
     return TextKeys(tokenizer, stored.lower_case, by_column)
 
 
