@@ -60,6 +60,9 @@ def prepare(
         # A longer text than the base was made for is read as far as its positions allow.
         max_tokens=settings.max_tokens if settings.max_tokens > own else None,
     )
+    if settings.max_tokens > encoder.max_tokens:
+        problem = f"this encoder takes 3 to {encoder.max_tokens} tokens"
+        raise OptionError("max_tokens", settings.max_tokens, problem)
     if pooler is None:
         opened = not getattr(encoder.backbone.config, "is_causal", True)
         causal = is_causal(encoder.backbone)
@@ -118,8 +121,7 @@ def collator(
     """The maker of a run's batches; with several processes the main one tokenises."""
     encoder = objective.encoder
     inside = encoder.tokenizer
-    cut = min(settings.max_tokens, encoder.max_tokens)
-    tokenizer = Tokenizer(inside.backend, max_tokens=cut, names=inside.names)
+    tokenizer = Tokenizer(inside.backend, max_tokens=settings.max_tokens, names=inside.names)
     lower, prompts = encoder.lower_case, _column_prompts(objective, corpus, settings)
     # The main process tokenises, then one on each machine that does not see its folder.
     cache, first = None, parallel.local_rank() == 0
