@@ -360,7 +360,7 @@ def document_roles(table: Table) -> list[tuple[str, int]]:
         found = (at for name in known for at in places if plain[at] == name and at != but)
         return [(role, at) for at in islice(found, 1)]
 
-    rows = max(1, max(map(len, cells), default=0))
+    rows = max(map(len, cells), default=0)
     lengths = [
         sum(len(as_text(cell)) for cell in column if not _is_number(cell)) for column in cells
     ]

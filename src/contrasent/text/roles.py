@@ -48,7 +48,8 @@ NAMES: dict[str, tuple[str, ...]] = {
     FACT: (
         "name", "first_name", "last_name", "company", "date", "datum", "day", "time", "timestamp",
         "created", "updated", "modified", "year", "month", "author", "user", "username",
-        "customer", "agent", "owner", "assignee", "email", "e_mail", "phone", "telephone", "city", "country", "address", "url", "link", "href",
+        "customer", "agent", "owner", "assignee", "email", "e_mail", "phone", "telephone", "city",
+        "country", "address", "url", "link", "href",
         "source", "file", "filename", "file_name", "path", "image", "dataset", "origin", "version",
         "price", "count", "clicks", "views", "votes", "upvotes", "length",
     ),
