@@ -232,7 +232,7 @@ def _is_label(cells: Sequence[Any]) -> bool:
     """Whether a column repeats a few short values."""
     texts = [cell for cell in cells if isinstance(cell, str)]
     distinct = set(texts)
-    few = 1 < len(distinct) <= CLASSES and len(texts) >= 4 * len(distinct)
+    few = 0 < len(distinct) <= CLASSES and len(texts) >= max(10, 4 * len(distinct))
     return few and roles.words_in(list(distinct)) < PROSE and max(map(len, distinct)) <= 30
 
 
@@ -242,6 +242,8 @@ def _pair(
     """One column of sentences, or query, positive and negatives."""
     if single:
         return _one(table, texts, cells)
+    if table.names is None and 2 < len(texts) < len(cells):
+        raise _ambiguous(table, texts[:2], texts[:3])
     if table.names is None or len(texts) == 1:
         return texts
     query, positive = _named(table, texts, QUERY), _named(table, texts, POSITIVE)

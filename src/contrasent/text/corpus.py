@@ -213,6 +213,7 @@ def open_corpus(
     score: Scored = None,
     at_least: int = 2,
     documents: bool = False,
+    single: bool = False,
 ) -> Corpus:
     """Open a file, a folder of files, standard input ("-", a sentence a line) or rows in memory.
 
@@ -231,6 +232,7 @@ def open_corpus(
         at_least: the fewest rows; there is nothing to contrast a single sentence with.
         documents: the sentences are in document order, with a blank line or the end of a file
             after each document; for objectives that look at the next sentence.
+        single: one column of texts is wanted, as to encode them.
 
     Raises:
         InputError: a file is missing, empty, broken or of unknown format; no column holds text that
@@ -246,7 +248,7 @@ def open_corpus(
     others = [row for row in paths if not isinstance(row, Path) and row is not source]
     if len(others) == len(paths):
         _check_no_names_of_files(others)
-        table = training_roles(_memory_table(others), columns, score)
+        table = training_roles(_memory_table(others), columns, score, single=single)
         return Corpus(MEMORY, [table], at_least=at_least, scored=table.scored)
     if others:
         problem = "stands among paths; make it a pathlib.Path, or give texts alone"
@@ -254,7 +256,9 @@ def open_corpus(
     files = [file for path in paths for file in find(path)]
     wanted = [*(columns or ()), *([score] if isinstance(score, str) else [])]
     opened = open_tables(files, wanted)
-    chosen = [training_roles(table, columns, score) for table in opened if _has_rows(table)]
+    chosen = [
+        training_roles(table, columns, score, single=single) for table in opened if _has_rows(table)
+    ]
     several = " + ".join(path.name for path in map(Path, paths))
     shown = files[0].shown if len(files) == 1 else several if len(paths) > 1 else str(source)
     if not chosen:
