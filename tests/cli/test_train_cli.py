@@ -32,7 +32,7 @@ def texts(tmp_path, sentences):
 def pairs(tmp_path, sentences):
     rows = [f"{sentences[i]}\t{sentences[i + 200]}\t{sentences[i + 400]}" for i in range(60)]
     path = tmp_path / "pairs.tsv"
-    path.write_text("sentence\tsame\tother\n" + "\n".join(rows) + "\n")
+    path.write_text("anchor\tpositive\tnegative\n" + "\n".join(rows) + "\n")
     return path
 
 
@@ -80,9 +80,12 @@ def test_rows_that_share_answers_are_trained(run, bert, tmp_path, table, held, c
     (tmp_path / "faq.tsv").write_text("".join(f"{q}\t{a}\n" for q, a in [("q", "a"), *table]))
     asked = ["train", "faq.tsv", "--base", bert, *FAST, "--set", "steps=3"]
     out, err = run(*asked, "-o", "m")
-    first, chosen = [line for line in err.splitlines() if not line.startswith("train:")]
-    assert first.startswith(f"held out: {held}")
-    assert chosen.endswith("(rows share texts): duplicates mask")
+    lines = [line for line in err.splitlines() if not line.startswith("train:")]
+    roles, first, chosen, *others = lines
+    assert roles == "query: q, positive: a" and first.startswith(f"held out: {held}")
+    # With one answer to all questions there is nothing to tell apart.
+    assert ["no step has had a gradient" in line for line in others] == [True] * (choosing == 20)
+    assert chosen.endswith("(equal texts are no negatives): duplicates mask")
     stored = settings_of(tmp_path / "m")
     assert (stored["objective"]["duplicates"], stored["defaults"]["values"]["duplicates"]) == (
         *("mask", "mask"),

@@ -41,7 +41,6 @@ def test_tokens_and_texts_come_back(tokenizer, tmp_path):
     cut = sum(tokenizer([text])[1][0] for row in ROWS for text in row)
     assert (cache.truncated, cut) == (3 * len(many) // 3, 3)
     assert cache.digest == open_corpus(many).digest()
-    assert cache.equal == len(many) - 3
 
 
 def test_scores_are_kept_and_reopened(tokenizer, tmp_path):
@@ -103,8 +102,8 @@ def test_runs_share_a_folder(tokenizer, bert, tmp_path):
 
 def test_a_corpus_that_breaks_off_leaves_nothing(tokenizer, tmp_path):
     path = tmp_path / "pairs.tsv"
-    path.write_text("a\tb\n" * 8999 + "a\t\n")
-    with pytest.raises(InputError, match=r"pairs.tsv:9000: blank sentence in column '1'"):
+    path.write_text("a\tb\n" * 8999 + "a\tb\0\n")
+    with pytest.raises(InputError, match=r"pairs.tsv:9000: the text holds a NUL"):
         tokenised(open_corpus(path, columns=(0, 1)), tokenizer, tmp_path / "c", lower=False)
     assert [p.name for p in tmp_path.iterdir()] == ["pairs.tsv"]
     with pytest.raises(OutputError, match="cannot write"):

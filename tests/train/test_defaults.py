@@ -251,14 +251,18 @@ def test_the_command_says_what_it_chose(bert, encoder, tmp_path, run, sentences)
     train = partial(run, "train", "pairs.tsv")
     fast = ["--set", "steps=1", "--evaluate", "none"]
     _, err = train("-o", "a", "--base", bert, *fast, "--set", "batch=8")
-    assert err.splitlines()[0] == (
+    assert err.splitlines()[:2] == [
+        "query: one, positive: two",
         "settings chosen (published for simcse_supervised): lr 5e-05, max_tokens 32, head tanh, "
-        "grad_cache_rows 256"
-    )
+        "grad_cache_rows 256; (equal texts are no negatives): duplicates mask",
+    ]
     assert Encoder.load(tmp_path / "a").head is not None
     out, err = train("-o", "b", "--base", encoder, *fast, "--set", "lr=1e-4", "--json")
     assert "settings chosen" not in err
-    chosen = {"base": "sentence encoder", "values": {"max_tokens": 32, "batch": 64}}
+    chosen = {
+        "base": "sentence encoder",
+        "values": {"max_tokens": 32, "batch": 64, "duplicates": "mask"},
+    }
     assert json.loads(out)["defaults"] == chosen
     stored = json.loads((tmp_path / "b" / "run" / "settings.json").read_text())
     assert stored["defaults"] == chosen

@@ -26,7 +26,14 @@ from contrasent.adapt.report import (
 )
 from contrasent.adapt.steps import learn_from_text, learned_of
 from contrasent.adapt.teaching import teach
-from contrasent.adapt.user_queries import Files, UserQueries, log_foreign, paths, read_user_queries
+from contrasent.adapt.user_queries import (
+    Files,
+    UserQueries,
+    log_foreign,
+    log_roles,
+    paths,
+    read_user_queries,
+)
 from contrasent.adapt.work import Work
 from contrasent.documents.folder import Documents, DocumentSource, Origin
 from contrasent.documents.parsers import TEXT_LIMIT
@@ -143,6 +150,7 @@ def adapt_index(
     used = documents.facts.source if isinstance(documents, Index) else base
     inputs += [Path(used)] if used and Path(used).exists() else []
     _check_target(target, inputs, resume=resume, overwrite=overwrite)
+    log_roles(queries, clicks, log)  # before anything is encoded
     work = Work(target / WORK, config, resume=resume)
     run = _AdaptationRun(target, work, budget, seed, log)
     run.start(documents, base)
@@ -184,6 +192,7 @@ def update_adaptation(
     work.stage("default", lambda: facts["default"])
     if "settings" in facts:
         work.stage("base", lambda: {"model": facts["base"], **facts["settings"]})
+    log_roles(queries, clicks, log)
     run = _AdaptationRun(target, work, budget, seed, log)
     run.synchronise()
     earlier = target / QUERIES

@@ -5,11 +5,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from contrasent.datasets.beir import places_of, read_qrels, read_texts
 from contrasent.errors import InputError
 from contrasent.search.words import words
+from contrasent.text.columns import query_roles, spoken
 from contrasent.text.sources import find
 from contrasent.text.tables import ABSENT, as_number, brief, open_table
 from contrasent.types import Log
@@ -167,18 +168,23 @@ def _text(cell: Any) -> str:
     return "" if cell is None or cell is ABSENT else str(cell).strip()
 
 
-def _rows(path: Path, amount: str) -> Iterator[_Row]:
+def _rows(path: Path, amount: Literal["gain", "count"]) -> Iterator[_Row]:
     """The rows of csv, tsv, jsonl or parquet; an unreadable one counts as one without a query."""
     for file in find(path):
-        mark = "\t" if file.form == ".tsv" else ","
-        table = open_table(file, header=True, delimiter=mark, lenient=True)
-        names = [name.strip().lower() for name in table.names or ()]
-        if not {"query", "document"} <= set(names):
-            problem = f"needs the columns query and document, and has {', '.join(names) or 'none'}"
-            raise InputError(file.shown, f"{problem}; name them in its first line", line=1)
-        for line, cells in table.stream():
-            named = {} if cells is None else dict(zip(names, cells, strict=True))
+        table = open_table(file, header=True, lenient=True)
+        places = query_roles(table, amount)
+        for line, cells in table.rows([at for _, at in places]):
+            named = {} if not cells else dict(zip([part for part, _ in places], cells, strict=True))
             yield f"line {line}", named.get("query"), named.get("document"), named.get(amount)
+
+
+def log_roles(queries: Files, clicks: Files, log: Log) -> None:
+    """Log the role of every column of tables of queries; those without the needed ones fail."""
+    amounts: list[tuple[Files, Literal["gain", "count"]]] = [(queries, "gain"), (clicks, "count")]
+    for several, amount in amounts:
+        for file in (file for path in paths(several) for file in find(path)):
+            table = open_table(file, header=True, lenient=True)
+            log(f"{file.shown}: {spoken(table.columns, query_roles(table, amount))}")
 
 
 def _judged(folder: Path, log: Log) -> Iterator[_Row]:

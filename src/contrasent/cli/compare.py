@@ -74,7 +74,7 @@ def compare(
         *labelled_evaluations(pairs or [], columns),
         *judged_evaluations(collection, False, [before]),
     ]
-    evaluations += [_held_out(on, seed)] if on is not None else []
+    evaluations += [_held_out(on, seed, [*arms[1], *arms[0]])] if on is not None else []
 
     def measure(folder: Path) -> "Report":
         model = options.open_model(folder, loading)
@@ -99,16 +99,19 @@ def compare(
     )
 
 
-def _held_out(on: str, seed: int) -> UserEvaluation:
+def _held_out(on: str, seed: int, models: list[str]) -> UserEvaluation:
     """Whether one text of a held-out pair finds the other."""
     from contrasent.evaluate.retrieval import retrieval
     from contrasent.text.corpus import open_corpus
     from contrasent.text.heldout import hold_out
+    from contrasent.train.plan import keys_of_run
 
     corpus = open_corpus(on)
+    for line in corpus.roles:
+        options.note(line)
     if corpus.width < 2:
         raise OptionError("--on", on, "needs pairs, texts in two columns that belong together")
-    split = hold_out(corpus, HELD_OUT, seed=seed)
+    split = hold_out(corpus, HELD_OUT, seed=seed, keys=keys_of_run(models, corpus.width))
     return lambda encode, number: retrieval(
         encode,
         split.queries,

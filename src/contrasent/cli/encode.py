@@ -223,7 +223,12 @@ def _as_stream(
         "seconds": round(seconds, 3),
     }
     summary = f"{rows:,} vectors of {dimension} dimensions, {seconds:.1f} s"
-    notes = [*options.blank_lines(corpus.skipped), *opener.notes(model.encoder), *model.notes]
+    notes = [
+        *options.blank_lines(corpus.skipped),
+        *corpus.notes(),
+        *opener.notes(model.encoder),
+        *model.notes,
+    ]
     return options.Output(facts, f"{output}: {summary}", notes)
 
 
@@ -238,7 +243,9 @@ def open_texts(source: str, column: str | None) -> "Corpus":
     from contrasent.text.tables import column as position
 
     columns = None if column is None else [position(column)]
-    corpus = open_corpus(source, columns=columns, at_least=1)
+    corpus = open_corpus(source, columns=columns, score=False, at_least=1, single=True)
+    for line in corpus.roles:
+        options.note(line)
     if corpus.width != 1:
         names = ", ".join(corpus.names)
         raise InputError(source, f"has {corpus.width} columns ({names}); choose one with --column")

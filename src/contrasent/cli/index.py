@@ -38,7 +38,7 @@ def index(
     encoding: str = "",
     id_column: Annotated[str | None, typer.Option("--id")] = None,
     metadata: str | None = None,
-    metric: str = "cosine",
+    metric: str | None = None,
     uri: str = "",
     collection: str = COLLECTION,
     encoded: bool = False,
@@ -84,7 +84,7 @@ def index(
         encoding: Of text that is not UTF-8 and does not say what it is; else it is guessed.
         id_column: Column with the ids of a table's rows; row numbers if not given.
         metadata: Columns of a table to keep as metadata: a,b,c; * for all others.
-        metric: cosine or dot.
+        metric: cosine or dot. [default: the model's]
         uri: Keep it in Milvus: http://HOST:19530, or a file NAME.db.
         collection: Name of the collection in Milvus.
         encoded: SOURCE is parquet with vectors in it, as encode writes it: nothing is encoded.
@@ -104,7 +104,7 @@ def index(
         "--no-ignore": no_ignore,
         "--encoding": encoding,
         "--max-file-text": None if max_file_text == TEXT_LIMIT else max_file_text,
-        "--metric": None if metric == "cosine" else metric,
+        "--metric": metric,
         "--uri": uri,
         "--collection": None if collection == COLLECTION else collection,
         "--encoded": encoded,

@@ -95,7 +95,8 @@ def train(
             package.module:Class. [default: simcse for sentences, simcse_supervised for pairs,
             cosent for pairs with scores]
         columns: Columns of a table, by name or position, with commas.
-        score: Column that rates each pair, for methods that learn from ratings. [default: score]
+        score: Column that rates each pair, for methods that learn from ratings. [default: score,
+            similarity, rating, ...]
         documents: Text in document order, a blank line between documents.
         evaluate: What decides the model: heldout (pairs of the corpus), documents (held out: the
             first sentence finds the rest), neighbours (how much of the base is left), a file of
@@ -123,7 +124,7 @@ def train(
     stated = (_recipe(recipe) if recipe else {}) | overrides
     from contrasent.train.plan import combinations, default_method, open_corpora
     from contrasent.train.run import Keep
-    from contrasent.train.settings import assignments, choose
+    from contrasent.train.settings import assignments, check_settings, choose
 
     keep = stated.get("keep")
     if keep is not None:
@@ -146,6 +147,8 @@ def train(
     if output is None:
         raise OptionError("--output", "", "name the folder for the model")
     runs = combinations(settings, name)
+    for trial in runs if len(runs) > 1 else ():  # before the first of them
+        check_settings(trial.given, name)
     choices: dict[str, Any] = {
         "keep": keep,
         "resume": resume,
@@ -186,7 +189,7 @@ def _train(
     line = defaults.line(name) if defaults is not None and not quiet else ""
 
     def say() -> None:
-        for text in (*plan.note.splitlines(), *[line] * bool(line)):
+        for text in (*plan.said(), *[line] * bool(line)):
             options.note(text)
 
     chosen = choose_keep(keep, plan.evaluate)
@@ -238,14 +241,15 @@ def _check(
     """Check the values of a run, its corpus, and its method on a small encoder."""
     # With two processes torch would warn that all parameters are used, as they should be.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    from contrasent.train.settings import Settings, choose
+    from contrasent.train.settings import check_settings
 
-    of_run, of_objective = choose(given, objective)
-    Settings(**of_run)
+    of_objective = check_settings(given, objective)
     from contrasent.train.method_checks import check_objective
 
     findings = []
     progress.show("silent")
+    for line in source.roles:
+        options.note(line)
     for finding in check_objective(objective, of_objective, source):
         findings.append(finding)
         if not as_json:
@@ -263,13 +267,13 @@ def _check_visible(required: bool, evaluator: str | None) -> None:
         raise OptionError("--require-improvement", evaluator, problem)
 
 
-def _score_column(stated: str | int | None, objective: str | None) -> str | int | None:
-    """The column of the scores; by default "score", of a method that learns from them."""
+def _score_column(stated: str | int | None, objective: str | None) -> str | int | bool | None:
+    """The column of the scores: found by name where the method learns from them, or may."""
     from contrasent.engine.registry import needs_scores
 
     needed = objective is not None and needs_scores(objective)
     if stated is None:
-        return "score" if needed else None
+        return None if objective is None else needed
     if objective is not None and not needed:
         problem = f"{objective} does not learn from scores; cosent, angle and cosine_regression do"
         raise OptionError("--score", stated, problem)

@@ -71,7 +71,7 @@ def read_qrels(path: Path) -> dict[str, dict[str, float]]:
         raise DataError(f"{path}: no such file; judgements are lines of query, document, gain")
     judged: dict[str, dict[str, float]] = {}
     for number, line in enumerate(read_lines(path), start=1):
-        columns = line.split()
+        columns = [cell.strip() for cell in line.split("\t")] if "\t" in line else line.split()
         if not columns or (number == 1 and columns[-1].lower() in ("score", "gain", "relevance")):
             continue
         try:

@@ -139,8 +139,8 @@ def _rows(path: Path, wanted: tuple[str, ...], mark: str) -> list[tuple[int, dic
         raise DataError(f"{path}:1: there is no column {lacking[0]!r}")
     for line, cells in table.stream():
         if cells is not None:
-            row = dict(zip(table.columns, cells, strict=True))
-            if not all(row[name] for name in wanted):
+            row = dict(zip(table.columns, cells, strict=False))
+            if not cells or not all(row[name] for name in wanted):
                 raise DataError(f"{path}:{line}: expected {', '.join(wanted)}")
             rows.append((line, row))
     if not rows:

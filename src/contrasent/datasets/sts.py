@@ -132,9 +132,11 @@ def _columns(
 
 
 def _comma_rows(path: Path) -> list[ScoredPair]:
-    table = open_table(Source(path, ".csv", str(path)), header=False)
-    if len(table.columns) != 3:
-        raise DataError(f"{path}:1: {len(table.columns)} columns, expected 3")
+    table = open_table(Source(path, ".csv", str(path)), header=False, delimiter=",")
+    uneven = (line for line, cells in table.stream() if cells is not None and len(cells) != 3)
+    if len(table.columns) != 3 or (bad := next(uneven, 0)):
+        bad = bad if len(table.columns) == 3 else 1
+        raise DataError(f"{path}:{bad}: there must be 3 columns")
     return [
         (cells[0], cells[1], _score(cells[2], path, line))
         for line, cells in table.stream()

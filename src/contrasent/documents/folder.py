@@ -95,8 +95,13 @@ class ReadReport:
         others = sorted((name, n) for name, n in self.encodings.items() if name != "utf-8")
         if others:
             shown.append(f"not in UTF-8: {', '.join(f'{n:,} in {name}' for name, n in others)}")
-        shown += [f"{name}: {columns}" for name, columns in list(self.columns.items())[:5]]
-        return shown + self.skipped_lines()
+        return shown + self.column_lines() + self.skipped_lines()
+
+    def column_lines(self) -> list[str]:
+        """The role of every column, a line for each of the first tables."""
+        more = len(self.columns) - SHOWN
+        shown = [f"{name}: {columns}" for name, columns in list(self.columns.items())[:SHOWN]]
+        return shown + [f"columns of {more:,} more tables are read likewise"] * (more > 0)
 
     def skipped_lines(self) -> list[str]:
         """Skipped files, a line a reason with the first names."""

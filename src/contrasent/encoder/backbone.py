@@ -33,14 +33,23 @@ MIXED = {"fnet", "convbert", "funnel"}
 """Kinds that mix padding into the text: only rows of one length are computed together."""
 
 
-def load_backbone(
+LOADING = threading.RLock()
+"""Held while transformers loads a model, whose first use by several threads at once fails."""
+
+
+def load_backbone(folder: Path, **settings: Any) -> nn.Module:
+    """Load an encoder without pooling layer, in float32; one thread at a time."""
+    with LOADING:
+        return _load_backbone(folder, **settings)
+
+
+def _load_backbone(
     folder: Path,
     *,
     dropout: float | None = None,
     attention_dropout: float | None = None,
     bidirectional: bool = False,
 ) -> nn.Module:
-    """Load an encoder without pooling layer, in float32."""
     from transformers import AutoConfig
 
     if not any(folder.glob("*.safetensors")):

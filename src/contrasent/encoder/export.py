@@ -26,7 +26,7 @@ from contrasent.encoder.encoder import Encoder
 from contrasent.errors import ModelError, OptionError
 from contrasent.files import atomic_folder
 from contrasent.model import runtime
-from contrasent.model.base import PROMPTS, by_budget
+from contrasent.model.base import PROMPTS, Prompts, by_budget
 from contrasent.model.golden import PROBES, Comparison, digest
 from contrasent.text.tokens import Tokenizer
 
@@ -206,7 +206,7 @@ def export(
     )
     with atomic_folder(target) as folder:
         encoder.tokenizer.save(folder)
-        if encoder.prompts.texts:
+        if encoder.prompts != Prompts():
             shutil.copy2(model / PROMPTS, folder / PROMPTS)
         graph = folder / runtime.GRAPHS["onnx"]
         write_onnx(encoder, graph)

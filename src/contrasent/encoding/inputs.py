@@ -13,8 +13,9 @@ from typing import IO, Any
 
 from contrasent.errors import InputError, MissingExtraError, OptionError, OutputError, import_extra
 from contrasent.files import atomic_file
+from contrasent.text.columns import text_column
 from contrasent.text.sources import Source, find, form_of, reading
-from contrasent.text.tables import Table, by_name, id_cell, open_table, text_cell
+from contrasent.text.tables import Table, id_cell, open_tables, text_cell
 
 PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs"}
 """Of the extra ``cloud``, by the scheme of a URL."""
@@ -160,7 +161,9 @@ class ShardPlan:
                 name = table.columns[text] if table.names else ""
                 chosen = (text,) if identity is None else (text, identity)
                 for line, cells in table.part(chosen, number - begins, until - number):
-                    assert cells is not None  # blank lines are no rows
+                    if not cells:  # blank lines are no rows
+                        problem = "more cells than the first row has"
+                        raise InputError(part.name, problem, line=line)
                     row_id = str(number) if identity is None else id_cell(cells[1], part.name, line)
                     yield text_cell(cells[0], name, part.name, line), row_id
                     number += 1
@@ -217,11 +220,11 @@ def _opened(part: Part, chosen: ShardPlan) -> tuple[Table, int, int | None]:
     """A file, and where text and id stand."""
     form = form_of(Path(part.name)) or ""
     path = (lambda: open_binary(part.name)) if form == ".parquet" else local_copy(part.name)
-    header = by_name((chosen.text, chosen.identity))
-    table = open_table(Source(path, form, part.name), header=header)
+    wanted = (chosen.text, chosen.identity)
+    (table,) = open_tables([Source(path, form, part.name)], wanted, join=True)
     if not table.columns:  # an empty file
         return table, 0, None
-    text = table.text_column() if chosen.text is None else table.position(chosen.text, "--column")
+    text = text_column(table) if chosen.text is None else table.position(chosen.text, "--column")
     return table, text, None if chosen.identity is None else table.position(chosen.identity, "--id")
 
 

@@ -184,7 +184,7 @@ def read_begun(folder: Folder) -> Manifest | None:
 def _write(folder: Folder, manifest: Manifest) -> None:
     data = {"format": FORMAT, **asdict(manifest)}
     with folder.put(NAME) as stream:
-        stream.write((json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode())
+        stream.write((json.dumps(data, indent=2) + "\n").encode())
 
 
 def begin(job: Job, manifest: Manifest | None) -> list[int]:

@@ -1,22 +1,19 @@
 """The contrastive term and its settings."""
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from contrasent import losses, parallel
-from contrasent.encoder.encoder import Encoder
 from contrasent.engine.encodings import BatchEncodings, Source, Terms
 from contrasent.errors import OptionError
+from contrasent.text.tokens import Ids, around, row_keys
 from contrasent.types import Tokens
 
-Ids = NDArray[np.int32]
 Duplicates = Literal["contrast", "mask"]
 """Treatment of negatives that share a text with the pair: contrasted, or masked."""
 
@@ -137,15 +134,15 @@ def _not_shared(encodings: BatchEncodings, column: int) -> Callable[[slice], Ten
     anchors, *positives = encodings.columns("anchor", "positive")
     encoder = encodings.networks.encoder
     query, document = (encoder.prompts.of_task(task) for task in ("query", "document"))
-    around: list[tuple[Ids, Ids] | None] = [None, None]
+    framed: list[tuple[Ids, Ids] | None] = [None, None]
     if encodings.networks.labelled and query != document:  # equal ones tell no texts apart
-        around = [_around(encoder, query), _around(encoder, document)]
+        framed = [around(encoder.tokenise(["", "a"], prompt)[0]) for prompt in (query, document)]
     device = encoder.device  # NCCL gathers nothing that lies elsewhere
-    sides = zip((anchors, positives[column]), around, strict=True)
+    sides = zip((anchors, positives[column]), framed, strict=True)
     pair_keys = [_keys(tokens, marks).to(device) for tokens, marks in sides]
     texts = [parallel.gather(keys) for keys in pair_keys]
     negatives = encodings.columns("negative")
-    hard = [_keys(tokens, around[1]).to(device) for tokens in negatives]
+    hard = [_keys(tokens, framed[1]).to(device) for tokens in negatives]
     others = parallel.gather(torch.stack(hard, dim=1)).flatten() if hard else texts[0][:0]
     queued = encodings.queued()
 
@@ -159,26 +156,9 @@ def _not_shared(encodings: BatchEncodings, column: int) -> Callable[[slice], Ten
     return weights
 
 
-def _around(encoder: Encoder, prompt: str) -> tuple[Ids, Ids]:
-    """Ids before and after every text with a prompt: what the rows of two texts have in common."""
-    tokens, _ = encoder.tokenise(["", "a"], prompt)
-    empty, probe = tokens[0], tokens[1]
-    size = min(len(empty), len(probe))
-    before = int(np.cumprod(empty[:size] == probe[:size]).sum())
-    last = slice(-1, before - size - 1, -1)  # backwards, as far as nothing is before
-    after = int(np.cumprod(empty[last] == probe[last]).sum())
-    return empty[:before], empty[len(empty) - after :]
-
-
-def _keys(tokens: Tokens, around: tuple[Ids, Ids] | None) -> Tensor:
+def _keys(tokens: Tokens, framed: tuple[Ids, Ids] | None) -> Tensor:
     """(n,) numbers of texts, equal for equal texts, whose rows have those ids around them."""
-    rows = [tokens[i] for i in range(len(tokens))]
-    if around is not None:
-        before, after = around
-        cut = slice(len(before), -len(after) or None)
-        rows = [row[cut] if np.array_equal(row[: len(before)], before) else row for row in rows]
-    digests = [hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in rows]
-    return torch.from_numpy(np.frombuffer(b"".join(digests), np.int64).copy())
+    return torch.from_numpy(row_keys(tokens, framed).view(np.int64))
 
 
 def merge(settings: list[Contrast]) -> Contrast:

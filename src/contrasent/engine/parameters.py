@@ -123,6 +123,8 @@ class Parameter:
     def read(self, value: Any) -> Any:
         """A value from a text or from TOML, in the parameter's type."""
         text = str(value)
+        if isinstance(value, str) and (self.choices or str not in self.kinds):
+            value = text = value.strip()  # of free text, such as a prompt, the blanks count
         if value is None and any(kind is None for kind, _, _ in _spread(self.hint)):
             return None
         if None in self.kinds and text.lower() in {"none", "null"}:

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from contrasent import losses, parallel
@@ -97,18 +99,22 @@ class GradedPairs(Term):
         super().__init__()
         self.name, self.loss, self.similarity, self.unit = name, loss, similarity, unit
 
+    def check_scores(self, scores: NDArray[np.float64]) -> None:
+        """Reject scores (n,) beyond the unit."""
+        worst = scores[abs(scores).argmax()]
+        if self.unit is not None and abs(worst) > self.unit:
+            raise TrainingError(
+                f"score {worst:g} is beyond the highest, {self.unit:g}, which stands for pairs "
+                "that mean the same; set highest_score"
+            )
+
     def forward(self, encodings: BatchEncodings) -> Terms:
         """The term of a batch."""
         scores = encodings.batch.scores
         if scores is None:
             raise TrainingError(f"the term {self.name!r} needs a corpus with scores")
         if self.unit is not None:
-            worst = scores[abs(scores).argmax()]
-            if abs(worst) > self.unit:
-                raise TrainingError(
-                    f"score {worst:g} is beyond the highest, {self.unit:g}, which stands for pairs "
-                    "that mean the same; set highest_score"
-                )
+            self.check_scores(scores)
             scores = scores / self.unit
         similarities = self.similarity(*encodings.noisy[:2])
         targets = torch.from_numpy(scores).to(similarities)

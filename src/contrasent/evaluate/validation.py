@@ -22,7 +22,8 @@ from contrasent.evaluate.vectors import encode_distinct, encode_search
 from contrasent.report import Report, Row
 from contrasent.stats import bootstrap
 from contrasent.text import heldout
-from contrasent.text.corpus import Corpus, read_labelled_pairs
+from contrasent.text.corpus import Corpus, ScoredPairs, read_labelled_pairs
+from contrasent.text.heldout import Keys, letters
 from contrasent.types import EncodeFn
 
 NEIGHBOURS = 10
@@ -183,17 +184,17 @@ def _mean(task: str, split: str, metric: str, items: Floats) -> Row:
 
 
 def choose_validation(
-    wanted: str | None, source: Corpus, count: int, seed: int
+    wanted: str | None, source: Corpus, count: int, seed: int, keys: Keys = letters
 ) -> tuple[str, Evaluate | None, NDArray[np.int64] | None, str]:
     """The evaluation that decides which model is kept: its name, itself, training rows, a note."""
     if wanted is not None or source.width > 1:
         name = wanted or "heldout"
-        judge, rows, note = _named(name, source, count, seed)
+        judge, rows, note = _named(name, source, count, seed, keys)
         return name, judge, rows, note or _blind(name)
     problem = why = ""
     for name in ("documents", "neighbours")[not source.documents :]:
         try:
-            judge, rows, _ = _named(name, source, count, seed)
+            judge, rows, _ = _named(name, source, count, seed, keys)
             return name, judge, rows, why + _blind(name)
         except TrainingError as error:
             problem = str(error)
@@ -206,7 +207,7 @@ def _blind(name: str) -> str:
 
 
 def _named(
-    name: str, source: Corpus, count: int, seed: int
+    name: str, source: Corpus, count: int, seed: int, keys: Keys
 ) -> tuple[Evaluate | None, NDArray[np.int64] | None, str]:
     """An evaluation, the rows to train on, and a note on what was held out."""
     if name == "none":
@@ -223,21 +224,50 @@ def _named(
     if not fits:
         raise OptionError("--evaluate", name, f"needs {what}")
     if name == "heldout":
-        split = heldout.hold_out(source, count, seed=seed)
+        split = heldout.hold_out(source, count, seed=seed, keys=keys)
         if source.scored:
+            _check_held_out_scores(source, split.scores)
             judge = LabelledValidation(split.queries, split.documents, split.scores)
             return judge, split.train, split.note
         pools = {"pairs": (split.queries, split.pool)}
         return RetrievalValidation(name, pools, split.relevant), split.train, split.note
     if name == "documents":
-        rows, documents = heldout.hold_out_documents(source, count, seed=seed)
+        rows, documents = heldout.hold_out_documents(source, count, seed=seed, keys=keys)
         return RetrievalValidation(name, heldout.passages(documents)), rows, ""
     if name == "neighbours":
-        rows, texts = heldout.hold_out_sentences(source, count, seed=seed)
+        rows, texts = heldout.hold_out_sentences(source, count, seed=seed, keys=keys)
         return NeighbourValidation(texts), rows, ""
     if not Path(name).is_file():
         problem = "neither a file of labelled pairs nor one of the names"
         raise OptionError("--evaluate", name, problem, choices=(*needs, "none", "stsb"))
     labels = read_labelled_pairs(name)
     digest = f"sha256 {hashlib.sha256(Path(name).read_bytes()).hexdigest()}"
-    return LabelledValidation(labels.first, labels.second, labels.scores, digest), None, ""
+    judge = LabelledValidation(labels.first, labels.second, labels.scores, digest)
+    return judge, None, _trained_on(name, labels, source)
+
+
+def _check_held_out_scores(source: Corpus, held_out: Floats) -> None:
+    """Reject scores of which all, or all held-out ones, are the same."""
+    first = held_out[0]
+    if np.ptp(source.scores) == 0:
+        problem = f"all {len(source.scores):,} scores are {first:g}"
+        raise TrainingError(f"{source.source}: {problem}: nothing can be learned from them")
+    if np.ptp(held_out) == 0:
+        most = np.mean(source.scores == first)
+        raise TrainingError(
+            f"{source.source}: all {len(held_out):,} held-out pairs have the score {first:g}, as "
+            f"{most:.0%} of all: nothing can be correlated with it; give more pairs of other "
+            "scores, --evaluate FILE with labelled pairs, or --evaluate none"
+        )
+
+
+def _trained_on(name: str, labels: ScoredPairs, source: Corpus) -> str:
+    """A warning if labelled pairs are rows of the training text."""
+    pairs = set(zip(labels.first, labels.second, strict=True))
+    seen = sum(len({row[:2], row[1::-1]} & pairs) > 0 for row in source) if source.width > 1 else 0
+    if any(Path(name).samefile(file) for file in source.files):
+        seen = seen or len(pairs)
+    if not seen:
+        return ""
+    known = f"{min(seen, len(labels)):,} of the {len(labels):,} pairs of {name} are trained on"
+    return f"warning: {known}: its score shows what is remembered, not what improved"

@@ -64,7 +64,7 @@ def read_input(
     pooler: str | None = None,
     max_tokens: int | None = None,
     batch: int = 64,
-    metric: str = "cosine",
+    metric: str | None = None,
     word_weight: float | None = None,
     settings: Mapping[str, Any] | None = None,
     log: Log = lambda line: None,
@@ -82,18 +82,19 @@ def read_input(
     facts = Facts(
         model=encoder.identity,
         source=absolute_name(base.name),
-        metric=metric,
+        metric=metric or encoder.prompts.similarity,
         ranker=Ranker(weight).to_json(),
         settings=opening | dict(settings or {}),
     )
     if isinstance(source, Records | EncodedRecords):
+        notes = (*notes, *(source.roles if isinstance(source, Records) else ()))
         return IndexInput(source, base.name, encode, facts, notes=notes)
     rows = document_rows(documents, source.files, encoder.count_tokens, encoder.max_tokens)
     if not rows:
         raise InputError(str(source), "holds no text")
     if source.origin is not None:
         facts = replace(facts, origin=source.origin.to_json())
-    notes = (*notes, *source.report.skipped_lines())
+    notes = (*notes, *source.report.column_lines(), *source.report.skipped_lines())
     return IndexInput(rows, base.name, encode, facts, source.files, source.report, notes)
 
 
@@ -143,7 +144,7 @@ def index_folder(
     id_column: str | None = None,
     metadata: Sequence[str] = (),
     encoded: bool = False,
-    metric: str = "cosine",
+    metric: str | None = None,
     word_weight: float | None = None,
     uri: str = "",
     collection: str = "contrasent",
@@ -180,7 +181,7 @@ def index_folder(
         id_column: column of its ids; row numbers if None.
         metadata: columns to keep as metadata; ``["*"]`` for all others.
         encoded: the source is parquet with vectors, as ``contrasent encode`` writes it.
-        metric: "cosine" or "dot".
+        metric: "cosine" or "dot"; the model's own if None.
         word_weight: share of words in a score, from 0 to 1; by the language if None.
         uri: keep the rows in Milvus: ``http://HOST:19530``, or a file ``NAME.db``.
         collection: name of the collection there.
@@ -197,8 +198,9 @@ def index_folder(
         MissingExtraError: a package for Milvus or for a format is not installed.
     """
     began, target = time.monotonic(), Path(output)
-    check_choice("metric", metric, METRICS)
-    if fast and (uri or encoded or metric != "cosine"):
+    if metric is not None:
+        check_choice("metric", metric, METRICS)
+    if fast and (uri or encoded or metric == "dot"):
         problem = "needs texts to encode, the metric cosine and a folder: not --uri, not --encoded"
         raise OptionError("--fast", True, problem)
     place = "-" if str(source) == "-" else str(Path(source).absolute())

@@ -32,6 +32,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "document": ("document", "passage", "corpus"),
 }
 """Names of the prompts of a task; the first that a model has is taken."""
+SIMILARITIES = ("cosine", "dot")
 BUDGET = 2048
 """Padded tokens of a call: enough to keep a core busy, little enough to share calls among cores."""
 ALIKE = 256  # tokens of every call whose vectors do not depend on other rows
@@ -40,14 +41,16 @@ FEW = 8  # up to so many texts are computed in one call by all cores, more by a 
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """The prompts of a model; most models have none.
+    """The prompts of a model, of which most have none, and how its vectors are compared.
 
     Attributes:
         default: name of the one that is used where nobody names one, or None.
+        similarity: "cosine" or "dot".
     """
 
     texts: Mapping[str, str] = field(default_factory=dict)
     default: str | None = None
+    similarity: str = "cosine"
 
     def text(self, name: str | None = None) -> str:
         """The text of a prompt; of the default if no name is given."""
@@ -79,8 +82,13 @@ class Prompts:
             raise ModelError(f"{path}: prompts must map names to texts")
         if default is not None and default not in texts:
             raise ModelError(f"{path}: default_prompt_name {default!r} is none of its prompts")
+        stated = config.get("similarity_fn_name") or "cosine"
+        if stated not in SIMILARITIES:
+            known = " and ".join(SIMILARITIES)
+            problem = f"similarity_fn_name {stated!r} is not supported ({known} are)"
+            raise ModelError(f"{path}: {problem}")
         prompts = {str(name): text for name, text in texts.items() if text}
-        return cls(prompts, default if default in prompts else None)
+        return cls(prompts, default if default in prompts else None, stated)
 
 
 class Encoder(ABC):
@@ -180,13 +188,17 @@ class Encoder(ABC):
         were cut is logged as a warning and kept in ``truncated``.
 
         Args:
-            sentences: one string, or any number of them, empty ones included.
+            sentences: one string, or any number of them, empty ones included; also an array or a
+                column of a data frame.
             batch: sentences a forward pass at most. On CPU 2,048 tokens are enough for one too,
                 and several are made at once.
             prompt: text to put before each, such as ``prompts.of_task("query")``, or a template;
                 if None, the model's default prompt, if it has one.
+
+        Raises:
+            OptionError: something else than texts, with its place.
         """
-        several = [sentences] if isinstance(sentences, str) else sentences
+        several = [sentences] if isinstance(sentences, str) else texts_of(sentences)
         vectors, self.truncated = self.encode_and_count(several, batch=batch, prompt=prompt)
         if self.truncated:
             counts = (self.truncated, len(several), self.max_tokens)
@@ -196,13 +208,17 @@ class Encoder(ABC):
     def similarity(
         self, first: str | Sequence[str], second: str | Sequence[str]
     ) -> NDArray[np.float32] | np.float32:
-        """Cosines (n, m) of texts; a side that is one string has no axis.
+        """Cosines (n, m) of texts, or dot products if the model is made for these.
+
+        A side that is one string has no axis.
 
         Args:
             first: one string or n of them.
             second: one string or m of them.
         """
-        one, other = (normalize(np.atleast_2d(self.encode(texts))) for texts in (first, second))
+        one, other = (np.atleast_2d(self.encode(texts)) for texts in (first, second))
+        if self.prompts.similarity == "cosine":
+            one, other = normalize(one), normalize(other)
         cosines: NDArray[np.float32] = one @ other.T
         rows = cosines[0] if isinstance(first, str) else cosines
         return rows[..., 0] if isinstance(second, str) else rows
@@ -296,6 +312,22 @@ class TaskEncoder:
 def cores_for(tokens: Tokens) -> int:
     """How many calls to make at once: one for a few texts, else one for each core."""
     return threads() if len(tokens) > FEW else 1
+
+
+def texts_of(sentences: Any) -> Sequence[str]:
+    """Texts as a sequence; what holds others is an error."""
+    if hasattr(sentences, "columns") or isinstance(sentences, Mapping):
+        kind = f"a {type(sentences).__name__}"
+        problem = "holds columns, not texts; give one of them, such as frame['text']"
+        raise OptionError("sentences", kind, problem)
+    if isinstance(sentences, bytes) or not isinstance(sentences, Iterable):
+        raise OptionError("sentences", sentences, "is no text, nor a sequence of texts")
+    texts = sentences if isinstance(sentences, list | tuple) else list(sentences)
+    for place, text in enumerate(texts):
+        if not isinstance(text, str):
+            what = "a pair; encode each side by itself" if isinstance(text, tuple) else "no text"
+            raise OptionError(f"sentences[{place}]", text, f"is {what}")
+    return texts
 
 
 def distinct(sentences: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:

@@ -276,7 +276,7 @@ def write_description(
     stated = {"max_seq_length": max_tokens, "do_lower_case": lower_case}
     write_object(folder / "sentence_bert_config.json", stated)
     more |= {"prompts": dict(prompts.texts), "default_prompt_name": prompts.default}
-    write_object(folder / PROMPTS, {**more, "similarity_fn_name": "cosine"})
+    write_object(folder / PROMPTS, {**more, "similarity_fn_name": prompts.similarity})
 
 
 def check_replaceable(folder: Path) -> None:

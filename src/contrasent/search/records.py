@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from contrasent.documents.table import choose, delimiter_of
 from contrasent.encoding.shards import KEY
 from contrasent.errors import InputError, ModelError, OptionError, see
+from contrasent.text.columns import document_roles, spoken, text_column
 from contrasent.text.sources import Source, find
 from contrasent.text.tables import (
     ABSENT,
     Table,
     brief,
-    by_name,
     column,
     id_cell,
-    open_table,
+    is_empty,
+    open_tables,
     parquet_file,
     text_cell,
 )
@@ -73,10 +73,9 @@ class Records:
         named = (*columns.columns, *([] if columns.text is None else [columns.text]))
         texts, metadata = ([column(one) for one in names] for names in (named, columns.metadata))
         identity = column(columns.identity)
-        header = by_name((*texts, identity, *metadata))
+        wanted = [*texts, identity, *(name for name in metadata if name != ALL)]
         # With metadata, since rows of jsonl may lack some.
-        how = {"header": header, "all_keys": bool(metadata)}
-        tables = [open_table(file, delimiter=delimiter_of(file), **how) for file in find(source)]
+        tables = open_tables(find(source), wanted, all_keys=bool(metadata), join=True)
         self.tables = [
             _columns(table, texts, identity, metadata)
             for table in tables
@@ -84,6 +83,17 @@ class Records:
         ]
         if not self.tables:
             raise InputError(source, "holds no text")
+
+    @property
+    def roles(self) -> list[str]:
+        """The role of every column, a line for each kind of table."""
+        lines = []
+        for table, texts, identity, metadata in self.tables:
+            parts = [("title" if at in texts[:-1] else "text", at) for at in texts]
+            parts += [] if identity is None else [("id", identity)]
+            parts += [("metadata", at) for at in metadata]
+            lines += [spoken(table.columns, parts)] if len(table.columns) > 1 else []
+        return list(dict.fromkeys(lines))
 
     def __iter__(self) -> Iterator[IndexRow]:
         self.skipped = 0
@@ -93,11 +103,10 @@ class Records:
             chosen = (*texts, *(() if identity is None else (identity,)), *metadata)
             count = len(texts)
             for number, cells in table.rows(chosen):
-                last = None if cells is None else cells[count - 1]
-                if cells is None or (isinstance(last, str) and not last.strip()):
+                if not cells or is_empty(cells[count - 1]):
                     self.skipped += 1
                     continue
-                content = text_cell(last, text_name, table.source, number)
+                content = text_cell(cells[count - 1], text_name, table.source, number)
                 above = [one.strip() for one in cells[: count - 1] if isinstance(one, str)]
                 content = "\n".join(filter(None, (*above, content)))
                 name = None if identity is None else id_cell(cells[count], table.source, number)
@@ -125,9 +134,12 @@ def _columns(
     option = "--column" if len(texts) == 1 else "--columns"
     places = [table.position(text, option) for text in texts]
     if not texts:
-        roles = {role: at for role, at in choose(table) if role in ("text", "title")}
-        places = [roles[role] for role in ("title", "text") if role in roles and "text" in roles]
-    places = places or [table.text_column()]
+        roles = [(role, at) for role, at in document_roles(table) if role in ("text", "title")]
+        if any(role == "text" for role, _ in roles):
+            main = next(at for role, at in roles if role == "text")
+            places = [at for role, at in roles if role == "title"]
+            places += [at for role, at in roles if role == "text" and at != main] + [main]
+    places = places or [text_column(table)]
     name = None if identity is None else table.position(identity, "--id")
     if list(metadata) == [ALL]:
         others = [n for n in range(len(table.columns)) if n not in (*places, name)]

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 import weakref
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
@@ -31,7 +30,7 @@ from contrasent.text.corpus import Corpus
 from contrasent.text.tokens import Tokenizer, lowered
 from contrasent.types import Tokens, batched
 
-FORMAT = 2
+FORMAT = 3
 SHARD, SHARDS = 131_072, 64
 """The fewest rows of a shard, and the most shards: each is a mapped file that stays open."""
 WAITED_FOR = 4_000_000
@@ -114,8 +113,7 @@ class TokenCache:
     ``columns``: as many as the corpus is wide. ``following``: (n,) how many sentences of the same
     document follow each row, or None where the corpus is not in document order. ``scores``: (n,)
     the score of each row, or None where the corpus has none. ``parts``: (n,) which of several
-    joined corpora each row is of, or None where it is one. ``equal``: rows that are equal to an
-    earlier one.
+    joined corpora each row is of, or None where it is one.
     """
 
     def __init__(self, folder: Path, tokenizer: Tokenizer | None = None) -> None:
@@ -132,7 +130,6 @@ class TokenCache:
             return partial(tokenizer, prompt=prompt)
 
         self.folder, self.digest = folder, str(stated["digest"])
-        self.equal = int(stated.get("equal", 0))
         self.columns = tuple(
             Column(folder, number, stated["shard"], tokenise(prompt))
             for number, prompt in enumerate(how["prompts"])
@@ -271,7 +268,7 @@ def tokenised(
 def _write_text(corpus: Corpus, folder: Path, stated: dict[str, Any]) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     with atomic_folder(folder) as target, progress.task("read", unit="rows") as advance:
-        count, ends, marks = 0, [0] * corpus.width, array("q")
+        count, ends = 0, [0] * corpus.width
         with ExitStack() as stack:
             texts, offsets = (
                 [
@@ -290,7 +287,6 @@ def _write_text(corpus: Corpus, folder: Path, stated: dict[str, Any]) -> None:
                     offsets[column].write(stops.astype(np.int64).tobytes())
                     ends[column] = int(stops[-1])
                 count += len(chunk)
-                marks.extend(map(hash, chunk))
                 advance(len(chunk))
         if corpus.documents:
             stops = np.asarray([*corpus.starts[1:], count], np.int64)
@@ -301,8 +297,7 @@ def _write_text(corpus: Corpus, folder: Path, stated: dict[str, Any]) -> None:
         if len(corpus.parts) > 1:
             sizes = np.diff([*corpus.parts, count])
             (target / "parts").write_bytes(np.repeat(np.arange(len(sizes)), sizes).tobytes())
-        equal = count - len(np.unique(np.asarray(marks)))
-        stated |= {"shard": max(SHARD, -(-count // SHARDS)), "equal": equal}
+        stated |= {"shard": max(SHARD, -(-count // SHARDS))}
         (target / "meta.json").write_text(json.dumps(stated) + "\n", "utf-8")
 
 

@@ -1,10 +1,12 @@
 """A corpus: rows of text that can be read again and again, and need not fit in memory.
 
 One column is sentences, two are pairs, three and more pairs with hard negatives; a column of scores
-says how similar the texts of a pair are. Blank lines are passed over and counted.
+says how similar the texts of a pair are. :mod:`contrasent.text.columns` chooses the columns. Blank
+lines are passed over, and rows with an empty cell left out; both are counted.
 """
 
 import hashlib
+import logging
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,29 +18,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import InputError, OptionError
-from contrasent.text.sources import find
+from contrasent.text.columns import Roles, Scored, training_roles
+from contrasent.text.roles import NEGATIVE, POSITIVE, QUERY, SCORE, is_named
+from contrasent.text.sources import find, form_of
 from contrasent.text.tables import (
-    ABSENT,
+    LONG,
     Columns,
     Record,
     Table,
-    as_number,
     brief,
-    by_name,
+    is_empty,
     number_cell,
     object_table,
-    open_table,
+    open_tables,
     text_cell,
     uneven,
 )
 
 MEMORY = "rows in memory"
-HEADER_LENGTH = 80
-"""Characters in a column's name: beyond it a first row is taken for data, not for a header."""
 
-
-Chosen = tuple[Table, tuple[int, ...]]
-"""A table and the chosen ones of its columns, that of the scores last."""
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,13 +74,15 @@ class Corpus:
     blank line (or a new file) between documents. ``starts``: rows at which the documents begin, as
     of the last whole iteration; row 0 is one. ``scores``: (n,) float64, as of the last whole
     iteration; empty if not ``scored``. ``parts``: rows at which joined corpora begin, as of the
-    last whole iteration; [0] for one.
+    last whole iteration; [0] for one. ``roles``: the role of every column, a line for each kind of
+    table; empty of texts alone. ``left_out``: why the last whole iteration left rows out, and the
+    number and the first place of these rows.
     """
 
     def __init__(
         self,
         source: str,
-        tables: Sequence[Chosen],
+        tables: Sequence[Roles],
         *,
         at_least: int,
         documents: bool = False,
@@ -92,14 +93,35 @@ class Corpus:
         self.scored = scored
         self.scores: NDArray[np.float64] = np.empty(0)
         self.starts: list[int] = []
-        self.source = source
-        self.width = len(tables[0][1]) - scored
-        self.names = _names(*tables[0])[: self.width]
+        self.source = source.encode("utf-8", "replace").decode()  # records hold it
+        self.width = len(tables[0].places) - scored
+        self.names = tables[0].names[: self.width]
         self.skipped = 0
+        self.left_out: dict[str, tuple[int, str]] = {}
         self.parts = [0]
         self._begins: tuple[int, ...] = (0,)  # tables at which joined corpora begin
-        self._tables = tuple(tables)
+        self._tables = tuple(_aligned(tables[0], table) for table in tables)
         self._at_least = at_least
+
+    @property
+    def roles(self) -> list[str]:
+        """The role of every column, and what to know of them, a line for each kind of table."""
+        told = [one for one in self._tables if len(one.table.columns) > 1 or one.table.above]
+        lines = (line for one in told for line in _told(one))
+        return list(dict.fromkeys(lines))
+
+    @property
+    def files(self) -> list[Path]:
+        """The files behind the rows."""
+        sources = [one.table.file for one in self._tables]
+        return [one.path for one in sources if one is not None and isinstance(one.path, Path)]
+
+    def notes(self) -> list[str]:
+        """Lines about the rows that the last whole iteration left out."""
+        return [
+            f"{count:,} rows are left out: {why} (the first is {place})"
+            for why, (count, place) in self.left_out.items()
+        ]
 
     def join(self, *others: "Corpus") -> "Corpus":
         """The rows of several corpora, one after the other; a batch is of one of them.
@@ -111,7 +133,7 @@ class Corpus:
             if (other.width, other.scored, other.documents) != kind:
                 kinds = [f"{c.width} columns{' and scores' * c.scored}" for c in (other, self)]
                 problem = f"the corpus has {kinds[0]}, {self.source} has {kinds[1]}; choose columns"
-                raise InputError(other.source, f"{problem} by position that all have")
+                raise InputError(other.source, f"{problem} that all have (--columns)")
         every = (self, *others)
         joined = Corpus(
             " + ".join(Path(part.source).name for part in every),
@@ -129,15 +151,26 @@ class Corpus:
         starts: list[int] = []
         scores = array("d")
         parts: list[int] = []
-        for place, (table, chosen) in enumerate(self._tables):
+        left_out: dict[str, tuple[int, str]] = {}
+
+        def leave(why: str, place: str) -> None:
+            number, first = left_out.get(why, (0, place))
+            left_out[why] = number + 1, first
+
+        for place, roles in enumerate(self._tables):
             parts += [count] * (place in self._begins)
             begins = self.documents
-            source, names = table.source, _names(table, chosen)
+            table, names = roles.table, roles.names
             text_names = names[: self.width] if table.names or self.width > 1 else ("",)
-            for line, cells in table.rows(chosen):
+            given = table.form.startswith("memory")  # of a program, whose gaps are faults
+            for line, cells in table.rows(roles.chosen):
                 if cells is None:
                     skipped += 1
                     begins = self.documents
+                    continue
+                if cells is LONG or (not given and any(map(is_empty, cells))):
+                    why = LONGER if cells is LONG else _lacking(cells, names)
+                    leave(why, f"{table.source}:{line}")
                     continue
                 if begins:
                     starts.append(count)
@@ -145,21 +178,27 @@ class Corpus:
                 count += 1
                 if self.scored:
                     *cells, score = cells
-                    scores.append(number_cell(score, names[-1], source, line))
+                    scores.append(number_cell(score, names[-1], table.source, line))
                 named = zip(cells, text_names, strict=True)
-                yield tuple([text_cell(cell, name, source, line) for cell, name in named])
+                yield tuple([text_cell(cell, name, table.source, line) for cell, name in named])
+        longer, first = left_out.get(LONGER, (0, ""))
+        if longer > count:
+            problem = f"{longer:,} rows have {LONGER}, the first is {first}; cells that hold the"
+            raise InputError(self.source, f"{problem} delimiter must stand in quotes")
         if count < self._at_least:
             amount = "one row only" if count == 1 else f"{count} rows only"
             problem = f"{amount}, too few to contrast; {self._at_least} or more are needed"
-            raise InputError(self.source, problem)
+            out = "; ".join(f"{n:,} are left out: {w} ({p})" for w, (n, p) in left_out.items())
+            raise InputError(self.source, "; ".join(filter(None, (problem, out))))
         self.skipped, self.starts, self.scores = skipped, starts, np.array(scores)
-        self.parts = parts
+        self.parts, self.left_out = parts, left_out
 
     def digest(self) -> str:
         """Sha256, in hexadecimal, of the bytes of all files and the choice of columns."""
         total = hashlib.sha256(str(self._begins).encode() if len(self._begins) > 1 else b"")
-        for table, chosen in self._tables:
-            choice = f"{table.form} {_names(table, chosen) if table.names else chosen}"
+        for roles in self._tables:
+            table = roles.table
+            choice = f"{table.form} {roles.names if table.names else roles.chosen}"
             part = hashlib.sha256(choice.encode() + b" scored" * self.scored)
             for block in table.content():
                 part.update(block)
@@ -171,62 +210,128 @@ def open_corpus(
     source: str | Path | Iterable[Any],
     *,
     columns: Columns | None = None,
-    score: str | int | None = None,
+    score: Scored = None,
     at_least: int = 2,
     documents: bool = False,
+    single: bool = False,
 ) -> Corpus:
     """Open a file, a folder of files, standard input ("-", a sentence a line) or rows in memory.
 
-    Only the head of each file is read here (more where the first row of a jsonl has a null), rows
-    are checked as they are read. Files of a folder are read in the order of their paths; they must
-    have the same columns, and empty ones are passed over.
+    Only the head of each file is read here, rows are checked as they are read. Files of a folder
+    are read in the order of their paths; their columns are joined by name, and empty ones are
+    passed over.
 
     Args:
         source: what to read. In memory: texts, tuples of them, or mappings such as a jsonl's
             objects, but no data frame. Paths in a list are files of one corpus.
-        columns: which columns, in order. By default all; of jsonl objects and parquet those that
-            hold text. See the module for what names and positions mean in a csv or tsv.
-        score: the column with a number for each row, by name or position; it is no text.
+        columns: which columns, in order. By default those whose names or contents say that they
+            teach (:mod:`contrasent.text.columns`). By position alone the first row of a csv or tsv
+            is data, unless it plainly is a header.
+        score: the column with a number for each row, by name or position; it is no text. True for
+            one of a known name, None if there is such a one, False for none.
         at_least: the fewest rows; there is nothing to contrast a single sentence with.
         documents: the sentences are in document order, with a blank line or the end of a file
             after each document; for objectives that look at the next sentence.
+        single: one column of texts is wanted, as to encode them.
 
     Raises:
-        InputError: a file is missing, empty, broken or of unknown format; the first row of a csv
-            or tsv is no header; a column holds numbers.
+        InputError: a file is missing, empty, broken or of unknown format; no column holds text that
+            teaches, or there are two readings.
         OptionError: there is no such column; a list mixes paths and texts.
         MissingExtraError: parquet without pyarrow.
     """
     columns = _checked(columns)
-    scored = score is not None
     if isinstance(source, Mapping) or hasattr(source, "columns"):
         problem = f"a {type(source).__name__} holds columns, not rows; give a list of rows"
         raise InputError(MEMORY, f"{problem}, such as frame.to_dict('records') of a pandas frame")
-    paths = [source] if isinstance(source, str | Path) else list(source)
+    paths = [source] if isinstance(source, str | Path) else _listed(source)
     others = [row for row in paths if not isinstance(row, Path) and row is not source]
     if len(others) == len(paths):
-        table = _select(_memory_table(others), columns, score)
-        return Corpus(MEMORY, [table], at_least=at_least, scored=scored)
+        _check_no_names_of_files(others)
+        table = training_roles(_memory_table(others), columns, score, single=single)
+        return Corpus(MEMORY, [table], at_least=at_least, scored=table.scored)
     if others:
         problem = "stands among paths; make it a pathlib.Path, or give texts alone"
         raise OptionError("source", others[0], problem)
     files = [file for path in paths for file in find(path)]
-    header = columns is None or by_name((*columns, score))
-    opened = [open_table(file, header=header) for file in files]
-    tables = [_select(table, columns, score) for table in opened if _has_rows(table)]
-    shown = files[0].shown if len(files) == 1 else str(source)
-    if not tables:
+    wanted = [*(columns or ()), *([score] if isinstance(score, str) else [])]
+    opened = open_tables(files, wanted)
+    chosen = [
+        training_roles(table, columns, score, single=single) for table in opened if _has_rows(table)
+    ]
+    several = " + ".join(path.name for path in map(Path, paths))
+    shown = files[0].shown if len(files) == 1 else several if len(paths) > 1 else str(source)
+    if not chosen:
         raise InputError(shown, "the file is empty" if len(files) == 1 else "all files are empty")
-    (first, _), names = tables[0], _names(*tables[0])
-    for two, chosen in tables[1:]:
-        its = _names(two, chosen)
-        if len(names) != len(its) or (first.names and two.names and names != its):
-            raise InputError(
-                two.source,
-                f"the file gives {', '.join(its)} where {Path(first.source).name} gives "
-                f"{', '.join(names)}; files of one folder must have the same columns",
-            )
-    return Corpus(shown, tables, at_least=at_least, documents=documents, scored=scored)
+    scored = chosen[0].scored
+    return Corpus(shown, chosen, at_least=at_least, documents=documents, scored=scored)
+
+
+def _listed(source: Any) -> list[Any]:
+    """Rows or paths as a list."""
+    if not isinstance(source, Iterable):
+        raise OptionError("corpus", source, "is neither a path nor rows of text")
+    return list(source)
+
+
+def _check_no_names_of_files(texts: Sequence[Any]) -> None:
+    """Reject texts that are names of files, as ``glob`` gives them."""
+    named = [text for text in texts if isinstance(text, str)]
+    if len(named) == len(texts) and named and all(map(_names_file, named)):
+        problem = "is the name of a file, as all texts are; to read the files give pathlib.Path"
+        raise OptionError("corpus", named[0], f"{problem} objects: [Path(name) for name in names]")
+
+
+def _names_file(text: str) -> bool:
+    known = form_of(Path(text)) is not None or text.endswith((".json", ".md", ".pdf", ".docx"))
+    return known and "\n" not in text and (Path(text).exists() or len(text.split()) == 1)
+
+
+def _aligned(first: Roles, other: Roles) -> Roles:
+    """The columns of another table in the order of the first one's: by their roles, or by name."""
+    wanted, found = first.names, other.names
+    ours, its = first.table.names, other.table.names
+    if len(found) != len(wanted) or first.scored != other.scored:
+        apart = True
+    elif not (ours and its) or len(wanted) == 1 or wanted == found:
+        return other
+    elif sorted(wanted) == sorted(found):
+        order = [other.places[found.index(name)][1] for name in wanted]
+        parts = [role for role, _ in other.places]
+        return replace(other, places=tuple(zip(parts, order, strict=True)))
+    else:
+        known = all(
+            is_named(name, role)
+            for one in (first, other)
+            for name, (role, _) in zip(one.names, one.places, strict=True)
+            if role in (QUERY, POSITIVE, NEGATIVE)
+        )
+        apart = not (known or other.stated)
+    if apart:
+        problem = f"the file gives {', '.join(found)} where {Path(first.table.source).name} gives"
+        remedy = "choose columns that all have (--columns)"
+        raise InputError(other.table.source, f"{problem} {', '.join(wanted)}; {remedy}")
+    return other
+
+
+def _told(roles: Roles) -> Iterator[str]:
+    table = roles.table
+    yield roles.line()
+    if table.form in (".csv", ".tsv") and table.names is None and not roles.stated:
+        yield "no header: the first row is like the others, and its columns have numbers"
+    if table.above:
+        count = len(table.above)
+        yield f"passed over {count} lines above the header, the first is {brief(table.above[0])}"
+    if roles.note:
+        yield f"warning: {roles.note}"
+
+
+LONGER = "more cells than there are columns"
+
+
+def _lacking(cells: Sequence[Any], names: Sequence[str]) -> str:
+    empty = [name for cell, name in zip(cells, names, strict=True) if is_empty(cell)]
+    return f"{' and '.join(empty)} empty"
 
 
 def read_labelled_pairs(path: str | Path, *, columns: Columns | None = None) -> ScoredPairs:
@@ -241,22 +346,38 @@ def read_labelled_pairs(path: str | Path, *, columns: Columns | None = None) -> 
     files = find(path)
     if len(files) > 1 or Path(path).is_dir() or files[0].form == ".txt":
         raise InputError(path, "labelled pairs are one file, .tsv, .csv, .jsonl or .parquet")
-    table = open_table(files[0], header=columns is None or by_name(columns))
+    (table,) = open_tables(files, columns or ())
     if not _has_rows(table):
         raise InputError(path, "the file is empty")
     if columns is None:
-        if table.form in (".csv", ".tsv"):
-            _check_header(table.columns, table.source)
-        columns = table.names or range(len(table.columns))
-        if len(columns) != 3:
-            listed = ", ".join(table.columns)
-            problem = f"two texts and a number are needed; choose three columns of {listed}"
-            raise InputError(path, problem)
+        columns = _labelled_columns(table, path)
     for column in columns:
         table.position(column)  # an error names the option as it was given
     corpus = open_corpus(path, columns=columns[:2], score=columns[2], at_least=0)
-    first, second = zip(*corpus, strict=True)
+    rows = list(corpus)
+    for line in corpus.notes():
+        log.warning("%s", line)
+    if not rows:
+        raise InputError(path, "; ".join(["holds no labelled pairs", *corpus.notes()]))
+    first, second = zip(*rows, strict=True)
     return ScoredPairs(Path(path).stem, first, second, corpus.scores)
+
+
+def _labelled_columns(table: Table, path: str | Path) -> Columns:
+    """Two texts and a number: by their roles where there are more columns than three."""
+    columns: Columns = list(range(len(table.columns))) if table.names is None else table.columns
+    if len(columns) == 3:
+        return columns
+    listed = ", ".join(table.columns)
+    problem = f"two texts and a number are needed; choose three columns of {listed}"
+    if len(columns) < 3:
+        raise InputError(path, problem)
+    if not any(is_named(name, SCORE) for name in table.columns):
+        raise InputError(path, problem)
+    found = training_roles(table, score=True)
+    if len(found.places) != 3:
+        raise InputError(path, problem)
+    return found.names
 
 
 def _checked(columns: Columns | None) -> Columns | None:
@@ -274,69 +395,6 @@ def _has_rows(table: Table) -> bool:
         problem = "one row only, the header; choose columns by position if it has none"
         raise InputError(table.source, problem)
     return table.first is not None
-
-
-def _select(table: Table, columns: Columns | None, score: str | int | None) -> Chosen:
-    """Choose columns; by default all of text."""
-    last = () if score is None else (table.position(score, "score"),)
-    if columns is not None:
-        return table, tuple(table.position(column) for column in columns) + last
-    others = [position for position in range(len(table.columns)) if position not in last]
-    listed = ", ".join(table.columns)
-    if table.form in (".csv", ".tsv"):
-        _check_header(table.columns, table.source)
-        for position in others:
-            cell = (table.first or ())[position]
-            if as_number(cell) is not None:
-                name = table.columns[position]
-                problem = f"column {name!r} holds numbers ({cell!r}); choose columns of {listed}"
-                raise InputError(table.source, problem)
-    else:
-        _check_nulls(table, others)
-        others = [position for position in others if table.text[position]]
-        if not others:
-            raise InputError(table.source, f"no column of {listed} holds text")
-    return table, tuple(others) + last
-
-
-def _check_nulls(table: Table, columns: Iterable[int]) -> None:
-    """Reject a column whose text the first row lacks, as it would be left out silently."""
-    first = table.first or ()  # empty for parquet, whose types say what is text
-    left = [at for at in columns if at < len(first) and not table.text[at]]
-    left = [at for at in left if first[at] is None or first[at] is ABSENT]
-    for line, cells in table.stream() if left else ():
-        for at in left:
-            if cells and isinstance(cells[at], str):
-                problem = f"column {table.columns[at]!r} holds text here but not in the first row"
-                remedy = f"choose columns of {', '.join(table.columns)}"
-                raise InputError(table.source, f"{problem}; {remedy}", line=line)
-
-
-def _check_header(names: Sequence[str], source: str) -> None:
-    """Reject a first row that reads like data, which would be lost silently."""
-    if len(names) == 1 and (other := next((c for c in "\t;,|" if c in names[0]), None)):
-        problem = (
-            f"the first row is one column with {other!r} in it, {brief(names[0])}; columns are "
-            "separated by a comma in .csv, by a tab in .tsv"
-        )
-        raise InputError(source, problem)
-    for name in names:
-        sentence = " " in name and name.endswith((".", "!", "?"))
-        if not name:
-            doubt = "holds an empty name"
-        elif names.count(name) > 1:
-            doubt = f"holds {brief(name)} twice"
-        elif sentence or len(name) > HEADER_LENGTH or as_number(name) is not None:
-            doubt = f"reads like data, {brief(name)}"
-        else:
-            continue
-        problem = f"the first row must name the columns but {doubt}; choose columns by position "
-        raise InputError(source, f"{problem}(0, 1, ...) if it is no header, by name if it is one")
-
-
-def _names(table: Table, chosen: tuple[int, ...]) -> tuple[str, ...]:
-    """Names of chosen columns, or their positions."""
-    return tuple(table.columns[at] for at in chosen)
 
 
 def _memory_table(texts: list[Any]) -> Table:

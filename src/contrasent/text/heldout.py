@@ -4,9 +4,9 @@ A view that takes the next sentence may still take a held-out one, which is no r
 """
 
 import hashlib
-from collections.abc import Iterable
+from array import array
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,17 +37,27 @@ class Split:
     note: str = ""  # which way the rows were held out, where texts are shared; else empty
 
 
-def hold_out(corpus: Corpus, count: int, *, seed: int) -> Split:
-    """Choose pairs to hold out, with all rows that share a text with them (letter case aside).
+Keys = Callable[[Sequence[str], int], NDArray[np.uint64]]
+"""Numbers of the texts of a column, equal for equal ones: :class:`contrasent.text.tokens.TextKeys`,
+or where no model is known :func:`letters`."""
 
-    At most a fifth of the rows, by the seed alone, in two passes. Where nearly all rows share
-    texts, queries are held out whose documents stay in training, or documents whose queries do.
+
+def letters(texts: Sequence[str], column: int) -> NDArray[np.uint64]:
+    """Numbers of texts, equal for those that differ in letter case alone."""
+    return np.fromiter(map(_mark, texts), np.uint64, len(texts))
+
+
+def hold_out(corpus: Corpus, count: int, *, seed: int, keys: Keys = letters) -> Split:
+    """Choose pairs to hold out, with all rows that share a text with them.
+
+    At most a fifth of the rows, by the seed alone, in two passes and linear time. Where nearly all
+    rows share texts, queries are held out whose documents stay in training, or documents whose
+    queries do.
     """
     if count < 1:
         problem = "hold out one pair or more, or choose another --evaluate"
         raise OptionError("heldout", count, problem)
-    flat = np.fromiter((_mark(text) for row in corpus for text in row), np.uint64)
-    texts = _Texts(np.unique(flat, return_inverse=True)[1].reshape(-1, corpus.width))
+    texts = _Texts(_numbered(corpus, keys))
     order = random_for(seed, HELDOUT).permutation(len(texts.rows))
     budget = len(texts.rows) // 5
     wanted = min(count, budget)
@@ -57,6 +67,8 @@ def hold_out(corpus: Corpus, count: int, *, seed: int) -> Split:
         note = f"held out: {len(chosen):,} pairs, with all rows of their texts ({len(gone):,})"
     if len(chosen) < min(MIN_PAIRS, wanted):
         for side, names in enumerate((("queries", "answers"), ("answers", "queries"))):
+            if len(chosen) == wanted:
+                break
             other = _one_side(texts, order, wanted, budget, side)
             if len(other[0]) > len(chosen):
                 chosen, gone = other
@@ -87,6 +99,21 @@ def hold_out(corpus: Corpus, count: int, *, seed: int) -> Split:
     return Split(rows, queries, documents, scores, list(pool.values()), relevant, note)
 
 
+def _numbered(corpus: Corpus, keys: Keys) -> NDArray[np.int64]:
+    """(n, width) a number for every text, from 0; equal strings are looked at once."""
+    places: list[dict[str, int]] = [{} for _ in range(corpus.width)]
+    flat = array("q")
+    for row in corpus:
+        for known, text in zip(places, row, strict=True):
+            flat.append(known.setdefault(text, len(known)))
+    found = np.frombuffer(flat, np.int64).reshape(-1, corpus.width)
+    values = [keys(list(known), column) for column, known in enumerate(places)]
+    every = np.unique(np.concatenate(values), return_inverse=True)[1]
+    ends = np.cumsum([0, *map(len, values)])
+    columns = [every[ends[at] + found[:, at]] for at in range(corpus.width)]
+    return np.stack(columns, axis=1).astype(np.int64)
+
+
 class _Texts:
     """The texts of a corpus by number, and the rows that have each."""
 
@@ -96,12 +123,14 @@ class _Texts:
         self._order = np.argsort(flat, kind="stable") // rows.shape[1]
         self.counts = np.bincount(flat)
         self._ends = np.cumsum(self.counts)
+        self._having: dict[int, set[int]] = {}
 
-    def having(self, text: int) -> list[int]:
+    def having(self, text: int) -> set[int]:
         """The rows that have a text, in any column."""
-        end = self._ends[text]
-        rows: list[int] = self._order[end - self.counts[text] : end].tolist()
-        return rows
+        if text not in self._having:
+            end = self._ends[text]
+            self._having[text] = set(self._order[end - self.counts[text] : end].tolist())
+        return self._having[text]
 
 
 def _whole(
@@ -113,16 +142,19 @@ def _whole(
     seen: set[int] = set()
     often = texts.counts[texts.rows[:, :2]].max(axis=1)
     for row in order[often[order] <= budget].tolist():
-        if len(chosen) == wanted:
+        if len(chosen) == wanted or len(gone) >= budget:
             break
-        pair = set(texts.rows[row, :2].tolist())
-        if len(pair) < 2 or pair & seen or often[row] > budget - len(gone):
+        pair, left = set(texts.rows[row, :2].tolist()), budget - len(gone)
+        if len(pair) < 2 or pair & seen or often[row] > left:
             continue
-        more = {other for text in pair for other in texts.having(text)} - gone
-        if len(gone) + len(more) <= budget:
-            chosen.add(row)
-            gone |= more
-            seen.update(pair, *texts.rows[list(more), :2].tolist())
+        few, many = sorted(map(texts.having, pair), key=len)
+        # The rows of both, counted over the fewer ones: those of a label are looked at once.
+        if len(many) + sum(other not in many for other in few) > left:
+            continue
+        more = (few | many) - gone
+        chosen.add(row)
+        gone |= more
+        seen.update(pair, *texts.rows[list(more), :2].tolist())
     return chosen, gone
 
 
@@ -133,13 +165,17 @@ def _one_side(
     chosen: set[int] = set()
     gone: set[int] = set()
     left = np.bincount(texts.rows[:, 1 - side], minlength=len(texts.counts))
+    tried: set[int] = set()  # each text once, so that the rows of a frequent one count once
     for row in order.tolist():
-        if len(chosen) == wanted:
+        if len(chosen) == wanted or len(gone) == budget:
             break
         text, other = texts.rows[row, side], texts.rows[row, 1 - side]
-        if text == other or row in gone or texts.counts[text] > budget - len(gone):
+        if text == other or row in gone or text in tried:
             continue
-        more = set(texts.having(text)) - gone
+        if texts.counts[text] > budget - len(gone):
+            continue
+        tried.add(text)
+        more = texts.having(text) - gone
         others, repeats = np.unique(texts.rows[list(more), 1 - side], return_counts=True)
         if (left[others] > repeats).all():
             chosen.add(row)
@@ -148,22 +184,11 @@ def _one_side(
     return chosen, gone
 
 
-def shares_texts(corpus: Iterable[Any]) -> bool:
-    """True if any text of a corpus occurs twice; reads no further than the first that does."""
-    seen: set[int] = set()
-    for row in corpus:
-        for mark in map(hash, row):
-            if mark in seen:
-                return True
-            seen.add(mark)
-    return False
-
-
 def hold_out_sentences(
-    corpus: Corpus, count: int, *, seed: int
+    corpus: Corpus, count: int, *, seed: int, keys: Keys = letters
 ) -> tuple[NDArray[np.int64], list[str]]:
     """Choose sentences to hold out."""
-    marks = np.fromiter((_mark(text) for (text,) in corpus), np.uint64)
+    marks = _numbered(corpus, keys)[:, 0]
     _, first = np.unique(marks, return_index=True)
     chosen = _chosen(corpus, np.sort(first), count, seed, "sentences")
     wanted_rows = set(chosen.tolist())
@@ -172,10 +197,10 @@ def hold_out_sentences(
 
 
 def hold_out_documents(
-    corpus: Corpus, count: int, *, seed: int
+    corpus: Corpus, count: int, *, seed: int, keys: Keys = letters
 ) -> tuple[NDArray[np.int64], list[list[str]]]:
     """Choose whole documents to hold out, of two sentences or more."""
-    marks = np.fromiter((_mark(text) for (text,) in corpus), np.uint64)
+    marks = _numbered(corpus, keys)[:, 0]
     bounds = np.array([*corpus.starts, len(marks)])
     first: dict[bytes, int] = {}
     for number in np.flatnonzero(np.diff(bounds) > 1):

@@ -215,6 +215,8 @@ def _visible(folder: Path) -> Iterator[Path]:
 
 def missing(path: Path) -> str:
     """Say that a path does not exist, and what the nearest one is called."""
+    if path.is_symlink():
+        return f"is a link to {path.readlink()}, which does not exist"
     whole = path
     while path != path.parent and not path.parent.exists():
         path = path.parent

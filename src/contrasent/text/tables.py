@@ -1,8 +1,9 @@
 """The one reader of tables: files of txt, csv, tsv, jsonl, json, parquet and arrow.
 
-csv as in RFC 4180; tsv without quoting; jsonl of strings, arrays or objects, json with a list of
-them, whose rows count as lines. Rows are streamed (json aside), UTF-8 with or without a byte order
-mark, and every complaint names file and line.
+Of csv and tsv the delimiter, the quotes and the header are found by :mod:`contrasent.text.dialect`;
+jsonl has strings, arrays or objects, json a list of them, whose rows count as lines. Rows are
+streamed (json aside), UTF-8 with or without a byte order mark, and every complaint names file and
+line.
 """
 
 import csv
@@ -17,6 +18,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from contrasent.errors import InputError, OptionError, import_extra
+from contrasent.text import dialect as dialects
+from contrasent.text.dialect import Dialect
 from contrasent.text.sources import ARROW, JSON, LONGEST, Lines, Source, reading
 
 Columns = Sequence[str | int]  # columns by name, or by position from 0
@@ -27,8 +30,8 @@ Record = tuple[int, Sequence[Any] | None]
 _Rows = Iterator[tuple[int, Sequence[Any] | InputError | None]]  # with what is wrong with a row
 
 ABSENT = object()  # the cell of a jsonl object that lacks the key
-TEXT_NAMES = ("text", "sentence")
-AHEAD = 200  # rows of jsonl whose keys are columns too where rows may lack some
+LONG: tuple[Any, ...] = ()  # the cells of a row that has more of them than there are columns
+AHEAD = 200  # rows of jsonl whose keys are columns, as later ones may lack some or have more
 
 Absent = TypeVar("Absent", str, None)
 
@@ -46,6 +49,8 @@ class Table:
     stream: Callable[[], Iterator[Record]]  # starts to read all rows, without the header
     content: Callable[[], Iterator[bytes]]  # starts to read the bytes behind them
     file: Source | None = None
+    above: tuple[str, ...] = ()  # lines above the names of the columns, such as a title
+    header: bool | None = True  # whether the first row names columns; None if it may be either
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -69,22 +74,12 @@ class Table:
             raise OptionError(option, column, problem, choices=self.names)
         return self.names.index(column)
 
-    def text_column(self) -> int:
-        """The only column, or the one called text or sentence."""
-        if len(self.columns) == 1:
-            return 0
-        for name in TEXT_NAMES:
-            if name in self.columns:
-                return self.columns.index(name)
-        problem = f"{self.source} has {len(self.columns)} columns; name the one with the text"
-        raise OptionError("--column", "", problem, choices=self.columns)
-
     def rows(self, chosen: Sequence[int]) -> Iterator[Record]:
         """Some columns of all rows."""
         if self.file is not None and self.form in COLUMNAR:  # other columns are not even read
             return COLUMNAR[self.form](self.file, [self.columns[at] for at in chosen])
         return (
-            (number, None if cells is None else [cells[at] for at in chosen])
+            (number, [cells[at] for at in chosen] if cells else cells)
             for number, cells in self.stream()
         )
 
@@ -106,21 +101,32 @@ class Table:
 def open_table(
     file: Source,
     *,
-    header: bool,
-    delimiter: str = ",",
+    header: bool | None = None,
+    delimiter: str | None = None,
     lenient: bool = False,
     all_keys: bool = False,
+    join: bool = False,
 ) -> Table:
-    """Read the head of a file; ``lenient``: an unreadable row counts as a blank line.
+    """Read the head of a file.
 
-    ``all_keys``: read all of a jsonl, since the columns are then the keys of all rows.
+    Args:
+        file: what to read.
+        header: whether the first row of a csv or tsv names its columns; found if None.
+        delimiter: of a csv or tsv; found if None.
+        lenient: an unreadable row counts as a blank line.
+        all_keys: read all of a jsonl, since the columns are then the keys of all rows.
+        join: the cells of a row beyond the last column are text of the last one; else its cells
+            are ``LONG``.
     """
     if file.form in COLUMNAR:
         return _columnar_table(file)
-    objects, keys = file.form in (".jsonl", JSON), dict[str, None]()
+    form = dialects.sniffed(file)
+    if form in (".csv", ".tsv"):
+        return _delimited(file, form, header, delimiter, lenient=lenient, join=join)
+    objects, keys = form in (".jsonl", JSON), dict[str, None]()
 
     def values() -> Iterator[Record]:
-        read = _json_values if file.form == ".jsonl" else _json_list
+        read = _json_values if form == ".jsonl" else _json_list
         return _sound(read(file.lines(), file.shown), lenient)
 
     for _, value in values() if objects and all_keys else ():
@@ -128,16 +134,63 @@ def open_table(
 
     def opened() -> tuple[tuple[str, ...] | None, _Rows]:
         if objects:
-            return _jsonl(values(), file.shown, AHEAD if lenient else 0, keys)
-        lines = file.lines()
-        if file.form == ".txt":
-            return None, ((n, None if line.isspace() else (line,)) for n, line in lines)
-        quoted = file.form == ".csv"
-        strict = delimiter == "," and not lenient
-        rows = _csv_rows(lines, file.shown, delimiter, strict) if quoted else _tsv_rows(lines)
-        return _even(_sound(rows, lenient), header, file.shown)
+            return _jsonl(values(), file.shown, AHEAD, keys)
+        return None, ((n, None if line.isspace() else (line,)) for n, line in file.lines())
 
-    return _headed(file.shown, file.form, opened, file.content, file, lenient=lenient)
+    return _headed(file.shown, form, opened, file.content, file, lenient=lenient)
+
+
+def _delimited(
+    file: Source,
+    form: str,
+    header: bool | None,
+    delimiter: str | None,
+    *,
+    lenient: bool,
+    join: bool,
+) -> Table:
+    """The table of a csv or tsv."""
+    how = dialects.find(file, form, delimiter)
+
+    def read() -> Iterator[Record]:
+        return _sound(_cells_of(file.lines(), file.shown, how, strict=not lenient), lenient)
+
+    head, sample = 0, list[Record]()
+    if delimiter is None or header is None:
+        sample = list(islice((row for row in read() if row[1]), dialects.SAMPLE))
+        head = dialects.head([row[1] or () for row in sample])
+    first = next((row for row in (sample[head:] or read()) if row[1]), None)
+    if first is None or first[1] is None:
+        return Table(file.shown, form, None, None, (), read, file.content, file)
+    cells = [cell.strip() for cell in first[1]]
+    below = [row[1] or () for row in sample[head + 1 :]]
+    named = dialects.is_header(cells, below) if header is None else header
+    width = len(cells)
+    names = None if named is False else dialects.names(cells)
+
+    def rows() -> Iterator[Record]:
+        for number, row in read():
+            if number < first[0] or (number == first[0] and names):
+                continue
+            if row is None or len(row) == width:
+                yield number, row
+            elif len(row) < width:
+                yield number, [*row, *[""] * (width - len(row))]
+            elif not any(cell.strip() for cell in row[width:]):
+                yield number, row[:width]
+            elif join or width == 1:
+                yield number, [*row[: width - 1], how.delimiter.join(row[width - 1 :])]
+            else:
+                yield number, LONG
+
+    begins = next((row for _, row in rows() if row), None)
+    above = [how.delimiter.join(filter(None, row or ())) for _, row in sample[:head]]
+    text = tuple(isinstance(cell, str) for cell in begins or ())
+    return Table(
+        *(file.shown, form, names, begins, text, rows, file.content, file),
+        above=tuple(above),
+        header=named,
+    )
 
 
 def object_table(rows: Sequence[Any], shown: str, content: Callable[[], Iterator[bytes]]) -> Table:
@@ -178,10 +231,23 @@ def _sound(rows: _Rows, lenient: bool) -> Iterator[Record]:
         yield number, None if isinstance(cells, InputError) else cells
 
 
-def by_name(columns: Iterable[str | int | None]) -> bool:
-    """True if a csv or tsv has a header: unless all columns are chosen by position."""
+def open_tables(
+    files: Iterable[Source], columns: Iterable[str | int | None], **options: Any
+) -> list[Table]:
+    """Open tables of which some columns are wanted.
+
+    A column by name says that there is a header; a doubtful first row is none where all are chosen
+    by position.
+    """
     chosen = [column for column in columns if column is not None]
-    return not chosen or any(isinstance(column, str) for column in chosen)
+    named = any(isinstance(column, str) for column in chosen)
+    tables = []
+    for file in files:
+        table = open_table(file, header=True if named else None, **options)
+        if chosen and not named and table.header is None:
+            table = open_table(file, header=False, **options)
+        tables.append(table)
+    return tables
 
 
 def column(value: str | Absent) -> str | int | Absent:
@@ -190,6 +256,13 @@ def column(value: str | Absent) -> str | int | Absent:
 
 
 # ---------------------------------------------------------------------- cells
+
+
+def is_empty(cell: Any) -> bool:
+    """Whether a cell holds nothing: no text, null, or NaN, as pandas has it."""
+    if isinstance(cell, str):
+        return not cell or cell.isspace()
+    return cell is None or cell is ABSENT or (isinstance(cell, float) and math.isnan(cell))
 
 
 def text_cell(value: Any, column: str, source: str, line: int) -> str:
@@ -257,16 +330,14 @@ def brief(value: object) -> str:
 # ---------------------------------------------------------------------- formats
 
 
-def _tsv_rows(lines: Lines) -> Iterator[Record]:
-    # Quotes are letters here, as in the STS files, whose stray quotes would swallow lines.
-    for number, line in lines:
-        blank = line.isspace() and "\t" not in line
-        yield number, None if blank else line.rstrip("\n").split("\t")
-
-
-def _csv_rows(lines: Lines, source: str, delimiter: str, strict: bool) -> _Rows:
+def _cells_of(lines: Lines, source: str, how: Dialect, *, strict: bool) -> _Rows:
+    if not how.quoted:
+        for number, line in lines:
+            cells = line.rstrip("\r\n").split(how.delimiter)
+            yield number, cells if len(cells) > 1 or cells[0].strip() else None
+        return
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
-    rows = csv.reader((line for _, line in lines), delimiter=delimiter, strict=strict)
+    rows = csv.reader((line for _, line in lines), strict=strict, **how.options)
     while True:
         number = rows.line_num + 1
         try:
@@ -277,24 +348,7 @@ def _csv_rows(lines: Lines, source: str, delimiter: str, strict: bool) -> _Rows:
             problem = f"the row is no csv ({error}); check its quotes"
             yield number, InputError(source, problem, line=number)
             continue
-        yield number, cells or None
-
-
-def _even(
-    rows: Iterator[Record], header: bool, source: str
-) -> tuple[tuple[str, ...] | None, _Rows]:
-    """Remove the header, and check that every row has as many fields as the first."""
-    first = next((row for row in rows if row[1] is not None), None)
-    if first is None or first[1] is None:
-        return None, iter(())
-    width = len(first[1])
-
-    def checked() -> _Rows:
-        for number, cells in rows if header else chain([first], rows):
-            broken = cells is not None and len(cells) != width
-            yield number, uneven(source, number, len(cells or ()), width) if broken else cells
-
-    return tuple(cell.strip() for cell in first[1]) if header else None, checked()
+        yield number, cells if any(map(str.strip, cells)) or len(cells) > 1 else None
 
 
 def _jsonl(
@@ -333,8 +387,10 @@ def _jsonl(
                 yield number, InputError(source, problem, line=number)
             elif kind == "object":
                 yield number, [value.get(name, ABSENT) for name in names or ()]
-            elif kind == "array" and len(value) != len(first):
-                yield number, uneven(source, number, len(value), len(first))
+            elif kind == "array" and len(value) > len(first):
+                yield number, LONG
+            elif kind == "array" and len(value) < len(first):
+                yield number, [*value, *[ABSENT] * (len(first) - len(value))]
             else:
                 yield number, value if kind == "array" else (value,)
 

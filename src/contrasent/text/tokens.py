@@ -17,11 +17,14 @@ from numpy.typing import NDArray
 from contrasent.errors import ModelError, OptionError, import_extra
 from contrasent.files import read_object, write_object
 from contrasent.progress import check_deadline
+from contrasent.stats.bootstrap import mixed
 from contrasent.types import Tokens, batched
 
+BLOCK = 65_536  # texts whose tokens are held at once
 CHUNK = 256  # sentences between two looks at the clock
 SLOT, MASK = "[X]", "[MASK]"
 """Where a template has the sentence, and its mask token, whatever the vocabulary calls that."""
+SIDE = "truncation_side"
 VOCABULARIES = ("vocab*", "*.model", "*.vocab")
 """Files of older tokenizers; without one of them transformers makes an empty tokenizer."""
 
@@ -55,7 +58,11 @@ class Tokenizer:
         self.backend.no_padding()
         self.names = _special_names(names or {})
         self.max_tokens = max_tokens
-        self.backend.enable_truncation(max_tokens)
+        side = self.names.get(SIDE) or (self.backend.truncation or {}).get("direction", "right")
+        self.from_left = side == "left"  # whether the beginning of a long text is cut
+        if self.from_left:
+            self.names[SIDE] = side
+        self.backend.enable_truncation(max_tokens, direction=side)
 
     def hand_over(self, folder: Path) -> "Tokenizer":
         """Hand the backend to the next load of this folder while this one exists; use it no more.
@@ -94,6 +101,7 @@ class Tokenizer:
         """Write ``tokenizer.json`` and the settings that readers need with it."""
         (folder / "tokenizer.json").write_text(self.backend.to_str(pretty=True), "utf-8")
         config = {
+            **self._padding,
             **self.names,
             "tokenizer_class": "PreTrainedTokenizerFast",
             "model_max_length": self.max_tokens,
@@ -101,6 +109,14 @@ class Tokenizer:
             "model_input_names": ["input_ids", "attention_mask"],
         }
         write_object(folder / "tokenizer_config.json", config)
+
+    @property
+    def _padding(self) -> dict[str, str]:
+        """The name of a padding token for readers that need one, where the model has none."""
+        if "pad_token" in self.names:
+            return {}
+        token = self.names.get("eos_token") or self.backend.id_to_token(self.specials.pad)
+        return {} if token is None else {"pad_token": token}
 
     @cached_property
     def specials(self) -> Specials:
@@ -204,7 +220,8 @@ class Tokenizer:
             check_deadline()
             for encoding in self.backend.encode_batch_fast(chunk, add_special_tokens=False):
                 ids = np.asarray(encoding.ids, dtype=np.int32)
-                rows.append(np.concatenate([before, ids[:room], after]))
+                kept = ids[-room:] if self.from_left else ids[:room]
+                rows.append(np.concatenate([before, kept, after]))
                 cut.append(len(ids) > room)
         return Tokens.from_rows(rows), np.asarray(cut, dtype=np.bool_)
 
@@ -225,6 +242,74 @@ def _special_names(config: dict[str, Any]) -> dict[str, str]:
     texts = {
         key: value.get("content") if isinstance(value, dict) else value
         for key, value in config.items()
-        if key.endswith("_token")
+        if key.endswith("_token") or key == SIDE
     }
-    return {key: text for key, text in texts.items() if isinstance(text, str)}
+    names = {key: text for key, text in texts.items() if isinstance(text, str)}
+    if names.get(SIDE, "left") not in ("left", "right"):
+        raise ModelError(f"truncation_side is {names[SIDE]!r}; it must be left or right")
+    if names.get(SIDE) == "right":
+        del names[SIDE]
+    return names
+
+
+Ids = NDArray[np.int32]
+
+
+class TextKeys:
+    """Numbers of texts that are equal where a model reads the same tokens: the one definition.
+
+    The tokens of a prompt do not count, where it leaves a text's first token and its cut as they
+    are.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, lower: bool, prompts: Sequence[str]) -> None:
+        """``prompts``: that of each column."""
+        self._tokenizer, self._lower, self._prompts = tokenizer, lower, list(prompts)
+        different = len(set(prompts)) > 1  # equal ones tell no texts apart
+        self._around = [self.around(prompt) if different else None for prompt in prompts]
+
+    def around(self, prompt: str) -> tuple[Ids, Ids]:
+        """Ids before and after every text with a prompt."""
+        return around(self._read(["", "a"], prompt))
+
+    def __call__(self, texts: Sequence[str], column: int) -> NDArray[np.uint64]:
+        """(n,) a number for each text of a column."""
+        numbers = np.empty(len(texts), np.uint64)
+        for start in range(0, len(texts), BLOCK):
+            tokens = self._read(texts[start : start + BLOCK], self._prompts[column])
+            numbers[start : start + len(tokens)] = row_keys(tokens, self._around[column])
+        return numbers
+
+    def _read(self, texts: Sequence[str], prompt: str) -> Tokens:
+        if self._lower:
+            texts, prompt = lowered(texts, prompt)
+        return self._tokenizer(texts, prompt)[0]
+
+
+def around(pair: Tokens) -> tuple[Ids, Ids]:
+    """What the rows of two texts, "" and "a", have in common at both ends."""
+    empty, probe = pair[0], pair[1]
+    size = min(len(empty), len(probe))
+    before = int(np.cumprod(empty[:size] == probe[:size]).sum())
+    last = slice(-1, before - size - 1, -1)  # backwards, as far as nothing is before
+    after = int(np.cumprod(empty[last] == probe[last]).sum())
+    return empty[:before], empty[len(empty) - after :]
+
+
+def row_keys(tokens: Tokens, framed: tuple[Ids, Ids] | None = None) -> NDArray[np.uint64]:
+    """(n,) numbers of rows, equal for equal ids within those that stand around them."""
+    before, after = framed or (np.empty(0, np.int32), np.empty(0, np.int32))
+    starts, ends = tokens.offsets[:-1], tokens.offsets[1:]
+    cut = ends - starts >= len(before) + len(after)
+    for at, token in enumerate(before):
+        places = np.minimum(starts + at, max(0, len(tokens.ids) - 1))
+        cut &= tokens.ids[places] == token
+    first, last = starts + len(before) * cut, ends - len(after) * cut
+    sizes = last - first
+    total = np.concatenate([[0], np.cumsum(sizes)])
+    inside = np.arange(total[-1]) - np.repeat(total[:-1], sizes)  # places in the rows
+    ids = tokens.ids[np.repeat(first, sizes) + inside].astype(np.uint64)
+    values = mixed(mixed(ids) + inside.astype(np.uint64))
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(values, dtype=np.uint64)])
+    keys: NDArray[np.uint64] = mixed(sums[total[1:]] - sums[total[:-1]] + sizes.astype(np.uint64))
+    return keys

@@ -1,5 +1,6 @@
 """The training loop, in plain torch."""
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
@@ -16,13 +17,14 @@ from contrasent import parallel, processes, progress
 from contrasent.encoder.card import CardMetadata, card
 from contrasent.encoder.tensors import read_checkpoint, restore_checkpoint, write_checkpoint
 from contrasent.engine.objective import Objective
+from contrasent.engine.registry import needs_scores
 from contrasent.errors import OptionError, UserError
 from contrasent.files import check_writable, write_text
 from contrasent.model.pretrained import resolve
 from contrasent.report import Report
 from contrasent.text.corpus import Corpus
 from contrasent.train import prepare
-from contrasent.train.monitor import Drift, ModelSelector, Monitor
+from contrasent.train.monitor import NO_GRADIENT, STILL, Drift, ModelSelector, Monitor
 from contrasent.train.page import run_page
 from contrasent.train.plan import Plan, geometry_on_stsb, make_plan, open_corpora
 from contrasent.train.run import (
@@ -38,12 +40,14 @@ from contrasent.train.run import (
 from contrasent.train.settings import Defaults, Settings, run_values
 from contrasent.train.step import WINDOW, StepMetrics, StepRunner, interruptible
 
+log = logging.getLogger(__name__)
+
 LOG_EVERY = 10
 
 
 def fit(
     objective: Objective | str,
-    corpus: Corpus | str | Path | Sequence[str] | Sequence[tuple[str, ...]],
+    corpus: Corpus | str | Path | Sequence[str] | Sequence[Path] | Sequence[tuple[str, ...]],
     settings: Settings | Mapping[str, Any] | None = None,
     *,
     folder: str | Path,
@@ -51,7 +55,7 @@ def fit(
     evaluate: Evaluate | str | None = None,
     geometry: Evaluate | None = None,
     keep: Keep | None = None,
-    rows: NDArray[np.int64] | None = None,
+    rows: NDArray[np.int64] | NDArray[np.bool_] | Sequence[int] | None = None,
     resume: bool = False,
     overwrite: bool = False,
     facts: CardMetadata | None = None,
@@ -86,7 +90,7 @@ def fit(
             row of its report decides which model is the best (higher is better). Those of
             :mod:`contrasent.evaluate.validation` also say, on items that took no part in choosing,
             how far it is from the base. By name, with a method's name: "heldout", "documents",
-            "neighbours", "stsb", "none" or a file of labelled pairs.
+            "neighbours", "stsb", "none" or a file of labelled pairs. A function may give a number.
         geometry: called every ``geometry_every`` steps in the same way, before the first and after
             the last too; its report goes to the run's log and decides nothing. By default alignment
             and uniformity on STS-B's development split.
@@ -94,8 +98,8 @@ def fit(
             on the base (:attr:`Run.improved`), else the base, the default; "unharmed" the last step
             if enough of the base is left, else the base, the default for "neighbours", which proves
             nothing; "trained" the best step in any case, as the papers do; "last" the last step.
-        rows: which rows of the corpus to train on, all if None; those held out for an evaluation
-            by name are left out.
+        rows: which rows of the corpus to train on, by number or as a mask, all if None; those held
+            out for an evaluation by name are left out.
         resume: go on with the run in the folder.
         overwrite: discard what the folder holds.
         facts: more for the model card.
@@ -116,7 +120,11 @@ def fit(
         UserError: bad input, a target that cannot be written, NaN, collapse.
         KeyboardInterrupt: Ctrl-C or SIGTERM, after a checkpoint was written.
     """
-    source = corpus if isinstance(corpus, Corpus) else open_corpora(corpus)
+    _check_arguments(objective, base, evaluate)
+    graded = needs_scores(objective) if isinstance(objective, str) else objective.graded
+    source = corpus if isinstance(corpus, Corpus) else open_corpora(corpus, score=graded)
+    if rows is not None:
+        rows = row_numbers(rows, sum(1 for _ in source))
     named = given if isinstance(settings, Settings) else dict(settings or {}) | given
     if isinstance(settings, Settings):
         settings = {name: v for name, v in asdict(settings).items() if v is not None}
@@ -129,6 +137,8 @@ def fit(
         plan = make_plan(
             source, stated, method=objective, base=base, evaluate=evaluate, stored=stored
         )
+        for line in plan.said():
+            log.log(logging.WARNING if line.startswith("warning") else logging.INFO, "%s", line)
         if rows is not None:
             left = rows if plan.rows is None else np.intersect1d(rows, plan.rows)
             if not len(left):
@@ -148,6 +158,35 @@ def fit(
     options |= {"evaluate": evaluate, "keep": choose_keep(keep, evaluate), "rows": rows}
     chosen = RunOptions(base=facts.base if facts else None, defaults=defaults, **options)
     return _fit(objective, source, Settings(**run_values(stated)), Path(folder), chosen)
+
+
+def _check_arguments(objective: Any, base: Any, evaluate: Any) -> None:
+    """Reject arguments of other types, before anything is read."""
+    if not isinstance(objective, str | Objective):
+        problem = "must be the name of a method, or an Objective"
+        raise OptionError("objective", objective, problem)
+    if base is not None and not isinstance(base, str | Path):
+        problem = "must be the name or the folder of a model; save an Encoder first: save(FOLDER)"
+        raise OptionError("base", type(base).__name__, problem)
+    if evaluate is not None and not (callable(evaluate) or isinstance(evaluate, str | Path)):
+        problem = "must be a name, a file of labelled pairs, or a function of encode"
+        raise OptionError("evaluate", evaluate, problem)
+
+
+def row_numbers(rows: Any, count: int) -> NDArray[np.int64]:
+    """Numbers of rows, given as such or as a mask of all ``count``."""
+    given = np.asarray(rows)
+    if given.dtype == np.bool_ and given.shape == (count,):
+        given = np.flatnonzero(given)
+    elif given.ndim != 1 or given.dtype.kind not in "iu" or not len(given):
+        what = f"{type(rows).__name__} of {given.dtype}, {given.shape}"
+        problem = f"must be numbers of rows, or a mask of {count:,} of which one is true or more"
+        raise OptionError("rows", what, problem)
+    outside = given[(given < 0) | (given >= count)]
+    if len(outside) or not len(given):
+        problem = f"the corpus has the rows 0 to {count - 1}" if len(given) else "no row is chosen"
+        raise OptionError("rows", int(outside[0]) if len(outside) else [], problem)
+    return given.astype(np.int64)
 
 
 def fit_plan(
@@ -209,8 +248,13 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
     if parallel.is_main():
         prepare.warn_of_cuts(batches, settings, encoder.max_tokens)
         prepare.warn_of_equal_rows(batches, objective)
+    prepare.check_scores(batches, objective)
     data = {"source": corpus.source.rsplit("/", 1)[-1], "rows": len(batches.plan.rows)}
     data |= {"sha256": batches.cache.digest, "cut": batches.cache.truncated}
+    if corpus.roles:
+        data["columns"] = "; ".join(corpus.roles)
+    if corpus.notes():
+        data["left out"] = "; ".join(corpus.notes())
     if settings.mined:
         data["hard negatives"] = f"{settings.mined} a pair, mined by the base among the answers"
     facts = options.facts or CardMetadata()
@@ -224,7 +268,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
         state = _restore(place, objective, optimizer)
         first = int(state["step"])
         scaler.load_state_dict(state["scaler"])
-        monitor.high = state["collapse"]
+        monitor.high, monitor.moved = state["collapse"], state.get("moved", True)
         selector.restore(state)
         drift.restore(state["drift"])
     if parallel.is_main():
@@ -248,6 +292,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
             "step": step,
             "scaler": scaler.state_dict(),
             "collapse": monitor.high,
+            "moved": monitor.moved,
             "drift": drift.state(),
             **selector.state(),
         }
@@ -306,6 +351,10 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
             if leaving:
                 raise KeyboardInterrupt(f"step {step} of {total} is kept")
 
+    if monitor.still and not monitor.moved:
+        facts = replace(facts, data=facts.data | {"warning": NO_GRADIENT})
+        if monitor.still < STILL and parallel.is_main():
+            log.warning("%s", NO_GRADIENT)
     sentences = (step - first) * batch
     run = Run(
         folder=place.model,

@@ -12,10 +12,10 @@ import numpy as np
 from contrasent import metrics, parallel
 from contrasent.encoder.encoder import Encoder
 from contrasent.engine.objective import Objective
-from contrasent.errors import TrainingError, see
+from contrasent.errors import OptionError, TrainingError, see
 from contrasent.files import read_object
 from contrasent.model.base import BUDGET, TaskEncoder, by_budget, in_calls
-from contrasent.report import Report
+from contrasent.report import Report, Row
 from contrasent.text.batches import Collator
 from contrasent.train.run import Evaluate, Gain, Keep, RunFolder
 from contrasent.train.settings import SENTENCE_ENCODER, base_kind
@@ -42,11 +42,21 @@ LEAST_RANK_SHARE = 0.8
 """How much of the base's effective rank must be left, as a share; it rose in every run."""
 
 
+GRADIENT = "the gradient"
+STILL = 3  # steps without a gradient after which it is said
+NO_GRADIENT = (
+    "no step has had a gradient, so nothing is learned: are all queries, all answers or all scores "
+    "the same?"
+)
+
+
 @dataclass(slots=True)
 class Monitor:
     """Watches the numbers of every step."""
 
     high: int = 0  # number of steps with so high a cosine
+    still: int = 0  # steps without a gradient, before the first that has one
+    moved: bool = False  # whether a step had a gradient
 
     def check(self, step: int, terms: dict[str, float], lr: float) -> None:
         """Look at one step."""
@@ -57,6 +67,10 @@ class Monitor:
                 f"Try a smaller lr than {lr:.1e}, or precision fp32 or bf16"
                 f"{see('training-stopped')}"
             )
+        self.moved = self.moved or terms.get(GRADIENT, 1.0) > 0.0
+        self.still += not self.moved
+        if self.still == STILL and not self.moved:
+            log.warning("step %d: %s", step + 1, NO_GRADIENT)
         near = terms.get("cosine_negative", 0.0) > COLLAPSED
         self.high = self.high + 1 if near and step >= CALM_STEPS else 0
         if self.high >= LASTING:
@@ -158,6 +172,20 @@ class Drift:
         return None
 
 
+def as_report(given: Any) -> Report:
+    """A report of an evaluation, which may give a number alone."""
+    if isinstance(given, Report) and given.rows:
+        return given
+    try:
+        value = float(given)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not math.isfinite(value):
+        problem = "must give a Report with a row or more, or a finite number"
+        raise OptionError("evaluate", given, problem)
+    return Report((Row("evaluation", "", "score", "", value, 1),))
+
+
 class ModelSelector:
     """The scores of a run so far. The main process evaluates, and all processes get the values.
 
@@ -203,7 +231,8 @@ class ModelSelector:
             evaluator: Any = self.evaluator
             encode = TaskEncoder(self.encoder)
             compares = self.base is not None and hasattr(evaluator, "against")
-            report = evaluator.against(encode, self.base) if compares else evaluator(encode)
+            given = evaluator.against(encode, self.base) if compares else evaluator(encode)
+            report = as_report(given)
             score = report.rows[0].value
             self.place.write_log({"step": step, "evaluation": report.to_json()["rows"]})
             if step == 0:

@@ -3,7 +3,7 @@
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -14,16 +14,24 @@ from numpy.typing import NDArray
 
 from contrasent.datasets.hub import fetch_corpus
 from contrasent.datasets.sts import sts_pairs
-from contrasent.engine.registry import described, parameters
+from contrasent.engine.registry import described, needs_pairs, needs_scores, parameters
+from contrasent.errors import OptionError, UserError
 from contrasent.evaluate.geometry import DURING_TRAINING, geometry
 from contrasent.evaluate.validation import NeighbourValidation, choose_validation
+from contrasent.files import read_object
+from contrasent.model.base import TASKS, Prompts
+from contrasent.model.description import describe
 from contrasent.model.pretrained import MINILM, resolve
 from contrasent.report import Row, laid_out, shown
 from contrasent.text.corpus import Corpus, open_corpus
+from contrasent.text.heldout import Keys, letters
+from contrasent.text.tables import brief
+from contrasent.text.tokens import TextKeys, Tokenizer
 from contrasent.train.run import Evaluate, Keep, Run, RunFolder, RunOptions, run_config
 from contrasent.train.settings import (
     LANGUAGE_MODEL,
     ResolvedSettings,
+    Settings,
     base_kind,
     choose,
     resolve_settings,
@@ -43,6 +51,10 @@ class Plan:
     evaluate: Evaluate | None
     rows: NDArray[np.int64] | None  # training rows of the corpus; all if None
     note: str  # held-out rows, and limits of the evaluation
+
+    def said(self) -> list[str]:
+        """What to know before the first step: the role of every column, and what is left out."""
+        return [*self.corpus.roles, *self.corpus.notes(), *self.note.splitlines()]
 
     def options(self, keep: Keep, **given: Any) -> RunOptions:
         """The options of the run; its base without local folders."""
@@ -94,18 +106,80 @@ def make_plan(
     base = str(base or MINILM)
     folder = resolve(base)
     resolved = resolve_settings(folder, method, given, corpus=corpus, stored=stored)
+    paired = needs_pairs(method) and not needs_scores(method)
+    prompts = with_prompts(describe(folder).prompts, resolved.settings)
+    keys = text_keys(folder, resolved.settings.max_tokens, prompts, corpus.width, paired=paired)
     judge: Evaluate | None
     if callable(evaluate):
         validation, judge, rows, note = "function", evaluate, None, ""
     else:
         settings = resolved.settings
         validation, judge, rows, note = choose_validation(
-            evaluate, corpus, settings.heldout, settings.seed
+            None if evaluate is None else str(evaluate),
+            corpus,
+            settings.heldout,
+            settings.seed,
+            keys,
         )
     if isinstance(judge, NeighbourValidation) and base_kind(folder) == LANGUAGE_MODEL:
         # Training should change a language model's neighbourhoods.
         judge = replace(judge, floor=0.0)
     return Plan(method, base, corpus, resolved, validation, judge, rows, note)
+
+
+def with_prompts(given: Prompts, settings: Settings) -> Prompts:
+    """The base's prompts, replaced by those in the settings; "" for none."""
+    texts = dict(given.texts)
+    stated = {"query": settings.query_prompt, "document": settings.document_prompt}
+    for task, text in stated.items():
+        if text is not None:
+            texts = {name: t for name, t in texts.items() if name not in TASKS[task]} | {task: text}
+    texts = {name: text for name, text in texts.items() if text}
+    return Prompts(texts, given.default if given.default in texts else None)
+
+
+def column_prompts(prompts: Prompts, width: int, *, paired: bool) -> tuple[str, ...]:
+    """The prompts of each column; of pairs, those of a query and of documents."""
+    if paired:
+        return prompts.of_task("query"), *[prompts.of_task("document")] * (width - 1)
+    return (prompts.text(),) * width
+
+
+def text_keys(
+    folder: Path, max_tokens: int, prompts: Prompts, width: int, *, paired: bool
+) -> TextKeys:
+    """Which texts are equal as a model reads them in training.
+
+    Raises:
+        OptionError: a prompt leaves no room for a text.
+    """
+    stored = describe(folder)
+    tokenizer = Tokenizer.load(stored.transformer, max_tokens=max_tokens)
+    by_column = column_prompts(prompts, width, paired=paired)
+    for prompt in by_column:
+        taken = len(tokenizer.plain(prompt)) + sum(map(len, tokenizer.around(prompt)))
+        if prompt and taken >= max_tokens:
+            problem = (
+                f"the prompt {brief(prompt)} leaves no room for a text; with the special tokens"
+            )
+            raise OptionError(
+                "max_tokens", max_tokens, f"{problem} it has {taken}: raise max_tokens"
+            )
+    return TextKeys(tokenizer, stored.lower_case, by_column)
+
+
+def keys_of_run(models: Iterable[str], width: int) -> Keys:
+    """Which texts were equal in the training of the first model that has a record of it."""
+    for name in models:
+        try:
+            folder = resolve(name)
+            settings = read_object(folder / "run" / "settings.json").get("settings")
+        except UserError:  # a report, or a name that an error is about elsewhere
+            continue
+        if settings:
+            prompts = describe(folder).prompts
+            return text_keys(folder, int(settings["max_tokens"]), prompts, width, paired=True)
+    return letters
 
 
 def geometry_on_stsb() -> Evaluate:

@@ -2,11 +2,14 @@
 
 import logging
 import math
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from contrasent import parallel
 from contrasent.encoder import lora
@@ -17,13 +20,13 @@ from contrasent.encoder.poolers import Pooler
 from contrasent.engine.objective import Objective
 from contrasent.engine.registry import check, find
 from contrasent.errors import OptionError
-from contrasent.model.base import TASKS, Prompts
 from contrasent.model.description import describe
 from contrasent.text.batches import BatchPlan, BucketPlan, Collator, MixedPlan, Rows
 from contrasent.text.cache import TokenCache, tokenised
 from contrasent.text.corpus import Corpus
-from contrasent.text.tokens import Tokenizer
+from contrasent.text.tokens import Tokenizer, row_keys
 from contrasent.train.mining import mine
+from contrasent.train.plan import column_prompts, with_prompts
 from contrasent.train.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -42,7 +45,9 @@ def prepare(
     """Load the base and build the objective around it."""
     check(objective, parameters, base=base)
     torch.manual_seed(settings.seed)
-    pooler = settings.pooler or describe(base).pooler
+    stored = describe(base)
+    pooler = settings.pooler or stored.pooler
+    own = settings.max_tokens if stored.max_tokens is None else stored.max_tokens
     attention = settings.attention_dropout
     encoder = Encoder.load(
         base,
@@ -52,30 +57,30 @@ def prepare(
         dropout=settings.dropout,
         attention_dropout=settings.dropout if attention is None else attention,
         bidirectional=settings.bidirectional,
+        # A longer text than the base was made for is read as far as its positions allow.
+        max_tokens=settings.max_tokens if settings.max_tokens > own else None,
     )
+    if settings.max_tokens > encoder.max_tokens:
+        problem = f"this encoder takes 3 to {encoder.max_tokens} tokens"
+        raise OptionError("max_tokens", settings.max_tokens, problem)
     if pooler is None:
         decoder = is_causal(encoder.backbone, always=True)
         encoder.use_pooler("mean" if decoder else "cls")
     if settings.lora:
         lora.add(encoder.backbone, settings.lora)
-    encoder.prompts = _prompts(encoder.prompts, settings)
+    compared = encoder.prompts.similarity
+    encoder.prompts = with_prompts(encoder.prompts, settings)
     encoder.matryoshka_dims = ()  # this training determines its nested dimensions
     module = find(objective)(encoder, **parameters)
+    contrast = module.contrast
+    trained = "cosine" if contrast is None else str(contrast.similarity)
+    encoder.prompts = replace(encoder.prompts, similarity=trained)
+    if compared != trained:
+        log.warning("the base compares vectors by %s, the new model by %s", compared, trained)
     if settings.pooler not in (None, encoder.pooling):
         problem = f"{objective} pools by {encoder.pooling!r}; leave it out"
         raise OptionError("pooler", settings.pooler, problem)
     return module
-
-
-def _prompts(given: Prompts, settings: Settings) -> Prompts:
-    """The base's prompts, replaced by those in the settings; "" for none."""
-    texts = dict(given.texts)
-    stated = {"query": settings.query_prompt, "document": settings.document_prompt}
-    for task, text in stated.items():
-        if text is not None:
-            texts = {name: t for name, t in texts.items() if name not in TASKS[task]} | {task: text}
-    texts = {name: text for name, text in texts.items() if text}
-    return Prompts(texts, given.default if given.default in texts else None)
 
 
 def configure(objective: Objective, settings: Settings) -> None:
@@ -116,8 +121,7 @@ def collator(
     """The maker of a run's batches; with several processes the main one tokenises."""
     encoder = objective.encoder
     inside = encoder.tokenizer
-    cut = min(settings.max_tokens, encoder.max_tokens)
-    tokenizer = Tokenizer(inside.backend, max_tokens=cut, names=inside.names)
+    tokenizer = Tokenizer(inside.backend, max_tokens=settings.max_tokens, names=inside.names)
     lower, prompts = encoder.lower_case, _column_prompts(objective, corpus, settings)
     # The main process tokenises, then one on each machine that does not see its folder.
     cache, first = None, parallel.local_rank() == 0
@@ -161,9 +165,7 @@ def fit_poolers(objective: Objective, batches: Collator) -> None:
     """Give poolers that count tokens the texts of the training rows, all columns."""
     cache, rows = batches.cache, np.asarray(batches.plan.rows)
     blocks = (
-        cache.tokens(column, rows[start : start + BLOCK])
-        for column in range(len(cache.columns))
-        for start in range(0, len(rows), BLOCK)
+        cache.tokens(column, part) for column in range(len(cache.columns)) for part in _blocks(rows)
     )
     poolers = [module for module in objective.modules() if isinstance(module, Pooler)]
     poolers[0].fit(blocks)
@@ -182,25 +184,43 @@ def warn_of_cuts(batches: Collator, settings: Settings, most: int) -> None:
 
 
 def warn_of_equal_rows(batches: Collator, objective: Objective) -> None:
-    """Warn how many rows are repeated; not below one in a hundred, or if masked."""
-    equal, rows = batches.cache.equal, len(batches.cache)
+    """Warn how many rows are read alike; not below one in a hundred, or if masked."""
+    cache, rows = batches.cache, len(batches.cache)
     how = getattr(objective.contrast, "duplicates", None)
-    if equal and 100 * equal >= rows and how != "mask":
+    if how == "mask" or cache.truncated is None:  # or there are too many to wait for
+        return
+    numbers = np.arange(rows)
+    keys = [
+        np.concatenate([row_keys(cache.tokens(c, part)) for part in _blocks(numbers)])
+        for c in range(len(cache.columns))
+    ]
+    equal = rows - len(np.unique(np.stack(keys, axis=1), axis=0))
+    if equal and 100 * equal >= rows:
         other = ", or --set duplicates=mask, lest it be pushed away from itself" if how else ""
-        shown = f"{equal:,} of {rows:,} rows are equal to an earlier one"
+        shown = f"{equal:,} of {rows:,} rows are read as the tokens of an earlier one"
         log.warning("%s; give each once%s", shown, other)
+
+
+def _blocks(rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    return (rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK))
+
+
+def check_scores(batches: Collator, objective: Objective) -> None:
+    """Reject scores that a term of the method cannot take, before the first step."""
+    scores = batches.cache.scores
+    for term in objective.terms.values() if scores is not None else ():
+        if (check := getattr(term, "check_scores", None)) is not None:
+            check(np.asarray(scores)[np.asarray(batches.plan.rows)])
 
 
 def _column_prompts(objective: Objective, corpus: Corpus, settings: Settings) -> tuple[str, ...]:
     """The prompts of each column; of pairs, those of a query and of documents."""
-    prompts = objective.encoder.prompts
-    if objective.labelled and not objective.graded:
-        return prompts.of_task("query"), *[prompts.of_task("document")] * (corpus.width - 1)
-    for option in ("query_prompt", "document_prompt"):
+    prompts, paired = objective.encoder.prompts, objective.labelled and not objective.graded
+    for option in () if paired else ("query_prompt", "document_prompt"):
         if getattr(settings, option):
             problem = f"needs pairs of a query and its document, which {objective.name} does not"
             raise OptionError(option, getattr(settings, option), f"{problem} learn from")
-    return (prompts.text(),) * corpus.width
+    return column_prompts(prompts, corpus.width, paired=paired)
 
 
 def total_steps(objective: Objective, plan: BatchPlan, settings: Settings) -> int:

@@ -190,6 +190,14 @@ def choose(
     return of_run, of_objective
 
 
+def check_settings(given: Mapping[str, Any], objective: str) -> Values:
+    """Check all values, also together; return those of the objective."""
+    of_run, of_objective = choose(given, objective)
+    Settings(**of_run)
+    check_values(parameters(objective).values(), of_objective)
+    return of_objective
+
+
 def run_values(given: Mapping[str, Any]) -> Values:
     """Check named values of which all are settings of the run."""
     known = run_settings()
@@ -205,7 +213,7 @@ def assignments(texts: list[str], option: str = "--set", form: str = "key=value"
         name, equals, value = text.partition("=")
         if not (equals and name):
             raise OptionError(option, text, f"write {form}")
-        pairs[name.strip()] = value.strip()
+        pairs[name.strip()] = value
     return pairs
 
 
@@ -239,7 +247,7 @@ class Defaults:
         for name, value in self.values.items():
             why = f"published for {objective}"
             if name == "duplicates":
-                why = "rows share texts"
+                why = "equal texts are no negatives"
             elif name == "generator":
                 why = f"the base is {value}"
             elif name == "precision":
@@ -323,12 +331,8 @@ def _choose(
         if sum(1 for _ in corpus) // batch > MOST_STEPS:
             del values["epochs"]
             values["steps"] = MOST_STEPS
-    masks = corpus is not None and needs_pairs(objective) and "duplicates" in parameters(objective)
-    if corpus is not None and masks and "duplicates" not in stated:
-        from contrasent.text.heldout import shares_texts  # numpy is slow to import for --help
-
-        if shares_texts(corpus):
-            values["duplicates"] = "mask"
+    if needs_pairs(objective) and "duplicates" in parameters(objective):
+        values["duplicates"] = "mask"
     if "generator" in parameters(objective):
         from contrasent.model.pretrained import SMALL, installed_small  # numpy, as above
 

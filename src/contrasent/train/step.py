@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from contrasent import parallel
 from contrasent.engine.objective import Objective
 from contrasent.text.batches import Collator
-from contrasent.train.monitor import Monitor
+from contrasent.train.monitor import GRADIENT, Monitor
 from contrasent.train.settings import Settings
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -193,7 +193,7 @@ class StepRunner:
             terms = dict(zip(names, losses, strict=True))
             # In fp16 the scaler passes over steps whose gradients overflow.
             scaled = self.settings.precision == "fp16"
-            self.monitor.check(step, terms if scaled else {**terms, "the gradient": norm}, rate)
+            self.monitor.check(step, terms if scaled else {**terms, GRADIENT: norm}, rate)
             metrics.append(StepMetrics(step, rate, norm, terms, self._shares.pop(step, {})))
         return metrics
 

@@ -1,0 +1,431 @@
+"""The one rule for the part of every column: what teaches, what is a text to search, what is not.
+
+Known names decide, then contents; ids, dates, labels and paths never teach. Where two readings are
+left, an error shows the two commands that part them.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, Literal
+
+from contrasent.errors import InputError, OptionError
+from contrasent.text import roles
+from contrasent.text.roles import (
+    CODE,
+    FACT,
+    ID,
+    LABEL,
+    NAMES,
+    NEGATIVE,
+    NUMBER,
+    POSITIVE,
+    QUERY,
+    SCORE,
+    TEXT,
+    TITLE,
+    is_named,
+    never_teaches,
+)
+from contrasent.text.tables import Columns, Table, brief, is_empty
+
+FIELD = "field"
+SAMPLE = 200  # rows by which columns are judged
+SHORTEST = 40  # mean characters from which a column is taken for a text by its length
+FACTS = 20  # columns besides text, title and id that become metadata
+PROSE, BRIEF = 3.0, 2.5  # mean words of a text, and of what is none next to one
+CLASSES = 10  # distinct short values up to which a column is one of labels
+SHOWN = 12  # columns that a line names
+
+Scored = str | int | bool | None
+"""The column of scores; True for one by a known name, None if there is one, False for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """The columns of a table that are read, in the order of their parts, and those that are not."""
+
+    table: Table
+    places: tuple[tuple[str, int], ...]  # roles and positions, that of the scores last
+    note: str = ""  # what else should be known before they teach
+    stated: bool = False  # whether they were chosen by whoever reads them
+
+    @property
+    def chosen(self) -> tuple[int, ...]:
+        """The positions of the columns that are read."""
+        return tuple(at for _, at in self.places)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns that are read, or their positions."""
+        return tuple(self.table.columns[at] for at in self.chosen)
+
+    @property
+    def scored(self) -> bool:
+        """Whether the last column is that of scores."""
+        return self.places[-1][0] == SCORE
+
+    def line(self) -> str:
+        """The role of every column: "query: question, positive: answer; not used: ticket"."""
+        return spoken(self.table.columns, self.places)
+
+
+def spoken(
+    names: Sequence[str], places: Iterable[tuple[str, int]], unused: str = "not used"
+) -> str:
+    """The role of every column in a line."""
+    by_role = dict[str, list[str]]()
+    for role, at in places:
+        by_role.setdefault(role, []).append(names[at])
+    left = [name for at, name in enumerate(names) if at not in {at for _, at in places}]
+    parts = [f"{role}: {_listed(columns)}" for role, columns in by_role.items()]
+    return ", ".join(parts) + (f"; {unused}: {_listed(left)}" if left else "")
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = [f"{len(names) - SHOWN} more"] * (len(names) > SHOWN)
+    return ", ".join([*map(_short, names[:SHOWN]), *more])
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 60 else f"{name[:57]}..."
+
+
+def training_roles(
+    table: Table, columns: Columns | None = None, score: Scored = None, *, single: bool = False
+) -> Roles:
+    """The columns that teach; ``single``: one column of texts is wanted.
+
+    Raises:
+        InputError: no column holds text, or there are two readings.
+        OptionError: there is no such column.
+    """
+    if columns is not None:
+        texts = [table.position(column) for column in columns]
+        at = None if score is None or score is False else _score(table, score)
+        return replace(_roles(table, texts, at), stated=True)
+    _check_first_row(table)
+    if table.names is None and table.form.startswith("memory"):
+        kinds = [roles.kind_of(cell) for cell in table.first or ()]
+        at = _score(table, score, kinds) if score else None
+        return _roles(table, [n for n in range(len(table.columns)) if n != at], at)
+    cells = _sample(table)
+    kinds = [roles.kind_of_column(column) for column in cells]
+    at = _score(table, score, kinds, cells)
+    texts = [n for n in range(len(kinds)) if n != at and _may_teach(table, n, cells[n], kinds[n])]
+    if len(kinds) == 1 and kinds[0] != NUMBER and _is_text(table, 0, cells[0]):
+        texts = [0]
+    if not texts:
+        listed = _listed(table.columns)
+        if len(kinds) == 1 and kinds[0] == NUMBER:
+            raise InputError(table.source, f"column {listed!r} holds numbers, no text")
+        problem = "no column of" if len(kinds) > 1 else "the column"
+        raise InputError(
+            table.source, f"{problem} {listed} holds text that teaches; choose columns by --columns"
+        )
+    found = _pair(table, texts, cells, single=single)
+    note = _labelled(table, found, cells, kinds) if at is None else ""
+    return _roles(table, found, at, note)
+
+
+def _roles(table: Table, texts: Sequence[int], score: int | None, note: str = "") -> Roles:
+    parts = [TEXT] * len(texts)
+    if len(texts) > 1 and score is None:
+        parts = [QUERY, POSITIVE, *[NEGATIVE] * (len(texts) - 2)]
+    ends = [] if score is None else [(SCORE, score)]
+    return Roles(table, (*zip(parts, texts, strict=True), *ends), note)
+
+
+def text_column(table: Table) -> int:
+    """The one column of texts to encode."""
+    return training_roles(table, score=False, single=True).chosen[0]
+
+
+def _check_first_row(table: Table) -> None:
+    """Reject a first row that may be a header or data."""
+    if table.header is None and table.names is not None:
+        places = ",".join(map(str, range(len(table.names))))
+        problem = f"the first row may name the columns or be data, {brief(', '.join(table.names))}"
+        remedy = f"{_command(table, table.names)} if it names them, {_command(table, [places])}"
+        raise InputError(table.source, f"{problem}: {remedy} if it is data")
+
+
+def _command(table: Table, names: Sequence[str]) -> str:
+    chosen = ",".join(names)
+    quoted = f'"{chosen}"' if any(not (c.isalnum() or c in "_,.-") for c in chosen) else chosen
+    source = f'"{table.source}"' if " " in table.source else table.source
+    return f"contrasent train {source} --columns {quoted}"
+
+
+def _sample(table: Table) -> list[list[Any]]:
+    """The first cells of each column that hold something."""
+    columns: list[list[Any]] = [[] for _ in table.columns]
+    for _, cells in islice(table.stream(), SAMPLE):
+        for column, cell in zip(columns, cells or (), strict=False):
+            if not is_empty(cell):
+                column.append(cell)
+    return columns
+
+
+def _score(
+    table: Table,
+    score: Scored,
+    kinds: Sequence[str] = (),
+    cells: Sequence[Sequence[Any]] = (),
+) -> int | None:
+    """The column of scores: the chosen one, or one of a known name that holds numbers."""
+    if score is False:
+        return None
+    if isinstance(score, str | int) and not isinstance(score, bool):
+        return table.position(score, "score")
+    plain = [roles.plain_name(column) for column in table.columns]
+    named = [plain.index(name) for name in NAMES[SCORE] if name in plain]
+    rated = [plain.index(name) for name in ("label", "labels") if name in plain]
+    named = named or [at for at in rated if kinds and kinds[at] == NUMBER]
+    if score is True:
+        numbers = [at for at, kind in enumerate(kinds) if kind == NUMBER]
+        if table.names is None and len(numbers) == 1:
+            return numbers[0]
+        if not named:
+            known = ", ".join(NAMES[SCORE][:4])
+            problem = f"{table.source} has no column of scores by a known name ({known}); name it"
+            raise OptionError("score", "", problem, choices=table.columns)
+        return named[0]
+    paired = [role for role in (QUERY, POSITIVE) for name in table.columns if is_named(name, role)]
+    strong = {"query", "question", "anchor", "answer"} & set(plain)
+    if not named or kinds[named[0]] != NUMBER or (len(paired) > 1 and strong):
+        return None
+    if named[0] in rated and all(float(cell).is_integer() for cell in cells[named[0]]):
+        return None  # of classes
+    texts = sum(kind == TEXT for kind in kinds)
+    return named[0] if texts > 1 else None
+
+
+def _is_text(table: Table, at: int, cells: Sequence[Any]) -> bool:
+    typed = at < len(table.text) and table.text[at]
+    return typed or any(isinstance(cell, str) for cell in cells)
+
+
+def _teaches_by_name(name: str) -> bool:
+    return any(is_named(name, role) for role in (QUERY, POSITIVE, NEGATIVE, TEXT))
+
+
+def _may_teach(table: Table, at: int, cells: Sequence[Any], kind: str) -> bool:
+    """Whether a column holds texts that may teach, by its name, else by what it holds."""
+    name = table.columns[at]
+    if not _is_text(table, at, cells) or kind == NUMBER:
+        return False
+    if table.names is not None and _teaches_by_name(name):
+        return True
+    if table.names is not None and never_teaches(name) and kind_is_short(cells):
+        return False
+    return kind in (TEXT, "") and not _is_label(cells)
+
+
+def kind_is_short(cells: Sequence[Any]) -> bool:
+    """Whether cells hold a few words each, as names of persons and places do, and no sentences."""
+    return roles.words_in(cells) < 2 * PROSE
+
+
+def _is_label(cells: Sequence[Any]) -> bool:
+    """Whether a column repeats a few short values."""
+    texts = [cell for cell in cells if isinstance(cell, str)]
+    distinct = set(texts)
+    few = 0 < len(distinct) <= CLASSES and len(texts) >= max(10, 4 * len(distinct))
+    return few and roles.words_in(list(distinct)) < PROSE and max(map(len, distinct)) <= 30
+
+
+def _pair(
+    table: Table, texts: list[int], cells: Sequence[Sequence[Any]], *, single: bool
+) -> list[int]:
+    """One column of sentences, or query, positive and negatives."""
+    if single:
+        return _one(table, texts, cells)
+    if table.names is None and 2 < len(texts) < len(cells):
+        raise _ambiguous(table, texts[:2], texts[:3])
+    if table.names is None or len(texts) == 1:
+        return texts
+    query, positive = _named(table, texts, QUERY), _named(table, texts, POSITIVE)
+    positive = [at for at in positive if at not in query] or _short_answer(table, texts, query)
+    negative = [at for at in texts if is_named(table.columns[at], NEGATIVE)]
+    others = [at for at in texts if at not in (*query, *positive, *negative)]
+    if (query and positive) or not others:
+        return [*query, *positive, *negative]
+    if not (query or positive):
+        return _unnamed_pair(table, texts, cells)
+    ways = [[*query, at, *positive, *negative] for at in others]
+    if len(ways) > 1:
+        raise _ambiguous(table, *ways[:2])
+    return ways[0]
+
+
+def _named(table: Table, texts: Sequence[int], role: str) -> list[int]:
+    """The column whose name counts most for a role, if there is one."""
+    plain = {roles.plain_name(table.columns[at]): at for at in reversed(texts)}
+    return [plain[name] for name in NAMES[role] if name in plain][:1]
+
+
+def _short_answer(table: Table, texts: Sequence[int], query: Sequence[int]) -> list[int]:
+    """The column "a" next to a query; it is no known name by itself."""
+    return [at for at in texts if query and roles.plain_name(table.columns[at]) == "a"]
+
+
+def _one(table: Table, texts: list[int], cells: Sequence[Sequence[Any]]) -> list[int]:
+    """The one column of sentences: the only one, one of the name, or the only one of prose."""
+    named = [at for at in texts if table.names and _is_sentences(table.columns[at])]
+    for found in (texts, named, _longest(texts, cells)):
+        if len(found) == 1:
+            return found
+    problem = f"has {len(texts)} columns of text ({_listed([table.columns[at] for at in texts])})"
+    raise InputError(table.source, f"{problem}; choose one with --column")
+
+
+def _unnamed_pair(table: Table, texts: list[int], cells: Sequence[Sequence[Any]]) -> list[int]:
+    """A pair of columns without known names, or the only column of prose with such a name."""
+    long = _longest(texts, cells)
+    sentences = [at for at in texts if is_named(table.columns[at], TEXT)]
+    if len(texts) == 2 == len(long) and len(sentences) != 1:
+        return texts
+    title = _named(table, [at for at in texts if at not in sentences], TITLE)
+    if len(sentences) == 1 and set(long) <= set(sentences) and not title:
+        return sentences
+    if not sentences and len(long) != 1:
+        raise _ambiguous(table, texts[:2], texts[:3])
+    main = (sentences or long)[:1]
+    other = [at for at in (*title, *texts) if at not in main][:1]
+    raise _ambiguous(table, main, [*other, *main])
+
+
+def _is_sentences(name: str) -> bool:
+    return roles.plain_name(name) in ("text", "sentence", "texts", "sentences")
+
+
+def _longest(texts: Sequence[int], cells: Sequence[Sequence[Any]]) -> list[int]:
+    """The columns of prose, if others next to them hold a word or two; else all."""
+    words = {at: roles.words_in(cells[at]) for at in texts}
+    long = [at for at in texts if words[at] >= PROSE]
+    brief = any(words[at] < BRIEF for at in texts if at not in long)
+    return long if long and brief else list(texts)
+
+
+READINGS = {1: "sentences", 2: "pairs", 3: "pairs with a hard negative"}
+
+
+def _ambiguous(table: Table, *readings: Sequence[int]) -> InputError:
+    """The error of a table with two readings, and the commands that part them."""
+    ways = []
+    for texts in readings:
+        names = [table.columns[at] for at in texts]
+        ways.append(f"{_command(table, names)} ({READINGS[min(3, len(names))]})")
+    problem = f"the columns {_listed(table.columns)} can be read in more than one way"
+    return InputError(table.source, f"{problem}; choose: {', or '.join(ways)}")
+
+
+def _labelled(
+    table: Table, texts: Sequence[int], cells: Sequence[Sequence[Any]], kinds: Sequence[str]
+) -> str:
+    """A warning where pairs have labels, which may say that they do not belong together."""
+    if len(texts) < 2 or table.names is None:
+        return ""
+    for at, column in enumerate(cells):
+        known = at not in texts and is_named(table.columns[at], LABEL)
+        values = Counter(str(value) for value in column)
+        if known and 1 < len(values) <= 3 and (kinds[at] == NUMBER or _pair_label(values)):
+            counts = ", ".join(f"{value} {n}" for value, n in values.most_common())
+            return (
+                f"{table.columns[at]} holds {counts} in the first {len(column)} rows: every row is "
+                "taken for a pair that belongs together; leave out those that do not"
+            )
+    return ""
+
+
+def _pair_label(values: Iterable[str]) -> bool:
+    known = {"entailment", "neutral", "contradiction", "true", "false", "yes", "no", "duplicate"}
+    return any(value.casefold() in known for value in values)
+
+
+# ---------------------------------------------------------------------- documents
+
+
+def document_roles(table: Table) -> list[tuple[str, int]]:
+    """Roles and places of columns in a document, by names or by the longest texts.
+
+    Roles: "text" (the main one first), "title", "id"; "fact" of short columns next to a text;
+    "field" of all where no column holds texts; nothing where none holds words.
+    """
+    names, cells = table.columns, _sample(table)
+    places = range(len(names))
+
+    def first(role: str, known: Sequence[str], but: int = -1) -> list[tuple[str, int]]:
+        plain = [name.casefold() for name in names]
+        found = (at for name in known for at in places if plain[at] == name and at != but)
+        return [(role, at) for at in islice(found, 1)]
+
+    rows = max(map(len, cells), default=0)
+    lengths = [
+        sum(len(as_text(cell)) for cell in column if not _is_number(cell)) for column in cells
+    ]
+    known = (first(TEXT, [name]) for name in NAMES[TEXT])
+    known = (first(TEXT, [name]) for name in NAMES[TEXT])
+    text = next((found for found in known if found and lengths[found[0][1]]), [])
+    if not text:
+        at = max(places, key=lengths.__getitem__, default=-1)
+        if at < 0 or lengths[at] < SHORTEST * rows:
+            worded = any(map(str.isalpha, "".join(as_text(c) for column in cells for c in column)))
+            return [(FIELD, at) for at in places] if worded else []
+        text = [(TEXT, at)]
+    main = text[0][1]
+    text += [*first(TITLE, NAMES[TITLE], main), *first(ID, roles.ROW_IDS, main)]
+    taken = {at for _, at in text}
+    left = [at for at in places if at not in taken and table.names]
+    long = [at for at in left if lengths[at] > SHORTEST * rows]
+    text += [(TEXT, at) for at in long if roles.kind_of_column(cells[at]) == TEXT]
+    return [*text, *((FACT, at) for at in [at for at in left if at not in long][:FACTS])]
+
+
+def codes(table: Table, places: Iterable[int]) -> frozenset[int]:
+    """Those of some columns that hold codes such as product numbers, by which rows are sought."""
+    cells = _sample(table)
+    return frozenset(at for at in places if roles.kind_of_column(cells[at]) == CODE)
+
+
+def as_text(cell: Any) -> str:
+    """A cell as text of a document: also lists of texts, numbers and dates."""
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, list | tuple) and all(isinstance(one, str) for one in cell):
+        return "\n\n".join(cell)
+    known = isinstance(cell, int | float) or hasattr(cell, "isoformat")
+    return str(cell) if known and not isinstance(cell, bool) else ""
+
+
+def _is_number(cell: Any) -> bool:
+    return isinstance(cell, int | float)
+
+
+# ---------------------------------------------------------------------- queries of users
+
+
+Part = Literal["query", "document", "gain", "count"]
+PARTS: dict[Part, tuple[str, ...]] = {
+    "query": NAMES[QUERY],
+    "document": (
+        "document", "doc", "document_id", "doc_id", "corpus_id", "page", "answer", "clicked",
+        "url", "path", "file", "id",
+    ),
+    "gain": ("gain", "score", "relevance", "rating", "label", "grade"),
+    "count": ("count", "clicks", "n", "frequency"),
+}  # fmt: skip
+
+
+def query_roles(table: Table, amount: Literal["gain", "count"]) -> list[tuple[str, int]]:
+    """The columns of user queries, of the documents that answer them, and of how well or often."""
+    plain = [roles.plain_name(name) for name in table.names or ()]
+    parts: tuple[Part, ...] = ("query", "document", amount)
+    found = {part: next((plain.index(n) for n in PARTS[part] if n in plain), -1) for part in parts}
+    if min(found["query"], found["document"]) < 0:
+        has = ", ".join(table.names or ()) or "none"
+        problem = f"needs the columns query and document, and has {has}"
+        raise InputError(table.source, f"{problem}; name them in its first line", line=1)
+    return [(part, at) for part, at in found.items() if at >= 0]
