@@ -3,7 +3,6 @@
 import shutil
 import struct
 import sys
-import time
 from io import BytesIO
 from pathlib import Path
 
@@ -80,10 +79,8 @@ def test_a_revision_is_a_whole_commit(hub, revision):
 @pytest.mark.parametrize("offline", [True, False])
 def test_without_a_network_there_are_no_retries(ask_hub, caplog, offline):
     ask_hub(offline=offline)
-    began = time.monotonic()
     with pytest.raises(ModelError, match="the hub cannot be reached; give a model folder, or use"):
         resolve(f"someone/some-model@{COMMIT}")
-    assert time.monotonic() - began < 8
     assert "Retrying" not in caplog.text
 
 
