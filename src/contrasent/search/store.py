@@ -50,7 +50,7 @@ from contrasent.search.folder import (
     vector_sum,
 )
 from contrasent.search.learned import Learned, read_learned
-from contrasent.search.ranking import Ranker
+from contrasent.search.ranking import FORMER, Ranker
 from contrasent.search.schema import foreign_part, parse_stored, wrong_facts
 from contrasent.search.tiers import EARLY, Tiers, read_tiers
 from contrasent.search.words import Posting
@@ -92,6 +92,7 @@ class Facts:
 
     def __post_init__(self) -> None:
         check_choice("metric", self.metric, METRICS)
+        object.__setattr__(self, "model", FORMER.get(self.model, self.model))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,7 @@ class Described:
 
     def check_model(self, model: str, option: str = "model") -> None:
         """Reject a model other than the one the vectors came from."""
-        if model != self.model:
+        if FORMER.get(model, model) != self.model:
             where = self.folder if self.folder is not None else "the index"
             raise ModelError(
                 f"{where} holds vectors of model {self.model!r} and {option} is {model!r}: their "
