@@ -1,5 +1,6 @@
 """The server, spoken to over HTTP: what it answers, what it refuses, what it logs."""
 
+import gzip
 import json
 import logging
 import math
@@ -17,7 +18,7 @@ import openai
 import pytest
 from serving import LINES, MINILM, Gate, counter, running, until
 
-from contrasent.errors import ModelError, OutputError
+from contrasent.errors import ModelError, OptionError, OutputError
 from contrasent.progress import Deadline, limited
 from contrasent.search.index import Index
 from contrasent.serve import connections
@@ -825,3 +826,73 @@ def test_an_index_that_cannot_be_read_is_the_servers_fault(model, encoder, tmp_p
         assert str(tmp_path) not in answer.text
         assert "is damaged" in caplog.text
         assert httpx.get(f"{url}/health").status_code == 200
+
+
+# ---------------------------------------------------------------------- proxies, browsers, clients
+
+
+JSON = {"content-type": "application/json"}
+
+
+@pytest.mark.parametrize(("change", "status"), [
+    (lambda body: body, 200), (lambda body: body[:-4], 400), (lambda body: b"{}", 400),
+    (lambda body: body + body, 400),
+    (lambda body: gzip.compress(b'{"input": "%s"}' % (b"a" * 9000)), 413),
+])  # fmt: skip
+def test_bodies_may_be_compressed(change, status):
+    body = change(gzip.compress(b'{"input": "a map"}'))
+    with running(create_app(held(), settings=ServerSettings(max_body=5000))) as url:
+        for coding, wanted in (("gzip", status), ("br", 415)):
+            headers = JSON | {"content-encoding": coding}
+            answer = httpx.post(f"{url}/v1/embeddings", content=body, headers=headers, timeout=60)
+            assert answer.status_code == wanted, answer.text
+            assert status != 200 or wanted == 415 or len(answer.json()["data"]) == 1
+
+
+def test_nulls_of_the_schema_are_defaults(http):
+    nulls = dict.fromkeys(("encoding_format", "dimensions", "user", "model"))
+    plain, given = (post(http, "/v1/embeddings", {"input": "a", **some}) for some in ({}, nulls))
+    assert given.status_code == 200 and given.json()["data"] == plain.json()["data"]
+
+
+def test_a_head_is_that_of_the_answer(http):
+    for path in ("/health", "/metrics", "/v1/models", "/"):
+        answer = http.head(path)
+        assert (answer.status_code, answer.content) == (200, b"")
+    assert http.head("/search").status_code == 405
+
+
+def test_under_the_path_of_a_proxy():
+    settings = ServerSettings(root_path="/a/b", api_key="k")
+    with running(create_app(held(), settings=settings)) as url:
+        for place in (url, f"{url}/a/b"):  # whether the proxy takes its path away or not
+            assert httpx.get(f"{place}/health", timeout=60).status_code == 200
+            assert httpx.get(f"{place}/v1/models", timeout=60).status_code == 401
+            assert embed(place, "x", headers={"authorization": "Bearer k"}).status_code == 200
+        schema = httpx.get(f"{url}/openapi.json", timeout=60).json()
+        assert schema["servers"] == [{"url": "/a/b"}]
+
+
+def test_browsers_are_told_whose_pages_may_call():
+    ask = {"origin": "https://app.example", "access-control-request-method": "POST",
+           "access-control-request-headers": "authorization,content-type"}  # fmt: skip
+    allowed = "access-control-allow-origin"
+    for origins, answers in (((), None), (("https://app.example",), ask["origin"]), (("*",), "*")):
+        settings = ServerSettings(origins=origins, api_key="k")
+        with running(create_app(held(), settings=settings)) as url:
+            path = f"{url}/v1/embeddings"
+            may = httpx.options(path, headers=ask, timeout=60)
+            assert (may.status_code == 200, may.headers.get(allowed)) == (bool(answers), answers)
+            refused = httpx.post(path, json={}, headers={"origin": ask["origin"]}, timeout=60)
+            assert (refused.status_code, refused.headers.get(allowed)) == (401, answers)
+            other = httpx.get(f"{url}/health", headers={"origin": "https://b.example"}, timeout=60)
+            assert other.headers.get(allowed) == ("*" if answers == "*" else None)
+
+
+@pytest.mark.parametrize("wrong", [
+    {"origins": ("app.example",)}, {"origins": ("https://a.example/x",)}, {"root_path": "a"},
+    {"root_path": "/a/"},
+])  # fmt: skip
+def test_origins_and_paths_that_are_none(wrong):
+    with pytest.raises(OptionError, match=r"is no origin|begins with a slash"):
+        ServerSettings(**wrong)
