@@ -5,9 +5,11 @@
 
 Each collection is indexed whole and as drawn parts of 8 to 3,000 rows that hold the answers of some
 of its queries. Searched are its own queries, the same with the rows that answer taken out, and
-queries of the other collections. The regressions of :mod:`contrasent.search.ranking` are fitted on
-all collections but one and judged on that one whole; printed are a line for each, their mean, and
-the weights that all collections together give, as they stand in the code. With ``--typos`` nDCG@10
+queries of the other collections. One more collection is made of folders of 4 to 32 mixed files and
+a table (:mod:`benchmarks.mixed`), indexed as `index` does. The regressions of
+:mod:`contrasent.search.ranking` are fitted on all collections but one and judged on that one whole;
+printed are a line for each, their mean, and the weights that all collections together give, as they
+stand in the code. With ``--typos`` nDCG@10
 of queries with one random typing error each, and of clean queries, with and without repair.
 Encodings are kept in CACHE as :mod:`benchmarks.gain` keeps them. ``scifact:1500`` draws so many
 documents, those that answer first.
@@ -15,8 +17,10 @@ documents, those that answer first.
 
 import argparse
 import json
+import math
 import os
 import string
+import tempfile
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -27,12 +31,14 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
+from benchmarks import mixed
 from benchmarks.gain import Judged
+from contrasent.indexing.build import index_folder
 from contrasent.metrics import ndcg_at_k, normalize
 from contrasent.model.base import TaskEncoder
 from contrasent.model.numpy_model import NumpyModel
 from contrasent.model.pretrained import MINILM, resolve
-from contrasent.search.index import Index
+from contrasent.search.index import Index, document_of
 from contrasent.search.ranking import (
     BEST,
     KNOWN_WEIGHT,
@@ -51,6 +57,7 @@ from contrasent.types import Vectors, for_task
 
 SIZES = ((8, 8), (20, 4), (60, 2), (250, 1), (800, 1), (3000, 1))  # rows, and parts of that size
 WHOLE, PART = (150, 20), (30, 4)  # own queries, and of each other collection, of whole and part
+MIXED = ((4, 6), (10, 5), (20, 3), (32, 1))  # files of a folder, and so many folders
 FOREIGN, REMOVED = 6.0, 0.5  # weights of such queries; own ones have 1
 PROBE = {
     "about": (0.0,) * 4, "answers": (0.0,) * 4,
@@ -176,6 +183,31 @@ def cases(samples: Sequence[Sample], by_vectors: bool) -> Iterator[Case]:
                         yield Case(place, not seed, "foreign", hits.evidence, none)
 
 
+def mixed_cases(base: str, place: int, by_vectors: bool) -> Iterator[Case]:
+    """Searches of folders of mixed files: their own questions, and those that nothing answers."""
+    ranker = Ranker(0.0) if by_vectors else Ranker(KNOWN_WEIGHT)
+    random, encode = np.random.default_rng(0), TaskEncoder(NumpyModel(resolve(base)))
+    for size, folders in MIXED:
+        for _ in range(folders):
+            with tempfile.TemporaryDirectory() as home:
+                chosen = random.permutation(len(mixed.FILES))[:size].tolist()
+                (folder := Path(home, "files")).mkdir()
+                asked = mixed.write_folder(folder, chosen)
+                index = index_folder(folder, Path(home, "index"), model=base).index
+                index.__dict__["calibration"] = Calibration(**PROBE)
+                queries = [*asked, *mixed.FOREIGN]
+                vectors = index.query_vectors(queries, encode)
+                for query, hits in zip(
+                    queries, index.find(queries, vectors, BEST, ranker), strict=True
+                ):
+                    rows = index.rows(hits.rows)
+                    answers = [document_of(r.id, r.metadata) == asked.get(query) for r in rows]
+                    if usable(hits, by_vectors):
+                        kind = "own" if query in asked else "foreign"
+                        yield Case(place, True, kind, hits.evidence, np.array(answers))
+                index.close()
+
+
 def regression(
     features: NDArray[Any], answers: NDArray[Any], weights: NDArray[Any]
 ) -> tuple[float, ...]:
@@ -221,6 +253,8 @@ def judged(about: tuple[float, ...], answers: tuple[float, ...], rows: Sequence[
 
     def told(kind: str, values: NDArray[Any]) -> float:
         both = (kinds == "own") | (kinds == kind)
+        if kind not in kinds:
+            return math.nan
         return float(roc_auc_score(kinds[both] == "own", values[both]))
 
     own = kinds == "own"
@@ -243,16 +277,18 @@ def judged(about: tuple[float, ...], answers: tuple[float, ...], rows: Sequence[
 def sureness(samples: Sequence[Sample]) -> Iterator[dict[str, Any]]:
     """Lines: each collection judged by the others, their mean, and what all of them give."""
     for by_vectors in (False, True):
-        rows, lines, hits = [*cases(samples, by_vectors)], [], list[Any]()
-        name = {"base": samples[0].base, "by": "vectors" if by_vectors else "words and vectors"}
-        for place, one in enumerate(samples):
+        base, rows = samples[0].base, [*cases(samples, by_vectors)]
+        rows += mixed_cases(base, len(samples), by_vectors)
+        lines, hits = list[Any](), list[Any]()
+        name = {"base": base, "by": "vectors" if by_vectors else "words and vectors"}
+        for place, one in enumerate([*(sample.name for sample in samples), "mixed folders"]):
             fitted = fit([case for case in rows if case.place != place])
             figures, some = judged(*fitted, [c for c in rows if c.place == place and c.whole])
             hits += some
             lines.append(figures)
             rounded = {key: round(value, 3) for key, value in figures.items()}
-            yield {**name, "collection": one.name, "rows": len(one.drawn), **rounded}
-        mean = {key: round(float(np.mean([line[key] for line in lines])), 3) for key in lines[0]}
+            yield {**name, "collection": one, **rounded}
+        mean = {key: round(float(np.nanmean([line[key] for line in lines])), 3) for key in lines[0]}
         sure, answers = np.array(hits).T
         part = np.digitize(sure, [10, 20, 35, 50, 65, 80])
         shown = [

@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -197,6 +196,7 @@ def test_redirects_are_not_followed(corpus):
 
 def test_a_connection_is_kept_and_made_again_where_the_server_closed_it():
     places, closed = [], [False, False, True, False, None]
+    gone, over = threading.Event(), threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -209,22 +209,29 @@ def test_a_connection_is_kept_and_made_again_where_the_server_closed_it():
             self.send_header("Content-Length", "2")
             self.end_headers()
             if how is None:  # bytes come all the time, but no whole answer
-                time.sleep(1.0)
+                over.wait(300)
             self.wfile.write(b"{}")
             self.close_connection = how  # without telling the client
 
         def log_message(self, *_):
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
-        http.daemon_threads = True
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+
+        def shutdown_request(self, request):
+            super().shutdown_request(request)
+            gone.set()
+
+    with Server(("127.0.0.1", 0), Handler) as http:
         threading.Thread(target=http.serve_forever, args=(0.02,)).start()
-        server = remote.JsonServer(f"http://127.0.0.1:{http.server_port}/v1", 0.5)
-        for _ in closed[:-1]:
+        server = remote.JsonServer(f"http://127.0.0.1:{http.server_port}/v1", 2.0)
+        for is_closed in closed[:-1]:
             assert server.ask("x", {"a": 1}, attempts=1) == {}
-            time.sleep(0.05)
+            assert not is_closed or gone.wait(60)
         with pytest.raises(ModelError, match="does not answer"):
             server.ask("x", {"a": 1}, attempts=1)
+        over.set()
         http.shutdown()
     assert places[0] == places[1] == places[2] != places[3] == places[4]
 

@@ -3,7 +3,6 @@
 import gzip
 import json
 import os
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -151,14 +150,13 @@ def test_the_hubs_answer_is_counted_and_checked(tmp_path, hub_of):
         sts_pairs("STSB", form="raw", folder=tmp_path)
 
 
-def test_no_network_is_told_within_seconds(ask_hub, monkeypatch):
+def test_no_network_is_told_without_retries(ask_hub, monkeypatch, caplog):
     """Without our question the hub's client would ask six times, and end in an error of its own."""
     ask_hub()
     monkeypatch.delenv("CONTRASENT_DATA", raising=False)
-    began = time.monotonic()
     with pytest.raises(DataError, match=r"\(it cannot be reached\); put the file at STS-raw"):
         sts_pairs("STSB", form="raw")
-    assert time.monotonic() - began < 8
+    assert "Retrying" not in caplog.text
 
 
 @pytest.fixture

@@ -215,6 +215,8 @@ def test_identity_counts_unusual_settings_that_weights_do_not_show(kind, key, ti
 
     usual = identity(config)
     assert identity(config, layer_norm_eps=1e-5) == usual
+    # A program may write what it holds in float32.
+    assert identity(config, layer_norm_eps=float(np.float32(1e-12))) == usual
     others = [identity(config, **{key: "relu"})]
     others += [identity(config, layer_norm_eps=1e-3)] if kind == "bert" else []
     for name in ("activation.GELU", "linear.Identity"):

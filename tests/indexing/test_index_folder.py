@@ -1,7 +1,7 @@
 """Indexes made and changed from Python, which are those that the command makes."""
 
 import pytest
-from index_states import state
+from index_states import assert_same, state
 
 from commands import run
 from contrasent import (
@@ -54,7 +54,7 @@ def test_python_and_the_command_make_the_same_index(notes, models, tmp_path, sou
     run("index", path, "-o", tmp_path / "a", "--model", models / "mean", *options)
     made = index_folder(path, tmp_path / "b", **given)
     made.index.close()
-    assert state(tmp_path / "a") == state(tmp_path / "b")
+    assert_same(tmp_path / "a", state(tmp_path / "b"))
     assert made.model == str(models / "mean")
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from contrasent.errors import OptionError
 from contrasent.search.filters import check_where, facets, parse_where, sql_condition
 from contrasent.search.index import Index
+from contrasent.search.readings import UnlikeError
 
 ROWS = [
     {"lang": "en", "year": 2001, "tags": ["a", "b"], "deep": {"x": 1}},
@@ -20,14 +22,14 @@ ROWS = [
     [1, 2], {"lang": None, "tags": "a b c"},
 ]  # fmt: skip
 
-NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?(e\d+)?")  # a text that is a number
+NUMBER = re.compile(r"-?\d+(\.\d+)?(e\d+)?")  # a text that is a number
 
 CASES = [
     ({"lang": "en"}, [0, 2]), ({"lang": {"$eq": "en"}}, [0, 2]), ({"lang": None}, [6]),
     ({"lang": {"$ne": "en"}}, [1, 3, 4, 5, 6]), ({"lang": {"$in": ["en", "de"]}}, [0, 1, 2]),
     ({"lang": {"$in": []}}, []), ({"lang": {"$nin": ["en", "de"]}}, [3, 4, 5, 6]),
-    ({"year": {"$gt": 2001}}, [1, 2]), ({"year": {"$gte": 2001, "$lt": 2010}}, [0, 1]),
-    ({"year": {"$lte": "2001"}}, [3]), ({"year": 2010}, [2]), ({"done": True}, [1]),
+    ({"year": {"$gt": 2001}}, [1, 2]), ({"year": {"$gte": 2001, "$lt": 2010}}, [0, 1, 3]),
+    ({"year": {"$lte": "2001"}}, [0, 3]), ({"year": 2010}, [2]), ({"done": True}, [1]),
     ({"done": 1}, [3]), ({"done": {"$exists": True}}, [1, 3]),
     ({"done": {"$exists": False}}, [0, 2, 4, 5, 6]), ({"tags": {"$contains": "a"}}, [0, 6]),
     ({"tags": ["a", "b"]}, [0]), ({"deep.x": 1}, [0]), ({"deep.x": 7}, [2]),
@@ -36,7 +38,7 @@ CASES = [
     ({"$and": [{"lang": "en"}, {"$not": {"year": 2001}}]}, [2]),
     ({"$not": {"lang": "en"}}, [1, 3, 4, 5, 6]), ({}, [0, 1, 2, 3, 4, 5, 6]),
     ({"nowhere": {"$exists": True}}, []), ({"year": 10**400}, []),
-    ({"year": {"$gt": -(10**400)}}, [0, 1, 2]),
+    ({"year": {"$gt": -(10**400)}}, [0, 1, 2, 3]),
     ({"year": {"$in": [*range(2005, 9000)]}}, [1, 2]), ({"lang": {"$in": [None, True, 2]}}, [6]),
     ({"lang": {"$nin": [str(n) for n in range(1200)] + ["en"]}}, [1, 3, 4, 5, 6]),
     ({"$or": [{"year": n} for n in range(1001, 2002)]}, [0]),
@@ -145,12 +147,12 @@ def holds(row, where):  # noqa: C901
             if isinstance(have, str):
                 return isinstance(want, str) and want in have
             return isinstance(have, list) and any(same(one, want) for one in have)
-        if not (
-            (number(have) and number(want)) or (isinstance(have, str) and isinstance(want, str))
-        ):
+        if isinstance(have, bool | list | dict) or have in (None, ""):
             return False
-        if isinstance(want, str) and all(map(NUMBER.fullmatch, (have, want))):
+        if all(number(one) or NUMBER.fullmatch(one) for one in (have, want)):
             have, want = float(have), float(want)
+        elif any(number(one) or NUMBER.fullmatch(one) for one in (have, want)):
+            raise UnlikeError
         return {"$gt": have > want, "$gte": have >= want, "$lt": have < want}.get(op, have <= want)
 
     def one(key, value):
@@ -198,7 +200,50 @@ filters = st.recursive(
 def test_sql_is_the_plain_reading(rows, where):
     # Of each field there must be one row that has it.
     rows = [*rows, dict.fromkeys(("x", "y", "x.y", "y.x.x", "it's"), 1)]
-    assert build(rows).matching(where).tolist() == [holds(row, where) for row in rows]
+    index = build(rows)
+    try:
+        wanted = [holds(row, where) for row in rows]
+    except UnlikeError:
+        with suppress(OptionError):  # unless the rest of the filter decides
+            index.matching(where)
+        return
+    try:
+        assert index.matching(where).tolist() == wanted
+    except OptionError:
+        assert "$g" in repr(where) or "$l" in repr(where)
+
+
+DATES = ["2024-03-05", "2024-03-05T10:30:00Z", "05.04.2024", "2024/05/01", "May 3, 2024", "",
+         "2024-07-01 12:00", "2023-12-31", "3. Mai 2024", None, True, ["2024"]]  # fmt: skip
+PRICES = [9.5, 10, 100, "7", "1,200", "1.250,50 €", "$8", "12 %", "", None]
+
+
+@pytest.mark.parametrize(("field", "values", "condition", "wanted"), [
+    ("date", DATES, "date<2024-04-01", [0, 1, 7]), ("date", DATES, "date<=2024-03-05", [0, 1, 7]),
+    ("date", DATES, "date>2024-05-01", [4, 6, 8]), ("date", DATES, "date>=2024-05", [3, 4, 6, 8]),
+    ("date", DATES, "date<2024", [7]), ("date", DATES, "date>=May 1, 2024", [3, 4, 6, 8]),
+    ("date", DATES, "date>2024-07-01T11:00", [6]), ("price", PRICES, "price<10", [0, 3, 6]),
+    ("price", PRICES, "price>=1,200", [4, 5]), ("price", PRICES, "price>10", [2, 4, 5, 7]),
+    ("name", ["Anna", "Zoe", "Mia"], "name<M", [0]),
+])  # fmt: skip
+def test_dates_and_numbers_compare_as_such(field, values, condition, wanted):
+    index = build([{field: value} for value in [*values][:9]] + [None])
+    found = np.flatnonzero(index.matching(parse_where([condition]))).tolist()
+    assert found == [n for n in wanted if n < 9]
+
+
+@pytest.mark.parametrize(("values", "condition", "said"), [
+    (["2024-03-05", "soon"], "x<2024-04-01", "'soon'"), ([3, "a few"], "x>2", "'a few'"),
+    (["2024-03-05"], "x<soon", "'2024-03-05'"), (["03/05/2024"], "x<2024-04-01", "'03/05/2024'"),
+    (["2024-02-31"], "x>2024-01-01", "'2024-02-31'"), ([17], "x<2024-01-01", "17"),
+])  # fmt: skip
+def test_values_that_are_no_dates_or_numbers_are_an_error(values, condition, said):
+    index = build([{"x": value} for value in values])
+    for _ in range(2):
+        with pytest.raises(OptionError, match=f"a row has {said} there") as caught:
+            index.matching(parse_where([condition]))
+    assert condition[2:] in str(caught.value)
+    assert index.matching({"x": {"$ne": 1}}).all()
 
 
 @pytest.mark.parametrize(("where", "field", "near"), [
@@ -219,7 +264,7 @@ def test_a_field_that_no_row_has_is_an_error_with_the_nearest(where, field, near
 
 @pytest.mark.parametrize(("conditions", "wanted"), [
     ([], None), (["lang=en"], {"lang": {"$eq": "en"}}),
-    (["year >= 2000"], {"$or": [{"year": {"$gte": 2000}}, {"year": {"$gte": "2000"}}]}),
+    (["year >= 2000"], {"year": {"$gte": "2000"}}),
     (["a!=true"], {"$and": [{"a": {"$ne": True}}, {"a": {"$ne": "true"}}]}),
     (['a="7"', "b~x y"], {"$and": [{"a": {"$eq": "7"}}, {"b": {"$contains": "x y"}}]}),
     (['{"lang": "en"}'], {"lang": "en"}), (["code=007"], {"code": {"$eq": "007"}}),
@@ -230,7 +275,8 @@ def test_command_line_conditions(conditions, wanted):
 
 
 @pytest.mark.parametrize(("condition", "wanted"), [
-    ("year>=2000", [0, 3]), ("year<2000", [1, 2]), ("year=2024", [0, 3]), ("year!=2024", [1, 2, 4]),
+    ("year>=2000", [0, 3]), ("year>=2,000", [0, 3]),
+    ("year<2000", [1, 2]), ("year=2024", [0, 3]), ("year!=2024", [1, 2, 4]),
     ("date>=2024", [0]), ("title~2024", [0]), ("done=true", [1, 2]), ("done!=true", [0, 3, 4]),
     ("grade=NaN", [0]), ("grade<=null", [0]), ("grade=1e999", []),
 ])  # fmt: skip

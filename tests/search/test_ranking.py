@@ -10,6 +10,7 @@ from whole_states import bm25_of, encoder
 
 from contrasent.errors import DataError, OptionError
 from contrasent.search.codes import BinaryCodes
+from contrasent.search.doctor import examine
 from contrasent.search.index import Index
 from contrasent.search.ranking import Ranker, Spread
 from contrasent.search.store import Facts
@@ -201,3 +202,71 @@ def test_postings_are_counts_of_terms_row_by_row(rows, first):
         for term, (held, often) in found.by_term(first)
     ]
     assert made == wanted
+
+
+@pytest.mark.parametrize(("text", "wholes"), [
+    ("release v2.13.4, then 2.13.5.", ["2.13.4", "2.13.5"]), ("03.05.2024", ["03.05.2024"]),
+    ("at 10.0.0.7:8080", ["10.0.0.7.8080", "10.0.0.7"]), ("IL-2", ["il-2"]), ("1 - 2", []),
+    ("on 2024/05/03 or 2024-05-03", ["2024.05.03"] * 2), ("at 9:30", ["9.30"]), ("4.東京", []),
+    ("Bill INV-2024-0031", ["inv-2024-0031", "2024.0031"]), ("e.g. and/or state-of-the-art", []),
+    ("in /etc/app/Main.conf", ["etc/app/main.conf"]), (r"C:\Data\x.txt", [r"data\x.txt"]),
+    ("https://a.example/x-1", ["a.example/x-1", "x-1"]), ("a-1" * 60, []),
+    ("notes-1.2.3-rc1", ["notes-1.2.3-rc1", "1.2.3"]),
+])  # fmt: skip
+def test_joined_numbers_and_paths_are_words_too(text, wholes):
+    assert [word for word in words(text) if not word.isalnum()] == wholes
+
+
+def number_texts():
+    draw = np.random.default_rng(5)
+    numbers = {
+        "version": lambda: ".".join(map(str, draw.integers(1, 4, 3))),
+        "address": lambda: f"10.{draw.integers(1, 3)}.{draw.integers(1, 9)}.{draw.integers(1, 9)}",
+        "date": lambda: f"2023-{draw.integers(1, 9):02}-{draw.integers(1, 9):02}",
+        "bill": lambda: f"R{draw.integers(1, 4)}/{draw.integers(1, 4)}-{draw.integers(1, 9):03}",
+        "path": lambda: "/".join(draw.choice(["lib", "bin", "doc", "old"], 4)),
+    }
+    for kind, number in numbers.items():
+        made = set()
+        while len(made) < 24:
+            made.add(number())
+        yield kind, sorted(made)
+
+
+@pytest.mark.parametrize(("kind", "numbers"), [*number_texts()])
+def test_the_exact_number_is_first_among_many_alike(kind, numbers):
+    """Whatever the vectors, which are random here, are nearest to."""
+    texts = [f"The {kind} {number} is mentioned in this note." for number in numbers]
+    index = Index.build(encode, texts)
+    for question in ("{}", f"{kind} {{}}", f"where is the {kind} {{}} mentioned"):
+        hits = index.search([question.format(n) for n in numbers], encode=encode, k=1)
+        assert [hit.text for (hit,) in hits] == texts
+
+
+def test_names_of_files_are_searched_lightly(tmp_path):
+    names = ["bill_kraft_2023-11.txt", "bill_meyer_2023-12.txt", "old/cv-nora-lind.pdf", "a.csv#7"]
+    texts = ["Due in June: 200.", "Due in May: 310.", "Baker, reads maps.", "A kraft paper bag."]
+    facts = [{"document": name} for name in names]
+    Index.build(encode, texts, metadata=facts).save(tmp_path / "index")
+    index = Index.open(tmp_path / "index")
+    asked = {"meyer": 1, "nora lind": 2, "2023-12": 1, "cv-nora-lind.pdf": 2, "bill 2023-11": 0}
+    for query, row in asked.items():
+        (hit,) = index.search([query], encode=encode, k=1)[0]
+        assert hit.text == texts[row], query
+    scores = index.bm25.weigh("kraft").scores
+    assert scores[3] > 2 * scores[0] > 0  # a text says it, a name less
+    assert not index.bm25.scores("7").any() and index.bm25.lengths[0] == 3
+    assert all(check.good for check in examine(tmp_path / "index"))
+    with Writer(tmp_path / "index") as writer:  # takes the last block back
+        writer.add(["Tea."], encode, ids=["t"], metadata=[{"document": "tea_ceylon.md"}])
+    (hits,) = index.refreshed().search(["ceylon"], encode=encode, k=1)
+    assert hits[0].id == "t" and index.refreshed().bm25.scores("meyer")[1] > 0
+
+
+@pytest.mark.parametrize(("text", "terms"), [
+    ("The IT department of the US", ["IT", "department", "US"]), ("IT", ["IT"]), ("it is us", []),
+    ("WHAT IS IT ABOUT", []), ("A I am", []), ("at 10 AM", ["10", "AM"]),
+    ("IS THAT ALL\nask IT", ["ask", "IT"]),
+])  # fmt: skip
+def test_stop_words_in_capitals_are_words(text, terms):
+    assert Analyzer("english")(text) == [{"department": "depart"}.get(t, t.lower()) for t in terms]

@@ -293,11 +293,11 @@ def version_text(writer, version, row):
 
 
 def _write(folder, writer, seconds):
-    """Put all rows of a writer into a new version, again and again; print the last one."""
+    """Put all rows of a writer into new versions, until two readers are done; print the last."""
     draw, version = np.random.default_rng(int(writer)), 0
     end = time.monotonic() + float(seconds)
-    ids = [f"{writer}-{row}" for row in range(ROWS)]
-    while time.monotonic() < end:
+    ids, done = [f"{writer}-{row}" for row in range(ROWS)], folder.parent.glob
+    while time.monotonic() < end or version < 2 or len([*done("read-*")]) < 2:
         version += 1
         texts = [version_text(writer, version, row) for row in range(ROWS)]
         with Writer(folder) as change:
@@ -322,11 +322,11 @@ def check_versions(index):
 
 
 def _read(folder, seconds):
-    """Look at the newest state, and at one that is kept for a while; print how many were seen."""
+    """Look at new states, and at one kept for a while, until there were two; print how many."""
     end = time.monotonic() + float(seconds)
     index = kept = Index.open(folder)
     before, states, errors = check_versions(kept), 0, []
-    while time.monotonic() < end:
+    while time.monotonic() < end or states < 2:
         try:
             newest = index.refreshed()
         except UserError as error:
@@ -345,6 +345,7 @@ def _read(folder, seconds):
                 if kept is not index:
                     kept.close()
                 kept, before = index, versions
+    (folder.parent / f"read-{os.getpid()}").touch()
     print(json.dumps({"states": states, "errors": errors}))
 
 

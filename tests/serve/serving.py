@@ -5,6 +5,8 @@ import threading
 import time
 from contextlib import contextmanager
 
+import httpx
+
 MINILM = "all-MiniLM-L6-v2"
 LINES = [
     "The kettle is on the stove.", "A pot of water is being heated.",
@@ -34,3 +36,30 @@ def running(app, **limits):
         server.should_exit = True
         thread.join(timeout=120)  # seconds are little where the processor is not ours
         assert not thread.is_alive()
+
+
+def until(condition):
+    """Wait until something holds, for as long as a machine may take that others use too."""
+    end = time.monotonic() + 120
+    while not (found := condition()):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    return found
+
+
+def counter(url, name):
+    """A number of the server's metrics; reading them is no request that counts as at work."""
+    lines = httpx.get(f"{url}/metrics", timeout=60).text.splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith(f"contrasent_{name} "))
+
+
+class Gate:
+    """Work that begins and goes on when it may."""
+
+    def __init__(self):
+        self.begun, self.free, self.calls = threading.Event(), threading.Event(), 0
+
+    def __call__(self):
+        self.calls += 1
+        self.begun.set()
+        assert self.free.wait(300)

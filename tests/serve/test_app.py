@@ -1,6 +1,6 @@
 """The server, spoken to over HTTP: what it answers, what it refuses, what it logs."""
 
-import asyncio
+import gzip
 import json
 import logging
 import math
@@ -16,9 +16,10 @@ import httpx
 import numpy as np
 import openai
 import pytest
-from serving import LINES, MINILM, running
+from serving import LINES, MINILM, Gate, counter, running, until
 
-from contrasent.errors import ModelError, OutputError
+from contrasent.errors import ModelError, OptionError, OutputError
+from contrasent.progress import Deadline, limited
 from contrasent.search.index import Index
 from contrasent.serve import connections
 from contrasent.serve.app import create_app
@@ -26,6 +27,7 @@ from contrasent.serve.batching import Served
 from contrasent.serve.guard import ServerSettings
 from contrasent.serve.library import Library
 from contrasent.serve.run import _place
+from contrasent.text import tokens
 from contrasent.types import Tokens
 
 
@@ -202,8 +204,12 @@ def test_search_sees_what_a_writer_commits(model, encoder, tmp_path, options, qu
         before = httpx.post(f"{url}/search", json={"query": query, "k": 1}).json()
         with Writer(tmp_path / "index") as writer:
             writer.add([new], encoder.encode, ids=["new"])
-        time.sleep(1.1)  # the server looks once a second
-        after = httpx.post(f"{url}/search", json={"query": query, "k": 1}).json()
+
+        def newest():
+            return httpx.post(f"{url}/search", json={"query": query, "k": 1}, timeout=60).json()
+
+        until(lambda: newest()["texts"] == 4)  # the server looks once a second
+        after = newest()
     assert (before["texts"], after["texts"]) == (3, 4)
     hits = [answer["results"][0]["hits"][0] for answer in (before, after)]
     assert hits[1]["id"] == "new"
@@ -336,70 +342,72 @@ def test_body_limit(model):
         assert chunked.status_code == 413
 
 
-def slow(seconds, rows=None):
-    """A model without a network that takes its time and remembers what it embedded."""
+def held(gate=lambda: None, rows=None):
+    """A model without a network that waits for a gate and remembers what it embedded."""
 
     def tokenise(texts, prompt=""):
         tokens = Tokens.from_rows([[ord(c) % 50 for c in text] or [0] for text in texts])
         return tokens, np.zeros(len(texts), dtype=bool)
 
     def embed(tokens):
-        time.sleep(seconds)
+        gate()
         if rows is not None:
-            rows.extend(tuple(tokens[n].tolist()) for n in range(len(tokens)))
+            rows.append([tuple(tokens[n].tolist()) for n in range(len(tokens))])
         sums = [tokens[n].sum() for n in range(len(tokens))]
         return np.array([[s, 1.0] for s in sums], dtype=np.float32)
 
     def wrap(ids):
         return Tokens.from_rows(ids), np.zeros(len(ids), dtype=bool)
 
-    return Served("slow", "id", 2, 100, 50, tokenise, wrap, embed)
+    return Served("held", "id", 2, 100, 50, tokenise, wrap, embed)
 
 
-def test_full_queue_and_too_many_requests(address):
-    app = create_app(slow(0.3), settings=ServerSettings(batch_tokens=64, queue_tokens=1024))
+def asked_at_once(url, gate, bodies, refused):
+    """Statuses and answers of requests, when so many are refused while the model is held."""
+    answers = []
+
+    def ask(body):
+        answers.append(httpx.post(f"{url}/v1/embeddings", json=body, timeout=300))
+
+    threads = [threading.Thread(target=ask, args=(body,)) for body in bodies]
+    for thread in threads:
+        thread.start()
+    until(lambda: len(answers) == refused)
+    assert httpx.get(f"{url}/health", timeout=60).status_code == 200
+    gate.free.set()
+    for thread in threads:
+        thread.join()
+    return [answer.status_code for answer in answers], answers[0]
+
+
+def test_full_queue_and_too_many_requests():
+    gate = Gate()
+    app = create_app(held(gate), settings=ServerSettings(batch_tokens=64, queue_tokens=1024))
     with running(app) as url:
-
-        async def go():
-            async with httpx.AsyncClient(base_url=url, timeout=30) as client:
-                body = {"input": ["x" * 60] * 10}
-                asked = [client.post("/v1/embeddings", json=body) for _ in range(8)]
-                return await asyncio.gather(*asked)
-
-        answers = asyncio.run(go())
-        counts = {status: sum(a.status_code == status for a in answers) for status in (200, 429)}
-        assert counts[200] >= 1
-        assert counts[429] >= 1
-        assert counts[200] + counts[429] == 8
-        refused = next(a for a in answers if a.status_code == 429)
+        bodies = [{"input": ["x" * 60] * 10}] * 8
+        statuses, refused = asked_at_once(url, gate, bodies, 7)
+        assert statuses == [429] * 7 + [200]
         assert int(refused.headers["retry-after"]) >= 1
         assert refused.json()["error"]["code"] == "queue_full"
-        again = embed(url, "a")
-        assert again.status_code == 200
+        assert embed(url, "a").status_code == 200
 
-    with running(create_app(slow(0.5), settings=ServerSettings(max_requests=1))) as url:
-
-        async def two():
-            async with httpx.AsyncClient(base_url=url, timeout=30) as client:
-                body = {"input": "x"}
-                asked = [client.post("/v1/embeddings", json=body) for _ in range(3)]
-                answers = await asyncio.gather(*asked, client.get("/health"))
-                return [answer.status_code for answer in answers]
-
-        statuses = asyncio.run(two())
-        assert sorted(statuses[:3]) == [200, 429, 429]
-        assert statuses[3] == 200
+    gate = Gate()
+    with running(create_app(held(gate), settings=ServerSettings(max_requests=1))) as url:
+        statuses, _ = asked_at_once(url, gate, [{"input": "x"}] * 3, 2)
+        assert statuses == [429, 429, 200]
 
 
 def test_timeout():
-    with running(create_app(slow(1.0), settings=ServerSettings(timeout=0.2))) as url:
+    gate = Gate()
+    with running(create_app(held(gate), settings=ServerSettings(timeout=1.0))) as url:
         answer = embed(url, "x")
+        gate.free.set()
         assert answer.status_code == 503
         assert answer.headers["retry-after"]
 
 
-def large(rows=4000):
-    """An index of rows without a model; a search of it by words takes some milliseconds."""
+def kettles(rows=40):
+    """An index of rows without a model."""
     texts = [f"kettle number {n} " * 20 for n in range(rows)]
     return Index.build(
         lambda some: np.ones((len(some), 2), np.float32), texts, model="id",
@@ -408,83 +416,98 @@ def large(rows=4000):
 
 
 def find(url, **body):
-    return httpx.post(f"{url}/search", json=body, timeout=60)
+    return httpx.post(f"{url}/search", json=body, timeout=300)
 
 
-def test_the_time_of_a_request_holds_within_a_batch_of_queries():
-    app = create_app(slow(0), index=large(), settings=ServerSettings(timeout=1.0))
-    with running(app) as url:
-        assert find(url, query="kettle").status_code == 200
-        began = time.monotonic()
+def at_gate(monkeypatch, name, gate):
+    """Let a method of an index pass the gate first."""
+    own = getattr(Index, name)
+
+    def method(*given, **options):
+        gate()
+        return own(*given, **options)
+
+    monkeypatch.setattr(Index, name, method)
+
+
+def test_the_time_of_a_request_holds_within_a_batch_of_queries(monkeypatch):
+    settings, gate = ServerSettings(timeout=1.0), Gate()
+    at_gate(monkeypatch, "find", gate)
+    with running(create_app(held(), index=kettles(), settings=settings)) as url:
         answer = find(url, query=["kettle number"] * 2000, k=16)
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "timeout")
-        assert time.monotonic() - began < 4
-        assert find(url, query="kettle").status_code == 200  # and the threads are free again
+        object.__setattr__(settings, "timeout", 300.0)
+        gate.free.set()
+        assert find(url, query="kettle").status_code == 200  # the threads are free again
+        assert gate.calls == 2  # one turn of the 2,000, and this one
         answer = find(url, query=["a"] * 2000, k=1000)
         assert (answer.status_code, answer.json()["error"]["code"]) == (400, "too_many_hits")
 
 
-@pytest.mark.slow
-def test_a_long_filter_ends_in_time_and_others_go_on():
+def test_a_long_filter_ends_in_time_and_others_go_on(monkeypatch):
     # More long filters than threads: searches without a filter do not wait for these to end
-    app = create_app(slow(0), index=large(20_000), settings=ServerSettings(timeout=10.0))
-    where = {"$or": [{f"a.b{n}": {"$contains": n}} for n in range(500)]}
-    with running(app) as url:
-        assert find(url, query="kettle").status_code == 200
-        answers = []
+    settings, gate, answers = ServerSettings(timeout=5.0), Gate(), []
+    at_gate(monkeypatch, "matching", gate)
+    with running(create_app(held(), index=kettles(), settings=settings)) as url:
         asked = [
-            threading.Thread(
-                target=lambda n=n: answers.append(find(url, query="a", where=where | {"n": n}))
-            )
-            for n in range(3)
+            threading.Thread(target=lambda: answers.append(find(url, query="a", where={"n": 1})))
+            for _ in range(3)
         ]
         for thread in asked:
             thread.start()
-        health, search = [], []
-        for _ in range(10):
-            began = time.monotonic()
-            assert httpx.get(f"{url}/health").status_code == 200
-            health.append(time.monotonic() - began)
-            assert find(url, query="kettle", k=1).status_code == 200
-            search.append(time.monotonic() - began - health[-1])
-        assert not answers
+        assert gate.begun.wait(60)
+        assert find(url, query="kettle", k=1).status_code == 200
         for thread in asked:
             thread.join()
+        gate.free.set()
+        object.__setattr__(settings, "timeout", 300.0)
         assert [answer.status_code for answer in answers] == [503] * 3
-        assert max(health) < 1
-        assert sorted(search)[5] < 1
+        assert find(url, query="kettle", where={"n": 3}).status_code == 200
 
 
-def test_work_for_a_client_that_has_gone_ends():
-    index = large()
-    app = create_app(slow(0), index=index, settings=ServerSettings(max_requests=2))
+def test_a_filter_looks_at_the_time_within_a_statement(monkeypatch):
+    monkeypatch.setattr("contrasent.search.store.STEPS", 10)
+    index, deadline = kettles(), Deadline(300)
+    with limited(deadline):
+        assert index.matching({"n": 3}).sum() == 1
+        deadline.cancel()
+        with pytest.raises(TimeoutError):
+            index.matching({"n": {"$gt": 3}})
+
+
+def test_work_for_a_client_that_has_gone_ends(monkeypatch):
+    gate = Gate()
+    at_gate(monkeypatch, "find", gate)
+    app = create_app(held(), index=kettles(), settings=ServerSettings(max_requests=2))
     with running(app) as url:
         for _ in range(5):
+            gate.begun.clear()
             body = {"query": ["kettle number"] * 2000, "k": 16}
             with pytest.raises(httpx.ReadTimeout):
-                httpx.post(f"{url}/search", json=body, timeout=0.3)
-        time.sleep(0.5)
-        began = time.monotonic()
+                httpx.post(f"{url}/search", json=body, timeout=httpx.Timeout(60, read=0.3))
+            until(lambda: not counter(url, "active_requests"))
+        gate.free.set()
+        before = gate.calls
         assert find(url, query="kettle").status_code == 200
-        assert time.monotonic() - began < 2
+        assert gate.calls <= before + 5  # those that waited for a thread have no turn
 
 
-@pytest.mark.slow
-def test_a_stopping_server_answers_what_is_left_with_503():
-    answers, seconds = [], []
-    with running(create_app(slow(3.0), settings=ServerSettings(batch_tokens=64))) as url:
-        asked = [
-            threading.Thread(target=lambda: answers.append(embed(url, ["x" * 60] * 20, timeout=60)))
-            for _ in range(5)
-        ]
+def test_a_stopping_server_answers_what_is_left_with_503(monkeypatch):
+    monkeypatch.setattr(connections, "GRACE", 1)
+    answers, gate = [], Gate()
+
+    def ask():
+        answers.append(embed(url, ["x" * 60] * 20, timeout=300))
+        if len(answers) == 5:
+            gate.free.set()
+
+    with running(create_app(held(gate), settings=ServerSettings(batch_tokens=64))) as url:
+        asked = [threading.Thread(target=ask) for _ in range(5)]
         for thread in asked:
             thread.start()
-        time.sleep(1)
-        began = time.monotonic()
-    seconds = time.monotonic() - began
+        until(lambda: counter(url, "queue_tokens") >= 5 * 20 * 60 - 64)
     for thread in asked:
         thread.join()
-    assert seconds < 10.5
     assert [answer.json()["error"]["code"] for answer in answers] == ["stopping"] * 5
     assert {answer.status_code for answer in answers} == {503}
 
@@ -543,23 +566,22 @@ def test_more_text_than_a_request_may_have_is_answered_at_once(http, path, body)
 
 
 def test_tokenising_ends_with_the_time_of_the_request(model, monkeypatch):
+    gate, ended = Gate(), []
     monkeypatch.setattr("contrasent.text.tokens.CHUNK", 1)
-    took = []
+    own = tokens.check_deadline
+    monkeypatch.setattr(tokens, "check_deadline", lambda: (gate(), own()))
 
     def tokenise(texts, prompt=""):
-        began = time.monotonic()
         try:
             return model.tokenise(texts, prompt)
         finally:
-            took.append(time.monotonic() - began)
+            ended.append(gate.calls)
 
-    app = create_app(replace(model, tokenise=tokenise), settings=ServerSettings(timeout=0.2))
+    app = create_app(replace(model, tokenise=tokenise), settings=ServerSettings(timeout=1.0))
     with running(app) as url:
         assert embed(url, [LONG * 10] * 40).json()["error"]["code"] == "timeout"
-        until = time.monotonic() + 20
-        while not took and time.monotonic() < until:
-            time.sleep(0.01)
-    assert took and took[0] < 1
+        gate.free.set()
+        assert until(lambda: ended) == [1]
 
 
 def test_slow_body_times_out():
@@ -567,65 +589,71 @@ def test_slow_body_times_out():
         b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
         b"Content-Length: 100\r\n\r\n{"
     )
-    app = create_app(slow(0), settings=ServerSettings(timeout=0.8))
-    with running(app, head_timeout=0.2) as url, connect(url, sent) as line:
+    app = create_app(held(), settings=ServerSettings(timeout=2.0))
+    with running(app, head_timeout=1.0) as url, connect(url, sent) as line:
         assert b" 408 " in line.recv(1000)
 
 
 def test_rows_of_an_aborted_request_are_not_computed():
-    rows = []
-    app = create_app(slow(0.2, rows), settings=ServerSettings(batch_tokens=64))
+    rows, gate = [], Gate()
+    app = create_app(held(gate, rows), settings=ServerSettings(batch_tokens=64))
     with running(app) as url:
         with pytest.raises(httpx.ReadTimeout):
-            embed(url, ["y" * 60] * 50, timeout=0.5)
-        time.sleep(0.3)
+            embed(url, ["y" * 60] * 50, timeout=httpx.Timeout(60, read=0.5))
+        until(lambda: not counter(url, "active_requests"))
+        gate.free.set()
         assert embed(url, "z").status_code == 200
-    assert 2 <= len(rows) < 12
+    assert len(rows) == 2
 
 
 def test_a_short_request_overtakes_a_long_one():
-    app = create_app(slow(0.05), settings=ServerSettings(batch_tokens=64))
+    rows, gate = [], Gate()
+    app = create_app(held(gate, rows), settings=ServerSettings(batch_tokens=64))
     with running(app) as url:
-        finished = []
-
-        def ask(name, texts):
-            answer = embed(url, texts, timeout=60)
-            assert answer.status_code == 200
-            finished.append(name)
-
-        long = threading.Thread(target=ask, args=("long", ["y" * 30] * 100))
-        long.start()
-        time.sleep(0.3)
-        ask("short", ["z"])
-        assert finished == ["short"]
-        long.join()
+        asked = [
+            threading.Thread(target=embed, args=(url, texts), kwargs={"timeout": 300})
+            for texts in (["y" * 30] * 100, ["z"])
+        ]
+        asked[0].start()
+        assert gate.begun.wait(60)
+        waiting = counter(url, "queue_tokens")
+        asked[1].start()
+        until(lambda: counter(url, "queue_tokens") == waiting + 1)
+        gate.free.set()
+        for thread in asked:
+            thread.join()
+    short = (ord("z") % 50,)
+    assert short in rows[1] and len(rows) > 40
 
 
 def test_many_requests_share_batches_and_each_gets_its_own():
-    rows = []
-    app = create_app(slow(0.05, rows), settings=ServerSettings(batch_tokens=4096))
+    rows, gate = [], Gate()
+    app = create_app(held(gate, rows), settings=ServerSettings(batch_tokens=4096))
     with running(app) as url:
+        bodies = [{"input": [chr(97 + n % 26) * (n + 1), "b"]} for n in range(40)]
+        answers, total = [None] * 40, sum(n + 2 for n in range(40))
 
-        async def go():
-            limits = httpx.Limits(max_connections=100)
-            async with httpx.AsyncClient(base_url=url, timeout=30, limits=limits) as client:
-                bodies = [{"input": [chr(97 + n % 26) * (n + 1), "b"]} for n in range(40)]
-                answers = [client.post("/v1/embeddings", json=body) for body in bodies]
-                return bodies, await asyncio.gather(*answers)
+        def ask(n):
+            answers[n] = httpx.post(f"{url}/v1/embeddings", json=bodies[n], timeout=300)
 
-        began = time.perf_counter()
-        bodies, answers = asyncio.run(go())
-        seconds = time.perf_counter() - began
+        asked = [threading.Thread(target=ask, args=(n,)) for n in range(40)]
+        asked[0].start()
+        assert gate.begun.wait(60)
+        for thread in asked[1:]:
+            thread.start()
+        until(lambda: counter(url, "queue_tokens") == total - 2)
+        gate.free.set()
+        for thread in asked:
+            thread.join()
     for body, answer in zip(bodies, answers, strict=True):
         wanted = [float(sum(ord(c) % 50 for c in text)) for text in body["input"]]
         assert [item["embedding"][0] for item in answer.json()["data"]] == wanted
-    assert len(rows) == 80
-    assert seconds < 40 * 0.05
+    assert [len(batch) for batch in rows] == [2, 78]
 
 
 def test_a_failing_model_is_an_error_and_not_the_end(caplog):
     fails = [True]
-    good = slow(0)
+    good = held()
 
     def computed(tokens):
         if fails.pop() if fails else False:
@@ -639,16 +667,12 @@ def test_a_failing_model_is_an_error_and_not_the_end(caplog):
 
 
 def test_stopping_finishes_what_was_accepted():
-    model, accepted, answers = slow(0.5), threading.Event(), []
-
-    def computed(tokens):
-        accepted.set()
-        return model.embed(tokens)
-
-    with running(create_app(replace(model, embed=computed))) as url:
+    gate, answers = Gate(), []
+    with running(create_app(held(gate))) as url:
         asked = threading.Thread(target=lambda: answers.append(embed(url, "x")))
         asked.start()
-        assert accepted.wait(30)
+        assert gate.begun.wait(60)
+        threading.Timer(0.3, gate.free.set).start()  # the server is stopping by then, or soon
     asked.join()
     assert answers[0].status_code == 200
 
@@ -667,7 +691,7 @@ HEAD = b"GET /health HTTP/1.1\r\nHost: x\r\n"
 def test_a_body_cut_into_no_pieces_ends_in_a_line(caplog, body):
     """The server says so before the app can; what the app says then goes nowhere."""
     head = b"POST /search HTTP/1.1\r\nHost: localhost\r\n"
-    with running(create_app(slow(0))) as url:
+    with running(create_app(held())) as url:
         with connect(url, head + b"Transfer-Encoding: chunked\r\n\r\n" + body) as line:
             assert line.recv(1000).startswith(b"HTTP/1.1 400")
         assert httpx.get(f"{url}/health", timeout=30).status_code == 200
@@ -676,7 +700,7 @@ def test_a_body_cut_into_no_pieces_ends_in_a_line(caplog, body):
 
 def test_who_comes_while_all_is_busy_waits_in_the_system_s_queue():
     """The system drops what its queue has no room for, and that comes back after a second."""
-    app, busy, free = create_app(slow(0)), threading.Event(), threading.Event()
+    app, busy, free = create_app(held()), threading.Event(), threading.Event()
 
     @app.get("/busy")
     async def hold():
@@ -699,31 +723,29 @@ def test_who_comes_while_all_is_busy_waits_in_the_system_s_queue():
 
 def test_half_open_connections_end(caplog):
     """300 that never finish their headers, some of which send on: others are answered."""
-    with running(create_app(slow(0)), head_timeout=3.0) as url, ExitStack() as stack:
-        began = time.monotonic()
+    with running(create_app(held()), head_timeout=1.0) as url, ExitStack() as stack:
         starts = (b"", b"G", HEAD, HEAD + b"\r\n" + HEAD)
         lines = [stack.enter_context(connect(url, starts[n % 4])) for n in range(300)]
-        assert httpx.get(f"{url}/health", timeout=30).status_code == 200
-        slowly = lines[2]
-        while time.monotonic() - began < 2:
-            slowly.sendall(b"x: y\r\n")
-            time.sleep(0.1)
-        assert httpx.get(f"{url}/health", timeout=30).status_code == 200
+        assert httpx.get(f"{url}/health", timeout=60).status_code == 200
+        with suppress(OSError):  # until the server has closed it, whatever it is sent
+            while True:
+                lines[2].sendall(b"x: y\r\n")
+                time.sleep(0.05)
+        assert httpx.get(f"{url}/health", timeout=60).status_code == 200
         for line in lines:
             with suppress(ConnectionResetError):
                 while line.recv(65536):
                     pass
-        assert 2 < time.monotonic() - began < 30
     assert [r for r in caplog.records if not r.name.startswith(("httpx", "contrasent"))] == []
 
 
 def test_beyond_the_limit_the_connection_that_waits_longest_makes_room(caplog):
     limits = {"max_connections": 20, "head_timeout": 600.0}
-    with running(create_app(slow(1.0)), **limits) as url, ExitStack() as stack:
-        answers = []
+    gate, answers = Gate(), []
+    with running(create_app(held(gate)), **limits) as url, ExitStack() as stack:
         asked = threading.Thread(target=lambda: answers.append(embed(url, "x").status_code))
         asked.start()
-        time.sleep(0.3)
+        assert gate.begun.wait(60)
         lines = [stack.enter_context(connect(url, b"GET")) for _ in range(100)]
         assert httpx.get(f"{url}/health", timeout=30).status_code == 200
         for line in lines[:80]:
@@ -731,13 +753,14 @@ def test_beyond_the_limit_the_connection_that_waits_longest_makes_room(caplog):
                 assert line.recv(1) == b""
         lines[-1].sendall(HEAD.removeprefix(b"GET") + b"\r\n")
         assert lines[-1].recv(100).startswith(b"HTTP/1.1 200")
+        gate.free.set()
         asked.join()
         assert answers == [200]  # what was being answered is
     assert [r for r in caplog.records if not r.name.startswith(("httpx", "contrasent"))] == []
 
 
 def test_what_is_no_http_is_answered_and_not_logged(caplog):
-    with running(create_app(slow(0))) as url:
+    with running(create_app(held())) as url:
         for sent in (b"\x16\x03\x01\r\n\r\n", b"GET\r\n\r\n", b"x" * 200_000):
             with connect(url, sent) as line, suppress(ConnectionResetError):
                 assert line.recv(1000).startswith(b"HTTP/1.1 400")
@@ -803,3 +826,73 @@ def test_an_index_that_cannot_be_read_is_the_servers_fault(model, encoder, tmp_p
         assert str(tmp_path) not in answer.text
         assert "is damaged" in caplog.text
         assert httpx.get(f"{url}/health").status_code == 200
+
+
+# ---------------------------------------------------------------------- proxies, browsers, clients
+
+
+JSON = {"content-type": "application/json"}
+
+
+@pytest.mark.parametrize(("change", "status"), [
+    (lambda body: body, 200), (lambda body: body[:-4], 400), (lambda body: b"{}", 400),
+    (lambda body: body + body, 400),
+    (lambda body: gzip.compress(b'{"input": "%s"}' % (b"a" * 9000)), 413),
+])  # fmt: skip
+def test_bodies_may_be_compressed(change, status):
+    body = change(gzip.compress(b'{"input": "a map"}'))
+    with running(create_app(held(), settings=ServerSettings(max_body=5000))) as url:
+        for coding, wanted in (("gzip", status), ("br", 415)):
+            headers = JSON | {"content-encoding": coding}
+            answer = httpx.post(f"{url}/v1/embeddings", content=body, headers=headers, timeout=60)
+            assert answer.status_code == wanted, answer.text
+            assert status != 200 or wanted == 415 or len(answer.json()["data"]) == 1
+
+
+def test_nulls_of_the_schema_are_defaults(http):
+    nulls = dict.fromkeys(("encoding_format", "dimensions", "user", "model"))
+    plain, given = (post(http, "/v1/embeddings", {"input": "a", **some}) for some in ({}, nulls))
+    assert given.status_code == 200 and given.json()["data"] == plain.json()["data"]
+
+
+def test_a_head_is_that_of_the_answer(http):
+    for path in ("/health", "/metrics", "/v1/models", "/"):
+        answer = http.head(path)
+        assert (answer.status_code, answer.content) == (200, b"")
+    assert http.head("/search").status_code == 405
+
+
+def test_under_the_path_of_a_proxy():
+    settings = ServerSettings(root_path="/a/b", api_key="k")
+    with running(create_app(held(), settings=settings)) as url:
+        for place in (url, f"{url}/a/b"):  # whether the proxy takes its path away or not
+            assert httpx.get(f"{place}/health", timeout=60).status_code == 200
+            assert httpx.get(f"{place}/v1/models", timeout=60).status_code == 401
+            assert embed(place, "x", headers={"authorization": "Bearer k"}).status_code == 200
+        schema = httpx.get(f"{url}/openapi.json", timeout=60).json()
+        assert schema["servers"] == [{"url": "/a/b"}]
+
+
+def test_browsers_are_told_whose_pages_may_call():
+    ask = {"origin": "https://app.example", "access-control-request-method": "POST",
+           "access-control-request-headers": "authorization,content-type"}  # fmt: skip
+    allowed = "access-control-allow-origin"
+    for origins, answers in (((), None), (("https://app.example",), ask["origin"]), (("*",), "*")):
+        settings = ServerSettings(origins=origins, api_key="k")
+        with running(create_app(held(), settings=settings)) as url:
+            path = f"{url}/v1/embeddings"
+            may = httpx.options(path, headers=ask, timeout=60)
+            assert (may.status_code == 200, may.headers.get(allowed)) == (bool(answers), answers)
+            refused = httpx.post(path, json={}, headers={"origin": ask["origin"]}, timeout=60)
+            assert (refused.status_code, refused.headers.get(allowed)) == (401, answers)
+            other = httpx.get(f"{url}/health", headers={"origin": "https://b.example"}, timeout=60)
+            assert other.headers.get(allowed) == ("*" if answers == "*" else None)
+
+
+@pytest.mark.parametrize("wrong", [
+    {"origins": ("app.example",)}, {"origins": ("https://a.example/x",)}, {"root_path": "a"},
+    {"root_path": "/a/"},
+])  # fmt: skip
+def test_origins_and_paths_that_are_none(wrong):
+    with pytest.raises(OptionError, match=r"is no origin|begins with a slash"):
+        ServerSettings(**wrong)

@@ -40,7 +40,7 @@ def page(browser, address, request):
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda m: errors.append(m.text) if "Security Policy" in m.text else None)
     page.goto(address)
-    page.set_default_timeout(10_000)
+    page.set_default_timeout(60_000)
     yield page
     assert [url for url in outside if not url.startswith("data:")] == []
     assert errors == []
@@ -121,7 +121,7 @@ def passages(model, encoder):
 )
 def test_answers_of_documents(browser, passages, width, scheme):
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    page.set_default_timeout(10_000)
+    page.set_default_timeout(60_000)
     expect = sync_api.expect
     page.goto(passages)
     page.fill("#query", "who mends the roof?")
@@ -157,7 +157,7 @@ def test_answers_of_documents(browser, passages, width, scheme):
 
 def test_a_filter_is_clicked_together(browser, passages):
     page = browser.new_page()
-    page.set_default_timeout(10_000)
+    page.set_default_timeout(60_000)
     page.goto(passages)
     expect, entries = sync_api.expect, page.locator("#results > li")
     menus = page.locator("#facets select")

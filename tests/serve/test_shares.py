@@ -21,12 +21,19 @@ class Recorder:
     """Embeds nothing, and remembers which marks each batch held; held back until released."""
 
     def __init__(self):
-        self.batches, self.free = [], threading.Event()
+        self.batches, self.begun, self.free = [], threading.Event(), threading.Event()
 
     def __call__(self, tokens):
-        self.free.wait(10)
+        self.begun.set()
+        assert self.free.wait(300)
         self.batches.append([int(tokens[at][0]) for at in range(len(tokens))])
         return np.zeros((len(tokens), 2), dtype=np.float32)
+
+
+async def until(condition):
+    """Let the loop go on until something holds."""
+    while not condition():
+        await asyncio.sleep(0.001)
 
 
 def queue(embed, **limits):
@@ -41,12 +48,12 @@ def test_clients_take_turns_whatever_they_ask():
         batcher = queue(embed)
         batcher.start()
         asked = [asyncio.ensure_future(batcher.submit(rows(16, mark=9), "first"))]
-        await asyncio.sleep(0.05)  # it runs, and the others wait
+        await until(embed.begun.is_set)  # it runs, and the others wait
         asked += [
             asyncio.ensure_future(batcher.submit(rows(16, mark=1), "greedy")) for _ in "x" * 10
         ]
         asked += [asyncio.ensure_future(batcher.submit(rows(8, mark=2), "modest"))]
-        await asyncio.sleep(0.05)
+        await until(lambda: batcher.waiting == 4 * (160 + 8))
         embed.free.set()
         await asyncio.gather(*asked)
         await batcher.stop()
@@ -67,7 +74,7 @@ def test_a_client_fills_its_share_of_the_queue_and_no_more():
         batcher = queue(embed, queue_tokens=400, client_share=0.5)
         batcher.start()
         asked = [asyncio.ensure_future(batcher.submit(rows(16), "first"))]
-        await asyncio.sleep(0.05)
+        await until(embed.begun.is_set)
         asked.append(asyncio.ensure_future(batcher.submit(rows(45), "greedy")))  # 180 tokens
         await asyncio.sleep(0)
         with pytest.raises(QueueFull):
@@ -123,7 +130,7 @@ def test_requests_of_one_client_leave_room_for_others(model):
 
     async def go():
         asked = [asyncio.ensure_future(get("/slow", "192.0.2.1")) for _ in range(6)]
-        await asyncio.sleep(0.1)
+        await until(lambda: sum(answer.done() for answer in asked) == 4)
         other = await get("/v1/models", "192.0.2.2")
         held.set()
         return [answer.status_code for answer in await asyncio.gather(*asked)], other.status_code

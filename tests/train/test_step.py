@@ -182,14 +182,14 @@ def test_memory_is_kept_for_the_block_alone(monkeypatch):
 def test_a_second_signal_that_the_caller_handles_does_not_end_the_process():
     pid = os.fork()
     if not pid:
-        stepping.GRACE, status = 0.2, 8
+        stepping.GRACE, status = 1.0, 8
         try:
             with stepping.interruptible():
                 for _ in range(2):
                     os.kill(os.getpid(), signal.SIGINT)
                     time.sleep(0.05)
         except KeyboardInterrupt:
-            time.sleep(0.4)
+            time.sleep(1.5)
             status = 7
         finally:
             os._exit(status)

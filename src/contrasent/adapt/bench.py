@@ -89,7 +89,7 @@ class Bench:
         self._places = {name: unit for unit, name in enumerate(self.documents)}
         self._by_unit = np.argsort(self.units, kind="stable")
         self._sorted_units = self.units[self._by_unit]
-        self._words: dict[str, tuple[Numbers, NDArray[np.float32], float]] = {}
+        self._words: dict[str, tuple[Numbers, *tuple[NDArray[np.float32], ...], float]] = {}
 
     def values(
         self,
@@ -125,12 +125,13 @@ class Bench:
         }
         rankings = []
         for place, number in enumerate(numbers):
-            words, share = self._bm25(self.queries[number].text)
+            words, exact, share = self._bm25(self.queries[number].text)
             words *= shown
             candidates = {
                 ranker: Candidates.of_all(
                     smoothed(ranker, learned, products[ranker.map_share][place]),
                     words,
+                    exact,
                     bonus(ranker, learned, query_vectors[place], self._rows_named),
                     shown,
                     shown,
@@ -150,17 +151,17 @@ class Bench:
     def _rows_named(self, name: str) -> Numbers:
         return self.rows_of(self._places.get(name, len(self._places)))
 
-    def _bm25(self, text: str) -> tuple[NDArray[np.float32], float]:
-        """(rows,) BM25 scores and the share of their weight that they keep, once a query."""
+    def _bm25(self, text: str) -> tuple[NDArray[np.float32], NDArray[np.float32], float]:
+        """(rows,) BM25 scores, exact shares, and what of their weight they keep, once a query."""
         if text not in self._words:
-            scores = self.index.bm25.scores(text)
+            scores, exact, _ = self.index.bm25.weigh(text)
             rows = np.flatnonzero(scores)
             share = self.index.ranker_for(text, Ranker(1.0)).word_weight
-            self._words[text] = rows, scores[rows], share
-        dense = np.zeros(self.index.facts.rows, dtype=np.float32)
-        rows, scores, share = self._words[text]
-        dense[rows] = scores
-        return dense, share
+            self._words[text] = rows, scores[rows], exact[rows], share
+        words, exact = np.zeros((2, self.index.facts.rows), dtype=np.float32)
+        rows, *stored, share = self._words[text]
+        words[rows], exact[rows] = stored
+        return words, exact, share
 
 
 def _ndcg(ranked: Numbers, relevant: Mapping[int, float]) -> float:

@@ -25,6 +25,8 @@ def serve(
     name: str | None = None,
     api_key_file: Path | None = None,
     allow_host: list[str] | None = None,
+    cors: list[str] | None = None,
+    root_path: str = "",
     batch_tokens: Annotated[int, typer.Option(min=64)] = 4096,
     queue_tokens: Annotated[int, typer.Option(min=1024)] = 262144,
     client_share: Annotated[float, typer.Option(min=0.001, max=1.0)] = 0.5,
@@ -48,6 +50,9 @@ def serve(
         api_key_file: File with the key that clients must send; else $CONTRASENT_API_KEY, else
             none.
         allow_host: Host name that clients may use, besides loopback.
+        cors: Origin whose web pages browsers let call the server, such as https://app.example, or
+            '*' for any; none by default.
+        root_path: Path under which a proxy shows the server, such as /embeddings.
         batch_tokens: Tokens in one forward pass.
         queue_tokens: Tokens that may wait; then 429.
         client_share: Share of queue and requests for one client.
@@ -72,6 +77,8 @@ def serve(
         name=name,
         api_key=_read_key(api_key_file),
         allow_hosts=allow_host or [],
+        cors=cors or [],
+        root_path=root_path,
         pooler=loading.pooler,
         max_tokens=loading.max_tokens,
         word_weight=options.chosen_weight(word_weight, vectors_only),

@@ -1,8 +1,8 @@
 """Indexes that are searchable before all rows are encoded: when, and how the encoding goes on.
 
 Blocks of rows are encoded in the same order and grouping as in an index made whole, so that both
-are bit-identical in the end. Rows that queries are likely to find are encoded first, by themselves,
-and again with their block.
+are the same in the end; where others write meanwhile, vectors may differ by 1e-6. Rows that queries
+are likely to find are encoded first, by themselves, and again with their block.
 """
 
 import random

@@ -155,9 +155,15 @@ def _unusual(
         if usual.get(key) == "gelu" != config.get(key, "gelu"):
             found.append(config[key])
     epsilon = usual.get("layer_norm_eps")
-    if epsilon and config.get("layer_norm_eps", epsilon) not in (epsilon, 1e-12, 1e-5):
-        found.append(config["layer_norm_eps"])
+    own = rounded(config.get("layer_norm_eps", epsilon)) if epsilon else epsilon
+    if own not in (epsilon, 1e-12, 1e-5):
+        found.append(own)
     return found + ["bidirectional"] * (config.get("is_causal") is False)
+
+
+def rounded(number: float) -> float:
+    """The shortest number that is the same in float32, in which models and files hold them."""
+    return float(str(np.float32(number)))
 
 
 def digest(path: Path) -> str:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from contrasent.files import write_object
 from contrasent.model.base import Prompts
 from contrasent.model.description import write_description
-from contrasent.model.golden import check_published, save_arrays
+from contrasent.model.golden import check_published, rounded, save_arrays
 from contrasent.model.pooling import MODULES, Part
 
 SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
@@ -77,7 +77,7 @@ def decode(source: Path, folder: Path) -> None:
         "model_type": "bert",
         "hidden_act": "gelu",
         "max_position_embeddings": positions,
-        "layer_norm_eps": float(np.float32(epsilon)),
+        "layer_norm_eps": rounded(epsilon),
         "pad_token_id": pad,
         "attention_probs_dropout_prob": 0.1,
         "hidden_dropout_prob": 0.1,

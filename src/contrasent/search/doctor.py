@@ -12,6 +12,7 @@ from contrasent.errors import UserError
 from contrasent.search.codes import BinaryCodes
 from contrasent.search.folder import advice, is_index
 from contrasent.search.store import Store
+from contrasent.search.words import in_name
 from contrasent.types import Finding
 
 NAMED = 5  # damaged rows that are named
@@ -102,6 +103,8 @@ def _words(store: Store) -> Iterator[str]:
             yield f"those of row {stored[0]:,} on are not in order"
             return
         last = stored[:2]
+        if stored[1] == in_name(stored[1][1:]):
+            continue
         counted[rows] += np.where(often == most, np.nan, often)  # NaN: there were more
     for row in np.flatnonzero((counted != lengths) & ~np.isnan(counted))[:1]:
         yield f"some of row {row:,} are missing"

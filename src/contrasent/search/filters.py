@@ -155,7 +155,7 @@ def _condition(text: str) -> Where:
     op, values = _SIGNS[sign], [value]
     with suppress(ValueError, RecursionError, UserError):  # what is not JSON is a string
         canonical(read := json.loads(value))
-        if op not in _ORDER or isinstance(read, str) or _number(value) is not None:
+        if op not in _ORDER or isinstance(read, str):
             values = [read] if isinstance(read, str) else [read, value]
     parts: list[Where] = [{field: {op: one}} for one in values]
     return {"$and" if op == "$ne" else "$or": parts} if len(parts) > 1 else parts[0]
@@ -247,15 +247,7 @@ def _test(place: str, op: str, want: Any, values: _Values) -> str:
             f"exists (select 1 from json_each({place}) where {inside})"
         )
     if op in _ORDER:
-        kinds, value = _stored(want)
-        compared = f"{have} {_ORDER[op]} {values.add(value)}"
-        if isinstance(want, str) and (number := _number(want)) is not None:
-            as_number = f"cast({have} as numeric) {_ORDER[op]} {values.add(number)}"
-            compared = (
-                f"case when not json_valid({have}) then {compared} "
-                f"when json_type({have}) in ({_NUMBERS}) then {as_number} else {compared} end"
-            )
-        return f"({kind} in ({kinds}) and {compared}) is true"
+        return f"compares({kind}, {have}, {values.add(op)}, {values.add(_stored(want)[1])})"
     return _one_of(place, want if op == "$in" else [want], values)
 
 
@@ -270,14 +262,6 @@ def _one_of(place: str, wanted: Sequence[Any], values: _Values) -> str:
         same += f" and json_extract({place}) in ({', '.join(names)})" if names else ""
         parts.append(f"({same}) is true")
     return _sql_join("or", parts) if parts else "0"
-
-
-def _number(text: str) -> Any:
-    """The number that a text is as JSON, as SQLite keeps it; None if it is none."""
-    with suppress(ValueError, RecursionError):
-        kinds, value = _stored(json.loads(text))
-        return value if kinds == _NUMBERS else None
-    return None
 
 
 def _stored(want: Any) -> tuple[str, Any]:

@@ -460,19 +460,21 @@ class Index(Store, BaseIndex, RowWriter):
         queries = mapped(ranker, learned, vectors)
         for text, original, query in zip(texts, vectors, queries, strict=True):
             check_deadline()
-            words, rarity = np.zeros(self.facts.rows, dtype=np.float32), 0.0
+            words, exact = np.zeros((2, self.facts.rows), dtype=np.float32)
+            rarity = 0.0
             if ranker.uses_words:
-                words, rarity = self.bm25.weigh(text)
+                words, exact, rarity = self.bm25.weigh(text)
             gained = bonus(ranker, learned, original, lambda name: self._taught_rows[name])
             if coded:
                 rows = self._proposed(query, words, gained[0], allowed, k)
                 cosines = smooth_vectors(ranker, learned, self.vectors, rows) @ query
                 sampled = Spread.of(self._sample(ranker, learned) @ query)
-                candidates = Candidates.of_some(rows, cosines, words, gained, sampled, len(self))
+                found = rows, cosines, words, exact, gained
+                candidates = Candidates.of_some(*found, sampled, len(self))
             else:
                 cosines = smoothed(ranker, learned, self.vectors @ query)
                 cosines = cosines if self.tiers is None else self.tiers.aligned(cosines, query)
-                candidates = Candidates.of_all(cosines, words, gained, alive, allowed)
+                candidates = Candidates.of_all(cosines, words, exact, gained, alive, allowed)
             adjusted = self.ranker_for(text, ranker)
             best, near = adjusted.rank(candidates, k), candidates.cosines
             if ranker.uses_learned:

@@ -26,7 +26,7 @@ from contrasent.search.index import PROPOSED, BaseIndex
 from contrasent.search.ranking import Candidates, Found, Ranker, Spread
 from contrasent.search.records import EncodedRecords, IndexRow, blocks
 from contrasent.search.store import Facts, NewRows, Row, RowWriter
-from contrasent.search.words import K1, B, language_of
+from contrasent.search.words import K1, B, language_of, name_of
 from contrasent.types import EncodeFn, Vectors, batched, for_task
 
 LOCAL, COLLECTION = "milvus.db", "contrasent"
@@ -219,7 +219,8 @@ class MilvusIndex(BaseIndex, RowWriter):
             sparse = Spread.of_sparse(np.array([*best.values()], np.float32), len(self))
         names = np.array(sorted(cosines), dtype=object)
         near, bm25 = (np.array([d.get(n, 0) for n in names], np.float32) for d in (cosines, words))
-        ranked = ranker.rank(Candidates(names, near, bm25, dense, sparse), k)
+        none = np.zeros_like(near)  # its server knows no exact matches
+        ranked = ranker.rank(Candidates(names, near, bm25, dense, sparse, none), k)
         return replace(ranked, evidence=self.evidence(ranked.cosines, vector))
 
     def sample(self) -> Vectors:
@@ -285,7 +286,9 @@ class MilvusIndex(BaseIndex, RowWriter):
         if not texts:
             return
         vectors = self.check_rows(rows).tolist()
-        terms, extra = [self._terms(text) for text in texts], metadata or [None] * len(texts)
+        extra = metadata or [None] * len(texts)
+        named = zip(texts, map(name_of, extra), strict=True)
+        terms = [self._terms(f"{text}\n{name}".strip()) for text, name in named]
         draws, self._drawn = [zlib.crc32(encoded(name)) >> 1 for name in ids], None
         columns = zip(ids, texts, extra, vectors, draws, terms, strict=True)
         for part in batched((dict(zip(FIELDS, row, strict=False)) for row in columns), self.batch):

@@ -50,7 +50,8 @@ from contrasent.search.folder import (
     vector_sum,
 )
 from contrasent.search.learned import Learned, read_learned
-from contrasent.search.ranking import Ranker
+from contrasent.search.ranking import FORMER, Ranker
+from contrasent.search.readings import UnlikeError, compares
 from contrasent.search.schema import foreign_part, parse_stored, wrong_facts
 from contrasent.search.tiers import EARLY, Tiers, read_tiers
 from contrasent.search.words import Posting
@@ -92,6 +93,7 @@ class Facts:
 
     def __post_init__(self) -> None:
         check_choice("metric", self.metric, METRICS)
+        object.__setattr__(self, "model", FORMER.get(self.model, self.model))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,7 @@ class Described:
 
     def check_model(self, model: str, option: str = "model") -> None:
         """Reject a model other than the one the vectors came from."""
-        if model != self.model:
+        if FORMER.get(model, model) != self.model:
             where = self.folder if self.folder is not None else "the index"
             raise ModelError(
                 f"{where} holds vectors of model {self.model!r} and {option} is {model!r}: their "
@@ -238,10 +240,28 @@ class _Statement:
     """The deadline of the running statement."""
 
     end = math.inf
+    unlike: tuple[str | float, str | float] | None = None
 
     def must_end(self) -> bool:
         """True if it takes longer than any on a sound index, or than the caller waits."""
         return time.monotonic() > self.end or deadline_passed()
+
+    def compares(self, kind: str | None, have: Any, op: str, want: str | float) -> bool:
+        """As in :mod:`contrasent.search.readings`; SQLite keeps no error of a function."""
+        if kind not in ("integer", "real", "text") or have == "":
+            return False
+        try:
+            return compares(have, op, want)
+        except UnlikeError:
+            self.unlike = have, want
+            raise
+
+    def check_values(self) -> None:
+        """Raise the error of a filter whose value a row's cannot be compared with."""
+        if self.unlike is not None:
+            (have, want), self.unlike = self.unlike, None
+            problem = f"a row has {have!r} there, and one of both is no number or date; "
+            raise OptionError("where", want, f"{problem}correct the row, or use = or ~")
 
 
 class Store(Described):
@@ -260,6 +280,7 @@ class Store(Described):
     def _connect(self, connection: sqlite3.Connection) -> None:
         connection.isolation_level = None  # no transaction begins by itself
         connection.set_progress_handler(self._statement.must_end, STEPS)
+        connection.create_function("compares", 4, self._statement.compares, deterministic=True)
         self.connection = connection
 
     @classmethod
@@ -460,6 +481,7 @@ class Store(Described):
                 return use(self.connection)
             except sqlite3.OperationalError:
                 check_deadline()  # which may have interrupted it
+                self._statement.check_values()
                 raise
             finally:
                 self._statement.end = math.inf

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import Stemmer
@@ -30,6 +30,8 @@ from contrasent.search.ranking import Floats
 from contrasent.types import Mask
 
 K1, B = 1.2, 0.75  # Lucene's values: how soon repetitions stop counting, and how much length does
+NAME = 0.3  # weight of a word in a file's name that texts have too
+PART = 0.2  # weight of the parts of a joined number that is found whole
 SAMPLE = 2000  # texts that the language is detected from
 SURE = 0.1
 """Share of words that must be stop words of a language before it is taken for that language."""
@@ -58,32 +60,73 @@ _UNSPACED = r"\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\
 WORD = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|(?:(?![{_UNSPACED}])\w)+")
 _PARTS = re.compile(r"[^\W_]+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_JOINERS = frozenset(".-/\\:@+")
+LONGEST_WHOLE = 120  # characters of a joined number or path
+_WHOLE = re.compile(r"[^\W_]\W+\w")  # words are without what joins them
+_STEPS, _PLACES = re.compile(r"[./\\]"), re.compile(r"[/\\:@]+")
+_NUMBERS = re.compile(r"\d+(?:[.-]\d+)+")
 _DIACRITICS = re.compile(r"[\u064b-\u0652\u0640\u0591-\u05c7]")
 
 
-def words(text: str) -> list[str]:
-    """The words of a text, case-folded.
+def words(text: str, stop: frozenset[str] = frozenset()) -> list[str]:
+    """The words of a text, case-folded, without stop words.
 
     Scripts written without spaces (Chinese, Japanese, Thai) and Korean give pairs of characters, as
-    search engines do. A compound identifier such as ``readFile`` or ``read_file`` gives its parts
-    and itself.
+    search engines do. A compound identifier such as ``readFile`` or ``read_file``, a number with
+    signs in it (a version, a date, an address) and a path give their parts and themselves. A stop
+    word in capitals, such as ``IT``, is a word, unless all around it is in capitals.
     """
     # Arabic and Hebrew write vowels in some texts only.
     plain = text if text.isascii() else _DIACRITICS.sub("", unicodedata.normalize("NFKC", text))
     tokens: list[str] = []
+    first = last = -2  # of the words that single signs join
     for match in WORD.finditer(plain):
-        word = match[0]
+        word, (start, end) = match[0], match.span()
+        if start != last + 1 or plain[last] not in _JOINERS:
+            tokens += _whole(plain, first, last)
+            first = start
+        last = end
         if match["unspaced"]:
+            first = last = -2
             tokens += [word[i : i + 2] for i in range(max(1, len(word) - 1))]
-            continue
-        if word.islower() and word.isalnum():
-            tokens.append(word.casefold())
-            continue
-        parts = [part for piece in _PARTS.findall(word) for part in _CAMEL.split(piece)]
-        tokens += [part.casefold() for part in parts]
-        if len(parts) > 1:
-            tokens.append(word.casefold())
-    return tokens
+        elif word.islower() and word.isalnum():
+            if (word := word.casefold()) not in stop:
+                tokens.append(word)
+        else:
+            parts = [part for piece in _PARTS.findall(word) for part in _CAMEL.split(piece)]
+            compound = len(parts) > 1
+            for part in parts:
+                if (folded := part.casefold()) not in stop or (
+                    not compound and _is_name(word, plain, start, end)
+                ):
+                    tokens.append(folded)
+            if compound:
+                tokens.append(word.casefold())
+    return tokens + _whole(plain, first, last)
+
+
+def _whole(text: str, first: int, last: int) -> list[str]:
+    """The terms of joined words: numbers, those within them, and paths; none of other words."""
+    whole = text[first:last].casefold()
+    if last - first > LONGEST_WHOLE or not _WHOLE.search(whole):
+        return []
+    if not any(map(str.isdigit, whole)) and len(_STEPS.findall(whole)) < 2:
+        return []
+    found = [whole]
+    for part in _PLACES.split(whole):
+        inner = [one for one in (part, *_NUMBERS.findall(part)) if _WHOLE.search(one)]
+        found += [one for one in inner if any(map(str.isdigit, one))]
+    # v2.1 is 2.1, and 2024/05/03 is 2024-05-03.
+    found = [one[1:] if re.match(r"v\d", one) else one for one in found]
+    return [*{one if any(map(str.isalpha, one)) else re.sub(r"\W", ".", one): 0 for one in found}]
+
+
+def _is_name(word: str, text: str, start: int, end: int) -> bool:
+    """Whether a stop word is in capitals and its line is not."""
+    if len(word) < 2 or not word.isupper():
+        return False
+    before, after = text[:start].rpartition("\n")[2], text[end:].partition("\n")[0]
+    return any(map(str.islower, before + after)) or len(f"{before} {after}".split()) < 2
 
 
 def language_of(texts: Iterable[str]) -> str:
@@ -109,6 +152,20 @@ def foreign_stop_words(query: str, language: str) -> set[str]:
     return {*tokens} & STOP_WORDS[best] if counts[best] >= least else set()
 
 
+def in_name(term: str) -> str:
+    """The term of a word in the name of a file."""
+    return f"/{term}"
+
+
+def name_of(metadata: Any) -> str:
+    """The name of a row's file, with and without its suffix and underscores; "" if none."""
+    name = metadata.get("document") if isinstance(metadata, dict) else None
+    if not isinstance(name, str):
+        return ""
+    name = re.sub(r"#\d+$", "", name.rpartition("/")[2])  # a row of a table
+    return f"{name} {name.rpartition('.')[0].replace('_', ' ')}"
+
+
 @dataclass(frozen=True)
 class Analyzer:
     """From a text to the terms that are matched: words, less stop words, stemmed."""
@@ -120,15 +177,27 @@ class Analyzer:
         if self.language not in known:
             raise OptionError("language", self.language, "has no stemmer", choices=known)
 
+    @property
+    def stop(self) -> frozenset[str]:
+        """The stop words of its language."""
+        return STOP_WORDS.get(self.language, frozenset())
+
     @cached_property
     def _stemmer(self) -> Any:
         return None if self.language == "none" else Stemmer.Stemmer(self.language)
 
     def __call__(self, text: str) -> list[str]:
         """The terms of a text, in order."""
-        stop = STOP_WORDS.get(self.language, frozenset())
-        terms = [word for word in words(text) if word not in stop]
+        terms = words(text, self.stop)
         return terms if self._stemmer is None else list(self._stemmer.stemWords(terms))
+
+
+class Weighed(NamedTuple):
+    """How rows match the words of a query."""
+
+    scores: Floats  # (rows,) BM25; 0 for rows that share no term with the query, or are dead
+    exact: Floats  # (rows,) share of the known words' rarity that a row has whole, or in its name
+    rarity: float  # of all terms: the score that no row exceeds
 
 
 @dataclass(frozen=True)
@@ -154,25 +223,44 @@ class Bm25:
 
     def scores(self, query: str) -> Floats:
         """(rows,) scores; 0 for rows that share no term with the query, or are dead."""
-        return self.weigh(query)[0]
+        return self.weigh(query).scores
 
-    def weigh(self, query: str) -> tuple[Floats, float]:
-        """(rows,) scores, and the score that no row exceeds: the rarity of all terms."""
-        scores, total = np.zeros(len(self.lengths), dtype=np.float32), 0.0
-        for term, times in Counter(self.analyzer(query)).items():
+    def weigh(self, query: str) -> Weighed:
+        """How all rows match a query, by their texts and, lightly, the names of their files.
+
+        Of a joined number that is found whole, the parts count little.
+        """
+        scores, exact = np.zeros((2, len(self.lengths)), dtype=np.float32)
+        total = known = 0.0
+        light, terms = set[str](), Counter(self.analyzer(query))
+        for term in sorted(terms, key=lambda term: not _WHOLE.search(term)):
             check_deadline()
-            posting = self.lookup(term)
-            if posting is None:
-                total += times * float(np.log1p((self._count + 0.5) / 0.5))
-                continue
-            rows, counts = posting
-            if self.alive is not None:
-                there = self.alive[rows]
-                rows, counts = rows[there], counts[there]
-            rarity = np.log1p((self._count - len(rows) + 0.5) / (len(rows) + 0.5))
-            often, total = counts.astype(np.float32), total + times * float(rarity)
-            scores[rows] += np.float32(times * rarity) * often / (often + self._damping[rows])
-        return scores, total
+            (rows, counts), (named, once) = self._posting(term), self._posting(in_name(term))
+            whole, by_name = _WHOLE.search(term), not len(rows)
+            if by_name:
+                rows, counts = named, once
+            if not len(rows) and (whole or term in self.analyzer.stop):
+                continue  # its parts count, and AND means nothing
+            if whole:
+                light |= {*self.analyzer(term)} - {term}
+            times = terms[term] * (PART if term in light else 1.0)
+            rarity = times * float(np.log1p((self._count - len(rows) + 0.5) / (len(rows) + 0.5)))
+            often, total = counts.astype(np.float32), total + rarity
+            known += rarity if len(rows) else 0.0
+            scores[rows] += np.float32(rarity) * often / (often + self._damping[rows])
+            if whole or by_name:
+                exact[rows] += np.float32(rarity)
+            else:
+                scores[named] += np.float32(NAME * rarity) / (1 + self._damping[named])
+        return Weighed(scores, exact / np.float32(known or 1.0), total)
+
+    def _posting(self, term: str) -> Posting:
+        """The rows that hold a term and count, and how often each does."""
+        rows, counts = self.lookup(term) or (np.empty(0, np.int32), np.empty(0, np.uint16))
+        if self.alive is None:
+            return rows, counts
+        there = self.alive[rows]
+        return rows[there], counts[there]
 
 
 class Postings:
@@ -188,9 +276,10 @@ class Postings:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def add(self, terms: Sequence[str]) -> None:
-        """Count the terms of the next row."""
+    def add(self, terms: Sequence[str], name: Iterable[str] = ()) -> None:
+        """Count the terms of the next row, and those of its file's name once each."""
         counts, numbers = Counter(terms), self._numbers
+        counts.update(map(in_name, {*name}))
         self._places.extend(numbers.setdefault(term, len(numbers)) for term in counts)
         self._times.extend(min(count, MOST_TIMES) for count in counts.values())
         self.lengths.append(len(terms))
@@ -221,7 +310,7 @@ class Speller:
 
     def __call__(self, query: str) -> str:
         """A query with apparent typing errors replaced; other queries stay as they are."""
-        stop = STOP_WORDS.get(self.analyzer.language)
+        stop = self.analyzer.stop
         if not stop:
             return query
         original, query = query, unicodedata.normalize("NFC", query)
@@ -255,7 +344,7 @@ class Speller:
             and (shouted or word[1:] == plain[1:])  # not iPhone, and not NATO
             and plain not in stop
             and not self.knows(word)
-            and not self.count_rows(self.analyzer(plain))
+            and not self.count_rows([f(t) for t in self.analyzer(plain) for f in (str, in_name)])
         )
 
     def _best(self, word: str, alphabet: str) -> str:

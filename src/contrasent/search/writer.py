@@ -38,10 +38,10 @@ from contrasent.search.folder import (
 )
 from contrasent.search.learned import write_learned
 from contrasent.search.ranking import Ranker
-from contrasent.search.schema import TABLES
+from contrasent.search.schema import TABLES, parse_stored
 from contrasent.search.store import ROWS_AT_ONCE, Facts, NewRows, RowWriter, Store
 from contrasent.search.tiers import EARLY, FIRST, Tiers, write_tiers
-from contrasent.search.words import Analyzer, Postings, language_of
+from contrasent.search.words import Analyzer, Postings, language_of, name_of
 from contrasent.types import EncodeFn, Numbers, Vectors
 
 WAIT = 30.0  # seconds to wait for another writer before saying who it is
@@ -374,7 +374,7 @@ class Writer(Store, RowWriter):
             for row, (vector, text, name, facts) in enumerate(rows, self.facts.rows):
                 values = (row, name, text, canonical(facts), vector_sum(vector))
                 stored.append((*values, checksum(*values)))
-                self._terms.add(self._analyzer(text))
+                self._terms.add(self._analyzer(text), self._analyzer(name_of(facts)))
             try:
                 self._put("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?)", stored)
             except UnicodeEncodeError as error:
@@ -402,9 +402,13 @@ class Writer(Store, RowWriter):
         if not last or last[0][1] >= self.small:
             return
         self._first, count, self._sum = last[0]
-        texts = dict(self.ask("SELECT row, text FROM rows WHERE row >= ?", (self._first,)))
-        rows = range(self._first, self._first + count)
-        self._terms = Postings(analyzer(texts.get(row, "")) for row in rows)
+        sql = "SELECT row, text, metadata FROM rows WHERE row >= ?"
+        stored = {row: some for row, *some in self.ask(sql, (self._first,))}
+        for row in range(self._first, self._first + count):
+            text, facts = stored.get(row, ("", "null"))
+            with suppress(ValueError):  # a damaged row has no name
+                facts = parse_stored(facts)
+            self._terms.add(analyzer(text), analyzer(name_of(facts)))
         for table in ("blocks", "postings"):
             self.ask(f"DELETE FROM {table} WHERE first = ?", (self._first,))
 

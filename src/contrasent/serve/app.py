@@ -20,6 +20,7 @@ from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 
 from contrasent.errors import InputError, UserError
 from contrasent.metrics import normalize
@@ -301,6 +302,14 @@ def create_app(
     _add_pages(app)
     _add_errors(app, limits)
     app.add_middleware(Guard, settings=limits, metrics=metrics)
+    if limits.origins:  # outside the guard: a browser asks without the key whether it may ask
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=limits.origins,
+            allow_methods=["GET", "HEAD", "POST"],
+            allow_headers=["Authorization", "Content-Encoding", "Content-Type"],
+            expose_headers=["Retry-After", "X-Request-Id"],
+        )
     return app
 
 
@@ -315,6 +324,9 @@ def _add_routes(app: FastAPI, routes: Routes) -> None:
     get("/v1/models/{name:path}", response_model=schemas.ModelInfo)(routes.one_model)
     get("/health", response_model=schemas.Health)(routes.health)
     get("/metrics", response_class=Response)(routes.show_metrics)
+    app.head("/health", include_in_schema=False)(routes.health)
+    app.head("/metrics", include_in_schema=False)(routes.show_metrics)
+    app.head("/v1/models", include_in_schema=False)(routes.models)
 
 
 def _add_pages(app: FastAPI) -> None:

@@ -8,8 +8,10 @@ import asyncio
 import hmac
 import json
 import logging
+import re
 import time
 import uuid
+import zlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +24,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from contrasent.errors import OptionError
 from contrasent.progress import Deadline, limited
 
 log = logging.getLogger("contrasent.serve")
@@ -39,6 +42,7 @@ HEADERS = {
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
 }
+_ORIGIN, _ROOT = re.compile(r"https?://[^/\s*@?#]+"), re.compile(r"(/[\w.~-]+)+")
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
@@ -61,6 +65,17 @@ class ServerSettings:
     timeout: float = 60.0  # seconds for a request's body, and for its answer
     api_key: str = ""
     hosts: tuple[str, ...] = ()  # that the Host header may have; empty allows any
+    origins: tuple[str, ...] = ()  # of web pages that may call the server; "*" allows any
+    root_path: str = ""  # where a proxy shows the server
+
+    def __post_init__(self) -> None:
+        for origin in self.origins:
+            if origin != "*" and not _ORIGIN.fullmatch(origin):
+                problem = "is no origin, such as https://app.example or http://localhost:3000"
+                raise OptionError("--cors", origin, problem)
+        if self.root_path and not _ROOT.fullmatch(self.root_path):
+            problem = "begins with a slash and does not end with one, such as /embeddings"
+            raise OptionError("--root-path", self.root_path, problem)
 
     @property
     def client_requests(self) -> int:
@@ -155,6 +170,8 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        if self.settings.root_path:
+            scope["root_path"] = self.settings.root_path
         began = time.perf_counter()
         identity = uuid.uuid4().hex
         status = 0
@@ -166,7 +183,7 @@ class Guard:
                 MutableHeaders(scope=message).update(HEADERS | {"x-request-id": identity})
             await send(message)
 
-        counted = scope["path"] not in PROBES
+        counted = self._route(scope) not in PROBES
         client = client_of(scope)
         self._count(client, counted)
         try:
@@ -179,6 +196,11 @@ class Guard:
         finally:
             self._count(client, -counted)
             self._record(scope, status or 499, time.perf_counter() - began, identity)
+
+    def _route(self, scope: Scope) -> str:
+        """The path within the server, whether a proxy leaves the one before it there or not."""
+        path, root = str(scope["path"]), self.settings.root_path
+        return path.removeprefix(root) if root and path.startswith(f"{root}/") else path
 
     def _count(self, client: str, change: int) -> None:
         self.active += change
@@ -195,7 +217,7 @@ class Guard:
             if name.lower() not in settings.hosts:
                 problem = "this server does not answer to that Host; allow it with --allow-host"
                 raise ApiError(400, problem, "unknown_host")
-        if settings.api_key and scope["path"] not in OPEN:
+        if settings.api_key and self._route(scope) not in OPEN:
             key = headers.get("authorization", "").encode("latin-1")
             if not hmac.compare_digest(key, f"Bearer {settings.api_key}".encode()):
                 problem = "a key is needed: Authorization: Bearer KEY"
@@ -238,7 +260,26 @@ class Guard:
         if max(declared, size) > limit:
             problem = f"the body is larger than {limit:,} bytes"
             raise ApiError(413, problem, "body_too_large", {"Connection": "close"})
-        return b"".join(parts)
+        return self._decoded(scope, b"".join(parts))
+
+    def _decoded(self, scope: Scope, body: bytes) -> bytes:
+        """A body as the client had it before compressing, which is limited like any other."""
+        coding = Headers(scope=scope).get("content-encoding", "").strip().lower()
+        if coding in ("", "identity") or not body:
+            return body
+        if coding not in ("gzip", "x-gzip"):
+            problem = f"the body's Content-Encoding {coding[:40]!r} is not known; send it as gzip"
+            raise ApiError(415, problem, "unsupported_media_type", {"Accept-Encoding": "gzip"})
+        unpacking, limit = zlib.decompressobj(wbits=31), self.settings.max_body
+        try:
+            plain = unpacking.decompress(body, limit + 1)
+        except zlib.error as error:
+            raise ApiError(400, "the body is not gzip, as its head says", "invalid") from error
+        if len(plain) > limit:
+            raise ApiError(413, f"the body is larger than {limit:,} bytes", "body_too_large")
+        if not unpacking.eof or unpacking.unused_data:
+            raise ApiError(400, "the body is not one whole gzip member", "invalid")
+        return plain
 
     async def _run(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         """Run the app; it ends when its time is over, its client goes away or the server stops."""

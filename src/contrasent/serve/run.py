@@ -35,6 +35,7 @@ def serve_model(
     name: str | None = None,
     api_key: str = "",
     allow_hosts: Sequence[str] = (),
+    cors: Sequence[str] = (),
     pooler: str | None = None,
     max_tokens: int | None = None,
     word_weight: float | None = None,
@@ -53,6 +54,7 @@ def serve_model(
         name: name of the model for clients; its folder's name if None.
         api_key: key that clients must send; none by default.
         allow_hosts: further names that clients may use for this server.
+        cors: origins of web pages that browsers let call this server; none by default.
         pooler: pooler of a bare encoder, which names none.
         max_tokens: cut texts at this many tokens.
         word_weight: share of words in a score; the index's own if None.
@@ -72,7 +74,8 @@ def serve_model(
     from contrasent.serve.connections import make_server
     from contrasent.serve.guard import ServerSettings
 
-    settings = ServerSettings(api_key=api_key, hosts=_allowed_hosts(host, allow_hosts), **limits)
+    hosts = _allowed_hosts(host, allow_hosts)
+    settings = ServerSettings(api_key=api_key, hosts=hosts, origins=tuple(cors), **limits)
     if index is None and is_any_index(index_folder(model)):
         index = model
     library = None if index is None else open_index(index, private=True)

@@ -100,7 +100,7 @@ class EmbeddingRequest(RequestBody):
         "model's tokenizer, without special tokens."
     )
     model: Text | None = Field(None, description="The served model's name, see /v1/models.")
-    encoding_format: Literal["float", "base64"] = Field(
+    encoding_format: Literal["float", "base64"] | None = Field(
         "float", description="base64 is little-endian float32."
     )
     dimensions: Count | None = Field(

@@ -68,7 +68,7 @@ async function show() {
       const head = element("summary");
       head.append(element("code", `${method.toUpperCase()} ${path}`), ` — ${operation.description}`);
       box.append(head);
-      const where = `${location.origin}${path}`;
+      const where = new URL(path.slice(1), location.href).href;
       const sent = EXAMPLES[path];
       const curl = sent
         ? `curl ${where} -H 'Content-Type: application/json' \\\n  -d '${JSON.stringify(sent)}'`
