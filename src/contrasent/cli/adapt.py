@@ -39,10 +39,9 @@ def adapt(
 ) -> options.Output:
     """Make documents searchable, and learn from them and from user queries to search them better.
 
-    The search of 'contrasent index' is the default. What is learned changes how a query finds rows
-    of the index and is kept there: from the text alone, and from 40 user queries on from these,
-    which with the extra 'train' may also teach an encoder of its own. Each query is measured by
-    what it did not teach.
+    The search of 'contrasent index' is the default. From 40 user queries on, what they teach
+    replaces it if cross-validation proves a gain; otherwise the search stays as it was. With fewer
+    queries, what is learned from the text alone is kept as a default that was not measured here.
 
     Options:
         source: Folder, zip archive, file or index; with --update a folder that adapt made.
@@ -58,7 +57,7 @@ def adapt(
         max_file_text: Leave out files with more text than so many characters.
         seed: Seed of everything random.
         report: Copy the report's page there (OUT/report.html).
-        require_improvement: Exit with 3 if nothing learned is kept.
+        require_improvement: Exit with status 3 unless a gain is proven.
     """
     people: dict[str, Any] = {"queries": queries, "collection": collection, "clicks": clicks}
     people |= {"budget": options.parse_budget(budget), "seed": seed}
@@ -104,13 +103,8 @@ def carry_out(source: "str | Path | Documents", output: Path | None, **given: An
 
 
 def summary(done: "Adaptation") -> str:
-    """Defaults, evidence and what is kept; the next commands; the verdict in the last line."""
-    lines = [f"{name:30s} {text}" for name, text in done.facts["statements"]]
-    return "\n".join(
-        [
-            *lines,
-            f'search it: contrasent search {done.folder} "..."',
-            f"report: {done.folder}/report.html",
-            f"{done.folder}: {done.reason}{'' if done.improved else see('no-gain')}",
-        ]
-    )
+    """The verdict, the evidence, and the next commands."""
+    verdict = f"{done.folder}: {done.reason}{'' if done.improved else see('no-gain')}"
+    evidence = [f"    {name:34s} {text}" for name, text in done.facts["statements"]]
+    search = f'search it: contrasent search {done.folder} "..."'
+    return "\n".join([verdict, *evidence, search, f"report: {done.folder}/report.html"])
