@@ -4,6 +4,8 @@ import errno
 import json
 import os
 import shutil
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ from contrasent.adapt.bench import Difference
 from contrasent.adapt.run import adapt_index, make_index, update_adaptation
 from contrasent.documents.folder import DocumentSource
 from contrasent.encoder.encoder import Encoder
-from contrasent.errors import InputError, OptionError, OutputError
+from contrasent.errors import InputError, MissingExtraError, OptionError, OutputError
 from contrasent.indexing.following import sync_index
 from contrasent.search.index import Index
 from contrasent.search.learned import Learned
@@ -437,3 +439,72 @@ def test_overwrite_keeps_what_is_yet_to_be_read(documents, finished):
 def test_a_run_that_was_killed_at_its_first_step_is_begun_again(tmp_path, model, documents):
     (tmp_path / "s" / "work").mkdir(parents=True)
     assert adapt_index(documents, tmp_path / "s", base=str(model)).facts["documents"] == 120
+
+
+# ---------------------------------------------------------------------- --train-encoder
+
+
+@pytest.fixture
+def asked(tmp_path):
+    """Two hundred and forty queries about forty notes."""
+    path = tmp_path / "asked.csv"
+    rows = [f"question {n} about k{n % 40:03d},note-{n % 40:03d}.md" for n in range(240)]
+    path.write_text("query,document\n" + "\n".join(rows) + "\n")
+    return path
+
+
+@pytest.fixture
+def trained(monkeypatch, bert):
+    """What `fit` was given; it leaves another encoder, with a verdict that a test chooses."""
+    calls = {"improved": True}
+
+    def fit(method, pairs, settings, *, folder, base, **options):
+        calls.update(pairs=pairs, base=base, **options)
+        Encoder.load(bert, pooler="cls", normalise=True).save(folder)
+        gain = SimpleNamespace(value=0.1, low=0.02, high=0.2, count=24)
+        scores = {"metric": "mrr@10", "base_score": 0.5, "score": 0.6, "gain": gain}
+        return SimpleNamespace(improved=calls["improved"], **scores)
+
+    monkeypatch.setattr("contrasent.train.fit.fit", fit)
+    return calls
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("improved", [True, False])
+def test_an_encoder_is_kept_by_the_verdict_of_training(
+    tmp_path, model, sentences, asked, trained, improved
+):
+    notes, trained["improved"] = write_notes(tmp_path / "notes", sentences, range(40)), improved
+    options = {"base": str(model), "queries": asked, "train_encoder": True}
+    done = adapt_index(notes, tmp_path / "s", **options)
+    assert trained["evaluate"] == "heldout" and str(trained["base"]) == str(model)
+    assert len(trained["pairs"]) == 240
+    titles = {query: f"Note {int(query.rpartition('k')[2])} " for query, _ in trained["pairs"]}
+    assert all(passage.startswith(titles[query]) for query, passage in trained["pairs"])
+    folder = tmp_path / "s" / "model"
+    assert folder.is_dir() == improved
+    index = Index.open(tmp_path / "s" / "index")
+    assert index.model == Encoder.load(folder if improved else model).identity
+    (line,) = (line for line in done.facts["read"] if line.startswith("Encoder trained"))
+    assert "held-out mrr@10 0.500 to 0.600 (+0.100, 95 % CI [+0.020, +0.200]" in line
+    if not improved:
+        assert "the base is kept" in line and done.facts["encoder"] is None
+        assert done.facts["queries"]["users"] == 240
+        return
+    assert done.improved and done.reason.startswith("Improved and saved: an encoder trained")
+    seen = done.facts["encoder"]["seen"]  # the others evaluate what they teach on top
+    assert 0 < len(seen) < 240 and done.facts["queries"]["users"] in (0, 240 - len(seen))
+    again = update_adaptation(tmp_path / "s")
+    assert again.facts["encoder"]["seen"] == seen and again.improved
+    assert again.facts["queries"] == done.facts["queries"]
+    assert Index.open(tmp_path / "s" / "index").model == index.model
+
+
+def test_an_encoder_needs_queries_and_torch(tmp_path, model, documents, asked, monkeypatch):
+    options = {"base": str(model), "train_encoder": True}
+    with pytest.raises(OptionError, match="needs 40 queries about 20 documents"):
+        adapt_index(documents, tmp_path / "s", **options)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "contrasent.train.fit", raising=False)
+    with pytest.raises(MissingExtraError, match=r"--train-encoder.*contrasent\[train\]"):
+        adapt_index(documents, tmp_path / "t", **options, queries=asked)

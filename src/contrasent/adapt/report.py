@@ -41,6 +41,7 @@ class Outcome:
     steps: Steps
     lesson: Lesson | None  # None where there were too few queries
     ignored: str  # why queries were ignored, if some were given
+    encoder: dict[str, Any] | None = None  # the verdict about one that queries trained
 
     def facts(
         self,
@@ -57,7 +58,8 @@ class Outcome:
             "base": index.facts.source,
             "documents": documents,
             "passages": len(index),
-            "improved": lesson is not None and lesson.improved,
+            "encoder": self.encoder,
+            "improved": self._verdict() == "improved",
             "verdict": self._verdict(),
             "reason": self._reason(),
             "default": default.to_json(),
@@ -76,12 +78,17 @@ class Outcome:
         }
 
     def _verdict(self) -> str:
-        if self.lesson is None:
-            return UNMEASURED
-        return "improved" if self.lesson.improved else "no reliable improvement"
+        if self.encoder or (self.lesson is not None and self.lesson.improved):
+            return "improved"
+        return UNMEASURED if self.lesson is None else "no reliable improvement"
 
     def _reason(self) -> str:
         """The verdict, in one line."""
+        if self.encoder:
+            trained = (
+                f"Improved and saved: an encoder trained on your queries, {self.encoder['reason']}."
+            )
+            return f"{trained} On top: {self.lesson.reason}" if self.lesson else trained
         if self.lesson is not None:
             return self.lesson.reason
         return f"{UNMEASURED.capitalize()}: {self.kept.summary} ({self._why_not()})."

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import time
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -22,10 +23,12 @@ from contrasent.adapt.report import (
 )
 from contrasent.adapt.steps import learn_from_text
 from contrasent.adapt.teaching import teach
+from contrasent.adapt.training import train_encoder as fit_encoder
 from contrasent.adapt.user_queries import (
     Files,
     UserQueries,
     log_foreign,
+    needed,
     paths,
     read_user_queries,
     too_few,
@@ -42,8 +45,9 @@ from contrasent.files import (
     writing,
 )
 from contrasent.indexing.build import read_input
+from contrasent.indexing.changes import change_model
 from contrasent.indexing.following import sync_index
-from contrasent.indexing.models import open_index_model
+from contrasent.indexing.models import find_index_model, model_settings, open_index_model
 from contrasent.indexing.sources import count_rows
 from contrasent.indexing.tiers import pace
 from contrasent.model.base import TaskEncoder
@@ -58,8 +62,8 @@ from contrasent.stats.bootstrap import digest
 from contrasent.text.sources import missing
 from contrasent.types import Log
 
-WORK, QUERIES = "work", "queries.jsonl"
-OWN = (INSIDE, QUERIES, PAGE, WORK, REPORT)  # what is ours in an output; its marks last
+WORK, QUERIES, MODEL = "work", "queries.jsonl", "model"
+OWN = (INSIDE, MODEL, QUERIES, PAGE, WORK, REPORT)  # what is ours in an output; its marks last
 SHORTEST_BUDGET = 10.0
 ENCODING = 0.7  # share of the budget that encoding may take
 PROBED = 64  # passages encoded to estimate the time for all
@@ -94,6 +98,7 @@ def adapt_index(
     columns: Sequence[str] | None = None,
     max_file_text: int = TEXT_LIMIT,
     seed: int = 0,
+    train_encoder: bool = False,
     resume: bool = False,
     overwrite: bool = False,
     log: Log = lambda line: None,
@@ -116,6 +121,8 @@ def adapt_index(
         columns: of tables, those to read, the title first.
         max_file_text: characters of the longest file that is read.
         seed: of everything random.
+        train_encoder: train the base on the queries first, outside the budget, and index by it if
+            ``train`` finds it better (:mod:`contrasent.adapt.training`); needs the extra "train".
         resume: continue a run that was killed.
         overwrite: replace an earlier output; other files there stay.
         log: takes a line about each step.
@@ -138,6 +145,7 @@ def adapt_index(
         "columns": None if columns is None else list(columns),
         "max_file_text": max_file_text,
         "seed": seed,
+        "train_encoder": train_encoder,
     }
     documents = _source(source, target, base, columns, max_file_text)
     used = documents.facts.source if isinstance(documents, Index) else base
@@ -147,6 +155,8 @@ def adapt_index(
     run = _AdaptationRun(target, work, budget, seed, log)
     run.start(documents, base)
     run.read(queries, collection, clicks)
+    if train_encoder:
+        run.train()
     return run.finish()
 
 
@@ -183,6 +193,7 @@ def update_adaptation(
     work = Work(target / WORK, {"update": True, "seed": seed}, resume=(target / WORK).is_dir())
     work.stage("default", lambda: facts["default"])
     run = _AdaptationRun(target, work, budget, seed, log)
+    run.encoder = facts.get("encoder")
     run.synchronise()
     earlier = target / QUERIES
     run.read(queries, collection, clicks, earlier if earlier.is_file() else None)
@@ -269,6 +280,7 @@ class _AdaptationRun:
         self.lines: list[str] = []
         self.users: UserQueries = []
         self.ignored = ""  # why queries that were given are too few
+        self.encoder: dict[str, Any] | None = None  # the verdict about one trained on queries
         self.given: list[dict[str, Any]] = []
 
     def left(self) -> float:
@@ -328,6 +340,25 @@ class _AdaptationRun:
 
     # ------------------------------------------------------------------ learning
 
+    def train(self) -> None:
+        """Train an encoder on the queries, and index by it if it is better."""
+        base, model, began = find_index_model(self.index), self.target / MODEL, time.monotonic()
+        if (bench := self._bench()) is None:
+            raise OptionError("train_encoder", True, self.ignored or f"needs {needed()}")
+        found = self.work.stage("encoder", lambda: fit_encoder(bench, base, model, self.seed))
+        verdict = "Improved and saved" if found["improved"] else "No improvement; the base is kept"
+        self.note(f"Encoder trained on queries: {verdict}: {found['reason']}")
+        if found["improved"]:
+            self.encoder = found
+            if self.index.facts.source != str(model.absolute()):
+                self.index.close()
+                most = model_settings(self.index)["max_tokens"]
+                change_model(self.place, model, max_tokens=most).index.close()
+                self._open()
+        elif model.exists():
+            remove(model)
+        self.budget += time.monotonic() - began
+
     def finish(self) -> Adaptation:
         """Learn from the text and from queries, keep what is better, and write the report."""
         stated_queries = (json.dumps([text, sorted(gains.items())]) for text, gains in self.users)
@@ -353,11 +384,20 @@ class _AdaptationRun:
             return None
         queries = queries_of(self.users)
         texts = [query.text for query in queries]
-        vectors = self.work.vectors("queries", lambda: self.index.query_vectors(texts, self.encode))
+        vectors = self.work.vectors(
+            f"queries-{digest([self.index.model, *texts])}",
+            lambda: self.index.query_vectors(texts, self.encode),
+        )
         return Bench(self.index, queries, np.array(vectors), self.documents, self.units)
 
     def _learn(self) -> dict[str, Any]:
         """Learn; the facts of the report. All that is kept is in the index."""
+        if self.encoder is not None:  # it has seen the others, which would flatter what they teach
+            seen = set(self.encoder["seen"])
+            self.users = [user for user in self.users if user[0] not in seen]
+            if too_few(self.users):
+                self.ignored = f"the encoder was trained on all but {len(self.users)}"
+                self.users = []
         bench, log = self._bench(), self.log
         log("learning from the text")
         common: dict[str, Any] = {"seed": self.seed, "until": self.left}
@@ -378,7 +418,7 @@ class _AdaptationRun:
                 changes = largest_changes(bench, lesson, self.prior, self.encode)
         with Writer(self.place) as writer:
             writer.set(ranker=ranker, learned=learned)
-        outcome = Outcome(self.prior, ranker, words, steps, lesson, self.ignored)
+        outcome = Outcome(self.prior, ranker, words, steps, lesson, self.ignored, self.encoder)
         users, counts = {"users": len(self.users)}, len(self.documents)
         return outcome.facts(self.index, changes, users, counts, self.lines)
 

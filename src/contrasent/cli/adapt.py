@@ -29,6 +29,7 @@ def adapt(
     clicks: Paths = None,
     budget: str = "30m",
     update: bool = False,
+    train_encoder: bool = False,
     columns: str | None = None,
     max_file_text: Annotated[int, typer.Option(min=1, metavar="CHARACTERS")] = 5_000_000,
     seed: Annotated[int, typer.Option(min=0)] = 0,
@@ -53,6 +54,8 @@ def adapt(
         clicks: Documents that people opened: csv, tsv or jsonl, query, document and count.
         budget: Time to spend at most: 90s, 30m, 2h.
         update: Follow the documents, and learn again in place, from earlier queries too.
+        train_encoder: Train the base on the queries first; needs the extra 'train', and time beyond
+            the budget.
         columns: Columns of tables to read, with commas; title first.
         max_file_text: Leave out files with more text than so many characters.
         seed: Seed of everything random.
@@ -62,8 +65,8 @@ def adapt(
     people: dict[str, Any] = {"queries": queries, "collection": collection, "clicks": clicks}
     people |= {"budget": options.parse_budget(budget), "seed": seed}
     if update:
-        for option, value in (("-o", output), ("--base", base)):
-            if value is not None:
+        for option, value in (("-o", output), ("--base", base), ("--train-encoder", train_encoder)):
+            if value:
                 raise OptionError(option, str(value), "--update changes SOURCE in place")
         done = carry_out(Path(source), None, **people)
     elif output is None:
@@ -75,6 +78,7 @@ def adapt(
             base=base,
             columns=[part.strip() for part in columns.split(",")] if columns else None,
             max_file_text=max_file_text,
+            train_encoder=train_encoder,
             resume=resume,
             overwrite=overwrite,
             **people,
