@@ -346,7 +346,11 @@ class _AdaptationRun:
         if (bench := self._bench()) is None:
             raise OptionError("train_encoder", True, self.ignored or f"needs {needed()}")
         found = self.work.stage("encoder", lambda: fit_encoder(bench, base, model, self.seed))
-        verdict = "Improved and saved" if found["improved"] else "No improvement; the base is kept"
+        verdict = (
+            "Improved and saved"
+            if found["improved"]
+            else "No reliable improvement; the base is kept"
+        )
         self.note(f"Encoder trained on queries: {verdict}: {found['reason']}")
         if found["improved"]:
             self.encoder = found
