@@ -102,9 +102,7 @@ def run(folder: Path, place: Path, budget: float, seed: int, teach: int) -> dict
         "default": round(float(before.mean()), 4),
         "adapted": round(float(after.mean()), 4),
         "improved": done.improved,
-        "encoder": done.facts["encoder"],
         "reason": done.reason,
-        "tried": done.facts["tried"],
         "over vectors alone": difference(after, alone),
         "over the default": difference(after, before),
     }

@@ -9,32 +9,36 @@ to the default search with 95 % intervals. Each run adds a line to FILE; encodin
 
 ``--trainer`` also fine-tunes the base by sentence-transformers (MultipleNegativesRankingLoss, no
 duplicates in a batch) on the same pairs for the processor seconds that teaching took, encodes
-everything again and adds words with the default's share. ``--false RUNS`` counts what is kept of
-queries without meaning.
+everything again and adds words with the default's share. ``--false RUNS`` counts what is kept where
+nothing helps: simulated choices among ways, texts without meaning, and queries without meaning.
 """
 
 import argparse
+import itertools
 import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.gate import WORDS, WordVectors, passages
 from benchmarks.lines import append
-from contrasent.adapt.bench import Bench, difference, queries_of
-from contrasent.adapt.teaching import Lesson, teach
+from contrasent.adapt.bench import Bench, Query, Values, difference, document_names, queries_of
+from contrasent.adapt.learner import AGAIN, NEW
+from contrasent.adapt.teaching import FOLDS, LEVEL, Lesson, cross_fitted, teach
 from contrasent.adapt.work import Work
 from contrasent.metrics import normalize
 from contrasent.model.numpy_model import NumpyModel
 from contrasent.model.pretrained import MINILM, resolve
 from contrasent.search.index import Index
 from contrasent.search.ranking import Ranker
-from contrasent.types import Task, Vectors, for_task
+from contrasent.types import Numbers, Task, Vectors, for_task
 
 Asked = list[tuple[str, dict[int, float]]]
 
@@ -109,7 +113,7 @@ def learn(bench: Bench, seed: int, until: Callable[[], float]) -> Lesson:
     """The lesson of a bench's queries; its stages are not kept."""
     with tempfile.TemporaryDirectory() as place:
         work = Work(Path(place), {}, resume=False)
-        return teach(bench, Ranker(), seed=seed, log=lambda line: None, work=work, until=until)
+        return teach(bench, Ranker(), seed=seed, work=work, until=until)
 
 
 def run(collection: Collection, teaching: int, seed: int, budget: float, trainer: bool) -> Any:
@@ -128,7 +132,6 @@ def run(collection: Collection, teaching: int, seed: int, budget: float, trainer
         "prior": lesson.before,
         "again": asdict(lesson.again),
         "new": asdict(lesson.new),
-        "curve": [{"teach": count, **asdict(gain)} for count, gain in lesson.curve],
         "seconds": round(seconds, 1),
         "cpu": round(used, 1),
     }
@@ -227,14 +230,57 @@ def chance(seed: int, documents: int, each: int, shared: float, size: int = 16) 
     return Bench(index, asked, vectors, names, np.arange(documents))
 
 
-def count_false(runs: int, documents: int, each: int, shared: float) -> dict[str, Any]:
-    """The line of some runs on queries without meaning, in the little time that tests have."""
-    kept = sum(
-        learn(chance(seed, documents, each, shared), seed, lambda: 0.0).improved
-        for seed in range(runs)
-    )
-    about = {"documents": documents, "queries": documents * each, "shared": shared}
-    return {"false": about, "runs": runs, "kept": kept}
+def choices(
+    seed: int, documents: int, each: int, ways: int = 20, shared: float = 0.3
+) -> tuple[list[Query], Values, Numbers]:
+    """Gains of ways that help nobody; those of one document have ``shared`` in common."""
+    random, count = np.random.default_rng(seed), documents * each
+    of = np.sort(np.r_[np.arange(documents), random.integers(0, documents, count - documents)])
+    common = random.normal(size=(ways, documents))[:, of]
+    either = random.normal(size=(ways, count))
+    values = {}
+    for kind in (AGAIN, NEW):
+        alone = (either + random.normal(size=(ways, count))) * np.sqrt((1 - shared) / 2)
+        values[kind] = np.sqrt(shared) * common + alone
+        values[kind][0] = 0.0
+    queries = queries_of([(f"question {n}", {int(at): 1.0}) for n, at in enumerate(of)])
+    main = np.unique([query.document for query in queries], return_inverse=True)[1]
+    order = np.random.default_rng(seed).permutation(np.arange(main.max() + 1) % FOLDS)
+    return queries, values, order[main]
+
+
+def texts(seed: int) -> Bench:
+    """Passages of words drawn at random, and as random queries of as random documents."""
+    random, encode = np.random.default_rng(seed), WordVectors()
+    documents, count = int(random.integers(25, 121)), int(random.integers(40, 161))
+    rows, names = passages(random, documents)
+    index = Index.build(encode, rows, metadata=[{"document": name} for name in names])
+    of = random.integers(0, documents, count)
+    asked = queries_of([(" ".join(random.choice(WORDS, 8)), {int(at): 1.0}) for at in of])
+    vectors = index.query_vectors([query.text for query in asked], encode)
+    return Bench(index, asked, vectors, *document_names(index))
+
+
+def count_false(runs: int) -> Iterator[dict[str, Any]]:
+    """Lines: what is kept, by intervals of 95 % and of 99 %, where nothing helps."""
+    shapes = ((25, 2), (25, 4), (50, 4), (60, 2), (120, 1))
+    for (documents, each), ways in itertools.product(shapes, (20, 150)):
+        kept = dict.fromkeys((0.95, LEVEL), 0)
+        for seed in range(runs):
+            queries, values, folds = choices(seed, documents, each, ways)
+            found = cross_fitted(values, folds)[AGAIN]
+            for level in kept:
+                kept[level] += difference(queries, found, seed=seed, level=level).low > 0
+        about = {"documents": documents, "queries": documents * each, "ways": ways}
+        yield {"false choices": about, "runs": runs, "kept": {str(k): v for k, v in kept.items()}}
+    benches: dict[str, Callable[[int], Bench]] = {"texts": texts}
+    for documents, each in ((60, 2), (25, 4), (120, 1)):
+        benches[f"{documents} documents, {each} queries about each"] = partial(
+            chance, documents=documents, each=each, shared=0.0
+        )
+    for name, make in benches.items():
+        count = sum(learn(make(seed), seed, lambda: 0.0).improved for seed in range(runs))
+        yield {"false": name, "runs": runs, "kept": count}
 
 
 def main() -> None:
@@ -249,9 +295,9 @@ def main() -> None:
     parser.add_argument("--trainer", action="store_true")
     parser.add_argument("--false", type=int, default=0, metavar="RUNS")
     given = parser.parse_args()
-    for documents, each, shared in ((60, 2, 0.0), (25, 4, 0.0), (120, 1, 0.0)):
-        if given.false:
-            append(given.lines, [count_false(given.false, documents, each, shared)])
+    for line in count_false(given.false) if given.false else ():
+        append(given.lines, [line])
+        print(json.dumps(line), flush=True)
     home = Path(os.environ["CONTRASENT_DATA"]) / "ir"
     for name in given.collections:
         collection = Collection(home / name, given.vectors)

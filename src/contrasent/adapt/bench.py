@@ -12,6 +12,7 @@ from contrasent.search.index import PROPOSED, Index, document_of
 from contrasent.search.learned import Learned, bonus, mapped, smoothed
 from contrasent.search.ranking import Candidates, Ranker
 from contrasent.stats.bootstrap import clustered_mean
+from contrasent.stats.seeds import LEVEL
 from contrasent.types import Numbers, Vectors
 
 Floats = NDArray[np.float64]
@@ -34,25 +35,29 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A paired difference, after minus before, with its 95 % interval and two-sided p."""
+    """A paired difference, after minus before, with its interval and two-sided p."""
 
     value: float
     low: float
     high: float
     p: float
+    level: float = LEVEL
 
     def __str__(self) -> str:
-        return f"{self.value:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
+        interval = f"{100 * self.level:g} % CI [{self.low:+.3f}, {self.high:+.3f}]"
+        return f"{self.value:+.3f}, {interval}"
 
 
-def difference(queries: Sequence[Query], values: Floats, *, seed: int = 0) -> Difference:
+def difference(
+    queries: Sequence[Query], values: Floats, *, seed: int = 0, level: float = LEVEL
+) -> Difference:
     """Mean of (q,) differences; its interval is over the documents that queries are about."""
     documents, where = np.unique([query.document for query in queries], return_inverse=True)
     sums, counts = np.zeros((2, len(documents), 1))
     np.add.at(sums[:, 0], where, values)
     np.add.at(counts[:, 0], where, 1.0)
-    estimate = clustered_mean(sums, counts, seed=seed)
-    return Difference(estimate.mean, estimate.low, estimate.high, estimate.p)
+    estimate = clustered_mean(sums, counts, seed=seed, level=level)
+    return Difference(estimate.mean, estimate.low, estimate.high, estimate.p, level)
 
 
 def queries_of(user_queries: Sequence[tuple[str, Mapping[int, float]]]) -> list[Query]:

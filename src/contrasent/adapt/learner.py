@@ -89,11 +89,10 @@ TUNING = Tuning()
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A ranker, and whether its map and its encoder are learned from queries."""
+    """A ranker, and whether its map is learned from queries."""
 
     ranker: Ranker
     maps: bool
-    encoder: bool = False
 
     def needs(self, learned: Learned) -> Learned:
         """The learned parts that it uses."""

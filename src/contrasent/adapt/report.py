@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from contrasent.adapt.bench import MIN_DOCUMENTS, Bench, Difference, difference
-from contrasent.adapt.steps import Steps
-from contrasent.adapt.teaching import Lesson
+from contrasent.adapt.bench import Bench, Difference, difference
+from contrasent.adapt.steps import UNMEASURED, Steps
+from contrasent.adapt.teaching import LEVEL, Lesson
+from contrasent.adapt.user_queries import MIN_DOCUMENTS, needed
 from contrasent.files import render, write_json, write_text
 from contrasent.search.answers import answers
 from contrasent.search.index import Hit, Index
@@ -18,16 +19,16 @@ from contrasent.search.ranking import Ranker
 from contrasent.types import EncodeFn
 
 REPORT, PAGE = "report.json", "report.html"
-FORMAT = 2
+FORMAT = 3
 SHOWN = 5  # queries that gained most, and that lost most
 
 
-def harm_of_words(bench: Bench, prior: Ranker, *, seed: int) -> Difference | None:
+def gain_of_words(bench: Bench, default: Ranker, *, seed: int) -> Difference | None:
     """The default search minus vectors alone on user queries; None if they are too few to tell."""
-    if len({query.document for query in bench.queries}) < MIN_DOCUMENTS or not prior.uses_words:
+    if len({query.document for query in bench.queries}) < MIN_DOCUMENTS or not default.uses_words:
         return None
-    vectors, both = bench.values([prior.without_words, prior])
-    return difference(bench.queries, both - vectors, seed=seed)
+    vectors, both = bench.values([default.without_words, default])
+    return difference(bench.queries, both - vectors, seed=seed, level=LEVEL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +37,15 @@ class Outcome:
 
     default: Ranker
     kept: Ranker
-    words: Difference | None  # see harm_of_words
+    words: Difference | None  # see gain_of_words
     steps: Steps
-    lesson: Lesson | None
+    lesson: Lesson | None  # None where there were too few queries
+    ignored: str  # why queries were ignored, if some were given
+    encoder: dict[str, Any] | None = None  # the verdict about one that queries trained
 
     def facts(
         self,
         index: Index,
-        base: dict[str, Any],
         changes: list[dict[str, Any]],
         counts: dict[str, int],
         documents: int,
@@ -51,85 +53,75 @@ class Outcome:
     ) -> dict[str, Any]:
         """The facts of report.json."""
         default, steps, lesson = self.default, self.steps, self.lesson
-        encoder = lesson is not None and lesson.teach_all is not None
-        improved = encoder or self.kept not in (default, default.without_words)
         return {
             "format": FORMAT,
-            "base": base["model"],
-            "settings": {name: value for name, value in base.items() if name != "model"},
-            "encoder": encoder,
+            "base": index.facts.source,
             "documents": documents,
             "passages": len(index),
-            "improved": improved,
+            "encoder": self.encoder,
+            "improved": self._verdict() == "improved",
+            "verdict": self._verdict(),
             "reason": self._reason(),
             "default": default.to_json(),
             "kept": self.kept.to_json(),
-            "words": _facts(self.words),
+            "words": None if self.words is None else asdict(self.words),
             "text": {
-                "kept": steps.ranker != default,
+                "kept": lesson is None and steps.ranker != default,
                 "ranker": steps.ranker.to_json(),
-                "evidence": _facts(steps.evidence),
                 "notes": list(steps.notes),
             },
             "queries": counts,
             "taught": None if lesson is None else _taught(lesson),
-            "tried": [] if lesson is None else [asdict(trial) for trial in lesson.tried],
             "statements": self._statements(),
             "changes": changes,
             "read": lines,
         }
 
+    def _verdict(self) -> str:
+        if self.encoder or (self.lesson is not None and self.lesson.improved):
+            return "improved"
+        return UNMEASURED if self.lesson is None else "no reliable improvement"
+
     def _reason(self) -> str:
         """The verdict, in one line."""
-        words, steps, lesson, ranker = self.words, self.steps, self.lesson, self.kept
-        if lesson is not None and lesson.improved:
-            return lesson.reason
-        if words is not None and words.high < 0:
-            lost = f"words lose on these queries ({words} nDCG@10)"
-            return f"{lost}: vectors alone search from now on"
-        about = "" if lesson is None else f"; queries taught nothing that is kept: {lesson.reason}"
-        if ranker != self.default:
-            gain = f", {steps.evidence} nDCG@10 on {steps.judges}" if steps.evidence else ""
-            return f"learned from the text alone: {ranker.summary}{gain}{about}"
-        return f"the default search is kept: {ranker.summary}{about}"
+        if self.encoder:
+            trained = (
+                f"Improved and saved: an encoder trained on your queries, {self.encoder['reason']}."
+            )
+            return f"{trained} On top: {self.lesson.reason}" if self.lesson else trained
+        if self.lesson is not None:
+            return self.lesson.reason
+        return f"{UNMEASURED.capitalize()}: {self.kept.summary} ({self._why_not()})."
+
+    def _why_not(self) -> str:
+        return f"queries ignored: {self.ignored}" if self.ignored else f"needs {needed()}"
 
     def _statements(self) -> list[tuple[str, str]]:
-        """Which parts of the search are defaults, and which were or were not shown on this text."""
-        words, steps, lesson = self.words, self.steps, self.lesson
-        parts = [("default", f"{self.default.summary}, as 'contrasent index' searches")]
-        if words is not None:
-            parts.append(("shown", f"words with vectors instead of vectors alone: {words}"))
+        """The parts of the search, and which of them were measured on this text."""
+        default, steps, lesson = self.default, self.steps, self.lesson
+        parts = [("default", f"{default.summary}, as 'contrasent index' searches")]
+        if lesson is None:
+            if steps.ranker != default:
+                parts.append(("learned from the text", f"{steps.ranker.summary}: {UNMEASURED}"))
+            parts.append(("not tested", f"whether BM25 helps ({self._why_not()})"))
         else:
-            parts.append(("not shown", "that words help here: that needs user queries (--queries)"))
-        if steps.ranker != self.default:
-            shown = f": {steps.evidence} on {steps.judges}" if steps.evidence else ""
-            parts.append(("from the text", f"{steps.ranker.summary}{shown}"))
-        encoder = ""
-        if lesson is not None:
-            for trial in lesson.tried:
-                gains = f"{trial.again} asked again, {trial.new} on new documents"
-                more = f"{trial.seconds:.0f} s; {trial.milliseconds:.1f} ms more a query"
-                parts.append((f"tried: {trial.name}", f"{trial.way}: {gains}; {more}"))
-            parts.append(("queries asked again", str(lesson.again)))
-            parts.append(("queries about new documents", str(lesson.new)))
-            encoder = "an encoder that queries taught, " if lesson.teach_all else ""
-        return [*parts, ("kept", f"{encoder}{self.kept.summary}")]
-
-
-def _facts(gap: Difference | None) -> dict[str, float] | None:
-    return None if gap is None else asdict(gap)
+            if self.words is not None:
+                parts.append(("BM25 added to vectors", str(self.words)))
+            parts.append(("documents with training queries", str(lesson.again)))
+            parts.append(("documents without", str(lesson.new)))
+        return [*parts, ("kept", self.kept.summary)]
 
 
 def _taught(lesson: Lesson) -> dict[str, Any]:
     return {
         "kept": lesson.improved,
         "ranker": lesson.ranker.to_json(),
+        "best": lesson.best.summary,
         "before": lesson.before,
         "after": lesson.after,
-        "asked again": _facts(lesson.again),
-        "new documents": _facts(lesson.new),
+        "asked again": asdict(lesson.again),
+        "new documents": asdict(lesson.new),
         "reason": lesson.reason,
-        "curve": [{"queries": count, **asdict(gain)} for count, gain in lesson.curve],
     }
 
 
@@ -141,9 +133,8 @@ def largest_changes(
     order = np.argsort(moved, kind="stable")
     chosen = [n for n in (*order[::-1][:SHOWN], *order[:SHOWN]) if moved[n]]
     numbers = list(dict.fromkeys(map(int, chosen)))
-    before = after = _answers(bench, numbers, default, bench.learned, encode)
-    if not lesson.teach_all:  # an encoder's follow once it has encoded the rows
-        after = _answers(bench, numbers, lesson.ranker, lesson.learned, encode)
+    before = _answers(bench, numbers, default, bench.learned, encode)
+    after = _answers(bench, numbers, lesson.ranker, lesson.learned, encode)
     return [
         {
             "number": n,
@@ -155,15 +146,6 @@ def largest_changes(
         }
         for i, n in enumerate(numbers)
     ]
-
-
-def answer_again(
-    bench: Bench, changes: list[dict[str, Any]], ranker: Ranker, learned: Learned, encode: EncodeFn
-) -> None:
-    """Give changed queries the answers of another search."""
-    after = _answers(bench, [change["number"] for change in changes], ranker, learned, encode)
-    for change, answer in zip(changes, after, strict=True):
-        change["answer_after"] = answer
 
 
 def _answers(

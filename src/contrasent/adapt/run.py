@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-import shutil
+import time
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -12,34 +12,33 @@ from typing import Any
 
 import numpy as np
 
-from contrasent.adapt.bench import Bench, Values, document_names, queries_of
-from contrasent.adapt.encoder import EncoderLearner, Trial
-from contrasent.adapt.learner import Learner, taught_by
+from contrasent.adapt.bench import Bench, document_names, queries_of
 from contrasent.adapt.report import (
     PAGE,
     REPORT,
     Outcome,
-    answer_again,
-    harm_of_words,
+    gain_of_words,
     largest_changes,
     write_report,
 )
-from contrasent.adapt.steps import learn_from_text, learned_of
+from contrasent.adapt.steps import learn_from_text
 from contrasent.adapt.teaching import teach
+from contrasent.adapt.training import train_encoder as fit_encoder
 from contrasent.adapt.user_queries import (
     Files,
     UserQueries,
     log_foreign,
     log_roles,
+    needed,
     paths,
     read_user_queries,
+    too_few,
 )
 from contrasent.adapt.work import Work
 from contrasent.documents.folder import Documents, DocumentSource, Origin
 from contrasent.documents.parsers import TEXT_LIMIT
-from contrasent.errors import InputError, OptionError, OutputError, UserError
+from contrasent.errors import InputError, OptionError, OutputError
 from contrasent.files import (
-    atomic_folder,
     check_writable,
     remove,
     remove_temporaries,
@@ -49,7 +48,7 @@ from contrasent.files import (
 from contrasent.indexing.build import read_input
 from contrasent.indexing.changes import change_model
 from contrasent.indexing.following import sync_index
-from contrasent.indexing.models import model_settings, open_index_model
+from contrasent.indexing.models import find_index_model, model_settings, open_index_model
 from contrasent.indexing.sources import count_rows
 from contrasent.indexing.tiers import pace
 from contrasent.model.base import TaskEncoder
@@ -62,11 +61,10 @@ from contrasent.search.records import IndexRow
 from contrasent.search.writer import Writer
 from contrasent.stats.bootstrap import digest
 from contrasent.text.sources import missing
-from contrasent.types import Log, Numbers
+from contrasent.types import Log
 
 WORK, QUERIES, MODEL = "work", "queries.jsonl", "model"
 OWN = (INSIDE, MODEL, QUERIES, PAGE, WORK, REPORT)  # what is ours in an output; its marks last
-TRAINED, _BY_TRAINING = "taught-encoder-all", shutil.ignore_patterns("run", "report.html")
 SHORTEST_BUDGET = 10.0
 ENCODING = 0.7  # share of the budget that encoding may take
 PROBED = 64  # passages encoded to estimate the time for all
@@ -78,8 +76,8 @@ class Adaptation:
 
     Attributes:
         folder: holds the index, and the report as a page and for programs.
-        improved: whether something learned is kept, beyond the default search.
-        reason: why, in one line.
+        improved: whether what queries taught is kept, with a gain that is proven.
+        reason: the verdict, in one line.
         facts: as in report.json.
     """
 
@@ -101,16 +99,17 @@ def adapt_index(
     columns: Sequence[str] | None = None,
     max_file_text: int = TEXT_LIMIT,
     seed: int = 0,
+    train_encoder: bool = False,
     resume: bool = False,
     overwrite: bool = False,
     log: Log = lambda line: None,
 ) -> Adaptation:
     """Make documents searchable, and learn from them and from queries to search them better.
 
-    The index that ``contrasent index`` would make is the default. What is learned is kept in it
-    and changes how queries find rows: from the text alone (:mod:`contrasent.adapt.steps`), and from
-    40 user queries on from these (:mod:`contrasent.adapt.teaching`), each measured by what it did
-    not teach.
+    The index that ``contrasent index`` would make is the default. From 40 user queries on, what
+    they teach is kept if cross-validation proves a gain (:mod:`contrasent.adapt.teaching`); with
+    fewer, what is learned from the text alone (:mod:`contrasent.adapt.steps`) is kept as a default
+    that was not measured here.
 
     Args:
         source: a folder, a file, an archive, or an index, which is copied.
@@ -123,6 +122,8 @@ def adapt_index(
         columns: of tables, those to read, the title first.
         max_file_text: characters of the longest file that is read.
         seed: of everything random.
+        train_encoder: train the base on the queries first, outside the budget, and index by it if
+            ``train`` finds it better (:mod:`contrasent.adapt.training`); needs the extra "train".
         resume: continue a run that was killed.
         overwrite: replace an earlier output; other files there stay.
         log: takes a line about each step.
@@ -145,6 +146,7 @@ def adapt_index(
         "columns": None if columns is None else list(columns),
         "max_file_text": max_file_text,
         "seed": seed,
+        "train_encoder": train_encoder,
     }
     documents = _source(source, target, base, columns, max_file_text)
     used = documents.facts.source if isinstance(documents, Index) else base
@@ -155,6 +157,8 @@ def adapt_index(
     run = _AdaptationRun(target, work, budget, seed, log)
     run.start(documents, base)
     run.read(queries, collection, clicks)
+    if train_encoder:
+        run.train()
     return run.finish()
 
 
@@ -190,10 +194,9 @@ def update_adaptation(
     facts = json.loads((target / REPORT).read_text("utf-8"))
     work = Work(target / WORK, {"update": True, "seed": seed}, resume=(target / WORK).is_dir())
     work.stage("default", lambda: facts["default"])
-    if "settings" in facts:
-        work.stage("base", lambda: {"model": facts["base"], **facts["settings"]})
     log_roles(queries, clicks, log)
     run = _AdaptationRun(target, work, budget, seed, log)
+    run.encoder = facts.get("encoder")
     run.synchronise()
     earlier = target / QUERIES
     run.read(queries, collection, clicks, earlier if earlier.is_file() else None)
@@ -279,6 +282,8 @@ class _AdaptationRun:
         self.place = target / INSIDE
         self.lines: list[str] = []
         self.users: UserQueries = []
+        self.ignored = ""  # why queries that were given are too few
+        self.encoder: dict[str, Any] | None = None  # the verdict about one trained on queries
         self.given: list[dict[str, Any]] = []
 
     def left(self) -> float:
@@ -301,7 +306,7 @@ class _AdaptationRun:
             else:
                 lines = make_index(source, self.place, base, self.left(), self.log)
                 self.work.stage("read", lambda: lines)
-            self.log(f'from now on: contrasent search {self.place} "..."')
+            self.log(f'Index ready; you can search it now: contrasent search {self.target} "..."')
         self.lines += self.work.stage("read", list)
         self._open()
 
@@ -320,8 +325,6 @@ class _AdaptationRun:
         # Stored, since learning changes the ranker of the index before the run is complete.
         default = Ranker(self.index.ranker.word_weight)
         self.prior = Ranker.from_json(self.work.stage("default", default.to_json))
-        base = {"model": self.index.facts.source, **model_settings(self.index)}
-        self.base = self.work.stage("base", lambda: base)
 
     # ------------------------------------------------------------------ queries
 
@@ -332,23 +335,46 @@ class _AdaptationRun:
         if queries or collection or clicks or earlier:
             files = queries, collection, clicks, self.documents
             self.users, self.given = read_user_queries(*files, self.note, earlier=earlier)
+            self.ignored = too_few(self.users)
+            if self.ignored:
+                self.note(f"Warning: queries ignored: {self.ignored}")
+                self.users = []
             log_foreign(self.users, (row.text for row in self.index.every()), self.note)
 
     # ------------------------------------------------------------------ learning
+
+    def train(self) -> None:
+        """Train an encoder on the queries, and index by it if it is better."""
+        base, model, began = find_index_model(self.index), self.target / MODEL, time.monotonic()
+        if (bench := self._bench()) is None:
+            raise OptionError("train_encoder", True, self.ignored or f"needs {needed()}")
+        found = self.work.stage("encoder", lambda: fit_encoder(bench, base, model, self.seed))
+        verdict = (
+            "Improved and saved"
+            if found["improved"]
+            else "No reliable improvement; the base is kept"
+        )
+        self.note(f"Encoder trained on queries: {verdict}: {found['reason']}")
+        if found["improved"]:
+            self.encoder = found
+            if self.index.facts.source != str(model.absolute()):
+                self.index.close()
+                most = model_settings(self.index)["max_tokens"]
+                change_model(self.place, model, max_tokens=most).index.close()
+                self._open()
+        elif model.exists():
+            remove(model)
+        self.budget += time.monotonic() - began
 
     def finish(self) -> Adaptation:
         """Learn from the text and from queries, keep what is better, and write the report."""
         stated_queries = (json.dumps([text, sorted(gains.items())]) for text, gains in self.users)
         stated = digest([*stated_queries, *self.documents])
         if self.work.stage("queries", lambda: stated) != stated:  # corrected since a kill
-            self.log("queries or documents have changed: they teach anew")
+            self.log("queries or documents have changed: learning starts over")
             self.work.forget("queries", "taught", "learned")
             self.work.stage("queries", lambda: stated)
         facts = self.work.stage("learned", self._learn)
-        if facts["encoder"]:
-            self._adopt(facts)
-        elif (self.target / MODEL).exists():
-            remove(self.target / MODEL)
         self.index.close()
         if self.given:
             lines = (json.dumps(row, ensure_ascii=False) for row in self.given)
@@ -359,94 +385,49 @@ class _AdaptationRun:
         self.work.discard()
         return Adaptation(self.target, facts["improved"], facts["reason"], facts)
 
-    def _bench(self, name: str) -> Bench | None:
+    def _bench(self) -> Bench | None:
         """The queries on the index; None where there are too few."""
         if not self.users:
             return None
         queries = queries_of(self.users)
         texts = [query.text for query in queries]
-        vectors = self.work.vectors(name, lambda: self.index.query_vectors(texts, self.encode))
+        vectors = self.work.vectors(
+            f"queries-{digest([self.index.model, *texts])}",
+            lambda: self.index.query_vectors(texts, self.encode),
+        )
         return Bench(self.index, queries, np.array(vectors), self.documents, self.units)
 
     def _learn(self) -> dict[str, Any]:
-        """Learn; the facts of the report. All that is kept, except an encoder, is in the index."""
-        if self.index.facts.source != self.base["model"]:
-            self.log("the base's vectors come back, since the encoder there knows these queries")
-            settings = {name: self.base[name] for name in ("pooler", "max_tokens")}
-            change_model(self.place, self.base["model"], **settings).index.close()
-            self._open()
-        bench = self._bench("queries")
-        self.log("learning from the text")
+        """Learn; the facts of the report. All that is kept is in the index."""
+        if self.encoder is not None:  # it has seen the others, which would flatter what they teach
+            seen = set(self.encoder["seen"])
+            self.users = [user for user in self.users if user[0] not in seen]
+            if too_few(self.users):
+                self.ignored = f"the encoder was trained on all but {len(self.users)}"
+                self.users = []
+        bench, log = self._bench(), self.log
+        log("learning from the text")
         common: dict[str, Any] = {"seed": self.seed, "until": self.left}
         steps = learn_from_text(
-            self.index, self.encode, self.prior, log=self.note, users=bench, **common
+            self.index, self.encode, self.prior, log=log, judge=bench is None, **common
         )
+        for line in steps.notes:
+            log(line)
         ranker, learned, lesson, words = steps.ranker, steps.learned, None, None
         changes: list[dict[str, Any]] = []
         if bench:
             bench.learned = learned
-            self.log(f"learning from {len(bench.queries):,} queries")
-            lesson = teach(
-                bench, ranker, log=self.log, work=self.work, judge=self._encoders, **common
-            )
-            words = harm_of_words(bench, self.prior, seed=self.seed)
-            changes = largest_changes(bench, lesson, ranker, self.encode)
+            log(f"learning from {len(bench.queries):,} queries")
+            lesson = teach(bench, self.prior, start=ranker, work=self.work, **common)
+            words = gain_of_words(bench, self.prior, seed=self.seed)
+            ranker, learned = lesson.ranker, lesson.learned
             if lesson.improved:
-                ranker, learned = lesson.ranker, lesson.learned
-            elif words is not None and words.high < 0:
-                ranker = ranker.without_words
-        if lesson is not None and lesson.teach_all:
-            self.log("teaching the encoder by all queries")
-            lesson.teach_all()
-        else:
-            with Writer(self.place) as writer:
-                writer.set(ranker=ranker, learned=learned)
-        outcome, counts = Outcome(self.prior, ranker, words, steps, lesson), len(self.documents)
-        users = {"users": len(self.users)}
-        return outcome.facts(self.index, self.base, changes, users, counts, self.lines)
-
-    def _encoders(
-        self, learner: Learner, folds: dict[str, Numbers], before: Values, others: Values
-    ) -> Trial | None:
-        """Train and measure encoders, if torch is installed and there is time."""
-        try:
-            trainer = EncoderLearner(learner, self.encode, self.work, self.log)
-            needed, left = self.work.stage(
-                "taught-encoder-time", lambda: (trainer.seconds(), self.left())
-            )
-            if needed >= left:
-                whole = minutes(self.budget - left + needed)
-                raise UserError(
-                    f"teaching it and encoding all passages again takes about {duration(needed)} "
-                    f"of the {duration(left)} left; --budget {whole} has room for it"
-                )
-            return trainer.judge(folds, before, others)
-        except OutputError:
-            raise
-        except UserError as error:  # all other learning works without it
-            self.note(f"no encoder is taught: {error}")
-            return None
-
-    def _adopt(self, facts: dict[str, Any]) -> None:
-        """Put the encoder next to the index, encode all rows by it, and keep its ranker."""
-        model = self.target / MODEL
-        if self.index.facts.source == self.base["model"]:
-            with atomic_folder(model) as temporary:
-                trained = self.work.folder / TRAINED
-                shutil.copytree(trained, temporary, ignore=_BY_TRAINING, dirs_exist_ok=True)
-            self.log(f"encoding {len(self.index):,} passages again; until then the base finds them")
-            most = self.base["max_tokens"]
-            change_model(self.place, model, max_tokens=most).index.close()
-        self._open()
-        bench, ranker = self._bench("taught-queries"), Ranker.from_json(facts["kept"])
-        assert bench is not None
-        learned = learned_of(self.index, ranker, None)
-        if ranker.taught:
-            everything = np.arange(len(bench.queries))
-            learned = replace(learned, taught=taught_by(bench, everything, set()))
+                changes = largest_changes(bench, lesson, self.prior, self.encode)
         with Writer(self.place) as writer:
             writer.set(ranker=ranker, learned=learned)
-        answer_again(bench, facts["changes"], ranker, learned, self.encode)
+        outcome = Outcome(self.prior, ranker, words, steps, lesson, self.ignored, self.encoder)
+        users, counts = {"users": len(self.users)}, len(self.documents)
+        return outcome.facts(self.index, changes, users, counts, self.lines)
 
 
 def make_index(

@@ -15,7 +15,7 @@ from itertools import islice
 
 import numpy as np
 
-from contrasent.adapt.bench import MIN_DOCUMENTS, Bench, Difference, Query, difference
+from contrasent.adapt.bench import MIN_DOCUMENTS, Bench, Query, difference
 from contrasent.adapt.learner import contrast, descend
 from contrasent.documents.sections import sentences
 from contrasent.metrics import normalize
@@ -26,6 +26,7 @@ from contrasent.search.store import Row
 from contrasent.search.words import words
 from contrasent.types import EncodeFn, Log, Numbers, Vectors, for_task
 
+UNMEASURED = "default, not measured here"
 MAP_SHARE = 0.25
 SMOOTHING, NEIGHBOURS = 0.6, 5
 SMOOTHED_ROWS = (500, 50_000)  # fewer have no near neighbours; of more these take minutes to find
@@ -45,9 +46,7 @@ class Steps:
 
     ranker: Ranker
     learned: Learned
-    evidence: Difference | None  # its gain on held-out queries or sentences
     notes: tuple[str, ...]
-    judges: str = "sentences held out"
 
 
 def learn_from_text(
@@ -58,36 +57,40 @@ def learn_from_text(
     seed: int,
     log: Log,
     until: Callable[[], float],  # seconds that are left
-    users: Bench | None = None,
+    judge: bool = True,
 ) -> Steps:
-    """Learn from the text alone; judged by user queries if given, else by held-out sentences."""
+    """Learn from the text alone; left out where held-out sentences show no meaning, or harm.
+
+    Without ``judge``, which is where user queries decide, all sentences may teach.
+    """
     rows, numbers = list(index.every()), index.numbers()
     vectors: Vectors = np.asarray(index.vectors[numbers])
     wanted = _steps_for(vectors, prior)
     if wanted == prior:
-        note = "nothing is learned from the text: the vectors of its model point in one direction"
-        return Steps(prior, Learned(), None, (note,))
+        note = "nothing learned from the text: the vectors of this model point in one direction"
+        return Steps(prior, Learned(), (note,))
     random = np.random.default_rng(seed)
     judged, teaching = _draw(rows, random)
     about = len({sentence.document for sentence in judged})
-    if len(teaching) < MIN_SENTENCES or (about < MIN_DOCUMENTS and not users):
-        few = f"{len(teaching):,} sentences, and others of {about:,} documents"
-        note = f"nothing is learned from the text: {few}, are too few"
-        return Steps(prior, Learned(), None, (note,))
+    if len(teaching) < MIN_SENTENCES or (about < MIN_DOCUMENTS and judge):
+        few = f"{len(teaching):,} sentences to train on, {about:,} documents to test on"
+        note = f"nothing learned from the text: too little of it ({few})"
+        return Steps(prior, Learned(), (note,))
     begun, texts = time.monotonic(), [sentence.text for sentence in (*judged, *teaching)]
     first = for_task(encode, "query")(texts[:_FIRST])
     seconds = (time.monotonic() - begun) / _FIRST
     if seconds * (len(texts) + 5 * len(judged)) > RESERVE * until():
-        return Steps(prior, Learned(), None, ("no time is left to learn from the text",))
+        return Steps(prior, Learned(), ("nothing learned from the text: no time left",))
     later = for_task(encode, "query")(texts[_FIRST:])
     sentences = normalize(np.concatenate([first, later]))
     own_rows = np.array([sentence.row for sentence in (*judged, *teaching)])
     tried = list(dict.fromkeys([wanted, replace(wanted, smoothing=0.0)]))
-    if users:
-        log(f"{len(texts):,} sentences teach, {len(users.queries):,} queries of users judge")
-        learned = learned_of(index, wanted, fit_map(sentences, vectors, own_rows, seed=seed))
-        return _by_users(users, prior, tried, learned, seed)
-    log(f"{len(teaching):,} sentences teach, {len(judged):,} of other documents judge")
+    if not judge:
+        log(f"training a query map on {len(texts):,} sentences")
+        matrix = fit_map(sentences, vectors, own_rows, seed=seed)
+        return Steps(wanted, learned_of(index, wanted, matrix), ())
+    held_out = f"{len(judged):,} held-out sentences"
+    log(f"training a query map on {len(teaching):,} sentences; {held_out} of other documents")
     cut = normalize(for_task(encode, "document")([sentence.rest for sentence in judged]))
     queries, lessons = sentences[: len(judged)], sentences[len(judged) :]
     bench = _bench(index, rows, vectors, judged, queries, cut, random)
@@ -95,38 +98,19 @@ def learn_from_text(
     chance = float((1 / np.log2(np.arange(2, 12))).sum()) / len(bench.documents)
     above_chance = difference(bench.queries, before - chance, seed=seed)
     if above_chance.p >= MEANING or above_chance.value <= 0:
-        note = "nothing is learned from the text: sentences do not find the passages they are from"
-        return Steps(prior, Learned(), None, (note,))
+        note = "nothing learned from the text: its sentences do not find their own passages"
+        return Steps(prior, Learned(), (note,))
     near = Neighbours.of(bench.index.vectors, min(NEIGHBOURS, len(bench.documents) - 1))
     trial = Learned(fit_map(lessons, vectors, own_rows[len(judged) :], seed=seed), near)
     notes = []
     for ranker, after in zip(tried, bench.values(tried, learned=trial), strict=True):
         gain = difference(bench.queries, after - before, seed=seed)
-        shown = "shown" if gain.low > 0 else "kept by default, neither gain nor harm is shown"
         if gain.high >= 0:
-            notes.append(f"{_name(ranker)}: {gain} on {len(judged):,} held-out sentences; {shown}")
+            notes.append(f"{_name(ranker)}: {UNMEASURED} ({gain} on {held_out})")
             matrix = fit_map(sentences, vectors, own_rows, seed=seed)
-            return Steps(ranker, learned_of(index, ranker, matrix), gain, tuple(notes))
-        notes.append(f"{_name(ranker)}: left out, {gain} on {len(judged):,} held-out sentences")
-    return Steps(prior, Learned(), None, tuple(notes))
-
-
-def _by_users(
-    users: Bench, prior: Ranker, tried: Sequence[Ranker], learned: Learned, seed: int
-) -> Steps:
-    """The steps that help user queries most, or none if each does harm."""
-    before, *after = users.values([prior, *tried], learned=learned)
-    gains = [difference(users.queries, values - before, seed=seed) for values in after]
-    best = int(np.argmax([0.0, *(gain.value for gain in gains)])) - 1
-    notes = tuple(
-        f"{_name(ranker)}: {'kept' if i == best else 'left out'}, {gain} on "
-        f"{len(users.queries):,} user queries"
-        for i, (ranker, gain) in enumerate(zip(tried, gains, strict=True))
-    )
-    if best < 0:
-        return Steps(prior, Learned(), None, notes)
-    needed = learned if tried[best].smoothing else replace(learned, neighbours=None)
-    return Steps(tried[best], needed, gains[best], notes, "user queries")
+            return Steps(ranker, learned_of(index, ranker, matrix), tuple(notes))
+        notes.append(f"{_name(ranker)}: discarded, worse on {held_out} ({gain})")
+    return Steps(prior, Learned(), tuple(notes))
 
 
 def _steps_for(vectors: Vectors, prior: Ranker) -> Ranker:
@@ -139,7 +123,7 @@ def _steps_for(vectors: Vectors, prior: Ranker) -> Ranker:
 
 
 def _name(ranker: Ranker) -> str:
-    return "a map of queries" + (" and smoothed rows" if ranker.smoothing else "")
+    return "query map" + (" and smoothing" if ranker.smoothing else "")
 
 
 def learned_of(index: Index, ranker: Ranker, matrix: Vectors | None) -> Learned:

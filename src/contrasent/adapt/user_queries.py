@@ -38,7 +38,7 @@ def read_user_queries(
     *,
     earlier: Path | None = None,
 ) -> tuple[UserQueries, list[dict[str, Any]]]:
-    """Queries of files, of folders in BEIR's layout and of click logs; none if they are too few.
+    """Queries of files, of folders in BEIR's layout and of click logs.
 
     Also everything that was given, as the rows of a table of queries: it may be usable when there
     are more queries or other documents. ``earlier``: such a table, which may be of no use now.
@@ -75,7 +75,7 @@ def read_user_queries(
         for query, gains in by_text.values()
         for n, gain in gains.items()
     ]
-    return _enough(_without_common(usable, documents, log), log) if usable else [], given
+    return _without_common(usable, documents, log), given
 
 
 def _folded(query: str) -> str:
@@ -117,14 +117,19 @@ def _gather(
     return gains, "; ".join(lines) or "holds no answers"
 
 
-def _enough(queries: UserQueries, log: Log) -> UserQueries:
-    """These queries, or none if they are too few to learn from and judge by."""
+def too_few(queries: UserQueries) -> str:
+    """Why queries are too few to learn from and evaluate by; empty if they are enough."""
     about = len({max(gains, key=lambda number: gains[number]) for _, gains in queries})
-    if len(queries) >= MIN_QUERIES and about >= MIN_DOCUMENTS:
-        return queries
-    needed = f"they are left out, since {MIN_QUERIES} about {MIN_DOCUMENTS} are needed"
-    log(f"{len(queries)} queries about {about} documents cannot teach and judge: {needed}")
-    return []
+    if len(queries) < MIN_QUERIES:
+        return f"there are {len(queries)}; {needed()} are required"
+    if about < MIN_DOCUMENTS:
+        return f"they cover {about} documents; {MIN_DOCUMENTS} are required"
+    return ""
+
+
+def needed() -> str:
+    """The fewest queries that can teach and be evaluated."""
+    return f"{MIN_QUERIES} queries about {MIN_DOCUMENTS} documents"
 
 
 def _without_common(queries: UserQueries, documents: Sequence[str], log: Log) -> UserQueries:
@@ -135,11 +140,10 @@ def _without_common(queries: UserQueries, documents: Sequence[str], log: Log) ->
     left = [(text, {n: g for n, g in gains.items() if n not in common}) for text, gains in queries]
     usable = [(text, gains) for text, gains in left if gains]
     for number in sorted(common):
-        log(
-            f"{documents[number]} answers {counts[number]} of {len(queries)} queries, so that it "
-            f"teaches nothing: it does not count as an answer, and {len(queries) - len(usable)} "
-            "queries without another one are left out"
-        )
+        shared = f"{counts[number]} of {len(queries)} queries point to it"
+        log(f"Ignoring {documents[number]} as an answer: {shared}")
+    if left_out := len(queries) - len(usable):
+        log(f"Ignoring {left_out} queries that have no other answer")
     return usable
 
 
@@ -155,7 +159,7 @@ def log_foreign(queries: UserQueries, texts: Iterable[str], log: Log) -> None:
     ]
     if foreign:
         shown = f"{len(foreign)} of {len(queries)} queries (such as {brief(foreign[0])})"
-        log(f"{shown} have hardly a word in common with the text, as if in another language")
+        log(f"{shown} share almost no words with the documents; check their language")
 
 
 def paths(given: Files) -> list[Path]:

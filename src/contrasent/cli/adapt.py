@@ -29,6 +29,7 @@ def adapt(
     clicks: Paths = None,
     budget: str = "30m",
     update: bool = False,
+    train_encoder: bool = False,
     columns: str | None = None,
     max_file_text: Annotated[int, typer.Option(min=1, metavar="CHARACTERS")] = 5_000_000,
     seed: Annotated[int, typer.Option(min=0)] = 0,
@@ -39,10 +40,9 @@ def adapt(
 ) -> options.Output:
     """Make documents searchable, and learn from them and from user queries to search them better.
 
-    The search of 'contrasent index' is the default. What is learned changes how a query finds rows
-    of the index and is kept there: from the text alone, and from 40 user queries on from these,
-    which with the extra 'train' may also teach an encoder of its own. Each query is measured by
-    what it did not teach.
+    The search of 'contrasent index' is the default. From 40 user queries on, what they teach
+    replaces it if cross-validation proves a gain; otherwise the search stays as it was. With fewer
+    queries, what is learned from the text alone is kept as a default that was not measured here.
 
     Options:
         source: Folder, zip archive, file or index; with --update a folder that adapt made.
@@ -54,17 +54,19 @@ def adapt(
         clicks: Documents that people opened: csv, tsv or jsonl, query, document and count.
         budget: Time to spend at most: 90s, 30m, 2h.
         update: Follow the documents, and learn again in place, from earlier queries too.
+        train_encoder: Train the base on the queries first; needs the extra 'train', and time beyond
+            the budget.
         columns: Columns of tables to read, with commas; title first.
         max_file_text: Leave out files with more text than so many characters.
         seed: Seed of everything random.
         report: Copy the report's page there (OUT/report.html).
-        require_improvement: Exit with 3 if nothing learned is kept.
+        require_improvement: Exit with status 3 unless a gain is proven.
     """
     people: dict[str, Any] = {"queries": queries, "collection": collection, "clicks": clicks}
     people |= {"budget": options.parse_budget(budget), "seed": seed}
     if update:
-        for option, value in (("-o", output), ("--base", base)):
-            if value is not None:
+        for option, value in (("-o", output), ("--base", base), ("--train-encoder", train_encoder)):
+            if value:
                 raise OptionError(option, str(value), "--update changes SOURCE in place")
         done = carry_out(Path(source), None, **people)
     elif output is None:
@@ -76,6 +78,7 @@ def adapt(
             base=base,
             columns=[part.strip() for part in columns.split(",")] if columns else None,
             max_file_text=max_file_text,
+            train_encoder=train_encoder,
             resume=resume,
             overwrite=overwrite,
             **people,
@@ -104,13 +107,8 @@ def carry_out(source: "str | Path | Documents", output: Path | None, **given: An
 
 
 def summary(done: "Adaptation") -> str:
-    """Defaults, evidence and what is kept; the next commands; the verdict in the last line."""
-    lines = [f"{name:30s} {text}" for name, text in done.facts["statements"]]
-    return "\n".join(
-        [
-            *lines,
-            f'search it: contrasent search {done.folder} "..."',
-            f"report: {done.folder}/report.html",
-            f"{done.folder}: {done.reason}{'' if done.improved else see('no-gain')}",
-        ]
-    )
+    """The verdict, the evidence, and the next commands."""
+    verdict = f"{done.folder}: {done.reason}{'' if done.improved else see('no-gain')}"
+    evidence = [f"    {name:34s} {text}" for name, text in done.facts["statements"]]
+    search = f'search it: contrasent search {done.folder} "..."'
+    return "\n".join([verdict, *evidence, search, f"report: {done.folder}/report.html"])

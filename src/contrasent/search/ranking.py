@@ -211,8 +211,9 @@ class Ranker:
     @property
     def summary(self) -> str:
         """How it searches, in a few words."""
-        parts = [f"words {self.word_weight:g}" if self.uses_words else "vectors alone"]
-        learned = {"map": self.map_share, "smoothing": self.smoothing, "taught": self.taught}
+        parts = [f"BM25 {self.word_weight:g}" if self.uses_words else "vectors alone"]
+        learned = {"query map": self.map_share, "smoothing": self.smoothing}
+        learned["known queries"] = self.taught
         return ", ".join(parts + [f"{name} {share:g}" for name, share in learned.items() if share])
 
     def with_words(self, weight: float | None) -> "Ranker":

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from contrasent.errors import DataError
 from contrasent.metrics import spearman
-from contrasent.stats.seeds import EffectEstimate, Floats
+from contrasent.stats.seeds import LEVEL, EffectEstimate, Floats
 
 Counts = NDArray[np.float32]
 
@@ -185,10 +185,11 @@ def resampled(
     return {name: np.concatenate(b) if b else np.empty(0) for name, b in blocks.items()}
 
 
-def interval(draws: ArrayLike) -> tuple[float, float]:
-    """The 2.5 % and 97.5 % points of a statistic over resamples; undefined ones are left out."""
+def interval(draws: ArrayLike, level: float = LEVEL) -> tuple[float, float]:
+    """The ends of the middle share of a statistic over resamples; undefined ones are left out."""
     # On average a share of k / (r + 1) lies below the k-th smallest of r draws.
-    low, high = np.nanpercentile(np.asarray(draws), [2.5, 97.5], method="weibull")
+    points = [round(50 * (1 + sign * level), 6) for sign in (-1, 1)]
+    low, high = np.nanpercentile(np.asarray(draws), points, method="weibull")
     return float(low), float(high)
 
 
@@ -242,7 +243,12 @@ def paired_spearman_difference(
 
 
 def clustered_mean(
-    sums: Floats, counts: Floats, *, resamples: int = CLUSTER_RESAMPLES, seed: int = 0
+    sums: Floats,
+    counts: Floats,
+    *,
+    resamples: int = CLUSTER_RESAMPLES,
+    seed: int = 0,
+    level: float = LEVEL,
 ) -> EffectEstimate:
     """The mean over kinds of the mean of each kind's values, with its interval over clusters.
 
@@ -255,18 +261,19 @@ def clustered_mean(
     means = sums.sum(axis=0) / totals
     value = float(means.mean())
     if number == 1:
-        return EffectEstimate.from_error(value, math.inf, 1.0)
+        return EffectEstimate.from_error(value, math.inf, 1.0, level)
     with np.errstate(invalid="ignore"):  # a kind with only one cluster
         left = np.nanmean((sums.sum(axis=0) - sums) / (totals - counts), axis=1)
     error = math.sqrt((number - 1) / number * float(((left - value) ** 2).sum()))
     # Effective number of equal clusters (Kish, 1965).
     shares = (counts / totals).mean(axis=1)
-    jackknife = EffectEstimate.from_error(value, error, max(1 / float((shares**2).sum()) - 1, 1.0))
+    df = max(1 / float((shares**2).sum()) - 1, 1.0)
+    jackknife = EffectEstimate.from_error(value, error, df, level)
     linear = math.sqrt(float(((((sums - means * counts) / totals).mean(axis=1)) ** 2).sum()))
     drawn = _studentised(sums, counts, value, resamples, seed)
     if not linear or not len(drawn):
         return jackknife
-    few, many = interval(drawn)
+    few, many = interval(drawn, level)
     low = min(jackknife.low, value - many * linear)
     high = max(jackknife.high, value - few * linear)
     p = max(jackknife.p, bootstrap_p(drawn - value / linear))

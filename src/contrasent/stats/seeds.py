@@ -16,7 +16,8 @@ from contrasent.errors import DataError
 
 Floats = NDArray[np.float64]
 
-UPPER = (1 + 0.95) / 2  # the share of a distribution below the upper end of a 95 % interval
+LEVEL = 0.95  # of an interval
+UPPER = (1 + LEVEL) / 2  # the share of a distribution below its upper end
 REGROUPINGS = 20_000  # permutations tried at most: all of them, or as many random ones
 
 LOG_SMALLEST_P = math.log(1e-15)
@@ -27,16 +28,18 @@ class EffectEstimate:
     """A difference, second minus first."""
 
     mean: float
-    low: float  # lower end of its 95 % interval
+    low: float  # lower end of its interval, 95 % unless stated
     high: float
     error: float  # standard error; 0 if nothing varies
     df: float  # degrees of freedom of `error`; infinite if it is known
     p: float  # two-sided p value of no difference
 
     @classmethod
-    def from_error(cls, mean: float, error: float, df: float = math.inf) -> "EffectEstimate":
+    def from_error(
+        cls, mean: float, error: float, df: float = math.inf, level: float = LEVEL
+    ) -> "EffectEstimate":
         """The t interval of a difference. That of ``-mean`` is the mirror image, to the bit."""
-        half = t_quantile(UPPER, df) * error if error else 0.0
+        half = t_quantile((1 + level) / 2, df) * error if error else 0.0
         return cls(mean, mean - half, mean + half, error, df, _two_sided(mean, error, df))
 
 
