@@ -23,7 +23,6 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from torch import Tensor
 
 from contrasent import progress
-from contrasent.encoder import packed
 from contrasent.encoder.encoder import Encoder
 from contrasent.encoder.packing import Packing
 from contrasent.encoder.tensors import read_checkpoint
@@ -133,10 +132,10 @@ class MaskedPretraining(Objective):
     def _at_labels(self, edited: encodings.Edited) -> tuple[Tensor, Tensor]:
         """(k, d) vectors and (k,) ids of the chosen tokens, without padding where possible."""
         encoder, tokens = self.encoder, edited.tokens
-        if not (encoder.packed and packed.supports_batch(encoder.backbone, tokens)):
+        if not encoder.packs(tokens):
             return at_labels(encoder, tokens, edited.labels)
         packing = Packing(tokens)
-        (states,) = packed.states(encoder.backbone, packing)
+        (states,) = encoder.states(packing)
         labels = Tokens(cast(Any, edited.labels), tokens.offsets).select(packing.order).ids
         chosen = torch.from_numpy(np.flatnonzero(labels >= 0))
         return states[chosen], torch.from_numpy(labels[labels >= 0].astype(np.int64))

@@ -9,7 +9,6 @@ from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM
 
 from commands import run
-from contrasent.encoder import packed
 from contrasent.encoder.encoder import Encoder
 from contrasent.engine import encodings
 from contrasent.errors import TrainingError
@@ -48,8 +47,7 @@ def start(sentences, tmp_path_factory):
 
 def objective(start):
     made = load_start(start, Settings(dropout=0.0))
-    made.encoder.packed = packed.supports_backbone(made.encoder.backbone)
-    assert made.encoder.packed
+    assert made.encoder.packs(made.encoder.tokenise(["a map"])[0])
     return made
 
 

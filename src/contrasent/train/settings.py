@@ -68,10 +68,9 @@ class Settings:
         document_prompt: the same for documents, the other columns.
         precision: of the forward pass; "auto" is bf16 where the processor computes in it (AVX-512
             BF16 or AMX), else fp32, and this attribute is then the one that it is.
-        padding: "none" computes rows without padding where the encoder is of a kind that allows it
-            (:mod:`contrasent.encoder.packed`); "groups" goes through the encoder's own forward
-            pass, in padded groups of similar length. The mathematics is the same, dropout masks are
-            not.
+        padding: "none" computes rows without padding on CPU where the encoder is of a kind that
+            allows it (docs/architectures.md); "groups" in padded groups of similar length. The
+            mathematics is the same, dropout masks are not.
         grad_cache_rows: rows (of all views) whose forward pass is kept in memory at once; 0 for
             all. The gradient is that of the whole batch, for one more forward pass
             (:mod:`contrasent.encoder.packing`).
