@@ -9,7 +9,6 @@ way of taking turns, see :mod:`benchmarks.training`.
 import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import training
+from benchmarks.limit import Measured, processor, report
 
 BIN = Path(sys.executable).parent
 
@@ -97,7 +97,7 @@ def difference() -> float:
     return float(np.abs(one - two).max())
 
 
-def whole_processes(rounds: int) -> list[tuple[bool, str]]:
+def whole_processes(rounds: int) -> list[Measured]:
     """Figures of the command line as a whole."""
     lines = []
     with tempfile.TemporaryDirectory() as folder:
@@ -112,7 +112,7 @@ def whole_processes(rounds: int) -> list[tuple[bool, str]]:
             times = seconds([str(BIN / "contrasent"), *arguments], rounds)
             middle = statistics.median(times)
             line = f"{middle:.2f} ({min(times):.2f} to {max(times):.2f}), goal at most {goal}"
-            lines.append((middle <= goal, f"{title}: {line}"))
+            lines.append(Measured(middle <= goal, f"{title}: {line}"))
     return lines
 
 
@@ -125,7 +125,7 @@ def main() -> None:
     import torch
 
     print(
-        f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, "
+        f"{processor()}, {os.cpu_count()} cores, "
         f"torch {torch.__version__}, {torch.get_num_threads()} threads, "
         f"{options.rounds} rounds in turn"
     )
@@ -144,15 +144,14 @@ def main() -> None:
             f"{statistics.median(theirs):.1f} of sentence-transformers"
         )
         print(line, flush=True)
-        lines.append((middle >= comparison.goal, line))
+        lines.append(Measured(middle >= comparison.goal, line))
     if not options.only:
         gap = difference()
-        lines.append((gap <= 1e-5, f"vectors differ by at most {gap:.1e}, goal at most 1e-5"))
+        line = f"vectors differ by at most {gap:.1e}, goal at most 1e-5"
+        lines.append(Measured(gap <= 1e-5, line))
     if not lines:
         sys.exit(f"no comparison has {options.only!r} in its title")
-    print("\nsummary, missed goals first")
-    for met, line in sorted(lines):
-        print(f"{'met   ' if met else 'MISSED'} {line}")
+    report(lines)
 
 
 if __name__ == "__main__":
