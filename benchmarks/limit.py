@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -123,15 +124,30 @@ HEADER = ("measured", "like for like, fp32", "as both come", "share of the limit
 
 
 def report(lines: list[Measured]) -> None:
-    """Print all lines, missed goals first, then the table of docs/performance.md."""
+    """Print all lines, missed goals first, then their table."""
     print("\nsummary, missed goals first")
     for found in sorted(lines):
         print(f"{'met   ' if found.met else 'MISSED'} {found.line}")
+    print("", *_table(lines), sep="\n")
+
+
+def replace_table(page: Path, lines: list[Measured], machine: str) -> None:
+    """Put the table, and the machine it was measured on, in the place of a page's first one."""
+    text = page.read_text("utf-8").splitlines()
+    begin = next(i for i, line in enumerate(text) if line.startswith(f"| {HEADER[0]} |"))
+    end = next(i for i in range(begin, len(text)) if not text[i].startswith("|"))
+    if text[begin - 2].startswith("Measured on "):
+        begin -= 2
+    measured = f"Measured on {date.today().isoformat()}: {machine}."
+    page.write_text(
+        "\n".join([*text[:begin], measured, "", *_table(lines), *text[end:], ""]), "utf-8"
+    )
+
+
+def _table(lines: list[Measured]) -> list[str]:
     rows = [found.row for found in lines if found.row]
-    if rows:
-        print()
-        for row in (HEADER, ["---"] * len(HEADER), *rows):
-            print(f"| {' | '.join(row)} |")
+    whole = (HEADER, ("---",) * len(HEADER), *rows) if rows else ()
+    return [f"| {' | '.join(row)} |" for row in whole]
 
 
 def main() -> None:

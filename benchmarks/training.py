@@ -467,6 +467,7 @@ def memory_of_pairs(threads: int, steps: int) -> Measured:
 
 
 def measure(
+    limits: dict[str, float],
     only: str = "",
     *,
     steps: int | None = None,
@@ -477,9 +478,6 @@ def measure(
 ) -> list[Measured]:
     """All comparisons whose title has a word in it."""
     threads = threads or os.cpu_count() or 1
-    products = limit.measured(threads)
-    limits = limit.limits(products)
-    print(limit.line(products, threads), flush=True)
     lines = []
     with tempfile.TemporaryDirectory() as folder:
         layers4 = layers4 or cut_to_four_layers(Path(folder) / "four")
@@ -525,10 +523,14 @@ def main() -> None:
     if options.run:
         run(options.run)
         return
+    threads = options.threads or os.cpu_count() or 1
+    products = limit.measured(threads)
+    print(limit.line(products, threads), flush=True)
     lines = measure(
+        limit.limits(products),
         options.only,
         steps=options.steps,
-        threads=options.threads,
+        threads=threads,
         clock=options.clock,
         layers4=options.layers4,
         decoder=options.decoder,
