@@ -28,7 +28,7 @@ from safetensors.torch import load_file, save_file
 
 from benchmarks.pretrain import Recipe
 from contrasent.datasets.official import STS_TASKS, data_folder, find
-from contrasent.encoder.attention import LEAST, SINK, attention_of
+from contrasent.encoder.attention_weights import LEAST, SINK, attention_of
 from contrasent.encoder.encoder import Encoder
 from contrasent.errors import DataError, ModelError
 from contrasent.evaluate.sts import sts

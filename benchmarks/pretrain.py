@@ -27,7 +27,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from torch import Tensor, nn
 
 from contrasent import progress
-from contrasent.encoder.attention import measured
+from contrasent.encoder.attention_weights import measured
 from contrasent.encoder.backbone import quiet
 from contrasent.encoder.tensors import read_checkpoint, restore_checkpoint, write_checkpoint
 from contrasent.errors import (

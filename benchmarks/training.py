@@ -1,12 +1,15 @@
-"""Training against sentence-transformers' trainer, step by step in turn.
+"""Training against sentence-transformers' trainer, step by step in turn, and the machine's limit.
 
     python -m benchmarks.training [--only WORD] [--steps N] [--threads N] [--clock wall|cpu]
-                                  [--layers4 FOLDER]
+                                  [--layers4 FOLDER] [--decoder FOLDER]
 
 Each side trains in a process of its own and waits for leave before every step, so that one step of
 ours is followed by one of theirs and a machine whose speed drifts slows both alike. A step is timed
-from one leave until it asks for the next: batches, logs and all. Printed is the median ratio of
-neighbouring steps with its 95 % interval (bootstrap).
+from one leave until it asks for the next: batches, logs and all. Ours trains in fp32, as theirs
+does, and again as it comes, in the precision that the machine is fast in. Printed are the median
+ratios of neighbouring steps with their 95 % intervals (bootstrap), and the share of the limit: the
+operations of a step's real tokens in all layers, a second, of what the fastest product of these
+shapes reaches (:mod:`benchmarks.limit`).
 
 Both start from the same weights, with the same pooling, dropout 0.1, batch size and token limit,
 and learn unsupervised SimCSE: theirs by MultipleNegativesRankingLoss on (s, s). At batch 512 and
@@ -15,7 +18,7 @@ and learn unsupervised SimCSE: theirs by MultipleNegativesRankingLoss on (s, s).
 
 Cached gradients are also measured against our own direct step, and the memory of a batch of 4,096
 against that of one of 64. The encoder of 4 layers is all-MiniLM-L6-v2 without its last two, unless
-a folder is named.
+a folder is named; the decoder has SmolLM2-135M's shape and random weights, which take as long.
 """
 
 import argparse
@@ -33,8 +36,21 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import limit
+from benchmarks.limit import Measured, report
+
 WARM = 2
-GOALS = {32: 1.5, 128: 2.7}
+GOALS = {
+    ("MiniLM", 32, False): (2.5, 4.0),
+    ("MiniLM", 128, False): (5.0, 8.0),
+    ("MiniLM", 128, True): (3.5, 5.0),
+    ("decoder", 32, False): (0.0, 2.0),
+}
+"""Of an encoder, tokens and pairs or not: the ratios wanted like for like and as both come.
+Elsewhere they are those of earlier waves."""
+EARLIER = {32: (1.5, 1.5), 128: (2.7, 2.7)}
+SHARES = {"MiniLM": (0.75, 0.65), "decoder": (0.0, 0.55)}
+"""The shares of the limit wanted in fp32 and bf16."""
 DEAREST = 1.5
 """What a step with cached gradients may cost at most, in direct steps."""
 MORE_MEMORY = 1.1
@@ -46,14 +62,15 @@ class Case:
     """One comparison.
 
     Attributes:
-        encoder: "MiniLM" (all-MiniLM-L6-v2, mean pooling) or "4 layers" (cls pooling, as this
-            library does for encoders that do not say).
+        encoder: "MiniLM" (all-MiniLM-L6-v2, mean pooling), "4 layers" (cls pooling, as this
+            library does for encoders that do not say) or "decoder" (last_token).
         batch: sentences a step.
         tokens: limit.
         steps: timed steps of each side.
         cached: whether both use cached gradients.
         chunk: rows at once of ours with cached gradients.
         layers4: folder of the 4-layer encoder.
+        decoder: folder of the decoder.
         pairs: learn from pairs of a sentence and one to six that follow it, not from sentences.
     """
 
@@ -64,13 +81,24 @@ class Case:
     cached: bool = False
     chunk: int = 128
     layers4: str = ""
+    decoder: str = ""
     pairs: bool = False
 
     @property
     def title(self) -> str:
         """As it is printed."""
         how = ", cached gradients" if self.cached else ", pairs" if self.pairs else ""
-        return f"training, {self.encoder}, batch {self.batch}, {self.tokens} tokens, fp32{how}"
+        return f"training, {self.encoder}, batch {self.batch}, {self.tokens} tokens{how}"
+
+    @property
+    def pooler(self) -> str:
+        """Of both sides."""
+        return {"MiniLM": "mean", "decoder": "last_token"}.get(self.encoder, "cls")
+
+    @property
+    def goals(self) -> tuple[float, float]:
+        """Ratios wanted, like for like and as both come."""
+        return GOALS.get((self.encoder, self.tokens, self.pairs), EARLIER[self.tokens])
 
 
 CASES = (
@@ -80,6 +108,7 @@ CASES = (
         for batch, tokens, steps in ((64, 32, 8), (64, 128, 6), (512, 32, 3), (512, 128, 2))
     ),
     Case("MiniLM", 64, 128, 6, pairs=True),
+    Case("decoder", 64, 32, 3),
 )
 
 
@@ -102,7 +131,8 @@ def base(case: Case) -> str:
     """Folder of the encoder."""
     from benchmarks.worker import minilm
 
-    return minilm() if case.encoder == "MiniLM" else case.layers4
+    named = {"4 layers": case.layers4, "decoder": case.decoder}
+    return named[case.encoder] if case.encoder in named else minilm()
 
 
 def examples(case: Case) -> tuple[list[str], list[str]]:
@@ -134,9 +164,41 @@ def cut_to_four_layers(target: Path) -> str:
     return str(target)
 
 
+def decoder_of_smollm2s_shape(target: Path) -> str:
+    """30 layers of 576 with random weights, and MiniLM's vocabulary."""
+    from transformers import LlamaConfig, LlamaModel
+
+    from benchmarks.worker import minilm
+    from contrasent.model.description import describe
+    from contrasent.text.tokens import Tokenizer
+
+    tokenizer = Tokenizer.load(describe(Path(minilm())).transformer, max_tokens=128)
+    shape = {"hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30}
+    heads = {"num_attention_heads": 9, "num_key_value_heads": 3}
+    config = LlamaConfig(vocab_size=tokenizer.size, pad_token_id=0, **shape, **heads)
+    LlamaModel(config).save_pretrained(target)
+    tokenizer.save(target)
+    return str(target)
+
+
+def operations(case: Case) -> float:
+    """Operations of a timed step, a mean; the backward pass has two products for each forward."""
+    from contrasent.encoder.encoder import Encoder
+
+    encoder = Encoder.load(base(case), pooler=case.pooler, max_tokens=case.tokens)
+    timed = slice(case.batch * WARM, case.batch * (case.steps + WARM))
+    forward = sum(limit.operations(encoder, column[timed]) for column in examples(case))
+    return (4 if case.cached else 3) * forward / case.steps
+
+
 def ours(case: Case, gate: Gate) -> None:
-    """Train by this library's own loop."""
+    """Train by this library's own loop, in fp32."""
     _ours(case, gate, chunk=case.chunk if case.cached else 0)
+
+
+def as_it_comes(case: Case, gate: Gate) -> None:
+    """The same in the precision that the machine is fast in."""
+    _ours(case, gate, chunk=case.chunk if case.cached else 0, precision="auto")
 
 
 def cached(case: Case, gate: Gate) -> None:
@@ -144,7 +206,7 @@ def cached(case: Case, gate: Gate) -> None:
     _ours(case, gate, chunk=case.chunk)
 
 
-def _ours(case: Case, gate: Gate, *, chunk: int) -> None:
+def _ours(case: Case, gate: Gate, *, chunk: int, precision: Any = "fp32") -> None:
     from contrasent.encoder.encoder import Encoder
     from contrasent.objectives.simcse import SimCSE
     from contrasent.objectives.simcse_supervised import SupervisedSimCSE
@@ -155,7 +217,7 @@ def _ours(case: Case, gate: Gate, *, chunk: int) -> None:
     steps = case.steps + WARM
     encoder = Encoder.load(
         base(case),
-        pooler="mean" if case.encoder == "MiniLM" else "cls",
+        pooler=case.pooler,
         dropout=0.1,
         attention_dropout=0.1,
     )
@@ -171,6 +233,7 @@ def _ours(case: Case, gate: Gate, *, chunk: int) -> None:
         max_tokens=case.tokens,
         steps=steps + 1,
         grad_cache_rows=chunk,
+        precision=precision,
         checkpoint_every=10**6,
     )
     anchors, positives = examples(case)
@@ -199,7 +262,9 @@ def theirs(case: Case, gate: Gate) -> None:
         model = SentenceTransformer(base(case), device="cpu")
     else:
         transformer = models.Transformer(base(case))
-        pooling = models.Pooling(transformer.get_word_embedding_dimension(), "cls")
+        pooling = models.Pooling(
+            transformer.get_word_embedding_dimension(), case.pooler.replace("_", "")
+        )
         model = SentenceTransformer(modules=[transformer, pooling], device="cpu")
     model.max_seq_length = case.tokens
     steps = case.steps + WARM
@@ -299,10 +364,8 @@ def interval(ratios: list[float], draws: int = 2000) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def in_turn(
-    case: Case, names: tuple[str, str], threads: int, clock: str
-) -> tuple[list[float], list[float]]:
-    """Seconds of the steps of two sides."""
+def in_turn(case: Case, names: tuple[str, ...], threads: int, clock: str) -> list[list[float]]:
+    """Seconds of the steps of each side."""
     sides: list[Side] = []
     try:
         for name in names:
@@ -311,35 +374,53 @@ def in_turn(
     finally:
         for side in sides:
             side.close()
-    return [a for a, _ in times], [b for _, b in times]
+    return [list(column) for column in zip(*times, strict=True)]
 
 
-def compare(case: Case, threads: int, clock: str) -> tuple[bool, str]:
-    """Whether the goal is met, and the line that says so."""
-    mine, others = in_turn(case, ("ours", "theirs"), threads, clock)
-    ratios = [b / a for a, b in zip(mine, others, strict=True)]
-    middle, (low, high) = statistics.median(ratios), interval(ratios)
-    one, two = (case.batch / statistics.median(column) for column in (mine, others))
-    goal = GOALS[case.tokens]
-    return middle >= goal, (
-        f"{case.title}: {middle:.2f}x ({low:.2f} to {high:.2f}, {len(ratios)} steps in turn), goal "
-        f"at least {goal}x; sentences a second {one:.1f} against {two:.1f} of sentence-transformers"
+def compare(case: Case, threads: int, clock: str, limits: dict[str, float]) -> Measured:
+    """Whether the goals are met, the line that says so, and the row of the table."""
+    from contrasent.train.settings import fast_precision
+
+    precisions = "fp32", fast_precision()
+    sides = ("ours", "as_it_comes", "theirs") if precisions[1] != "fp32" else ("ours", "theirs")
+    *mine, others = in_turn(case, sides, threads, clock)
+    work = operations(case) / 1e9
+    good, told, cells = [], [], list[str]()
+    wanted = zip(mine, precisions, case.goals, SHARES.get(case.encoder, (0, 0)), strict=False)
+    for seconds, precision, goal, least in wanted:
+        ratios = [b / a for a, b in zip(seconds, others, strict=True)]
+        middle, (low, high) = statistics.median(ratios), interval(ratios)
+        share = work * len(seconds) / sum(seconds) / limits[precision]
+        rate = case.batch / statistics.median(seconds)
+        good.append(middle >= goal and share >= least)
+        told.append(
+            f"{precision} {middle:.2f}x ({low:.2f} to {high:.2f}), goal {goal}x, {rate:.1f} "
+            f"sentences a second, {share:.0%} of {limits[precision]:.0f} GFLOP/s, goal {least:.0%}"
+        )
+        cells += [f"{middle:.2f}x [{low:.2f}, {high:.2f}]", f"{share:.0%} {precision}"]
+    theirs = case.batch / statistics.median(others)
+    return Measured(
+        all(good),
+        f"{case.title}, {len(others)} steps in turn: {'; '.join(told)}; {theirs:.1f} of "
+        "sentence-transformers",
+        (case.title, cells[0], cells[-2], ", ".join(cells[1::2])),
     )
 
 
-def cost(case: Case, threads: int, clock: str) -> tuple[bool, str]:
+def cost(case: Case, threads: int, clock: str) -> Measured:
     """A step with cached gradients against a direct one."""
     direct, again = in_turn(case, ("ours", "cached"), threads, clock)
     ratios = [b / a for a, b in zip(direct, again, strict=True)]
     middle, (low, high) = statistics.median(ratios), interval(ratios)
-    return middle <= DEAREST, (
+    return Measured(
+        middle <= DEAREST,
         f"cached gradients, {case.encoder}, batch {case.batch}, {case.chunk} rows at once: a step "
         f"costs {middle:.2f} direct ones ({low:.2f} to {high:.2f}, {len(ratios)} steps in turn), "
-        f"goal at most {DEAREST}"
+        f"goal at most {DEAREST}",
     )
 
 
-def memory(layers4: str, threads: int) -> tuple[bool, str]:
+def memory(layers4: str, threads: int) -> Measured:
     """Peak resident memory of batches of 4,096 with cached gradients, and of batches of 64.
 
     Both go through 8,192 sentences: what the process holds grows at first, with each new shape.
@@ -356,14 +437,15 @@ def memory(layers4: str, threads: int) -> tuple[bool, str]:
         finally:
             side.close()
     few, many = peaks
-    return many <= MORE_MEMORY * few, (
+    return Measured(
+        many <= MORE_MEMORY * few,
         f"cached gradients, 4 layers, batch 4096, 64 rows at once: {many:.0f} MiB at most against "
         f"{few:.0f} MiB of a direct batch of 64 over as many sentences, {many / few:.2f}x, goal at "
-        f"most {MORE_MEMORY}x"
+        f"most {MORE_MEMORY}x",
     )
 
 
-def memory_of_pairs(threads: int, steps: int) -> tuple[bool, str]:
+def memory_of_pairs(threads: int, steps: int) -> Measured:
     """Peak resident memory of a training of pairs on both sides, one after the other."""
     case = Case("MiniLM", 64, 128, steps, pairs=True)
     peaks = []
@@ -377,40 +459,45 @@ def memory_of_pairs(threads: int, steps: int) -> tuple[bool, str]:
         finally:
             side.close()
     (start, ours), (other_start, theirs) = peaks
-    return ours <= theirs, (
+    return Measured(
+        ours <= theirs,
         f"memory, {case.title}: {ours:.0f} MiB at most after {steps} steps, {start:.0f} before the "
-        f"first, against {theirs:.0f} and {other_start:.0f} of sentence-transformers, goal no more"
+        f"first, against {theirs:.0f} and {other_start:.0f} of sentence-transformers, goal no more",
     )
 
 
 def measure(
+    limits: dict[str, float],
     only: str = "",
     *,
     steps: int | None = None,
     threads: int = 0,
     clock: str = "wall",
     layers4: str = "",
-) -> list[tuple[bool, str]]:
+    decoder: str = "",
+) -> list[Measured]:
     """All comparisons whose title has a word in it."""
     threads = threads or os.cpu_count() or 1
     lines = []
     with tempfile.TemporaryDirectory() as folder:
         layers4 = layers4 or cut_to_four_layers(Path(folder) / "four")
+        decoder = decoder or decoder_of_smollm2s_shape(Path(folder) / "decoder")
+        folders = {"layers4": layers4, "decoder": decoder}
         for case in CASES:
             if only in case.title:
-                changed = {"layers4": layers4, "steps": steps or case.steps}
-                lines.append(compare(Case(**asdict(case) | changed), threads, clock))
-                print(lines[-1][1], flush=True)
+                changed = folders | {"steps": steps or case.steps}
+                lines.append(compare(Case(**asdict(case) | changed), threads, clock, limits))
+                print(lines[-1].line, flush=True)
         if only in "cached gradients, cost":
             case = Case("4 layers", 512, 32, steps or 3, layers4=layers4)
             lines.append(cost(case, threads, clock))
-            print(lines[-1][1], flush=True)
+            print(lines[-1].line, flush=True)
         if only in "cached gradients, memory":
             lines.append(memory(layers4, threads))
-            print(lines[-1][1], flush=True)
+            print(lines[-1].line, flush=True)
         if only in "memory, pairs":
             lines.append(memory_of_pairs(threads, steps or 12))
-            print(lines[-1][1], flush=True)
+            print(lines[-1].line, flush=True)
     return lines
 
 
@@ -418,8 +505,8 @@ def run(text: str) -> None:
     """Be a side's process."""
     told = json.loads(text)
     clock = time.process_time if told["clock"] == "cpu" else time.perf_counter
-    side = {"ours": ours, "cached": cached, "theirs": theirs}[told["side"]]
-    side(Case(**told["case"]), Gate(clock))
+    sides = {"ours": ours, "as_it_comes": as_it_comes, "cached": cached, "theirs": theirs}
+    sides[told["side"]](Case(**told["case"]), Gate(clock))
 
 
 def main() -> None:
@@ -430,17 +517,27 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
     parser.add_argument("--layers4", default="", help="folder of an encoder of 4 layers")
+    parser.add_argument("--decoder", default="", help="folder of a decoder")
     parser.add_argument("--run", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run:
         run(options.run)
         return
-    lines = measure(options.only, steps=options.steps, threads=options.threads, clock=options.clock)
+    threads = options.threads or os.cpu_count() or 1
+    products = limit.measured(threads)
+    print(limit.line(products, threads), flush=True)
+    lines = measure(
+        limit.limits(products),
+        options.only,
+        steps=options.steps,
+        threads=threads,
+        clock=options.clock,
+        layers4=options.layers4,
+        decoder=options.decoder,
+    )
     if not lines:
         sys.exit(f"no comparison has {options.only!r} in its title")
-    print("\nsummary, missed goals first")
-    for met, line in sorted(lines):
-        print(f"{'met   ' if met else 'MISSED'} {line}")
+    report(lines)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,8 @@
-"""One timed job in a process of its own; prints one JSON line.
+"""What the benchmarks train on and encode: sentences of Wikipedia, by all-MiniLM-L6-v2."""
 
-python -m benchmarks.worker JOB [JSON OPTIONS]
-"""
-
-import json
-import logging
 import os
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
@@ -45,41 +37,3 @@ def minilm() -> str:
     from contrasent.model.pretrained import resolve
 
     return str(resolve("all-MiniLM-L6-v2"))
-
-
-def encode_ours(options: dict[str, Any]) -> dict[str, float]:
-    """Sentences a second of Encoder.encode, after a warm-up."""
-    from contrasent.encoder.encoder import Encoder
-
-    logging.disable(logging.WARNING)
-    texts = sentences(options["count"])
-    encoder = Encoder.load(minilm(), normalise=True)
-    return _rate(lambda: encoder.encode(texts, batch=options["batch"]), texts, options)
-
-
-def encode_theirs(options: dict[str, Any]) -> dict[str, float]:
-    """The same by SentenceTransformer.encode."""
-    from sentence_transformers import SentenceTransformer
-
-    texts = sentences(options["count"])
-    model = SentenceTransformer(minilm())
-    return _rate(lambda: model.encode(texts, batch_size=options["batch"]), texts, options)
-
-
-def _rate(work: Callable[[], Any], texts: list[str], options: dict[str, Any]) -> dict[str, float]:
-    import numpy as np
-
-    work()
-    began = time.perf_counter()
-    vectors = work()
-    seconds = time.perf_counter() - began
-    if options.get("keep"):
-        np.save(options["keep"], np.asarray(vectors, dtype=np.float32), allow_pickle=False)
-    return {"rate": len(texts) / seconds}
-
-
-JOBS = {job.__name__: job for job in (encode_ours, encode_theirs)}
-
-
-if __name__ == "__main__":
-    print(json.dumps(JOBS[sys.argv[1]](json.loads(sys.argv[2]))))

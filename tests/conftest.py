@@ -32,6 +32,8 @@ def pytest_configure(config):
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    # Whatever this machine computes fast in.
+    os.environ.setdefault("CONTRASENT_PRECISION", "fp32")
 
 
 def pytest_collection_modifyitems(items):

@@ -54,6 +54,14 @@ def instructions() -> set[str]:
     return set()
 
 
+def vendor() -> str:
+    """The processor's maker, such as "GenuineIntel" or "AuthenticAMD"; empty if unknown."""
+    with suppress(OSError):
+        found = re.search(r"^vendor_id\s*:\s*(\S+)", Path("/proc/cpuinfo").read_text("utf-8"), re.M)
+        return found[1] if found else ""
+    return ""
+
+
 def memory() -> int:
     """Bytes of this machine's memory; 0 if unknown."""
     names = getattr(os, "sysconf_names", {})

@@ -18,7 +18,17 @@ from contrasent.model.opening import open_encoder
 from tiny_models import KINDS, OTHERS, made_sentences, write_backbone, write_tokenizer
 
 PAGE = Path(__file__).parents[2] / "docs" / "architectures.md"
-COLUMNS = ("model", "pooler", "encodes", "trains", "bidirectional", "diffcse", "numpy", "onnx")
+COLUMNS = (
+    "model",
+    "pooler",
+    "encodes",
+    "trains",
+    "packed",
+    "bidirectional",
+    "diffcse",
+    "numpy",
+    "onnx",
+)
 TABLE = {
     cells[0]: dict(zip(COLUMNS, cells[1:], strict=True))
     for line in PAGE.read_text("utf-8").splitlines()
@@ -74,6 +84,9 @@ def test_a_row(folder, tmp_path, kind):
     alone = np.stack([encoder.encode(text) for text in TEXTS])
     assert row["encodes"] == "yes" and np.abs(several - alone).max() < 2e-5
     assert is_causal(encoder.backbone) == (row["pooler"] == "last_token")
+    assert encoder.packs(encoder.tokenise(TEXTS)[0]) == (row["packed"] == "yes")
+    encoder.packed = False
+    assert np.abs(encoder.encode(TEXTS) - several).max() < 1e-5
     run = trained(base, tmp_path / "m")
     assert row["trains"] == "yes" and run.encoder.pooling == row["pooler"]
     after = Encoder.load(tmp_path / "m").encode(TEXTS)
@@ -116,6 +129,9 @@ def test_a_decoder_is_opened_by_the_setting(folder, tmp_path, kind):
     assert np.array_equal(again.encode(TEXTS), encoder.encode(TEXTS))
     assert again.identity == encoder.identity
     again.use_pooler("mean")
+    packed = again.encode(TEXTS)
+    again.packed = False
+    assert np.abs(again.encode(TEXTS) - packed).max() < 1e-5
     assert again.identity != Encoder.load(folder(kind), pooler="mean").identity
     assert json.loads((tmp_path / "m" / "config.json").read_text())["is_causal"] is False
 

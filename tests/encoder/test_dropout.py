@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from contrasent.encoder import attention
 from contrasent.encoder import dropout as dropout_
 from contrasent.encoder.dropout import Dropout, configure, drop, off
 from contrasent.encoder.encoder import Encoder
@@ -102,14 +103,12 @@ def test_dropout_alone_makes_views_differ_and_off_stops_it(tiny, kind, options):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_probabilities_reach_the_modules(tiny, kind):
-    plain = (False, True) if kind in ("bert", "roberta") else (False,)
-    for hidden, attention, packed in product((0.25, 0.5, 0.0), (0.125, 0.0, 0.5), plain):
-        encoder, tokens = train_mode(tiny[kind], dropout=hidden, attention_dropout=attention)
-        assert encoder.packed == (len(plain) == 2)
+    for hidden, weights, packed in product((0.25, 0.5, 0.0), (0.125, 0.0, 0.5), (False, True)):
+        encoder, tokens = train_mode(tiny[kind], dropout=hidden, attention_dropout=weights)
         encoder.packed = packed
         assert not [m for m in encoder.modules() if type(m) is nn.Dropout]
         used = probabilities_used(encoder, tokens)
-        assert used == {p for p in (hidden, attention) if p}
+        assert used == {p for p in (hidden, weights) if p}
 
 
 def probabilities_used(encoder, tokens):
@@ -144,7 +143,7 @@ def test_attention_with_dropout_is_attention(tiny, kind, monkeypatch):
     calls = []
     keep = lambda x, p: (calls.append(p), dropout_.Mask(None, 1.0))[1]  # noqa: E731
     monkeypatch.setattr(dropout_, "draw_mask", keep)
-    for packed in {encoder.packed, False}:
+    for packed in (True, False):
         encoder.packed = packed
         with torch.no_grad():
             vectors = encoder(tokens).numpy()
@@ -182,7 +181,8 @@ def decoder(kind):
 def test_a_decoder_sees_nothing_of_later_tokens_in_training(kind, padded):
     model = decoder(kind)
     dropout_.take_over(model)
-    assert model.config._attn_implementation == dropout_.ATTENTION
+    attention.take_over(model)
+    assert model.config._attn_implementation == attention.NAME
     ids = torch.tensor([[5, 6, 7, 8, 9], [9, 4, 3, 6, 0]])
     mask = (ids > 0).long() if padded else None
     changed = ids.clone()

@@ -60,7 +60,7 @@ def test_padding_and_grouping_change_nothing(tiny, kind, sentences):
         states, ids, mask = encoder.hidden(tokens)
         block = encoder.pooler(states, ids, mask).numpy()
     assert block == pytest.approx(alone, abs=2e-6)
-    for packed in {encoder.packed, False}:
+    for packed in (True, False):
         encoder.packed = packed
         with torch.inference_mode():
             assert encoder(tokens).numpy() == pytest.approx(alone, abs=2e-6)

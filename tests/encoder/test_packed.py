@@ -1,4 +1,4 @@
-"""Packed rows against the backbone's own forward, and with dropout against loops over rows."""
+"""Packed rows against padded ones, and with dropout against loops over rows and heads."""
 
 import math
 import weakref
@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from contrasent.encoder import dropout, packed
+from contrasent.encoder import attention, dropout
+from contrasent.encoder.backbone import PooledBackbone
 from contrasent.encoder.encoder import Encoder
 from contrasent.encoder.packing import Group, Packing
 from contrasent.encoder.poolers import pooler_class
@@ -40,19 +41,37 @@ def test_a_packing_holds_every_token_once():
     assert packing.ids.tolist() == [3, 1, 2, 5, 6, 7, 8, 9, 10]
     assert packing.places.tolist() == [0, 0, 1, 0, 1, 2, 0, 1, 2]
     assert packing.groups == (Group(1, 1), Group(1, 2), Group(2, 3))
-    assert packing.firsts.tolist() == [0, 1, 3, 6]
     blocks = packing.split(packing.ids[:, None])
     assert [b[..., 0].tolist() for b in blocks] == [[[3]], [[1, 2]], [[5, 6, 7], [8, 9, 10]]]
 
 
+def test_near_rows_lie_head_by_head():
+    """Row 0 of 2 tokens beside row 1 of 3: a place is left where the shorter one has no token."""
+    packing = Packing(Tokens.from_rows([[1, 2], [3, 4, 5]]))
+    (group,) = packing.near
+    assert (group.count, group.length) == (2, 3)
+    assert group.mask[:, 0, 0].tolist() == [[True, True, False], [True, True, True]]
+    place, number, pads = packing.by_head(2)
+    assert place.view(-1, 2).tolist() == [[0, 3], [1, 4], [6, 9], [7, 10], [8, 11]]
+    assert number.tolist() == [0, 2, 0, 1, 3, 0, 4, 6, 8, 5, 7, 9]
+    assert pads.tolist() == [2, 5]
+    far = Packing(Tokens.from_rows([[1] * 2] * 300 + [[1] * 90]))
+    assert [(g.count, g.length, g.mask) for g in far.near] == [(300, 2, None), (1, 90, None)]
+
+
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
 @pytest.mark.parametrize("pooling", PLAIN)
-def test_vectors_and_gradients_are_those_of_the_backbone(tiny, kind, pooling):
+@pytest.mark.parametrize("near", [False, True])
+def test_vectors_and_gradients_are_those_of_padded_rows(tiny, kind, pooling, near, monkeypatch):
+    """Both ways of attention: torch's over rows of one length, ours over rows of near ones."""
     encoder, tokens = load(tiny[kind], pooler=pooling, dropout=0.0, attention_dropout=0.0)
-    assert encoder.packed
+    assert any(group.mask is not None for group in Packing(tokens).near)
+    if near:
+        attend = attention._packed
+        monkeypatch.setattr(attention, "_packed", lambda *given: attend(*given[:5], 1e-9, given[6]))
     with counted() as calls:
         ours = encoder(tokens)
-    assert calls == [pooling == "cls"]
+    assert calls == [len(tokens)]
     fast = gradients(encoder, ours)
     encoder.packed = False
     with counted() as calls:
@@ -63,25 +82,23 @@ def test_vectors_and_gradients_are_those_of_the_backbone(tiny, kind, pooling):
     assert fast.keys() == slow.keys()
     assert len(slow) > 30
     for name, gradient in slow.items():
-        assert torch.allclose(fast[name], gradient, rtol=1e-7, atol=1e-10), name
-        assert fast[name].is_contiguous()
+        assert torch.allclose(fast[name], gradient, rtol=1e-7, atol=1e-7), name
     with torch.no_grad():
         encoder.packed = True
         assert torch.allclose(encoder(tokens), plain, rtol=0, atol=1e-10)
-        assert torch.allclose(encoder.eval()(tokens), plain, rtol=0, atol=1e-10)
 
 
 class counted:
-    """Counts the packed passes of the block, by whether they want the first tokens alone."""
+    """Counts the rows of the packed passes of the block, but for the trial of a new encoder."""
 
     def __enter__(self):
-        self.patch, calls, before = pytest.MonkeyPatch(), [], packed.states
+        self.patch, calls, before = pytest.MonkeyPatch(), [], PooledBackbone._pool_packed
 
-        def states(*args, **kwargs):
-            calls.append(kwargs["firsts"])
-            return before(*args, **kwargs)
+        def pooled(self, tokens):
+            calls.append(len(tokens))
+            return before(self, tokens)
 
-        self.patch.setattr(packed, "states", states)
+        self.patch.setattr(PooledBackbone, "_pool_packed", pooled)
         return calls
 
     def __exit__(self, *error):
@@ -101,11 +118,8 @@ def masks(monkeypatch):
     return found
 
 
-def looped(encoder, packing, masks, *, firsts=False):
-    """Token vectors by loops over rows and heads, with the masks given, in the packed order.
-
-    With ``firsts`` the last layer is that of each row's first token alone, with the masks of it.
-    """
+def looped(encoder, packing, masks):
+    """Token vectors by loops over rows and heads, with the masks given, in the packed order."""
     backbone = encoder.backbone
     parts, config = backbone.embeddings, backbone.config
     drawn = iter(masks)
@@ -125,28 +139,24 @@ def looped(encoder, packing, masks, *, firsts=False):
     x = parts.word_embeddings.weight[packing.ids] + parts.token_type_embeddings.weight[0]
     x = dropped(norm(parts.LayerNorm, x + parts.position_embeddings.weight[packing.places]))
     heads, size = config.num_attention_heads, config.hidden_size // config.num_attention_heads
+    padded = [group.length for group in packing.near for _ in range(group.count)]
     for layer in backbone.encoder.layer:
         own, out = layer.attention.self, layer.attention.output
-        last = firsts and layer is backbone.encoder.layer[-1]
-        kept = [next(drawn) for _ in packing.groups] if last else [next(drawn)]
-        mask, scale = torch.cat([k.mask.flatten() for k in kept]), kept[0].scale
+        mask, scale, _ = next(drawn)
         mixed, start, used = [], 0, 0
-        for group in packing.groups:
-            requested = 1 if last else group.length
-            for _ in range(group.count):
-                row = x[start : start + group.length]
-                start += group.length
-                columns = []
-                for head in range(heads):
-                    part = slice(head * size, (head + 1) * size)
-                    q, k, v = (dense(m, row)[:, part] for m in (own.query, own.key, own.value))
-                    share = (q[:requested] @ k.T / math.sqrt(size)).softmax(-1)
-                    square = mask[used : used + requested * group.length].view(requested, -1)
-                    used += requested * group.length
-                    columns.append(share * square * scale @ v)
-                mixed.append(torch.cat(columns, dim=1))
+        for length, room in zip(packing.lengths.tolist(), padded, strict=True):
+            row = x[start : start + length]
+            start += length
+            columns = []
+            for head in range(heads):
+                part = slice(head * size, (head + 1) * size)
+                q, k, v = (dense(m, row)[:, part] for m in (own.query, own.key, own.value))
+                share = (q @ k.T / math.sqrt(size)).softmax(-1)
+                square = mask[used : used + room * room].view(room, room)[:length, :length]
+                used += room * room
+                columns.append(share * square * scale @ v)
+            mixed.append(torch.cat(columns, dim=1))
         assert used == len(mask)
-        x = x[packing.firsts] if last else x
         x = norm(out.LayerNorm, x + dropped(dense(out.dense, torch.cat(mixed))))
         inner = functional.gelu(dense(layer.intermediate.dense, x))
         x = norm(layer.output.LayerNorm, x + dropped(dense(layer.output.dense, inner)))
@@ -154,19 +164,15 @@ def looped(encoder, packing, masks, *, firsts=False):
     return x
 
 
-@pytest.mark.parametrize("firsts", [False, True])
-def test_with_dropout_it_is_the_loop_with_the_same_masks(bert, masks, firsts):
+def test_with_dropout_it_is_the_loop_with_the_same_masks(bert, masks):
     encoder, tokens = load(bert, dropout=0.3, attention_dropout=0.2)
     packing = Packing(tokens)
-    (ours,) = packed.states(encoder.backbone, packing, firsts=firsts)
-    last = len(packing.groups) + 2 if firsts else 3
-    assert len(masks) == 1 + 3 * (encoder.layers - 1) + last
-    if not firsts:
-        assert {round(m.mask.mean().item(), 1) for m in masks} == {0.7, 0.8}
-    theirs = looped(encoder, packing, masks, firsts=firsts)
+    (ours,) = encoder.states(packing)
+    assert len(masks) == 1 + 3 * encoder.layers
+    assert {round(m.mask.mean().item(), 1) for m in masks} == {0.7, 0.8}
+    theirs = looped(encoder, packing, masks)
     assert torch.allclose(ours, theirs, rtol=0, atol=1e-10)
     fast, slow = gradients(encoder, ours), gradients(encoder, theirs)
-    # The loop leaves whole tables of embeddings a gradient too.
     assert fast.keys() == slow.keys()
     for name, gradient in slow.items():
         assert torch.allclose(fast[name], gradient, rtol=1e-7, atol=1e-10), name
@@ -182,7 +188,7 @@ def test_masks_are_drawn_again_rather_than_held(bert, monkeypatch):
         return kept
 
     monkeypatch.setattr(dropout, "draw_mask", keep)
-    (ours,) = packed.states(encoder.backbone, Packing(tokens))
+    (ours,) = encoder.states(Packing(tokens))
     assert len(drawn) == 1 + 3 * encoder.layers
     assert ours.requires_grad
     for held, mask, again in drawn:
@@ -202,39 +208,20 @@ def test_seeds_decide_and_the_rows_of_a_batch_differ(bert):
     assert (one[: len(tokens)] - one[len(tokens) :]).abs().amax(1).min() > 1e-3
 
 
-@pytest.mark.parametrize("kind", ["distilbert", "mpnet", "electra", "modernbert"])
-def test_other_kinds_take_their_own_way(tiny, kind):
-    assert not Encoder.load(tiny[kind], pooler="mean").packed
-
-
-def test_what_changes_the_layers_takes_the_plain_way(bert, tiny):
+def test_a_pass_that_would_be_wrong_is_padded(bert, tiny, monkeypatch):
     encoder, tokens = load(bert)
-    able = packed.supports_batch
-    assert able(encoder.backbone, tokens)
-    for kind in (torch.bfloat16, torch.float16):
-        with torch.autocast("cpu", kind):
-            assert not able(encoder.backbone, tokens)
-            assert able(encoder.float().backbone, tokens) == (kind == torch.bfloat16)
-        encoder.double()
-    hook = encoder.backbone.encoder.layer[0].register_forward_hook(lambda *a: None)
-    assert not able(encoder.backbone, tokens)
-    hook.remove()
-    assert able(encoder.backbone, tokens)
-    assert not able(encoder.bfloat16().backbone, tokens)
-    encoder.backbone.config.hidden_act = "gelu_new"
-    assert not packed.supports_backbone(encoder.backbone)
-    encoder.backbone.config.hidden_act = "gelu"
-    assert packed.supports_backbone(encoder.backbone)
-    output = encoder.backbone.encoder.layer[1].output
-    adapted = type("Adapted", (torch.nn.Linear,), {})
-    output.dense = adapted(output.dense.in_features, output.dense.out_features)
-    assert not packed.supports_backbone(encoder.backbone)
+    assert encoder.packs(tokens)
     # RoBERTa counts positions by what is no padding.
     roberta = Encoder.load(tiny["roberta"], pooler="mean")
     pad = roberta.tokenizer.specials.pad
-    rows = Tokens.from_rows([[0, 5, pad, 6, 2]])
-    assert not able(roberta.backbone, rows)
-    assert able(roberta.backbone, Tokens.from_rows([[0, 5, 6, 2]]))
+    assert not roberta.packs(Tokens.from_rows([[0, 5, pad, 6, 2]]))
+    assert roberta.packs(Tokens.from_rows([[0, 5, 6, 2]]))
+    # A backbone that places tokens in its own way, or looks at other rows.
+    numbered, _ = load(bert)
+    forward = numbered.backbone.embeddings.forward
+    numbered.backbone.embeddings.forward = lambda **given: forward(**given | {"position_ids": None})
+    assert not numbered.packs(tokens)
+    assert not Encoder.load(tiny["mpnet"], pooler="mean").packs(tokens)
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta"])

@@ -314,7 +314,7 @@ def test_a_published_spread(write):
 def test_equality_can_agree():
     """What says that something is no better, or no worse, is not taken for "better"."""
     claims = [claim for item in OWN.all() for claim in item.claims]
-    assert len(claims) == 222
+    assert len(claims) == 243
     relations = [claim.relation for claim in claims]
     assert (relations.count("no_worse"), relations.count("no_better")) == (21, 5)
     for claim in claims:

@@ -16,6 +16,7 @@ from contrasent.train.settings import (
     ENCODER_SETTINGS,
     ENCODER_SETTINGS_PAIRS,
     MOST_STEPS,
+    SHOWN_IN_BF16,
     Settings,
     base_kind,
     choose,
@@ -269,21 +270,61 @@ def test_the_command_says_what_it_chose(bert, encoder, tmp_path, run, sentences)
     assert (stored["settings"]["head"], stored["settings"]["lr"]) == (None, 1e-4)
 
 
+@pytest.fixture
+def machine(monkeypatch):
+    """A function that gives the processor these instructions."""
+    monkeypatch.delenv("CONTRASENT_PRECISION")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+
+    def make(has):
+        monkeypatch.setattr("contrasent.train.settings.instructions", lambda: has)
+
+    return make
+
+
 @pytest.mark.parametrize(("has", "precision"), [
     ({"avx512_bf16"}, "bf16"), ({"amx_bf16", "avx2"}, "bf16"), ({"avx512f", "avx2"}, "fp32"),
 ], ids=["AVX-512 BF16", "AMX", "neither"])  # fmt: skip
-def test_precision_auto_is_told_and_stays_that_of_the_run(bert, monkeypatch, has, precision):
-    monkeypatch.setattr("contrasent.train.settings.instructions", lambda: has)
+def test_precision_auto_is_told_and_stays_that_of_the_run(bert, machine, has, precision):
+    machine(has)
     assert Settings(precision="auto").precision == precision
     found = resolve_settings(bert, "simcse", {"precision": "auto", "seed": 3})
     assert (found.settings.precision, found.settings.seed) == (precision, 3)
     line = found.defaults.line("simcse")
-    assert f"(what this processor computes fast in): precision {precision}" in line
+    assert f"computes fast in; --set precision=fp32 changes it): precision {precision}" in line
     assert resolve_settings(bert, "simcse", {"precision": "auto"}, stored={}).settings == (
         Settings(precision=precision)
     )
     # A run that goes on on another machine has the precision that it began with.
-    monkeypatch.setattr("contrasent.train.settings.instructions", lambda: {"amx_bf16"} - has)
+    machine({"amx_bf16"} - has)
     stored = asdict(found.defaults)
-    again = resolve_settings(bert, "simcse", {"precision": "auto", "seed": 3}, stored=stored)
-    assert again.settings == found.settings
+    for given in ({"precision": "auto", "seed": 3}, {"seed": 3}):
+        again = resolve_settings(bert, "simcse", given, stored=stored)
+        assert again.settings == found.settings
+
+
+def test_methods_shown_to_lose_nothing_train_in_what_is_fast(bert, machine, monkeypatch):
+    machine({"amx_bf16"})
+
+    def precision(objective, **given):
+        return resolve_settings(bert, objective, given).settings.precision
+
+    assert {precision(name) for name in SHOWN_IN_BF16} == {"bf16"}
+    assert precision("simcse", precision="fp32") == precision("barlow_twins") == "fp32"
+    assert precision("simcse+barlow_twins") == precision("barlow_twins+simcse") == "fp32"
+    assert precision("barlow_twins", precision="auto") == "bf16"
+    monkeypatch.setenv("CONTRASENT_PRECISION", "fp32")
+    assert precision("simcse") == precision("barlow_twins", precision="auto") == "fp32"
+    monkeypatch.setenv("CONTRASENT_PRECISION", "fp64")
+    with pytest.raises(OptionError, match="CONTRASENT_PRECISION 'fp64'"):
+        precision("simcse")
+    monkeypatch.delenv("CONTRASENT_PRECISION")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    for good in ("bf16", ""):
+        monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda good=good, **_: bool(good))
+        assert precision("simcse") == (good or "fp32")
+
+
+def test_the_equality_is_one_that_can_be_run_again():
+    rows = {row.name for row in ItemFolder().find(["own:precision"])[0].rows}
+    assert {f"{name}, {kind}" for name in ("SimCSE", "DiffCSE") for kind in ("fp32", "bf16")} < rows

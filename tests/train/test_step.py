@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contrasent import processes
+from contrasent.encoder import products
 from contrasent.encoder.tensors import read_checkpoint
 from contrasent.errors import TrainingError
 from contrasent.train import fit as module
@@ -143,17 +144,23 @@ def test_no_kernel_is_made_for_a_shape_in_fp32(train, padding, capfd, monkeypatc
         torch.nn.functional.gelu(torch.zeros(3, 5))
         if "primitive,exec" not in capfd.readouterr().out:
             pytest.skip("this torch does not leave GELU to oneDNN, or that tells nothing")
+        monkeypatch.setattr(products, "_used", [products.TORCH])
         train("plain", steps=2, **padding)
     assert len(steps) == 2
     assert "primitive,exec" not in "".join(steps)
     assert torch.backends.mkldnn.enabled
 
 
-def test_kernels_are_as_before_after_a_failure_and_in_bf16():
+def test_kernels_are_as_before_after_a_failure_and_in_bf16(monkeypatch):
+    monkeypatch.setattr(products, "_used", [products.TORCH])
     with pytest.raises(ValueError, match="stop"), without_onednn("fp32"):
+        assert not torch.backends.mkldnn.enabled
         raise ValueError("stop")
     assert torch.backends.mkldnn.enabled
     with without_onednn("bf16"):
+        assert torch.backends.mkldnn.enabled
+    monkeypatch.setattr(products, "_used", [products.ONEDNN])
+    with without_onednn("fp32"):
         assert torch.backends.mkldnn.enabled
 
 

@@ -123,7 +123,7 @@ def attention_warning(folder: Path, encoder: Any = None) -> str:
     from contrasent.model.golden import PROBES
 
     with suppress(ImportError, UserError):  # what else is wrong with the model is said elsewhere
-        from contrasent.encoder.attention import attention_of
+        from contrasent.encoder.attention_weights import attention_of
         from contrasent.encoder.backbone import PooledBackbone
         from contrasent.encoder.encoder import Encoder
 
@@ -201,7 +201,7 @@ def look_around() -> dict[str, Any]:
     for name in ("contrasent", "torch", "transformers", "tokenizers", "numpy"):
         with suppress(PackageNotFoundError):
             versions[name] = version(name)
-    base = gpu = None
+    base = gpu = multiplies = None
     flags = instructions()
     with suppress(ModelError):
         base = str(resolve(MINILM))
@@ -209,6 +209,10 @@ def look_around() -> dict[str, Any]:
         import torch
 
         gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else None
+        with suppress(ImportError):
+            from contrasent.encoder import products
+
+            multiplies = products.used()
     data = os.environ.get("CONTRASENT_DATA")
     home = os.environ.get("HF_HOME", str(Path.home() / ".cache" / "huggingface"))
     return {
@@ -217,6 +221,7 @@ def look_around() -> dict[str, Any]:
         "bfloat16": computes_in_bfloat16(),
         "instructions": [name for name in INSTRUCTIONS if name in flags],
         "gpu": gpu,
+        "products": multiplies,
         "missing": [name for name, (module, _) in EXTRAS.items() if find_spec(module) is None],
         "data": None if data is None else [data, Path(data).is_dir()],
         "base": base,
@@ -236,6 +241,15 @@ def _runtime(environment: dict[str, Any]) -> str:
     return f"numpy; for OpenVINO in bfloat16, twice as fast: {needed}"
 
 
+def _products(library: str | None) -> list[str]:
+    """Which library multiplies in torch, and how to change it."""
+    if library is None:
+        return []
+    other = "torch" if library == "onednn" else "onednn"
+    name = {"onednn": "oneDNN (AVX-512)", "torch": "the library that torch chooses"}[library]
+    return [f"torch multiplies float32 by {name}; CONTRASENT_PRODUCTS={other} changes it"]
+
+
 def environment_lines(environment: dict[str, Any]) -> list[str]:
     """The same for people."""
     known = ", ".join(environment["instructions"]) or "its instructions cannot be read here"
@@ -247,6 +261,7 @@ def environment_lines(environment: dict[str, Any]) -> list[str]:
         ", ".join(f"{name} {number}" for name, number in environment["versions"].items()),
         f"computes with {environment['threads']} threads ({known}), "
         f"GPU: {environment['gpu'] or 'none'}",
+        *_products(environment["products"]),
         f"index encodes much text by {_runtime(environment)}",
         f"base model all-MiniLM-L6-v2: {environment['base'] or 'not here'}",
         f"models from the hub: {environment['cache']}",

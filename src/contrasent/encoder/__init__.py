@@ -1,1 +1,1 @@
-"""The encoder in torch: backbone, packed layers, poolers, heads, dropout and export."""
+"""The encoder in torch: backbone, packed rows, poolers, heads, dropout and export."""

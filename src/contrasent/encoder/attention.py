@@ -1,110 +1,280 @@
-"""Where the heads of an encoder look: entropy of attention, and the weight on the first token."""
+"""Attention of transformers' models by this library's own function, over padded or packed rows.
 
-import copy
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+transformers' ``AttentionInterface`` calls it in every layer of every model that has one. Packed,
+the rows of a batch lie behind one another as a single row whose positions begin again: products and
+norms see real tokens alone, and attention runs over groups of rows of like length.
+"""
+
+import inspect
+from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional
 
-from contrasent.encoder.backbone import PooledBackbone, is_causal
-from contrasent.encoder.packing import by_length
+from contrasent.encoder import dropout as dropout_
+from contrasent.encoder.packing import Group, Packing
 
-SINK = 0.9
-"""A head that gives the first token more than this share of its weight ignores the text."""
-LEAST = 0.5
-"""Nats of entropy, the mean of a layer: below it attention has collapsed."""
+NAME = "contrasent"
+NEAR = 1e-4
+"""How far a packed pass may be from a padded one, relative to the largest state, to be used."""
+_packing: ContextVar[Packing | None] = ContextVar("packing", default=None)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Attention:
-    """Means over all tokens of some texts, each (layers, heads) float64.
+def _current() -> Packing | None:
+    """The packing of the pass that is being computed; a compiled one is padded."""
+    return None if torch.compiler.is_compiling() else _packing.get()
 
-    Attributes:
-        entropy: of the weights that a token gives, in nats.
-        first: the weight on the first token, which is [CLS] in BERT.
+
+def take_over(backbone: nn.Module) -> None:
+    """Let a backbone's attention be computed here, if it uses transformers' interface."""
+    config: Any = backbone.config
+    if getattr(config, "_attn_implementation", None) == "sdpa":
+        from transformers import AttentionInterface, AttentionMaskInterface
+
+        AttentionInterface.register(NAME, _attend)
+        AttentionMaskInterface.register(NAME, _mask)
+        backbone.set_attn_implementation(NAME)  # type: ignore[operator]
+
+
+def may_pack(backbone: nn.Module) -> bool:
+    """Whether a backbone's attention is computed here and its positions can be given."""
+    config: Any = backbone.config
+    return config._attn_implementation == NAME and "position_ids" in _parameters(backbone)
+
+
+def states(
+    backbone: nn.Module, packing: Packing, first: int, *, all_layers: bool = False
+) -> tuple[Tensor, ...]:
+    """Hidden states (T, d) of packed rows, the last or the embeddings and all.
+
+    Args:
+        backbone: one that :func:`may_pack`.
+        packing: the rows.
+        first: position of a row's first token.
+        all_layers: whether every layer's states are wanted.
     """
-
-    entropy: NDArray[np.float64]
-    first: NDArray[np.float64]
-
-    def warning(self) -> str:
-        """A line about heads and layers that do not look at the text; empty if there are none."""
-        parts = []
-        if sinks := self.sinks:
-            layers = sorted({layer for layer, _ in sinks})
-            named = "; ".join(
-                f"layer {n}: {', '.join(str(head) for layer, head in sinks if layer == n)}"
-                for n in layers
-            )
-            parts.append(
-                f"{len(sinks)} of {self.first.size} heads give the first token more than "
-                f"{SINK:.0%} of their weight ({named})"
-            )
-        means = self.entropy.mean(1)
-        if low := [f"{n} ({m:.2f})" for n, m in enumerate(means, 1) if m < LEAST]:
-            parts.append(f"layers with less than {LEAST} nats of entropy: {', '.join(low)}")
-        if not parts:
-            return ""
-        meaning = "such a head adds the same vector whatever the text says"
-        advice = (
-            "a whole layer of them is a defect of the pre-training, and contrast on this model "
-            "then teaches little (docs/pretrain.md has a bound against it)"
-        )
-        return f"attention: {'; '.join(parts)}: {meaning}; {advice}"
-
-    @property
-    def sinks(self) -> list[tuple[int, int]]:
-        """Heads that look at the first token alone, as (layer, head) from 1."""
-        return [(int(layer) + 1, int(head) + 1) for layer, head in np.argwhere(self.first > SINK)]
-
-
-def attention_of(encoder: PooledBackbone, texts: Sequence[str]) -> Attention | None:
-    """Measure the attention of an encoder on texts; it is left as it was.
-
-    None where there is nothing to say: a decoder, whose first token has to be a sink, or an
-    architecture that does not give the weights of its attention.
-    """
-    if is_causal(encoder.backbone):
-        return None
-    tokens = encoder.tokenizer(texts)[0]
-    blocks = (encoder.padded(tokens.select(rows)) for rows in by_length(tokens.lengths))
-    return measured(encoder.backbone, blocks)
-
-
-def measured(backbone: nn.Module, blocks: Iterator[tuple[Tensor, Tensor]]) -> Attention | None:
-    """The same of a transformers encoder and padded blocks: ids (n, t), mask (n, t) bool."""
-    # A copy: where weights of attention are asked for, transformers leaves hooks behind.
-    probe: Any = copy.deepcopy(backbone).eval()
+    token = _packing.set(packing)
     try:
-        probe.set_attn_implementation("eager")
-    except ValueError:
-        return None
-    sums: Tensor | None = None
-    count = 0
-    for ids, mask in blocks:
-        with torch.no_grad():
-            output = probe(
-                input_ids=ids, attention_mask=mask.long(), output_attentions=True, return_dict=True
-            )
-        layers = getattr(output, "attentions", None) or ()
-        square = (*ids.shape, ids.shape[1])
-        if not layers or any((w.shape[0], *w.shape[2:]) != square for w in layers):
-            return None
-        found = torch.stack([_sums(weights.float(), mask) for weights in layers], 1)
-        sums = found if sums is None else sums + found
-        count += int(mask.sum())
-    if sums is None:
-        return None
-    entropy, first = (sums / count).double().cpu().numpy()
-    return Attention(entropy, first)
+        output = backbone(
+            input_ids=packing.ids[None],
+            position_ids=packing.places[None] + first,
+            output_hidden_states=all_layers,
+            return_dict=True,
+            **without_cache(backbone),
+        )
+    finally:
+        _packing.reset(token)
+    found = output.hidden_states if all_layers else (output.last_hidden_state,)
+    return tuple(part[0] for part in found)
 
 
-def _sums(weights: Tensor, mask: Tensor) -> Tensor:
-    """Entropy and first weight, (2, heads), summed over real tokens; weights (n, h, t, t)."""
-    real = mask[:, None].to(weights.dtype)
-    entropy = torch.special.entr(weights).sum(-1)
-    return torch.stack([(part * real).sum((0, 2)) for part in (entropy, weights[..., 0])])
+def without_cache(backbone: nn.Module) -> dict[str, bool]:
+    """What keeps a decoder from collecting keys and values for a next token."""
+    return {"use_cache": False} if "use_cache" in _parameters(backbone) else {}
+
+
+def _parameters(backbone: nn.Module) -> Any:
+    return inspect.signature(type(backbone).forward).parameters
+
+
+def _mask(**given: Any) -> Tensor | None:
+    """The mask that a model asks for, as (1, 1, t, t) of the longest row where rows are packed."""
+    from transformers.masking_utils import sdpa_mask
+
+    packing = _current()
+    if packing is None:
+        mask: Tensor | None = sdpa_mask(**given)
+        return mask
+    # Masks say who sees whom by distance, so that a shorter row has a corner of the longest one's,
+    # which is the last.
+    longest = packing.groups[-1].length
+    start = len(packing.ids) - longest
+    given |= {"q_length": longest, "kv_length": longest, "q_offset": start, "kv_offset": start}
+    given |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
+    mask = sdpa_mask(**given)
+    return None if bool(mask.all()) else mask
+
+
+def _attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Attention by torch's fused kernel; with dropout on CPU, by plain products and our masks."""
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    special = any(kwargs.get(name) is not None for name in ("position_bias", "softcap"))
+    causal = kwargs.get("is_causal")  # a decoder's; its mask, where it is that alone, is left out
+    causal = getattr(module, "is_causal", True) if causal is None else causal
+    packing = _current()
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    if packing is not None:
+        if special:
+            raise ValueError("a bias of positions cannot be packed")
+        if attention_mask is None and causal and packing.groups[-1].length > 1:
+            longest = packing.groups[-1].length
+            attention_mask = torch.ones(longest, longest, dtype=torch.bool).tril()[None, None]
+        return _packed(packing, query, key, value, attention_mask, dropout, scale), None
+    shared = getattr(module, "num_key_value_groups", 1) > 1
+    if dropout <= 0 or query.device.type != "cpu" or special or causal or shared:
+        output, _ = sdpa_attention_forward(
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
+        )
+        return output, None
+    scores = torch.matmul(query * scale, key.transpose(-1, -2))
+    if attention_mask is not None:
+        if attention_mask.dtype == torch.bool:
+            scores = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
+        else:
+            scores = scores + attention_mask
+    weights = dropout_.drop(scores.softmax(-1), dropout)
+    return torch.matmul(weights, value).transpose(1, 2).contiguous(), None
+
+
+def _packed(
+    packing: Packing,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    dropout: float,
+    scale: float,
+) -> Tensor:
+    """Attention (1, T, h, d) of packed rows, each to its own tokens."""
+    if torch.is_autocast_enabled("cpu"):
+        kind = torch.get_autocast_dtype("cpu")
+        query, key, value = (x.to(kind) for x in (query, key, value))
+    if dropout > 0:
+        mixed: Tensor = _Attend.apply(query, key, value, packing, mask, dropout, scale)  # type: ignore[no-untyped-call]
+        return mixed
+    parts, shared = [], query.shape[1] > key.shape[1]
+    sizes = [group.count * group.length for group in packing.groups]
+    split = zip(*(torch.split(x[0], sizes, dim=1) for x in (query, key, value)), strict=True)
+    for group, columns in zip(packing.groups, split, strict=True):
+        shape = group.count, group.length
+        q, k, v = (x.unflatten(1, shape).transpose(0, 1) for x in columns)
+        own = None if mask is None else mask[..., : group.length, : group.length]
+        mixed = functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=own, scale=scale, enable_gqa=shared
+        )
+        parts.append(mixed.transpose(1, 2).flatten(0, 1))
+    return torch.cat(parts)[None]
+
+
+class _Attend(torch.autograd.Function):
+    """softmax(q k' scale + mask) v with dropout; rows of near lengths share their calls."""
+
+    @staticmethod
+    @torch.autocast("cpu", enabled=False)  # type: ignore[untyped-decorator]
+    def forward(
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        packing: Packing,
+        mask: Tensor | None,
+        p: float,
+        scale: float,
+    ) -> Tensor:
+        heads, shared = query.shape[1], key.shape[1]
+        by_head = [_by_head(packing, x.transpose(1, 2)) for x in (query, key, value)]
+        scores = query.new_empty(heads * sum(g.count * g.length**2 for g in packing.near))
+        weights = torch.empty_like(scores)
+        squares, shares = (list(_squares(packing, x, shared)) for x in (scores, weights))
+        blocks = list(zip(*(_blocks(packing, x, shared) for x in by_head), strict=True))
+        for group, square, share, (q, k, _) in zip(
+            packing.near, squares, shares, blocks, strict=True
+        ):
+            torch.baddbmm(square, q, k.mT, beta=0, alpha=scale, out=square)
+            _forbid(square, group, mask)
+            torch.softmax(square, -1, out=share)
+        drawn = dropout_.draw_mask(weights, p)
+        if drawn.mask is not None:
+            torch.mul(weights, drawn.mask, out=scores)
+        mixed = torch.empty_like(by_head[0])
+        used = shares if drawn.mask is None else squares
+        for square, (*_, v), out in zip(used, blocks, _blocks(packing, mixed, shared), strict=True):
+            torch.baddbmm(out, square, v, beta=0, alpha=drawn.scale, out=out)
+        ctx.attention = packing, scale, drawn.scale, drawn.again
+        ctx.save_for_backward(*by_head, weights)
+        return _by_token(packing, mixed, heads)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        packing, scale, kept, again = ctx.attention
+        *by_head, weights = ctx.saved_tensors
+        heads = grad.shape[-2]
+        shared = len(by_head[1]) // (len(by_head[0]) // heads)
+        outer = _by_head(packing, grad)
+        outer[packing.by_head(heads)[2]] = 0
+        inner = torch.empty_like(weights)
+        columns = [list(_blocks(packing, x, shared)) for x in (*by_head, outer)]
+        for square, v, g in zip(_squares(packing, inner, shared), *columns[2:], strict=True):
+            torch.baddbmm(square, g, v.mT, beta=0, alpha=kept, out=square)
+        mask, dropped = again(), weights
+        if mask is not None:
+            inner.mul_(mask)
+            dropped = torch.mul(weights, mask, out=mask)
+        results = [torch.empty_like(x) for x in by_head]
+        targets = [_blocks(packing, x, shared) for x in results]
+        given = (_squares(packing, x, shared) for x in (weights, dropped, inner))
+        for share, use, square, q, k, _, g, to_q, to_k, to_v in zip(
+            *given, *columns, *targets, strict=True
+        ):
+            slope = torch._softmax_backward_data(square, share, -1, share.dtype)
+            torch.baddbmm(to_q, slope, k, beta=0, alpha=scale, out=to_q)
+            torch.baddbmm(to_k, slope.mT, q, beta=0, alpha=scale, out=to_k)
+            torch.baddbmm(to_v, use.mT, g, beta=0, alpha=kept, out=to_v)
+        numbers = heads, shared, shared
+        grads = (_by_token(packing, x, n) for x, n in zip(results, numbers, strict=True))
+        return *(x.transpose(1, 2) for x in grads), None, None, None, None
+
+
+def _by_head(packing: Packing, x: Tensor) -> Tensor:
+    """(places, d) of (1, T, h, d), so that each group's heads lie together."""
+    _, number, _ = packing.by_head(x.shape[2])
+    return x.reshape(-1, x.shape[-1]).index_select(0, number)
+
+
+def _by_token(packing: Packing, x: Tensor, heads: int) -> Tensor:
+    """(1, T, h, d) of (places, d)."""
+    to, _, _ = packing.by_head(heads)
+    return x.index_select(0, to).view(1, -1, heads, x.shape[-1])
+
+
+def _blocks(packing: Packing, x: Tensor, shared: int) -> Iterator[Tensor]:
+    """(count * shared, heads of one key * length, d) of each group, views of (places, d)."""
+    tokens = sum(group.count * group.length for group in packing.near)
+    each = len(x) // tokens
+    parts = torch.split(x, [each * group.count * group.length for group in packing.near])
+    for part, group in zip(parts, packing.near, strict=True):
+        yield part.view(group.count * shared, -1, x.shape[-1])
+
+
+def _squares(packing: Packing, flat: Tensor, shared: int) -> Iterator[Tensor]:
+    """(count * shared, heads of one key * length, length) of each group, views of a flat buffer."""
+    pairs = [group.count * group.length**2 for group in packing.near]
+    each = len(flat) // sum(pairs)
+    for part, group in zip(torch.split(flat, [each * n for n in pairs]), packing.near, strict=True):
+        yield part.view(group.count * shared, -1, group.length)
+
+
+def _forbid(square: Tensor, group: Group, mask: Tensor | None) -> None:
+    """Write the least number where a token may not look."""
+    allowed = group.mask
+    if mask is not None:
+        own = mask[..., : group.length, : group.length]
+        allowed = own if allowed is None else own & allowed
+    if allowed is not None:
+        by_row = square.view(group.count, -1, group.length, group.length)
+        # Not -inf: what padding sees, padding alone perhaps, must be numbers.
+        by_row.masked_fill_(~allowed, torch.finfo(square.dtype).min)

@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from contrasent.encoder import attention, products
 from contrasent.encoder import dropout as dropout_
-from contrasent.encoder import packed as packed_
 from contrasent.encoder.packing import Packing, by_length, cut
 from contrasent.encoder.poolers import Pooler, pooler_class
 from contrasent.errors import ModelError, OptionError, brief, see
@@ -207,8 +207,8 @@ class PooledBackbone(nn.Module):
         backbone: a transformers encoder without its own pooling layer.
         pooler: makes one vector of a row's token vectors.
         states_dropout: on the states that are pooled, for a kind that has no hidden dropout.
-        packed: compute without padding (:mod:`contrasent.encoder.packed`) where that is possible;
-            false for the backbone's own forward pass, in padded groups of similar length.
+        packed: compute without padding (:mod:`contrasent.encoder.attention`) where that is
+            possible; false for padded groups of similar length.
         grad_cache_rows: rows whose forward pass is kept in memory at once; 0 for all.
         bucketed: pad a block to a multiple of 8 tokens instead of cutting it into groups: a GPU is
             faster on one block of a known shape.
@@ -220,8 +220,11 @@ class PooledBackbone(nn.Module):
         self.tokenizer = tokenizer
         self.use_pooler(pooling)
         dropout_.take_over(backbone)
+        attention.take_over(backbone)
+        products.used()  # chooses, if nothing has yet
         self.states_dropout = dropout_.Dropout(0.0)
-        self.packed = packed_.supports_backbone(backbone)
+        self.packed = True
+        self._packs: bool | None = None
         self.grad_cache_rows = 0
         self.bucketed = False
 
@@ -271,7 +274,7 @@ class PooledBackbone(nn.Module):
         return self._in_order(parts, order)
 
     def _pool_block(self, tokens: Tokens) -> Tensor:
-        if self.packed and packed_.supports_batch(self.backbone, tokens):
+        if self.packs(tokens):
             return self._in_order(*self._pool_packed(tokens))
         order = self.blocks(tokens.lengths)
         return self._in_order([self._pool_padded(tokens.select(rows)) for rows in order], order)
@@ -302,13 +305,44 @@ class PooledBackbone(nn.Module):
         positions = nn.functional.pad(places, (0, room)) + first_position(self._config)
         return self._pool_padded(tokens, position_ids=positions.to(self.device))
 
+    def packs(self, tokens: Tokens) -> bool:
+        """Whether a batch is computed without padding: on CPU, if it has been shown to be right."""
+        if not self.packed or self.device.type != "cpu":
+            return False
+        pad = self.tokenizer.specials.pad
+        if first_position(self._config) and bool((tokens.ids == pad).any()):
+            return False  # positions skip padding tokens inside a text
+        if self._packs is None:
+            self._packs = attention.may_pack(self.backbone) and self._packs_rightly()
+        return self._packs
+
+    @torch.no_grad()
+    def _packs_rightly(self) -> bool:
+        """Whether packed rows of a few tokens have the states that they have one by one."""
+        vocabulary = np.arange(self.tokenizer.size)
+        known = vocabulary[~np.isin(vocabulary, list(self.tokenizer.specials.all))]
+        drawn = np.random.default_rng(0).choice(known, 11)
+        tokens = Tokens.from_rows([drawn[:3], drawn[3:6], drawn[6:]])
+        with self.dropout_off(), torch.autocast("cpu", enabled=False):
+            try:
+                (packed,) = attention.states(
+                    self.backbone, Packing(tokens), first_position(self._config)
+                )
+            except (RuntimeError, ValueError, TypeError, AttributeError, IndexError):
+                return False  # its code takes a batch for what it is not
+            rows = [self.hidden(tokens.select(np.array([row])))[0][0][0] for row in range(3)]
+        apart = (packed - torch.cat(rows)).abs().max()
+        return bool(apart <= attention.NEAR * packed.abs().max())
+
+    def states(self, packing: Packing, *, all_layers: bool = False) -> tuple[Tensor, ...]:
+        """Hidden states (T, d) of packed rows: the last, or the embeddings and all."""
+        first = first_position(self._config)
+        return attention.states(self.backbone, packing, first, all_layers=all_layers)
+
     def _pool_packed(self, tokens: Tokens) -> tuple[list[Tensor], list[NDArray[np.int64]]]:
-        """The same without padding."""
+        """Pooled vectors of a block without padding, in parts, and the order of their rows."""
         packing = Packing(tokens)
-        firsts = self.pooler.first_token
-        states = packed_.states(self.backbone, packing, all_layers=self._all_layers, firsts=firsts)
-        if firsts:
-            return [full(states[-1])], [packing.order]
+        states = map(self.states_dropout, self.states(packing, all_layers=self._all_layers))
         parts = []
         ids = packing.split(packing.ids)
         for hidden, rows in zip(zip(*map(packing.split, states), strict=True), ids, strict=True):
@@ -335,6 +369,7 @@ class PooledBackbone(nn.Module):
             attention_mask=attention_mask,
             output_hidden_states=all_layers,
             return_dict=True,
+            **attention.without_cache(self.backbone),
             **further,
         )
         states = output.hidden_states if all_layers else (output.last_hidden_state,)

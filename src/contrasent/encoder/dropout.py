@@ -16,7 +16,6 @@ from torch.nn import functional
 
 from contrasent.errors import ModelError, OptionError
 
-ATTENTION = "contrasent"
 HIDDEN_KEYS = (
     "hidden_dropout_prob", "hidden_dropout", "dropout", "dropout_rate", "embedding_dropout",
     "mlp_dropout", "resid_pdrop", "embd_pdrop",
@@ -58,8 +57,26 @@ def drop(x: Tensor, p: float) -> Tensor:
         return x
     if x.device.type != "cpu":
         return functional.dropout(x, p, True)
-    mask, scale, _ = draw_mask(x, p)
-    return x if mask is None else x * mask.mul_(scale)
+    drawn = draw_mask(x, p)
+    if drawn.mask is None:
+        return x
+    result: Tensor = _Drop.apply(x, *drawn)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _Drop(torch.autograd.Function):
+    """x * mask * scale, whose mask is drawn again for the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, mask: Tensor, scale: float, again: Any) -> Tensor:
+        ctx.scale, ctx.again = scale, again
+        return (x * mask).mul_(scale)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        mask = ctx.again()
+        return torch.mul(grad, mask, out=mask).mul_(ctx.scale), None, None, None
 
 
 class Dropout(nn.Dropout):
@@ -71,19 +88,11 @@ class Dropout(nn.Dropout):
 
 
 def take_over(backbone: nn.Module) -> None:
-    """Replace every dropout of a backbone, attention included, by this module's."""
+    """Replace every dropout module of a backbone by this module's."""
     for parent in list(backbone.modules()):
         for name, child in parent.named_children():
             if type(child) is nn.Dropout:
                 setattr(parent, name, Dropout(child.p).train(child.training))
-    config: Any = backbone.config
-    if getattr(config, "_attn_implementation", None) == "sdpa":
-        from transformers import AttentionInterface, AttentionMaskInterface
-        from transformers.masking_utils import sdpa_mask
-
-        AttentionInterface.register(ATTENTION, _attend)
-        AttentionMaskInterface.register(ATTENTION, sdpa_mask)
-        backbone.set_attn_implementation(ATTENTION)  # type: ignore[operator]
 
 
 def configure(config: Any, hidden: float | None, attention: float | None) -> None:
@@ -126,36 +135,3 @@ def off(module: nn.Module) -> Iterator[None]:
     finally:
         for m, training in were:
             m.training = training
-
-
-def _attend(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    dropout: float = 0.0,
-    scaling: float | None = None,
-    **kwargs: Any,
-) -> tuple[Tensor, None]:
-    """Attention by torch's fused kernel; with dropout on CPU, by plain products and our masks."""
-    from transformers.integrations.sdpa_attention import sdpa_attention_forward
-
-    special = any(kwargs.get(name) is not None for name in ("position_bias", "softcap"))
-    causal = kwargs.get("is_causal")  # a decoder's; its mask, where it is that alone, is left out
-    causal = getattr(module, "is_causal", True) if causal is None else causal
-    shared = getattr(module, "num_key_value_groups", 1) > 1
-    if dropout <= 0 or query.device.type != "cpu" or special or causal or shared:
-        output, _ = sdpa_attention_forward(
-            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
-        )
-        return output, None
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    scores = torch.matmul(query * scale, key.transpose(-1, -2))
-    if attention_mask is not None:
-        if attention_mask.dtype == torch.bool:
-            scores = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
-        else:
-            scores = scores + attention_mask
-    weights = drop(scores.softmax(-1), dropout)
-    return torch.matmul(weights, value).transpose(1, 2).contiguous(), None

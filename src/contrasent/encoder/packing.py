@@ -5,6 +5,7 @@ again with the same dropout masks, and backwards. The gradient is the same.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -14,9 +15,12 @@ from torch import Tensor
 from contrasent.types import Tokens
 
 OVERHEAD = 192  # cost of one more group in tokens: the overhead of a forward pass
+CALLS = 1024  # the same of attention in pairs of tokens: the overhead of its calls
 
 
-def by_length(lengths: NDArray[np.int64], *, overhead: int = OVERHEAD) -> list[NDArray[np.int64]]:
+def by_length(
+    lengths: NDArray[np.int64], *, overhead: int = OVERHEAD, power: int = 1
+) -> list[NDArray[np.int64]]:
     """Partition rows, the shortest group first, so that padded tokens and overheads are fewest.
 
     Groups are runs of rows sorted by length, the shortest first; the best cuts are found by dynamic
@@ -25,6 +29,7 @@ def by_length(lengths: NDArray[np.int64], *, overhead: int = OVERHEAD) -> list[N
     Args:
         lengths: (n,) tokens of each row.
         overhead: cost of one group in tokens.
+        power: 2 counts pairs of tokens instead, which attention computes.
     """
     if len(lengths) == 0:
         return []
@@ -34,7 +39,7 @@ def by_length(lengths: NDArray[np.int64], *, overhead: int = OVERHEAD) -> list[N
     best = np.zeros(len(values) + 1)
     cut = np.zeros(len(values) + 1, dtype=np.int64)
     for end in range(1, len(values) + 1):
-        padded = (before[end] - before[:end]) * values[end - 1] + overhead
+        padded = (before[end] - before[:end]) * values[end - 1] ** power + overhead
         total = best[:end] + padded
         cut[end] = int(np.argmin(total))
         best[end] = total[cut[end]]
@@ -61,10 +66,12 @@ def cut(lengths: NDArray[np.int64], rows: int) -> list[NDArray[np.int64]]:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Neighbouring rows of one length."""
+    """Neighbouring rows of one length, or padded to it."""
 
     count: int
     length: int
+    # (count, 1, 1, length) whether a place has a token; None if all have
+    mask: Tensor | None = None
 
 
 class Packing:
@@ -74,18 +81,15 @@ class Packing:
         lengths = tokens.lengths
         # (n,) row numbers of the block in the order of the packing
         self.order = np.argsort(lengths, kind="stable")
+        self.lengths = lengths[self.order]
         packed = tokens.select(self.order)
-        starts = np.repeat(packed.offsets[:-1] - packed.offsets[0], lengths[self.order])
+        starts = np.repeat(packed.offsets[:-1] - packed.offsets[0], self.lengths)
         self.ids = torch.from_numpy(packed.ids.astype(np.int64))  # (T,)
         # (T,) int64 place of each token in its row, from 0
         self.places = torch.from_numpy(np.arange(len(packed.ids)) - starts)
         pairs = zip(*np.unique(lengths, return_counts=True), strict=True)
         self.groups = tuple(Group(int(count), int(length)) for length, count in pairs)
-
-    @property
-    def firsts(self) -> Tensor:
-        """(n,) position of each row's first token among all tokens."""
-        return torch.nonzero(self.places == 0)[:, 0]
+        self._by_head: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
 
     def split(self, states: Tensor) -> list[Tensor]:
         """(T, d) states as one (count, length, d) block a group."""
@@ -94,3 +98,43 @@ class Packing:
             part.view(group.count, group.length, -1)
             for part, group in zip(parts, self.groups, strict=True)
         ]
+
+    @cached_property
+    def near(self) -> tuple[Group, ...]:
+        """Rows of near lengths, padded to the longest: fewer groups, for attention alone."""
+        groups = []
+        for rows in by_length(self.lengths, overhead=CALLS, power=2):
+            lengths = self.lengths[rows]
+            longest = int(lengths[-1])
+            mask = torch.from_numpy(np.arange(longest) < lengths[:, None, None, None])
+            whole = lengths[0] == longest
+            groups.append(Group(len(rows), longest, None if whole else mask))
+        return tuple(groups)
+
+    @cached_property
+    def slots(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], int]:
+        """Of each token, in ``near``: what lies before its row, its row's length, and all."""
+        counts = [group.count for group in self.near]
+        padded = np.repeat([group.length for group in self.near], counts)
+        before = np.concatenate([[0], np.cumsum(padded)])
+        rows = np.repeat(np.arange(len(padded)), self.lengths)
+        return before[rows], padded[rows], self.places.numpy(), int(before[-1])
+
+    def by_head(self, heads: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Where each head of each token lies when the rows of a group do, head by head.
+
+        Returns:
+            The place (T * heads,) of each head of each token; the number (places,) of the head at
+            each place, token by token; and the places (pads,) without one, whose number is 0.
+        """
+        if heads not in self._by_head:
+            before, length, place, size = self.slots
+            head = np.arange(heads)
+            to = (before[:, None] * heads + head * length[:, None] + place[:, None]).ravel()
+            number = np.full(size * heads, -1)
+            number[to] = np.arange(len(to))
+            pads = np.flatnonzero(number < 0)
+            number[pads] = 0
+            one, two, three = (torch.from_numpy(part) for part in (to, number, pads))
+            self._by_head[heads] = one, two, three
+        return self._by_head[heads]

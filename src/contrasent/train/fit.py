@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from contrasent import parallel, processes, progress
+from contrasent.encoder import products
 from contrasent.encoder.card import CardMetadata, card
 from contrasent.encoder.tensors import read_checkpoint, restore_checkpoint, write_checkpoint
 from contrasent.engine.objective import Objective
@@ -43,6 +44,7 @@ from contrasent.train.step import WINDOW, StepMetrics, StepRunner, interruptible
 log = logging.getLogger(__name__)
 
 LOG_EVERY = 10
+log = logging.getLogger(__name__)
 
 
 def fit(
@@ -219,7 +221,13 @@ def _fit(
         shape = (options.geometry or geometry_on_stsb()) if settings.geometry_every else None
         selector = ModelSelector(objective.encoder, place, options.evaluate, shape, options.keep)
         described = objective.describe()
+        stored = place.products() if options.resume else None
+        library = products.use(parallel.from_main(stored or products.used()))
+        if stored not in (None, library):
+            problem = "the last digits will differ from those of a run that was not stopped"
+            log.warning("products are %s's here and were %s's: %s", library, stored, problem)
         config = run_config(settings, described, corpus, options, parallel.world())
+        config["products"] = library
         needed = 7 * sum(p.numel() * p.element_size() for p in objective.parameters())
         again = {"resume": options.resume, "overwrite": options.overwrite}
         going_on = parallel.by_main(lambda: place.open(config, **again, needed=needed))

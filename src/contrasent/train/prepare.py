@@ -15,7 +15,6 @@ from contrasent import parallel
 from contrasent.encoder import lora
 from contrasent.encoder.backbone import is_causal, longest_input
 from contrasent.encoder.encoder import Encoder
-from contrasent.encoder.packed import supports_backbone
 from contrasent.encoder.poolers import Pooler
 from contrasent.engine.objective import Objective
 from contrasent.engine.registry import check, find
@@ -103,7 +102,7 @@ def configure(objective: Objective, settings: Settings) -> None:
     objective.to(objective.encoder.device)
     for encoder in objective.modules():
         if isinstance(encoder, Encoder):
-            encoder.packed = supports_backbone(encoder.backbone) and settings.padding == "none"
+            encoder.packed = settings.padding == "none"
             encoder.grad_cache_rows = settings.grad_cache_rows
             if settings.compile:
                 encoder.compile_backbone()

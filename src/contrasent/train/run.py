@@ -280,7 +280,7 @@ class RunFolder:
                 "--overwrite or another folder"
             )
         before.setdefault("evaluation", now.get("evaluation"))  # older versions did not store it
-        for key in sorted((before.keys() | now.keys()) - {"defaults", "corpus"}):
+        for key in sorted((before.keys() | now.keys()) - {"defaults", "corpus", "products"}):
             old, new = before.get(key), now.get(key)
             if isinstance(old, dict) and isinstance(new, dict):
                 names = sorted(old | new, key=lambda k: (not k.startswith("source_sha256"), k))
@@ -305,6 +305,13 @@ class RunFolder:
         if not self.settings.is_file():
             return None
         return dict(json.loads(self.settings.read_text("utf-8")).get("defaults", {}))
+
+    def products(self) -> str | None:
+        """The library by which the run there multiplies; None if no run or an older one."""
+        if not self.settings.is_file():
+            return None
+        library: str | None = json.loads(self.settings.read_text("utf-8")).get("products")
+        return library
 
     def cut_log(self, step: int) -> None:
         """Forget log lines of steps from ``step`` on; they will be written again."""

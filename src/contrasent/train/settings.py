@@ -6,6 +6,7 @@ its own, measured in docs/results.md.
 
 import json
 import math
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -22,7 +23,7 @@ from contrasent.engine.parameters import (
     check_values,
 )
 from contrasent.engine.registry import base_shape, needs_pairs, parameters, published
-from contrasent.errors import OptionError
+from contrasent.errors import OptionError, check_choice
 from contrasent.model.pooling import POOLERS
 from contrasent.processes import instructions
 
@@ -67,11 +68,11 @@ class Settings:
             and for the saved model; the base's if None, "" for nothing.
         document_prompt: the same for documents, the other columns.
         precision: of the forward pass; "auto" is bf16 where the processor computes in it (AVX-512
-            BF16 or AMX), else fp32, and this attribute is then the one that it is.
-        padding: "none" computes rows without padding where the encoder is of a kind that allows it
-            (:mod:`contrasent.encoder.packed`); "groups" goes through the encoder's own forward
-            pass, in padded groups of similar length. The mathematics is the same, dropout masks are
-            not.
+            BF16 or AMX), or the GPU, else fp32, and this attribute is then the one that it is. It
+            is the default for methods that were shown to lose nothing by it (own:precision).
+        padding: "none" computes rows without padding on CPU where the encoder is of a kind that
+            allows it (docs/architectures.md); "groups" in padded groups of similar length. The
+            mathematics is the same, dropout masks are not.
         grad_cache_rows: rows (of all views) whose forward pass is kept in memory at once; 0 for
             all. The gradient is that of the whole batch, for one more forward pass
             (:mod:`contrasent.encoder.packing`).
@@ -156,9 +157,25 @@ class Settings:
             ) from error
 
 
+VARIABLE = "CONTRASENT_PRECISION"
+SHOWN_IN_BF16 = ("simcse",)
+"""Methods that were shown to train as well in bf16 as in fp32 (``contrasent reproduce
+own:precision``): their precision is "auto" unless another is stated, and so is a combination's."""
+
+
 def fast_precision() -> Precision:
-    """The precision that this processor computes fast in, "bf16" or "fp32"."""
-    return "bf16" if instructions() & {"avx512_bf16", "amx_bf16"} else "fp32"
+    """The precision that "auto" is: the variable's, or what this machine computes fast in."""
+    stated = os.environ.get(VARIABLE, "")
+    if stated:
+        check_choice(VARIABLE, stated, ("bf16", "fp32"))
+        return "bf16" if stated == "bf16" else "fp32"
+    import torch  # slow to import for --help
+
+    if torch.cuda.is_available():
+        good = torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        good = bool(instructions() & {"avx512_bf16", "amx_bf16"})
+    return "bf16" if good else "fp32"
 
 
 @cache
@@ -251,7 +268,7 @@ class Defaults:
             elif name == "generator":
                 why = f"the base is {value}"
             elif name == "precision":
-                why = "what this processor computes fast in"
+                why = "what this machine computes fast in; --set precision=fp32 changes it"
             elif self.base == SENTENCE_ENCODER and name in (*ENCODER_SETTINGS, "steps"):
                 why = "the base is a sentence encoder"
             number = f"{value:g}" if isinstance(value, float) else value
@@ -333,6 +350,9 @@ def _choose(
             values["steps"] = MOST_STEPS
     if needs_pairs(objective) and "duplicates" in parameters(objective):
         values["duplicates"] = "mask"
+    shown = all(name in SHOWN_IN_BF16 for name in objective.split("+"))
+    if shown and "precision" not in stated and (precision := fast_precision()) != "fp32":
+        values["precision"] = precision
     if "generator" in parameters(objective):
         from contrasent.model.pretrained import SMALL, installed_small  # numpy, as above
 

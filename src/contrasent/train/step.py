@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from contrasent import parallel
+from contrasent.encoder import products
 from contrasent.engine.objective import Objective
 from contrasent.text.batches import Collator
 from contrasent.train.monitor import GRADIENT, Monitor
@@ -249,11 +250,14 @@ def learning_rate(step: int, *, total: int, peak: float, warmup: float) -> float
 
 @contextmanager
 def without_onednn(precision: str) -> Iterator[None]:
-    """Switch oneDNN off for the block where it only costs memory: in fp32 on x86."""
+    """Switch oneDNN off for the block where it only costs memory: in fp32 on x86, by MKL."""
     # There torch leaves GELU to oneDNN, which compiles a kernel for every number of rows: a process
     # of 1.2 GB grew to 2.6 GB over 320 steps. For steps alone: its GELU does not depend on where a
     # number stands, torch's does, and vectors must be those the model gives later, bit for bit.
-    if precision != "fp32" or platform.machine().lower() not in ("x86_64", "amd64"):
+    # Where it multiplies, GELU is its too: no setting of torch tells the two apart, and its cache
+    # of kernels is bounded (`limit_onednn_cache`).
+    x86 = platform.machine().lower() in ("x86_64", "amd64")
+    if precision != "fp32" or not x86 or products.used() == products.ONEDNN:
         yield
         return
     before = torch.backends.mkldnn.enabled

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from contrasent.encoder.attention import attention_of
+from contrasent.encoder.attention_weights import attention_of
 from contrasent.encoder.encoder import Encoder
 from tiny_models import collapse_head, write_backbone, write_tokenizer
 
