@@ -362,8 +362,6 @@ class PooledBackbone(nn.Module):
         attention_mask = None if bool((tokens.lengths == ids.shape[1]).all()) else mask
         if attention_mask is not None and self._config.model_type in RELATIVE:
             attention_mask = mask.long()  # they compute with it
-        if is_causal(self.backbone):
-            further.setdefault("use_cache", False)  # type: ignore[arg-type]
         output = self.backbone(
             input_ids=ids,
             attention_mask=attention_mask,

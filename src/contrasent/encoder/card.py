@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from contrasent.encoder.heads import as_dense
-from contrasent.files import render
+from contrasent.files import read_object, render
+from contrasent.model.description import ORIGIN
 from contrasent.report import Report, Row
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ def card(encoder: "Encoder", facts: CardMetadata) -> str:
     """The text of README.md."""
     portable, report = encoder.pooler.portable, facts.report or Report(())
     rows = [(row, *_labels(row)) for row in report]
+    origin = read_object(encoder.source / ORIGIN) if encoder.source is not None else {}
     head = {
+        **({"license": origin["license"]} if "license" in origin else {}),
         "library_name": "sentence-transformers" if portable else "contrasent",
         "pipeline_tag": "sentence-similarity",
         "tags": _tags(encoder, facts)[not portable :],
@@ -40,6 +43,7 @@ def card(encoder: "Encoder", facts: CardMetadata) -> str:
     }
     training = {
         "base": facts.base or "not stated",
+        **({"origin of the base": json.dumps(origin)} if origin else {}),
         "objective": json.dumps(facts.objective),
         "data": json.dumps(facts.data),
         "settings": json.dumps(facts.settings),

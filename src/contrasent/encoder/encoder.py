@@ -22,11 +22,16 @@ from contrasent.encoder.backbone import (
 from contrasent.encoder.dropout import without_place
 from contrasent.encoder.tensors import save_tensors
 from contrasent.errors import ModelError, OptionError, check_choice
-from contrasent.files import atomic_folder, write_object
+from contrasent.files import atomic_folder, read_object, write_object
 from contrasent.losses.similarity import full
 from contrasent.model import base
 from contrasent.model.base import BUDGET, Prompts, by_budget, in_calls
-from contrasent.model.description import check_replaceable, describe, write_description
+from contrasent.model.description import (
+    ORIGIN,
+    check_replaceable,
+    describe,
+    write_description,
+)
 from contrasent.model.golden import (
     EncoderConfig,
     check_weights,
@@ -288,3 +293,5 @@ class Encoder(PooledBackbone, base.Encoder):
             __version__=versions,
         )
         self.tokenizer.save(folder)
+        if self.source is not None and (origin := read_object(self.source / ORIGIN)):
+            write_object(folder / ORIGIN, origin)

@@ -13,12 +13,13 @@ from contrasent.encoder.backbone import quiet
 from contrasent.encoder.tensors import save_tensors
 from contrasent.errors import ModelError, brief, import_extra
 from contrasent.files import write_object
+from contrasent.model.description import ORIGIN
 from contrasent.text.tokens import Tokenizer
 
 MAGIC = b"GGUF"
 PRIVATE = ("_name_or_path", "_model_name_or_path", "quantization_config", "transformers_version")
 """Keys of a configuration that say where a file lay and who read it."""
-ORIGIN = ("general.license", "general.organization", "general.name", "general.source.url")
+FACTS = ("general.license", "general.organization", "general.name", "general.source.url")
 
 
 def convert(source: Path, folder: Path) -> None:
@@ -53,7 +54,7 @@ def convert(source: Path, folder: Path) -> None:
     longest = int(config["max_position_embeddings"])
     names = dict(fast.special_tokens_map)
     Tokenizer(fast.backend_tokenizer, max_tokens=longest, names=names).save(folder)
-    write_object(folder / "origin.json", {"file": source.name, **_origin(fields)})
+    write_object(folder / ORIGIN, {"file": source.name, **_origin(fields)})
 
 
 def _checked(source: Path) -> dict[str, Any]:
@@ -77,5 +78,5 @@ def _checked(source: Path) -> dict[str, Any]:
 
 def _origin(fields: dict[str, Any]) -> dict[str, str]:
     """License, maker, name and source of the model, as far as the file states them."""
-    stated = {key.split(".", 1)[1]: fields.get(key) for key in ORIGIN}
+    stated = {key.split(".", 1)[1]: fields.get(key) for key in FACTS}
     return {key: str(value) for key, value in stated.items() if value}

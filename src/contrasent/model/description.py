@@ -29,8 +29,11 @@ SIZES: dict[str, tuple[int, int]] = {
 }
 """Keys of an encoder's config.json, with the least and the largest value of each."""
 
+ORIGIN = "origin.json"
+"""Of a model from a GGUF file, and of those trained from it: license, maker and name."""
+
 PARTS = (
-    "modules.json", "*config*.json", "*token*.json", "vocab.*", "unigram.json", "bpe.codes",
+    "modules.json", ORIGIN, "*config*.json", "*token*.json", "vocab.*", "unigram.json", "bpe.codes",
     "merges.txt", "*.model", "*.jinja", "*.py", "*.safetensors*", "*.bin*", "*.onnx", "*.h5",
     "*.msgpack", "[0-9]_*", "golden", "onnx*", "openvino*", "flow.json", "encoder", "run",
     "report.html", "README.md", "LICENSE*", ".gitattributes", ".cache", ".*.new", ".DS_Store",
