@@ -15,6 +15,7 @@ from contrasent.documents.mail import parse_mail
 from contrasent.documents.office import read_slides, read_word
 from contrasent.documents.pdf import read_pdf
 from contrasent.documents.rst import read_rst
+from contrasent.documents.rtf import read_rtf
 from contrasent.documents.sections import described, proper_title
 from contrasent.documents.sheets import form_of, read_book
 from contrasent.documents.text_formats import read_markdown
@@ -111,7 +112,7 @@ def test_embedded_objects_of_a_document_are_named():
     assert passed == [("object embedded in a document", "a.docx#word/embeddings/sums.xlsx")]
 
 
-def test_runs_of_spaces_in_odt_and_bars_in_rtf_stay_spaces_and_bars():
+def test_runs_of_spaces_in_odt_stay_spaces_and_its_numbers_are_named():
     name = "urn:oasis:names:tc:opendocument:xmlns:"
     spaces = f'xmlns:office="{name}office:1.0" xmlns:text="{name}text:1.0"'
     content = (
@@ -120,10 +121,32 @@ def test_runs_of_spaces_in_odt_and_bars_in_rtf_stay_spaces_and_bars():
         "</office:document-content>"
     )
     mime = "application/vnd.oasis.opendocument.text"
-    parsed, _ = read_word(zipped({"mimetype": mime, "content.xml": content}), ".odt", "a.odt")
-    assert texts(parsed) == ["Two words here"]
-    parsed, _ = read_word(rb"{\rtf1\ansi a | b\par caf\'e9 < 3\par}", ".rtf", "a.rtf")
-    assert texts(parsed) == ["a | b", "café < 3"]
+    parsed, passed = read_word(zipped({"mimetype": mime, "content.xml": content}), ".odt", "a.odt")
+    assert (texts(parsed), passed) == (["Two words here"], [])
+    level = '<text:list-level-style-number style:num-format="1" xmlns:style="s"/>'
+    numbered = f'<text:list-style style:name="N" xmlns:style="s">{level}</text:list-style>'
+    numbered += '<text:list text:style-name="N"><text:list-item><text:p>One</text:p>'
+    numbered += "</text:list-item></text:list>"
+    content = content.replace("<office:text>", f"<office:text>{numbered}")
+    passed = read_word(zipped({"mimetype": mime, "content.xml": content}), ".odt", "a.odt")[1]
+    assert passed == [("numbers that a program counts", "a.odt")]
+
+
+def test_rtf_is_read_with_its_notes_tables_labels_and_signs():
+    data = (
+        rb"{\rtf1\ansi\ansicpg1250{\fonttbl{\f0\fcharset0 A;}{\f1\fcharset204 B;}}"
+        rb"{\stylesheet{\s1 heading 1;}}{\info{\title Fees}{\author Ann}}{\header Yard}"
+        rb"\pard\s1 Rules\par\pard {\listtext 1.1\tab}a | b{\footnote A note.}\par"
+        rb" C:\\new caf\'e9 \u321?\u243\'f3d\'9f co\_op\par {\f1\'c2\'ee}{\pict 00ff}\par"
+        rb"\trowd Drill\cell 7 < 8\cell\row Ladder\cell 4\cell\row\pard End {\*\xyz no}.\par}"
+    )
+    title, sections, about = read_rtf(data)
+    assert (title, about) == ("Fees", {"author": "Ann"})
+    assert [(part.headings, part.paragraphs) for part in sections] == [
+        (("Rules",), ("1.1 a | b", "C:\\new café Łódź co-op", "Во", "Drill | 7 < 8\nLadder | 4",
+            "End .")),
+        ((), ("Yard", "A note.")),
+    ]  # fmt: skip
 
 
 def test_slides_have_their_own_notes_and_hidden_ones_are_named():
