@@ -29,6 +29,7 @@ def patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
         parsers,
         pdf,
         rst,
+        rtf,
         sections,
         text_formats,
     )

@@ -2,10 +2,14 @@
 
 import io
 import json
+import subprocess
+import sys
 import zipfile
 from email.message import EmailMessage, MIMEPart
+from pathlib import Path
 
 import pytest
+from benchmarks.encodings import texts as short_texts
 from sample_files import ods, one, saved, xls, xlsx, zipped
 
 from contrasent.documents.encodings import decode
@@ -22,6 +26,7 @@ from contrasent.documents.text_formats import read_markdown
 from contrasent.errors import OptionError
 
 pytest.importorskip("xberg")
+ROOT = Path(__file__).parents[2]
 
 
 def texts(parsed):
@@ -436,6 +441,20 @@ def test_prose_about_passwords_is_no_password(tmp_path):
     text = "The secret: patience. A password: choose it well. Token: see page 12."
     assert one(tmp_path, "a.txt", text).sections[0].paragraphs == (text,)
     assert described({"secretary": "Ann", "password": "x"}) == {"secretary": "Ann"}
+
+
+def test_encodings_of_short_texts_are_found_as_promised():
+    made = short_texts(480)
+    right = sum(decode(text.encode(encoding))[0] == text for _, encoding, text in made)
+    assert right >= 0.98 * len(made)
+
+
+@pytest.mark.slow
+def test_the_bench_finds_every_sentence():
+    formats = "docx pptx odt rtf pdf html epub eml mbox md csv ods ipynb tex code txt xml rst org"
+    bench = [sys.executable, "-m", "benchmarks.fidelity", *formats.split()]
+    done = subprocess.run(bench, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 # ---------------------------------------------------------------------- choice of files
