@@ -413,9 +413,12 @@ def test_objects_within_rows_of_json_are_read(tmp_path, name):
     ] * 2
 
 
-def test_utf8_with_a_foreign_byte_stays_utf8():
+def test_utf8_with_a_foreign_byte_stays_utf8(tmp_path):
     data = "Käse, Öl, Bäume, Brötchen und Straße; ".encode() + "Müll".encode("cp1252")
-    assert decode(data)[0] == "Käse, Öl, Bäume, Brötchen und Straße; Müll"
+    text = "Käse, Öl, Bäume, Brötchen und Straße; Müll"
+    assert decode(data)[0] == text
+    table = one_of(tmp_path, "a.csv", b"text\n" + data + b"\n" + "Gemüse\n".encode())
+    assert [texts((0, d.sections)) for d in table] == [[text], ["Gemüse"]]
 
 
 @pytest.mark.parametrize(("name", "content"), [
