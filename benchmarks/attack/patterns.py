@@ -29,6 +29,7 @@ def patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
         parsers,
         pdf,
         rst,
+        rtf,
         sections,
         text_formats,
     )
@@ -41,7 +42,7 @@ def patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
             for part in value:
                 yield from inside(part)
 
-    documents = (encodings, mail, office, parsers, pdf, rst, sections, text_formats)
+    documents = (encodings, mail, office, parsers, pdf, rst, rtf, sections, text_formats)
     for module in (*documents, answers, words):
         for name, value in vars(module).items():
             if name == "_ABBREVIATED":  # meets twelve characters at a time

@@ -2,10 +2,14 @@
 
 import io
 import json
+import subprocess
+import sys
 import zipfile
 from email.message import EmailMessage, MIMEPart
+from pathlib import Path
 
 import pytest
+from benchmarks.encodings import texts as short_texts
 from sample_files import ods, one, saved, xls, xlsx, zipped
 
 from contrasent.documents.encodings import decode
@@ -15,12 +19,14 @@ from contrasent.documents.mail import parse_mail
 from contrasent.documents.office import read_slides, read_word
 from contrasent.documents.pdf import read_pdf
 from contrasent.documents.rst import read_rst
+from contrasent.documents.rtf import read_rtf
 from contrasent.documents.sections import described, proper_title
 from contrasent.documents.sheets import form_of, read_book
 from contrasent.documents.text_formats import read_markdown
 from contrasent.errors import OptionError
 
 pytest.importorskip("xberg")
+ROOT = Path(__file__).parents[2]
 
 
 def texts(parsed):
@@ -111,7 +117,7 @@ def test_embedded_objects_of_a_document_are_named():
     assert passed == [("object embedded in a document", "a.docx#word/embeddings/sums.xlsx")]
 
 
-def test_runs_of_spaces_in_odt_and_bars_in_rtf_stay_spaces_and_bars():
+def test_runs_of_spaces_in_odt_stay_spaces_and_its_numbers_are_named():
     name = "urn:oasis:names:tc:opendocument:xmlns:"
     spaces = f'xmlns:office="{name}office:1.0" xmlns:text="{name}text:1.0"'
     content = (
@@ -120,10 +126,32 @@ def test_runs_of_spaces_in_odt_and_bars_in_rtf_stay_spaces_and_bars():
         "</office:document-content>"
     )
     mime = "application/vnd.oasis.opendocument.text"
-    parsed, _ = read_word(zipped({"mimetype": mime, "content.xml": content}), ".odt", "a.odt")
-    assert texts(parsed) == ["Two words here"]
-    parsed, _ = read_word(rb"{\rtf1\ansi a | b\par caf\'e9 < 3\par}", ".rtf", "a.rtf")
-    assert texts(parsed) == ["a | b", "café < 3"]
+    parsed, passed = read_word(zipped({"mimetype": mime, "content.xml": content}), ".odt", "a.odt")
+    assert (texts(parsed), passed) == (["Two words here"], [])
+    level = '<text:list-level-style-number style:num-format="1" xmlns:style="s"/>'
+    numbered = f'<text:list-style style:name="N" xmlns:style="s">{level}</text:list-style>'
+    numbered += '<text:list text:style-name="N"><text:list-item><text:p>One</text:p>'
+    numbered += "</text:list-item></text:list>"
+    content = content.replace("<office:text>", f"<office:text>{numbered}")
+    passed = read_word(zipped({"mimetype": mime, "content.xml": content}), ".odt", "a.odt")[1]
+    assert passed == [("numbers that a program counts", "a.odt")]
+
+
+def test_rtf_is_read_with_its_notes_tables_labels_and_signs():
+    data = (
+        rb"{\rtf1\ansi\ansicpg1250{\fonttbl{\f0\fcharset0 A;}{\f1\fcharset204 B;}}"
+        rb"{\stylesheet{\s1 heading 1;}}{\info{\title Fees}{\author Ann}}{\header Yard}"
+        rb"\pard\s1 Rules\par\pard {\listtext 1.1\tab}a | b{\footnote A note.}\par"
+        rb" C:\\new caf\'e9 \u321?\u243\'f3d\'9f co\_op\par {\f1\'c2\'ee}{\pict 00ff}\par"
+        rb"\trowd Drill\cell 7 < 8\cell\row Ladder\cell 4\cell\row\pard End {\*\xyz no}.\par}"
+    )
+    title, sections, about = read_rtf(data)
+    assert (title, about) == ("Fees", {"author": "Ann"})
+    assert [(part.headings, part.paragraphs) for part in sections] == [
+        (("Rules",), ("1.1 a | b", "C:\\new café Łódź co-op", "Во", "Drill | 7 < 8\nLadder | 4",
+            "End .")),
+        ((), ("Yard", "A note.")),
+    ]  # fmt: skip
 
 
 def test_slides_have_their_own_notes_and_hidden_ones_are_named():
@@ -385,9 +413,12 @@ def test_objects_within_rows_of_json_are_read(tmp_path, name):
     ] * 2
 
 
-def test_utf8_with_a_foreign_byte_stays_utf8():
+def test_utf8_with_a_foreign_byte_stays_utf8(tmp_path):
     data = "Käse, Öl, Bäume, Brötchen und Straße; ".encode() + "Müll".encode("cp1252")
-    assert decode(data)[0] == "Käse, Öl, Bäume, Brötchen und Straße; Müll"
+    text = "Käse, Öl, Bäume, Brötchen und Straße; Müll"
+    assert decode(data)[0] == text
+    table = one_of(tmp_path, "a.csv", b"text\n" + data + b"\n" + "Gemüse\n".encode())
+    assert [texts((0, d.sections)) for d in table] == [[text], ["Gemüse"]]
 
 
 @pytest.mark.parametrize(("name", "content"), [
@@ -413,6 +444,20 @@ def test_prose_about_passwords_is_no_password(tmp_path):
     text = "The secret: patience. A password: choose it well. Token: see page 12."
     assert one(tmp_path, "a.txt", text).sections[0].paragraphs == (text,)
     assert described({"secretary": "Ann", "password": "x"}) == {"secretary": "Ann"}
+
+
+def test_encodings_of_short_texts_are_found_as_promised():
+    made = short_texts(480)
+    right = sum(decode(text.encode(encoding))[0] == text for _, encoding, text in made)
+    assert right >= 0.98 * len(made)
+
+
+@pytest.mark.slow
+def test_the_bench_finds_every_sentence():
+    formats = "docx pptx odt rtf pdf html epub eml mbox md csv ods ipynb tex code txt xml rst org"
+    bench = [sys.executable, "-m", "benchmarks.fidelity", *formats.split()]
+    done = subprocess.run(bench, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 # ---------------------------------------------------------------------- choice of files

@@ -55,6 +55,7 @@ class Reason(StrEnum):
     LETTERS = "page whose letters have no meaning (print it to a new PDF, or run OCR)"
     MENUS = "menus of a page"
     HIDDEN_SHEET = "hidden sheet"
+    NUMBERS = "numbers that a program counts"
     EMBEDDED = "object embedded in a document"
     WIDE = "lines too wide for a person's"
     BINARY = "binary"

@@ -101,6 +101,8 @@ def encoding_of(blocks: Iterable[bytes], given: str = "") -> Encoding:
     )
     if given:
         return Encoding(given)
+    if _mostly_utf8(sample):
+        return Encoding("utf-8", guessed=True)
     return Encoding(_guess(sample[:KNOWN]), guessed=True)
 
 
@@ -133,12 +135,7 @@ def marked(start: bytes) -> str:
 def decode(data: bytes, given: str = "") -> tuple[str, Encoding]:
     r"""The text and its encoding; its lines end in "\n"."""
     encoding = encoding_of([data], given)
-    if encoding.guessed and _mostly_utf8(data):
-        encoding = Encoding("utf-8", guessed=True)
-    try:
-        text = data.decode(encoding.name)
-    except UnicodeDecodeError:
-        text = data.decode(encoding.name, _FOREIGN)
+    text = data.decode(encoding.name, FOREIGN)
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     return text.replace("\0", ""), encoding
@@ -151,8 +148,9 @@ def _foreign(error: UnicodeError) -> tuple[str, int]:
     return found.decode(WESTERN, "replace"), error.end
 
 
-_FOREIGN = "contrasent-western"
-codecs.register_error(_FOREIGN, _foreign)
+FOREIGN = "contrasent-western"
+"""How to decode bytes that an encoding does not have: as Windows-1252."""
+codecs.register_error(FOREIGN, _foreign)
 
 
 def _mostly_utf8(data: bytes) -> bool:

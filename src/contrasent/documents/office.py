@@ -1,7 +1,7 @@
-"""Office files and books to sections: docx, odt, rtf and msg by xberg, pptx and epub by their XML.
+"""Office files and books to sections: docx, odt and msg by xberg, pptx and epub by their XML.
 
-xberg leaves out the numbers that Word counts itself, runs of spaces in odt, and the spaces around
-a bar in rtf; these are put where it finds them.
+xberg leaves out the numbers that Word counts itself, and runs of spaces in odt; these are put where
+it finds them.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from xml.parsers import expat
 
 from contrasent.documents.archives import Reason, Skip, check_members, expands
 from contrasent.documents.html import add_html
+from contrasent.documents.rtf import read_rtf
 from contrasent.documents.sections import Parsed, Section, SectionBuilder, one_line
 
 Element = ElementTree.Element
 MEDIA = {
     ".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
     ".odt": "application/vnd.oasis.opendocument.text",
-    ".rtf": "application/rtf",
     ".msg": "application/vnd.ms-outlook",
 }
 _PROPERTIES = {
@@ -41,18 +41,19 @@ _ROMAN = (
     ("m", 1000), ("cm", 900), ("d", 500), ("cd", 400), ("c", 100), ("xc", 90), ("l", 50),
     ("xl", 40), ("x", 10), ("ix", 9), ("v", 5), ("iv", 4), ("i", 1),
 )  # fmt: skip
-_BAR = "\ue0b7"  # in rtf, for a bar
 
 
 def read_word(data: bytes, suffix: str, name: str) -> tuple[Parsed, list[Any]]:
     """Title, sections and metadata of docx, odt or rtf; what was passed over, with its reason."""
     about, passed = dict[str, Any](), list[Any]()
     if suffix == ".rtf":
-        data = data.replace(b"|", f"\\u{ord(_BAR) - 65536}?".encode())
-    elif zipfile.is_zipfile(BytesIO(data)):
+        return read_rtf(data), passed
+    if zipfile.is_zipfile(BytesIO(data)):
         with opened(data) as archive:
             about = properties(archive)
             passed = [(Reason.EMBEDDED, f"{name}#{part}") for part in embedded(archive)]
+            if suffix == ".odt" and _counted(archive):
+                passed.append((Reason.NUMBERS, name))
             change = _numbered if suffix == ".docx" else _spaced
             data = change(archive) or data
     builder, notes = SectionBuilder(), list[str]()
@@ -100,14 +101,14 @@ def extracted(data: bytes, suffix: str) -> Any:
 
 def _add(builder: SectionBuilder, content: dict[str, Any]) -> None:
     """Add a node of what xberg read."""
-    text = _MARK.sub("", content.get("text") or "").replace(_BAR, "|")
+    text = _MARK.sub("", content.get("text") or "")
     match content["node_type"]:
         case "title" | "heading":
             builder.heading(content.get("level", 1), text)
         case "table":
             rows = dict[int, list[str]]()
             for cell in content["grid"]["cells"]:
-                shown = one_line(_MARK.sub("", cell["content"]).replace(_BAR, "|"))
+                shown = one_line(_MARK.sub("", cell["content"]))
                 rows.setdefault(cell["row"], []).append(shown)
             lines = (" | ".join(filter(None, cells)) for cells in rows.values())
             builder.lines("\n".join(lines))
@@ -188,6 +189,19 @@ def _spaced(archive: zipfile.ZipFile) -> bytes:
         return content.replace(b"</draw:frame>", b"</draw:frame> ")
 
     return _changed(archive, "content.xml", change)
+
+
+def _counted(archive: zipfile.ZipFile) -> bool:
+    """True if an odt has lists or headings with numbers, which are not read."""
+    content, numbered = parsed(archive, "content.xml"), set[str]()
+    for one in (*content.iter(), *parsed(archive, "styles.xml").iter()):
+        if local(one) == "list-style" and any(
+            local(level) == "list-level-style-number" and attribute(level, "num-format")
+            for level in one
+        ):
+            numbered.add(attribute(one, "name"))
+    lists = (one for one in content.iter() if local(one) == "list")
+    return any(attribute(one, "style-name") in numbered for one in lists)
 
 
 def _changed(archive: zipfile.ZipFile, name: str, change: Callable[[bytes], bytes]) -> bytes:

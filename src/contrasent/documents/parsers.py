@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from typing import IO, Any
 
 from contrasent.documents.archives import Entry, Reason, Skip, reason_to_skip
-from contrasent.documents.encodings import SAMPLE, Encoding, decode, encoding_of
+from contrasent.documents.encodings import FOREIGN, SAMPLE, Encoding, decode, encoding_of
 from contrasent.documents.html import read_html
 from contrasent.documents.mail import Mail, day_of, messages, own_text, parse_mail
 from contrasent.documents.office import extracted, read_epub, read_slides, read_word
@@ -408,7 +408,7 @@ def _source(entry: Entry, facts: dict[str, Any], reading: _Reading) -> Source:
         try:
             values = json.loads(text)
         except ValueError:  # rows of JSON, one a line
-            values = text.split("\n")
+            values = text.rstrip().split("\n")
         else:
             if not isinstance(values, list):
                 raise Skip(Reason.NO_LIST)
@@ -418,19 +418,22 @@ def _source(entry: Entry, facts: dict[str, Any], reading: _Reading) -> Source:
         encoding = _sniff(entry, reading)
         rows = partial(_lines, entry, encoding.name)
     facts |= {"encoding": encoding.shown, "guessed": encoding.guessed}
-    if entry.suffix in (".csv", ".tsv"):
-        return Source(entry.open, entry.suffix, entry.name, encoding=encoding.name)
-    return Source(lambda: BufferedReader(_Flat(rows())), ".jsonl", entry.name)
+    form = entry.suffix if entry.suffix in (".csv", ".tsv") else ".jsonl"
+
+    def opened() -> BufferedReader:
+        return BufferedReader(_Utf8(map(_flat_line, rows()) if form == ".jsonl" else rows()))
+
+    return Source(opened, form, entry.name, encoding="utf-8")
 
 
 def _lines(entry: Entry, encoding: str) -> Iterator[str]:
-    with entry.open() as raw, TextIOWrapper(raw, encoding, errors="replace") as stream:
+    with entry.open() as raw, TextIOWrapper(raw, encoding, errors=FOREIGN) as stream:
         while line := stream.readline(LONGEST):
             yield line.rstrip("\r\n")
 
 
-class _Flat(RawIOBase):
-    """Lines of JSON whose objects hold none: {"at.town": "Ulm"} for {"at": {"town": "Ulm"}}."""
+class _Utf8(RawIOBase):
+    """Lines as a stream of bytes."""
 
     def __init__(self, lines: Iterator[str]) -> None:
         self._lines, self._rest = lines, b""
@@ -439,17 +442,19 @@ class _Flat(RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        if not self._rest:
-            line = next(self._lines, None)
-            if line is None:
-                return 0
-            if line.count("{") > 1:
-                with suppress(ValueError, RecursionError):  # reported where rows are read
-                    line = json.dumps(_flat(json.loads(line)), ensure_ascii=False)
+        if not self._rest and (line := next(self._lines, None)) is not None:
             self._rest = f"{line}\n".encode("utf-8", "replace")
         count = min(len(buffer), len(self._rest))
         buffer[:count], self._rest = self._rest[:count], self._rest[count:]
         return count
+
+
+def _flat_line(line: str) -> str:
+    """A line of JSON whose object holds none: {"at.town": "Ulm"} for {"at": {"town": "Ulm"}}."""
+    if line.count("{") > 1:
+        with suppress(ValueError, RecursionError):  # reported where rows are read
+            return json.dumps(_flat(json.loads(line)), ensure_ascii=False)
+    return line
 
 
 def _flat(value: Any) -> Any:
