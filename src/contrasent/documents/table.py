@@ -42,11 +42,11 @@ def read_rows(
     wide = [at for at, column in enumerate(zip(*cells, strict=True)) if any(column)]
     rows = [[row[at].removesuffix(" 00:00:00") for at in wide] for row in cells if any(row)]
     head = dialect.head(rows) if len(rows) > 1 else len(rows)
-    cells = [str(cell).strip() for cell in rows[head]] if rows[head:] else []
-    named = len(cells) > 1 and dialect.is_header(cells, rows[head + 1 :]) is not False
+    first = [cell.strip() for cell in rows[head]] if rows[head:] else []
+    named = len(first) > 1 and dialect.is_header(first, rows[head + 1 :]) is not False
     chosen, documents = "", iter(list[Document]())
     if named and rows[head + 1 :]:
-        names, below = dialect.names(cells), rows[head + 1 :]
+        names, below = dialect.names(first), rows[head + 1 :]
         stream, text = partial(enumerate, below, 1), (True,) * len(names)
         table = Table(shown, "", names, below[0], text, stream, lambda: iter(()))
         chosen, documents = _read(table, name, columns)

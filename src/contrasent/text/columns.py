@@ -263,7 +263,8 @@ def _pair(
 def _named(table: Table, texts: Sequence[int], role: str) -> list[int]:
     """The column whose name counts most for a role, if there is one."""
     plain = {roles.plain_name(table.columns[at]): at for at in reversed(texts)}
-    return [plain[name] for name in NAMES[role] if name in plain][:1]
+    exact = [plain[name] for name in NAMES[role] if name in plain]
+    return (exact or [at for at in texts if is_named(table.columns[at], role)])[:1]
 
 
 def _short_answer(table: Table, texts: Sequence[int], query: Sequence[int]) -> list[int]:

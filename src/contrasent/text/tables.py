@@ -184,7 +184,8 @@ def _delimited(
                 yield number, LONG
 
     begins = next((row for _, row in rows() if row), None)
-    above = [how.delimiter.join(filter(None, row or ())) for _, row in sample[:head]]
+    lines = (how.delimiter.join(filter(None, row or ())) for _, row in sample[:head])
+    above = [line for line in lines if not line.startswith(dialects.STATED)]
     text = tuple(isinstance(cell, str) for cell in begins or ())
     return Table(
         *(file.shown, form, names, begins, text, rows, file.content, file),
