@@ -130,19 +130,19 @@ def test_labelled_pairs_decide(run, texts, bert, tmp_path, sentences):
 
 def test_ratings_train_and_decide(run, bert, tmp_path, sentences):
     rows = [f"{i % 6}\t{sentences[i]}\t{sentences[i + 1]}" for i in range(60)]
-    (tmp_path / "ratings.tsv").write_text("rating\tone\ttwo\n" + "\n".join(rows) + "\n")
+    (tmp_path / "ratings.tsv").write_text("mark\tone\ttwo\n" + "\n".join(rows) + "\n")
     asked = ["--base", bert, *FAST, "--set", "steps=4", "--set", "evaluate_every=2", "--json"]
-    out, _ = run("train", "ratings.tsv", "-o", "m", "--score", "rating", *asked)
+    out, _ = run("train", "ratings.tsv", "-o", "m", "--score", "mark", *asked)
     assert json.loads(out)["evaluate"] == "heldout"
     assert settings_of(tmp_path / "m")["objective"]["name"] == "cosent"
     assert "spearman" in (tmp_path / "m" / "README.md").read_text()
     log = (tmp_path / "m" / "run" / "log.jsonl").read_text().splitlines()
     steps = [line for line in map(json.loads, log) if "loss" in line]
     assert len(steps) == 4 and all(line["cosent"] == line["loss"] > 0 for line in steps)
-    again, _ = run("train", "ratings.tsv", "-o", "m", "--score", "rating", *asked, "--resume")
+    again, _ = run("train", "ratings.tsv", "-o", "m", "--score", "mark", *asked, "--resume")
     assert json.loads(again) == json.loads(out) | {"defaults": json.loads(again)["defaults"]}
     _, err = run("train", "ratings.tsv", "-o", "n", "--objective", "angle", *asked, code=2)
-    assert "score 'score': no such column in ratings.tsv" in err
+    assert "score '': ratings.tsv has no column of scores by a known name (score, simil" in err
     _, err = run(
         "train", "ratings.tsv", "-o", "n", "--objective", "simcse", "--score", "0", *asked, code=2
     )
@@ -255,10 +255,10 @@ def test_of_several_processes_the_first_says_that_nothing_improved(run, texts, b
 
 def test_columns_by_name_and_position(run, pairs, bert, tmp_path):
     asked = ["--set", "steps=2", "--evaluate", "none", "--quiet"]
-    for i, columns in enumerate(("sentence,same", "0,1")):
+    for i, columns in enumerate(("anchor,positive", "0,1")):
         _, err = run("train", pairs, "-o", i, "--base", bert, *FAST, *asked, "--columns", columns)
         assert err == ""
-    run("train", pairs, "-o", "one", "--base", bert, *FAST, *asked, "--columns", "same")
+    run("train", pairs, "-o", "one", "--base", bert, *FAST, *asked, "--columns", "positive")
     assert settings_of(tmp_path / "one")["objective"]["name"] == "simcse"
 
 

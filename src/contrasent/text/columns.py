@@ -216,7 +216,7 @@ def _may_teach(table: Table, at: int, cells: Sequence[Any], kind: str) -> bool:
     name = table.columns[at]
     if not _is_text(table, at, cells) or kind == NUMBER:
         return False
-    if table.names is not None and _teaches_by_name(name):
+    if table.names is not None and (_teaches_by_name(name) or at in _short_answer(table)):
         return True
     if table.names is not None and never_teaches(name) and kind_is_short(cells):
         return False
@@ -247,7 +247,7 @@ def _pair(
     if table.names is None or len(texts) == 1:
         return texts
     query, positive = _named(table, texts, QUERY), _named(table, texts, POSITIVE)
-    positive = [at for at in positive if at not in query] or _short_answer(table, texts, query)
+    positive = [at for at in positive if at not in query] or _short_answer(table)
     negative = [at for at in texts if is_named(table.columns[at], NEGATIVE)]
     others = [at for at in texts if at not in (*query, *positive, *negative)]
     if (query and positive) or not others:
@@ -267,9 +267,10 @@ def _named(table: Table, texts: Sequence[int], role: str) -> list[int]:
     return (exact or [at for at in texts if is_named(table.columns[at], role)])[:1]
 
 
-def _short_answer(table: Table, texts: Sequence[int], query: Sequence[int]) -> list[int]:
-    """The column "a" next to a query; it is no known name by itself."""
-    return [at for at in texts if query and roles.plain_name(table.columns[at]) == "a"]
+def _short_answer(table: Table) -> list[int]:
+    """The column "a" next to "q"; it is no known name by itself."""
+    plain = [roles.plain_name(name) for name in table.columns]
+    return [plain.index("a")] if "a" in plain and {"q", "question", "query"} & {*plain} else []
 
 
 def _one(table: Table, texts: list[int], cells: Sequence[Sequence[Any]]) -> list[int]:

@@ -19,8 +19,8 @@ NAMES: dict[str, tuple[str, ...]] = {
     POSITIVE: (
         "positive", "pos", "positives", "answer", "answers", "hypothesis", "response", "reply",
         "accepted_answer", "best_answer", "positive_passage", "passage", "document", "sentence2",
-        "sent1", "text2", "question2", "paraphrase", "antwort", "respuesta", "risposta", "r\u00e9ponse",
-        "output", "completion", "context",
+        "sent1", "text2", "question2", "paraphrase", "antwort", "respuesta", "risposta",
+        "r\u00e9ponse", "output", "completion", "context",
     ),
     NEGATIVE: (
         "negative", "neg", "negatives", "hard_neg", "hard_negative", "hard_negatives", "sent2",
@@ -52,9 +52,9 @@ NAMES: dict[str, tuple[str, ...]] = {
         "name", "first_name", "last_name", "company", "date", "datum", "day", "time", "timestamp",
         "created", "updated", "modified", "year", "month", "author", "user", "username",
         "customer", "agent", "owner", "assignee", "email", "e_mail", "phone", "telephone", "city",
-        "country", "address", "url", "link", "href",
-        "source", "file", "filename", "file_name", "path", "image", "dataset", "origin", "version", "model",
-        "price", "count", "clicks", "views", "votes", "upvotes", "length",
+        "country", "address", "url", "link", "href", "source", "file", "filename", "file_name",
+        "path", "image", "dataset", "origin", "version", "model", "price", "count", "clicks",
+        "views", "votes", "upvotes", "length",
     ),
 }  # fmt: skip
 """Names of columns by their role, the ones that count more first; in small letters, with _."""
@@ -97,7 +97,7 @@ _LINK = re.compile(
     rf"[\w.+-]+\.(?:{_SUFFIXES})",
     re.I,
 )
-_CODE = re.compile(r"#?[A-Za-z]{0,8}[-_#./: ]?[A-Za-z0-9._/:#-]*\d[A-Za-z0-9._/:#-]*")
+_CODE = re.compile(r"#?[A-Za-z]{0,8}[-_#./:]?[A-Za-z0-9._/:#-]*\d[A-Za-z0-9._/:#-]*")
 
 
 def plain_name(name: str) -> str:
