@@ -28,7 +28,7 @@ from contrasent.text.roles import (
     is_named,
     never_teaches,
 )
-from contrasent.text.tables import Columns, Table, brief, is_empty
+from contrasent.text.tables import Columns, Table, as_number, brief, is_empty
 
 FIELD = "field"
 SAMPLE = 200  # rows by which columns are judged
@@ -196,7 +196,8 @@ def _score(
     strong = {"query", "question", "anchor", "answer"} & set(plain)
     if not named or kinds[named[0]] != NUMBER or (len(paired) > 1 and strong):
         return None
-    if named[0] in rated and all(float(cell).is_integer() for cell in cells[named[0]]):
+    values = [as_number(cell) for cell in cells[named[0]]]
+    if named[0] in rated and all(value is None or value.is_integer() for value in values):
         return None  # of classes
     texts = sum(kind == TEXT for kind in kinds)
     return named[0] if texts > 1 else None

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from contrasent.text import roles
-from contrasent.text.sources import Source
+from contrasent.text.sources import LONGEST, Source
 
 MARKS = ",;\t|"
 STATED = "sep="  # a first line by which Excel knows the delimiter
@@ -22,6 +22,8 @@ CHARACTERS = 1 << 20  # of lines that are looked at
 MOST_KEYED = 50  # rows of a form: names in its first column, values in its second
 
 Cells = Sequence[Any]
+
+csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ def sniffed(file: Source) -> str:
         return file.form
     first = next((line for _, line in islice(file.lines(), HEADS) if not line.isspace()), "")
     if first[:1] in ("{", "["):
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             json.loads(first)
             return ".jsonl"
     for mark in MARKS:
