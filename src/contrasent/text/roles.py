@@ -12,14 +12,14 @@ NUMBER, DATE, LINK, CODE = "number", "date", "link", "code"
 
 NAMES: dict[str, tuple[str, ...]] = {
     QUERY: (
-        "query", "question", "anchor", "premise", "q", "sentence1", "sent0", "text1", "question1",
+        "query", "question", "anchor", "premise", "q", "sentence1", "sent0", "question1",
         "search_query", "user_query", "user_question", "prompt",
         "instruction", "input", "frage", "pregunta", "domanda",
     ),
     POSITIVE: (
         "positive", "pos", "positives", "answer", "answers", "hypothesis", "response", "reply",
         "accepted_answer", "best_answer", "positive_passage", "passage", "document", "sentence2",
-        "sent1", "text2", "question2", "paraphrase", "antwort", "respuesta", "risposta",
+        "sent1", "question2", "paraphrase", "antwort", "respuesta", "risposta",
         "r\u00e9ponse", "output", "completion", "context",
     ),
     NEGATIVE: (
