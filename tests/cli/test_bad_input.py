@@ -69,7 +69,8 @@ CORPORA = {
     "wide.txt": ("one\ntwo\n".encode("utf-16"), "wide.txt:1: ", "iconv -f UTF-16"),
     "uneven.csv": (
         TABLE + b"how?,so,indeed\n",
-        "uneven.csv:3: 3 columns where the first row has 2",
+        "uneven.csv: one row only",
+        "1 are left out: more cells than there are columns (uneven.csv:3)",
     ),
     "names.csv --columns question,anser": (
         TABLE + b"how?,so\n",
@@ -104,9 +105,9 @@ def test_standard_input(train, text, word):
 
 def test_after_mending_the_file_the_same_command_works(train, run, bert, tmp_path):
     path = tmp_path / "notes.tsv"
-    path.write_text("question\tanswer\n" + "why?\tbecause\n" * 20 + "how?\t\n")
+    path.write_text("question\tanswer\n" + "why?\tbecause\n" * 20 + "how?\tso\0\n")
     asked = ["--set", "steps=2", "--evaluate", "none"]
-    train("notes.tsv", *asked, words=["notes.tsv:22: blank sentence in column 'answer'"])
+    train("notes.tsv", *asked, words=["notes.tsv:22: the text holds a NUL byte"])
     path.write_text("question\tanswer\n" + "why?\tbecause\n" * 20 + "how?\tso\n")
     out, _ = run("train", "notes.tsv", "-o", "m", "--base", bert, *asked)
     assert out.split(",")[0] == "m: 2 steps"

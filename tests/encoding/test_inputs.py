@@ -70,7 +70,7 @@ def test_other_formats_are_counted_and_blank_lines_are_no_rows(tmp_path):
         ("a,\nb", "x"),
         ("c", "y"),
     ]
-    assert rows(plan(str(tmp_path / "c.csv"), shard_rows=9, text=1))[0] == ("body", "0")
+    assert rows(plan(str(tmp_path / "c.csv"), shard_rows=9, text=1))[0] == ("a,\nb", "0")
 
 
 def test_a_url_is_read_as_a_file_is(tmp_path):
@@ -113,7 +113,7 @@ def test_a_file_that_is_written_again_between_shards_is_named(tmp_path):
     ('{"text": "a"}\n{"text": 3}\n', {}, InputError, r"a\.jsonl:2: .*holds 3"),
     ('{"text": "a"}\n{"text": " "}\n', {}, InputError, r"a\.jsonl:2: blank"),
     ('{"text": "a", "id": null}\n', {"identity": "id"}, InputError, r":1: the id must be"),
-    ('{"one": "a", "two": "b"}\n', {}, OptionError, "name the one with the text"),
+    ('{"one": "a", "two": "b"}\n', {}, InputError, "choose one with --column"),
     ('{"one": "a", "two": "b"}\n', {"text": "tow"}, OptionError, "did you mean 'two'"),
     ("\n\n", {}, InputError, "holds no text"),
 ])  # fmt: skip

@@ -23,6 +23,7 @@ from contrasent.datasets.sts import sts_pairs
 from contrasent.errors import DataError, InputError, suggestion
 from contrasent.files import atomic_file, write_json
 from contrasent.reproduce.tables import HERE, Strict, decode, read_toml, shared
+from contrasent.text.corpus import Corpus, open_corpus
 from contrasent.text.sources import Source
 from contrasent.text.tables import open_table
 
@@ -127,6 +128,13 @@ def _documents(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
             yield ()
         if line.strip():
             yield (line.strip(),)
+
+
+def open_built(path: str | Path, *, documents: bool = False) -> Corpus:
+    """Open a corpus that was written here; of rows all columns, in their order."""
+    rows = Path(path).suffix == ".jsonl"
+    columns = list(json.loads(next(_lines(Path(path))))) if rows else None
+    return open_corpus(path, columns=columns, documents=documents)
 
 
 def _beginnings(path: Path) -> Path:

@@ -24,13 +24,13 @@ from contrasent.evaluate.geometry import geometry
 from contrasent.evaluate.sts import AVERAGE, CORRELATIONS, sts
 from contrasent.evaluate.vectors import Cached
 from contrasent.report import Report, Row, key_text, shown
+from contrasent.reproduce.corpora import open_built
 from contrasent.reproduce.measures import MEASURES, STS, measure, scored_pairs
 from contrasent.reproduce.plan import ModelJob, Training, Unit, WorkPlan
 from contrasent.reproduce.store import Json, ResultStore, environment
 from contrasent.reproduce.tables import TARGET
 from contrasent.stats.bootstrap import RESAMPLES, interval
 from contrasent.stats.influence import row_draws, shared_draws
-from contrasent.text.corpus import open_corpus
 from contrasent.types import EncodeFn, Vectors
 
 POLL = 1.0  # seconds between two checks of a job that another process is doing
@@ -240,7 +240,7 @@ class _Loaded:
         if unit.fit is not None and unit.fit.corpus == TARGET:
             return self._on_targets(unit)
         if unit.fit is not None:
-            texts = dict.fromkeys(text for row in open_corpus(unit.text) for text in row)
+            texts = dict.fromkeys(text for row in open_built(unit.text) for text in row)
             return measure(self._fitted(unit, list(texts)), unit.kind, unit.options, self.folder)
         if self._plain is None:
             # Each sentence is encoded once for all measurements.
@@ -323,7 +323,7 @@ def train(training: Training, base: Path, target: Path, folder: Path | None, tok
         values["evaluate_every"] = trace["every"]
     settings = Settings(**values)
     learner = prepare(base, resolved.objective, dict(resolved.given), settings)
-    corpus = open_corpus(training.corpus.path, documents=training.corpus.documents)
+    corpus = open_built(training.corpus.path, documents=training.corpus.documents)
     resume = _same_settings(RunFolder(target).settings, settings)
     began = time.monotonic()
     run = fit(

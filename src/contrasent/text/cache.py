@@ -27,7 +27,7 @@ from contrasent import processes, progress
 from contrasent.errors import UserError
 from contrasent.files import atomic_file, atomic_folder, writing
 from contrasent.text.corpus import Corpus
-from contrasent.text.tokens import Tokenizer, lowered
+from contrasent.text.tokens import Tokenizer, lowered, row_keys
 from contrasent.types import Tokens, batched
 
 FORMAT = 3
@@ -159,6 +159,15 @@ class TokenCache:
         self.make()
         shards = [self.columns[column].shard(k) for c, k in self._parts() if c == column]
         return np.concatenate([shard[0].lengths for shard in shards if shard is not None])
+
+    def keys(self) -> NDArray[np.uint64]:
+        """(n, columns) numbers of the texts, equal for equal tokens; waits as `lengths` does."""
+        self.make()
+        columns: list[list[NDArray[np.uint64]]] = [[] for _ in self.columns]
+        for c, k in self._parts():
+            shard = self.columns[c].shard(k)
+            columns[c] += [row_keys(shard[0])] if shard is not None else []
+        return np.stack([np.concatenate(parts) for parts in columns], axis=1)
 
     @property
     def truncated(self) -> int | None:

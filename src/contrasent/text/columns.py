@@ -28,7 +28,7 @@ from contrasent.text.roles import (
     is_named,
     never_teaches,
 )
-from contrasent.text.tables import Columns, Table, brief, is_empty
+from contrasent.text.tables import Columns, Table, as_number, brief, is_empty
 
 FIELD = "field"
 SAMPLE = 200  # rows by which columns are judged
@@ -196,7 +196,8 @@ def _score(
     strong = {"query", "question", "anchor", "answer"} & set(plain)
     if not named or kinds[named[0]] != NUMBER or (len(paired) > 1 and strong):
         return None
-    if named[0] in rated and all(float(cell).is_integer() for cell in cells[named[0]]):
+    values = [as_number(cell) for cell in cells[named[0]]]
+    if named[0] in rated and all(value is None or value.is_integer() for value in values):
         return None  # of classes
     texts = sum(kind == TEXT for kind in kinds)
     return named[0] if texts > 1 else None
@@ -216,7 +217,7 @@ def _may_teach(table: Table, at: int, cells: Sequence[Any], kind: str) -> bool:
     name = table.columns[at]
     if not _is_text(table, at, cells) or kind == NUMBER:
         return False
-    if table.names is not None and _teaches_by_name(name):
+    if table.names is not None and (_teaches_by_name(name) or at in _short_answer(table)):
         return True
     if table.names is not None and never_teaches(name) and kind_is_short(cells):
         return False
@@ -247,7 +248,7 @@ def _pair(
     if table.names is None or len(texts) == 1:
         return texts
     query, positive = _named(table, texts, QUERY), _named(table, texts, POSITIVE)
-    positive = [at for at in positive if at not in query] or _short_answer(table, texts, query)
+    positive = [at for at in positive if at not in query] or _short_answer(table)
     negative = [at for at in texts if is_named(table.columns[at], NEGATIVE)]
     others = [at for at in texts if at not in (*query, *positive, *negative)]
     if (query and positive) or not others:
@@ -263,12 +264,14 @@ def _pair(
 def _named(table: Table, texts: Sequence[int], role: str) -> list[int]:
     """The column whose name counts most for a role, if there is one."""
     plain = {roles.plain_name(table.columns[at]): at for at in reversed(texts)}
-    return [plain[name] for name in NAMES[role] if name in plain][:1]
+    exact = [plain[name] for name in NAMES[role] if name in plain]
+    return (exact or [at for at in texts if is_named(table.columns[at], role)])[:1]
 
 
-def _short_answer(table: Table, texts: Sequence[int], query: Sequence[int]) -> list[int]:
-    """The column "a" next to a query; it is no known name by itself."""
-    return [at for at in texts if query and roles.plain_name(table.columns[at]) == "a"]
+def _short_answer(table: Table) -> list[int]:
+    """The column "a" next to "q"; it is no known name by itself."""
+    plain = [roles.plain_name(name) for name in table.columns]
+    return [plain.index("a")] if "a" in plain and {"q", "question", "query"} & {*plain} else []
 
 
 def _one(table: Table, texts: list[int], cells: Sequence[Sequence[Any]]) -> list[int]:

@@ -179,8 +179,15 @@ class Corpus:
                 if self.scored:
                     *cells, score = cells
                     scores.append(number_cell(score, names[-1], table.source, line))
-                named = zip(cells, text_names, strict=True)
-                yield tuple([text_cell(cell, name, table.source, line) for cell, name in named])
+                try:
+                    texts = tuple([cell.strip() for cell in cells])
+                except AttributeError:
+                    texts = ("",)
+                # What is plain needs no further look, which would name the place of a fault.
+                if not all(map(_is_plain, texts)):
+                    named = zip(cells, text_names, strict=True)
+                    texts = tuple([text_cell(c, name, table.source, line) for c, name in named])
+                yield texts
         longer, first = left_out.get(LONGER, (0, ""))
         if longer > count:
             problem = f"{longer:,} rows have {LONGER}, the first is {first}; cells that hold the"
@@ -327,6 +334,10 @@ def _told(roles: Roles) -> Iterator[str]:
 
 
 LONGER = "more cells than there are columns"
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.isprintable() and text != ""
 
 
 def _lacking(cells: Sequence[Any], names: Sequence[str]) -> str:

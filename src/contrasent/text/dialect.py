@@ -11,9 +11,10 @@ from itertools import islice
 from typing import Any
 
 from contrasent.text import roles
-from contrasent.text.sources import Source
+from contrasent.text.sources import LONGEST, Source
 
 MARKS = ",;\t|"
+STATED = "sep="  # a first line by which Excel knows the delimiter
 ALONE = "\x1f"  # the delimiter of a table of one column, which no text holds
 SAMPLE = 200  # rows that are looked at
 HEADS = 20  # rows among which the header is sought
@@ -21,6 +22,8 @@ CHARACTERS = 1 << 20  # of lines that are looked at
 MOST_KEYED = 50  # rows of a form: names in its first column, values in its second
 
 Cells = Sequence[Any]
+
+csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ def sniffed(file: Source) -> str:
         return file.form
     first = next((line for _, line in islice(file.lines(), HEADS) if not line.isspace()), "")
     if first[:1] in ("{", "["):
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             json.loads(first)
             return ".jsonl"
     for mark in MARKS:
@@ -74,13 +77,19 @@ def find(file: Source, form: str, delimiter: str | None = None) -> Dialect:
         if size > CHARACTERS:
             break
     tabbed = form == ".tsv"
-    mark = delimiter or _delimiter(lines, "\t" if tabbed else ",")
+    stated = lines[0].strip().strip('"')[len(STATED) :] if _states(lines) else ""
+    mark = delimiter or stated or _delimiter(lines, "\t" if tabbed else ",")
     if tabbed and mark == "\t" and not _quotes_tabs(lines):
         return Dialect(mark, quoted=False)
     ways = [Dialect(mark, spaced=True), Dialect(mark), Dialect(mark, escaped=True, spaced=True)]
     if not re.search(rf'{re.escape(mark)} +"', "".join(lines)):
         ways.pop(0)
     return next((way for way in ways if way.parses(lines)), Dialect(mark))
+
+
+def _states(lines: Sequence[str]) -> bool:
+    """Whether the first line states the delimiter."""
+    return bool(lines) and re.fullmatch(rf'"?{STATED}[{MARKS}]"?\s*', lines[0]) is not None
 
 
 def _delimiter(lines: Sequence[str], usual: str) -> str:
@@ -136,7 +145,11 @@ def head(rows: Sequence[Cells]) -> int:
     found = -1
     for at, row in enumerate(rows[:HEADS]):
         filled = sum(bool(str(cell or "").strip()) for cell in row)
-        if len(row) < usual or filled < max(needed, (usual + 1) // 2):
+        if (
+            str(row[0]).startswith(STATED)
+            or len(row) < usual
+            or filled < max(needed, (usual + 1) // 2)
+        ):
             continue
         if filled == len(row) and (
             found < 0 or _plainly_named([str(c) for c in row], rows[at + 1 :])

@@ -57,7 +57,8 @@ def hold_out(corpus: Corpus, count: int, *, seed: int, keys: Keys = letters) -> 
     if count < 1:
         problem = "hold out one pair or more, or choose another --evaluate"
         raise OptionError("heldout", count, problem)
-    texts = _Texts(_numbered(corpus, keys))
+    table, strings = _numbered(corpus, keys)
+    texts = _Texts(table)
     order = random_for(seed, HELDOUT).permutation(len(texts.rows))
     budget = len(texts.rows) // 5
     wanted = min(count, budget)
@@ -83,8 +84,7 @@ def hold_out(corpus: Corpus, count: int, *, seed: int, keys: Keys = letters) -> 
             "(--evaluate)"
         )
     numbers = sorted(chosen)
-    wanted_rows = set(numbers)
-    pairs = [row[:2] for i, row in enumerate(corpus) if i in wanted_rows]
+    pairs = [(strings(row, 0), strings(row, 1)) for row in numbers]
     pool: dict[int, str] = {}  # by the number of a text
     for number, (_, document) in zip(texts.rows[numbers, 1].tolist(), pairs, strict=True):
         pool.setdefault(number, document)
@@ -99,19 +99,25 @@ def hold_out(corpus: Corpus, count: int, *, seed: int, keys: Keys = letters) -> 
     return Split(rows, queries, documents, scores, list(pool.values()), relevant, note)
 
 
-def _numbered(corpus: Corpus, keys: Keys) -> NDArray[np.int64]:
-    """(n, width) a number for every text, from 0; equal strings are looked at once."""
+def _numbered(corpus: Corpus, keys: Keys) -> tuple[NDArray[np.int64], Callable[[int, int], str]]:
+    """(n, width) a number for every text, from 0, and what gives the string of a row and column.
+
+    Equal strings are looked at once.
+    """
     places: list[dict[str, int]] = [{} for _ in range(corpus.width)]
     flat = array("q")
     for row in corpus:
         for known, text in zip(places, row, strict=True):
             flat.append(known.setdefault(text, len(known)))
     found = np.frombuffer(flat, np.int64).reshape(-1, corpus.width)
-    values = [keys(list(known), column) for column, known in enumerate(places)]
+    strings = [list(known) for known in places]
+    places.clear()
+    values = [keys(texts, column) for column, texts in enumerate(strings)]
     every = np.unique(np.concatenate(values), return_inverse=True)[1]
     ends = np.cumsum([0, *map(len, values)])
     columns = [every[ends[at] + found[:, at]] for at in range(corpus.width)]
-    return np.stack(columns, axis=1).astype(np.int64)
+    numbers = np.stack(columns, axis=1).astype(np.int64)
+    return numbers, lambda row, column: strings[column][found[row, column]]
 
 
 class _Texts:
@@ -188,11 +194,11 @@ def hold_out_sentences(
     corpus: Corpus, count: int, *, seed: int, keys: Keys = letters
 ) -> tuple[NDArray[np.int64], list[str]]:
     """Choose sentences to hold out."""
-    marks = _numbered(corpus, keys)[:, 0]
+    numbers, strings = _numbered(corpus, keys)
+    marks = numbers[:, 0]
     _, first = np.unique(marks, return_index=True)
     chosen = _chosen(corpus, np.sort(first), count, seed, "sentences")
-    wanted_rows = set(chosen.tolist())
-    texts = [text for i, (text,) in enumerate(corpus) if i in wanted_rows]
+    texts = [strings(row, 0) for row in chosen.tolist()]
     return np.flatnonzero(~np.isin(marks, marks[chosen])), texts
 
 
@@ -200,7 +206,7 @@ def hold_out_documents(
     corpus: Corpus, count: int, *, seed: int, keys: Keys = letters
 ) -> tuple[NDArray[np.int64], list[list[str]]]:
     """Choose whole documents to hold out, of two sentences or more."""
-    marks = _numbered(corpus, keys)[:, 0]
+    marks = _numbered(corpus, keys)[0][:, 0]
     bounds = np.array([*corpus.starts, len(marks)])
     first: dict[bytes, int] = {}
     for number in np.flatnonzero(np.diff(bounds) > 1):

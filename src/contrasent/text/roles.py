@@ -12,13 +12,15 @@ NUMBER, DATE, LINK, CODE = "number", "date", "link", "code"
 
 NAMES: dict[str, tuple[str, ...]] = {
     QUERY: (
-        "query", "question", "anchor", "premise", "q", "sentence1", "sent0", "text1", "question1",
-        "search_query", "user_query", "user_question", "frage", "pregunta", "domanda",
+        "query", "question", "anchor", "premise", "q", "sentence1", "sent0", "question1",
+        "search_query", "user_query", "user_question", "prompt",
+        "instruction", "input", "frage", "pregunta", "domanda",
     ),
     POSITIVE: (
         "positive", "pos", "positives", "answer", "answers", "hypothesis", "response", "reply",
         "accepted_answer", "best_answer", "positive_passage", "passage", "document", "sentence2",
-        "sent1", "text2", "question2", "paraphrase", "antwort", "respuesta", "risposta", "context",
+        "sent1", "question2", "paraphrase", "antwort", "respuesta", "risposta",
+        "r\u00e9ponse", "output", "completion", "context",
     ),
     NEGATIVE: (
         "negative", "neg", "negatives", "hard_neg", "hard_negative", "hard_negatives", "sent2",
@@ -44,21 +46,29 @@ NAMES: dict[str, tuple[str, ...]] = {
     ID: (
         "_id", "id", "ids", "doc_id", "docid", "pid", "qid", "uuid", "guid", "ticket", "ticket_no",
         "case", "number", "no", "nr", "key", "index", "idx", "row", "code", "sku", "isbn", "doi",
+        "slug",
     ),
     FACT: (
         "name", "first_name", "last_name", "company", "date", "datum", "day", "time", "timestamp",
         "created", "updated", "modified", "year", "month", "author", "user", "username",
         "customer", "agent", "owner", "assignee", "email", "e_mail", "phone", "telephone", "city",
-        "country", "address", "url", "link", "href",
-        "source", "file", "filename", "file_name", "path", "image", "dataset", "origin", "version",
-        "price", "count", "clicks", "views", "votes", "upvotes", "length",
+        "country", "address", "url", "link", "href", "source", "file", "filename", "file_name",
+        "path", "image", "dataset", "origin", "version", "model", "price", "count", "clicks",
+        "views", "votes", "upvotes", "length",
     ),
 }  # fmt: skip
 """Names of columns by their role, the ones that count more first; in small letters, with _."""
 
+WORDS = {
+    QUERY: {"question", "query", "frage"},
+    POSITIVE: {"answer", "response", "reply", "antwort"},
+    NEGATIVE: {"negative"},
+}
+"""Words at an end of a name that say its role, as in customer_question and "Answer text"."""
+
 NEVER = re.compile(
-    r"(?:.*_)?(?:ids?|uuid|url|link|path|file|filename|date|time|timestamp|at|by|email|number|no|"
-    r"nr|code|key|count|label|lang|language)"
+    r"(?:.*_)?(?:ids?|uuid|slug|url|link|path|file|filename|date|time|timestamp|at|by|to|email|"
+    r"number|no|nr|code|key|count|length|label|lang|language|type|class|category|status|score|tags?)"
 )
 """Names of columns that never teach, such as ticket_id and created_at."""
 ROW_IDS = ("_id", "id", "doc_id", "docid", "pid", "uuid")
@@ -87,7 +97,7 @@ _LINK = re.compile(
     rf"[\w.+-]+\.(?:{_SUFFIXES})",
     re.I,
 )
-_CODE = re.compile(r"#?[A-Za-z]{0,8}[-_#./: ]?[A-Za-z0-9._/:#-]*\d[A-Za-z0-9._/:#-]*")
+_CODE = re.compile(r"#?[A-Za-z]{0,8}[-_#./:]?[A-Za-z0-9._/:#-]*\d[A-Za-z0-9._/:#-]*")
 
 
 def plain_name(name: str) -> str:
@@ -96,11 +106,14 @@ def plain_name(name: str) -> str:
 
 
 def is_named(name: str, role: str) -> bool:
-    """Whether a name is one of a role's; hard negatives may be numbered."""
+    """Whether a name is one of a role's, or has its word at an end; negatives may be numbered."""
     plain = plain_name(name)
     if role == NEGATIVE and plain not in NAMES[role]:
         plain = _NUMBERED.sub("", plain)
-    return name.strip().casefold() in NAMES[role] or plain in NAMES[role]
+    if name.strip().casefold() in NAMES[role] or plain in NAMES[role]:
+        return True
+    ends = {plain.split("_")[0], plain.split("_")[-1]} & WORDS.get(role, set())
+    return bool(ends) and NEVER.fullmatch(plain) is None
 
 
 def is_known(name: str) -> bool:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from contrasent.errors import InputError, OptionError, import_extra
 from contrasent.text import dialect as dialects
 from contrasent.text.dialect import Dialect
-from contrasent.text.sources import ARROW, JSON, LONGEST, Lines, Source, reading
+from contrasent.text.sources import ARROW, JSON, Lines, Source, reading
 
 Columns = Sequence[str | int]  # columns by name, or by position from 0
 
@@ -184,7 +184,8 @@ def _delimited(
                 yield number, LONG
 
     begins = next((row for _, row in rows() if row), None)
-    above = [how.delimiter.join(filter(None, row or ())) for _, row in sample[:head]]
+    lines = (how.delimiter.join(filter(None, row or ())) for _, row in sample[:head])
+    above = [line for line in lines if not line.startswith(dialects.STATED)]
     text = tuple(isinstance(cell, str) for cell in begins or ())
     return Table(
         *(file.shown, form, names, begins, text, rows, file.content, file),
@@ -336,7 +337,6 @@ def _cells_of(lines: Lines, source: str, how: Dialect, *, strict: bool) -> _Rows
             cells = line.rstrip("\r\n").split(how.delimiter)
             yield number, cells if len(cells) > 1 or cells[0].strip() else None
         return
-    csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
     rows = csv.reader((line for _, line in lines), strict=strict, **how.options)
     while True:
         number = rows.line_num + 1

@@ -193,15 +193,21 @@ class Tokenizer:
             return self._in_template(sentences, prompt)
         if prompt:
             sentences = [prompt + sentence for sentence in sentences]
-        rows, cut, specials = [], [], self.specials
+        parts, lengths, cut, specials = [], list[int](), list[bool](), self.specials
         # Of a text without tokens, where the template adds none.
         nothing = [specials.pad if specials.unknown is None else specials.unknown]
         for chunk in batched(sentences, CHUNK):
             check_deadline()
+            flat: list[int] = []
             for encoding in self.backend.encode_batch_fast(chunk, add_special_tokens=True):
-                rows.append(np.asarray(encoding.ids or nothing, dtype=np.int32))
+                ids = encoding.ids or nothing
+                flat += ids
+                lengths.append(len(ids))
                 cut.append(bool(encoding.overflowing))
-        return Tokens.from_rows(rows), np.asarray(cut, dtype=np.bool_)
+            parts.append(np.array(flat, np.int32))
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        flattened = np.concatenate(parts) if parts else np.empty(0, np.int32)
+        return Tokens(flattened, offsets), np.asarray(cut, dtype=np.bool_)
 
     def _in_template(
         self, sentences: Sequence[str], template: str

@@ -23,7 +23,7 @@ from contrasent.model.description import describe
 from contrasent.text.batches import BatchPlan, BucketPlan, Collator, MixedPlan, Rows
 from contrasent.text.cache import TokenCache, tokenised
 from contrasent.text.corpus import Corpus
-from contrasent.text.tokens import Tokenizer, row_keys
+from contrasent.text.tokens import Tokenizer
 from contrasent.train.mining import mine
 from contrasent.train.plan import column_prompts, with_prompts
 from contrasent.train.settings import Settings
@@ -188,12 +188,7 @@ def warn_of_equal_rows(batches: Collator, objective: Objective) -> None:
     how = getattr(objective.contrast, "duplicates", None)
     if how == "mask" or cache.truncated is None:  # or there are too many to wait for
         return
-    numbers = np.arange(rows)
-    keys = [
-        np.concatenate([row_keys(cache.tokens(c, part)) for part in _blocks(numbers)])
-        for c in range(len(cache.columns))
-    ]
-    equal = rows - len(np.unique(np.stack(keys, axis=1), axis=0))
+    equal = rows - len(np.unique(cache.keys(), axis=0))
     if equal and 100 * equal >= rows:
         other = ", or --set duplicates=mask, lest it be pushed away from itself" if how else ""
         shown = f"{equal:,} of {rows:,} rows are read as the tokens of an earlier one"
