@@ -481,6 +481,7 @@ class Index(Store, BaseIndex, RowWriter):
                 best = replace(best, cosines=near)
             if adjusted is ranker and ranker.uses_words:
                 covered = float(candidates.words.max()) / max(rarity, 1e-9)
+                covered = max(covered, float(candidates.exact.max()))
                 known = float(near.max()), candidates.dense.mean, covered, len(self)
                 evidence = Evidence(best.scores, *known)
                 ranked.append(replace(best, evidence=evidence))
