@@ -41,8 +41,8 @@ from contrasent.model.pretrained import MINILM, resolve
 from contrasent.search.index import Index, document_of
 from contrasent.search.ranking import (
     BEST,
+    CALIBRATIONS,
     KNOWN_WEIGHT,
-    WELL,
     Calibration,
     Found,
     Ranker,
@@ -59,7 +59,7 @@ SIZES = ((8, 8), (20, 4), (60, 2), (250, 1), (800, 1), (3000, 1))  # rows, and p
 WHOLE, PART = (150, 20), (30, 4)  # own queries, and of each other collection, of whole and part
 MIXED = ((4, 6), (10, 5), (20, 3), (32, 1))  # files of a folder, and so many folders
 FOREIGN, REMOVED = 6.0, 0.5  # weights of such queries; own ones have 1
-PROBE = {
+PROBE: dict[str, Any] = {
     "about": (0.0,) * 4, "answers": (0.0,) * 4,
     "about_by_vectors": (0.0,) * 3, "answers_by_vectors": (0.0,) * 4,
 }  # fmt: skip
@@ -244,7 +244,7 @@ def fit(rows: Sequence[Case]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return about, answers
 
 
-def judged(about: tuple[float, ...], answers: tuple[float, ...], rows: Sequence[Case]) -> Any:
+def judged(about: Any, answers: Any, rows: Sequence[Case], well: float) -> Any:
     """Figures of one collection, and its hits: how sure each was, and whether it answers."""
     calibration = Calibration(about, answers, about, answers)
     sure = [calibration.sure(case.evidence) for case in rows]
@@ -262,8 +262,8 @@ def judged(about: tuple[float, ...], answers: tuple[float, ...], rows: Sequence[
     firsts = np.array([case.answers[0] for case in rows])[own]
     figures = {
         "queries": int(own.sum()),
-        "empty": float((best[own] < WELL).mean()),
-        "foreign found": float((best[kinds == "foreign"] < WELL).mean()),
+        "empty": float((best[own] < well).mean()),
+        "foreign found": float((best[kinds == "foreign"] < well).mean()),
         "AUC foreign": told("foreign", best),
         "AUC removed": told("removed", best),
         "AUC removed by cosine": told("removed", cosines),
@@ -278,12 +278,13 @@ def sureness(samples: Sequence[Sample]) -> Iterator[dict[str, Any]]:
     """Lines: each collection judged by the others, their mean, and what all of them give."""
     for by_vectors in (False, True):
         base, rows = samples[0].base, [*cases(samples, by_vectors)]
+        well = CALIBRATIONS[NumpyModel(resolve(base)).identity].well
         rows += mixed_cases(base, len(samples), by_vectors)
         lines, hits = list[Any](), list[Any]()
         name = {"base": base, "by": "vectors" if by_vectors else "words and vectors"}
         for place, one in enumerate([*(sample.name for sample in samples), "mixed folders"]):
             fitted = fit([case for case in rows if case.place != place])
-            figures, some = judged(*fitted, [c for c in rows if c.place == place and c.whole])
+            figures, some = judged(*fitted, [c for c in rows if c.place == place and c.whole], well)
             hits += some
             lines.append(figures)
             rounded = {key: round(value, 3) for key, value in figures.items()}
@@ -299,7 +300,7 @@ def sureness(samples: Sequence[Sample]) -> Iterator[dict[str, Any]]:
         yield {**name, "collection": "mean", **mean, "sure, answered, hits": shown}
         small = [case for case in rows if not case.whole and case.evidence.rows <= 20]
         about, answered = fit(rows)
-        figures, _ = judged(about, answered, small)
+        figures, _ = judged(about, answered, small, well)
         yield {**name, "collection": "parts of 8 and 20 rows, not left out", **figures}
         yield {**name, "about": about, "answers": answered}
 

@@ -63,7 +63,7 @@ def search(
     from contrasent.indexing.models import find_hits, open_index_model
     from contrasent.search.answers import answers, path_of
     from contrasent.search.filters import parse_where
-    from contrasent.search.index import check_k, grouped, nothing_matches
+    from contrasent.search.index import check_k, grouped
     from contrasent.search.opening import open_index
 
     check_k(k)
@@ -89,7 +89,7 @@ def search(
         if text != typed:
             repaired = f"searched for {text}; search for {typed} instead: --exact"
             lines.append([("", ""), (repaired, "")])
-        weak = nothing_matches(hits)
+        weak = opened.nothing_matches(hits)
         if weak or not hits:
             lines.append([("", ""), ("nothing matches well" if weak else "nothing found", "")])
         for rank, group in enumerate(groups, 1):

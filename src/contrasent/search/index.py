@@ -25,7 +25,6 @@ from contrasent.search.learned import Learned, bonus, mapped, smooth_vectors, sm
 from contrasent.search.ranking import (
     BEST,
     CALIBRATIONS,
-    WELL,
     Calibration,
     Candidates,
     Evidence,
@@ -76,11 +75,6 @@ class Hit:
     def shown(self) -> str:
         """Its quality as printed, which a threshold is compared with."""
         return f"cosine {self.cosine:.4f}" if self.sure is None else f"{self.sure:.0f} %"
-
-
-def nothing_matches(hits: Sequence[Hit]) -> bool:
-    """True if no hit of a query matches well."""
-    return bool(hits) and max(WELL if hit.sure is None else hit.sure for hit in hits) < WELL
 
 
 def document_of(name: str, metadata: Any) -> str:
@@ -153,6 +147,11 @@ class BaseIndex(Described, ABC):
     def calibration(self) -> Calibration | None:
         """The regressions that tell how sure hits are; None for a model without any."""
         return CALIBRATIONS.get(self.model) if self.metric == "cosine" else None
+
+    def nothing_matches(self, hits: Sequence[Hit]) -> bool:
+        """True if no hit of a query matches well."""
+        sure = [hit.sure for hit in hits if hit.sure is not None]
+        return self.calibration is not None and bool(sure) and max(sure) < self.calibration.well
 
     @cached_property
     def analyzer(self) -> Analyzer:
@@ -482,6 +481,7 @@ class Index(Store, BaseIndex, RowWriter):
                 best = replace(best, cosines=near)
             if adjusted is ranker and ranker.uses_words:
                 covered = float(candidates.words.max()) / max(rarity, 1e-9)
+                covered = max(covered, float(candidates.exact.max()))
                 known = float(near.max()), candidates.dense.mean, covered, len(self)
                 evidence = Evidence(best.scores, *known)
                 ranked.append(replace(best, evidence=evidence))

@@ -33,9 +33,6 @@ were measured on whole collections, see docs/log.md, 2026-11-23."""
 EXACT = 3.0
 """Standard deviations that a row is raised by if it has all of a query exactly."""
 
-WELL = 1.0
-"""Percent below which nothing matches well: so said of 1 % of queries with an answer and 91 % of
-others, of six judged collections and of folders of mixed files (docs/serving.md)."""
 BEST = 6  # hits that each is compared with to tell how sure it is
 
 Floats = NDArray[np.float32]
@@ -276,6 +273,8 @@ class Calibration(NamedTuple):
     answers: tuple[float, ...]  # for whether a hit answers if they are
     about_by_vectors: tuple[float, ...]  # both for searches in which words do not count
     answers_by_vectors: tuple[float, ...]
+    # Percent below which nothing matches well, by collections and folders of mixed files.
+    well: float = 1.0
 
     def sure(self, evidence: Evidence) -> Floats:
         """(n,) percent for the best hits, in order."""
@@ -322,6 +321,7 @@ CALIBRATIONS = {
         answers=(-3.297, 0.4463, 1.00431, 21.4476),
         about_by_vectors=(-127.1965, 149.9843, -0.21659),
         answers_by_vectors=(-3.5468, 0.66582, 1.23576, 20.9145),
+        well=0.3,
     ),
 }
 """By the identity of the model."""

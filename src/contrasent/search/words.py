@@ -196,7 +196,9 @@ class Weighed(NamedTuple):
     """How rows match the words of a query."""
 
     scores: Floats  # (rows,) BM25; 0 for rows that share no term with the query, or are dead
-    exact: Floats  # (rows,) share of the known words' rarity that a row has whole, or in its name
+    # (rows,) share of the rarity of the words that rows have in numbers that a row has whole, and
+    # of that of all words in those that only its name has.
+    exact: Floats
     rarity: float  # of all terms: the score that no row exceeds
 
 
@@ -230,14 +232,14 @@ class Bm25:
 
         Of a joined number that is found whole, the parts count little.
         """
-        scores, exact = np.zeros((2, len(self.lengths)), dtype=np.float32)
+        scores, exact, by_name = np.zeros((3, len(self.lengths)), dtype=np.float32)
         total = known = 0.0
         light, terms = set[str](), Counter(self.analyzer(query))
         for term in sorted(terms, key=lambda term: not _WHOLE.search(term)):
             check_deadline()
             (rows, counts), (named, once) = self._posting(term), self._posting(in_name(term))
-            whole, by_name = _WHOLE.search(term), not len(rows)
-            if by_name:
+            whole, only_named = _WHOLE.search(term), not len(rows)
+            if only_named:
                 rows, counts = named, once
             if not len(rows) and (whole or term in self.analyzer.stop):
                 continue  # its parts count, and AND means nothing
@@ -248,11 +250,14 @@ class Bm25:
             often, total = counts.astype(np.float32), total + rarity
             known += rarity if len(rows) else 0.0
             scores[rows] += np.float32(rarity) * often / (often + self._damping[rows])
-            if whole or by_name:
+            if whole:
                 exact[rows] += np.float32(rarity)
+            elif only_named:
+                by_name[rows] += np.float32(rarity)
             else:
                 scores[named] += np.float32(NAME * rarity) / (1 + self._damping[named])
-        return Weighed(scores, exact / np.float32(known or 1.0), total)
+        exact = exact / np.float32(known or 1.0) + by_name / np.float32(total or 1.0)
+        return Weighed(scores, exact, total)
 
     def _posting(self, term: str) -> Posting:
         """The rows that hold a term and count, and how often each does."""

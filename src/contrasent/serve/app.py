@@ -27,7 +27,7 @@ from contrasent.metrics import normalize
 from contrasent.processes import usable_cores
 from contrasent.search.answers import Candidates
 from contrasent.search.filters import check_where
-from contrasent.search.index import BaseIndex, Hit, nothing_matches
+from contrasent.search.index import BaseIndex, Hit
 from contrasent.serve import schemas
 from contrasent.serve.batching import Batcher, Embedder, Served
 from contrasent.serve.guard import (
@@ -214,8 +214,9 @@ class Routes:
             for row, hit, answer in zip(chain(*rows), chain(*lists), best, strict=True):
                 row["answer"] = answer.to_json(hit)
         self._log(request, len(queries), tokens, cut)
+        weak = snapshot.index.nothing_matches
         results = [
-            {"query": query, "searched": text, "weak": nothing_matches(hits), "hits": own}
+            {"query": query, "searched": text, "weak": weak(hits), "hits": own}
             for query, text, hits, own in zip(typed, queries, lists, rows, strict=True)
         ]
         seconds = time.perf_counter() - began
