@@ -273,7 +273,7 @@ def count_false(runs: int) -> Iterator[dict[str, Any]]:
                 kept[level] += difference(queries, found, seed=seed, level=level).low > 0
         about = {"documents": documents, "queries": documents * each, "ways": ways}
         yield {"false choices": about, "runs": runs, "kept": {str(k): v for k, v in kept.items()}}
-    benches: dict[str, Callable[[int], Bench]] = {"texts": texts}
+    benches: dict[str, Callable[[int], Bench]] = {"texts without meaning": texts}
     for documents, each in ((60, 2), (25, 4), (120, 1)):
         benches[f"{documents} documents, {each} queries about each"] = partial(
             chance, documents=documents, each=each, shared=0.0

@@ -89,9 +89,13 @@ def other(words):
         assert program in EXTERNAL, words
 
 
-SLOW = {"docs/methods.md", "docs/export.md", "docs/howto/train.md", "README.md"}
+SLOW = {
+    *("docs/methods.md", "docs/export.md", "docs/howto/train.md", "README.md"),
+    *("docs/adaptation.md", "docs/howto/python.md", "docs/howto/queries.md"),
+}
 """The first checks a method, in two processes too, and trains eight; the second makes every graph;
-the third trains by every kind of text; the last does everything once."""
+the third trains by every kind of text; the fourth does everything once; the last learn from the
+queries of the examples."""
 
 
 @pytest.mark.early
