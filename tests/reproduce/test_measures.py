@@ -16,7 +16,7 @@ from contrasent.errors import DataError
 from contrasent.evaluate.geometry import by_rating
 from contrasent.report import Items, Report, Row
 from contrasent.reproduce import corpora, measures, run
-from contrasent.reproduce.corpora import read_corpora
+from contrasent.reproduce.corpora import open_built, read_corpora
 from contrasent.reproduce.measures import MEASURES
 from contrasent.reproduce.plan import ModelJob, PlannedModel, Unit
 from contrasent.reproduce.reading import ItemFolder
@@ -24,7 +24,7 @@ from contrasent.reproduce.results import figure_data
 from contrasent.reproduce.store import ResultStore
 from contrasent.reproduce.summary import draw
 from contrasent.reproduce.table_verdicts import SeedScores
-from contrasent.text.corpus import ScoredPairs, open_corpus
+from contrasent.text.corpus import ScoredPairs
 
 CORPORA = read_corpora()
 
@@ -81,7 +81,7 @@ def tested(sentences, monkeypatch):
 def test_every_corpus(folder, tmp_path):
     for name, (count, width) in EXPECTED.items():
         built = corpora.build(CORPORA[name], None, folder, tmp_path / "built")
-        rows = list(open_corpus(built.path, documents=built.documents))
+        rows = list(open_built(built.path, documents=built.documents))
         assert (len(rows), len(rows[0])) == (count, width), name
         assert built.count == count
         assert built.dropped == (2 if CORPORA[name].unseen else 0)
@@ -100,7 +100,7 @@ def test_a_sample_is_the_same_each_time_and_keeps_the_order(folder, tmp_path, se
     one = corpora.build(CORPORA["wiki"], 20, folder, tmp_path / "one")
     two = corpora.build(CORPORA["wiki"], 20, folder, tmp_path / "two")
     assert one.digest == two.digest
-    rows = [row[0] for row in open_corpus(one.path)]
+    rows = [row[0] for row in open_built(one.path)]
     places = [sentences.index(text) for text in rows]
     assert (len(places), places) == (20, sorted(places))
     assert places != list(range(20))
@@ -121,7 +121,7 @@ def test_a_corpus_is_sampled_again_when_its_definition_or_its_documents_change(f
     def build(name, **changes):
         changed = CORPORA[name].model_copy(update=changes)
         built = corpora.build(changed, 20, folder, tmp_path / "built")
-        return list(open_corpus(built.path, documents=built.documents))
+        return list(open_built(built.path, documents=built.documents))
 
     changes = {}, {"keep": 2}, {"columns": 1}
     assert [len(build("nli_triples", **change)[0]) for change in changes] == [3, 2, 1]
@@ -135,7 +135,7 @@ def test_a_corpus_is_sampled_again_when_its_definition_or_its_documents_change(f
 
 def test_documents_are_sampled_whole(folder, tmp_path, sentences):
     built = corpora.build(CORPORA["wiki_documents"], 12, folder, tmp_path / "built")
-    corpus = open_corpus(built.path, documents=True)
+    corpus = open_built(built.path, documents=True)
     rows = [row[0] for row in corpus]
     # Of documents of five sentences, three make twelve.
     assert len(rows) == built.count == 15
