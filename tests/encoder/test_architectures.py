@@ -35,7 +35,7 @@ TABLE = {
     if line.startswith("| `") and line.count("|") == len(COLUMNS) + 2
     for cells in [[cell.strip(" `") for cell in line.strip("|").split("|")]]
 }
-DECODERS = [kind for kind, row in TABLE.items() if row["pooler"] == "last_token"]
+DECODERS = [kind for kind, row in TABLE.items() if row["bidirectional"] == "by the setting"]
 TEXTS = [*made_sentences()[:24], "", "map"]
 
 
@@ -83,7 +83,7 @@ def test_a_row(folder, tmp_path, kind):
     several = encoder.encode(TEXTS)
     alone = np.stack([encoder.encode(text) for text in TEXTS])
     assert row["encodes"] == "yes" and np.abs(several - alone).max() < 2e-5
-    assert is_causal(encoder.backbone) == (row["pooler"] == "last_token")
+    assert is_causal(encoder.backbone) == (row["bidirectional"] == "by the setting")
     assert encoder.packs(encoder.tokenise(TEXTS)[0]) == (row["packed"] == "yes")
     encoder.packed = False
     assert np.abs(encoder.encode(TEXTS) - several).max() < 1e-5

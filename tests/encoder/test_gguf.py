@@ -149,9 +149,7 @@ def test_files_that_cannot_be_read(source, tmp_path):
     with pytest.raises(ModelError, match=r"cut\.gguf: not a GGUF file"):
         pretrained.resolve(cut)
     write(other, model(), architecture="wavtokenizer-dec")
-    with pytest.raises(
-        ModelError, match=r"other\.gguf: transformers cannot read this wavt"
-    ):
+    with pytest.raises(ModelError, match=r"other\.gguf: transformers cannot read this wavt"):
         pretrained.resolve(other)
     write(wordless, model(), tokenizer=False)
     with pytest.raises(ModelError, match=r"wordless\.gguf: has no tokenizer in it"):

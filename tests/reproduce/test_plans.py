@@ -285,12 +285,12 @@ def plan_again(monkeypatch, tmp_path):
 
     build = plans.build
 
-    def built(corpus, sentences, data, home):
+    def built(corpus, sentences, data, home, draw=0):
         counts = [count for known, count in built_then if known == corpus.name]
         if counts:
             return built_then[corpus.name, min(counts)]
         # What only transforms are fitted to is in no record.
-        return build(corpus, sentences, data, home) if data else Built(*["", ""] * 3)
+        return build(corpus, sentences, data, home, draw) if data else Built(*["", ""] * 3)
 
     def again(data_home=None):
         monkeypatch.setattr(run_settings, "fast_precision", lambda: "bf16")

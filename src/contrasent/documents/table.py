@@ -43,7 +43,8 @@ def read_rows(
     rows = [[row[at].removesuffix(" 00:00:00") for at in wide] for row in cells if any(row)]
     head = dialect.head(rows) if len(rows) > 1 else len(rows)
     first = [cell.strip() for cell in rows[head]] if rows[head:] else []
-    named = len(first) > 1 and dialect.is_header(first, rows[head + 1 :]) is not False
+    answer = dialect.is_header(first, rows[head + 1 :]) if len(first) > 1 else False
+    named = sum(map(bool, first)) > 1 if answer is None else answer
     chosen, documents = "", iter(list[Document]())
     if named and rows[head + 1 :]:
         names, below = dialect.names(first), rows[head + 1 :]

@@ -301,6 +301,10 @@ def _milvus_join(word: str, parts: list[str]) -> str:
 
 def _milvus_test(field: str, op: str, want: Any) -> str:
     signs = {"$eq": "==", **_ORDER}
+    if op in _ORDER and isinstance(want, str):
+        with suppress(ValueError, RecursionError):  # a number is asked for as both, as by "="
+            if isinstance(number := json.loads(want), int | float):
+                return f"({field} {signs[op]} {number}) or ({field} {signs[op]} {_quoted(want)})"
     if op in signs:
         return f"{field} {signs[op]} {_quoted(want)}"
     if op == "$ne":

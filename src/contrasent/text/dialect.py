@@ -252,4 +252,6 @@ def _is_form(first: Cells, below: Sequence[Cells]) -> bool:
     kinds = Counter(filter(None, map(roles.kind_of, right)))
     words = all(roles.kind_of(cell) == roles.TEXT for cell in left) and len(set(left)) == len(left)
     others = kinds.total() - kinds[roles.TEXT]
+    if len({*filter(None, map(roles.kind_of, right[1:]))}) == 1:
+        return False  # a name above values of one kind
     return words and roles.kind_of(first[1]) == roles.TEXT and 0 < others < 0.9 * kinds.total()

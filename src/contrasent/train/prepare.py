@@ -30,6 +30,7 @@ from contrasent.train.settings import Settings
 
 log = logging.getLogger(__name__)
 
+LENGTH = Settings().max_tokens
 BLOCK = 8192  # rows whose tokens a pooler counts at once
 OF_MODEL = (
     *("pooler", "head", "normalise", "dropout", "attention_dropout", "bidirectional", "lora"),
@@ -47,6 +48,7 @@ def prepare(
     stored = describe(base)
     pooler = settings.pooler or stored.pooler
     own = settings.max_tokens if stored.max_tokens is None else stored.max_tokens
+    stated = settings.max_tokens != LENGTH  # the default gives way to a base that reads less
     attention = settings.attention_dropout
     encoder = Encoder.load(
         base,
@@ -57,9 +59,9 @@ def prepare(
         attention_dropout=settings.dropout if attention is None else attention,
         bidirectional=settings.bidirectional,
         # A longer text than the base was made for is read as far as its positions allow.
-        max_tokens=settings.max_tokens if settings.max_tokens > own else None,
+        max_tokens=settings.max_tokens if stated and settings.max_tokens > own else None,
     )
-    if settings.max_tokens > encoder.max_tokens:
+    if stated and settings.max_tokens > encoder.max_tokens:
         problem = f"this encoder takes 3 to {encoder.max_tokens} tokens"
         raise OptionError("max_tokens", settings.max_tokens, problem)
     if pooler is None:
@@ -120,7 +122,8 @@ def collator(
     """The maker of a run's batches; with several processes the main one tokenises."""
     encoder = objective.encoder
     inside = encoder.tokenizer
-    tokenizer = Tokenizer(inside.backend, max_tokens=settings.max_tokens, names=inside.names)
+    cut = min(settings.max_tokens, encoder.max_tokens)
+    tokenizer = Tokenizer(inside.backend, max_tokens=cut, names=inside.names)
     lower, prompts = encoder.lower_case, _column_prompts(objective, corpus, settings)
     # The main process tokenises, then one on each machine that does not see its folder.
     cache, first = None, parallel.local_rank() == 0
