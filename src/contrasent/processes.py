@@ -95,6 +95,7 @@ def allow_files(wanted: int) -> int:
 def limit_onednn_cache() -> None:
     """Bound oneDNN's cache of kernels; has an effect only before its first use in the process."""
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(KERNELS))
+    os.environ.setdefault("LRU_CACHE_CAPACITY", str(KERNELS))  # torch's own, which holds them too
 
 
 def release_freed_memory() -> None:

@@ -59,6 +59,28 @@ def test_near_rows_lie_head_by_head():
     assert [(g.count, g.length, g.mask) for g in far.near] == [(300, 2, None), (1, 90, None)]
 
 
+def test_few_numbers_of_tokens_are_computed_and_the_fill_changes_nothing(bert):
+    sizes = {n + attention.fill(n) for n in range(2048, 4096)}
+    assert len(sizes) == 33 and all(0 <= attention.fill(n) <= n / 32 for n in range(1, 5000))
+    encoder, _ = load(bert, dropout=0.0, attention_dropout=0.0)
+    rows = Tokens.from_rows([[2, 5 + n % 9, 7, 3][: 3 + n % 2] for n in range(120)])
+    assert attention.fill(len(rows.ids)) > 0
+    seen = []
+    encoder.backbone.register_forward_pre_hook(
+        lambda _, __, named: seen.append(named["input_ids"].shape[1]), with_kwargs=True
+    )
+    assert encoder.packs(rows)
+    filled = encoder(rows)
+    by_filled = gradients(encoder, filled)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attention, "fill", lambda tokens: 0)
+        exact = encoder(rows)
+    assert seen[-1] == len(rows.ids) < seen[-2]
+    assert torch.allclose(filled, exact, rtol=0, atol=1e-12)
+    for name, gradient in gradients(encoder, exact).items():
+        assert torch.allclose(by_filled[name], gradient, rtol=1e-9, atol=1e-12), name
+
+
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
 @pytest.mark.parametrize("pooling", PLAIN)
 @pytest.mark.parametrize("near", [False, True])
@@ -134,7 +156,7 @@ def looped(encoder, packing, masks):
 
     def dropped(x):
         mask, scale, _ = next(drawn)
-        return x * mask.view(x.shape) * scale
+        return x * mask[0, : len(x)] * scale
 
     x = parts.word_embeddings.weight[packing.ids] + parts.token_type_embeddings.weight[0]
     x = dropped(norm(parts.LayerNorm, x + parts.position_embeddings.weight[packing.places]))

@@ -56,11 +56,13 @@ def states(
         first: position of a row's first token.
         all_layers: whether every layer's states are wanted.
     """
+    tokens = len(packing.ids)
+    room = (0, fill(tokens) if torch.is_grad_enabled() else 0)
     token = _packing.set(packing)
     try:
         output = backbone(
-            input_ids=packing.ids[None],
-            position_ids=packing.places[None] + first,
+            input_ids=functional.pad(packing.ids, room)[None],
+            position_ids=functional.pad(packing.places, room)[None] + first,
             output_hidden_states=all_layers,
             return_dict=True,
             **without_cache(backbone),
@@ -68,7 +70,16 @@ def states(
     finally:
         _packing.reset(token)
     found = output.hidden_states if all_layers else (output.last_hidden_state,)
-    return tuple(part[0] for part in found)
+    return tuple(part[0, :tokens] for part in found)
+
+
+def fill(tokens: int) -> int:
+    """How many tokens to add to so many, at most 1 in 32, so that numbers of them come again.
+
+    oneDNN makes a kernel for each shape and keeps some.
+    """
+    step = 1 << max(tokens.bit_length() - 6, 0)
+    return -tokens % step
 
 
 def without_cache(backbone: nn.Module) -> dict[str, bool]:
@@ -122,7 +133,11 @@ def _attend(
         if attention_mask is None and causal and packing.groups[-1].length > 1:
             longest = packing.groups[-1].length
             attention_mask = torch.ones(longest, longest, dtype=torch.bool).tril()[None, None]
-        return _packed(packing, query, key, value, attention_mask, dropout, scale), None
+        tokens = len(packing.ids)
+        q, k, v = (x[:, :, :tokens] for x in (query, key, value))
+        mixed = _packed(packing, q, k, v, attention_mask, dropout, scale)
+        # What fills up attends to nothing.
+        return functional.pad(mixed, (0, 0, 0, 0, 0, query.shape[2] - tokens)), None
     shared = getattr(module, "num_key_value_groups", 1) > 1
     if dropout <= 0 or query.device.type != "cpu" or special or causal or shared:
         output, _ = sdpa_attention_forward(
