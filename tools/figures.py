@@ -112,7 +112,7 @@ STEPS = (
     ("token ids, once", "[101, 2019, 2214, 102]", "text/cache.py"),
     ("a row of the step", "seed, step: which rows", "text/batches.py"),
     ("views", "crop, repeat, dropout alone", "text/views.py"),
-    ("packed layers", "no padding computed", "encoder/packed.py"),
+    ("packed rows", "no padding computed", "encoder/attention.py"),
     ("pooled, projected", "(rows, d)", "encoder/backbone.py"),
     ("cosines / temperature", "(rows, candidates)", "engine/contrast.py"),
     ("loss", "a number, and its gradient", "losses/contrastive.py"),
