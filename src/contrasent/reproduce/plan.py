@@ -139,7 +139,8 @@ class Planner:
         return WorkPlan(sorted(self._jobs.values(), key=lambda job: job.rank), manifests)
 
     def _item(self, item: Item, number: int, wanted: int | None) -> Json:
-        base = Path(self._name(BASE)).name
+        own = {row.base for row in item.rows if row.kind == "train"}
+        base = Path(self._name(own.pop() if len(own) == 1 else BASE)).name
         changes = self.scale.changes
         before = self.store.manifest(item.name, self.scale.name)
         known = seeds = wanted or item.seeds
