@@ -143,14 +143,15 @@ def test_rtf_is_read_with_its_notes_tables_labels_and_signs():
         rb"{\stylesheet{\s1 heading 1;}}{\info{\title Fees}{\author Ann}}{\header Yard}"
         rb"\pard\s1 Rules\par\pard {\listtext 1.1\tab}a | b{\footnote A note.}\par"
         rb" C:\\new caf\'e9 \u321?\u243\'f3d\'9f co\_op\par {\f1\'c2\'ee}{\pict 00ff}\par"
-        rb"\trowd Drill\cell 7 < 8\cell\row Ladder\cell 4\cell\row\pard End {\*\xyz no}.\par}"
+        rb"\trowd Drill\cell 7 < 8\cell\row Ladder\cell 4\cell\row\pard End {\*\xyz no}.\par"
+        rb"{\shp{\*\shpinst\sp x{\shptxt \pard A box.{\footnote Its \}note.}\par}}}}"
     )
     title, sections, about = read_rtf(data)
     assert (title, about) == ("Fees", {"author": "Ann"})
     assert [(part.headings, part.paragraphs) for part in sections] == [
-        (("Rules",), ("1.1 a | b", "C:\\new café Łódź co-op", "Во", "Drill | 7 < 8\nLadder | 4",
-            "End .")),
-        ((), ("Yard", "A note.")),
+        (("Rules",), ("1.1 a | b", "C:\\new café Łódź co-op", "Во", "Drill | 7 < 8",
+            "Ladder | 4", "End .")),
+        ((), ("Yard", "A note.", "A box.", "Its }note.")),
     ]  # fmt: skip
 
 
