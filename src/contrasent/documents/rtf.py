@@ -34,7 +34,7 @@ def read_rtf(data: bytes) -> Parsed:
     for at, (name, inner) in enumerate(groups):  # which may hold others
         groups[at] = name, _without_groups(inner, groups)
     parts = [body.rstrip().removesuffix("}"), *(inner for _, inner in groups), "}"]
-    text = rtf_to_text(MARK.join(parts), errors="replace")
+    text: str = rtf_to_text(MARK.join(parts), errors="replace")  # type: ignore[no-untyped-call]
     shown, *others = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").split(MARK)
     builder, about, notes = SectionBuilder(), dict[str, str](), dict[str, None]()
     for (name, _), other in zip(groups, map(one_line, others), strict=False):
