@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 from contrasent.documents.archives import Reason, Skip, check_members, expands
 from contrasent.documents.html import add_html
 from contrasent.documents.rtf import read_rtf
-from contrasent.documents.sections import Parsed, Section, SectionBuilder, one_line
+from contrasent.documents.sections import Parsed, SectionBuilder, one_line
 
 Element = ElementTree.Element
 MEDIA = {
@@ -57,17 +57,14 @@ def read_word(data: bytes, suffix: str, name: str) -> tuple[Parsed, list[Any]]:
                 passed.append((Reason.NUMBERS, name))
             change = _numbered if suffix == ".docx" else _spaced
             data = change(archive) or data
-    builder, notes = SectionBuilder(), list[str]()
+    builder = SectionBuilder()
     for node in extracted(data, suffix).document.nodes:
         content, layer = json.loads(str(node.content)), str(node.content_layer)
         if layer == "body":
             _add(builder, content)
         else:
-            notes.append(one_line(content.get("text", "")))
-    title, sections, metadata = builder.finish(about.pop("title", ""), about)
-    if notes := list(dict.fromkeys(filter(None, notes))):
-        sections = (*sections, Section((), tuple(notes)))
-    return (title, sections, metadata), passed
+            builder.notes.append(content.get("text", ""))
+    return builder.finish(about.pop("title", ""), about), passed
 
 
 def extracted(data: bytes, suffix: str) -> Any:

@@ -21,7 +21,7 @@ _LITERAL = {"code-block", "code", "sourcecode", "math", "parsed-literal"}
 # What follows names a file, a language or a class.
 _NAMING = {*_LITERAL, "image", "figure", "literalinclude", "container", "class", "only"}
 _INLINE = re.compile(
-    r"``(.+?)``|:[a-zA-Z][\w:+-]{0,30}:`[~!]?([^`<]{1,200}?)\s*(?:<[^`]{0,200})?`"
+    r"``(.+?)``|:[a-zA-Z][\w:+-]{0,30}:`(?:~(?:[\w.]*\.)?|[!.])?([^`<]{1,200}?)\s*(?:<[^`]{0,200})?`"
     r"|(?<![\w`])`([^`<]+?)(?:\s*<[^>`]*>)?`_{0,2}"
     r"|(?<![\w*])\*{1,2}([^*\s](?:[^*]*[^*\s])?)\*{1,2}(?![\w*])|\[(?:#?\w*|\*)\]_|\\([^\w\s])",
     re.DOTALL,
@@ -39,7 +39,7 @@ def read_rst(text: str) -> Parsed:
         if over or (under and not line[0].isspace()):
             mark = line[0] * 2 if over else below[0]
             marks += [mark] * (mark not in marks)
-            builder.heading(marks.index(mark) + 1, _plain(below if over else line))
+            builder.heading(marks.index(mark) + 1, plain(below if over else line))
             at += 3 if over else 2
         elif found := _EXPLICIT.fullmatch(line):
             end = _end(lines, at)
@@ -67,7 +67,7 @@ def _end(lines: list[str], start: int) -> int:
 def _add(builder: SectionBuilder, block: list[str]) -> bool:
     """Add a paragraph, a list or a table; True if what follows is literal."""
     rows = [re.sub(r"^\s*\| ?|\s*\|$", "", one) for one in block if not _GRID.fullmatch(one)]
-    text = _plain("\n".join(rows))
+    text = plain("\n".join(rows))
     shown = text.removesuffix("::").rstrip()
     if len(rows) < len(block):
         builder.lines(shown)
@@ -94,6 +94,6 @@ def _explicit(builder: SectionBuilder, found: re.Match[str], inner: list[str]) -
     return "\n".join([*(f"{one}\n" for one in told), text, body, ""]).split("\n")
 
 
-def _plain(text: str) -> str:
-    """Text without inline mark-up; what is literal stays as it is."""
+def plain(text: str) -> str:
+    """Text of reStructuredText without inline mark-up; what is literal stays as it is."""
     return _INLINE.sub(lambda found: found[found.lastindex] if found.lastindex else "", text)

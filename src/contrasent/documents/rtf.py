@@ -3,7 +3,7 @@
 import re
 
 from contrasent.documents.archives import Reason, Skip
-from contrasent.documents.sections import Parsed, Section, SectionBuilder, one_line
+from contrasent.documents.sections import Parsed, SectionBuilder
 
 MARK, HEADING = "\x1e", "\x1d"  # between groups that are read together; before a heading's level
 _BRACE = re.compile(r"\\[\\{}]|([{}])")
@@ -36,20 +36,19 @@ def read_rtf(data: bytes) -> Parsed:
     parts = [body.rstrip().removesuffix("}"), *(inner for _, inner in groups), "}"]
     text: str = rtf_to_text(MARK.join(parts), errors="replace")  # type: ignore[no-untyped-call]
     shown, *others = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").split(MARK)
-    builder, about, notes = SectionBuilder(), dict[str, str](), dict[str, None]()
-    for (name, _), other in zip(groups, map(one_line, others), strict=False):
+    builder, about = SectionBuilder(), dict[str, str]()
+    for (name, _), other in zip(groups, others, strict=False):
         if name in _ABOUT:
             about[_ABOUT[name]] = other
-        elif other:
-            notes[other] = None
+        else:
+            builder.notes.append(other)
     for row in shown.split("\n"):
         before, mark, after = row.partition(HEADING)
         if mark:
             builder.heading(int(after[0]), before + after[1:])
         else:
             builder.paragraph(row.strip().removesuffix("|"))
-    title, sections, metadata = builder.finish(about.pop("title", ""), about)
-    return title, (*sections, *([Section((), tuple(notes))] if notes else [])), metadata
+    return builder.finish(about.pop("title", ""), about)
 
 
 def _without_groups(text: str, groups: list[tuple[str, str]]) -> str:

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 import yaml
 
-from contrasent.documents.rst import read_rst
+from contrasent.documents.rst import plain, read_rst
 from contrasent.documents.sections import Parsed, SectionBuilder, spelled
 
 if TYPE_CHECKING:
@@ -59,12 +59,7 @@ _UNSEEN = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z)", r
 _TAG = re.compile(r"<[^<>]*>")
 _SHOWN = {"softbreak": "\n", "hardbreak": "\n", "html_inline": ""}
 _MARKUP = [
-    (re.compile(r":[\w.:+-]+:`(?:~(?:[\w.]*\.)?|[!.])?([^`<]*?)(?:\s*<[^`]*>)?`"), r"\1"),
-    (re.compile(r"``(.+?)``"), r"\1"),
-    (re.compile(r"\[[^\[\]]+\]_{1,2}"), ""),
     (re.compile(r"(?<!\w)\[`?[~!]?([\w.*]+)`?\](?!\()|\[([^\[\]]+)\]\([^)\s\[]*\)"), r"\1\2"),
-    (re.compile(r"`([^`<]+?)(?:\s*<[^>`]*>)?`_{0,2}"), r"\1"),
-    (re.compile(r"(?<![\w*])\*{1,2}([^*\s](?:[^*]*[^*\s])?)\*{1,2}(?![\w*])"), r"\1"),
     (re.compile(r"\s+"), " "),
     (re.compile(r" (?=[.,;:)](?:\s|$))"), ""),
 ]
@@ -143,6 +138,7 @@ def definitions(source: str | bytes) -> Iterator[tuple[tuple[str, ...], ast.Modu
 
 def without_markup(text: str) -> str:
     """A line without inline mark-up: roles, literals, links and emphasis by their text."""
+    text = plain(text)
     for pattern, replacement in _MARKUP:
         text = pattern.sub(replacement, text)
     return text.strip()
