@@ -288,18 +288,16 @@ def read_json(text: str) -> Parsed:
     waiting: list[tuple[int, str, Any]] = [(0, "", json.loads(text))]
     while waiting:
         depth, name, value = waiting.pop()
-        inner = list[tuple[int, str, Any]]()
+        inner, shown, deeper = list[tuple[str, Any]](), "", depth + bool(name)
         if isinstance(value, dict):
-            inner = [(depth + bool(name), str(key), one) for key, one in value.items()]
+            inner = list(value.items())
         elif isinstance(value, list):
-            inner = [(depth + bool(name), "-", one) for one in value]
-        shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        shown = "" if inner or isinstance(value, dict | list) else shown.replace("\n", "\n ")
+            inner = [("- ", one) for one in value]
+        else:
+            shown = value if isinstance(value, str) else json.dumps(value)
         if name or shown:
-            lines.append(
-                " " * depth + (f"{name} " if name == "-" else f"{name}: " * bool(name)) + shown
-            )
-        waiting += reversed(inner)
+            lines.append(" " * depth + name + shown.replace("\n", "\n "))
+        waiting += ((deeper, k if k == "- " else f"{k}: ", one) for k, one in reversed(inner))
     builder.lines("\n".join(lines))
     return builder.finish()
 
@@ -327,17 +325,14 @@ def read_calendar(text: str) -> Parsed:
 
 def read_captions(text: str) -> Parsed:
     """Subtitles as prose, several per paragraph."""
-    builder, said, spoken = SectionBuilder(), list[str](), False
-    for line in text.splitlines():
-        if _TIMES.match(line):
-            spoken = True
-            if len(said) >= CAPTIONS and said[-1].endswith((".", "!", "?")):
-                builder.paragraph(" ".join(said))
-                said.clear()
-        elif not line.strip():
-            spoken = False
-        elif spoken:
-            said.append(_MARKS.sub("", line).strip())
+    builder, said = SectionBuilder(), list[str]()
+    for block in re.split(r"\n[ \t]*\n", text):
+        lines = block.splitlines()
+        timed = next((at for at, line in enumerate(lines, 1) if _TIMES.match(line)), len(lines))
+        said += (_MARKS.sub("", line).strip() for line in lines[timed:])
+        if len(said) >= CAPTIONS and said[-1].endswith((".", "!", "?")):
+            builder.paragraph(" ".join(said))
+            said.clear()
     builder.paragraph(" ".join(said))
     return builder.finish()
 
