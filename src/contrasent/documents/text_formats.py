@@ -329,7 +329,8 @@ def read_captions(text: str) -> Parsed:
     for block in re.split(r"\n[ \t]*\n", text):
         lines = block.splitlines()
         timed = next((at for at, line in enumerate(lines, 1) if _TIMES.match(line)), len(lines))
-        said += (_MARKS.sub("", line).strip() for line in lines[timed:])
+        shown = (line for line in lines[timed:] if not _TIMES.match(line))
+        said += (_MARKS.sub("", line).strip() for line in shown)
         if len(said) >= CAPTIONS and said[-1].endswith((".", "!", "?")):
             builder.paragraph(" ".join(said))
             said.clear()
