@@ -16,6 +16,7 @@ _STYLE = re.compile(
     r"\{[^{}]*\\s(\d+)[^{}]*?(?:heading|überschrift|titre|título) (\d)", re.IGNORECASE
 )
 _STYLED = re.compile(r"\\s(\d+)(?![\da-z]) ?")
+_PICTURE = re.compile(r"(?:[0-9a-fA-F]{32,}\s*){4,}")
 _CELL = re.compile(r"\\(?:nest)?cell(?![a-z]) ?")
 
 
@@ -27,7 +28,8 @@ def read_rtf(data: bytes) -> Parsed:
         from striprtf.striprtf import rtf_to_text
     except ImportError:
         raise Skip(Reason.NEEDS_DOCUMENTS) from None
-    groups, raw = list[tuple[str, str]](), _CELL.sub(" | ", data.decode("cp1252", "replace"))
+    groups, raw = list[tuple[str, str]](), _PICTURE.sub("", data.decode("cp1252", "replace"))
+    raw = _CELL.sub(" | ", raw)
     levels = {style: f"{HEADING}{level}" for style, level in _STYLE.findall(raw)}
     raw = _STYLED.sub(lambda found: found[0] + levels.get(found[1], ""), raw)
     body = _without_groups(raw, groups)
