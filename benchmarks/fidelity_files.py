@@ -349,14 +349,7 @@ def reportlab_pdfs() -> Iterator[File]:
     from reportlab.lib.styles import getSampleStyleSheet
     from reportlab.lib.utils import ImageReader
     from reportlab.pdfgen.canvas import Canvas
-    from reportlab.platypus import (
-        BaseDocTemplate,
-        Frame,
-        PageTemplate,
-        Paragraph,
-        Spacer,
-        Table,
-    )
+    from reportlab.platypus import BaseDocTemplate, Frame, PageTemplate, Paragraph, Spacer, Table
 
     styles = getSampleStyleSheet()
 
