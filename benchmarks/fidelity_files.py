@@ -18,6 +18,7 @@ from datetime import date
 from email.message import EmailMessage, MIMEPart
 from html import escape
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 _SYLLABLES = [a + b for a in "bdfglmnprtvz" for b in ("a", "e", "o", "u", "or", "el")]
@@ -348,14 +349,7 @@ def reportlab_pdfs() -> Iterator[File]:
     from reportlab.lib.styles import getSampleStyleSheet
     from reportlab.lib.utils import ImageReader
     from reportlab.pdfgen.canvas import Canvas
-    from reportlab.platypus import (
-        BaseDocTemplate,
-        Frame,
-        PageTemplate,
-        Paragraph,
-        Spacer,
-        Table,
-    )
+    from reportlab.platypus import BaseDocTemplate, Frame, PageTemplate, Paragraph, Spacer, Table
 
     styles = getSampleStyleSheet()
 
@@ -389,7 +383,7 @@ def reportlab_pdfs() -> Iterator[File]:
     s, stream = _sentences(_LATIN), io.BytesIO()
     canvas = Canvas(stream, pagesize=A4)
     left, right = s.several(4), s.several(4)
-    parts = [[_wrapped(one, 40) for one in some] for some in (left, right)]
+    parts = [[wrap(one, 40, break_on_hyphens=False) for one in some] for some in (left, right)]
     lines = [[line for one in some for line in one] for some in parts]
     for row in range(max(map(len, lines))):  # drawn row by row, across both columns
         for at, column in zip((50, 310), lines, strict=True):
@@ -422,15 +416,6 @@ def reportlab_pdfs() -> Iterator[File]:
     canvas.drawString(50, 750, s())
     canvas.save()
     yield File("pdf", "drawn.pdf", stream.getvalue(), s.given, pictured.given)
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    lines = [""]
-    for word in text.split():
-        if lines[-1] and len(lines[-1]) + len(word) > width:
-            lines.append("")
-        lines[-1] += f" {word}" * bool(lines[-1]) or word
-    return lines
 
 
 def _picture(texts: Sequence[str]) -> io.BytesIO:
@@ -766,9 +751,7 @@ def sheets() -> Iterator[File]:
     for values in [["Name", "Name", "Note"], *([s(), s(), s()] for _ in range(10))]:
         line = TableRow()
         for value in values:
-            cell = TableCell(valuetype="string")
-            cell.addElement(P(text=value))
-            line.addElement(cell)
+            line.addElement(_odf_text(value))
         table.addElement(line)
     row = TableRow()
     cell = TableCell(valuetype="percentage", value="0.256")
@@ -794,17 +777,12 @@ def _odf_text(text: str) -> Any:
 
 def records() -> Iterator[File]:
     """json and json lines, also where the suffix says the other, and objects within objects."""
-    s = _sentences()
-    rows = [{"title": s("Title {0}"), "text": " ".join(s.several(2))} for _ in range(10)]
-    lines = "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
-    yield File("json", "rows.jsonl", lines.encode(), s.given)
-    s = _sentences()
-    rows = [{"title": s("Title {0}"), "text": " ".join(s.several(2))} for _ in range(10)]
-    yield File("json", "list.json", json.dumps(rows).encode(), s.given)
-    s = _sentences()
-    rows = [{"title": s("Title {0}"), "text": " ".join(s.several(2))} for _ in range(10)]
-    lines = "\n".join(json.dumps(row) for row in rows)
-    yield File("json", "lines.json", lines.encode(), s.given)
+    for name in ("rows.jsonl", "list.json", "lines.json"):
+        s = _sentences()
+        rows = [{"title": s("Title {0}"), "text": " ".join(s.several(2))} for _ in range(10)]
+        lines = [json.dumps(row, ensure_ascii=name == "lines.json") for row in rows]
+        content = json.dumps(rows) if name == "list.json" else "\n".join(lines)
+        yield File("json", name, content.encode(), s.given)
     s = _sentences()
     one = {"name": s("Name {0}"), "tags": s.several(2), "at": {"town": s(), "n": 3}}
     yield File("json", "nested.json", json.dumps({"people": [one]}).encode(), s.given)

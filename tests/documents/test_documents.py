@@ -111,21 +111,6 @@ def test_text_is_split_at_blank_lines_and_joined_within(tmp_path):
     assert document.sections == (Section((), (f"{long} goes on.", "Next.")),)
 
 
-@pytest.mark.parametrize(("encoding", "text"), [
-    ("utf-8-sig", "Flüsse führen Sand."), ("utf-16", "Flüsse führen Sand."),
-    ("utf-16-be", "\ufeffFlüsse führen Sand."),
-    ("cp1252", "Flüsse führen Sand, und das Gefälle lässt später nach. „Größe“ zählt dafür."),
-    ("cp1251", "Реки несут песок к морю. Море размалывает его мельче. " * 8),
-    ("shift_jis", "川は砂を海へ運びます。海はそれをさらに細かく砕きます。これは長い話です。"),
-])  # fmt: skip
-def test_encodings_are_found_and_counted(tmp_path, encoding, text):
-    (tmp_path / "a.txt").write_bytes(text.encode(encoding))
-    source = DocumentSource(tmp_path)
-    (document,) = source
-    assert document.sections[0].paragraphs == (text.lstrip("\ufeff").strip(),)
-    assert sum(source.report.encodings.values()) == 1
-
-
 BEIR = [{"_id": "d7", "title": "River", "text": PROSE}, {"_id": "d9", "title": "", "text": "Sea."}]
 
 

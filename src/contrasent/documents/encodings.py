@@ -6,11 +6,9 @@ and capitals within. Of possible ones chardet's knowledge of languages chooses.
 
 import codecs
 import re
-import unicodedata
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
-from itertools import pairwise
 from typing import NamedTuple
 
 from contrasent.documents.archives import Reason, Skip
@@ -18,6 +16,7 @@ from contrasent.errors import OptionError
 
 SAMPLE = 1 << 16  # bytes at the start of a file in which a declaration is sought, and UTF-16
 KNOWN = 1 << 13  # bytes of lines beyond ASCII by which an encoding is guessed
+LONGEST = 40  # letters of a word that are looked at
 WESTERN = "cp1252"
 BETTER = 1.35  # times Windows-1252's score that another must reach
 NATURAL = 0.1  # share of words by which another must be more natural
@@ -40,20 +39,18 @@ _DECLARED = re.compile(
     re.IGNORECASE,
 )
 _WORD = re.compile(r"[^\s\x00-\x2c./:-@\[-`{-~]*[^\x00-\x7f][^\s\x00-\x2c./:-@\[-`{-~]*")
-_EDGES = "“”„‚‘’'–—…«»‹›°§©®™%*•·×\xa0"  # signs around words
-_OPENING = "¡¿"  # before words only
-_SIGNS = "£€$±½¼¾+´`¨|†‡&-"  # signs that stand alone or with numbers
-_INNER = "’'-–‐·"
-_SCRIPTS = ("LATIN", "GREEK", "CYRILLIC", "HEBREW", "ARABIC", "THAI")
-_EASTERN = (
-    "CJK",
-    "HIRAGANA",
-    "KATAKANA",
-    "HANGUL",
-    "IDEOGRAPHIC",
-    "FULLWIDTH",
-    "KATAKANA-HIRAGANA",
+_WIDE = "".join(map(chr, range(0xC0, 0x250)))
+_UPPER, _LOWER = ("".join(filter(case, _WIDE)) for case in (str.isupper, str.islower))
+_LATIN = rf"(?:[A-Z{_UPPER}]?[a-z{_LOWER}ªº\u0300-\u036f]+|[A-Z{_UPPER}\u0300-\u036f]+)"
+_EDGE = "“”„‚‘’'–—…«»‹›§¶±×€£¼½¾"  # signs around words
+_NATURAL = re.compile(  # a word of one script, without signs and capitals within
+    rf"[¡¿$+{_EDGE}-]*(?:(?!.*[^\x00-\x7f’–-]{{3}})(?:[a-z]{{1,2}}['’])?{_LATIN}"
+    rf"(?:['’–·±-]+(?:{_LATIN}|\d)|[A-Z][a-z{_LOWER}]*|\d+)*"
+    r"|[Ͱ-Ͽἀ-῿]+(?:[’'-][Ͱ-Ͽἀ-῿]+)*|[Ѐ-ԯ]+(?:[’'-][Ѐ-ԯ]+)*|[\u0591-\u05f4]+"
+    rf"|[\u060c-\u06ff\u200c]+|[\u0e01-\u0e5b]+|\d*[mµ]?[²³°]?[a-zC]?)?[{_EDGE}°©®™%*•·\xa0-]*"
 )
+_EAST = "[\u3000-\u30ff\u3400-\u9fff\uac00-\ud7a3\uff01-\uff5e]+"
+_EASTERN = re.compile(rf"[!-~]{{0,9}}{_EAST}(?:[!-~]{{1,3}}{_EAST})*[!-~]{{0,9}}")
 
 
 class Encoding(NamedTuple):
@@ -174,30 +171,23 @@ def _declared(start: bytes) -> str:
 @lru_cache(maxsize=256)
 def _guess(sample: bytes) -> str:
     """Windows-1252, unless the words of another encoding are clearly more likely."""
-    western = _natural(sample, WESTERN)
-    possible = {name: _natural(sample, name) for name in _OTHERS}
-    best = max(possible.values())
-    if western >= best - NATURAL:
-        others = [name for name, score in possible.items() if score >= western - NATURAL]
-        others = [name for name in others if name not in _SEVERAL]
-    else:
-        others = [name for name, score in possible.items() if score >= best - NATURAL / 2]
+    natural = {name: _natural(sample, name) for name in (WESTERN, *_OTHERS)}
+    best, western = max(natural.values()), natural[WESTERN]
+    plain = western >= best - NATURAL  # its words are as good as any
+    least = western - NATURAL if plain else best - NATURAL / 2
+    others = [one for one in _OTHERS if natural[one] >= least and not (plain and one in _SEVERAL)]
     try:
         from chardet import detect_all
     except ImportError:
-        return WESTERN if western >= best - NATURAL else max(possible, key=possible.__getitem__)
-    scores = dict[str, float]()
-    for one in detect_all(sample, include_encodings=[*others, WESTERN], ignore_threshold=True):
-        with suppress(LookupError):
-            name = codecs.lookup(str(one["encoding"])).name
-            scores[name] = max(scores.get(name, 0.0), one["confidence"])
-    ranked = sorted(others, key=lambda name: -scores.get(codecs.lookup(name).name, 0.0))
-    if not ranked:
+        return WESTERN if plain else max(natural, key=natural.__getitem__)
+    scores = dict.fromkeys((*others, WESTERN), 0.0)
+    for one in detect_all(sample, include_encodings=[*scores], ignore_threshold=True):
+        for name in scores:
+            if codecs.lookup(name).name == codecs.lookup(str(one["encoding"] or "ascii")).name:
+                scores[name] = max(scores[name], one["confidence"])
+    found = max(others, key=scores.__getitem__, default=WESTERN)
+    if plain and scores[found] <= BETTER * scores[WESTERN]:
         return WESTERN
-    first = scores.get(codecs.lookup(ranked[0]).name, 0.0)
-    if western >= best - NATURAL and first <= BETTER * scores.get(WESTERN, 0.0):
-        return WESTERN
-    found = ranked[0] if first or western < best - NATURAL else WESTERN
     same = western >= 0 and sample.decode(found, "replace") == sample.decode(WESTERN, "replace")
     return WESTERN if same else found
 
@@ -209,51 +199,5 @@ def _natural(sample: bytes, encoding: str) -> float:
     except UnicodeDecodeError:
         return -1.0
     words = _WORD.findall(text)
-    several = encoding in _SEVERAL
-    return sum(map(_eastern if several else _is_natural, words)) / len(words) if words else 0.0
-
-
-def _eastern(word: str) -> bool:
-    names = [unicodedata.name(c, "") for c in word if not c.isascii()]
-    scripts = sum(name.startswith(_EASTERN) for name in names)
-    rare = sum("COMPATIBILITY" in name or "HALFWIDTH" in name for name in names)
-    latin = sum(c.isascii() and c.isalpha() for c in word)
-    return scripts > 0.9 * len(names) and not rare and latin < scripts
-
-
-def _is_natural(word: str) -> bool:
-    signed = word.strip(_EDGES).lstrip(_OPENING)
-    inner = signed.strip(_SIGNS)
-    if len(inner) < len(signed) and not (inner.isascii() and inner.isdigit()):
-        return not inner
-    marked = [unicodedata.category(c) == "Mn" for c in inner]
-    letters = [c for c, mark in zip(inner, marked, strict=True) if c.isalpha() or mark]
-    if any(marked[:1]) or (inner and not letters and not inner.isascii()):
-        return False
-    for at, (c, mark) in enumerate(zip(inner, marked, strict=True)):
-        square = c in "²³" and at == len(inner) - 1 and inner[at - 1 : at] in ("m", ")")
-        known = c.isalpha() or (c.isascii() and c.isalnum()) or c in _INNER or mark or square
-        beside = inner[max(0, at - 1) : at + 2]
-        if not known or (c.isalpha() and not c.isascii() and any(map(str.isdigit, beside))):
-            return False
-    scripts = {_script(c) for c in letters}
-    if len(scripts) > 1 or None in scripts:
-        return False
-    if not letters:
-        return True
-    pairs = pairwise(letters)
-    if any(a.islower() and b.isupper() and not b.isascii() for a, b in pairs):
-        return False
-    if scripts == {"LATIN"}:
-        high = [not c.isascii() for c in letters]
-        runs = "".join("x" if one else " " for one in high).split()
-        return max(map(len, runs), default=0) < 3 and sum(high) <= max(2, 0.6 * len(high))
-    return not any(c.isascii() for c in letters)
-
-
-def _script(letter: str) -> str | None:
-    name = unicodedata.name(letter, "")
-    return next(
-        (script for script in _SCRIPTS if name.startswith(script)),
-        "LATIN" if letter in "ªº" else None,
-    )
+    known = _EASTERN if encoding in _SEVERAL else _NATURAL
+    return sum(known.fullmatch(word[:LONGEST]) is not None for word in words) / max(1, len(words))

@@ -1,6 +1,5 @@
 """HTML to sections, by the parser of selectolax: what a reader of the page can see."""
 
-from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from contrasent.documents.archives import Reason, Skip
@@ -85,21 +84,6 @@ def _parsed(text: str) -> "LexborNode":
     return root
 
 
-def _events(root: "LexborNode") -> Generator[tuple["LexborNode", bool], bool, None]:
-    """Each node when it begins and, if it is an element, when it ends; a sent True skips it."""
-    waiting = [(root, True)]
-    while waiting:
-        node, begins = waiting.pop()
-        skipped = yield node, begins
-        if begins and node.is_element_node and not skipped:
-            waiting.append((node, False))
-            inner, child = [], node.child
-            while child is not None:
-                inner.append((child, True))
-                child = child.next
-            waiting += reversed(inner)
-
-
 class _Page:
     """Reads the elements of a page in their order."""
 
@@ -111,14 +95,14 @@ class _Page:
 
     def read(self, root: "LexborNode") -> None:
         """Add all that can be seen."""
-        events = _events(root)
-        node, begins = next(events)
-        while True:
-            skipped = self._begin(node) if begins else self._end(node)
-            try:
-                node, begins = events.send(skipped)
-            except StopIteration:
-                break
+        waiting = [(root, True)]  # nodes that begin, or end
+        while waiting:
+            node, begins = waiting.pop()
+            if not begins:
+                self._end(node.tag or "")
+            elif not self._begin(node) and node.is_element_node:
+                waiting.append((node, False))
+                waiting += ((one, True) for one in reversed([*node.iter(include_text=True)]))
         self._flush()
 
     def _begin(self, node: "LexborNode") -> bool:
@@ -143,12 +127,11 @@ class _Page:
                 return True
             self._level = _HEADINGS.get(tag, self._level)
             self._kept += tag in ("pre", "textarea")
-            if tag == "blockquote" and isinstance(self._builder, _Lines):
-                self._builder.quotes += 1
+            if isinstance(self._builder, _Lines):
+                self._builder.quotes += tag == "blockquote"
         return False
 
-    def _end(self, node: "LexborNode") -> bool:
-        tag = node.tag or ""
+    def _end(self, tag: str) -> None:
         if tag in _SPACED:
             self._line.append(" ")
         elif tag not in _INLINE:
@@ -156,9 +139,8 @@ class _Page:
             self._tables -= tag == "table"
             self._level *= tag not in _HEADINGS
             self._kept -= tag in ("pre", "textarea")
-            if tag == "blockquote" and isinstance(self._builder, _Lines):
-                self._builder.quotes -= 1
-        return False
+            if isinstance(self._builder, _Lines):
+                self._builder.quotes -= tag == "blockquote"
 
     def _flush(self) -> None:
         """End the paragraph."""

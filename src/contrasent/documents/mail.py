@@ -22,6 +22,7 @@ LONGEST_HEADER = 2000  # characters
 LINE = 1 << 20  # bytes of a line that are read at once
 FULL = 0.5  # share of the words of HTML that a plain text beside it must have to be read instead
 MACHINES = ("message/delivery-status", "application/pgp-signature", "application/pkcs7-signature")
+TEXTS = ("text/plain", "text/html")
 HEADERS = ("from", "to", "cc", "date", "subject")
 
 _FORWARDED = re.compile(r"\A\s*(?:fwd?|wg|tr|rv|i)\s*:", re.IGNORECASE)
@@ -71,7 +72,7 @@ def parse_mail(data: bytes) -> Mail:
             attachments += [(name or f"{number}.eml", one.as_bytes()) for one in part.get_payload()]
         elif kind == "text/calendar":  # an invitation, as a file or not
             texts.append(_calendar(_decoded(part)))
-        elif kind in ("text/plain", "text/html") and not name:
+        elif kind in TEXTS and not name:
             texts.append(_read(part))
         elif kind not in MACHINES and (name or not kind.startswith("multipart/")):
             suffix = guess_extension(kind) or ".txt" * kind.startswith("text/")
@@ -88,39 +89,29 @@ def _parts(message: Any) -> Iterator[Any]:
         yield message
         return
     parts = message.get_payload()
-    if message.get_content_subtype() == "alternative":
-        parts = _chosen(parts)
-    for part in parts:
+    for part in _chosen(parts) if message.get_content_subtype() == "alternative" else parts:
         yield from _parts(part)
 
 
-def _chosen(parts: Sequence[Any]) -> list[Any]:
+def _chosen(parts: Sequence[Any]) -> Iterator[Any]:
     """Of a plain text and others that say the same, the plain one unless it says less."""
-    inner = [[one for one in _parts(part) if not one.get_filename()] for part in parts]
-    words = [
-        sum(
-            len(_read(one).split())
-            for one in some
-            if one.get_content_type() in ("text/plain", "text/html")
-        )
-        for some in inner
+    texts = [
+        [one for one in _parts(part) if one.get_content_type() in TEXTS and not one.get_filename()]
+        for part in parts
     ]
-    kinds = [{one.get_content_type() for one in some} for some in inner]
-    apart = [at for at, kind in enumerate(kinds) if not kind & {"text/plain", "text/html"}]
-    plain = next((at for at, kind in enumerate(kinds) if "text/html" not in kind and words[at]), -1)
-    rich = max(range(len(parts)), key=words.__getitem__, default=-1)
-    best = plain if plain >= 0 and words[plain] >= FULL * words[rich] else rich
-    # Pictures and invitations may stand beside the text that is not chosen.
-    others = [
-        one
-        for at, part in enumerate(parts)
-        if at != best
-        for one in _parts(part)
-        if one.get_filename() or one.get_content_maintype() != "text"
-    ]
-    return [parts[at] for at in sorted({best, *apart}) if at >= 0] + [
-        one for one in others if all(one is not part for part in parts)
-    ]
+    words = [sum(len(_read(one).split()) for one in some) for some in texts]
+    best = max(range(len(parts)), key=words.__getitem__, default=0)
+    for at, some in enumerate(texts):
+        rich = any(one.get_content_type() == "text/html" for one in some)
+        if some and not rich and words[at] >= FULL * words[best]:
+            best = at
+            break
+    for at, part in enumerate(parts):
+        if at == best or not texts[at]:
+            yield part
+        else:  # pictures and invitations may stand beside the text that is not chosen
+            beside = _parts(part)
+            yield from (x for x in beside if x.get_filename() or x.get_content_maintype() != "text")
 
 
 def _read(part: Any) -> str:

@@ -10,18 +10,16 @@ import posixpath
 import re
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
+from contextlib import suppress
 from io import BytesIO
 from typing import Any
 from urllib.parse import unquote
 from xml.etree import ElementTree
-from xml.parsers import expat
 
 from contrasent.documents.archives import Reason, Skip, check_members, expands
 from contrasent.documents.html import add_html
 from contrasent.documents.rtf import read_rtf
-from contrasent.documents.sections import Parsed, Section, SectionBuilder, one_line
+from contrasent.documents.sections import Parsed, SectionBuilder, one_line
 
 Element = ElementTree.Element
 MEDIA = {
@@ -37,6 +35,9 @@ _EMBEDDED = re.compile(
     r"\A(?:[^/]+/)*(?:embeddings/|charts/chart|Object )[^/]*(?:/content\.xml)?\Z"
 )
 _MARK = re.compile(r"\[(?:\^|cmt:)[\w-]{1,20}\]")  # of a note, in the text
+_LOCK = "META-INF/encryption.xml"
+_NUMBER = ("numPr/{*}numId", "numPr/{*}ilvl")
+_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 _ROMAN = (
     ("m", 1000), ("cm", 900), ("d", 500), ("cd", 400), ("c", 100), ("xc", 90), ("l", 50),
     ("xl", 40), ("x", 10), ("ix", 9), ("v", 5), ("iv", 4), ("i", 1),
@@ -56,17 +57,14 @@ def read_word(data: bytes, suffix: str, name: str) -> tuple[Parsed, list[Any]]:
                 passed.append((Reason.NUMBERS, name))
             change = _numbered if suffix == ".docx" else _spaced
             data = change(archive) or data
-    builder, notes = SectionBuilder(), list[str]()
+    builder = SectionBuilder()
     for node in extracted(data, suffix).document.nodes:
         content, layer = json.loads(str(node.content)), str(node.content_layer)
         if layer == "body":
             _add(builder, content)
         else:
-            notes.append(one_line(content.get("text", "")))
-    title, sections, metadata = builder.finish(about.pop("title", ""), about)
-    if notes := list(dict.fromkeys(filter(None, notes))):
-        sections = (*sections, Section((), tuple(notes)))
-    return (title, sections, metadata), passed
+            builder.notes.append(content.get("text", ""))
+    return builder.finish(about.pop("title", ""), about), passed
 
 
 def extracted(data: bytes, suffix: str) -> Any:
@@ -170,6 +168,11 @@ def attribute(element: Element | None, name: str) -> str:
     return next((v for key, v in element.attrib.items() if key.rpartition("}")[2] == name), "")
 
 
+def link_of(element: Element) -> str:
+    """The id of the part that an element of an Office file stands for."""
+    return next((value for key, value in element.attrib.items() if key.endswith("}id")), "")
+
+
 def related(archive: zipfile.ZipFile, part: str) -> dict[str, tuple[str, str]]:
     """What a part of an Office file refers to: kind and name by id."""
     folder, name = posixpath.split(part)
@@ -193,15 +196,15 @@ def _spaced(archive: zipfile.ZipFile) -> bytes:
 
 def _counted(archive: zipfile.ZipFile) -> bool:
     """True if an odt has lists or headings with numbers, which are not read."""
-    content, numbered = parsed(archive, "content.xml"), set[str]()
-    for one in (*content.iter(), *parsed(archive, "styles.xml").iter()):
-        if local(one) == "list-style" and any(
-            local(level) == "list-level-style-number" and attribute(level, "num-format")
-            for level in one
-        ):
-            numbered.add(attribute(one, "name"))
-    lists = (one for one in content.iter() if local(one) == "list")
-    return any(attribute(one, "style-name") in numbered for one in lists)
+    parts = [parsed(archive, name) for name in ("content.xml", "styles.xml")]
+    numbered = {
+        attribute(style, "name")
+        for part in parts
+        for style in part.iterfind(".//{*}list-style")
+        if any(attribute(level, "num-format") for level in style)
+    }
+    lists = parts[0].iterfind(".//{*}list")
+    return not numbered.isdisjoint(attribute(one, "style-name") for one in lists)
 
 
 def _changed(archive: zipfile.ZipFile, name: str, change: Callable[[bytes], bytes]) -> bytes:
@@ -217,43 +220,32 @@ def _changed(archive: zipfile.ZipFile, name: str, change: Callable[[bytes], byte
 # ---------------------------------------------------------------------- numbers of Word
 
 
-@dataclass(frozen=True, slots=True)
-class _Level:
-    start: int
-    form: str
-    text: str  # "%1.%2"
-    style: str
-
-
 class _Numbering:
     """Counts as Word does: a list for each abstract numbering, levels below start again."""
 
     def __init__(self, numbering: Element, styles: Element) -> None:
-        self._levels, self._lists = dict[str, dict[int, _Level]](), dict[str, str]()
+        self._levels, self._lists = dict[str, dict[int, Element]](), dict[str, str]()
         self._starts, self._counts = dict[tuple[str, int], int](), dict[str, dict[int, int]]()
-        self._styles, linked = dict[str, tuple[str, str, str]](), dict[str, str]()
-        for one in numbering:
-            if local(one) == "abstractNum":
-                name = attribute(one, "abstractNumId")
-                self._levels[name] = {
-                    int(attribute(level, "ilvl") or 0): _level(level)
-                    for level in one
-                    if local(level) == "lvl"
-                }
-                linked[_value(one, "styleLink")] = name
-                linked[name] = _value(one, "numStyleLink")
-            elif local(one) == "num":
-                name = attribute(one, "numId")
-                self._lists[name] = _value(one, "abstractNumId")
-                for level in one:
-                    if start := _value(level, "startOverride"):
-                        self._starts[name, int(attribute(level, "ilvl") or 0)] = int(start)
-        for name, abstract in self._lists.items():
-            self._lists[name] = linked.get(linked.get(abstract, "") or "?", abstract)
-        for one in styles:
-            given = _found(one, "numPr")
-            about = _value(one, "basedOn"), _value(given, "numId"), _value(given, "ilvl")
-            self._styles[attribute(one, "styleId")] = about
+        linked = dict[str, str]()
+        for one in numbering.iterfind("{*}abstractNum"):
+            name = attribute(one, "abstractNumId")
+            levels = one.iterfind("{*}lvl")
+            self._levels[name] = {int(attribute(at, "ilvl") or 0): at for at in levels}
+            linked[_value(one, "styleLink")] = name
+            linked[name] = _value(one, "numStyleLink")
+        for one in numbering.iterfind("{*}num"):
+            name, abstract = attribute(one, "numId"), _value(one, "abstractNumId")
+            self._lists[name] = linked.get(linked.get(abstract) or "?", abstract)
+            for level in one:
+                if start := _value(level, "startOverride"):
+                    self._starts[name, int(attribute(level, "ilvl") or 0)] = int(start)
+        self._styles = {
+            attribute(one, "styleId"): (
+                _value(one, "basedOn"),
+                *(_value(one, f"pPr/{{*}}{path}") for path in _NUMBER),
+            )
+            for one in styles.iterfind("{*}style")
+        }
 
     def label(self, style: str, number: str, level: str) -> str:
         """The label of the next paragraph of that style, or with that number of its own."""
@@ -264,57 +256,48 @@ class _Numbering:
             level, style = level or given, above
         name = self._lists.get(number, "")
         levels = self._levels.get(name, {})
-        if not level:
-            level = next((str(at) for at, one in levels.items() if one.style == own and own), "0")
-        depth = int(level)
+        styled = (at for at, one in levels.items() if own and _value(one, "pStyle") == own)
+        depth = int(level or next(styled, 0))
         if depth not in levels:
             return ""
         counts = self._counts.setdefault(name, {})
         start = self._starts.pop((number, depth), None)
         if start is not None or depth not in counts:
-            counts[depth] = levels[depth].start if start is None else start
+            counts[depth] = _start(levels[depth]) if start is None else start
         else:
             counts[depth] += 1
         for deeper in [at for at in counts if at > depth]:
             del counts[deeper]
-        if levels[depth].form in ("bullet", "none"):
+        if _value(levels[depth], "numFmt") in ("bullet", "none"):
             return ""
 
         def shown(match: re.Match[str]) -> str:
-            at = int(match[1]) - 1
-            one = levels.get(at)
-            return _in_form(counts.setdefault(at, one.start), one.form) if one else ""
+            one = levels.get(at := int(match[1]) - 1)
+            if one is None:
+                return ""
+            return _in_form(counts.setdefault(at, _start(one)), _value(one, "numFmt"))
 
-        return re.sub(r"%([1-9])", shown, levels[depth].text)
-
-
-def _level(element: Element) -> _Level:
-    start = _value(element, "start") or "1"
-    form, text = _value(element, "numFmt") or "decimal", _value(element, "lvlText")
-    return _Level(int(start), form, text, _value(element, "pStyle"))
+        return re.sub(r"%([1-9])", shown, _value(levels[depth], "lvlText"))
 
 
-def _found(element: Element | None, name: str) -> Element | None:
-    return next((one for one in (element or ()) if local(one) == name), None) or next(
-        (one for one in (element.iter() if element is not None else ()) if local(one) == name), None
-    )
+def _start(level: Element) -> int:
+    return int(_value(level, "start") or 1)
 
 
-def _value(element: Element | None, name: str) -> str:
-    return attribute(_found(element, name), "val")
+def _value(element: Element, path: str) -> str:
+    return attribute(element.find(f"{{*}}{path}"), "val")
 
 
 def _in_form(number: int, form: str) -> str:
+    shown = f"{number:02d}" if form == "decimalZero" else str(number)
     if form.endswith("Letter"):
-        letter = chr(97 + (number - 1) % 26) * ((number - 1) // 26 + 1)
-        return letter.upper() if form == "upperLetter" else letter
-    if form.endswith("Roman"):
+        shown = chr(97 + (number - 1) % 26) * ((number - 1) // 26 + 1)
+    elif form.endswith("Roman"):
         shown = ""
         for sign, worth in _ROMAN:
             shown += sign * (number // worth)
             number %= worth
-        return shown.upper() if form == "upperRoman" else shown
-    return f"{number:02d}" if form == "decimalZero" else str(number)
+    return shown.upper() if form.startswith("upper") else shown
 
 
 def _numbered(archive: zipfile.ZipFile) -> bytes:
@@ -322,40 +305,24 @@ def _numbered(archive: zipfile.ZipFile) -> bytes:
     if "word/numbering.xml" not in archive.namelist():
         return b""
     counted = _Numbering(parsed(archive, "word/numbering.xml"), parsed(archive, "word/styles.xml"))
-    return _changed(archive, "word/document.xml", partial(_labelled, counted=counted))
 
+    def labelled(content: bytes) -> bytes:
+        for _, (prefix, space) in ElementTree.iterparse(BytesIO(content), ["start-ns"]):
+            with suppress(ValueError):  # "ns1" is one that the parser gives itself
+                ElementTree.register_namespace(prefix, space)
+        root = ElementTree.fromstring(content)
+        space = root.tag.removesuffix("document")
+        for one in root.iter(f"{space}p"):
+            about = one.find(f"{space}pPr")
+            if about is None:
+                continue
+            if label := counted.label(*(_value(about, path) for path in ("pStyle", *_NUMBER))):
+                run = Element(f"{space}r")
+                ElementTree.SubElement(run, f"{space}t", {_SPACE: "preserve"}).text = f"{label} "
+                one.insert(1, run)
+        return bytes(ElementTree.tostring(root, "utf-8"))
 
-def _labelled(document: bytes, counted: _Numbering) -> bytes:
-    """The text of a docx with a run of its label in each numbered paragraph."""
-    parser, path = expat.ParserCreate(), list[str]()
-    labels, found = list[tuple[int, bytes]](), dict[str, str]()
-
-    def begin(name: str, attributes: dict[str, str]) -> None:
-        path.append(name.rpartition(":")[2])
-        if path[-1] == "p":
-            found.clear()
-        value = next((v for key, v in attributes.items() if key.rpartition(":")[2] == "val"), "")
-        if path[-3:-1] == ["p", "pPr"] or path[-4:-1] == ["p", "pPr", "numPr"]:
-            found[path[-1]] = value
-
-    def end(name: str) -> None:
-        if path[-2:] == ["p", "pPr"]:
-            given = (found.get(key, "") for key in ("pStyle", "numId", "ilvl"))
-            if label := counted.label(*given):
-                space, at = name.rpartition(":")[0], parser.CurrentByteIndex
-                mark = f"{space}:" if space else ""
-                run = f'<{mark}r><{mark}t xml:space="preserve">{label} </{mark}t></{mark}r>'
-                escaped = run.replace("&", "&amp;").encode()
-                labels.append((document.index(b">", at) + 1, escaped))
-        path.pop()
-
-    parser.StartElementHandler, parser.EndElementHandler = begin, end
-    parser.Parse(document, True)
-    parts, start = list[bytes](), 0
-    for at, run in labels:
-        parts += [document[start:at], run]
-        start = at
-    return b"".join([*parts, document[start:]])
+    return _changed(archive, "word/document.xml", labelled)
 
 
 # ---------------------------------------------------------------------- slides and books
@@ -366,16 +333,9 @@ def read_slides(data: bytes, name: str) -> tuple[Parsed, list[Any]]:
     builder, passed = SectionBuilder(), list[Any]()
     with opened(data) as archive:
         about, shown = properties(archive), related(archive, "ppt/presentation.xml")
-        listed = parsed(archive, "ppt/presentation.xml").iter()
-        links = [
-            value
-            for one in listed
-            if local(one) == "sldId"
-            for key, value in one.attrib.items()
-            if key.endswith("}id")
-        ]
-        for number, link in enumerate(links, 1):
-            part = shown.get(link, ("", ""))[1]
+        listed = parsed(archive, "ppt/presentation.xml").iterfind("{*}sldIdLst/{*}sldId")
+        for number, one in enumerate(listed, 1):
+            part = shown.get(link_of(one), ("", ""))[1]
             slide, builder.page = parsed(archive, part), number
             if slide.get("show") == "0":
                 passed.append((Reason.HIDDEN_SHEET, f"{name}, slide {number}"))
@@ -385,11 +345,9 @@ def read_slides(data: bytes, name: str) -> tuple[Parsed, list[Any]]:
                 if kind == "notesSlide":
                     _add_shapes(builder, parsed(archive, target), notes=True)
                 elif kind in ("diagramData", "comments", "chart"):
-                    names = ("t", "text") if kind != "chart" else ("t", "v")
-                    texts = (
-                        one.text for one in parsed(archive, target).iter() if local(one) in names
-                    )
-                    builder.lines("\n".join(dict.fromkeys(filter(None, texts))))
+                    names = ("t", "v") if kind == "chart" else ("t", "text")
+                    found = (x.text for x in parsed(archive, target).iter() if local(x) in names)
+                    builder.lines("\n".join(dict.fromkeys(filter(None, found))))
         passed += [
             (Reason.EMBEDDED, f"{name}#{part}")
             for part in embedded(archive)
@@ -401,16 +359,15 @@ def read_slides(data: bytes, name: str) -> tuple[Parsed, list[Any]]:
 def _add_shapes(builder: SectionBuilder, slide: Element, *, notes: bool = False) -> None:
     """The title of a slide as a heading, and then its texts and tables."""
     shapes = list(_shapes(slide))
-    kinds = [attribute(_found(shape, "ph"), "type") for shape in shapes]
+    kinds = [attribute(shape.find(".//{*}ph"), "type") for shape in shapes]
     order = sorted(range(len(shapes)), key=lambda at: kinds[at] not in ("title", "ctrTitle"))
     for at in order:
         shape, kind = shapes[at], kinds[at]
         if kind in ("sldNum", "dt", "hdr", "sldImg") or (notes and kind == "ftr"):
             continue
-        if (table := _found(shape, "tbl")) is not None:
-            rows = [one for one in table if local(one) == "tr"]
-            cells = ([*filter(None, map(_paragraphs, row))] for row in rows)
-            texts = (" | ".join(one_line(" ".join(cell)) for cell in row) for row in cells)
+        if (table := shape.find(".//{*}tbl")) is not None:
+            rows = ([*filter(None, map(_paragraphs, row))] for row in table.iterfind("{*}tr"))
+            texts = (" | ".join(one_line(" ".join(cell)) for cell in row) for row in rows)
             builder.lines("\n".join(texts))
             continue
         texts_of = _paragraphs(shape)
@@ -445,27 +402,22 @@ def read_epub(data: bytes) -> Parsed:
     """Title, sections and metadata of an epub, in the order of its spine."""
     builder = SectionBuilder()
     with opened(data) as archive:
-        roots = parsed(archive, "META-INF/container.xml").iter()
-        part = next((one.get("full-path", "") for one in roots if local(one) == "rootfile"), "")
-        package, folder = parsed(archive, part), posixpath.dirname(part)
-        items, about = dict[str, tuple[str, str]](), dict[str, Any]()
-        for one in package.iter():
-            if local(one) == "item":
-                items[one.get("id", "")] = one.get("href", ""), one.get("properties") or ""
-            elif (key := _PROPERTIES.get(local(one))) and one.text and key not in about:
-                about[key] = one.text
+        root = parsed(archive, "META-INF/container.xml").find(".//{*}rootfile")
+        part = attribute(root, "full-path")
+        package, folder, about = parsed(archive, part), posixpath.dirname(part), dict[str, Any]()
+        for one in package.iterfind("{*}metadata/*"):
+            if (key := _PROPERTIES.get(local(one))) and one.text:
+                about.setdefault(key, one.text)
         about.pop("subject", None)
-        locked = archive.read(_LOCK) if _LOCK in archive.namelist() else b""
-        for one in package.iter():
-            href, kind = items.get(one.get("idref", ""), ("", ""))
-            if local(one) != "itemref" or not href or "nav" in kind.split():
+        items = {one.get("id"): one for one in package.iterfind("{*}manifest/{*}item")}
+        locked = {unquote(attribute(one, "URI")) for one in parsed(archive, _LOCK).iter()}
+        for one in package.iterfind("{*}spine/{*}itemref"):
+            item = items.get(one.get("idref"))
+            if item is None or "nav" in item.get("properties", "").split():
                 continue
-            if href.encode() in locked:
+            name = posixpath.normpath(posixpath.join(folder, unquote(item.get("href", ""))))
+            if name in locked:
                 raise Skip(Reason.ENCRYPTED)
-            name = posixpath.normpath(posixpath.join(folder, unquote(href)))
             if name in archive.namelist():
                 add_html(builder, archive.read(name).decode("utf-8", "replace"))
     return builder.finish(about.pop("title", ""), about)
-
-
-_LOCK = "META-INF/encryption.xml"

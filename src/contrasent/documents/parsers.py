@@ -19,7 +19,7 @@ from contrasent.documents.encodings import FOREIGN, SAMPLE, Encoding, decode, en
 from contrasent.documents.html import read_html
 from contrasent.documents.mail import Mail, day_of, messages, own_text, parse_mail
 from contrasent.documents.office import extracted, read_epub, read_slides, read_word
-from contrasent.documents.pdf import Read, read_pdf
+from contrasent.documents.pdf import read_pdf
 from contrasent.documents.sections import (
     Document,
     Parsed,
@@ -83,19 +83,10 @@ def documents(
     """
     if entry.size == 0:
         raise Skip(Reason.EMPTY)
-    reading = _Reading(columns, most, encoding)
-    if entry.suffix == ".msg":
-        yield from _outlook(entry, reading)
-    elif entry.suffix in MAILS:
-        yield from _mails(entry, reading)
-    elif entry.suffix in SHEETS:
-        yield from _sheets(entry, reading)
-    elif entry.suffix in TABLES and not _is_object(entry):
-        yield from _table(entry, reading)
-    elif entry.suffix == ".pdf":
-        yield from _pdf(entry, reading)
+    reading, facts = _Reading(columns, most, encoding), dict[str, Any]()
+    if entry.suffix in SEVERAL and not (entry.suffix == ".json" and _is_object(entry)):
+        yield from SEVERAL[entry.suffix](entry, reading)
     else:
-        facts: dict[str, Any] = {}
         read = _converted if entry.suffix in CONVERTED else _text
         parsed = read(entry, facts, reading)
         yield _whole(entry.name, parsed, facts, most, code=entry.suffix in LITERAL)
@@ -117,6 +108,7 @@ def _whole(
     title, sections, metadata = parsed
     if not sections:
         raise Skip(Reason.EMPTY)
+    _check("\n".join(text for section in sections for text in section.paragraphs), most)
     sections, facts["keys"] = without_keys(sections, literal=code)
     if not sections:
         raise Skip(Reason.SECRET)
@@ -132,16 +124,27 @@ def size_of(sections: Sequence[Section]) -> int:
 
 def _check(text: str, most: int) -> str:
     """The text, unless it is too long to parse, or repetitive."""
-    if len(text) > REPEATED:
-        _check_repetition(text)
+    _Repetition().add(text)
     if len(text) > 4 * most:  # parsing takes out mark-up, but not so much
         raise Skip(Reason.TOO_MUCH_TEXT)
     return text
 
 
-def _check_repetition(text: str) -> None:
-    if len(zlib.compress(text.encode("utf-8", "replace"), 1)) * DENSE < len(text):
-        raise Skip(Reason.REPETITION)
+class _Repetition:
+    """Stops what says little more than one thing."""
+
+    def __init__(self) -> None:
+        self._texts, self._size = list[str](), 0  # since the last check
+
+    def add(self, *texts: str) -> None:
+        """Add texts of one kind, which count for ``ROW`` characters at least."""
+        self._texts += texts
+        self._size += max(sum(map(len, texts)), ROW)
+        if self._size > REPEATED:
+            text = "\n".join(self._texts)
+            if len(zlib.compress(text.encode("utf-8", "replace"), 1)) * DENSE < len(text):
+                raise Skip(Reason.REPETITION)
+            self._texts, self._size = [], 0
 
 
 def _content(entry: Entry) -> bytes:
@@ -190,7 +193,6 @@ def _converted(entry: Entry, facts: dict[str, Any], reading: _Reading) -> Parsed
     else:
         parsed, passed = read_word(_content(entry), entry.suffix, entry.name)
     facts["passed"] = passed
-    _check("\n".join(text for section in parsed[1] for text in section.paragraphs), reading.most)
     return parsed
 
 
@@ -198,16 +200,11 @@ def _pdf(entry: Entry, reading: _Reading) -> Iterator[Part]:
     for found in read_pdf(_content(entry), entry.name, reading.most):
         if found is None:
             yield [], {}
-        else:
-            yield from _read_pdf(entry, found, reading)
-
-
-def _read_pdf(entry: Entry, found: Read, reading: _Reading) -> Iterator[Part]:
-    parsed, passed, attached = found
-    _check("\n".join(text for section in parsed[1] for text in section.paragraphs), reading.most)
-    if parsed[1] or not attached:
-        yield _whole(entry.name, parsed, {"passed": passed}, reading.most)
-    yield from _attached(entry, entry.name, attached.items(), reading)
+            continue
+        parsed, passed, attached = found
+        if parsed[1] or not attached:
+            yield _whole(entry.name, parsed, {"passed": passed}, reading.most)
+        yield from _attached(entry, entry.name, attached.items(), reading)
 
 
 def _table(entry: Entry, reading: _Reading) -> Iterator[Part]:
@@ -250,8 +247,7 @@ def _sheets(entry: Entry, reading: _Reading) -> Iterator[Part]:
 def _in_parts(found: Iterable[Document], facts: dict[str, Any], most: int) -> Iterator[Part]:
     """The documents of a table, some at a time, unless they are repetitive."""
     none = {"keys": 0, "skipped": 0}
-    facts, batch, much = facts | none, list[Document](), 0
-    texts, unchecked = list[str](), 0  # of the rows since the last check for repetition
+    facts, batch, much, repetition = facts | none, list[Document](), 0, _Repetition()
     rows = iter(found)
     if (first := next(rows, None)) is None:
         raise Skip(Reason.EMPTY)
@@ -263,11 +259,7 @@ def _in_parts(found: Iterable[Document], facts: dict[str, Any], most: int) -> It
             continue
         batch.append(replace(document, sections=sections))
         much += size
-        texts += (text for section in sections for text in section.paragraphs)
-        unchecked += max(size, ROW)
-        if unchecked > REPEATED:
-            _check_repetition("\n".join(texts))
-            texts, unchecked = [], 0
+        repetition.add(*(text for section in sections for text in section.paragraphs))
         if len(batch) == AT_ONCE or much > MUCH:
             yield batch, facts
             facts, batch, much = dict(none), [], 0
@@ -276,17 +268,16 @@ def _in_parts(found: Iterable[Document], facts: dict[str, Any], most: int) -> It
 
 def _is_object(entry: Entry) -> bool:
     """True if a JSON file holds one object, not rows: a list of them, or one a line."""
-    if entry.suffix != ".json":
-        return False
-    start = _start(entry)
+    with entry.open() as stream:
+        start = stream.read(SAMPLE)
     if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
         start = start.replace(b"\0", b"")[2:]
     first, _, rest = start.lstrip(b"\xef\xbb\xbf \t\r\n").partition(b"\n")
-    try:
+    more = False
+    with suppress(ValueError):
         json.loads(first)
-        return first[:1] == b"{" and not rest.strip()  # else there are more lines of JSON
-    except ValueError:
-        return first[:1] == b"{"
+        more = bool(rest.strip())  # lines of JSON
+    return first[:1] == b"{" and not more
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +296,7 @@ def _mails(entry: Entry, reading: _Reading) -> Iterator[Part]:
     if entry.suffix == ".eml":
         yield from _mail(entry, entry.name, parse_mail(_content(entry)), reading)
         return
-    texts, unchecked = list[str](), 0  # of the mails since the last check for repetition
+    repetition = _Repetition()
     with entry.open() as stream:
         for number, data in enumerate(messages(stream), 1):
             name = f"{entry.name}#{number}"
@@ -319,11 +310,7 @@ def _mails(entry: Entry, reading: _Reading) -> Iterator[Part]:
             except Exception:  # the others of the file are read
                 yield [], {"passed": [(Reason.BROKEN, name)]}
                 continue
-            texts.append(f"{mail.metadata} {mail.text}")
-            unchecked += len(texts[-1])
-            if unchecked > REPEATED:
-                _check_repetition("\n".join(texts))
-                texts, unchecked = [], 0
+            repetition.add(f"{mail.metadata} {mail.text}")
             yield from _mail(entry, name, mail, reading)
 
 
@@ -334,7 +321,10 @@ def _mail(entry: Entry, name: str, mail: Mail, reading: _Reading) -> Iterator[Pa
         sections = read_text(own_text(_check(mail.text, reading.most), subject))[1]
         if not sections and subject:  # it says what is attached
             sections = (Section((), (subject,)),)
-        parsed = subject, _sent(sections, mail), described(mail.metadata)
+        sender, address = parseaddr(mail.metadata.get("from", ""))
+        head = ", ".join(filter(None, (sender or address, mail.metadata.get("date"))))
+        below = (replace(one, headings=(*[head] * bool(head), *one.headings)) for one in sections)
+        parsed = subject, tuple(below), described(mail.metadata)
         yield _whole(name, parsed, {}, reading.most)
     except Skip as skip:
         yield [], {"passed": [(skip.args[0], name)]}
@@ -363,13 +353,6 @@ def _attached(
             raise
         except Exception:  # whatever a parser raises for a broken file
             yield [], {"passed": [(Reason.BROKEN, inner)]}
-
-
-def _sent(sections: Sequence[Section], mail: Mail) -> tuple[Section, ...]:
-    """The text of a mail below a heading with its sender and date."""
-    sender, address = parseaddr(mail.metadata.get("from", ""))
-    head = ", ".join(filter(None, (sender or address, mail.metadata.get("date"))))
-    return tuple(replace(one, headings=(*[head] * bool(head), *one.headings)) for one in sections)
 
 
 def _outlook(entry: Entry, reading: _Reading) -> Iterator[Part]:
@@ -485,6 +468,11 @@ def _sniff(entry: Entry, reading: _Reading) -> Encoding:
         return encoding_of(iter(partial(stream.read, 1 << 20), b""), reading.encoding)
 
 
-def _start(entry: Entry) -> bytes:
-    with entry.open() as stream:
-        return stream.read(SAMPLE)
+SEVERAL: dict[str, Callable[[Entry, _Reading], Iterator[Part]]] = {
+    ".msg": _outlook,
+    ".pdf": _pdf,
+    **dict.fromkeys(MAILS, _mails),
+    **dict.fromkeys(SHEETS, _sheets),
+    **dict.fromkeys(TABLES, _table),
+}
+"""How files are read that may hold several documents."""

@@ -5,7 +5,7 @@ in, and notes, follow the text of their page; pages without text are named.
 """
 
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from ctypes import byref, c_double, c_ushort
@@ -146,12 +146,8 @@ def _rows(text: "PdfTextPage") -> tuple[list[list[_Line]], bool]:
                 if edges(at)[0] - end > NARROW * height > 0:
                     row, start = [*row, line(start, last)], at
             last = at
-    known = Counter(
-        round(after.left)
-        for row in rows
-        for before, after in pairwise(row)
-        if _apart(before, after)
-    )
+    pairs = (pair for row in rows for pair in pairwise(row))
+    known = Counter(round(after.left) for before, after in pairs if _apart(before, after))
     rows = [_joined_row(row, known) for row in rows]
     shown = "".join(chr(code) for code in codes if code > 32)
     odd = len(_MEANINGLESS.findall(shown)) + codes.count(0)
@@ -219,15 +215,11 @@ def _notes(document: "PdfDocument", page: "PdfPage") -> Iterator[str]:
 
 def _built(read: Sequence[tuple[list[list[_Line]], list[str]]], title: str, about: Any) -> Parsed:
     pages = _without_furniture([rows for rows, _ in read])
-    heights = Counter[float]()
-    for rows in pages:
-        for row in rows:
-            for line in row:
-                heights[round(line.size * 2) / 2] += len(line.text)
+    heights, words = Counter[float](), Counter[str]()
+    for line in (line for rows in pages for row in rows for line in row):
+        heights[round(line.size * 2) / 2] += len(line.text)
+        words.update(line.text.split())
     usual = max(heights, key=heights.__getitem__, default=0.0)
-    words = Counter(
-        word for rows in pages for row in rows for one in row for word in one.text.split()
-    )
     paragraphs = list[_Paragraph]()
     for number, rows in enumerate(pages, 1):
         for one in _paragraphs(number, rows):
@@ -235,28 +227,22 @@ def _built(read: Sequence[tuple[list[list[_Line]], list[str]]], title: str, abou
                 before = paragraphs.pop()
                 one = before._replace(lines=before.lines + one.lines)
             paragraphs.append(one)
-    found = [one for one in paragraphs if _is_heading(one, usual)]
-    sizes = sorted({round(one.size) for one in found}, reverse=True)
-    builder, notes = SectionBuilder(), [texts for _, texts in read]
-    for number in range(1, len(pages) + 1):
-        builder.page = number
-        for one in paragraphs:
-            if one.page != number:
-                continue
-            if _is_heading(one, usual):
+    large = [one for one in paragraphs if one.size > LARGER * usual]
+    headings = {one for one in large if len(one.lines) <= 3 and sum(map(len, one.lines)) <= LONGEST}
+    sizes = sorted({round(one.size) for one in headings}, reverse=True)
+    builder, left = SectionBuilder(), deque(paragraphs)
+    for builder.page, (_, notes) in enumerate(read, 1):
+        while left and left[0].page == builder.page:
+            one = left.popleft()
+            if one in headings:
                 level = min(6, sizes.index(round(one.size)) + 1)
                 builder.heading(level, _joined(one.lines, words))
             elif one.wrapped:
                 builder.paragraph(_joined(one.lines, words))
             else:
                 builder.lines("\n".join(one.lines))
-        builder.lines("\n".join(filter(None, notes[number - 1])))
+        builder.lines("\n".join(filter(None, notes)))
     return builder.finish(title, about)
-
-
-def _is_heading(one: _Paragraph, usual: float) -> bool:
-    length = sum(map(len, one.lines))
-    return one.size > LARGER * usual and length <= LONGEST and len(one.lines) <= 3
 
 
 def _without_furniture(pages: list[list[list[_Line]]]) -> list[list[list[_Line]]]:

@@ -119,6 +119,7 @@ class SectionBuilder:
 
     def __init__(self) -> None:
         self.page = 0  # of what is added
+        self.notes = list[str]()  # that stand apart, and follow the text
         self._open = list[tuple[int, str]]()
         # A level (0 before all headings), the headings, the paragraphs and the page of each.
         self._sections = list[tuple[int, tuple[str, ...], list[str], int]]()
@@ -181,6 +182,8 @@ class SectionBuilder:
                 result.append(Section(shown, tuple(paragraphs), page))
             elif shown and after[: len(headings)] != headings:
                 result.append(Section(shown[:-1], (shown[-1],), page))
+        if notes := list(dict.fromkeys(filter(None, map(one_line, self.notes)))):
+            result.append(Section((), tuple(notes)))
         return title, tuple(result), described(metadata or {})
 
 

@@ -5,18 +5,18 @@ and what is noted in comments and text boxes.
 """
 
 import zipfile
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from io import BytesIO
+from string import ascii_letters
 from typing import Any
 from xml.etree import ElementTree
 
 from contrasent.documents.archives import Reason, Skip
 from contrasent.documents.office import (
-    Element,
     attribute,
     embedded,
+    link_of,
     local,
     opened,
     parsed,
@@ -143,11 +143,8 @@ def _of_office(archive: zipfile.ZipFile) -> dict[str, _About]:
     """The facts of the sheets of an xlsx, by their names."""
     shares, facts = _share_styles(archive), dict[str, _About]()
     parts = related(archive, "xl/workbook.xml")
-    for one in parsed(archive, "xl/workbook.xml").iter():
-        if local(one) != "sheet":
-            continue
-        link = next((v for key, v in one.attrib.items() if key.endswith("}id")), "")
-        part, about = parts.get(link, ("", ""))[1], _About()
+    for one in parsed(archive, "xl/workbook.xml").iterfind("{*}sheets/{*}sheet"):
+        part, about = parts.get(link_of(one), ("", ""))[1], _About()
         facts[one.get("name", "")] = about
         if shares and part in archive.namelist():
             with archive.open(part) as stream:
@@ -158,48 +155,36 @@ def _of_office(archive: zipfile.ZipFile) -> dict[str, _About]:
                         cell.clear()
         for kind, target in related(archive, part).values():
             if kind in ("comments", "drawing"):
-                about.notes += _texts(parsed(archive, target))
+                notes = parsed(archive, target).iter()
+                texts = (x.iterfind(".//{*}t") for x in notes if local(x) in ("comment", "p"))
+                joined = ("".join(t.text or "" for t in some).strip() for some in texts)
+                about.notes += filter(None, joined)
     return facts
 
 
 def _share_styles(archive: zipfile.ZipFile) -> set[str]:
     """The numbers of the styles that show a number in percent."""
-    styles = parsed(archive, "xl/styles.xml")
-    percent = {"9", "10"}
-    for one in styles.iter():
-        if local(one) == "numFmt" and "%" in one.get("formatCode", ""):
+    styles, percent = parsed(archive, "xl/styles.xml"), {"9", "10"}
+    for one in styles.iterfind("{*}numFmts/{*}numFmt"):
+        if "%" in one.get("formatCode", ""):
             percent.add(one.get("numFmtId", ""))
-    formats = next((list(one) for one in styles if local(one) == "cellXfs"), [])
-    return {str(at) for at, one in enumerate(formats) if one.get("numFmtId") in percent}
+    formats = enumerate(styles.iterfind("{*}cellXfs/{*}xf"))
+    return {str(at) for at, one in formats if one.get("numFmtId") in percent}
 
 
 def _place(reference: str) -> Place:
-    column, row = 0, ""
-    for letter in reference:
-        if letter.isalpha():
-            column = 26 * column + ord(letter.upper()) - 64
-        else:
-            row += letter
+    column, row = 0, reference.lstrip(ascii_letters)
+    for letter in reference.removesuffix(row).upper():
+        column = 26 * column + ord(letter) - 64
     return int(row or 1) - 1, column - 1
-
-
-def _texts(notes: Element) -> Iterator[str]:
-    """The texts of comments, or of text boxes."""
-    for one in notes.iter():
-        if local(one) in ("comment", "p"):
-            inner = (x for x in one.iter() if local(x) == "t")
-            if text := "".join(x.text or "" for x in inner).strip():
-                yield text
 
 
 def _of_ods(archive: zipfile.ZipFile) -> dict[str, _About]:
     """The facts of the sheets of an ods, by their names."""
     facts = dict[str, _About]()
-    for table in parsed(archive, "content.xml").iter():
-        if local(table) != "table":
-            continue
+    for table in parsed(archive, "content.xml").iterfind(".//{*}table"):
         about, row = facts.setdefault(attribute(table, "name"), _About()), 0
-        for line in (one for one in table.iter() if local(one) == "table-row"):
+        for line in table.iterfind(".//{*}table-row"):
             column, many = 0, int(attribute(line, "number-rows-repeated") or 1)
             for cell in line:
                 wide = int(attribute(cell, "number-columns-repeated") or 1)
@@ -209,8 +194,8 @@ def _of_ods(archive: zipfile.ZipFile) -> dict[str, _About]:
                 if attribute(cell, "value-type") == "percentage":
                     rows, columns = range(row, row + min(many, MOST)), range(min(wide, MOST))
                     about.shares |= {(at, column + step) for at in rows for step in columns}
-                for note in (one for one in cell.iter() if local(one) == "annotation"):
-                    texts = ("".join(one.itertext()) for one in note if local(one) == "p")
+                for note in cell.iterfind("{*}annotation"):
+                    texts = ("".join(one.itertext()) for one in note.iterfind("{*}p"))
                     about.notes.append("\n".join(texts))
                 column += wide
             row += many

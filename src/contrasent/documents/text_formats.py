@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 import yaml
 
-from contrasent.documents.rst import read_rst
+from contrasent.documents.rst import plain, read_rst
 from contrasent.documents.sections import Parsed, SectionBuilder, spelled
 
 if TYPE_CHECKING:
@@ -59,12 +59,7 @@ _UNSEEN = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z)", r
 _TAG = re.compile(r"<[^<>]*>")
 _SHOWN = {"softbreak": "\n", "hardbreak": "\n", "html_inline": ""}
 _MARKUP = [
-    (re.compile(r":[\w.:+-]+:`(?:~(?:[\w.]*\.)?|[!.])?([^`<]*?)(?:\s*<[^`]*>)?`"), r"\1"),
-    (re.compile(r"``(.+?)``"), r"\1"),
-    (re.compile(r"\[[^\[\]]+\]_{1,2}"), ""),
     (re.compile(r"(?<!\w)\[`?[~!]?([\w.*]+)`?\](?!\()|\[([^\[\]]+)\]\([^)\s\[]*\)"), r"\1\2"),
-    (re.compile(r"`([^`<]+?)(?:\s*<[^>`]*>)?`_{0,2}"), r"\1"),
-    (re.compile(r"(?<![\w*])\*{1,2}([^*\s](?:[^*]*[^*\s])?)\*{1,2}(?![\w*])"), r"\1"),
     (re.compile(r"\s+"), " "),
     (re.compile(r" (?=[.,;:)](?:\s|$))"), ""),
 ]
@@ -143,6 +138,7 @@ def definitions(source: str | bytes) -> Iterator[tuple[tuple[str, ...], ast.Modu
 
 def without_markup(text: str) -> str:
     """A line without inline mark-up: roles, literals, links and emphasis by their text."""
+    text = plain(text)
     for pattern, replacement in _MARKUP:
         text = pattern.sub(replacement, text)
     return text.strip()
@@ -292,18 +288,16 @@ def read_json(text: str) -> Parsed:
     waiting: list[tuple[int, str, Any]] = [(0, "", json.loads(text))]
     while waiting:
         depth, name, value = waiting.pop()
-        inner = list[tuple[int, str, Any]]()
+        inner, shown, deeper = list[tuple[str, Any]](), "", depth + bool(name)
         if isinstance(value, dict):
-            inner = [(depth + bool(name), str(key), one) for key, one in value.items()]
+            inner = list(value.items())
         elif isinstance(value, list):
-            inner = [(depth + bool(name), "-", one) for one in value]
-        shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        shown = "" if inner or isinstance(value, dict | list) else shown.replace("\n", "\n ")
+            inner = [("- ", one) for one in value]
+        else:
+            shown = value if isinstance(value, str) else json.dumps(value)
         if name or shown:
-            lines.append(
-                " " * depth + (f"{name} " if name == "-" else f"{name}: " * bool(name)) + shown
-            )
-        waiting += reversed(inner)
+            lines.append(" " * depth + name + shown.replace("\n", "\n "))
+        waiting += ((deeper, k if k == "- " else f"{k}: ", one) for k, one in reversed(inner))
     builder.lines("\n".join(lines))
     return builder.finish()
 
@@ -331,17 +325,15 @@ def read_calendar(text: str) -> Parsed:
 
 def read_captions(text: str) -> Parsed:
     """Subtitles as prose, several per paragraph."""
-    builder, said, spoken = SectionBuilder(), list[str](), False
-    for line in text.splitlines():
-        if _TIMES.match(line):
-            spoken = True
-            if len(said) >= CAPTIONS and said[-1].endswith((".", "!", "?")):
-                builder.paragraph(" ".join(said))
-                said.clear()
-        elif not line.strip():
-            spoken = False
-        elif spoken:
-            said.append(_MARKS.sub("", line).strip())
+    builder, said = SectionBuilder(), list[str]()
+    for block in re.split(r"\n[ \t]*\n", text):
+        lines = block.splitlines()
+        timed = next((at for at, line in enumerate(lines, 1) if _TIMES.match(line)), len(lines))
+        shown = (line for line in lines[timed:] if not _TIMES.match(line))
+        said += (_MARKS.sub("", line).strip() for line in shown)
+        if len(said) >= CAPTIONS and said[-1].endswith((".", "!", "?")):
+            builder.paragraph(" ".join(said))
+            said.clear()
     builder.paragraph(" ".join(said))
     return builder.finish()
 
