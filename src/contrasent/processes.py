@@ -47,11 +47,17 @@ def usable_cores() -> int:
 
 
 def instructions() -> set[str]:
-    """The processor's instruction sets; empty if unknown."""
+    """The processor's instruction sets, as far as oneDNN may use them; empty if unknown."""
+    found = set[str]()
     with suppress(OSError):
         text = Path("/proc/cpuinfo").read_text("utf-8")
-        return set(" ".join(re.findall(r"^(?:flags|Features)\s*:(.*)$", text, re.M)).split())
-    return set()
+        found = set(" ".join(re.findall(r"^(?:flags|Features)\s*:(.*)$", text, re.M)).split())
+    for name in ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"):
+        most = os.environ.get(name, "ALL").upper()
+        kept = ("AVX512", "AVX10", "ALL", "DEFAULT")
+        if not any(word in most for word in kept):
+            found = {one for one in found if not one.startswith(("avx512", "amx"))}
+    return found
 
 
 def vendor() -> str:

@@ -2,12 +2,13 @@
 
 import json
 import logging
+from pathlib import Path
 
 import pytest
 import torch
 
 from commands import invoke
-from contrasent import fit
+from contrasent import fit, processes
 from contrasent.encoder import products
 from contrasent.encoder.products import ONEDNN, TORCH, VARIABLE
 from contrasent.errors import OptionError
@@ -36,8 +37,6 @@ def as_before(monkeypatch):
         ("AuthenticAMD", {"avx2"}, {}, TORCH),
         ("GenuineIntel", WIDE, {}, TORCH),
         ("AuthenticAMD", WIDE | {"amx_bf16", "amx_tile"}, {}, TORCH),
-        ("AuthenticAMD", WIDE, {"ONEDNN_MAX_CPU_ISA": "AVX2"}, TORCH),
-        ("AuthenticAMD", WIDE, {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE"}, ONEDNN),
         ("AuthenticAMD", WIDE, {VARIABLE: "torch"}, TORCH),
         ("GenuineIntel", WIDE, {VARIABLE: "onednn"}, ONEDNN),
         ("", set(), {}, TORCH),
@@ -124,3 +123,14 @@ def test_a_run_goes_on_with_the_library_that_it_began_with(bert, sentences, tmp_
             settings.write_text(json.dumps(stored))
             train(tmp_path / ONEDNN, resume=True)
         assert "products are torch's here and were onednn's: the last digits" in caplog.text
+
+
+@pytest.mark.parametrize("most", ["", "AVX512_CORE", "AVX2", "sse41"])
+def test_instructions_are_those_that_onednn_may_use(monkeypatch, most):
+    text = "processor\t: 0\nflags\t\t: fpu avx2 avx512f avx512_bf16 amx_tile\n"
+    monkeypatch.setattr(Path, "read_text", lambda *_: text)
+    monkeypatch.delenv("DNNL_MAX_CPU_ISA", raising=False)
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", most or "ALL")
+    every = {"fpu", "avx2", "avx512f", "avx512_bf16", "amx_tile"}
+    kept = every if "AVX512" in (most or "AVX512") else {"fpu", "avx2"}
+    assert processes.instructions() == kept

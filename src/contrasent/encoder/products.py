@@ -27,8 +27,6 @@ def fastest() -> str:
             raise OptionError(VARIABLE, stated, "no such library", choices=(ONEDNN, TORCH))
         return stated
     wide = "avx512f" in instructions()
-    for name in ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"):  # what oneDNN is told to keep to
-        wide &= "AVX512" in os.environ.get(name, "AVX512")
     # With AMX, oneDNN would be asked for bfloat16 inside.
     amx = any(name.startswith("amx") for name in instructions())
     here = torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
