@@ -6,7 +6,8 @@ import pytest
 from contrasent.datasets.official import STS_TASKS
 from contrasent.errors import OptionError
 from contrasent.evaluate import protocols as module
-from contrasent.evaluate.protocols import every_protocol, fit, linear_start, relatedness
+from contrasent.evaluate.protocols import every_protocol, fit, relatedness
+from contrasent.evaluate.senteval import linear_start
 from contrasent.evaluate.sts import sts
 from contrasent.report import Report, Row
 from contrasent.text.corpus import ScoredPairs

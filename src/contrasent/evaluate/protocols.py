@@ -20,6 +20,7 @@ from contrasent.datasets.sts import SPLITS, sts_pairs
 from contrasent.errors import OptionError, check_choice
 from contrasent.evaluate import vectors
 from contrasent.evaluate.classifier import with_ones
+from contrasent.evaluate.senteval import linear_start
 from contrasent.evaluate.sts import AGGREGATES, correlations, sts
 from contrasent.report import Items, Report, Row
 from contrasent.stats.bootstrap import RESAMPLES, item_keys
@@ -154,21 +155,6 @@ def relatedness(
             builder.add(task, "test", m, values[m][0], count, aggregate=aggregate, **more)
     notes = {"relatedness": "regressor on |u - v|, u * v", "form": form, "seed": seed}
     return builder.report({**notes, **encoded.notes})
-
-
-def linear_start(inputs: int, outputs: int, seed: int) -> Matrix:
-    """(inputs + 1, outputs) first weights of ``nn.Linear`` after ``torch.manual_seed(seed)``.
-
-    PyTorch's generator is the Mersenne twister with the classic seeding, of which each uniform
-    float32 takes the low 24 bits; weight and bias are uniform within 1/sqrt(inputs).
-    """
-    twister = np.random.RandomState(seed)
-    raw = np.frombuffer(twister.bytes(4 * outputs * (inputs + 1)), dtype="<u4")
-    uniform = (raw & np.uint32((1 << 24) - 1)).astype(np.float32) * np.float32(2.0**-24)
-    bound = np.float32(1 / np.sqrt(inputs))
-    drawn = uniform * (bound + bound) - bound
-    weight = drawn[: outputs * inputs].reshape(outputs, inputs).T
-    return np.concatenate([weight, drawn[None, outputs * inputs :]]).astype(np.float32)
 
 
 def spread_scores(scores: Floats) -> Matrix:
