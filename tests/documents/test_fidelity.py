@@ -9,10 +9,11 @@ from email.message import EmailMessage, MIMEPart
 from pathlib import Path
 
 import pytest
+from benchmarks.attack.patterns import seconds
 from benchmarks.encodings import texts as short_texts
 from sample_files import ods, one, saved, xls, xlsx, zipped
 
-from contrasent.documents.encodings import decode
+from contrasent.documents.encodings import _NATURAL, decode
 from contrasent.documents.folder import DocumentSource, Origin
 from contrasent.documents.html import html_text, read_html
 from contrasent.documents.mail import parse_mail
@@ -368,6 +369,14 @@ def test_directives_notes_and_tables_of_rst_keep_their_text():
         "Mind\nthe gap.", "And more.", "A map", "Its caption.", "A footnote.",
         "a     b\n1     a long cell", "ls *.py | wc", "2*3*4 and a*b*c.",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "part", ["é1", "'a\u0301", "EÉ", "E·", "É’A", "l'É", "1-", "ÀB±", "aA", "±1A"]
+)
+def test_no_word_is_tried_in_all_the_ways_to_split_it(part):
+    """Where each part could be split in two ways, there would be 2^200 trials."""
+    assert seconds(_NATURAL.fullmatch, part * 200 + "日") < 1
 
 
 @pytest.mark.parametrize(("text", "encoding"), [

@@ -30,7 +30,7 @@ def call_many(strategy, call):
     sent = []
 
     @settings(
-        max_examples=25, deadline=None, database=None, phases=[Phase.generate],
+        max_examples=25, deadline=None, database=None, phases=[Phase.generate], derandomize=True,
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(case=strategy)

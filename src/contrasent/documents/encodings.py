@@ -38,14 +38,19 @@ _DECLARED = re.compile(
     rb"""([\w.:-]{2,30})|@charset\s+"([\w.:-]{2,30})"|coding[:=][ \t]*([\w.-]{2,30})""",
     re.IGNORECASE,
 )
-_WORD = re.compile(r"[^\s\x00-\x2c./:-@\[-`{-~]*[^\x00-\x7f][^\s\x00-\x2c./:-@\[-`{-~]*")
+_WORD = re.compile(r"[^\s\x00-\x2c./:-@\[-`{-~]+")
 _WIDE = "".join(map(chr, range(0xC0, 0x250)))
 _UPPER, _LOWER = ("".join(filter(case, _WIDE)) for case in (str.isupper, str.islower))
-_LATIN = rf"(?:[A-Z{_UPPER}]?[a-z{_LOWER}ªº\u0300-\u036f]+|[A-Z{_UPPER}\u0300-\u036f]+)"
+_SMALL = f"[a-z{_LOWER}ªº]"
+# Letters can be split in one way only, or a long word would be tried in all.
+_LATIN = (
+    rf"(?:[A-Z{_UPPER}]?{_SMALL}++|[A-Z{_UPPER}]++(?:(?<=[A-Z{_UPPER}][A-Z]){_SMALL}++)?)"
+    rf"(?:[A-Z]{_SMALL}*+)*+"
+)
 _EDGE = "“”„‚‘’'–—…«»‹›§¶±×€£¼½¾"  # signs around words
 _NATURAL = re.compile(  # a word of one script, without signs and capitals within
     rf"[¡¿$+{_EDGE}-]*(?:(?!.*[^\x00-\x7f’–-]{{3}})(?:[a-z]{{1,2}}['’])?{_LATIN}"
-    rf"(?:['’–·±-]+(?:{_LATIN}|\d)|[A-Z][a-z{_LOWER}]*|\d+)*"
+    rf"(?:['’–·±-]+(?:{_LATIN}|(?=\d))|\d++(?:[A-Z]{_SMALL}*+)*+)*"
     r"|[Ͱ-Ͽἀ-῿]+(?:[’'-][Ͱ-Ͽἀ-῿]+)*|[Ѐ-ԯ]+(?:[’'-][Ѐ-ԯ]+)*|[\u0591-\u05f4]+"
     rf"|[\u060c-\u06ff\u200c]+|[\u0e01-\u0e5b]+|\d*[mµ]?[²³°]?[a-zC]?)?[{_EDGE}°©®™%*•·\xa0-]*"
 )
@@ -198,6 +203,6 @@ def _natural(sample: bytes, encoding: str) -> float:
         text = codecs.getincrementaldecoder(encoding)().decode(sample)
     except UnicodeDecodeError:
         return -1.0
-    words = _WORD.findall(text)
+    words = [word for word in _WORD.findall(text) if not word.isascii()]
     known = _EASTERN if encoding in _SEVERAL else _NATURAL
     return sum(known.fullmatch(word[:LONGEST]) is not None for word in words) / max(1, len(words))

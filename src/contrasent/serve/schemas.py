@@ -13,6 +13,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    StrictBool,
     StrictInt,
     StrictStr,
 )
@@ -182,12 +183,14 @@ class SearchRequest(RequestBody):
     threshold: Annotated[float, Field(strict=True, allow_inf_nan=False)] | None = Field(
         None, description="Smallest sureness in percent that counts."
     )
-    exact: bool = Field(False, description="Whether typing errors are left as they are.")
+    exact: StrictBool = Field(False, description="Whether typing errors are left as they are.")
     where: dict[str, Any] | None = Field(
         None, description='Filter on metadata, such as {"year": {"$gte": 2000}}.'
     )
-    answers: bool = Field(False, description="Whether each hit has the sentence that answers.")
-    documents: bool = Field(
+    answers: StrictBool = Field(
+        False, description="Whether each hit has the sentence that answers."
+    )
+    documents: StrictBool = Field(
         False, description="Whether k counts documents, each with some of its texts, not texts."
     )
 
