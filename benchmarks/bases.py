@@ -9,10 +9,9 @@ import argparse
 from pathlib import Path
 
 from contrasent.files import write_text
-from contrasent.reproduce.console import Book
+from contrasent.reproduce.console import Book, ClaimEntry, ItemEntry
 from contrasent.reproduce.results import stored_book
-from contrasent.reproduce.summary import Statement, statements
-from contrasent.reproduce.table_verdicts import AGREES, CHOSEN, DIFFERS, EQUIVALENT, WORDS
+from contrasent.reproduce.table_verdicts import AGREES, CHOSEN, DIFFERS, EQUIVALENT, OPEN, WORDS
 
 DECIDED = (AGREES, DIFFERS, EQUIVALENT)
 
@@ -24,10 +23,10 @@ def page(first: Book, second: Book) -> str:
         first: the book of one base.
         second: that of the other.
     """
-    books = [{_name(one): one for one in statements(book)} for book in (first, second)]
+    books = [_statements(book) for book in (first, second)]
     names = [next(i["base"] for i in book["items"] if i["base"]) for book in (first, second)]
     shared = [name for name in books[0] if name in books[1]]
-    words = {name: tuple(book[name].word for book in books) for name in shared}
+    words = {name: tuple(book[name][1]["verdict"]["word"] for book in books) for name in shared}
     used = [w for w in WORDS if w != CHOSEN or any(w in pair for pair in words.values())]
     lines = [
         "# Two bases",
@@ -54,21 +53,26 @@ def page(first: Book, second: Book) -> str:
             lines += ["", f"## {title} ({len(chosen)})", ""]
             lines += [f"| statement | {names[0]} | {names[1]} |", "| --- | --- | --- |"]
             for name in chosen:
-                verdicts = " | ".join(_verdict(book[name]) for book in books)
-                claim = books[0][name]
-                lines.append(f"| {claim.claim['text']} ({claim.item['source']}) | {verdicts} |")
+                verdicts = " | ".join(_verdict(book[name][1]) for book in books)
+                item, claim = books[0][name]
+                lines.append(f"| {claim['text']} ({item['source']}) | {verdicts} |")
     return "\n".join(lines) + "\n"
 
 
-def _name(one: Statement) -> str:
-    return f"{one.item['name']}#{one.claim['name']}"
+def _statements(book: Book) -> dict[str, tuple[ItemEntry, ClaimEntry]]:
+    return {f"{i['name']}#{c['name']}": (i, c) for i in book["items"] for c in i["claims"]}
 
 
-def _verdict(one: Statement) -> str:
-    if one.part is None or "effect" not in one.part:
-        return one.word
-    effect = one.part["effect"]
-    return f"{one.word} ({effect['ours']:+.3g})"
+def _verdict(claim: ClaimEntry) -> str:
+    """The word, and the effect of the part that differs, else of the weakest, if any was run."""
+    word = claim["verdict"]["word"]
+    run = [part for part in claim["parts"] if "effect" in part]
+    if not run:
+        return word
+    part = max(run, key=lambda part: (part["word"] == OPEN, part["p"] or 0.0))
+    differing = [part for part in run if word == part["word"] == DIFFERS]
+    part = min(differing, key=lambda part: part["p"] or 0.0, default=part)
+    return f"{word} ({part['effect']['ours']:+.3g})"
 
 
 def main() -> None:

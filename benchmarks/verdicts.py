@@ -131,7 +131,7 @@ def wrong_tables(item: Item, tables: int, seed: int, world: World) -> tuple[floa
     means = {name: world.means(place) for place, name in enumerate(trained)}
     random, statements, cells, decided, asked = np.random.default_rng(seed), 0, 0, 0, 0
     for _ in range(tables):
-        found = decide(item, "lab", simulated(item, random, world), {})
+        found = decide(item, "lab", simulated(item, random, world))
         own = [v for v in found.claims.values() if v.raw and all(_is_known(v, means))]
         statements += any(is_wrong(verdict, means) for verdict in own)
         cells += any(is_wrong(verdict, means) for verdict in found.cells.values())
@@ -161,7 +161,7 @@ def replications(
             }
             rows.append(row.model_copy(update={"expected": drawn}))
         again = item.model_copy(update={"rows": tuple(rows), "claims": ()})
-        cells = decide(again, "paper", simulated(again, random, world), {}).cells.values()
+        cells = decide(again, "paper", simulated(again, random, world)).cells.values()
         words = [verdict.word for verdict in cells if verdict.word != ABSENT]
         agree += words.count(AGREES)
         asked += len(words)

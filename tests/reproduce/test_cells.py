@@ -42,7 +42,7 @@ def test_a_cell():
         "verdict": {"word": "cannot tell", "why": "...", "p": 0.2345},
     }  # fmt: skip
     assert cell_texts(cell, column) == {
-        "paper": "71.0", "also": "", "ours": "77.47", "spread": "0.50",
+        "paper": "71.0", "ours": "77.47", "spread": "0.50",
         "interval": "[76.23, 78.71]", "seeds": "3", "published": "-11.5",
         "difference": "-0.80 [-2.00, +0.40]", "word": "cannot tell", "more": "p 0.23",
         "verdict": "cannot tell (p 0.23)",

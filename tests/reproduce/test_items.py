@@ -103,7 +103,10 @@ def test_what_an_item_says(write):
     last = item.rows[-1]
     assert (last.kind, last.expected["stsb"].source) == ("quote", "a letter")
     assert last.expected["stsb"].tolerance == 0.5
-    assert (item.columns["stsb"].factor, len(item.claims[0].than)) == (100, 5)
+    assert (item.columns["stsb"].factor, len(item.claims[0].than)) == (
+        100,
+        4,
+    )  # quotations are not run
 
 
 def test_settings_come_from_scale_template_and_row(write):
@@ -174,14 +177,10 @@ def test_a_folder_from_outside_has_papers_and_corpora_of_its_own(write):
         _ = ItemFolder(home).papers
 
 
-def test_a_claim_about_several_columns_and_one_that_rests_on_nothing(write):
+def test_a_claim_about_several_columns(write):
     more = '[columns.two]\nevaluation = "dev"\nmetric = "pearson"\n\n[templates'
     several = ('column = "stsb"\nbetter', 'columns = ["stsb", "two"]\nbetter')
     assert read_item(write(("[templates", more), several)).claims[0].columns == ("stsb", "two")
-    rests = 'rests_on = ["simcse:table0#plane"]'
-    path = write(('column = "stsb"\nbetter = "plain"\nthan = ["*"]', rests))
-    with pytest.raises(InputError, match="no such claim"):
-        ItemFolder(path.parents[1]).all()
 
 
 WRONG = [
@@ -314,7 +313,7 @@ def test_a_published_spread(write):
 def test_equality_can_agree():
     """What says that something is no better, or no worse, is not taken for "better"."""
     claims = [claim for item in OWN.all() for claim in item.claims]
-    assert len(claims) == 243
+    assert len(claims) == 238
     relations = [claim.relation for claim in claims]
     assert (relations.count("no_worse"), relations.count("no_better")) == (21, 5)
     for claim in claims:

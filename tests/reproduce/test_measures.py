@@ -17,12 +17,12 @@ from contrasent.evaluate.geometry import by_rating
 from contrasent.report import Items, Report, Row
 from contrasent.reproduce import corpora, measures, run
 from contrasent.reproduce.corpora import open_built, read_corpora
+from contrasent.reproduce.figures import draw
 from contrasent.reproduce.measures import MEASURES
 from contrasent.reproduce.plan import ModelJob, PlannedModel, Unit
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.results import figure_data
 from contrasent.reproduce.store import ResultStore
-from contrasent.reproduce.summary import draw
 from contrasent.reproduce.table_verdicts import SeedScores
 from contrasent.text.corpus import ScoredPairs
 

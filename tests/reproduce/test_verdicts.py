@@ -93,7 +93,7 @@ def test_one_seed_alone_decides_nothing():
         claim = Claim(name="own", text="", columns=("column",), better="two", than=("one",))
         item = compact_item((claim,), {"column": TableColumn(margin=0.3)})
         own = {"column": {"one": one, "two": two}}
-        assert table_verdicts.decide(item, "lab", own, {}).claims["own"].word == OPEN
+        assert table_verdicts.decide(item, "lab", own).claims["own"].word == OPEN
 
 
 STEPS = {
@@ -127,7 +127,6 @@ def test_a_statement_on_a_term_that_does_not_act_is_inert(tmp_path, case):
     verdict = decided.claims["difference-helps"]
     assert verdict.word == word
     assert verdict.share == (max(line["difference"] for line in shares) if shares else None)
-    assert table_verdicts.together([word, AGREES]) == (OPEN if word == INERT else AGREES)
     (entry,) = results_book([item], tmp_path, "lab")["items"]
     why = next(c for c in entry["claims"] if c["name"] == "difference-helps")["verdict"]["why"]
     said = {INERT: "difference has at most 0.99%", AGREES: "at most 2.00%"}[word]
@@ -155,7 +154,7 @@ def test_a_statement_has_a_level_a_number_or_chose_its_rows(stated, gain, word):
         "two": scores(*[70.0 + g for g in gain], order="same"),
     }
     item = compact_item((claim, other), {"column": TableColumn(margin=0.3)})
-    found = table_verdicts.decide(item, "lab", {"column": rows}, {}).claims
+    found = table_verdicts.decide(item, "lab", {"column": rows}).claims
     assert found["own"].word == word
     # What chose the rows is in no family: the other statement is not charged for it.
     alone = stats.ttest_1samp(gain, 0).pvalue
@@ -218,7 +217,7 @@ def word(mean, error=0.15, kind="better", sign=1, margin=None, others=0):
         if name != "after" or mean is not None
     }
     item = compact_item(tuple(claims), columns)
-    return table_verdicts.decide(item, "lab", {"column": own}, {}).claims["own"].word
+    return table_verdicts.decide(item, "lab", {"column": own}).claims["own"].word
 
 
 def word_on_value(ours, published, tolerance):
@@ -228,7 +227,7 @@ def word_on_value(ours, published, tolerance):
     row = next(row for row in item.rows if row.kind == "train")
     row = row.model_copy(update={"expected": expected})
     item = compact_item((), {"column": TableColumn(name="column")}, (row,))
-    found = table_verdicts.decide(item, "paper", {"column": {row.name: ours}}, {})
+    found = table_verdicts.decide(item, "paper", {"column": {row.name: ours}})
     return found.cells[row.name, "column"].word
 
 
@@ -281,16 +280,6 @@ def test_the_tests_of_a_statement_are_made_of_those_of_its_parts():
     assert statement(compared(None)) == {}
 
 
-@pytest.mark.parametrize(("words", "expected"), [
-    ((AGREES, AGREES), AGREES), ((AGREES, EQUIVALENT), EQUIVALENT), ((EQUIVALENT, OPEN), OPEN),
-    ((AGREES, ABSENT), OPEN), ((AGREES, OPEN, DIFFERS), DIFFERS), ((ABSENT, OPEN), OPEN),
-    ((ABSENT, ABSENT), ABSENT),
-])  # fmt: skip
-def test_words_together(words, expected):
-    assert table_verdicts.together(words) == expected
-    assert f"{words.count(words[0])} {words[0]}" in table_verdicts.counted(words)
-
-
 @pytest.mark.parametrize(("values", "published", "expected"), [
     ((82.4, 82.5, 82.6), 82.5, AGREES),
     # Off by more than the published run's own noise, by less than the tolerance.
@@ -325,7 +314,7 @@ def decided(name, means, seeds=3, deviation=0.05, scale="lab"):
     (item,) = ItemFolder().find([name])
     scatter = deviation * stats.zscore(np.arange(seeds), ddof=1)
     own = {row.name: scores(*(float(means(row.name) + s) for s in scatter)) for row in item.rows}
-    return table_verdicts.decide(item, scale, {"stsb": own}, {})
+    return table_verdicts.decide(item, scale, {"stsb": own})
 
 
 def words(found):
@@ -352,35 +341,8 @@ def test_a_printed_difference_within_the_margin_counts_as_none():
     for one, expected in ((row, EQUIVALENT), (near, AGREES)):
         rows = tuple(one if r is row else r for r in item.rows)
         again = item.model_copy(update={"rows": rows})
-        found = table_verdicts.decide(again, "lab", {"stsb": own}, {})
+        found = table_verdicts.decide(again, "lab", {"stsb": own})
         assert found.cells["p = 0.2", "stsb"].word == expected
-
-
-def test_statements_that_rest_on_others():
-    (item,) = ItemFolder().find(["study:claims"])
-    places = dict.fromkeys(place for claim in item.claims for place in claim.rests_on)
-    count = len(places)
-    assert count >= 15
-
-    def resting(p, word=AGREES):
-        raw = {"difference": (word, p)} if p is not None else {}
-        return "text", Verdict(word, p, raw=raw)
-
-    def said(*own):
-        resting_on = {place: resting(*own) for place in places}
-        return set(words(table_verdicts.decide(item, "lab", {}, resting_on)).values())
-
-    assert said(0.05 / count) == {AGREES}
-    # Sure in its own table, but not among as many as there are here.
-    assert said(0.04) == said(0.04, DIFFERS) == {OPEN}
-    assert (said(0.001, DIFFERS), said(None, ABSENT)) == ({DIFFERS}, {ABSENT})
-    # What their own tables left open was tested as well, and counts.
-    first = item.claims[0].rests_on
-    others = {place: ("text", Verdict(OPEN, raw={"difference": (AGREES, 0.3)})) for place in places}
-    for p, expected in ((0.05 / count, AGREES), (0.06 / count, OPEN)):
-        resting_on = others | {place: resting(p) for place in first}
-        found = table_verdicts.decide(item, "lab", {}, resting_on)
-        assert found.claims[item.claims[0].name].parts[0].word == expected
 
 
 WORLDS = {

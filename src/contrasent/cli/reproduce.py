@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from contrasent.reproduce.tables import Item, ScaleName
 
 RESULTS = Path("reproduction")
-REPORTS = (".html", ".tex", ".csv")
+REPORTS = (".md", ".tex", ".csv")
 FOLDER: Any = {"exists": True, "file_okay": False}
 
 
@@ -39,7 +39,6 @@ def reproduce(
     row: Annotated[list[Path] | None, typer.Option(metavar="FILE")] = None,
     report: Annotated[list[Path] | None, typer.Option(metavar="FILE")] = None,
     figures: Annotated[Path | None, typer.Option(metavar="FOLDER")] = None,
-    holds: Annotated[Path | None, typer.Option("--holds", metavar="FILE.md")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE")] = None,
     own: Annotated[Path | None, typer.Option("--recipes", **FOLDER)] = None,
 ) -> None:
@@ -65,10 +64,9 @@ def reproduce(
             "all" or a paper those items that have some.
         row: Add a row of your own scores to the tables: a report of evaluate --json, or a csv with
             the header task,value; can be repeated.
-        report: Write a page with tables and figures (.html), the tables for LaTeX with booktabs
-            (.tex), or every cell (.csv); can be repeated.
+        report: Write the tables and statements as Markdown (.md), the tables for LaTeX with
+            booktabs (.tex), or every cell (.csv); can be repeated.
         figures: Write every figure as an SVG file.
-        holds: Write what holds and what does not, with a picture in FILE.svg.
         json_file: Write all numbers as JSON.
         own: Folder of items, instead of the package's own.
     """
@@ -87,8 +85,7 @@ def reproduce(
     if scale is not None and scale not in SCALES:
         raise OptionError("--scale", scale, "unknown", choices=SCALES)
     most = options.parse_budget(budget) if budget is not None else None
-    targets = [*(report or []), *filter(None, (json_file, holds))]
-    _check_targets(targets, report or [], pictures=bool(figures or holds))
+    _check_targets([*(report or []), *filter(None, [json_file])], report or [], figures)
     chosen: ScaleName | None = scale
     stored = stored and _results_in(stored)
     if stored is None:
@@ -114,11 +111,11 @@ def reproduce(
     for path in row or ():
         add_row(contents, wanted, path)
     options.echo(text(contents))
-    for path in _written(contents, report or [], figures, holds, json_file):
+    for path in _written(contents, report or [], figures, json_file):
         options.note(f"wrote {path}")
 
 
-def _check_targets(targets: list[Path], reports: list[Path], *, pictures: bool) -> None:
+def _check_targets(targets: list[Path], reports: list[Path], figures: Path | None) -> None:
     from contrasent.files import check_writable
 
     for target in targets:
@@ -127,37 +124,29 @@ def _check_targets(targets: list[Path], reports: list[Path], *, pictures: bool) 
         if target.suffix not in REPORTS:
             problem = "unknown kind of report, by its ending"
             raise OptionError("--report", str(target), problem, choices=REPORTS)
-    if pictures or any(target.suffix == ".html" for target in reports):
+    if figures is not None:
         from contrasent.pictures import check_matplotlib
 
         check_matplotlib()
 
 
 def _written(
-    made: "Book",
-    reports: list[Path],
-    figures: Path | None,
-    holds: Path | None,
-    json_file: Path | None,
+    made: "Book", reports: list[Path], figures: Path | None, json_file: Path | None
 ) -> list[Path]:
     """Write the requested outputs; the files."""
     from contrasent.files import write_json, write_text
-    from contrasent.reproduce import summary
-    from contrasent.reproduce.console import cells_csv, latex
+    from contrasent.reproduce.console import cells_csv, latex, markdown
 
     written = [path for path in (json_file, *reports) if path is not None]
     if json_file is not None:
         write_json(json_file, made)
-    makers = {".html": summary.page, ".tex": latex, ".csv": cells_csv}
+    makers = {".md": markdown, ".tex": latex, ".csv": cells_csv}
     for target in reports:
         write_text(target, makers[target.suffix](made))
-    if holds is not None:
-        pages = [
-            path.name for path in reports if (path.suffix, path.parent) == (".html", holds.parent)
-        ]
-        written += summary.write(holds, made, *pages[:1])
     if figures is not None:
-        written += summary.write_figures(figures, made)
+        from contrasent.reproduce.figures import write_figures
+
+        written += write_figures(figures, made)
     return written
 
 

@@ -1,6 +1,6 @@
-"""A report of items as plain data, as ``--json`` writes it, and as text for a terminal.
+"""A report of items as plain data, as ``--json`` writes it, and as text, Markdown, LaTeX and CSV.
 
-Pages, pictures and texts are made from these data alone. "run" holds everything that differs from
+Pictures and texts are made from these data alone. "run" holds everything that differs from
 one run to the next.
 """
 
@@ -8,7 +8,7 @@ import csv
 import io
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from statistics import median
 from typing import Any, NotRequired, TypedDict
@@ -16,7 +16,7 @@ from typing import Any, NotRequired, TypedDict
 from contrasent.progress import duration
 from contrasent.report import laid_out
 from contrasent.reproduce.store import Json
-from contrasent.reproduce.table_verdicts import CHOSEN, RULE, counted
+from contrasent.reproduce.table_verdicts import CHOSEN, RULE, WORDS, counted
 
 
 class VerdictEntry(TypedDict):
@@ -32,7 +32,6 @@ class Cell(TypedDict, total=False):
 
     paper: float
     source: str
-    also: float  # the value of a second document
     ours: float
     values: list[float]  # by seed
     seeds: int
@@ -108,7 +107,6 @@ class ItemEntry(TypedDict):
     base: str
     changes: Json
     reference: str
-    also_source: str
     needs: list[str]
     columns: list[ColumnEntry]
     rows: list[RowEntry]
@@ -136,7 +134,6 @@ LAB_NOTE = (
 # Texts of a cell, and their headers.
 COLUMNS = {
     "paper": "paper",
-    "also": "also",
     "ours": "ours",
     "spread": "sd",
     "interval": "95 %",
@@ -195,7 +192,6 @@ def cell_texts(cell: Cell | None, column: ColumnEntry) -> dict[str, str]:
     more += [p_value(verdict["p"])] if verdict["p"] is not None else []
     return {
         "paper": shown(cell, "paper", paper),
-        "also": shown(cell, "also", paper),
         "ours": shown(cell, "ours", ours),
         "spread": shown(cell, "sd", ours),
         "interval": between(cell["low"], cell["high"], ours) if "low" in cell else "",
@@ -212,9 +208,9 @@ def cell_texts(cell: Cell | None, column: ColumnEntry) -> dict[str, str]:
 def text(book: Book) -> str:
     """A report for a terminal."""
     parts = [_item_text(item) for item in book["items"]]
-    if any(item["scale"] == "lab" and item["base"] for item in book["items"]):
+    if _is_lab(book):
         parts.insert(0, _wrapped(LAB_NOTE))
-    words = [claim["verdict"]["word"] for item in book["items"] for claim in item["claims"]]
+    words = [word for item in book["items"] for word in _words(item)]
     lines = [f"{len(words)} claims: {counted(words)}"] if len(book["items"]) > 1 and words else []
     run = book["run"]
     if run["seconds"]:
@@ -225,7 +221,7 @@ def text(book: Book) -> str:
 
 def cells_csv(book: Book) -> str:
     """Every cell of the tables, one a line, numbers unrounded; formulas are escaped."""
-    keys = ("paper", "also", "ours", "sd", "low", "high", "seeds")
+    keys = ("paper", "ours", "sd", "low", "high", "seeds")
     stream = io.StringIO()
     table = csv.writer(stream, lineterminator="\n")
     table.writerow(("item", "row", "column", *keys, "verdict"))
@@ -244,38 +240,84 @@ def _no_formula(text: str) -> str:
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
+def compact(item: ItemEntry) -> list[list[str]]:
+    """An item as a table with its header: our mean ± deviation (published), or what is said."""
+    columns = [
+        column
+        for column in item["columns"]
+        if any(column["name"] in {**row["cells"], **row["facts"]} for row in item["rows"])
+    ]
+    table = [["", *(column["title"] for column in columns)]]
+    for row in item["rows"]:
+        if row["cells"] or row["facts"]:
+            texts = (_compact(row["cells"].get(column["name"]), column) for column in columns)
+            said = (row["facts"].get(column["name"], "") for column in columns)
+            table.append([row["name"], *map("".join, zip(texts, said, strict=True))])
+    return table
+
+
+def _compact(cell: Cell | None, column: ColumnEntry) -> str:
+    texts = cell_texts(cell, column)
+    ours = f"{texts['ours']} ± {texts['spread']}" if texts["spread"] else texts["ours"]
+    return " ".join(filter(None, (ours, f"({texts['paper']})" if texts["paper"] else "")))
+
+
 def latex(book: Book) -> str:
     r"""The tables for LaTeX, with booktabs; published values are in brackets."""
     parts = ["% Needs \\usepackage{booktabs}."]
     for item in book["items"]:
-        columns = [c for c in item["columns"] if any(c["name"] in r["cells"] for r in item["rows"])]
-        lines = []
-        for row in (row for row in item["rows"] if row["cells"]):
-            cells = [_latex_cell(row["cells"].get(column["name"]), column) for column in columns]
-            lines.append(" & ".join([_latex_text(row["name"]), *cells]) + r" \\")
-        head = " & ".join(["", *(_latex_text(column["title"]) for column in columns)]) + r" \\"
+        head, *rows = [" & ".join(map(_latex_text, row)) + r" \\" for row in compact(item)]
         about = f"{item['title']} ({item['source']}). In brackets: published."
         parts += [
             "",
             r"\begin{table}",
             rf"\caption{{{_latex_text(about)}}}",
-            rf"\begin{{tabular}}{{l{'r' * len(columns)}}}",
-            *(r"\toprule", head, r"\midrule", *lines, r"\bottomrule"),
+            rf"\begin{{tabular}}{{l{'r' * (len(compact(item)[0]) - 1)}}}",
+            *(r"\toprule", head, r"\midrule", *rows, r"\bottomrule"),
             *(r"\end{tabular}", r"\end{table}"),
         ]
     return "\n".join([*parts, ""])
 
 
-def _latex_cell(cell: Cell | None, column: ColumnEntry) -> str:
-    texts = cell_texts(cell, column)
-    ours = texts["ours"] + (rf" $\pm$ {texts['spread']}" if texts["spread"] else "")
-    shown = " ".join([*[ours] * bool(ours), *[f"({texts['paper']})"] * bool(texts["paper"])])
-    return re.sub(r"(?<![\w.])-(?=\d)", "$-$", shown)
-
-
 def _latex_text(text: str) -> str:
     special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    return re.sub(r"[\\~^&%$#_{}]", lambda m: special.get(m[0], "\\" + m[0]), text)
+    special["±"] = r"$\pm$"
+    escaped = re.sub(r"[\\~^&%$#_{}±]", lambda m: special.get(m[0], "\\" + m[0]), text)
+    return re.sub(r"(?<![\w.])-(?=\d)", "$-$", escaped)
+
+
+def markdown(book: Book) -> str:
+    """The tables and their statements as Markdown, the verdicts of each document counted first."""
+    papers: dict[str, list[str]] = {}
+    for item in book["items"]:
+        papers.setdefault(item["paper"], []).extend(_words(item))
+    every = [word for words in papers.values() for word in words]
+    heads = [word for word in WORDS if word in every]
+    parts = [f"# {len(book['items'])} tables and figures made again\n"]
+    if _is_lab(book):
+        parts.append(f"{LAB_NOTE}\n")
+    if heads:
+        counts = [
+            [paper, *(str(words.count(word)) for word in heads)] for paper, words in papers.items()
+        ]
+        parts += [*_markdown_table([["statements of", *heads], *counts]), f"\n{RULE}\n"]
+    for item in book["items"]:
+        parts += [f"## {item['name']}: {item['title']}\n", f"{item['source']}. {item['about']}\n"]
+        parts += [f"{line}\n" for line in about(item)]
+        if len(table := compact(item)) > 1:
+            parts += [*_markdown_table(table), ""]
+            if any(row["cells"] for row in item["rows"]):
+                parts.append("Mean ± standard deviation over seeds (published).\n")
+        parts += [f"{line}\n" for line in noise(item)]
+        lines = [f"**{word}**: {said}" for word, said in _statements(item)]
+        lines += [f"missing: {line}" for line in missing(item)]
+        parts += [*(f"- {line}" for line in (*lines, *item["needs"])), ""]
+    return "\n".join(parts)
+
+
+def _markdown_table(table: list[list[str]]) -> list[str]:
+    head, *rows = ["| " + " | ".join(t.replace("|", r"\|") for t in row) + " |" for row in table]
+    return [head, "| --- |" + " ---: |" * (len(table[0]) - 1), *rows]
 
 
 def _item_text(item: ItemEntry) -> str:
@@ -286,8 +328,6 @@ def _item_text(item: ItemEntry) -> str:
         titles = ("", *(column["title"] for column in columns))
         facts = [(r["name"], *(r["facts"].get(c["name"], "") for c in columns)) for r in rows]
         lines += ["", *laid_out([titles, *facts], left=range(len(titles)))]
-    if has_second(rows):
-        lines.append(f"also: {item['also_source']}")
     for column in columns:
         cells = [(row["name"], row["cells"].get(column["name"])) for row in rows]
         shown = [(name, cell_texts(cell, column)) for name, cell in cells if cell]
@@ -301,20 +341,27 @@ def _item_text(item: ItemEntry) -> str:
         for name, listing in listings.items():
             lines += [f"  {name}", *(f"    {score:.2f}  {hit}" for score, hit in listing[i][1])]
     lines += ["", *(_wrapped(line, "  ") for line in noise(item))]
-    for claim in item["claims"]:
-        verdict = claim["verdict"]
-        alone = len(claim["parts"]) == 1 and verdict["word"] != CHOSEN
-        why = claim["parts"][0]["why"] if alone else verdict["why"]
-        line = f"{verdict['word']:<14}{claim['text']}{f' ({why})' if why else ''}"
-        lines.append(_wrapped(line, " " * 14))
+    lines += [_wrapped(f"{word:<14}{said}", " " * 14) for word, said in _statements(item)]
     lines += [_wrapped(f"missing: {line}", "  ") for line in missing(item)]
     lines += [_wrapped(f"note: {line}", "  ") for line in item["needs"]]
     return "\n".join(lines).rstrip()
 
 
-def has_second(rows: Sequence[RowEntry]) -> bool:
-    """Whether rows have values of a second document."""
-    return any("also" in cell for row in rows for cell in row["cells"].values())
+def _words(item: ItemEntry) -> list[str]:
+    return [claim["verdict"]["word"] for claim in item["claims"]]
+
+
+def _is_lab(book: Book) -> bool:
+    return any(item["scale"] == "lab" and item["base"] for item in book["items"])
+
+
+def _statements(item: ItemEntry) -> Iterator[tuple[str, str]]:
+    """The verdict on each statement, and the statement with the numbers that decide it."""
+    for claim in item["claims"]:
+        verdict = claim["verdict"]
+        alone = len(claim["parts"]) == 1 and verdict["word"] != CHOSEN
+        why = claim["parts"][0]["why"] if alone else verdict["why"]
+        yield verdict["word"], f"{claim['text']}{f' ({why})' if why else ''}"
 
 
 def about(item: ItemEntry) -> Iterator[str]:

@@ -172,16 +172,8 @@ class ItemFolder:
         }
 
     def all(self, *, settings: bool = True) -> list[tables.Item]:
-        """Every item, checked; also that claims rest on claims that exist."""
-        items = [self.read(path, settings=settings) for path in self.files().values()]
-        known = {f"{item.name}#{claim.name}" for item in items for claim in item.claims}
-        for item in items:
-            for claim in item.claims:
-                for other in claim.rests_on:
-                    if other not in known:
-                        problem = f"rests_on {other!r}: no such claim{suggestion(other, known)}"
-                        raise InputError(item.file, f"claims.{claim.name}: {problem}")
-        return items
+        """Every item, checked."""
+        return [self.read(path, settings=settings) for path in self.files().values()]
 
     def find(self, names: Sequence[str]) -> list[tables.Item]:
         """Items by name: "all", a paper's folder, or "paper:item"; in the folder's order."""
@@ -237,12 +229,13 @@ class _ItemReader:
         """The item, checked as a whole."""
         table, rows = self.table, tuple(self._every_row())
         names = [row.name for row in rows]
-        claims = tuple(self._claim(claim, names) for claim in table.claims)
+        kinds = {row.name: row.kind for row in rows}
+        claims = tuple(self._claim(claim, kinds) for claim in table.claims)
         if table.figure == "sweep" and not table.sweep:
             self.fail("figure", 'needs sweep = "SETTING", the axis of the figure')
         if table.reference:
             self.check("reference", names, table.reference)
-        if not rows and table.kind != "claims":
+        if not rows:
             self.fail("", "there are no [[rows]]")
         axes = sorted({name for row in rows for name in row.point})
         self.check("sweep", axes, *filter(None, table.sweep.split(",")))
@@ -289,7 +282,7 @@ class _ItemReader:
         self.check(f"{where}.front", self.table.columns, *column.front)
         # A column without evaluation and metric has only quotations.
         named = column.evaluation or measured
-        if self.table.kind not in ("facts", "claims") and named:
+        if self.table.kind != "facts" and named:
             self.check(f"{where}.evaluation", self.evaluations, column.evaluation)
             if not measured:
                 self.fail(where, "metric is missing")
@@ -335,7 +328,6 @@ class _ItemReader:
         points = [dict(zip(row.axes, point, strict=True)) for point in product(*row.axes.values())]
         source = row.source or self.table.source
         expected = self._expected(f"{where}.expected", row.expected, source, len(points))
-        also = self._expected(f"{where}.also", row.also, source, len(points))
         kind = self._kind(row, where)
         if kind == "train" and not row.corpus:
             self.fail(where, "corpus is missing: what is trained on?")
@@ -361,7 +353,6 @@ class _ItemReader:
                 fit=row.postprocess,
                 fresh=self.table.fresh_samples,
                 expected={c: v for c, values in expected.items() if (v := values[i]) is not None},
-                also={c: v.value for c, values in also.items() if (v := values[i]) is not None},
                 facts={k: str(v) for k, v in row.facts.items()},
                 point={} if kind == "derived" else point,
             )
@@ -404,22 +395,21 @@ class _ItemReader:
                 published[column].append(read)
         return published
 
-    def _claim(self, claim: tables.Claim, names: Sequence[str]) -> tables.Claim:
+    def _claim(self, claim: tables.Claim, names: Mapping[str, str]) -> tables.Claim:
         where = f"claims.{claim.name}"
-        if claim.rests_on:
-            return claim
         if bool(claim.column) == bool(claim.columns):
-            self.fail(where, "a claim has a column, or columns, or rests_on")
+            self.fail(where, "a claim has a column, or columns")
         about = claim.columns or (claim.column,)
         self.check(f"{where}.{'columns' if claim.columns else 'column'}", self.columns, *about)
         count = sum(bool(getattr(claim, key)) for key in tables.RELATIONS)
         signed = bool(claim.sign)
         if count + signed != 1 or signed != bool(claim.row) or bool(count) != bool(claim.than):
             problem = f"a claim has one of {', '.join(tables.RELATIONS)} with than, or row and sign"
-            self.fail(where, f"{problem}, or rests_on")
+            self.fail(where, problem)
         relation, than = claim.relation, claim.than
         if than == ("*",):
-            than = tuple(name for name in names if name != claim.subject)
+            # A quotation is never run, and would leave the statement open.
+            than = tuple(n for n, kind in names.items() if kind != "quote" and n != claim.subject)
         for key, rows in ((relation, (claim.subject,)), ("than", than), ("row", (claim.row,))):
             self.check(f"{where}.{key}", names, *filter(None, rows))
         for other in about if relation not in ("", tables.BETTER) else ():
@@ -436,8 +426,6 @@ class _ItemReader:
             if not self.columns[name].evaluation:
                 problem = f"column {name!r} names no evaluation; only quotations have values"
                 self.fail(f"{where}.expected", problem)
-        if row.also and not self.table.also_source:
-            self.fail(f"{where}.also", "also_source must say where from")
         target = row.fit is not None and row.fit.corpus == tables.TARGET
         for name in {n for some in row.evaluations.values() for n in some} if target else ():
             kind = self.evaluations[name].kind

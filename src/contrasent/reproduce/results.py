@@ -209,7 +209,6 @@ class ItemResults:
         """The number formats of a column."""
         rows = self.item.rows
         published = [r.expected[column.name].value for r in rows if column.name in r.expected]
-        published += [r.also[column.name] for r in rows if column.name in r.also]
         ours = [scores.mean for scores in self.scores.get(column.name, {}).values()]
         return console.forms(published, ours, points=column.factor == 100)
 
@@ -218,25 +217,13 @@ def verdicts_on(
     items: Sequence[Item], home: Path, scale: ScaleName | None
 ) -> dict[str, tuple[ItemResults, TableVerdicts]]:
     """The stored results of items, and the verdicts on them, by name."""
-    store, folder = ResultStore(home), ItemFolder(items[0].folder)
-    wanted = {item.name: ItemResults(item, store, scale) for item in items}
-    known: dict[str, tuple[ItemResults, TableVerdicts]] = {}
-
-    def find(name: str) -> tuple[ItemResults, TableVerdicts]:
-        if name not in known:
-            results = wanted.get(name) or ItemResults(folder.find([name])[0], store, scale)
-            resting: dict[str, tuple[str, Verdict]] = {}
-            for place in dict.fromkeys(p for c in results.item.claims for p in c.rests_on):
-                other, _, inner = place.partition("#")
-                there, decided = find(other)
-                text = next(c.text for c in there.item.claims if c.name == inner)
-                resting[place] = f"{other}: {text}", decided.claims[inner]
-            shares = {c.name: results.share(c) for c in results.item.claims}
-            decided = decide(results.item, results.scale, results.scores, resting, shares)
-            known[name] = results, decided
-        return known[name]
-
-    return {name: find(name) for name in wanted}
+    store = ResultStore(home)
+    decided: dict[str, tuple[ItemResults, TableVerdicts]] = {}
+    for item in items:
+        results = ItemResults(item, store, scale)
+        shares = {claim.name: results.share(claim) for claim in item.claims}
+        decided[item.name] = results, decide(item, results.scale, results.scores, shares)
+    return decided
 
 
 def book(items: Sequence[Item], home: Path, scale: ScaleName | None) -> console.Book:
@@ -378,7 +365,6 @@ def _entry(found: ItemResults, decided: TableVerdicts, folder: ItemFolder) -> co
         "base": manifest.get("base", ""),
         "changes": manifest.get("changes", {}),
         "reference": item.reference,
-        "also_source": item.also_source,
         "needs": [*item.needs, *found.remarks()],
         "columns": [
             {"name": c.name, "title": c.title, "better": c.better, "forms": found.forms[c.name]}
@@ -413,8 +399,6 @@ def _cell(found: ItemResults, row: TableRow, column: str, decided: TableVerdicts
     cell: console.Cell = {}
     if expected is not None:
         cell = {"paper": expected.value, "source": expected.source}
-    if column in row.also:
-        cell["also"] = row.also[column]
     if scores is not None:
         cell |= _measured(scores)
         if found.scale == "lab" and other is not None and row.name != found.item.reference:
@@ -484,7 +468,7 @@ def _claim_part(found: ItemResults, part: StatementPart, shown: float | None) ->
     why = _why(comparison, shown, found)
     p = _verdict(part, why)["p"]
     entry: console.PartEntry = {"word": part.word, "why": why, "p": p, "text": part.text}
-    if comparison is None or comparison.effect is None:
+    if comparison.effect is None:
         return entry
     ends = bounds(comparison.effect) if comparison.effect.error else None
     low, high = sorted(round(comparison.favour * end, 4) for end in ends) if ends else (None, None)
@@ -504,9 +488,9 @@ def _verdict(one: Verdict | StatementPart, why: str) -> console.VerdictEntry:
     return {"word": one.word, "why": why, "p": None if one.p is None else float(f"{one.p:.3g}")}
 
 
-def _why(comparison: RowComparison | None, p: float | None, found: ItemResults) -> str:
+def _why(comparison: RowComparison, p: float | None, found: ItemResults) -> str:
     """The numbers behind a comparison's word, in a few words; "" if there are none."""
-    if comparison is None or comparison.effect is None:
+    if comparison.effect is None:
         return ""
     form = found.forms[comparison.column]["ours"]
     parts = [console.number(comparison.effect.mean, form, signed=True)]

@@ -227,7 +227,7 @@ class StatementPart(NamedTuple):
 
     text: str
     word: str
-    compared: RowComparison | None = None
+    compared: RowComparison
     p: float | None = None
 
 
@@ -261,14 +261,12 @@ def decide(
     item: Item,
     scale: str,
     scores: Scores,
-    resting: Mapping[str, tuple[str, Verdict]],
     shares: Mapping[str, float | None] | None = None,
 ) -> TableVerdicts:
     """Decide all statements of a table, and all of its values.
 
-    ``resting``: text and verdict of statements of other items, by "paper:item#name". They are
-    decided once more, among all that this item's statements rest on. ``shares``: by statement, the
-    largest share of its term in a row's gradient; None if not measured.
+    ``shares``: by statement, the largest share of its term in a row's gradient; None if not
+    measured.
     """
     cells = {
         place: Verdict(OPEN, parts=(_part("", compared),), raw=compared.tests())
@@ -283,11 +281,8 @@ def decide(
             parts = tuple(p if p.word == ABSENT else p._replace(word=CHOSEN, p=None) for p in parts)
         raw = {} if claim.chosen else joined(parts)
         claims[claim.name] = Verdict(OPEN, parts=parts, raw=raw)
-    among = _adjusted({**claims, **{name: verdict for name, (_, verdict) in resting.items()}})
+    among = _adjusted(claims)
     for claim in item.claims:
-        if claim.rests_on:
-            claims[claim.name] = _resting(claim, resting, among)
-            continue
         verdict = _decided(claims[claim.name], among[claim.name], claim.level)
         if claim.chosen:
             verdict = replace(verdict, word=CHOSEN if verdict.word == OPEN else verdict.word)
@@ -300,7 +295,7 @@ def decide(
 
 def joined(parts: Iterable[StatementPart]) -> Tests:
     """The tests of a statement from those of its parts."""
-    every = [part.compared.tests() if part.compared else {} for part in parts]
+    every = [part.compared.tests() for part in parts]
     differences = [tests["difference"] for tests in every if tests]
     whole: dict[Family, tuple[str, float]] = {}
     if differing := [p for word, p in differences if word == DIFFERS]:
@@ -334,7 +329,7 @@ def _decided(verdict: Verdict, adjusted: Tests, level: float = ALPHA) -> Verdict
         return replace(verdict, word=ABSENT)
     shown = [(word, p) for word, p in adjusted.values() if p <= level]
     comparison = verdict.parts[0].compared
-    if comparison is not None and comparison.kind == VALUE and DIFFERS not in dict(shown):
+    if comparison.kind == VALUE and DIFFERS not in dict(shown):
         if comparison.is_compatible():
             return replace(verdict, word=AGREES)
         if comparison.effect is not None and not comparison.effect.error:
@@ -342,32 +337,6 @@ def _decided(verdict: Verdict, adjusted: Tests, level: float = ALPHA) -> Verdict
     if shown:
         return replace(verdict, word=shown[0][0], p=shown[0][1])
     return replace(verdict, p=min((p for _, p in adjusted.values()), default=None))
-
-
-def _resting(
-    claim: Claim, resting: Mapping[str, tuple[str, Verdict]], adjusted: Mapping[str, Tests]
-) -> Verdict:
-    """A statement that rests on others: it agrees if all do, and differs if one does."""
-    parts = []
-    for name in claim.rests_on:
-        text, verdict = resting[name]
-        known = [p for word, p in adjusted[name].values() if word == verdict.word]
-        p = min(known, default=verdict.p)
-        word = OPEN if p is not None and p > ALPHA else verdict.word
-        parts.append(StatementPart(text, word, p=p))
-    word = together([part.word for part in parts])
-    ps = [part.p for part in parts if part.p is not None and part.word in (word, AGREES)]
-    p = (min if word == DIFFERS else max)(ps, default=None)
-    return Verdict(word, None if word in (OPEN, ABSENT) else p, tuple(parts))
-
-
-def together(words: Sequence[str]) -> str:
-    """The word on a whole; a part that was not run leaves it open."""
-    if DIFFERS in words:
-        return DIFFERS
-    if set(words) <= {AGREES, EQUIVALENT}:
-        return EQUIVALENT if EQUIVALENT in words else AGREES
-    return ABSENT if set(words) <= {ABSENT} else OPEN
 
 
 def _part(text: str, comparison: RowComparison) -> StatementPart:

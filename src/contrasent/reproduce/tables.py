@@ -14,7 +14,7 @@ from contrasent.engine.parameters import Count, Positive, Size, Weight
 from contrasent.errors import InputError, suggestion
 
 HERE = Path(__file__).parent / "items"  # the package's own items
-Kind = Literal["scores", "analysis", "listing", "figure", "facts", "claims"]
+Kind = Literal["scores", "analysis", "listing", "figure", "facts"]
 Cost = Literal["none", "light", "medium", "heavy"]
 Figure = Literal["", "plane", "trace", "curves", "spectrum", "densities", "sweep"]
 RowKind = Literal["train", "encoder", "derived", "quote", "facts", "blocked"]
@@ -209,7 +209,6 @@ class RowTable(Template):
     front: Names = ()  # rows of which those are counted that no other beats in both columns
     axes: dict[str, tuple[Value, ...]] = Field(default_factory=dict)
     expected: dict[str, Any] = Field(default_factory=dict)
-    also: dict[str, Any] = Field(default_factory=dict)
 
 
 class TableColumn(Strict):
@@ -249,7 +248,6 @@ class Claim(Strict):
     margin: Positive | None = None  # a negligible difference; None for the column's
     row: str = ""  # the row whose value has a sign
     sign: Literal["", "positive", "negative"] = ""
-    rests_on: Names = ()  # claims of other items, as "paper:item#name"; it holds if they do
     beyond: float = 0.0  # the number that a value with a sign is compared with
     level: float = Field(0.05, gt=0, lt=1)  # p that it must reach
     chosen: str = ""  # why its rows were chosen for what it says: shown, not tested
@@ -288,7 +286,6 @@ class ItemKeys(Strict):
     reference: str = ""  # the row that others are compared with
     figure: Figure = ""
     sweep: str = ""  # the settings along the figure's axes, of a sweep
-    also_source: str = ""  # the source of the rows' ``also`` values
 
 
 class ItemTable(ItemKeys):
@@ -334,7 +331,6 @@ class TableRow(RowKeys):
     fit: FittedTransform | None  # the transform of its vectors
     fresh: bool  # whether each seed draws sentences of its own
     expected: Mapping[str, Expected]
-    also: Mapping[str, float]  # a second document's values by column, for the reader
     facts: Mapping[str, str]
     point: Settings  # values of the axes that made it
 
