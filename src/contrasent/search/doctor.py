@@ -79,7 +79,7 @@ def _deleted(store: Store) -> Iterator[str]:
 
 def _vectors(store: Store) -> Iterator[str]:
     name = store.facts.vectors
-    if len(store.vectors) < store.facts.rows:
+    if len(store.vectors) < store.encoded:
         yield f"{name} is missing or too short"
         return
     yield from (f"{name}, somewhere in the rows from {n:,} on" for n in store.damaged_blocks())

@@ -8,7 +8,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 from contrasent.search.learned import TABLE
-from contrasent.search.tiers import TABLE as TIERS
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -32,7 +31,7 @@ def _plain(sql: str) -> str:
     return " ".join(sql.replace("IF NOT EXISTS ", "").split())
 
 
-_KNOWN = {_plain(sql) for sql in (*TABLES.split(";"), TABLE, TIERS)}
+_KNOWN = {_plain(sql) for sql in (*TABLES.split(";"), TABLE)}
 
 
 def foreign_part(connection: sqlite3.Connection) -> str:
@@ -106,7 +105,7 @@ def _models() -> "dict[str, type[BaseModel]]":
         "settings": dict[str, str | int | float | None],
         "codes": dict[str, Any],
         "origin": dict[str, Any],
-        "tier": (dict[str, Any], {}),  # only while encoding continues
+        "encoding": (dict[str, Any], {}),  # only while it continues
     }
     codes: dict[str, Any] = {
         "file": Annotated[str, Field(pattern=r"^codes-[0-9]{6}\.u64$")],
@@ -134,8 +133,9 @@ def _models() -> "dict[str, type[BaseModel]]":
         "uri": (path, None),
         "collection": (str, None),
     }
-    tier: dict[str, Any] = {"file": facts["vectors"], "sum": int, "source": path}
-    parts = {"": facts, "codes": codes, "origin": origin, "settings": settings, "tier": tier}
+    encoding: dict[str, Any] = {"rows": number, "source": path}
+    parts = {"": facts, "codes": codes, "origin": origin, "settings": settings}
+    parts["encoding"] = encoding
     models = {}
     for name, keys in parts.items():
         fields: Any = {

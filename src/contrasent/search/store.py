@@ -53,7 +53,6 @@ from contrasent.search.learned import Learned, read_learned
 from contrasent.search.ranking import FORMER, Ranker
 from contrasent.search.readings import UnlikeError, compares
 from contrasent.search.schema import foreign_part, parse_stored, wrong_facts
-from contrasent.search.tiers import EARLY, Tiers, read_tiers
 from contrasent.search.words import Posting
 from contrasent.types import EncodeFn, Mask, Numbers, Vectors, for_task
 
@@ -88,8 +87,8 @@ class Facts:
     codes: dict[str, Any] = field(default_factory=dict)  # the binary codes of the vectors
     # where its rows came from: kind, path, root that names of documents are relative to, options
     origin: dict[str, Any] = field(default_factory=dict)
-    # while not all rows are encoded: the file of those that are since, its sum, and the source
-    tier: dict[str, Any] = field(default_factory=dict)
+    # while not all rows are encoded: how many of the first are, and the source of all
+    encoding: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_choice("metric", self.metric, METRICS)
@@ -109,7 +108,7 @@ class Row:
 T = TypeVar("T")
 
 
-class Described:
+class Described(ABC):
     """Rows that have a description, in a folder, in memory or in Milvus."""
 
     facts: Facts
@@ -132,8 +131,17 @@ class Described:
 
     @property
     def unfinished(self) -> int:
-        """Rows without their final vectors."""
+        """Rows without vectors; as long as there are some, words alone search."""
         return 0
+
+    @property
+    def words_only(self) -> str:
+        """The line about an index that words alone search as yet, or ""."""
+        left, every = self.unfinished, len(self)
+        return f"BM25 only: {100 * (every - left) // every} % encoded" if left else ""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
 
     def check_finished(self, purpose: str) -> None:
         """Reject an index that is not fully encoded; ``purpose`` goes into the message."""
@@ -272,7 +280,6 @@ class Store(Described):
         self._connect(connection)
         self.folder, self.facts, self.private = folder, facts, False
         self.vectors: Vectors = np.empty((0, facts.dimension), dtype=np.float32)
-        self._written = self.vectors  # as the first file has them
         self.stated: dict[str, Any] = {}
         self._one_query, self._masks = threading.Lock(), dict[bytes, Mask]()
         self._samples = dict[float, Vectors]()  # sampled rows, by their smoothing weight
@@ -402,51 +409,29 @@ class Store(Described):
     def _map(self, verify: bool) -> None:
         """Map the vectors, and verify them if they are small enough."""
         path, facts = self.path, self.facts
-        size = path.stat().st_size if facts.rows else 0  # without rows there need be no file
+        size = path.stat().st_size if self.encoded else 0  # without rows there need be no file
         there = size // (4 * max(1, facts.dimension))
-        if verify and there < facts.rows:
+        if verify and there < self.encoded:
             raise damaged(self.folder, f"{path.name} is too short")
-        shape = (min(facts.rows, there), facts.dimension)
+        shape = (min(self.encoded, there), facts.dimension)
         if all(shape):
             self.vectors = mapped_array(path, "<f4", shape, private=self.private)
-        self._written = self.vectors
         if verify and self.vectors.nbytes <= VERIFIED:
             for first in self.damaged_blocks():
                 raise damaged(self.folder, f"{path.name}, rows from {first:,} on")
-        if facts.tier:
-            self._put_since(verify)
 
-    def _put_since(self, verify: bool) -> None:
-        """Replace first-tier vectors by those that the base has made since."""
-        placed = self.tiers.placed if self.tiers is not None else ()
-        if not len(placed):
-            return
-        file = self.path.with_name(Path(self.facts.tier["file"]).name)
-        shape = (len(placed), self.facts.dimension)
-        there = file.stat().st_size >= 4 * math.prod(shape)
-        since = mapped_array(file, "<f4", shape, private=False) if there else None
-        small = 4 * math.prod(shape) <= VERIFIED
-        if since is None or (verify and small and vector_sum(since) != self.facts.tier["sum"]):
-            raise damaged(self.folder, file.name)
-        if not self.vectors.flags.writeable:  # a private copy is writable already
-            self.vectors = np.memmap(self.path, "<f4", mode="c", shape=self.vectors.shape)
-        self.vectors[placed] = since
-
-    @cached_property
-    def tiers(self) -> Tiers | None:
-        """The kinds of rows if not all are encoded yet; verified."""
-        if not self.facts.tier:
-            return None
-        tiers = read_tiers(self.ask, self.facts.dimension)
-        wrong = "checksum" if tiers is None else tiers.misfit(self.facts.rows, self.facts.dimension)
-        if wrong:
-            raise damaged(self.folder, f"the kinds of its rows: {wrong}")
-        return tiers
+    @property
+    def encoded(self) -> int:
+        """Rows at the beginning that have vectors, deleted ones included: all, in the end."""
+        return int(self.facts.encoding.get("rows", self.facts.rows))
 
     @property
     def unfinished(self) -> int:
-        """Rows without the base's final vectors."""
-        return 0 if self.tiers is None else len(self.tiers.of_kind(EARLY, self.alive))
+        """Rows without vectors; as long as there are some, words alone search."""
+        if not self.facts.encoding:
+            return 0
+        ((count,),) = self.ask("SELECT count(*) FROM rows WHERE row >= ?", (self.encoded,))
+        return int(count)
 
     def verify_database(self) -> None:
         """Compare the database with what its writer left, as it was before the state was read."""
@@ -463,7 +448,7 @@ class Store(Described):
     def damaged_blocks(self) -> Iterator[int]:
         """First rows of the blocks whose vectors are not what was written."""
         for first, count, sum_ in self.ask("SELECT first, count, vector_sum FROM blocks"):
-            vectors = self._written[first : first + count] if isinstance(count, int) else None
+            vectors = self.vectors[first : first + count] if isinstance(count, int) else None
             if vectors is None or vector_sum(vectors) != sum_:
                 yield first
 
@@ -518,7 +503,7 @@ class Store(Described):
             if not stored:
                 raise damaged(self.folder, f"row {number} is missing")
             rows.append(self._row(*stored[0]))
-            vector = self.vectors[number : number + 1]
+            vector = self.vectors[number : number + 1]  # none if it is not encoded yet
             if vector_sum(vector) != stored[0][4] or not np.isfinite(vector).all():
                 raise damaged(self.folder, f"the vector of row {number}")
         return rows
