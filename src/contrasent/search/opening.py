@@ -20,7 +20,7 @@ from contrasent.search.folder import (
     checksum,
     in_milvus,
     is_any_index,
-    translated,
+    wrap_sqlite_errors,
 )
 from contrasent.search.index import BaseIndex, Index
 from contrasent.search.learned import Learned
@@ -125,7 +125,7 @@ class KeptVectors:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        with closing(self._database), translated(self.folder):
+        with closing(self._database), wrap_sqlite_errors(self.folder):
             ((count,),) = self._database.execute("SELECT count(*) FROM kept")
             if kind is None or count < AT_ONCE:  # a few are quickly encoded again
                 shutil.rmtree(self.folder, ignore_errors=True)
@@ -134,7 +134,7 @@ class KeptVectors:
         """(n, d) vectors of texts."""
         parts = []
         for some in batched(texts, self.at_once):
-            with translated(self.folder):
+            with wrap_sqlite_errors(self.folder):
                 parts.append(self._some(some))
             self.advance(len(some))
         return np.concatenate(parts)

@@ -27,21 +27,30 @@ from contrasent.search.folder import (
     FILES,
     checksum,
     file_number,
-    guarded,
     is_index,
     leave_checksum,
     remove_files,
     row_ids,
-    translated,
     vector_sum,
+    wrap_sqlite_errors,
 )
 from contrasent.search.learned import write_learned
 from contrasent.search.ranking import Ranker
-from contrasent.search.schema import TABLES, parse_stored
 from contrasent.search.store import ROWS_AT_ONCE, Facts, NewRows, RowWriter, Store
 from contrasent.search.words import Analyzer, Postings, language_of, name_of
 from contrasent.types import EncodeFn, Numbers, Vectors
 
+TABLES = """
+CREATE TABLE facts (one INTEGER PRIMARY KEY CHECK (one = 1), json TEXT, sum INTEGER);
+CREATE TABLE rows (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, text TEXT NOT NULL,
+    metadata TEXT NOT NULL, vector_sum INTEGER NOT NULL, sum INTEGER NOT NULL);
+CREATE TABLE dead (row INTEGER PRIMARY KEY);
+CREATE TABLE blocks (first INTEGER PRIMARY KEY, count INTEGER NOT NULL,
+    vector_sum INTEGER NOT NULL, lengths BLOB NOT NULL, sum INTEGER NOT NULL);
+CREATE TABLE postings (first INTEGER, term TEXT, held BLOB NOT NULL, counts BLOB NOT NULL,
+    sum INTEGER NOT NULL, PRIMARY KEY (first, term)) WITHOUT ROWID;
+CREATE TABLE documents (name TEXT PRIMARY KEY, facts TEXT NOT NULL)
+"""
 WAIT = 30.0  # seconds to wait for another writer before saying who it is
 
 
@@ -77,7 +86,7 @@ class Writer(Store, RowWriter):
                 new = None
             else:
                 remove_files(place)  # of a writer killed before its first commit
-            with translated(place):
+            with wrap_sqlite_errors(place):
                 self._begin(place, new)
             self._stack = stack.pop_all()
         self._sweep()
@@ -87,7 +96,7 @@ class Writer(Store, RowWriter):
 
     def _begin(self, folder: Path | None, new: Facts | None, of: Store | None = None) -> None:
         database = ":memory:" if folder is None else folder / DATABASE
-        connection = guarded(sqlite3.connect(database, timeout=BUSY, check_same_thread=False))
+        connection = sqlite3.connect(database, timeout=BUSY, check_same_thread=False)
         super().__init__(connection, folder, new or Facts())
         self.before: Facts | None = None
         self.committed = self._touched = False
@@ -246,7 +255,7 @@ class Writer(Store, RowWriter):
             self.ask(f"DELETE FROM {table}")
         self.set(vectors=self._new_name(), rows=0, dead=0, dimension=0, codes={}, encoding={})
         self._first, self.vectors = 0, old[:0]
-        with translated(self.folder):
+        with wrap_sqlite_errors(self.folder):
             cursor = self.connection.execute("SELECT * FROM temp.old")
             while part := cursor.fetchmany(ROWS_AT_ONCE):
                 numbers, names, texts, extra = zip(*part, strict=True)
@@ -359,7 +368,7 @@ class Writer(Store, RowWriter):
         for row in range(self._first, self._first + count):
             text, facts = stored.get(row, ("", "null"))
             with suppress(ValueError):  # a damaged row has no name
-                facts = parse_stored(facts)
+                facts = json.loads(facts)
             self._terms.add(analyzer(text), analyzer(name_of(facts)))
         for table in ("blocks", "postings"):
             self.ask(f"DELETE FROM {table} WHERE first = ?", (self._first,))
@@ -382,7 +391,7 @@ class Writer(Store, RowWriter):
         self._first, self._terms, self._sum = self.facts.rows, Postings(), 0
 
     def _put(self, sql: str, values: Any) -> None:
-        with translated(self.folder):
+        with wrap_sqlite_errors(self.folder):
             self.connection.executemany(sql, values)
 
     def _sweep(self) -> None:
