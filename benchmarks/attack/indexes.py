@@ -108,25 +108,4 @@ def damages(bench: Bench) -> None:
             shutil.rmtree(copy)
 
 
-def forged(bench: Bench) -> None:
-    """Indexes of strangers, whose checksums fit: an answer or one line, under four commands."""
-    from forged_indexes import FORGERIES, forge
-
-    index, source = made_index(bench.home)
-    names = sorted(FORGERIES)
-    bench.draw.shuffle(names)
-    body = json.dumps({"query": QUERIES[0], "k": 5, "answers": True}).encode()
-    for number in bench.numbers(min(bench.count, len(names))):
-        label, copy = f"forgery {names[number]!r}", bench.home / "copy"
-        shutil.copytree(index, copy)
-        forge(copy, names[number])
-        bench.judge(f"{label}: search", Process(search(copy)).result())
-        bench.command(label, "search", copy, QUERIES[0], "--quiet")
-        bench.command(label, "doctor", copy)
-        attempt, _ = served(copy, [body])
-        bench.judge(f"{label}: serve", attempt, stopped=True)
-        bench.command(label, "index", copy, source, "--sync", "--quiet")
-        shutil.rmtree(copy)
-
-
-CASES = {"damages": (damages, 30), "forged indexes": (forged, 200)}
+CASES = {"damages": (damages, 30)}

@@ -323,7 +323,6 @@ WRONG = [
             "--columns a",
             "--metadata a",
             "--update",
-            "--fast",
             "--overwrite",
             "--encoded",
             "--id a",

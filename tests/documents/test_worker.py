@@ -148,7 +148,7 @@ def test_the_bench_of_attacks_finds_nothing(tmp_path):
     bench = [sys.executable, "-m", "benchmarks.attack"]
     listed = subprocess.run([*bench, "--list"], capture_output=True, text=True, check=True)
     names = [line.rpartition(" ")[0].strip() for line in listed.stdout.splitlines()]
-    assert len(names) == 16
+    assert len(names) == 15
     endless = {"clients at once"}  # goes on as long as it may
     for seconds, cases in ((15, endless), (60, {*names} - endless)):
         only = [word for name in sorted(cases) for word in ("--only", name)]

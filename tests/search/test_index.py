@@ -14,12 +14,12 @@ from whole_states import encoder
 
 from contrasent.errors import InputError, ModelError, OptionError, OutputError, UserError
 from contrasent.metrics import normalize
+from contrasent.search.doctor import examine
 from contrasent.search.folder import checksum
 from contrasent.search.index import Index
 from contrasent.search.opening import KeptVectors, create
 from contrasent.search.ranking import Ranker
 from contrasent.search.store import Facts
-from contrasent.search.tiers import BASE
 from contrasent.search.writer import Writer
 
 TEXTS = [f"line {n} about {'rivers' if n % 2 else 'roads'}" for n in range(40)]
@@ -246,7 +246,7 @@ def test_a_file_outside_the_folder_is_not_opened(index, tmp_path):
         database.execute("UPDATE facts SET json = ?, sum = ?", (stated, checksum(stated)))
         database.commit()
     (tmp_path / "index/index.sum").unlink()
-    with pytest.raises(InputError, match="vectors: String should match"):
+    with pytest.raises(InputError, match="vectors.f32 is missing"):
         Index.open(tmp_path / "index")
 
 
@@ -269,18 +269,47 @@ def test_a_reader_notices_what_took_the_place_of_its_index(index, tmp_path):
     assert len(reader.refreshed()) == 41
 
 
-def test_a_copy_of_an_index_whose_last_rows_to_encode_were_removed(index, tmp_path):
-    index.save(tmp_path / "index")
+def unfinished(folder, count=10):
+    """An index of 40 rows, as many of which are encoded as said."""
+    rows = [(text, f"id-{n}", None) for n, text in enumerate(TEXTS)]
+    create(folder, None, rows, Facts(dimension=8), source="here").close()
+    with Writer(folder) as writer:
+        writer.put_vectors(normalize(encode(TEXTS[:count])))
+
+
+def test_an_index_whose_last_rows_to_encode_were_removed_is_whole(tmp_path):
+    unfinished(tmp_path / "index")
     with Writer(tmp_path / "index") as writer:
-        first, vectors = np.arange(30), index.vectors[:30]
-        writer.begin_tiers(first[:5], vectors[:5], "lines")
-        writer.put_vectors(first, vectors, BASE)
-        writer.delete([f"id-{n}" for n in range(30, 40)])
+        writer.delete([f"id-{n}" for n in range(10, 40)])
     changed = Index.open(tmp_path / "index")
     changed.save(tmp_path / "copy")
     copy, query = Index.open(tmp_path / "copy"), encode(["where?"])
     found = [[hit.id for hit in one.search(query, k=99)[0]] for one in (changed, copy)]
-    assert found[0] == found[1] and len(found[0]) == 30 and not copy.facts.tier
+    assert found[0] == found[1] and len(found[0]) == 10 and not changed.facts.encoding
+
+
+def test_words_alone_search_what_is_not_encoded(index, tmp_path):
+    unfinished(tmp_path / "index")
+    early = Index.open(tmp_path / "index")
+    assert (early.unfinished, early.words_only) == (30, "BM25 only: 25 % encoded")
+    (hits,) = early.search(["rivers"], vectors=encode(["rivers"]), k=99)
+    (words,) = index.search(["rivers"], vectors=encode(["rivers"]), k=20, ranker=Ranker(1.0))
+    assert {hit.id: hit.words for hit in hits} == {hit.id: hit.words for hit in words}
+    assert len(hits) == 20 and hits[0].shown.startswith("BM25 ") and hits[0].sure is None
+    assert early.search(["nowhere"], vectors=encode(["nowhere"])) == [[]]
+    for refused in (
+        lambda: early.search(encode(["x"])),
+        lambda: early.search(["x"], encode=encode, threshold=0.5),
+        lambda: early.save(tmp_path / "copy"),
+        lambda: early.add(["another"], encode),
+    ):
+        with pytest.raises(InputError, match="30 of its rows are not encoded yet"):
+            refused()
+    with Writer(tmp_path / "index") as writer:
+        writer.put_vectors(normalize(encode(TEXTS[10:])))
+    done = early.refreshed()
+    assert done.words_only == "" and np.array_equal(done.vectors, index.vectors)
+    assert examine(tmp_path / "index")[0].good
 
 
 @pytest.mark.parametrize("kind", ["notes.txt", "index.json", "index.db"])

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from whole_states import encoder
 
-from contrasent.errors import DataError, OptionError, UserError
-from contrasent.search.folder import checksum
+from contrasent.errors import DataError, OptionError
 from contrasent.search.index import Index
 from contrasent.search.learned import (
     Learned,
@@ -214,15 +213,6 @@ def test_nothing_learned_leaves_no_table(tmp_path):
     assert index.learned.lacks(Ranker(map_share=0.5)) == "map"
     with pytest.raises(OptionError, match="out of range"):
         Ranker(map_share=1.5)
-
-
-def test_what_was_learned_and_cannot_be_read_is_damage_with_its_reason():
-    """Also where the checksums are right: a stranger made them so, or another version."""
-    index = made(WAYS[6])
-    forged = "feelings", "[1]", bytes(4)
-    index.ask("INSERT INTO learned VALUES (?, ?, ?, ?)", (*forged, checksum(*forged)))
-    with pytest.raises(UserError, match=r"^the index: is damaged \(what it learned: 'feelings'\)$"):
-        index.stored_learned()
 
 
 @pytest.mark.parametrize("weights", [{"word_weight": 9.0}, {"map_share": -1.0}])

@@ -164,7 +164,7 @@ def _described(about: dict[str, Any]) -> list[str]:
     some = f" of {about['languages_of']:,}" if about["languages_of"] < about["documents"] else ""
     shown = {
         "rows": f"{about['rows']:,} of {about['documents']:,} documents",
-        "first tier": f"{about['unfinished']:,} rows are not encoded by the model yet"
+        "words only": f"{about['unfinished']:,} rows are not encoded yet"
         if about["unfinished"]
         else "",
         "files": counted["formats"],

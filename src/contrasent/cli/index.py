@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from contrasent.cli import options
-from contrasent.cli.search import read_queries
 from contrasent.errors import OptionError, UserError
 
 if TYPE_CHECKING:
@@ -51,8 +50,6 @@ def index(
     remove_where: Annotated[
         list[str] | None, typer.Option("--remove-where", metavar="CONDITION")
     ] = None,
-    fast: bool = False,
-    queries: Path | None = None,
     overwrite: options.Overwrite = False,
 ) -> options.Output:
     """Make a folder of documents, a file or a table searchable, and keep the index up to date.
@@ -61,8 +58,8 @@ def index(
     --sync, --model or --remove, and no -o, an INDEX that exists is changed; with --list [PATTERN]
     its documents are listed.
 
-    Where encoding takes more than about a minute, the index can be searched before, by words and a
-    first tier of vectors; after Ctrl-C the same command, --sync or contrasent serve goes on.
+    Where encoding takes more than about a minute, words alone can search the index before; after
+    Ctrl-C the same command, --sync or contrasent serve resumes.
 
     Options:
         source: Folder, zip, document or table to index, - for lines on standard input; or the
@@ -93,8 +90,6 @@ def index(
         listing: List the documents of an index, and how many passages each has.
         remove: Remove the row with this id, or a document, from an index; can be repeated.
         remove_where: Remove rows whose metadata matches: year<2000, or a JSON filter.
-        fast: Stop after the first tier of vectors, made from those of the model's tokens.
-        queries: File with one query a line: what they find is encoded first, after the first tier.
     """
     fixed = {"--pooler": loading.pooler, "--max-tokens": loading.max_tokens}  # as in the index
     made: dict[str, Any] = {  # when an index is made
@@ -110,30 +105,28 @@ def index(
         "--encoded": encoded,
         "--word-weight": None if word_weight is None else str(word_weight),
         "--vectors-only": vectors_only,
-        "--fast": fast,
         "--overwrite": overwrite,
     }
     building = made | {"-o": output, "--add": add, "--update": update, "--column": column}
     building |= {"--columns": columns, "--id": id_column, "--metadata": metadata}
-    wanted = [] if queries is None else read_queries(queries)
     if remove or remove_where:
-        others = building | fixed | {"SOURCE": synced, "--model": model, "--queries": queries}
+        others = building | fixed | {"SOURCE": synced, "--model": model}
         others |= {"--sync": sync or watch, "--checksum": checksum, "--list": listing}
         _check_alone("--remove", others)
         return _remove_rows(Path(source), remove or [], remove_where or [])
     if listing:
-        others = building | fixed | {"--model": model, "--queries": queries}
+        others = building | fixed | {"--model": model}
         _check_alone("--list", others | {"--sync": sync or watch, "--checksum": checksum})
         return _list(Path(source), synced or "*")
     if sync or (watch and output is None):
         others = building | fixed | {"--model": model}
-        others |= {"--checksum": watch and checksum, "--queries": watch and queries}
+        others |= {"--checksum": watch and checksum}
         _check_alone("--watch" if watch else "--sync", others)
         how: dict[str, Any] = {"watch": watch, "checksum": checksum}
-        return _sync(Path(source), synced, loading.batch, wanted, **how)
+        return _sync(Path(source), synced, loading.batch, **how)
     _check_alone("-o", {"--checksum": checksum})
     if output is None and model is not None:
-        _check_alone("--model", building | {"SOURCE": synced, "--queries": queries})
+        _check_alone("--model", building | {"SOURCE": synced})
         return _change_model(Path(source), model, loading)
     if output is None:
         raise UserError(
@@ -150,7 +143,7 @@ def index(
     if column is not None and columns:
         raise OptionError("--column", column, "does not go with --columns; name it there")
     if add or update:
-        others = made | fixed | {"--add": add and update, "--watch": watch, "--queries": queries}
+        others = made | fixed | {"--add": add and update, "--watch": watch}
         _check_alone("--update" if update else "--add", others)
         from contrasent.indexing.changes import add_rows
 
@@ -173,8 +166,6 @@ def index(
             uri=uri,
             collection=collection,
             overwrite=overwrite,
-            fast=fast,
-            queries=wanted,
             pooler=loading.pooler,
             max_tokens=loading.max_tokens,
             log=options.note,
@@ -185,7 +176,7 @@ def index(
     options.echo(_outcome(output, result).text)
     for line in result.notes:
         options.note(line)
-    return _sync(output, None, loading.batch, wanted, watch=True, checksum=False)
+    return _sync(output, None, loading.batch, watch=True, checksum=False)
 
 
 def _check_alone(change: str, others: dict[str, Any]) -> None:
@@ -210,7 +201,6 @@ def _outcome(output: Path, made: "IndexResult") -> options.Output:
         "blank_lines": made.blank_lines,
         "truncated": made.truncated,
         "documents": documents,
-        "unfinished": made.unfinished,
         "seconds": round(made.seconds, 3),
     }
     rows = f"passages of {documents['documents']:,} documents" if documents else "texts"
@@ -271,7 +261,6 @@ def _sync(
     folder: Path,
     source: str | None,
     batch: int,
-    queries: list[str],
     *,
     watch: bool,
     checksum: bool,
@@ -288,8 +277,7 @@ def _sync(
             for line in outcome.notes:
                 options.note(line)
     with options.resumable("the same command goes on with what is encoded"):
-        how: dict[str, Any] = {"checksum": checksum, "queries": queries}
-        outcome = sync_index(folder, source, batch=batch, **how)
+        outcome = sync_index(folder, source, batch=batch, checksum=checksum)
     facts = asdict(outcome)
     facts["skipped"] = facts.pop("report")["skipped"]
     del facts["notes"]

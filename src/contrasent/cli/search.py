@@ -117,13 +117,13 @@ def search(
         "where": condition,
         "seconds": round(seconds, 4),
         "truncated": truncated,
+        "words_only": opened.words_only,
         "results": results,
     }
     cut = f"{truncated:,} of {len(wanted):,} queries were longer than {encode.encoder.max_tokens}"
     notes = [f"{cut} tokens and were cut there"] if truncated else []
-    if left := opened.unfinished:
-        remedy = f"'contrasent index {index} --sync' goes on"
-        notes.append(f"{left:,} of {len(opened):,} rows are not encoded yet: {remedy}")
+    if opened.words_only:
+        notes.append(f"{opened.words_only}; 'contrasent index {index} --sync' encodes the rest")
     return options.Output(facts, _printed(lines), notes, styled=True)
 
 

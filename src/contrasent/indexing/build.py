@@ -9,8 +9,8 @@ from typing import Any
 
 from contrasent.documents.folder import Documents, ReadReport
 from contrasent.documents.parsers import TEXT_LIMIT
-from contrasent.errors import InputError, MissingExtraError, OptionError, check_choice
-from contrasent.indexing import tiers
+from contrasent.errors import InputError, MissingExtraError, check_choice
+from contrasent.indexing import remaining
 from contrasent.indexing.following import resume_index
 from contrasent.indexing.models import open_base
 from contrasent.indexing.sources import FileFacts, document_rows, document_texts, open_source
@@ -18,7 +18,7 @@ from contrasent.model.base import TaskEncoder
 from contrasent.model.opening import absolute_name
 from contrasent.search.folder import METRICS, check_target, in_milvus
 from contrasent.search.index import BaseIndex, Index
-from contrasent.search.opening import FirstTier, create
+from contrasent.search.opening import create
 from contrasent.search.ranking import Ranker
 from contrasent.search.records import EncodedRecords, IndexRow, Records, TableColumns
 from contrasent.search.store import Facts
@@ -37,24 +37,16 @@ class IndexInput:
     report: ReadReport | None = None  # of documents
     notes: tuple[str, ...] = ()  # lines about the model and about skipped files
 
-    def write(
-        self, output: str | Path, *, overwrite: bool = False, first: FirstTier | None = None
-    ) -> BaseIndex:
+    def write(self, output: str | Path, *, overwrite: bool = False) -> BaseIndex:
         """Encode the rows and write the index; what a killed call encoded is kept."""
-        encode = self.encode if first is None else self.encode.again()
-        more: dict[str, Any] = {"documents": self.files, "first": first}
-        return create(output, encode, self.rows, self.facts, overwrite=overwrite, **more)
+        how: dict[str, Any] = {"overwrite": overwrite, "documents": self.files}
+        return create(output, self.encode, self.rows, self.facts, **how)
 
-    def planned(self, source: str, *, fast: bool) -> tuple["IndexInput", FirstTier | None, float]:
-        """With an encoder for so much text; a first tier if that takes long; the seconds needed."""
-        if self.facts.metric != "cosine" or isinstance(self.rows, EncodedRecords):
-            return self, None, 0.0
-        survey = tiers.Survey.of(self.rows)
-        encode = tiers.quick(self.encode, survey.characters)
-        seconds = survey.seconds(encode)
-        wanted = survey.rows and (fast or seconds > tiers.LONG)
-        first = survey.first_tier(encode, source) if wanted else None
-        return replace(self, encode=encode), first, seconds
+    def write_words(self, output: str | Path, source: str, *, overwrite: bool = False) -> BaseIndex:
+        """Write an index that words can search, of a source that is to be encoded."""
+        facts = replace(self.facts, dimension=self.encode.encoder.dimension)
+        how: dict[str, Any] = {"overwrite": overwrite, "documents": self.files}
+        return create(output, self.encode, self.rows, facts, source=source, **how)
 
 
 def read_input(
@@ -111,7 +103,6 @@ class IndexResult:
         blank_lines: rows without text, which were left out.
         documents: what was read and what was skipped; None where rows are those of a table.
         notes: lines about the model, skipped files and cut texts.
-        unfinished: rows that have no vector of the model yet; see ``fast``.
     """
 
     folder: Path
@@ -122,7 +113,6 @@ class IndexResult:
     blank_lines: int = 0
     documents: ReadReport | None = None
     notes: tuple[str, ...] = ()
-    unfinished: int = 0
 
 
 def index_folder(
@@ -149,16 +139,13 @@ def index_folder(
     uri: str = "",
     collection: str = "contrasent",
     overwrite: bool = False,
-    fast: bool = False,
-    queries: Sequence[str] = (),
     log: Log = lambda line: None,
 ) -> IndexResult:
     """Make documents or a table searchable, as ``contrasent index SOURCE -o OUTPUT`` does.
 
-    Where encoding takes more than about a minute, the index appears with a first tier of vectors,
-    made of those of the model's tokens, and is searchable; the model's own vectors follow, and in
-    the end the index is the one that it would be without. Else it appears when it is complete. A
-    call that was stopped goes on with what it had encoded when it is repeated.
+    Where encoding takes more than about a minute, the index appears before, and words alone search
+    it until all is encoded. Else it appears when it is complete. A call that was stopped resumes
+    with what it had encoded when it is repeated.
     ``contrasent.progress.show("auto")`` shows the progress of this and of all
     other long work.
 
@@ -186,8 +173,6 @@ def index_folder(
         uri: keep the rows in Milvus: ``http://HOST:19530``, or a file ``NAME.db``.
         collection: name of the collection there.
         overwrite: replace an index.
-        fast: stop after the first tier; the same call without it goes on.
-        queries: texts that are likely to be searched for: what they find is encoded first.
         log: takes a line about the choice of the base, and when the index can be searched.
 
     Raises:
@@ -200,22 +185,14 @@ def index_folder(
     began, target = time.monotonic(), Path(output)
     if metric is not None:
         check_choice("metric", metric, METRICS)
-    if fast and (uri or encoded or metric == "dot"):
-        problem = "needs texts to encode, the metric cosine and a folder: not --uri, not --encoded"
-        raise OptionError("--fast", True, problem)
     place = "-" if str(source) == "-" else str(Path(source).absolute())
     settings: dict[str, Any] = {"pooler": pooler, "max_tokens": max_tokens}
     name = None if model is None else str(model)
     if not overwrite:
-        resumed = resume_index(
-            target, place, name, settings, batch=batch, fast=fast, queries=queries, log=log
-        )
+        resumed = resume_index(target, place, name, settings, batch=batch, log=log)
         if resumed is not None:
-            opened = Index.open(target)
-            given_name, seconds = opened.facts.source, time.monotonic() - began
-            return IndexResult(
-                target, opened, given_name, resumed.truncated, seconds, unfinished=opened.unfinished
-            )
+            opened, seconds = Index.open(target), time.monotonic() - began
+            return IndexResult(target, opened, opened.facts.source, resumed.truncated, seconds)
     if overwrite or not (uri and in_milvus(target)):  # a killed load resumes
         check_target(target, overwrite)
     if uri and find_spec("pymilvus") is None:
@@ -240,16 +217,19 @@ def index_folder(
         settings={"uri": uri, "collection": collection} if uri else None,
         log=log,
     )
-    first, needed = None, 0.0
-    if not uri:
-        inputs, first, needed = inputs.planned(place, fast=fast)
-    index, encode = inputs.write(target, overwrite=overwrite, first=first), inputs.encode
-    if first is not None:
-        log(tiers.announcement(target, index, time.monotonic() - began, needed, goes_on=not fast))
-        if not fast:
-            index.close()
-            tiers.finish(target, encode, queries)
-            index = Index.open(target)
+    seconds = 0.0
+    if not isinstance(inputs.rows, EncodedRecords) and not uri and inputs.facts.metric == "cosine":
+        encode, seconds = remaining.estimate(inputs.rows, inputs.encode)
+        inputs = replace(inputs, encode=encode)
+    encode = inputs.encode
+    if seconds > remaining.LONG:
+        index = inputs.write_words(target, place, overwrite=overwrite)
+        log(remaining.announcement(target, len(index), seconds))
+        index.close()
+        remaining.finish(target, encode)
+        index = Index.open(target)
+    else:
+        index = inputs.write(target, overwrite=overwrite)
     return IndexResult(
         target,
         index,
@@ -259,5 +239,4 @@ def index_folder(
         getattr(inputs.rows, "skipped", 0),
         inputs.report,
         (*inputs.notes, *encode.notes),
-        index.unfinished if isinstance(index, Index) else 0,
     )

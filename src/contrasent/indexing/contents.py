@@ -1,6 +1,5 @@
 """The contents of an index for its owner: documents, formats, languages, near-duplicates."""
 
-import os
 import time
 from collections import Counter
 from contextlib import closing
@@ -97,8 +96,7 @@ def _listed(origin: Origin | None, skipped: dict[str, list[str]]) -> set[str] | 
         if len(passed) > MOST:
             raise InputError(name, "is one too many")
 
-    # A forged index may name a path that is too long.
-    if origin is None or not os.path.exists(origin.path):  # noqa: PTH110
+    if origin is None or not Path(origin.path).exists():
         return None
     try:
         for entry in entries(Path(origin.path), skip, origin.choice()):

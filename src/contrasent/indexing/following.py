@@ -3,7 +3,7 @@
 import math
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -18,15 +18,14 @@ from contrasent.documents.folder import DocumentSource, Origin, ReadReport, fact
 from contrasent.documents.passages import CountTokens
 from contrasent.errors import InputError, MissingExtraError, OutputError, UserError
 from contrasent.indexing.models import model_settings, open_index_model
+from contrasent.indexing.remaining import finish
 from contrasent.indexing.sources import FileFacts, document_rows
-from contrasent.indexing.tiers import finish
 from contrasent.model.base import TaskEncoder
 from contrasent.search.folder import CHECKSUM, in_milvus, is_index
 from contrasent.search.index import Index
 from contrasent.search.opening import KeptVectors, index_folder
 from contrasent.search.records import IndexRow
 from contrasent.search.store import ROWS_AT_ONCE, Row, Store
-from contrasent.search.tiers import FIRST
 from contrasent.search.writer import Writer
 from contrasent.types import EncodeFn, Log, batched
 
@@ -125,13 +124,11 @@ def sync_index(
     *,
     batch: int = 64,
     checksum: bool = False,
-    queries: Sequence[str] = (),
 ) -> SyncResult:
     """Make an index true to its documents: what was added or changed is encoded, all else stays.
 
-    The change is one transaction. Then the encoding of an index that only has a first tier of
-    vectors goes on to its end. A call that was killed goes on with what it had encoded when it is
-    repeated.
+    What is left to encode of an index that words alone search as yet is encoded first. The change
+    is one transaction. A call that was killed resumes with what it had encoded when it is repeated.
 
     Args:
         index: folder of an index of documents, or one that ``adapt`` left.
@@ -139,7 +136,6 @@ def sync_index(
         batch: sentences a forward pass.
         checksum: read every file to see whether it has changed. Else size and time tell, but for
             files whose time is not older than the last synchronisation by two seconds.
-        queries: of an unfinished index, what they find is encoded first.
 
     Returns:
         How many files were added, changed and deleted.
@@ -148,7 +144,7 @@ def sync_index(
         InputError: the index does not say which documents it was made of, or none is there now.
         OutputError: the index is in Milvus, or cannot be written.
     """
-    return _Follower(index, source, batch).sync(queries, checksum=checksum)
+    return _Follower(index, source, batch).sync(checksum=checksum)
 
 
 def resume_index(
@@ -158,15 +154,13 @@ def resume_index(
     settings: dict[str, Any],
     *,
     batch: int,
-    fast: bool,
-    queries: Sequence[str],
     log: Log,
 ) -> TaskEncoder | None:
-    """Resume an index whose first tier was made from this place; None if there is none."""
+    """Resume an index of this source that is not fully encoded; None if there is none."""
     if not is_index(folder):
         return None
     with closing(Index.open(folder)) as index:
-        if index.facts.tier.get("source") != place:
+        if index.facts.encoding.get("source") != place:
             return None
         if model_settings(index) != settings:
             problem = f"was begun with {model_settings(index)}; use that, or --overwrite"
@@ -175,7 +169,7 @@ def resume_index(
         log(f"{folder}: {index.unfinished:,} of {len(index):,} rows are to be encoded")
     follower = _Follower(folder, None, batch)
     follower.encode = encode
-    follower.sync(queries, finishes=not fast)
+    follower.sync()
     return encode
 
 
@@ -251,21 +245,18 @@ class _Follower:
             raise InputError(self.folder, problem)
         return origin.open(self.source)
 
-    def sync(
-        self, queries: Sequence[str] = (), *, finishes: bool = True, checksum: bool = False
-    ) -> SyncResult:
-        """Apply what was added, changed or deleted; then encode what a first tier left."""
+    def sync(self, *, checksum: bool = False) -> SyncResult:
+        """Encode what is left; then apply what was added, changed or deleted."""
         with closing(Index.open(self.folder)) as index:
-            unfinished = index.tiers is not None
+            unfinished, rows = index.unfinished, len(index)
             if unfinished:
                 self.encode = self.encode or open_index_model(index, batch=self.batch)
             no_documents = unfinished and not self.source and not index.facts.origin
-            rows = len(index)
-        nothing = SyncResult(0, 0, 0, 0, rows, ReadReport())
-        done = nothing if no_documents else self._changed(checksum)
-        if unfinished and finishes and self.encode is not None:
-            finish(self.folder, self.encode, queries)
-        return done
+        if unfinished and self.encode is not None:
+            finish(self.folder, self.encode)
+        if no_documents:
+            return SyncResult(0, 0, 0, 0, rows, ReadReport())
+        return self._changed(checksum)
 
     def _changed(self, checksum: bool) -> SyncResult:
         """Apply what was added, changed or deleted."""
@@ -346,9 +337,8 @@ def _replace(
         progress.task("Encoding", len(new), "texts") as advance,
         KeptVectors(folder, encode, writer.facts, advance) as memo,
     ):
-        kinds = () if writer.tiers is None else writer.tiers.kinds
-        encoded = [row for row in old.values() if FIRST not in kinds[row.row : row.row + 1]]
-        memo.put((row.text for row in encoded), (writer.vectors[row.row] for row in encoded))
+        kept = old.values()
+        memo.put((row.text for row in kept), (writer.vectors[row.row] for row in kept))
         writer.delete_rows(gone)
         for part in batched(new, ROWS_AT_ONCE):
             texts, names, metadata = zip(*part, strict=True)

@@ -118,6 +118,6 @@ def evaluate_index(
     notes = {**report.notes, "word weight": ranker.word_weight, "rows": len(opened)}
     if encode.truncated:
         notes["cut"] = " ".join(encode.notes)
-    if opened.unfinished:
-        notes["rows not encoded yet"] = opened.unfinished
+    if opened.words_only:
+        notes["not encoded yet"] = opened.words_only
     return replace(report, notes=notes)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from contrasent import progress
 from contrasent.files import flush, writing
 from contrasent.processes import threads
-from contrasent.search.folder import VERIFIED, damaged, mapped_array, reported
+from contrasent.search.folder import VERIFIED, damaged, mapped_array, wrap_os_errors
 from contrasent.search.store import Facts
 from contrasent.types import Mask, Numbers, Vectors
 
@@ -43,7 +43,7 @@ class BinaryCodes:
         path = folder / Path(str(facts.codes["file"])).name
         shape = (-(-facts.dimension // WORD), int(facts.codes["rows"]))
         size = shape[0] * shape[1] * 8
-        with reported(path):
+        with wrap_os_errors(path):
             there = path.is_file() and path.stat().st_size == size
         if not there:
             raise damaged(folder, f"{path.name} is missing or of another size")

@@ -16,6 +16,7 @@ from contrasent.search.words import in_name
 from contrasent.types import Finding
 
 NAMED = 5  # damaged rows that are named
+FAULTS = (UserError, sqlite3.Error, ValueError, TypeError, LookupError, OSError)
 
 
 def examine(folder: Path) -> list[Finding]:
@@ -41,12 +42,12 @@ def _damaged_rows(store: Store) -> list[int]:
     damaged = []
     try:
         numbers = store.numbers()
-    except UserError:
+    except FAULTS:
         numbers = np.arange(store.facts.rows)
     for number in numbers.tolist():
         try:
             store.rows([number])
-        except UserError:
+        except FAULTS:
             damaged.append(number)
     return damaged
 
@@ -59,8 +60,8 @@ def _problems(store: Store) -> Iterator[tuple[str, str]]:
             yield from ((check, text) for text in (faults if isinstance(faults, Iterator) else ()))
         except UserError as error:
             yield check, str(error).removesuffix(advice(store.folder))
-        except (sqlite3.Error, ValueError, TypeError, LookupError, OSError) as error:
-            yield check, f"cannot be read ({error})"
+        except FAULTS as error:
+            yield check, f"cannot be read ({' '.join(str(error).split())})"
 
 
 def _database(store: Store) -> Iterator[str]:
@@ -79,7 +80,7 @@ def _deleted(store: Store) -> Iterator[str]:
 
 def _vectors(store: Store) -> Iterator[str]:
     name = store.facts.vectors
-    if len(store.vectors) < store.facts.rows:
+    if len(store.vectors) < store.encoded:
         yield f"{name} is missing or too short"
         return
     yield from (f"{name}, somewhere in the rows from {n:,} on" for n in store.damaged_blocks())

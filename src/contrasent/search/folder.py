@@ -74,14 +74,13 @@ def reading(folder: Path) -> sqlite3.Connection:
     writable = os.access(folder, os.W_OK, effective_ids=effective)
     how = "ro" if has_log or writable else "ro&immutable=1"
     path = f"{(folder / DATABASE).absolute().as_uri()}?mode={how}"
-    return guarded(sqlite3.connect(path, uri=True, timeout=BUSY, check_same_thread=False))
+    return sqlite3.connect(path, uri=True, timeout=BUSY, check_same_thread=False)
 
 
-def guarded(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """A connection that calls no function named by an untrusted file."""
+def harden_connection(connection: sqlite3.Connection) -> None:
+    """Let a connection call no function that a file names, and compare the sizes of its parts."""
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA cell_size_check = ON")
-    return connection
 
 
 def not_an_index(folder: Path) -> str:
@@ -98,7 +97,7 @@ def not_an_index(folder: Path) -> str:
 
 
 @contextmanager
-def translated(folder: Path | None) -> Iterator[None]:
+def wrap_sqlite_errors(folder: Path | None) -> Iterator[None]:
     """Turn SQLite's complaints about an index into one line."""
     try:
         yield
@@ -108,7 +107,7 @@ def translated(folder: Path | None) -> Iterator[None]:
         said = str(error) if isinstance(error, sqlite3.OperationalError) else ""
         if "unable to open" in said and folder is not None:
             for file in folder.glob(f"{DATABASE}*"):
-                with reported(file):
+                with wrap_os_errors(file):
                     file.open("rb").close()
             problem = "cannot be read (its last change is in a log, which needs a writable folder)"
             raise InputError(folder, problem) from error
@@ -161,7 +160,7 @@ def mapped_array(path: Path, kind: str, shape: tuple[int, ...], *, private: bool
     # A process that reads mapped numbers ends by SIGBUS where another one cuts the file short. The
     # copy is in memory, or in a temporary file without a name where it would fill much of that.
     count = math.prod(shape)
-    with reported(path):
+    with wrap_os_errors(path):
         if not private:
             return np.memmap(path, dtype=kind, mode="r", shape=shape)
         if count * np.dtype(kind).itemsize <= MOST_COPIED * memory():
@@ -177,7 +176,7 @@ def mapped_array(path: Path, kind: str, shape: tuple[int, ...], *, private: bool
 
 
 @contextmanager
-def reported(path: Path) -> Iterator[None]:
+def wrap_os_errors(path: Path) -> Iterator[None]:
     """Turn the system's complaint about an existing file into one line."""
     try:
         yield

@@ -45,7 +45,7 @@ SAMPLED, PROPOSED = 10_000, 200
 # most half of its stop words occur in more than some of the rows.
 FOREIGN_SHARE, SPOKEN = 0.1, 0.01
 DEEPEST, PASSAGES = 16_384, 5  # rows searched for documents, and rows of one document
-ANEW = ("identity", "vectors", "rows", "dead", "codes", "tier")  # facts that a copy has of its own
+PER_COPY_FACTS = ("identity", "vectors", "rows", "dead", "codes", "encoding")
 
 
 T = TypeVar("T")
@@ -74,6 +74,8 @@ class Hit:
     @property
     def shown(self) -> str:
         """Its quality as printed, which a threshold is compared with."""
+        if self.sure is None and not self.cosine:
+            return f"BM25 {self.words:.2f}"
         return f"cosine {self.cosine:.4f}" if self.sure is None else f"{self.sure:.0f} %"
 
 
@@ -93,9 +95,6 @@ def grouped(hits: Sequence[Hit]) -> list[list[int]]:
 
 class BaseIndex(Described, ABC):
     """Rows to search: an :class:`Index` in a folder or in memory, or a collection of Milvus."""
-
-    @abstractmethod
-    def __len__(self) -> int: ...
 
     @abstractmethod
     def find(
@@ -264,6 +263,7 @@ class BaseIndex(Described, ABC):
         """Reject an invalid threshold, or a cosine where sureness is printed."""
         if threshold is None:
             return
+        self.check_finished("a threshold")
         if math.isnan(threshold):
             raise OptionError("threshold", threshold, "is not a number")
         if self.calibration and (not 0 <= threshold <= 100 or 0 < threshold < 1):
@@ -353,7 +353,7 @@ class Index(Store, BaseIndex, RowWriter):
         check_target(target, overwrite)
         with atomic_folder(target) as temporary:
             # With another identity, so that readers of an index that it replaces take notice.
-            new: dict[str, Any] = {key: getattr(Facts(), key) for key in ANEW}
+            new: dict[str, Any] = {key: getattr(Facts(), key) for key in PER_COPY_FACTS}
             with Writer(temporary, new=replace(self.facts, **new)) as copy:
                 for rows in batched(self.every(), ROWS_AT_ONCE):
                     texts, ids = [row.text for row in rows], [row.id for row in rows]
@@ -448,8 +448,10 @@ class Index(Store, BaseIndex, RowWriter):
         allowed = alive if allowed is None else allowed
         count = len(self) if allowed is None else int(allowed.sum())
         k = min(k, count)
+        if self.facts.encoding:
+            return [self._by_words(text, k, ranker, allowed) for text in texts]
         coded = k if not all_rows and self.facts.codes and count > self.exact_up_to else 0
-        if (ranker.plain and self.tiers is None) or not k:
+        if ranker.plain or not k:
             nearest = zip(self._nearest(vectors, k, allowed, coded), vectors, strict=True)
             return [
                 Found(rows, scores, scores, np.zeros_like(scores), self.evidence(scores, vector))
@@ -472,7 +474,6 @@ class Index(Store, BaseIndex, RowWriter):
                 candidates = Candidates.of_some(*found, sampled, len(self))
             else:
                 cosines = smoothed(ranker, learned, self.vectors @ query)
-                cosines = cosines if self.tiers is None else self.tiers.aligned(cosines, query)
                 candidates = Candidates.of_all(cosines, words, exact, gained, alive, allowed)
             adjusted = self.ranker_for(text, ranker)
             best, near = adjusted.rank(candidates, k), candidates.cosines
@@ -488,6 +489,18 @@ class Index(Store, BaseIndex, RowWriter):
             else:
                 ranked.append(replace(best, evidence=self.evidence(best.cosines, original)))
         return ranked
+
+    def _by_words(self, text: str, k: int, ranker: Ranker, allowed: Mask | None) -> Found:
+        """The best rows by BM25 alone, as long as not all rows have vectors."""
+        if not ranker.uses_words:
+            self.check_finished("a search by vectors")
+        check_deadline()
+        words, exact, _ = self.bm25.weigh(text)
+        matching = (words > 0) | (exact > 0)
+        rows = np.flatnonzero(matching if allowed is None else matching & allowed)
+        none, sparse = np.zeros(len(rows), np.float32), Spread.of_sparse(words, len(self))
+        candidates = Candidates(rows, none, words[rows], Spread(0.0, 0.0), sparse, exact[rows])
+        return Ranker(1.0).rank(candidates, k)
 
     def ranker_for(self, text: str, ranker: Ranker) -> Ranker:
         """The ranker for a query: words count less where it is in another language."""

@@ -107,29 +107,6 @@ class Learned:
         }
         return {name: array for name, array in parts.items() if array is not None}
 
-    def misfit(self, rows: int, dimension: int) -> str:
-        """A part whose shape or numbers do not fit an index of this size, or ""."""
-        near, taught, shape = self.neighbours, self.taught, (dimension,)
-        fits = {
-            "map": self.matrix is None or self.matrix.shape == shape * 2,
-            "neighbours": near is None
-            or (
-                near.rows.ndim == 2
-                and near.rows.shape[1] > 0
-                and len(near.rows) <= rows
-                and near.products.shape == (len(near.rows), 2)
-                and -1 <= near.rows.min(initial=0) <= near.rows.max(initial=0) < rows
-            ),
-            "taught queries": taught is None
-            or (
-                taught.vectors.ndim == 2
-                and taught.vectors.shape == (len(taught.documents), *shape)
-                and all(isinstance(name, str) for some in taught.documents for name in some)
-            ),
-        }
-        finite = all(np.isfinite(array).all() for array in self.arrays.values())
-        return next((name for name, fit in fits.items() if not fit), "" if finite else "numbers")
-
     def lacks(self, ranker: Ranker) -> str:
         """A part that a ranker needs but that is missing, or ""."""
         needed = {

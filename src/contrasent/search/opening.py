@@ -2,9 +2,9 @@
 
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Self
@@ -20,7 +20,7 @@ from contrasent.search.folder import (
     checksum,
     in_milvus,
     is_any_index,
-    translated,
+    wrap_sqlite_errors,
 )
 from contrasent.search.index import BaseIndex, Index
 from contrasent.search.learned import Learned
@@ -30,7 +30,7 @@ from contrasent.search.records import EncodedRecords, IndexRow, blocks
 from contrasent.search.store import REPLACING, ROWS_AT_ONCE, Facts
 from contrasent.search.store import RowWriter as RowWriter
 from contrasent.search.writer import Writer
-from contrasent.types import EncodeFn, Numbers, Vectors, batched, for_task
+from contrasent.types import EncodeFn, Vectors, batched, for_task
 
 INSIDE = "index"  # the index in a folder that ``adapt`` left
 AT_ONCE = 256  # texts that are encoded, and kept, together
@@ -125,7 +125,7 @@ class KeptVectors:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        with closing(self._database), translated(self.folder):
+        with closing(self._database), wrap_sqlite_errors(self.folder):
             ((count,),) = self._database.execute("SELECT count(*) FROM kept")
             if kind is None or count < AT_ONCE:  # a few are quickly encoded again
                 shutil.rmtree(self.folder, ignore_errors=True)
@@ -134,7 +134,7 @@ class KeptVectors:
         """(n, d) vectors of texts."""
         parts = []
         for some in batched(texts, self.at_once):
-            with translated(self.folder):
+            with wrap_sqlite_errors(self.folder):
                 parts.append(self._some(some))
             self.advance(len(some))
         return np.concatenate(parts)
@@ -167,16 +167,6 @@ class KeptVectors:
         return blake2b(f"{self._maker} {text}".encode("utf-8", "replace"), digest_size=16).digest()
 
 
-@dataclass(frozen=True, slots=True)
-class FirstTier:
-    """A first tier of vectors, learned from some rows."""
-
-    numbers: Numbers  # (n,) the rows that teach, rising
-    texts: list[str]  # texts of these rows
-    learn: Callable[[list[str], Vectors], EncodeFn]  # from texts and their vectors by the model
-    source: str  # the documents or table, to recognise the same command
-
-
 def create(
     folder: str | Path,
     encode: EncodeFn,
@@ -186,12 +176,13 @@ def create(
     overwrite: bool = False,
     batch: int = ROWS_AT_ONCE,
     documents: Mapping[str, dict[str, Any]] | None = None,
-    first: FirstTier | None = None,
+    source: str | None = None,
 ) -> BaseIndex:
     """Make an index of rows, with one batch of them in memory; it appears when complete.
 
     It is in Milvus if the settings name a ``uri``. ``documents``: the files that rows come from.
-    ``first``: write vectors of a first tier, for :mod:`contrasent.indexing.tiers` to go on from.
+    ``source``: where they come from, if they are to be encoded later, which
+    :mod:`contrasent.indexing.remaining` does; the dimension must be known.
     """
     target = Path(folder)
     if isinstance(rows, EncodedRecords):
@@ -204,27 +195,22 @@ def create(
         KeptVectors(target, encode, facts) as memo,
         files.atomic_folder(target) as temporary,
     ):
-        make: EncodeFn = memo
-        if first is not None:
-            with progress.task("Encoding a sample", len(first.texts), "texts") as memo.advance:
-                taught = memo(first.texts)
-            make = first.learn(first.texts, taught)
-        title = "Encoding" if first is None else "First tier"
+        title = "Encoding"
+        if source is not None:
+            title, facts = "Words", replace(facts, encoding={"rows": 0, "source": source})
         with (
             progress.task(title, total, "texts") as memo.advance,
             Writer(temporary, new=facts) as writer,
         ):
             for texts, ids, metadata, vectors in blocks(rows, batch):
-                encoding = make if vectors is None else vectors
-                writer.add(texts, encoding, ids=ids, metadata=metadata)
-                if encoding is not memo:
+                given = memo if vectors is None else vectors
+                writer.add(texts, given, ids=ids, metadata=metadata)
+                if source is not None or vectors is not None:
                     memo.advance(len(texts))
             if not len(writer):
                 raise UserError("there are no texts to index")
             writer.set(next_id=len(writer))
             writer.put_files(dict(documents or {}))
-            if first is not None:
-                writer.begin_tiers(first.numbers, taught, first.source)
         (temporary / LOCK).unlink(missing_ok=True)
     return Index.open(target)
 

@@ -79,15 +79,15 @@ def words(text: str, stop: frozenset[str] = frozenset()) -> list[str]:
     # Arabic and Hebrew write vowels in some texts only.
     plain = text if text.isascii() else _DIACRITICS.sub("", unicodedata.normalize("NFKC", text))
     tokens: list[str] = []
-    first = last = -2  # of the words that single signs join
+    first = begun = last = -2  # of the words that single signs join; ``begun``: of the last one
     for match in WORD.finditer(plain):
         word, (start, end) = match[0], match.span()
         if start != last + 1 or plain[last] not in _JOINERS:
-            tokens += _whole(plain, first, last)
+            tokens += _whole(plain, first, last) if begun > first else []
             first = start
-        last = end
+        begun, last = start, end
         if match["unspaced"]:
-            first = last = -2
+            first = begun = last = -2
             tokens += [word[i : i + 2] for i in range(max(1, len(word) - 1))]
         elif word.islower() and word.isalnum():
             if (word := word.casefold()) not in stop:
@@ -102,7 +102,7 @@ def words(text: str, stop: frozenset[str] = frozenset()) -> list[str]:
                     tokens.append(folded)
             if compound:
                 tokens.append(word.casefold())
-    return tokens + _whole(plain, first, last)
+    return tokens + (_whole(plain, first, last) if begun > first else [])
 
 
 def _whole(text: str, first: int, last: int) -> list[str]:

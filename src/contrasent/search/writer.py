@@ -25,27 +25,33 @@ from contrasent.search.folder import (
     CHECKSUM,
     DATABASE,
     FILES,
-    check_vectors,
     checksum,
     file_number,
-    guarded,
     is_index,
     leave_checksum,
     remove_files,
     row_ids,
-    translated,
     vector_sum,
+    wrap_sqlite_errors,
 )
 from contrasent.search.learned import write_learned
 from contrasent.search.ranking import Ranker
-from contrasent.search.schema import TABLES, parse_stored
 from contrasent.search.store import ROWS_AT_ONCE, Facts, NewRows, RowWriter, Store
-from contrasent.search.tiers import EARLY, FIRST, Tiers, write_tiers
 from contrasent.search.words import Analyzer, Postings, language_of, name_of
 from contrasent.types import EncodeFn, Numbers, Vectors
 
+TABLES = """
+CREATE TABLE facts (one INTEGER PRIMARY KEY CHECK (one = 1), json TEXT, sum INTEGER);
+CREATE TABLE rows (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, text TEXT NOT NULL,
+    metadata TEXT NOT NULL, vector_sum INTEGER NOT NULL, sum INTEGER NOT NULL);
+CREATE TABLE dead (row INTEGER PRIMARY KEY);
+CREATE TABLE blocks (first INTEGER PRIMARY KEY, count INTEGER NOT NULL,
+    vector_sum INTEGER NOT NULL, lengths BLOB NOT NULL, sum INTEGER NOT NULL);
+CREATE TABLE postings (first INTEGER, term TEXT, held BLOB NOT NULL, counts BLOB NOT NULL,
+    sum INTEGER NOT NULL, PRIMARY KEY (first, term)) WITHOUT ROWID;
+CREATE TABLE documents (name TEXT PRIMARY KEY, facts TEXT NOT NULL)
+"""
 WAIT = 30.0  # seconds to wait for another writer before saying who it is
-MERGED = 1 << 16  # newly encoded rows from which the two files of vectors are merged
 
 
 class Writer(Store, RowWriter):
@@ -80,7 +86,7 @@ class Writer(Store, RowWriter):
                 new = None
             else:
                 remove_files(place)  # of a writer killed before its first commit
-            with translated(place):
+            with wrap_sqlite_errors(place):
                 self._begin(place, new)
             self._stack = stack.pop_all()
         self._sweep()
@@ -90,7 +96,7 @@ class Writer(Store, RowWriter):
 
     def _begin(self, folder: Path | None, new: Facts | None, of: Store | None = None) -> None:
         database = ":memory:" if folder is None else folder / DATABASE
-        connection = guarded(sqlite3.connect(database, timeout=BUSY, check_same_thread=False))
+        connection = sqlite3.connect(database, timeout=BUSY, check_same_thread=False)
         super().__init__(connection, folder, new or Facts())
         self.before: Facts | None = None
         self.committed = self._touched = False
@@ -139,11 +145,14 @@ class Writer(Store, RowWriter):
         """Commit everything in one transaction; the writer cannot be used afterwards."""
         if self.committed:
             return
-        if self.facts.dead * 2 > self.facts.rows:
+        if self.facts.encoding and not self.unfinished:  # what was left to encode is deleted
+            rest = (self.facts.rows - self.encoded, self.dimension)
+            self.put_vectors(np.zeros(rest, np.float32))
+        if self.facts.dead * 2 > self.facts.rows and not self.facts.encoding:
             self.rewrite()
         facts = self.facts
         many, coded = self.coded_from, facts.codes.get("rows", 0)
-        stale = coded < max(1, facts.rows - many // 2) and not facts.tier
+        stale = coded < max(1, facts.rows - many // 2) and not facts.encoding
         if self.folder is not None and facts.metric == "cosine" and facts.rows >= many and stale:
             self._map()
             self.set(codes=make_codes(self.folder, self.vectors))
@@ -153,8 +162,8 @@ class Writer(Store, RowWriter):
         generation = 1 if self.before is None else self.before.generation + 1
         self.facts = replace(self.facts, generation=generation)
         described = asdict(self.facts)
-        if not self.facts.tier:
-            del described["tier"]
+        if not self.facts.encoding:
+            del described["encoding"]
         stored = canonical(described)
         self.ask("REPLACE INTO facts VALUES (1, ?, ?)", (stored, checksum(stored)))
         if file_number(self.folder) != self._file:
@@ -196,6 +205,8 @@ class Writer(Store, RowWriter):
         count, replaced = len(rows.texts), 0
         if not count:
             return 0, 0
+        if self.before is not None:
+            self.check_finished("adding rows")
         names = row_ids(rows.ids, count, self.facts.next_id)
         while ((there := self.numbers_of(names)) >= 0).any() and rows.ids is None:
             self.set(next_id=self.facts.next_id + count)
@@ -208,7 +219,8 @@ class Writer(Store, RowWriter):
             raise OptionError("ids", names[int((there >= 0).argmax())], problem)
         if rows.ids is None:
             self.set(next_id=self.facts.next_id + count)
-        self.append(self.check_rows(rows), rows.texts, names, rows.metadata)
+        vectors = None if self.facts.encoding else self.check_rows(rows)
+        self.append(vectors, rows.texts, names, rows.metadata)
         return replaced, count - replaced
 
     def delete(self, ids: Sequence[str]) -> int:
@@ -238,99 +250,46 @@ class Writer(Store, RowWriter):
         self._stream, self._parts, old, before = None, [], self.vectors, self.facts
         kept_rows = np.array(self.ask("SELECT row FROM rows ORDER BY row"), np.int64).ravel()
         self.set(learned=self.stored_learned().renumbered(kept_rows, before.rows))
-        tiers, self.tiers = self.tiers, None
         self.ask("CREATE TEMP TABLE old AS SELECT row, id, text, metadata FROM rows ORDER BY row")
         for table in ("rows", "dead", "blocks", "postings"):
             self.ask(f"DELETE FROM {table}")
-        self.set(vectors=self._new_name(), rows=0, dead=0, dimension=0, codes={}, tier={})
+        self.set(vectors=self._new_name(), rows=0, dead=0, dimension=0, codes={}, encoding={})
         self._first, self.vectors = 0, old[:0]
-        with translated(self.folder):
+        with wrap_sqlite_errors(self.folder):
             cursor = self.connection.execute("SELECT * FROM temp.old")
             while part := cursor.fetchmany(ROWS_AT_ONCE):
                 numbers, names, texts, extra = zip(*part, strict=True)
                 metadata = [*map(json.loads, extra)]
-                old_vectors = old[np.array(numbers)]
-                vectors = self.check_rows(NewRows(texts, encode)) if encode else old_vectors
+                if encode is None:
+                    vectors = old[np.array(numbers)]
+                else:
+                    vectors = self.check_rows(NewRows(texts, encode))
                 self.append(vectors, texts, names, metadata)
             self.connection.execute("DROP TABLE temp.old")
         self.set(dimension=self.facts.dimension or before.dimension)
-        if tiers is not None:
-            kinds = tiers.kinds[kept_rows[kept_rows < len(tiers.kinds)]]
-            self.set(tier=before.tier)
-            left = replace(tiers, kinds=kinds, placed=tiers.placed[:0])
-            self._set_tiers(left if encode is None else None)
 
     def _new_name(self) -> str:
         """An unused name for a file of vectors."""
-        newest = max(self.facts.vectors, self.facts.tier.get("file", ""))
-        return f"vectors-{int(newest[8:14]) + 1:06d}.f32"
+        return f"vectors-{int(self.facts.vectors[8:14]) + 1:06d}.f32"
 
-    # ------------------------------------------------------------------ two tiers
-
-    def begin_tiers(self, numbers: Numbers, base: Vectors, source: str) -> None:
-        """Mark all rows as first-tier; the base's vectors (n, d) of some are known."""
-        self._map()
-        self.tiers, static = None, np.asarray(self.vectors[numbers])
-        kinds, none = np.full(self.facts.rows, FIRST, np.uint8), np.empty(0, np.int64)
-        self.set(tier={"file": self._new_name(), "sum": 0, "source": source})
-        base = check_vectors(base, len(numbers), self.dimension, self.metric)
-        self._set_tiers(Tiers(kinds, none, static, base))
-        self.put_vectors(numbers, base, EARLY)
-
-    def put_vectors(self, numbers: Numbers, vectors: Vectors, kind: int) -> None:
-        """Give rows the base's vectors (n, d), scaled; the last ones finish the index."""
-        assert self.tiers is not None and self.folder is not None
-        tiers, tier = self.tiers, self.facts.tier
-        data = np.ascontiguousarray(vectors, dtype="<f4")
-        if not len(tiers.placed):
-            tier = {**tier, "file": self._new_name(), "sum": 0}
-        path = self.folder / tier["file"]
-        with writing(self.folder), path.open("r+b" if len(tiers.placed) else "w+b") as stream:
-            stream.truncate(len(tiers.placed) * self.dimension * 4)
-            stream.seek(0, os.SEEK_END)
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        for row, vector in zip(numbers.tolist(), data, strict=True):
-            ((*values, _, _),) = self.ask("SELECT * FROM rows WHERE row = ?", (row,))
-            sums = vector_sum(vector), checksum(*values, vector_sum(vector))
-            self.ask("UPDATE rows SET vector_sum = ?, sum = ? WHERE row = ?", (*sums, row))
-        kinds = tiers.kinds.copy()
-        kinds[numbers] = kind
-        self.set(tier={**tier, "sum": vector_sum(data, tier["sum"])})
-        self._set_tiers(replace(tiers, kinds=kinds, placed=np.append(tiers.placed, numbers)))
-        self.finish_tiers()
-
-    def finish_tiers(self) -> None:
-        """Merge the two files if many rows were encoded; the last step once all were."""
-        assert self.tiers is not None
-        if self.unfinished and len(self.tiers.placed) < MERGED:
-            return
-        self._map()
-        if self._stream is not None:
-            self._stream.close()
-        self._stream, old, name = None, self.vectors, self._new_name()
-        with writing(self.folder or Path()), self.path.with_name(name).open("wb") as stream:
-            for first, count in self.ask("SELECT first, count FROM blocks"):
-                data = np.ascontiguousarray(old[first : first + count], "<f4")
-                stream.write(data.tobytes())
-                sums = vector_sum(data), first
-                self.ask("UPDATE blocks SET vector_sum = ? WHERE first = ?", sums)
-            stream.flush()
-            os.fsync(stream.fileno())
-        left = self.unfinished
-        self.set(vectors=name)
-        self._set_tiers(replace(self.tiers, placed=self.tiers.placed[:0]) if left else None)
-        self._map()
-
-    def _set_tiers(self, tiers: Tiers | None) -> None:
-        self._touched = True
-        if tiers is None:
-            self.ask("DROP TABLE tiers")
-            self.set(tier={})
-        else:
-            write_tiers(self.ask, tiers, self.tiers)
-        self.tiers = tiers
+    def put_vectors(self, vectors: Vectors) -> None:
+        """Give the next rows without vectors theirs (n, d); the last ones finish the index."""
+        first, data = self.encoded, np.ascontiguousarray(vectors, dtype="<f4")
+        stop = first + len(data)
+        self._write(data)
+        sums = []
+        sql = "SELECT row, id, text, metadata FROM rows WHERE row >= ? AND row < ?"
+        for row, *values in self.ask(sql, (first, stop)):
+            sum_ = vector_sum(data[row - first])
+            sums.append((sum_, checksum(row, *values, sum_), row))
+        self._put("UPDATE rows SET vector_sum = ?, sum = ? WHERE row = ?", sums)
+        sql = "SELECT first, count, vector_sum FROM blocks WHERE first < ? AND first + count > ?"
+        for start, count, sum_ in self.ask(sql, (stop, first)):
+            part = data[max(0, start - first) : start + count - first]
+            values = [(vector_sum(part, sum_), start)]
+            self._put("UPDATE blocks SET vector_sum = ? WHERE first = ?", values)
+        left = stop < self.facts.rows
+        self.set(encoding={**self.facts.encoding, "rows": stop} if left else {})
 
     def put_files(self, changed: dict[str, dict[str, Any] | None]) -> None:
         """Keep facts about the files of documents, or delete them where None."""
@@ -350,13 +309,15 @@ class Writer(Store, RowWriter):
 
     def append(
         self,
-        vectors: Vectors,
+        vectors: Vectors | None,
         texts: Sequence[str],
         ids: Sequence[str],
         metadata: Sequence[Any] | None,
     ) -> None:
-        """Add rows with vectors (n, d), checked and scaled; the ids must be new."""
-        if not self.facts.dimension:
+        """Add rows with vectors (n, d), checked and scaled, or None yet; the ids must be new."""
+        if vectors is None:
+            vectors = np.empty((len(texts), 0), np.float32)  # its bytes and checksum are nothing
+        elif not self.facts.dimension:
             self.set(dimension=vectors.shape[1])
         if self._analyzer is None:
             language = self.facts.language or language_of(texts)
@@ -392,7 +353,7 @@ class Writer(Store, RowWriter):
         with writing(self.folder):
             if self._stream is None:
                 self._stream = self.path.open("r+b" if self.path.exists() else "w+b")
-                self._stream.truncate(self.facts.rows * self.facts.dimension * 4)
+                self._stream.truncate(self.encoded * self.facts.dimension * 4)
                 self._stream.seek(0, os.SEEK_END)
             self._stream.write(data)
 
@@ -407,7 +368,7 @@ class Writer(Store, RowWriter):
         for row in range(self._first, self._first + count):
             text, facts = stored.get(row, ("", "null"))
             with suppress(ValueError):  # a damaged row has no name
-                facts = parse_stored(facts)
+                facts = json.loads(facts)
             self._terms.add(analyzer(text), analyzer(name_of(facts)))
         for table in ("blocks", "postings"):
             self.ask(f"DELETE FROM {table} WHERE first = ?", (self._first,))
@@ -430,7 +391,7 @@ class Writer(Store, RowWriter):
         self._first, self._terms, self._sum = self.facts.rows, Postings(), 0
 
     def _put(self, sql: str, values: Any) -> None:
-        with translated(self.folder):
+        with wrap_sqlite_errors(self.folder):
             self.connection.executemany(sql, values)
 
     def _sweep(self) -> None:
@@ -438,9 +399,5 @@ class Writer(Store, RowWriter):
         assert self.folder is not None
         remove_temporaries(self.folder, CHECKSUM)
         states = self.facts, self.before or self.facts
-        named = {
-            name
-            for state in states
-            for name in (state.vectors, state.codes.get("file"), state.tier.get("file"))
-        }
+        named = {name for state in states for name in (state.vectors, state.codes.get("file"))}
         remove_files(self.folder, FILES[1:], named)

@@ -220,7 +220,8 @@ class Routes:
             for query, text, hits, own in zip(typed, queries, lists, rows, strict=True)
         ]
         seconds = time.perf_counter() - began
-        return reply({"results": results, "texts": snapshot.texts, "seconds": seconds})
+        facts = {"results": results, "texts": snapshot.texts, "seconds": seconds}
+        return reply(facts | {"words_only": snapshot.words_only})
 
     async def facets(self) -> Response:
         """Fields of the metadata that have few distinct values, and these."""

@@ -5,7 +5,6 @@ import logging
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -13,12 +12,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from contrasent.errors import InputError, OutputError, UserError
-from contrasent.indexing.tiers import SecondTier
+from contrasent.indexing.remaining import RemainingRows
 from contrasent.search.filters import facets
-from contrasent.search.index import BaseIndex, Hit, Index
+from contrasent.search.index import BaseIndex, Hit
 from contrasent.search.opening import numbered_rows
 from contrasent.types import EncodeFn, Vectors, for_task
 
@@ -28,7 +25,6 @@ OpenModel = Callable[[BaseIndex], EncodeFn]  # loads the model that an index nam
 
 PATIENCE = 2.0  # seconds that an answer waits for a newer snapshot
 SAMPLED = 5000  # rows that facets are found in
-ASKED = 64  # newest queries whose candidates are encoded first
 NICENESS = 10  # of the thread that encodes while others answer
 
 
@@ -38,6 +34,7 @@ class Snapshot:
 
     index: BaseIndex
     texts: int
+    words_only: str
     encode: EncodeFn | None
 
     @cached_property
@@ -64,7 +61,6 @@ class Library:
         self.identity, self._open_model, self._weight = identity, open_model, word_weight
         self._snapshot = self._take(index)
         self._looked = time.monotonic()
-        self.asked = deque[tuple[str, Vectors]](maxlen=ASKED)
         self._lock = threading.Lock()
         self._opening = threading.Thread()
         self._encoding = threading.Lock()
@@ -77,7 +73,7 @@ class Library:
                 index.check_model(self.identity, "the model served")
             else:
                 encode = for_task(self._open_model(index), "query")
-        return Snapshot(index, len(index), encode)
+        return Snapshot(index, len(index), index.words_only, encode)
 
     def newest(self, patience: float = PATIENCE) -> Snapshot:
         """The snapshot to use; looks for a newer one once a second at most, so many seconds."""
@@ -126,8 +122,6 @@ class Library:
                 raise UserError("the queries have no vectors")
             with self._encoding:
                 vectors = snapshot.encode(queries)
-        if isinstance(snapshot.index, Index) and snapshot.index.tiers is not None:
-            self.asked.extend(zip(queries, vectors, strict=True))
         ranker = snapshot.index.ranker.with_words(self._weight)
         search = snapshot.index.search_documents if documents else snapshot.index.search
         how: dict[str, Any] = {"threshold": threshold, "where": where, "ranker": ranker}
@@ -140,9 +134,9 @@ class Library:
 
     @contextmanager
     def encoding_on(self, encode: EncodeFn) -> Iterator[None]:
-        """Encode what is left of an index in the background, the candidates of queries first."""
+        """Encode what is left of an index in the background."""
         index, over = self._snapshot.index, threading.Event()
-        if isinstance(index, Index) and index.folder is not None and index.tiers is not None:
+        if index.folder is not None and index.unfinished:
             arguments = (index.folder, encode, over)
             threading.Thread(target=self._encode_on, args=arguments, daemon=True).start()
         try:
@@ -153,12 +147,10 @@ class Library:
     def _encode_on(self, folder: Path, encode: EncodeFn, over: threading.Event) -> None:
         with suppress(AttributeError, OSError):  # threads have a niceness of their own on Linux
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
-        second, left = SecondTier(folder, encode), 1
+        remaining, left = RemainingRows(folder, encode), 1
         try:
             while left and not over.is_set():
-                asked = [self.asked.popleft() for _ in range(len(self.asked))]
-                vectors = np.stack([vector for _, vector in asked]) if asked else None
-                left = second.turn([query for query, _ in asked], vectors)
+                left = remaining.turn()
                 log.info("%s", json.dumps({"event": "encoding", "left": left}))
         except UserError as error:
             problem = f"encoding does not go on: {error}"

@@ -10,7 +10,7 @@ import numpy as np
 
 from contrasent.errors import MissingExtraError, ModelError, OptionError, OutputError, see
 from contrasent.indexing.models import find_index_model, model_settings, open_index_model
-from contrasent.indexing.tiers import rest_encoder
+from contrasent.indexing.remaining import rest_encoder
 from contrasent.model.base import Encoder, TaskEncoder
 from contrasent.model.opening import find_model, open_encoder
 from contrasent.processes import release_freed_memory
@@ -44,7 +44,7 @@ def serve_model(
 ) -> None:
     """Serve a model over HTTP until the process is stopped: embeddings, search and a page.
 
-    Where an index has rows that only have vectors of a first tier, they are encoded meanwhile.
+    Where not all rows of an index are encoded, they are encoded meanwhile; words alone search.
 
     Args:
         model: folder or name of a model, or an index, which is served with its model.
@@ -93,7 +93,7 @@ def serve_model(
         encoder = open_encoder(folder, pooler=pooler, max_tokens=max_tokens, light=True)
         release_freed_memory()
         shown, encode = name or Path(model).name or folder.name, None
-        if isinstance(library, Index) and library.tiers is not None:  # something is left to encode
+        if isinstance(library, Index) and library.unfinished:
             encode = rest_encoder(library, TaskEncoder(encoder))
         app = create_app(
             served(encoder, shown),

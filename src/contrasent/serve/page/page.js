@@ -306,9 +306,10 @@ async function search(text, exact = false) {
   const shown = $("results").children.length;
   const time = Math.round(performance.now() - began).toLocaleString();
   const well = weak ? "nothing matches well; " : "";
+  const words = data.words_only && `${data.words_only}; `;
   say("search-note", hits.length
-    ? `${well}the best ${shown} among ${data.texts.toLocaleString()} texts, ${time} ms`
-    : `nothing among ${data.texts.toLocaleString()} texts`);
+    ? `${words}${well}the best ${shown} among ${data.texts.toLocaleString()} texts, ${time} ms`
+    : `${words}nothing among ${data.texts.toLocaleString()} texts`);
 }
 onSubmit("search-form", "search-note", async () => {
   if (!$("query").value.trim()) throw new Error("type what you are looking for");

@@ -1,0 +1,183 @@
+"""An index that words search before all is encoded ends as one that was made whole."""
+
+import time
+from contextlib import closing
+
+import numpy as np
+import pytest
+from index_states import assert_same, state
+
+from contrasent import errors, index_folder, sync_index
+from contrasent.indexing import remaining
+from contrasent.indexing.models import open_index_model
+from contrasent.indexing.remaining import RemainingRows
+from contrasent.search.doctor import examine
+from contrasent.search.index import Index
+from contrasent.search.writer import Writer
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory, sentences):
+    """A table of 600 texts in three blocks, some of them there twice, also in different blocks."""
+    texts = [f"{text} {n // 3}" for n, text in enumerate((sentences * 20)[:590])]
+    path = tmp_path_factory.mktemp("table") / "texts.txt"
+    path.write_text("".join(f"{text}\n" for text in [*texts, *texts[:300:30]]))
+    return path
+
+
+@pytest.fixture(scope="module")
+def made(lines, bert, tmp_path_factory):
+    """A way to index the table, and the state of an index made whole."""
+
+    def index(target, **given):
+        return index_folder(lines, target, model=bert, pooler="mean", **given)
+
+    whole = tmp_path_factory.mktemp("whole") / "index"
+    index(whole)
+    return index, state(whole)
+
+
+@pytest.fixture
+def long(monkeypatch):
+    """As if encoding took long."""
+    monkeypatch.setattr(remaining, "LONG", -1.0)
+
+
+def stopped(make, *given, **how):
+    """Make an index whose encoding is stopped before it begins."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(remaining, "LONG", -1.0)
+        patch.setattr(RemainingRows, "turn", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            make(*given, **how)
+
+
+def test_what_was_searchable_at_once_ends_as_an_index_made_whole(made, long, tmp_path, monkeypatch):
+    index, whole = made
+    said = []
+    index(tmp_path / "at once", log=said.append)
+    assert ": searchable now by words; 600 passages still to encode, " in said[-1]
+    assert_same(tmp_path / "at once", whole)
+    stopped(index, tmp_path / "index")
+    with closing(Index.open(tmp_path / "index")) as early:
+        assert early.unfinished == len(early) == 600
+        assert early.search("a map", encode=open_index_model(early))[0]
+    assert [finding.good for finding in examine(tmp_path / "index")] == [True]
+    monkeypatch.setattr(remaining, "KEEP_EVERY", 0.0)
+    assert len(index(tmp_path / "index").index) == 600
+    assert_same(tmp_path / "index", whole)
+
+
+def test_ctrl_c_keeps_the_blocks_that_are_done(made, tmp_path):
+    index, whole = made
+    stopped(index, tmp_path / "index")
+    with closing(Index.open(tmp_path / "index")) as early:
+        encode, calls = open_index_model(early), []
+
+    def interrupted(sentences):
+        calls.append(len(sentences))
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return encode(sentences)
+
+    with pytest.raises(KeyboardInterrupt):
+        RemainingRows(tmp_path / "index", interrupted).turn()
+    with closing(Index.open(tmp_path / "index")) as left:
+        assert (left.unfinished, calls[0], left.words_only) == (344, 256, "BM25 only: 42 % encoded")
+    sync_index(tmp_path / "index")
+    assert_same(tmp_path / "index", whole)
+
+
+def test_others_may_remove_rows_meanwhile(made, tmp_path):
+    index, (_, vectors) = made
+    stopped(index, tmp_path / "index")
+    with closing(Index.open(tmp_path / "index")) as early:
+        encode = open_index_model(early)
+    rest = RemainingRows(tmp_path / "index", encode, keep_every=0.0)
+    assert rest.turn() == 344
+    with Writer(tmp_path / "index") as writer:  # 590 has the text of row 0
+        writer.delete(["0", "300"])
+    while rest.turn():
+        pass
+    with closing(Index.open(tmp_path / "index")) as done:
+        kept = np.delete(np.arange(600), [0, 300])
+        assert np.allclose(done.vectors[kept], vectors[kept], rtol=0, atol=1e-6)
+        assert not done.facts.encoding and done.numbers().tolist() == kept.tolist()
+    assert [finding.good for finding in examine(tmp_path / "index")] == [True]
+
+
+def test_what_was_encoded_for_another_state_is_not_kept(made, tmp_path):
+    index, whole = made
+    stopped(index, tmp_path / "index")
+    with closing(Index.open(tmp_path / "index")) as early:
+        encode = open_index_model(early)
+
+    def overtaken(sentences):
+        if not overtaking:
+            overtaking.append(RemainingRows(tmp_path / "index", encode, keep_every=0.0).turn())
+        return encode(sentences)
+
+    overtaking = []
+    rest = RemainingRows(tmp_path / "index", overtaken)
+    assert rest.turn() == 344 and overtaking == [344]
+    assert rest.turn() == 0
+    assert_same(tmp_path / "index", whole)
+
+
+def test_an_unfinished_index_follows_its_documents(bert, tmp_path, sentences):
+    folder, given = tmp_path / "notes", {"model": bert, "pooler": "mean"}
+    folder.mkdir()
+    for n in range(40):
+        (folder / f"{n}.md").write_text(f"{sentences[n % len(sentences)]} Note {n}.\n")
+    stopped(index_folder, folder, tmp_path / "index", **given)
+    (folder / "3.md").write_text("A note that was changed.\n")
+    (folder / "7.md").unlink()
+    outcome = sync_index(tmp_path / "index")
+    assert (outcome.changed, outcome.deleted, outcome.rows) == (1, 1, 39)
+    index_folder(folder, tmp_path / "whole", **given)
+    with (
+        closing(Index.open(tmp_path / "index")) as one,
+        closing(Index.open(tmp_path / "whole")) as other,
+    ):
+        assert one.facts.encoding == {}
+        vectors = {row.id: other.vectors[row.row] for row in other.every()}
+        for row in one.every():
+            assert np.allclose(one.vectors[row.row], vectors[row.id], atol=1e-6)
+
+
+def test_bad_input_is_a_line_and_loses_nothing(made, tiny, tmp_path, lines, run):
+    index, whole = made
+    target = tmp_path / "index"
+    stopped(index, target)
+    with pytest.raises(errors.UserError, match="was begun with"):
+        index(target, max_tokens=9)
+    with pytest.raises(errors.UserError, match="cannot be compared"):  # another base
+        index_folder(lines, target, model=tiny["roberta"], pooler="mean")
+    for command in (
+        ["dedupe", target],
+        ["adapt", target, "-o", tmp_path / "out"],
+        ["search", target, "a lamp", "--vectors-only"],
+    ):
+        _, err = run(*command, code=2)
+        assert "are not encoded yet" in err and len(err.splitlines()) == 1
+    out, err = run("search", target, "a lamp")
+    assert "BM25 only: 0 % encoded" in err and "· BM25 " in out
+    assert "words only: 600 rows are not encoded yet" in run("doctor", target)[0]
+    run("index", target, "--sync")
+    assert_same(target, whole)
+
+
+def test_a_server_goes_on_with_an_unfinished_index(made, tmp_path):
+    from contrasent.serve.library import Library
+
+    index, whole = made
+    stopped(index, tmp_path / "index")
+    opened = Index.open(tmp_path / "index")
+    encode = open_index_model(opened)
+    library = Library(opened, opened.model)
+    assert library.newest().words_only == "BM25 only: 0 % encoded"
+    assert library.search(library.newest(), ["a lamp"], encode(["a lamp"]), k=3)[0]
+    with library.encoding_on(encode):
+        while opened.refreshed().unfinished:
+            time.sleep(0.01)
+    assert_same(tmp_path / "index", whole)
