@@ -76,17 +76,15 @@ class ReadReport:
 
     def note(self, name: str, facts: dict[str, Any]) -> None:
         """Take over what the reader reports about a file."""
-        if encoding := facts.get("encoding"):
+        for encoding, guessed in facts.get("encodings", ()):
             self.encodings[encoding] = self.encodings.get(encoding, 0) + 1
-            if facts.get("guessed"):
+            if guessed:
                 self.guessed.setdefault(encoding, Skipped()).add(name)
         if columns := facts.get("columns"):
             self.columns[name] = columns
-        for _ in range(facts.get("skipped", 0)):
-            self.skip(Reason.ROW, name)
-        for reason, part in facts.get("passed", ()):
+        for reason, part in facts["passed"]:
             self.skip(Reason(reason), part)
-        self.keys += facts.get("keys", 0)
+        self.keys += facts["keys"]
 
     def lines(self) -> list[str]:
         """The report for a person, line by line."""
