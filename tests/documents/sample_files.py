@@ -50,6 +50,12 @@ def one(folder, name, content):
     return document
 
 
+def read(reader, data):
+    """What a reader makes of a file's bytes, and what it reports to be passed over."""
+    passed = []
+    return reader(data, lambda reason, part: passed.append((reason, part))), passed
+
+
 def saved(file):
     stream = io.BytesIO()
     file.save(stream)

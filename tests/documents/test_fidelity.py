@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from benchmarks.attack.patterns import seconds
 from benchmarks.encodings import texts as short_texts
-from sample_files import ods, one, saved, xls, xlsx, zipped
+from sample_files import ods, one, read, saved, xls, xlsx, zipped
 
 from contrasent.documents.encodings import _NATURAL, decode
 from contrasent.documents.folder import DocumentSource, Origin
 from contrasent.documents.html import html_text, read_html
 from contrasent.documents.mail import parse_mail
-from contrasent.documents.office import read_slides, read_word
+from contrasent.documents.office import read_docx, read_odt, read_slides
 from contrasent.documents.pdf import read_pdf
 from contrasent.documents.rst import read_rst
 from contrasent.documents.rtf import read_rtf
@@ -104,7 +104,7 @@ def numbered_docx():
 
 
 def test_the_numbers_that_word_counts_are_read():
-    (_, sections, _), _ = read_word(numbered_docx(), ".docx", "a.docx")
+    (_, sections, _), _ = read(read_docx, numbered_docx())
     assert [text for part in sections for text in part.paragraphs] == [
         "1. One", "1.a) A", "1.b) B", "(IV) Deep", "2. Two", "2.a) C & <D>", "Plain tab & <sign>",
     ]  # fmt: skip
@@ -114,8 +114,8 @@ def test_embedded_objects_of_a_document_are_named():
     with zipfile.ZipFile(io.BytesIO(numbered_docx())) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
     data = zipped({**files, "word/embeddings/sums.xlsx": b"x"})
-    passed = read_word(data, ".docx", "a.docx")[1]
-    assert passed == [("object embedded in a document", "a.docx#word/embeddings/sums.xlsx")]
+    passed = read(read_docx, data)[1]
+    assert passed == [("object embedded in a document", "#word/embeddings/sums.xlsx")]
 
 
 def test_runs_of_spaces_in_odt_stay_spaces_and_its_numbers_are_named():
@@ -127,15 +127,15 @@ def test_runs_of_spaces_in_odt_stay_spaces_and_its_numbers_are_named():
         "</office:document-content>"
     )
     mime = "application/vnd.oasis.opendocument.text"
-    parsed, passed = read_word(zipped({"mimetype": mime, "content.xml": content}), ".odt", "a.odt")
+    parsed, passed = read(read_odt, zipped({"mimetype": mime, "content.xml": content}))
     assert (texts(parsed), passed) == (["Two words here"], [])
     level = '<text:list-level-style-number style:num-format="1" xmlns:style="s"/>'
     numbered = f'<text:list-style style:name="N" xmlns:style="s">{level}</text:list-style>'
     numbered += '<text:list text:style-name="N"><text:list-item><text:p>One</text:p>'
     numbered += "</text:list-item></text:list>"
     content = content.replace("<office:text>", f"<office:text>{numbered}")
-    passed = read_word(zipped({"mimetype": mime, "content.xml": content}), ".odt", "a.odt")[1]
-    assert passed == [("numbers that a program counts", "a.odt")]
+    passed = read(read_odt, zipped({"mimetype": mime, "content.xml": content}))[1]
+    assert passed == [("numbers that a program counts", "")]
 
 
 def test_rtf_is_read_with_its_notes_tables_labels_and_signs():
@@ -147,7 +147,7 @@ def test_rtf_is_read_with_its_notes_tables_labels_and_signs():
         rb"\trowd Drill\cell 7 < 8\cell\row Ladder\cell 4\cell\row\pard End {\*\xyz no}.\par"
         rb"{\shp{\*\shpinst\sp x{\shptxt \pard A box.{\footnote Its \}note.}\par}}}}"
     )
-    title, sections, about = read_rtf(data)
+    (title, sections, about), _ = read(read_rtf, data)
     assert (title, about) == ("Fees", {"author": "Ann"})
     assert [(part.headings, part.paragraphs) for part in sections] == [
         (("Rules",), ("1.1 a | b", "C:\\new café Łódź co-op", "Во", "Drill | 7 < 8",
@@ -165,11 +165,11 @@ def test_slides_have_their_own_notes_and_hidden_ones_are_named():
         slide.shapes.title.text = name
     slide.notes_slide.notes_text_frame.text = "Say it slowly."
     file.slides[1]._element.set("show", "0")
-    (_, sections, _), passed = read_slides(saved(file), "a.pptx")
+    (_, sections, _), passed = read(read_slides, saved(file))
     assert [(part.headings, part.paragraphs, part.page) for part in sections] == [
         (("First",), ("Text 0",), 1), (("Third",), ("Text 2", "Say it slowly."), 3),
     ]  # fmt: skip
-    assert passed == [("hidden sheet", "a.pptx, slide 2")]
+    assert passed == [("hidden sheet", ", slide 2")]
 
 
 # ---------------------------------------------------------------------- workbooks
@@ -188,14 +188,14 @@ def test_cells_are_read_as_they_are_shown_and_hidden_sheets_are_named():
     sheet.merge_cells("A2:A3")
     sheet["D2"].comment = openpyxl.comments.Comment("Checked by Bo", "Bo")
     book.create_sheet("Pay").sheet_state = "hidden"
-    (found,), _, passed = read_book(saved(book), "a.xlsx")
+    ((found,), _), passed = read(read_book, saved(book))
     assert found.rows[1:] == [
         ["North", "25.6%", "2024-03-05", "3"], ["North", "10%", "", "0.3"],
     ]  # fmt: skip
     assert found.notes == ["Checked by Bo"]
-    assert passed == [("hidden sheet", "a.xlsx#Pay")]
-    for name, made in (("a.ods", ods), ("a.xls", xls)):
-        assert read_book(made([["a", "ü"]]), name)[0][0].rows == [["a", "ü"]]
+    assert passed == [("hidden sheet", "#Pay")]
+    for made in (ods, xls):
+        assert read(read_book, made([["a", "ü"]]))[0][0][0].rows == [["a", "ü"]]
 
 
 @pytest.mark.parametrize(("rows", "lines"), [
@@ -223,13 +223,15 @@ def one_of(folder, name, content, **given):
 # ---------------------------------------------------------------------- PDF
 
 
-def drawn(draw):
+def pdf_read(draw):
+    """What is read of a PDF that is drawn here, and what is passed over."""
     canvas_of = pytest.importorskip("reportlab.pdfgen.canvas")
     stream = io.BytesIO()
     canvas = canvas_of.Canvas(stream, pagesize=(600, 800))
     draw(canvas)
     canvas.save()
-    return stream.getvalue()
+    found, passed = read(lambda data, skip: [*read_pdf(data, 10**6, skip)], stream.getvalue())
+    return found[-1][0], passed
 
 
 def test_columns_that_are_drawn_row_by_row_are_read_one_after_another():
@@ -244,8 +246,7 @@ def test_columns_that_are_drawn_row_by_row_are_read_one_after_another():
             canvas.drawString(50, 400 - 14 * row, cells[0])
             canvas.drawString(320, 400 - 14 * row, cells[1])
 
-    *_, read = read_pdf(drawn(draw), "a.pdf", 10**6)
-    found = texts(read[0])
+    found = texts(pdf_read(draw)[0])
     assert found == [" ".join(left), " ".join(right), "Drill | 7 euros\nLong ladder | 4 euros"]
 
 
@@ -268,14 +269,14 @@ def test_forms_notes_and_last_lines_of_a_pdf_are_read_and_pictures_named():
         canvas.drawImage(ImageReader(image), 0, 0, 600, 800)
         canvas.showPage()
 
-    ((_, sections, _), passed, _) = next(read_pdf(drawn(draw), "a.pdf", 10**6))
+    (_, sections, _), passed = pdf_read(draw)
     by_page = {}
     for part in sections:
         by_page.setdefault(part.page, []).extend(part.paragraphs)
     assert by_page[1] == ["Boat Yard", "< 1 begins with a sign.", "A day of 1 costs 7."]
     assert by_page[2] == ["< 2 begins with a sign.", "A day of 2 costs 7."]
     assert by_page[3][2:] == ["who: Dora\nagree: yes\nAsk Bo first"]
-    assert passed == [("page that is a picture (a scan?)", "a.pdf, page 4")]
+    assert passed == [("page that is a picture (a scan?)", ", page 4")]
 
 
 @pytest.mark.parametrize(("title", "kept"), [
@@ -308,21 +309,22 @@ def test_all_texts_of_a_mail_are_read_in_their_order():
     for one_part in (part("plain", "First."), picture, part("plain", "After it."),
                      part("html", "<p>In &lt;HTML&gt;.</p>")):  # fmt: skip
         mail.attach(one_part)
-    read = parse_mail(bytes(mail))
-    assert [line for line in read.text.split("\n") if line] == ["First.", "After it.", "In <HTML>."]
-    assert [name for name, _ in read.attachments] == ["p.png"]
+    found = parse_mail(bytes(mail))
+    lines = [line for line in found.text.split("\n") if line]
+    assert lines == ["First.", "After it.", "In <HTML>."]
+    assert [name for name, _ in found.attachments] == ["p.png"]
 
 
-@pytest.mark.parametrize(("plain", "html", "read"), [
+@pytest.mark.parametrize(("plain", "html", "found"), [
     (" \n", "<p>The order was shipped.</p>", "shipped"),
     ("Your program shows no HTML.", f"<p>{'The order was shipped today. ' * 5}</p>", "shipped"),
     ("The order was shipped today, says Ann.", "<p>The order was shipped, no.</p>", "says Ann"),
 ])  # fmt: skip
-def test_of_alternatives_the_one_with_the_text_is_read(plain, html, read):
+def test_of_alternatives_the_one_with_the_text_is_read(plain, html, found):
     mail = EmailMessage()
     mail.set_content(plain)
     mail.add_alternative(html, subtype="html")
-    assert read in parse_mail(bytes(mail)).text
+    assert found in parse_mail(bytes(mail)).text
 
 
 def test_invitations_and_mails_of_a_subject_are_found(tmp_path):
@@ -347,9 +349,9 @@ def test_invitations_and_mails_of_a_subject_are_found(tmp_path):
     ("title: >-\n  A long\n  title\nsummary: |\n  What to do when it hums loudly.\n",
         "A long title", "What to do when it hums loudly."),
     ('title: "A: b"\nhero:\n  line: Come and see the boats\n', "A: b",
-        "hero line: Come and see the boats"),
+        "hero.line: Come and see the boats"),
     ("title: Part 2: the end\nnote: one\n  two\n", "Part 2: the end", None),
-    ("steps:\n  - name: Dig\n  - name: Fill\n", "", "steps name: Dig"),
+    ("steps:\n  - name: Dig\n  - name: Fill\n", "", "steps: name: Dig, name: Fill"),
 ])  # fmt: skip
 def test_front_matter_is_yaml(front, title, text):
     found = read_markdown(f"---\n{front}---\n\nBody.\n")

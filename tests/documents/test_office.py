@@ -25,7 +25,7 @@ from sample_files import (
 
 from contrasent.documents.folder import FORMATS, DocumentSource, Section
 from contrasent.documents.mail import own_text
-from contrasent.documents.sheets import SHEETS
+from contrasent.documents.parsers import SHEETS
 from contrasent.documents.text_formats import CODE, SETTINGS
 from contrasent.documents.worker import FileReader
 from contrasent.errors import InputError, OptionError

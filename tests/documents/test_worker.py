@@ -29,7 +29,7 @@ from contrasent.encoder.encoder import Encoder
 # A log is executed in the worker.
 WORKER = """
 from contrasent.documents import parsers, worker
-parsers.TEXT[".log"] = exec
+parsers.READERS[".log"] = lambda file: exec(file.text())
 worker.serve()
 """
 

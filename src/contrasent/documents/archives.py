@@ -12,6 +12,7 @@ import os
 import re
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -36,14 +37,10 @@ class Reason(StrEnum):
     IGNORED = "ignored by git"
     SECRET = "secret"  # by its name, or because nothing is left without its keys
     TOOLS = "tool's folder"
-    LINK_TO_FOLDER = "link to a folder"
-    LINK_TO_NOTHING = "link to nothing"
-    LINK_OUTSIDE = "link that leaves the source"
-    LINK_TO_READ = "link to a file that is read"
+    LINK = "symbolic link"
     NO_FILE = "no regular file"
     UNREADABLE = "unreadable"
     BROKEN = "broken"
-    BROKEN_ARCHIVE = "broken archive"
     NESTED = "archive within an archive"
     MEMBERS = f"archive of more than {MEMBERS:,} files"
     EXPANDS = "unpacks to far more than its size"
@@ -155,49 +152,43 @@ class Choice:
     def __init__(
         self, exclude: Sequence[str] = (), include: Sequence[str] = (), gitignore: bool = False
     ) -> None:
-        self._exclude = _patterns(exclude, "--exclude")
-        self._include = _patterns(include, "--include")
-        self._any, self._gitignore = bool(include), gitignore
-        # Names of folders, outermost first, their patterns, and the way from one above the source.
-        self._ignored = list[tuple[str, GitIgnoreSpec, str]]()
+        self._exclude, self._include = _patterns(exclude, "--exclude"), None
+        if include:
+            self._include = _patterns(include, "--include")
+        self._gitignore = gitignore
 
-    def begin(self, source: Path) -> None:
-        """Read what git ignores above a folder, up to its repository."""
-        self._ignored.clear()
-        path = source.resolve()
-        if not self._gitignore or not source.is_dir():
-            return
-        above = next((one for one in (path, *path.parents) if (one / ".git").exists()), path)
-        inner = path.relative_to(above).parts
-        for depth in range(len(inner)):
-            folder = above.joinpath(*inner[:depth])
-            self._read(folder, "", "/".join(inner[depth:]))
-
-    def enter(self, folder: Path, name: str) -> None:
-        """Read what git ignores in a folder of that name within the source."""
-        if self._gitignore:
-            self._ignored = [one for one in self._ignored if one[2] or name.startswith(one[0])]
-            self._read(folder, name)
-
-    def _read(self, folder: Path, name: str, below: str = "") -> None:
-        try:
-            lines = (folder / ".gitignore").read_text("utf-8", "replace").splitlines()
-        except OSError:
-            return
-        self._ignored.append((name, _patterns(lines), below))
-
-    def reason(self, name: str, *, folder: bool) -> Reason | None:
+    def reason(self, name: str, *, folder: bool = False) -> Reason | None:
         """Why a file or a folder of that name within the source is left out, or None."""
-        whole = name + "/" * folder
-        if self._exclude.match_file(whole):
-            return Reason.EXCLUDED
-        if self._any and not folder and not self._include.match_file(whole):
-            return Reason.EXCLUDED
-        for above, patterns, below in reversed(self._ignored):
-            inner = f"{below}/{whole}" if below else whole.removeprefix(above)
-            if (found := patterns.check_file(inner).include) is not None:
-                return Reason.IGNORED if found else None
-        return None
+        left = not folder and self._include is not None and not self._include.match_file(name)
+        excluded = self._exclude.match_file(name + "/" * folder)
+        return Reason.EXCLUDED if excluded or left else None
+
+    def ignored(self, folder: Path) -> "Ignored":
+        """What git ignores in a folder by the file in it."""
+        with suppress(OSError):
+            if self._gitignore:
+                lines = (folder / ".gitignore").read_text("utf-8", "replace").splitlines()
+                return [(folder, _patterns(lines))]
+        return []
+
+    def ignored_above(self, source: Path) -> "Ignored":
+        """What git ignores by the files above a folder, up to its repository."""
+        above = [source, *source.parents]
+        depth = next((at for at, one in enumerate(above) if (one / ".git").exists()), 0)
+        return [found for one in reversed(above[1 : depth + 1]) for found in self.ignored(one)]
+
+
+Ignored = list[tuple[Path, GitIgnoreSpec]]
+"""Folders, outermost first, and the patterns of what git ignores below them."""
+
+
+def _is_ignored(path: Path, ignored: Ignored, *, folder: bool) -> bool:
+    """True if git ignores a path; the innermost file that names it decides."""
+    for above, patterns in reversed(ignored):
+        found = patterns.check_file(path.relative_to(above).as_posix() + "/" * folder).include
+        if found is not None:
+            return found
+    return False
 
 
 def _patterns(lines: Sequence[str], option: str = "") -> GitIgnoreSpec:
@@ -216,73 +207,54 @@ def _patterns(lines: Sequence[str], option: str = "") -> GitIgnoreSpec:
 def entries(source: Path, skip: Report, choice: Choice | None = None) -> Iterator[Entry]:
     """All files of a source in the order of their paths, or those that are chosen."""
     choice = choice or Choice()
-    choice.begin(source)
-    for entry in _entries(source, skip, choice):
+    if source.is_dir():
+        source = source.resolve()
+        found = _folder(source, "", choice.ignored_above(source), skip, choice)
+    elif reason := reason_to_skip(source.name):
+        skip(reason, source.name)
+        return
+    else:
+        found = _file(source, source.name, skip)
+    for entry in found:
         # Of an archive each file is chosen by itself.
-        if entry.member and (reason := choice.reason(entry.name, folder=False)):
+        if entry.member and (reason := choice.reason(entry.name)):
             skip(reason, entry.name)
         else:
             yield entry
 
 
-def _entries(source: Path, skip: Report, choice: Choice) -> Iterator[Entry]:
-    if source.is_dir():
-        yield from _folder(source, source, "", skip, choice)
-    elif reason := reason_to_skip(source.name):
-        skip(reason, source.name)
-    else:
-        yield from _file(source, source.name, skip)
-
-
-def _folder(root: Path, folder: Path, above: str, skip: Report, choice: Choice) -> Iterator[Entry]:
-    choice.enter(folder, above)
+def _folder(
+    folder: Path, above: str, ignored: Ignored, skip: Report, choice: Choice
+) -> Iterator[Entry]:
     try:
         with os.scandir(folder) as listed:
             inside = sorted(listed, key=lambda item: item.name)
     except OSError:
         skip(Reason.UNREADABLE, above or "./")
         return
+    ignored = [*ignored, *choice.ignored(folder)]
     for item in inside:
         path, name = Path(item.path), above + _shown(item.name)
         try:
-            reason, within = reason_to_skip(item.name), path.is_dir()
-            archive = path.suffix.lower() == ".zip"  # whose files are chosen one by one
-            reason = reason or (None if archive else choice.reason(name, folder=within))
-            if item.is_symlink():
-                reason = reason or _reason_of_link(root, path)
-            elif any((path / made).is_file() for made in _MADE):
-                reason = reason or Reason.TOOLS
-            if not (reason or within or path.is_file()):
+            within = item.is_dir(follow_symlinks=False)
+            if (reason := reason_to_skip(item.name)) is None and item.is_symlink():
+                reason = Reason.LINK  # what it leads to is read by its own name, or not at all
+            if reason is None and path.suffix.lower() != ".zip":
+                reason = choice.reason(name, folder=within)
+            if reason is None and _is_ignored(path, ignored, folder=within):
+                reason = Reason.IGNORED
+            if reason is None and any((path / made).is_file() for made in _MADE):
+                reason = Reason.TOOLS
+            if reason is None and not (within or item.is_file()):
                 reason = Reason.NO_FILE
             if reason:
                 skip(reason, name + "/" * within)
             elif within:
-                yield from _folder(root, path, f"{name}/", skip, choice)
-                choice.enter(folder, above)
+                yield from _folder(path, f"{name}/", ignored, skip, choice)
             else:
                 yield from _file(path, name, skip)
         except OSError:
             skip(Reason.UNREADABLE, name)
-
-
-def _reason_of_link(root: Path, path: Path) -> Reason | None:
-    """Why a link is passed over: a harmless name may lead to a secret."""
-    if not path.exists():  # in Python 3.11 resolve() of a link to itself raises RuntimeError
-        return Reason.LINK_TO_NOTHING
-    target, home = path.resolve(), root.resolve()
-    if not target.is_relative_to(home):
-        return Reason.LINK_OUTSIDE
-    if path.is_dir():  # it may lead back
-        return Reason.LINK_TO_FOLDER
-    reason = _reason_by_path(target.relative_to(home).parts)
-    within = target.parents[: len(target.relative_to(home).parts) - 1]  # folders below the source
-    generated = any((folder / name).is_file() for folder in within for name in _MADE)
-    same = _suffix(path) == _suffix(target)  # else it may not be read by its own name
-    return Reason.LINK_TO_READ if reason is None and same and not generated else reason
-
-
-def _reason_by_path(parts: Sequence[str]) -> Reason | None:
-    return next(filter(None, map(reason_to_skip, parts)), None)
 
 
 def _shown(name: str) -> str:
@@ -290,17 +262,14 @@ def _shown(name: str) -> str:
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _suffix(path: Path) -> str:
-    suffix = path.suffix.lower()
-    return Path(path.stem).suffix.lower() if suffix == ".gz" else suffix
-
-
 def _file(path: Path, name: str, skip: Report) -> Iterator[Entry]:
-    if path.suffix.lower() == ".zip":
+    suffix = path.suffix.lower()
+    if suffix == ".zip":
         yield from _archive(path, name, skip)
     else:
+        suffix = Path(path.stem).suffix.lower() if suffix == ".gz" else suffix
         about = path.stat()
-        yield Entry(name, _suffix(path), about.st_size, str(path), about.st_mtime_ns)
+        yield Entry(name, suffix, about.st_size, str(path), about.st_mtime_ns)
 
 
 class _ArchiveFile(io.FileIO):
@@ -333,8 +302,6 @@ def _archive(path: Path, name: str, skip: Report) -> Iterator[Entry]:
     try:
         with _ArchiveFile(path) as stream, zipfile.ZipFile(stream) as archive:
             listed = check_members(archive, path.stat().st_size)
-            # Of two files with one name, only the last can be read.
-            infos = {info.filename: info for info in listed if not info.is_dir()}
     except Skip as skipped:
         skip(skipped.args[0], name)
         return
@@ -342,10 +309,11 @@ def _archive(path: Path, name: str, skip: Report) -> Iterator[Entry]:
         if isinstance(error, OSError) and error.errno != errno.EINVAL:  # which is a wrong offset
             skip(Reason.UNREADABLE, f"{name}/")  # as of a folder
         else:
-            skip(Reason.BROKEN_ARCHIVE, name)
+            skip(Reason.BROKEN, name)
         return
     modified = path.stat().st_mtime_ns
-    for _, info in sorted(infos.items()):
+    # Of two files with one name, only the last can be read.
+    for _, info in sorted({info.filename: info for info in listed if not info.is_dir()}.items()):
         whole = f"{name}/{_shown(info.filename)}"
         suffix = PurePosixPath(info.filename).suffix.lower()
         if reason := _reason_in_archive(info, suffix):
@@ -358,7 +326,7 @@ def _reason_in_archive(info: zipfile.ZipInfo, suffix: str) -> Reason | None:
     parts = PurePosixPath(info.filename.replace("\\", "/")).parts
     if info.filename.startswith("/") or ".." in parts:
         return Reason.UNSAFE_NAME
-    if reason := _reason_by_path(parts):
+    if reason := next(filter(None, map(reason_to_skip, parts)), None):
         return reason
     if info.flag_bits & 1:
         return Reason.ENCRYPTED

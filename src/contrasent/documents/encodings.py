@@ -6,6 +6,7 @@ and capitals within. Of possible ones chardet's knowledge of languages chooses.
 
 import codecs
 import re
+import unicodedata
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
@@ -39,23 +40,15 @@ _DECLARED = re.compile(
     re.IGNORECASE,
 )
 _WORD = re.compile(r"[^\s\x00-\x2c./:-@\[-`{-~]+")
-_WIDE = "".join(map(chr, range(0xC0, 0x250)))
-_UPPER, _LOWER = ("".join(filter(case, _WIDE)) for case in (str.isupper, str.islower))
-_SMALL = f"[a-z{_LOWER}ªº]"
-# Letters can be split in one way only, or a long word would be tried in all.
-_LATIN = (
-    rf"(?:[A-Z{_UPPER}]?{_SMALL}++|[A-Z{_UPPER}]++(?:(?<=[A-Z{_UPPER}][A-Z]){_SMALL}++)?)"
-    rf"(?:[A-Z]{_SMALL}*+)*+"
-)
-_EDGE = "“”„‚‘’'–—…«»‹›§¶±×€£¼½¾"  # signs around words
-_NATURAL = re.compile(  # a word of one script, without signs and capitals within
-    rf"[¡¿$+{_EDGE}-]*(?:(?!.*[^\x00-\x7f’–-]{{3}})(?:[a-z]{{1,2}}['’])?{_LATIN}"
-    rf"(?:['’–·±-]+(?:{_LATIN}|(?=\d))|\d++(?:[A-Z]{_SMALL}*+)*+)*"
-    r"|[Ͱ-Ͽἀ-῿]+(?:[’'-][Ͱ-Ͽἀ-῿]+)*|[Ѐ-ԯ]+(?:[’'-][Ѐ-ԯ]+)*|[\u0591-\u05f4]+"
-    rf"|[\u060c-\u06ff\u200c]+|[\u0e01-\u0e5b]+|\d*[mµ]?[²³°]?[a-zC]?)?[{_EDGE}°©®™%*•·\xa0-]*"
-)
-_EAST = "[\u3000-\u30ff\u3400-\u9fff\uac00-\ud7a3\uff01-\uff5e]+"
-_EASTERN = re.compile(rf"[!-~]{{0,9}}{_EAST}(?:[!-~]{{1,3}}{_EAST})*[!-~]{{0,9}}")
+_EDGES = "“”„‚‘’'–—…«»‹›§¶±×€£¼½¾©®™°•·¡¿²³\xa0$+*%-"  # signs around words
+_WITHIN = re.compile("[\\d'’·–±\u200c-]+")
+_HUMP = re.compile("[A-Z]?[^A-Z]+|[A-Z]+")  # "Co" in "GmbHCo"
+_SCRIPTS = {
+    "FEMININE": "LATIN", "MASCULINE": "LATIN",  # ordinals
+    **dict.fromkeys(("CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "HANGUL", "IDEOGRAPHIC",
+                     "FULLWIDTH"), "EASTERN"),
+}  # fmt: skip
+_ASCII = "".join(map(chr, range(33, 127)))
 
 
 class Encoding(NamedTuple):
@@ -203,6 +196,29 @@ def _natural(sample: bytes, encoding: str) -> float:
         text = codecs.getincrementaldecoder(encoding)().decode(sample)
     except UnicodeDecodeError:
         return -1.0
-    words = [word for word in _WORD.findall(text) if not word.isascii()]
-    known = _EASTERN if encoding in _SEVERAL else _NATURAL
-    return sum(known.fullmatch(word[:LONGEST]) is not None for word in words) / max(1, len(words))
+    words = [word[:LONGEST] for word in _WORD.findall(text) if not word.isascii()]
+    known = _is_eastern if encoding in _SEVERAL else _is_natural
+    return sum(map(known, words)) / max(1, len(words))
+
+
+def _is_natural(word: str) -> bool:
+    """True of a word of one script, without signs and capitals within."""
+    parts = [hump for part in _WITHIN.split(word.strip(_EDGES)) for hump in _HUMP.findall(part)]
+    text = "".join(parts)
+    return (
+        all(letter.isalpha() or unicodedata.category(letter) == "Mn" for letter in text)
+        and len({*map(_script, text)}) <= 1
+        and all(part[1:] == part[1:].lower() or part.isupper() for part in parts)
+    )
+
+
+def _is_eastern(word: str) -> bool:
+    """True of a word in letters of China, Japan or Korea, with ASCII around or between."""
+    core = word.strip(_ASCII)
+    return core != "" and all(c.isascii() or _script(c) == "EASTERN" for c in core)
+
+
+@lru_cache(maxsize=4096)
+def _script(letter: str) -> str:
+    name = unicodedata.name(letter, "").partition(" ")[0]
+    return _SCRIPTS.get(name, name)

@@ -28,8 +28,7 @@ _REMEDIES = {
     Reason.SCAN: "run scans through OCR first",
     Reason.TOO_LARGE: f"split files of more than {LARGEST // 10**6} MB, or write a csv or jsonl "
     "with a row a document",
-    Reason.BROKEN: "see whether its own program opens what is broken, and save it anew",
-    Reason.BROKEN_ARCHIVE: "pack or download the archive again",
+    Reason.BROKEN: "see whether its own program opens what is broken, and save or pack it anew",
     Reason.EXPANDS: "unpack what is rightly so dense",
     Reason.MEMBERS: "unpack the archive into a folder",
     Reason.SECRET: "rename what is no secret",
@@ -76,17 +75,15 @@ class ReadReport:
 
     def note(self, name: str, facts: dict[str, Any]) -> None:
         """Take over what the reader reports about a file."""
-        if encoding := facts.get("encoding"):
+        for encoding, guessed in facts.get("encodings", ()):
             self.encodings[encoding] = self.encodings.get(encoding, 0) + 1
-            if facts.get("guessed"):
+            if guessed:
                 self.guessed.setdefault(encoding, Skipped()).add(name)
         if columns := facts.get("columns"):
             self.columns[name] = columns
-        for _ in range(facts.get("skipped", 0)):
-            self.skip(Reason.ROW, name)
-        for reason, part in facts.get("passed", ()):
+        for reason, part in facts["passed"]:
             self.skip(Reason(reason), part)
-        self.keys += facts.get("keys", 0)
+        self.keys += facts["keys"]
 
     def lines(self) -> list[str]:
         """The report for a person, line by line."""
@@ -150,16 +147,10 @@ class Origin:
 
     def open(self, source: str | Path | None = None) -> "DocumentSource":
         """The documents, where they were or where they are now."""
-        path = self.path if source is None else source
+        named = ("columns", "as_text", "exclude", "include", "gitignore", "encoding")
+        given = {name: getattr(self, name) for name in named}
         return DocumentSource(
-            path,
-            columns=self.columns,
-            as_text=self.as_text,
-            exclude=self.exclude,
-            include=self.include,
-            gitignore=self.gitignore,
-            encoding=self.encoding,
-            most=self.max_file_text,
+            self.path if source is None else source, most=self.max_file_text, **given
         )
 
 
@@ -198,15 +189,12 @@ class DocumentSource:
         if columns is not None and not columns:
             raise OptionError("--columns", list(columns), "choose at least one column")
         self.files: dict[str, dict[str, Any]] = {}
-        self._most, path = most, self.source.absolute()
         self._lacking = list[tuple[str, Any, Any]]()  # tables, the column, and those they have
-        root = path if path.is_dir() else path.parent
-        named = None if columns is None else list(columns)
-        self._encoding = known(encoding)
-        origin = Origin(
+        path = self.source.absolute()
+        self._how = Origin(
             str(path),
-            str(root),
-            named,
+            str(path if path.is_dir() else path.parent),
+            None if columns is None else list(columns),
             most,
             as_text=[*as_text],
             exclude=[*exclude],
@@ -214,9 +202,9 @@ class DocumentSource:
             gitignore=gitignore,
             encoding=encoding,
         )
-        self._choice = origin.choice()
-        self.origin: Origin | None = origin
-        self._plain = [pattern.casefold() for pattern in as_text]
+        self._given = columns, most, known(encoding)  # to the reader
+        self._choice = self._how.choice()
+        self.origin: Origin | None = self._how
 
     def __str__(self) -> str:
         return str(self.source)
@@ -244,7 +232,7 @@ class DocumentSource:
         self.files.clear()
         with (
             progress.task("Reading documents", len(chosen), "files") as advance,
-            closing(self.reader(self.columns, self._most, self._encoding)) as reader,
+            closing(self.reader(*self._given)) as reader,
         ):
             for entry in chosen:
                 before, reason = report.documents, None
@@ -278,7 +266,7 @@ class DocumentSource:
         self._check_room()
         self.files[entry.name] = facts_of(entry)
         last = entry.name.rpartition("/")[2].casefold()
-        if any(fnmatchcase(last, pattern) for pattern in self._plain):
+        if any(fnmatchcase(last, pattern.casefold()) for pattern in self._how.as_text):
             entry = replace(entry, suffix=".txt")
         for documents, facts in reader.read(entry):
             self.report.note(entry.name, facts)

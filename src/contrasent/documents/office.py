@@ -16,9 +16,8 @@ from typing import Any
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
-from contrasent.documents.archives import Reason, Skip, check_members, expands
+from contrasent.documents.archives import Reason, Report, Skip, check_members, expands
 from contrasent.documents.html import add_html
-from contrasent.documents.rtf import read_rtf
 from contrasent.documents.sections import Parsed, SectionBuilder, one_line
 
 Element = ElementTree.Element
@@ -44,27 +43,34 @@ _ROMAN = (
 )  # fmt: skip
 
 
-def read_word(data: bytes, suffix: str, name: str) -> tuple[Parsed, list[Any]]:
-    """Title, sections and metadata of docx, odt or rtf; what was passed over, with its reason."""
-    about, passed = dict[str, Any](), list[Any]()
-    if suffix == ".rtf":
-        return read_rtf(data), passed
+def read_docx(data: bytes, skip: Report) -> Parsed:
+    """Title, sections and metadata of a docx."""
+    return _read_word(data, ".docx", skip, _numbered)
+
+
+def read_odt(data: bytes, skip: Report) -> Parsed:
+    """Title, sections and metadata of an odt."""
+    return _read_word(data, ".odt", skip, _spaced)
+
+
+def _read_word(
+    data: bytes, suffix: str, skip: Report, change: Callable[[zipfile.ZipFile], bytes]
+) -> Parsed:
+    about, builder = dict[str, Any](), SectionBuilder()
     if zipfile.is_zipfile(BytesIO(data)):
         with opened(data) as archive:
             about = properties(archive)
-            passed = [(Reason.EMBEDDED, f"{name}#{part}") for part in embedded(archive)]
+            report_embedded(archive, skip)
             if suffix == ".odt" and _counted(archive):
-                passed.append((Reason.NUMBERS, name))
-            change = _numbered if suffix == ".docx" else _spaced
+                skip(Reason.NUMBERS, "")
             data = change(archive) or data
-    builder = SectionBuilder()
     for node in extracted(data, suffix).document.nodes:
         content, layer = json.loads(str(node.content)), str(node.content_layer)
         if layer == "body":
             _add(builder, content)
         else:
             builder.notes.append(content.get("text", ""))
-    return builder.finish(about.pop("title", ""), about), passed
+    return builder.finish(about.pop("title", ""), about)
 
 
 def extracted(data: bytes, suffix: str) -> Any:
@@ -143,9 +149,11 @@ def properties(archive: zipfile.ZipFile) -> dict[str, Any]:
     return about
 
 
-def embedded(archive: zipfile.ZipFile) -> list[str]:
-    """The parts of a file that are files of their own, and charts; their text is not read."""
-    return [name for name in archive.namelist() if _EMBEDDED.match(name)]
+def report_embedded(archive: zipfile.ZipFile, skip: Report, charts: str = "none") -> None:
+    """Report parts that are files of their own, and charts, unless those are read."""
+    for name in archive.namelist():
+        if _EMBEDDED.match(name) and charts not in name:
+            skip(Reason.EMBEDDED, f"#{name}")
 
 
 def parsed(archive: zipfile.ZipFile, name: str) -> Element:
@@ -328,9 +336,9 @@ def _numbered(archive: zipfile.ZipFile) -> bytes:
 # ---------------------------------------------------------------------- slides and books
 
 
-def read_slides(data: bytes, name: str) -> tuple[Parsed, list[Any]]:
+def read_slides(data: bytes, skip: Report) -> Parsed:
     """Title, sections and metadata of a pptx, a section a slide with its notes."""
-    builder, passed = SectionBuilder(), list[Any]()
+    builder = SectionBuilder()
     with opened(data) as archive:
         about, shown = properties(archive), related(archive, "ppt/presentation.xml")
         listed = parsed(archive, "ppt/presentation.xml").iterfind("{*}sldIdLst/{*}sldId")
@@ -338,7 +346,7 @@ def read_slides(data: bytes, name: str) -> tuple[Parsed, list[Any]]:
             part = shown.get(link_of(one), ("", ""))[1]
             slide, builder.page = parsed(archive, part), number
             if slide.get("show") == "0":
-                passed.append((Reason.HIDDEN_SHEET, f"{name}, slide {number}"))
+                skip(Reason.HIDDEN_SHEET, f", slide {number}")
                 continue
             _add_shapes(builder, slide)
             for kind, target in related(archive, part).values():
@@ -348,12 +356,8 @@ def read_slides(data: bytes, name: str) -> tuple[Parsed, list[Any]]:
                     names = ("t", "v") if kind == "chart" else ("t", "text")
                     found = (x.text for x in parsed(archive, target).iter() if local(x) in names)
                     builder.lines("\n".join(dict.fromkeys(filter(None, found))))
-        passed += [
-            (Reason.EMBEDDED, f"{name}#{part}")
-            for part in embedded(archive)
-            if "/charts/" not in part and ".xlsx" not in part  # of a chart, whose text is read
-        ]
-    return builder.finish(about.pop("title", ""), about), passed
+        report_embedded(archive, skip, charts="/charts/")
+    return builder.finish(about.pop("title", ""), about)
 
 
 def _add_shapes(builder: SectionBuilder, slide: Element, *, notes: bool = False) -> None:
@@ -398,7 +402,7 @@ def _paragraphs(element: Element) -> list[str]:
     return [text for text in texts if text.strip()]
 
 
-def read_epub(data: bytes) -> Parsed:
+def read_epub(data: bytes, skip: Report) -> Parsed:
     """Title, sections and metadata of an epub, in the order of its spine."""
     builder = SectionBuilder()
     with opened(data) as archive:

@@ -1,11 +1,11 @@
-"""One file's bytes to its title and sections, by its suffix; run by the reading process."""
+"""One file to its documents, as the row of its suffix in ``READERS`` says."""
 
 import json
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from email.utils import parseaddr
 from functools import partial
 from importlib.util import find_spec
@@ -14,49 +14,47 @@ from itertools import chain
 from pathlib import PurePosixPath
 from typing import IO, Any
 
-from contrasent.documents.archives import Entry, Reason, Skip, reason_to_skip
-from contrasent.documents.encodings import FOREIGN, SAMPLE, Encoding, decode, encoding_of
+from contrasent.documents.archives import Entry, Reason, Report, Skip, reason_to_skip
+from contrasent.documents.encodings import FOREIGN, Encoding, decode, encoding_of
 from contrasent.documents.html import read_html
 from contrasent.documents.mail import Mail, day_of, messages, own_text, parse_mail
-from contrasent.documents.office import extracted, read_epub, read_slides, read_word
+from contrasent.documents.office import extracted, read_docx, read_epub, read_odt, read_slides
 from contrasent.documents.pdf import read_pdf
+from contrasent.documents.rst import read_rst
+from contrasent.documents.rtf import read_rtf
 from contrasent.documents.sections import (
     Document,
     Parsed,
     Section,
     described,
+    flat,
     one_line,
-    spelled,
     without_keys,
 )
-from contrasent.documents.sheets import SHEETS, form_of, read_book
+from contrasent.documents.sheets import form_of, read_book
 from contrasent.documents.table import read_rows, read_table
 from contrasent.documents.text_formats import (
     CODE,
     SETTINGS,
-    TEXT,
     WIDEST,
+    read_adoc,
     read_blocks,
-    read_json,
+    read_calendar,
+    read_captions,
+    read_markdown,
+    read_notebook,
+    read_object,
+    read_org,
+    read_python,
+    read_tex,
     read_text,
+    read_xml,
 )
 from contrasent.text.sources import LONGEST, Source
 
 Part = tuple[list[Document], dict[str, Any]]  # documents, and facts of the file for the report
 
-
-HTML = (".html", ".htm", ".xhtml")
-CONVERTED = (".pdf", ".docx", ".pptx", ".odt", ".rtf", ".epub", *HTML, ".msg")
-MAILS = (".eml", ".mbox")
-TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
-# Also as gzip, in a zip, attached to a mail.
-FORMATS = (
-    *(suffix for suffix in TEXT if suffix not in ("", ".json")),
-    *CONVERTED,
-    *SHEETS,
-    *MAILS,
-    *TABLES,
-)
+SHEETS = (".xlsx", ".xlsm", ".xls", ".ods")
 LITERAL = frozenset((*CODE, *SETTINGS, ".json", ".py", ".pyi", ".ipynb", ".xml"))
 """Suffixes of files in which what is assigned to the name of a password is one."""
 
@@ -64,9 +62,8 @@ LARGEST = 200_000_000  # bytes of a file that is one document; a larger one is a
 TEXT_LIMIT = 5_000_000  # characters of a file that is one document (--max-file-text)
 REPEATED, DENSE = 100_000, 50  # characters from which a text may not compress this much
 ROW = 10  # fewest characters that a row of a table counts for
-AT_ONCE = 200  # rows of a table that are handed over together
+AT_ONCE, MUCH = 200, 1_000_000  # documents, and characters, that are handed over together
 DEEPEST = 3  # nested mails
-MUCH = 1_000_000  # characters of rows that are handed over, however few they are
 
 _PROSE = re.compile(  # in names of files that are read whatever their suffix
     r"(?<![a-z])(?:readme|licen[cs]e|copying|notice|news|change(?:s|log)|authors|todo|faq)(?![a-z])",
@@ -74,60 +71,101 @@ _PROSE = re.compile(  # in names of files that are read whatever their suffix
 )
 
 
-def documents(
-    entry: Entry, columns: Sequence[str] | None, most: int, encoding: str = ""
-) -> Iterator[Part]:
-    """The documents of a file, some at a time.
+@dataclass(slots=True)
+class File:
+    """A file that is being read, how, and what is to be reported of it."""
 
-    ``most``: characters of one; ``encoding``: that of text that is not UTF-8 and declares none.
-    """
-    if entry.size == 0:
-        raise Skip(Reason.EMPTY)
-    reading, facts = _Reading(columns, most, encoding), dict[str, Any]()
-    if entry.suffix in SEVERAL and not (entry.suffix == ".json" and _is_object(entry)):
-        yield from SEVERAL[entry.suffix](entry, reading)
-    else:
-        read = _converted if entry.suffix in CONVERTED else _text
-        parsed = read(entry, facts, reading)
-        yield _whole(entry.name, parsed, facts, most, code=entry.suffix in LITERAL)
-
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """How files are read."""
-
+    entry: Entry
     columns: Sequence[str] | None
-    most: int
-    encoding: str
+    most: int  # characters of one document
+    encoding: str = ""  # of text that is not UTF-8 and declares none
+    data: bytes | None = None  # of a file that is attached to another
+    depth: int = 0
+    tabular: bool = False  # its documents are rows
+    facts: dict[str, Any] = field(default_factory=lambda: dict[str, Any](passed=[], keys=0))
+
+    @property
+    def name(self) -> str:
+        """Its name within the source."""
+        return self.entry.name
+
+    def open(self) -> IO[bytes]:
+        """Its bytes as a stream."""
+        return self.entry.open() if self.data is None else BytesIO(self.data)
+
+    def content(self) -> bytes:
+        """Its bytes, unless it is a dump."""
+        data = b""
+        if self.entry.size <= LARGEST:
+            with self.open() as stream:
+                data = stream.read(LARGEST + 1)
+        if max(self.entry.size, len(data)) > LARGEST:
+            raise Skip(Reason.TOO_LARGE)
+        return data
+
+    def decoded(self) -> str:
+        """Its text, whatever its encoding."""
+        text, encoding = decode(self.content(), self.encoding)
+        self.note_encoding(encoding)
+        return text
+
+    def text(self) -> str:
+        """The same, unless it is too long to parse, or repetitive."""
+        return self.check(self.decoded())
+
+    def check(self, text: str) -> str:
+        """A text, unless it is too long to parse, or repetitive."""
+        _Repetition().add(text)
+        if len(text) > 4 * self.most:  # parsing takes out mark-up, but not so much
+            raise Skip(Reason.TOO_MUCH_TEXT)
+        return text
+
+    def sniff(self) -> Encoding:
+        """Its encoding, by as much of it as tells."""
+        with self.open() as stream:
+            return encoding_of(iter(partial(stream.read, 1 << 20), b""), self.encoding)
+
+    def note_encoding(self, encoding: Encoding) -> None:
+        """Have an encoding reported."""
+        self.facts.setdefault("encodings", []).append((encoding.shown, encoding.guessed))
+
+    def skip(self, reason: Reason, part: str = "") -> None:
+        """Have a part reported that is not read, such as ", page 3"."""
+        self.facts["passed"].append((reason, f"{self.name}{part}"))
+
+    def document(self, parsed: Parsed, part: str = "") -> Document:
+        """The document that it is, or that a part of it is."""
+        return Document(f"{self.name}{part}", *parsed)
+
+    @contextmanager
+    def others_are_read(self, part: str) -> Iterator[None]:
+        """Report a part that cannot be read, and go on."""
+        try:
+            yield
+        except MemoryError:
+            raise
+        except Skip as skip:
+            self.skip(skip.args[0], part)
+        except Exception:  # whatever a parser raises for what is broken
+            self.skip(Reason.BROKEN, part)
+
+    def cleaned(self, document: Document, repetition: "_Repetition") -> Document:
+        """A document without its keys; ``Skip`` if it has no text, too much, or the same as all."""
+        if not document.sections:
+            raise Skip(Reason.EMPTY)
+        repetition.add(*(text for section in document.sections for text in section.paragraphs))
+        if size_of(document.sections) > self.most:
+            raise Skip(Reason.TOO_MUCH_TEXT)
+        literal = self.tabular or self.entry.suffix in LITERAL
+        sections, keys = without_keys(document.sections, literal=literal)
+        self.facts["keys"] += keys
+        if not sections:
+            raise Skip(Reason.SECRET)
+        return replace(document, sections=sections)
 
 
-def _whole(
-    name: str, parsed: Parsed, facts: dict[str, Any], most: int, *, code: bool = False
-) -> Part:
-    """The document of a file that has one."""
-    title, sections, metadata = parsed
-    if not sections:
-        raise Skip(Reason.EMPTY)
-    _check("\n".join(text for section in sections for text in section.paragraphs), most)
-    sections, facts["keys"] = without_keys(sections, literal=code)
-    if not sections:
-        raise Skip(Reason.SECRET)
-    if size_of(sections) > most:
-        raise Skip(Reason.TOO_MUCH_TEXT)
-    return [Document(name, title, sections, metadata)], facts
-
-
-def size_of(sections: Sequence[Section]) -> int:
-    """The characters of their text."""
-    return sum(len(text) for section in sections for text in section.paragraphs)
-
-
-def _check(text: str, most: int) -> str:
-    """The text, unless it is too long to parse, or repetitive."""
-    _Repetition().add(text)
-    if len(text) > 4 * most:  # parsing takes out mark-up, but not so much
-        raise Skip(Reason.TOO_MUCH_TEXT)
-    return text
+Reader = Callable[[File], Iterator[Document | None]]
+"""Reads a file; None: what was found so far is handed over."""
 
 
 class _Repetition:
@@ -147,217 +185,164 @@ class _Repetition:
             self._texts, self._size = [], 0
 
 
-def _content(entry: Entry) -> bytes:
-    data = b""
-    if entry.size <= LARGEST:
-        with entry.open() as stream:
-            data = stream.read(LARGEST + 1)
-    if max(entry.size, len(data)) > LARGEST:
-        raise Skip(Reason.TOO_LARGE)
-    return data
+def size_of(sections: Sequence[Section]) -> int:
+    """The characters of their text."""
+    return sum(len(text) for section in sections for text in section.paragraphs)
 
 
-def _decoded(entry: Entry, facts: dict[str, Any], reading: _Reading) -> str:
-    text, encoding = decode(_content(entry), reading.encoding)
-    facts |= {"encoding": encoding.shown, "guessed": encoding.guessed}
-    return _check(text, reading.most)
+def documents(
+    entry: Entry, columns: Sequence[str] | None, most: int, encoding: str = ""
+) -> Iterator[Part]:
+    """The documents of a file, some at a time.
+
+    ``most``: characters of one; ``encoding``: that of text that is not UTF-8 and declares none.
+    """
+    file, batch, much, given = File(entry, columns, most, encoding), list[Document](), 0, False
+    for document in _read(file):
+        if document is not None:
+            batch.append(document)
+            much += size_of(document.sections)
+        many = len(batch) + len(file.facts["passed"]) >= AT_ONCE or much > MUCH
+        if many or document is None:
+            given = given or bool(batch or file.facts["passed"])
+            yield batch, file.facts
+            batch, much, file.facts = [], 0, {"passed": [], "keys": 0}
+    if not (given or batch or file.facts["passed"]):
+        raise Skip(Reason.EMPTY)
+    yield batch, file.facts
 
 
-def _text(entry: Entry, facts: dict[str, Any], reading: _Reading) -> Parsed:
-    if (parse := TEXT.get(entry.suffix)) is None:
-        _sniff(entry, reading)
-        if not _PROSE.search(entry.name.rpartition("/")[2]):
-            raise Skip(Reason.UNKNOWN)
-        parse = read_text
-    text = _decoded(entry, facts, reading)
-    title, sections, metadata = parse(text)
-    if parse is read_blocks and any(len(line) > WIDEST for line in text.splitlines()):
+def _read(file: File) -> Iterator[Document | None]:
+    """The documents of a file that are fit to be indexed."""
+    if file.entry.size == 0:
+        raise Skip(Reason.EMPTY)
+    repetition = _Repetition()
+    for document in READERS.get(file.entry.suffix, _unknown)(file):
+        try:
+            cleaned = document and file.cleaned(document, repetition)
+        except Skip as skip:
+            assert document is not None
+            if file.tabular and skip.args[0] != Reason.REPETITION:
+                file.skip(Reason.ROW)
+            elif document.id == file.name or file.tabular:
+                raise
+            else:
+                file.skip(skip.args[0], document.id.removeprefix(file.name))
+        else:
+            yield cleaned
+
+
+# ---------------------------------------------------------------------- files of one document
+
+
+def _by_text(parse: Callable[[str], Parsed]) -> Reader:
+    """Reads a file by the parser of its text."""
+
+    def read(file: File) -> Iterator[Document]:
+        yield file.document(parse(file.text()))
+
+    return read
+
+
+def _by_bytes(parse: Callable[[bytes, Report], Parsed]) -> Reader:
+    """Reads a file by the parser of its bytes, which reports what it passes over."""
+
+    def read(file: File) -> Iterator[Document]:
+        yield file.document(parse(file.content(), file.skip))
+
+    return read
+
+
+def _unknown(file: File) -> Iterator[Document]:
+    """A file of another suffix, whose name says that it is prose."""
+    file.sniff()  # it may be binary
+    if not _PROSE.search(file.name.rpartition("/")[2]):
+        raise Skip(Reason.UNKNOWN)
+    yield file.document(read_text(file.text()))
+
+
+def _blocks(file: File) -> Iterator[Document]:
+    """Code and configuration, without lines that are data."""
+    text = file.text()
+    title, sections, metadata = read_blocks(text)
+    if any(len(line) > WIDEST for line in text.splitlines()):
         if not sections:
             raise Skip(Reason.WIDE)
-        facts["passed"] = [(Reason.WIDE, entry.name)]
-    if not title and parse in (read_blocks, read_json):
-        title = entry.name.rpartition("/")[2]
-    return title, sections, metadata
+        file.skip(Reason.WIDE)
+    yield file.document((title or file.name.rpartition("/")[2], sections, metadata))
 
 
-def _converted(entry: Entry, facts: dict[str, Any], reading: _Reading) -> Parsed:
-    """Title, sections and metadata of what is no plain text."""
-    passed = list[Any]()
-    if entry.suffix in HTML:
-        parsed, menus = read_html(_decoded(entry, facts, reading))
-        passed = [(Reason.MENUS, entry.name)] * menus
-    elif entry.suffix == ".epub":
-        parsed = read_epub(_content(entry))
-    elif entry.suffix == ".pptx":
-        parsed, passed = read_slides(_content(entry), entry.name)
-    else:
-        parsed, passed = read_word(_content(entry), entry.suffix, entry.name)
-    facts["passed"] = passed
-    return parsed
+def _html(file: File) -> Iterator[Document]:
+    parsed, menus = read_html(file.text())
+    yield file.document(parsed)
+    if menus:
+        file.skip(Reason.MENUS)
 
 
-def _pdf(entry: Entry, reading: _Reading) -> Iterator[Part]:
-    for found in read_pdf(_content(entry), entry.name, reading.most):
+# ---------------------------------------------------------------------- mail, and what is attached
+
+
+def _pdf(file: File) -> Iterator[Document | None]:
+    for found in read_pdf(file.content(), file.most, file.skip):
         if found is None:
-            yield [], {}
+            yield None
             continue
-        parsed, passed, attached = found
+        parsed, attached = found
         if parsed[1] or not attached:
-            yield _whole(entry.name, parsed, {"passed": passed}, reading.most)
-        yield from _attached(entry, entry.name, attached.items(), reading)
+            yield file.document(parsed)
+        yield from _attached(file, "", attached.items())
 
 
-def _table(entry: Entry, reading: _Reading) -> Iterator[Part]:
-    facts: dict[str, Any] = {}
-    facts["columns"], rows = read_table(_source(entry, facts, reading), reading.columns)
-    if not facts["columns"]:
-        raise Skip(Reason.NO_COLUMN)
-    yield from _in_parts(rows, facts, reading.most)
+def _eml(file: File) -> Iterator[Document | None]:
+    yield from _mail(file, "", parse_mail(file.content()))
 
 
-def _sheets(entry: Entry, reading: _Reading) -> Iterator[Part]:
-    """The rows of a workbook; a sheet without a header row is one document."""
-    sheets, told, passed = read_book(_content(entry), entry.name)
-    facts: dict[str, Any] = {"passed": passed}
-    lacking, about, parts = list[Skip](), described(told), list[Iterable[Document]]()
-    for sheet in sheets:
-        shown = f"{entry.name}#{sheet.name}"
-        if sheet.notes:
-            notes = Section((sheet.name,), tuple(map(one_line, sheet.notes)))
-            parts.append([Document(f"{shown}#notes", sheet.name, (notes,))])
-        try:
-            if reading.columns is None and (form := form_of(sheet.rows)):
-                parts.append([Document(shown, sheet.name, (Section((), (form,)),))])
-                continue
-            chosen, documents = read_rows(sheet.rows, shown, sheet.name, reading.columns)
-        except Skip as skip:
-            lacking.append(skip)
-            continue
-        parts.append(documents)
-        if chosen:
-            facts["columns"] = f"{facts['columns']}; {chosen}" if "columns" in facts else chosen
-    if lacking and not parts:
-        raise lacking[0]
-    rows = (replace(row, metadata=about | row.metadata) for part in parts for row in part)
-    if not parts and passed:
-        raise Skip(passed[0][0])
-    yield from _in_parts(rows, facts, reading.most)
-
-
-def _in_parts(found: Iterable[Document], facts: dict[str, Any], most: int) -> Iterator[Part]:
-    """The documents of a table, some at a time, unless they are repetitive."""
-    none = {"keys": 0, "skipped": 0}
-    facts, batch, much, repetition = facts | none, list[Document](), 0, _Repetition()
-    rows = iter(found)
-    if (first := next(rows, None)) is None:
-        raise Skip(Reason.EMPTY)
-    for document in chain([first], rows):
-        sections, keys = without_keys(document.sections, literal=True)
-        facts["keys"] += keys
-        if not sections or (size := size_of(sections)) > most:
-            facts["skipped"] += 1
-            continue
-        batch.append(replace(document, sections=sections))
-        much += size
-        repetition.add(*(text for section in sections for text in section.paragraphs))
-        if len(batch) == AT_ONCE or much > MUCH:
-            yield batch, facts
-            facts, batch, much = dict(none), [], 0
-    yield batch, facts
-
-
-def _is_object(entry: Entry) -> bool:
-    """True if a JSON file holds one object, not rows: a list of them, or one a line."""
-    with entry.open() as stream:
-        start = stream.read(SAMPLE)
-    if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        start = start.replace(b"\0", b"")[2:]
-    first, _, rest = start.lstrip(b"\xef\xbb\xbf \t\r\n").partition(b"\n")
-    more = False
-    with suppress(ValueError):
-        json.loads(first)
-        more = bool(rest.strip())  # lines of JSON
-    return first[:1] == b"{" and not more
-
-
-@dataclass(frozen=True, slots=True)
-class _Attached(Entry):
-    """A file within a mail."""
-
-    data: bytes = b""
-    depth: int = 1
-
-    def open(self) -> IO[bytes]:
-        return BytesIO(self.data)
-
-
-def _mails(entry: Entry, reading: _Reading) -> Iterator[Part]:
-    """The mails of a file and what is attached to them."""
-    if entry.suffix == ".eml":
-        yield from _mail(entry, entry.name, parse_mail(_content(entry)), reading)
-        return
-    repetition = _Repetition()
-    with entry.open() as stream:
+def _mbox(file: File) -> Iterator[Document | None]:
+    with file.open() as stream:
         for number, data in enumerate(messages(stream), 1):
-            name = f"{entry.name}#{number}"
-            if data is None:
-                yield [], {"passed": [(Reason.TOO_LARGE, name)]}
-                continue
-            try:
-                mail = parse_mail(data)
-            except MemoryError:
-                raise
-            except Exception:  # the others of the file are read
-                yield [], {"passed": [(Reason.BROKEN, name)]}
-                continue
-            repetition.add(f"{mail.metadata} {mail.text}")
-            yield from _mail(entry, name, mail, reading)
+            with file.others_are_read(part := f"#{number}"):
+                if data is None:
+                    raise Skip(Reason.TOO_LARGE)
+                yield from _mail(file, part, parse_mail(data))
+            yield None
 
 
-def _mail(entry: Entry, name: str, mail: Mail, reading: _Reading) -> Iterator[Part]:
+def _mail(file: File, part: str, mail: Mail) -> Iterator[Document | None]:
     """A mail without what it quotes, and the documents that are attached to it."""
     subject = mail.metadata.get("subject", "")
-    try:
-        sections = read_text(own_text(_check(mail.text, reading.most), subject))[1]
+    with file.others_are_read(part):
+        sections = read_text(own_text(file.check(mail.text), subject))[1]
         if not sections and subject:  # it says what is attached
             sections = (Section((), (subject,)),)
         sender, address = parseaddr(mail.metadata.get("from", ""))
         head = ", ".join(filter(None, (sender or address, mail.metadata.get("date"))))
         below = (replace(one, headings=(*[head] * bool(head), *one.headings)) for one in sections)
         parsed = subject, tuple(below), described(mail.metadata)
-        yield _whole(name, parsed, {}, reading.most)
-    except Skip as skip:
-        yield [], {"passed": [(skip.args[0], name)]}
-    yield from _attached(entry, name, mail.attachments, reading)
+        if sections or not mail.attachments:
+            yield file.document(parsed, part)
+    yield from _attached(file, part, mail.attachments)
 
 
 def _attached(
-    entry: Entry, name: str, attachments: Iterable[tuple[str, bytes]], reading: _Reading
-) -> Iterator[Part]:
+    file: File, part: str, attachments: Iterable[tuple[str, bytes]]
+) -> Iterator[Document | None]:
     """The documents that are attached to one."""
-    depth = entry.depth + 1 if isinstance(entry, _Attached) else 1
     for title, data in attachments:
-        inner = f"{name}#{one_line(title).replace('/', '_')}"
-        suffix = PurePosixPath(title).suffix.lower()
-        reason = reason_to_skip(title)
-        if suffix in (".gz", ".zip") or depth > DEEPEST:
-            reason = reason or Reason.NESTED
-        try:
+        inner = f"{part}#{one_line(title).replace('/', '_')}"
+        with file.others_are_read(inner):
+            suffix, reason = PurePosixPath(title).suffix.lower(), reason_to_skip(title)
+            if suffix in (".gz", ".zip") or file.depth >= DEEPEST:
+                reason = reason or Reason.NESTED
             if reason is not None:
                 raise Skip(reason)
-            attached = _Attached(inner, suffix, len(data), "", 0, data=data, depth=depth)
-            yield from documents(attached, reading.columns, reading.most, reading.encoding)
-        except Skip as skip:
-            yield [], {"passed": [(skip.args[0], inner)]}
-        except MemoryError:
-            raise
-        except Exception:  # whatever a parser raises for a broken file
-            yield [], {"passed": [(Reason.BROKEN, inner)]}
+            entry = Entry(f"{file.name}{inner}", suffix, len(data), "", 0)
+            depth, facts = file.depth + 1, file.facts
+            yield from _read(replace(file, entry=entry, data=data, depth=depth, facts=facts))
 
 
-def _outlook(entry: Entry, reading: _Reading) -> Iterator[Part]:
+def _outlook(file: File) -> Iterator[Document | None]:
     """A mail of Outlook and its attachments, by xberg."""
-    result = extracted(_content(entry), ".msg")
+    result = extracted(file.content(), ".msg")
     about, text = result.metadata, str(result.content).partition("\n\n")[2]
     mail = getattr(about.format, "email", None)
     if mail is not None and mail.attachments:  # which are listed, and then read, at the end
@@ -370,49 +355,71 @@ def _outlook(entry: Entry, reading: _Reading) -> Iterator[Part]:
         "subject": about.subject or "",
     }
     metadata = {key: value.replace('"', "") for key, value in headers.items() if value}
-    yield from _mail(entry, entry.name, Mail(metadata, text.replace("\r\n", "\n"), []), reading)
+    yield from _mail(file, "", Mail(metadata, text.replace("\r\n", "\n"), []))
     for child in result.children or ():
-        inner = f"{entry.name}#{one_line(str(child.path))}"
-        parsed = read_text(_check(str(child.result.content), reading.most))
-        yield (
-            _whole(inner, parsed, {}, reading.most)
-            if parsed[1]
-            else ([], {"passed": [(Reason.EMPTY, inner)]})
-        )
+        text = file.check(str(child.result.content))
+        yield file.document(read_text(text), f"#{one_line(str(child.path))}")
 
 
-def _source(entry: Entry, facts: dict[str, Any], reading: _Reading) -> Source:
-    if entry.suffix == ".parquet":
-        if find_spec("pyarrow") is None:
-            raise Skip(Reason.NEEDS_PARQUET)
-        return Source(entry.open, ".parquet", entry.name)
-    if entry.suffix == ".json":
-        text, encoding = decode(_content(entry), reading.encoding)
-        try:
-            values = json.loads(text)
-        except ValueError:  # rows of JSON, one a line
-            values = text.rstrip().split("\n")
-        else:
-            if not isinstance(values, list):
-                raise Skip(Reason.NO_LIST)
-            values = list(map(json.dumps, values))
-        rows: Callable[[], Iterator[str]] = partial(iter, values)
+# ---------------------------------------------------------------------- rows
+
+
+def _table(file: File) -> Iterator[Document]:
+    """The rows of csv, tsv and lines of JSON."""
+    encoding = file.sniff()
+    file.note_encoding(encoding)
+
+    def lines() -> Iterator[str]:
+        with file.open() as raw, TextIOWrapper(raw, encoding.name, errors=FOREIGN) as stream:
+            while line := stream.readline(LONGEST):
+                yield line.rstrip("\r\n")
+
+    form = file.entry.suffix if file.entry.suffix in (".csv", ".tsv") else ".jsonl"
+    yield from _rows(file, form, lines)
+
+
+def _json(file: File) -> Iterator[Document]:
+    """One object, or rows: a list of them, or one a line."""
+    text = file.decoded()
+    try:
+        values = json.loads(text)
+    except ValueError:
+        lines = text.strip().split("\n")
+        json.loads(lines[0])  # else it is broken
+        yield from _rows(file, ".jsonl", partial(iter, lines))
+        return
+    if isinstance(values, dict):
+        file.check(text)
+        yield file.document((file.name.rpartition("/")[2], *read_object(values)[1:]))
+    elif isinstance(values, list):
+        yield from _rows(file, ".jsonl", partial(map, json.dumps, values))
     else:
-        encoding = _sniff(entry, reading)
-        rows = partial(_lines, entry, encoding.name)
-    facts |= {"encoding": encoding.shown, "guessed": encoding.guessed}
-    form = entry.suffix if entry.suffix in (".csv", ".tsv") else ".jsonl"
+        raise Skip(Reason.NO_LIST)
+
+
+def _rows(file: File, form: str, lines: Callable[[], Iterator[str]]) -> Iterator[Document]:
+    """The rows of a table of text."""
 
     def opened() -> BufferedReader:
-        return BufferedReader(_Utf8(map(_flat_line, rows()) if form == ".jsonl" else rows()))
+        return BufferedReader(_Utf8(map(_flat_line, lines()) if form == ".jsonl" else lines()))
 
-    return Source(opened, form, entry.name, encoding="utf-8")
+    yield from _chosen(file, Source(opened, form, file.name, encoding="utf-8"))
 
 
-def _lines(entry: Entry, encoding: str) -> Iterator[str]:
-    with entry.open() as raw, TextIOWrapper(raw, encoding, errors=FOREIGN) as stream:
-        while line := stream.readline(LONGEST):
-            yield line.rstrip("\r\n")
+def _parquet(file: File) -> Iterator[Document]:
+    if find_spec("pyarrow") is None:
+        raise Skip(Reason.NEEDS_PARQUET)
+    yield from _chosen(file, Source(file.open, ".parquet", file.name))
+
+
+def _chosen(file: File, source: Source) -> Iterator[Document]:
+    """The rows of a table by its columns."""
+    file.tabular = True
+    columns, rows = read_table(source, file.columns)
+    if not columns:
+        raise Skip(Reason.NO_COLUMN)
+    file.facts["columns"] = columns
+    yield from rows
 
 
 class _Utf8(RawIOBase):
@@ -436,43 +443,67 @@ def _flat_line(line: str) -> str:
     """A line of JSON whose object holds none: {"at.town": "Ulm"} for {"at": {"town": "Ulm"}}."""
     if line.count("{") > 1:
         with suppress(ValueError, RecursionError):  # reported where rows are read
-            return json.dumps(_flat(json.loads(line)), ensure_ascii=False)
+            if isinstance(row := json.loads(line), dict):
+                return json.dumps(flat(row), ensure_ascii=False)
     return line
 
 
-def _flat(value: Any) -> Any:
-    """An object whose inner objects' values have the names that lead there."""
-    if not isinstance(value, dict):
-        return value
-    flat = dict[str, Any]()
-    for key, inner in value.items():
-        several = isinstance(inner, list) and any(isinstance(one, dict) for one in inner)
-        if isinstance(inner, dict):
-            flat |= {f"{key}.{name}": one for name, one in _flat(inner).items()}
-        elif several:
-            parts = (_flat(one) for one in inner)
-            flat[key] = [
-                spelled((name, str(one)) for name, one in part.items())
-                if isinstance(part, dict)
-                else str(part)
-                for part in parts
-            ]
-        else:
-            flat[key] = inner
-    return flat
+def _sheets(file: File) -> Iterator[Document]:
+    """The rows of a workbook; a sheet without a header row is one document."""
+    sheets, told = read_book(file.content(), file.skip)
+    file.tabular = True
+    lacking, about, rows = list[Skip](), described(told), list[Iterable[Document]]()
+    for sheet in sheets:
+        shown = f"{file.name}#{sheet.name}"
+        if sheet.notes:
+            notes = Section((sheet.name,), tuple(map(one_line, sheet.notes)))
+            rows.append([Document(f"{shown}#notes", sheet.name, (notes,))])
+        if file.columns is None and (form := form_of(sheet.rows)):
+            rows.append([Document(shown, sheet.name, (Section((), (form,)),))])
+            continue
+        try:
+            chosen, found = read_rows(sheet.rows, shown, sheet.name, file.columns)
+        except Skip as skip:
+            lacking.append(skip)
+            continue
+        rows.append(found)
+        if chosen:
+            before = file.facts.get("columns")
+            file.facts["columns"] = f"{before}; {chosen}" if before else chosen
+    if lacking and not rows:
+        raise lacking[0]
+    for row in chain.from_iterable(rows):
+        yield replace(row, metadata=about | row.metadata)
 
 
-def _sniff(entry: Entry, reading: _Reading) -> Encoding:
-    """The encoding of a text, by as much of it as tells."""
-    with entry.open() as stream:
-        return encoding_of(iter(partial(stream.read, 1 << 20), b""), reading.encoding)
-
-
-SEVERAL: dict[str, Callable[[Entry, _Reading], Iterator[Part]]] = {
-    ".msg": _outlook,
+READERS: dict[str, Reader] = {
+    **dict.fromkeys((".md", ".markdown", ".mdx"), _by_text(read_markdown)),
+    **dict.fromkeys((".txt", ".text", ".log", ""), _by_text(read_text)),
     ".pdf": _pdf,
-    **dict.fromkeys(MAILS, _mails),
+    ".docx": _by_bytes(read_docx),
+    ".odt": _by_bytes(read_odt),
+    ".rtf": _by_bytes(read_rtf),
+    ".pptx": _by_bytes(read_slides),
+    ".epub": _by_bytes(read_epub),
+    **dict.fromkeys((".html", ".htm", ".xhtml"), _html),
     **dict.fromkeys(SHEETS, _sheets),
-    **dict.fromkeys(TABLES, _table),
+    **dict.fromkeys((".csv", ".tsv", ".jsonl", ".ndjson"), _table),
+    ".json": _json,
+    ".parquet": _parquet,
+    ".eml": _eml,
+    ".mbox": _mbox,
+    ".msg": _outlook,
+    ".ipynb": _by_text(read_notebook),
+    **dict.fromkeys((".py", ".pyi"), _by_text(read_python)),
+    ".tex": _by_text(read_tex),
+    ".rst": _by_text(read_rst),
+    ".org": _by_text(read_org),
+    ".adoc": _by_text(read_adoc),
+    ".xml": _by_text(read_xml),
+    **dict.fromkeys((".ics", ".vcf"), _by_text(read_calendar)),
+    **dict.fromkeys((".srt", ".vtt"), _by_text(read_captions)),
+    **dict.fromkeys((*CODE, *SETTINGS), _blocks),
 }
-"""How files are read that may hold several documents."""
+"""How a file of each suffix is read; also as gzip, in a zip, or attached to a mail."""
+
+FORMATS = tuple(filter(None, READERS))

@@ -12,7 +12,7 @@ from ctypes import byref, c_double, c_ushort
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from contrasent.documents.archives import Reason, Skip
+from contrasent.documents.archives import Reason, Report, Skip
 from contrasent.documents.sections import Parsed, SectionBuilder, proper_title
 
 if TYPE_CHECKING:
@@ -33,10 +33,6 @@ _PAGE_NUMBER = re.compile(
 NONE = 1 << 20  # no page number
 _HYPHENS = "\x02\xad\ufffe"  # at the end of a line, of a word that goes on
 _MEANINGLESS = re.compile(r"[\ufffd\ue000-\uf8ff\x01\x03-\x08]")
-
-
-Read = tuple[Parsed, list[Any], dict[str, bytes]]
-"""Title, sections and metadata; what was passed over, with its reason; attached files."""
 
 
 class _Line(NamedTuple):
@@ -62,8 +58,10 @@ class _Paragraph(NamedTuple):
     wrapped: bool  # at a width: it is prose
 
 
-def read_pdf(data: bytes, name: str, most: int) -> Iterator[Read | None]:
-    """None now and then while pages are read, and in the end what was read."""
+def read_pdf(
+    data: bytes, most: int, skip: Report
+) -> Iterator[tuple[Parsed, dict[str, bytes]] | None]:
+    """None now and then while pages are read, and in the end the document and attached files."""
     try:
         import pypdfium2
     except ImportError:
@@ -74,7 +72,7 @@ def read_pdf(data: bytes, name: str, most: int) -> Iterator[Read | None]:
         raise Skip(Reason.ENCRYPTED if "password" in str(error) else Reason.BROKEN) from error
     with document:
         document.init_forms()
-        read, passed, length = list[tuple[list[list[_Line]], list[str]]](), list[Any](), 0
+        read, length = list[tuple[list[list[_Line]], list[str]]](), 0
         for number, page in enumerate(document, 1):
             rows, meaning = _rows(page.get_textpage())
             notes = list(_notes(document, page))
@@ -83,9 +81,9 @@ def read_pdf(data: bytes, name: str, most: int) -> Iterator[Read | None]:
             if length > 4 * most:
                 raise Skip(Reason.TOO_MUCH_TEXT)
             if letters < FEW and _pictured(page, letters):
-                passed.append((Reason.PICTURE, f"{name}, page {number}"))
+                skip(Reason.PICTURE, f", page {number}")
             elif not meaning:
-                passed.append((Reason.LETTERS, f"{name}, page {number}"))
+                skip(Reason.LETTERS, f", page {number}")
             read.append((rows, notes))
             if number % AT_ONCE == 0:
                 yield None
@@ -102,7 +100,7 @@ def read_pdf(data: bytes, name: str, most: int) -> Iterator[Read | None]:
     }
     if not any(rows or notes for rows, notes in read):
         raise Skip(Reason.SCAN if not attached else Reason.EMPTY)
-    yield _built(read, about.get("Title", ""), metadata), passed, attached
+    yield _built(read, about.get("Title", ""), metadata), attached
 
 
 def _rows(text: "PdfTextPage") -> tuple[list[list[_Line]], bool]:

@@ -2,7 +2,7 @@
 
 import re
 
-from contrasent.documents.archives import Reason, Skip
+from contrasent.documents.archives import Reason, Report, Skip
 from contrasent.documents.sections import Parsed, SectionBuilder
 
 MARK, HEADING = "\x1e", "\x1d"  # between groups that are read together; before a heading's level
@@ -20,7 +20,7 @@ _PICTURE = re.compile(r"(?:[0-9a-fA-F]{32,}\s*){4,}")
 _CELL = re.compile(r"\\(?:nest)?cell(?![a-z]) ?")
 
 
-def read_rtf(data: bytes) -> Parsed:
+def read_rtf(data: bytes, skip: Report) -> Parsed:
     """Title, sections and metadata of a file; headers, footers and notes follow its text."""
     if not data.lstrip()[:5].startswith(b"{\\rtf"):
         raise Skip(Reason.BROKEN)

@@ -4,6 +4,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import date, time
 from math import isfinite
 from typing import Any
 
@@ -210,6 +211,7 @@ def described(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     """A short text, a finite number or a boolean; None for anything else."""
+    value = str(value) if isinstance(value, date | time) else value
     if isinstance(value, str):
         text = one_line(value)[:LONGEST]
         day = _DAY.match(text)
@@ -222,6 +224,24 @@ def spelled(pairs: Iterable[tuple[str, str]]) -> str:
     """The non-empty fields of a row or a record, with their names."""
     named = ((one_line(name), one_line(value)) for name, value in pairs)
     return "; ".join(f"{name}: {value}" if name else value for name, value in named if value)
+
+
+def flat(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields without objects in them: {"at.town": "Ulm"} for {"at": {"town": "Ulm"}}."""
+    found = dict[str, Any]()
+    for key, value in fields.items():
+        if isinstance(value, dict):
+            found |= {f"{key}.{name}": one for name, one in flat(value).items()}
+        elif isinstance(value, list) and any(isinstance(one, dict) for one in value):
+            found[key] = [
+                spelled((str(name), str(part)) for name, part in flat(one).items())
+                if isinstance(one, dict)
+                else str(one)
+                for one in value
+            ]
+        else:
+            found[key] = value
+    return found
 
 
 def one_line(text: str) -> str:

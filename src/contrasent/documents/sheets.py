@@ -12,19 +12,18 @@ from string import ascii_letters
 from typing import Any
 from xml.etree import ElementTree
 
-from contrasent.documents.archives import Reason, Skip
+from contrasent.documents.archives import Reason, Report, Skip
 from contrasent.documents.office import (
     attribute,
-    embedded,
     link_of,
     local,
     opened,
     parsed,
     properties,
     related,
+    report_embedded,
 )
 
-SHEETS = (".xlsx", ".xlsm", ".xls", ".ods")
 FEW = 12  # rows of a form
 MOST = 100  # cells that one of an ods stands for: more is a way to fill a sheet
 
@@ -49,21 +48,20 @@ class _About:
     notes: list[str] = field(default_factory=list)
 
 
-def read_book(data: bytes, name: str) -> tuple[list[Sheet], dict[str, Any], list[Any]]:
-    """The sheets of a workbook, its properties, and what was passed over, with its reason."""
+def read_book(data: bytes, skip: Report) -> tuple[list[Sheet], dict[str, Any]]:
+    """The sheets of a workbook, and its properties."""
     try:
         import python_calamine
     except ImportError:
         raise Skip(Reason.NEEDS_DOCUMENTS) from None
-    facts, told, passed = dict[str, _About](), dict[str, Any](), list[Any]()
+    facts, told = dict[str, _About](), dict[str, Any]()
     if zipfile.is_zipfile(BytesIO(data)):
         with opened(data) as archive:
             told = properties(archive)
             facts = (
                 _of_office(archive) if "xl/workbook.xml" in archive.namelist() else _of_ods(archive)
             )
-            parts = (part for part in embedded(archive) if "/charts/" not in part)
-            passed = [(Reason.EMBEDDED, f"{name}#{part}") for part in parts]
+            report_embedded(archive, skip, charts="/charts/")
     told.pop("title", None)
     try:
         book = python_calamine.CalamineWorkbook.from_filelike(BytesIO(data))
@@ -72,13 +70,13 @@ def read_book(data: bytes, name: str) -> tuple[list[Sheet], dict[str, Any], list
     sheets = list[Sheet]()
     for about in book.sheets_metadata:
         if about.visible != python_calamine.SheetVisibleEnum.Visible:
-            passed.append((Reason.HIDDEN_SHEET, f"{name}#{about.name}"))
+            skip(Reason.HIDDEN_SHEET, f"#{about.name}")
         elif about.typ == python_calamine.SheetTypeEnum.WorkSheet:
             sheet = book.get_sheet_by_name(about.name)
             more = facts.get(about.name) or _About()
             more.merged += sheet.merged_cell_ranges or []
             sheets.append(Sheet(about.name, _cells(sheet, more), more.notes))
-    return sheets, told, passed
+    return sheets, told
 
 
 def form_of(rows: list[list[str]]) -> str:

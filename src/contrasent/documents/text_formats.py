@@ -5,9 +5,8 @@ import json
 import re
 import tomllib
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import date, time
-from functools import cache, partial
+from collections.abc import Iterator, Sequence
+from functools import cache
 from html import unescape
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -15,8 +14,8 @@ from xml.etree import ElementTree
 
 import yaml
 
-from contrasent.documents.rst import plain, read_rst
-from contrasent.documents.sections import Parsed, SectionBuilder, spelled
+from contrasent.documents.rst import plain
+from contrasent.documents.sections import Parsed, SectionBuilder, flat, spelled
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -40,7 +39,6 @@ SETTINGS = (
 WIDEST = 1000  # characters of a line that a person wrote; wider ones are data
 CAPTIONS = 10  # subtitles that make a paragraph
 PROSE = 5  # words from which a value of front matter is text
-DEEPEST = 3  # levels of front matter whose values are read
 FIELDS = 200  # characters of an element of XML that is a field of its record
 
 _YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -75,6 +73,7 @@ _INLINE = re.compile(r"\\(?:emph|text\w{2}|underline|mbox|url|texttt|textsc)\{([
 _PART = re.compile(r"\\(part|chapter|(?:sub){0,2}section|paragraph)\*?\{([^{}]{0,300})\}")
 _PARTS = ("part", "chapter", "section", "subsection", "subsubsection", "paragraph")
 _ABOUT = re.compile(r"\\(title|author|date)\{([^{}]{0,500})\}")
+_ORG, _ADOC = (re.compile(rf"^({mark}{{1,6}}) ", re.MULTILINE) for mark in (r"\*", "="))
 _TEX = [
     (re.compile(r"(?<!\\)%[^\n]*"), ""),
     (re.compile(r"\\(?:label|ref|eqref|cite\w?|includegraphics|usepackage|bibliography\w{0,5}"
@@ -158,10 +157,14 @@ def read_markdown(text: str) -> Parsed:
         fields = _front_matter(front[2] or "", toml=front[1] == "+++")
         if fields is not None:
             title, text = str(fields.pop("title", None) or ""), text[front.end() :]
-            metadata = {key: value for key, value in fields.items() if not isinstance(value, dict)}
-            for key, value in islice(_flat(fields), FIELDS):
-                if len(str(value).split()) >= PROSE or key not in metadata:
-                    builder.paragraph(spelled([(key if key not in metadata else "", str(value))]))
+            for key, value in islice(flat(fields).items(), FIELDS):
+                if value == fields.get(key):
+                    metadata[key] = value
+                    if isinstance(value, str) and len(value.split()) >= PROSE:
+                        builder.paragraph(value)
+                else:  # it is from within another
+                    told = ", ".join(map(str, value)) if isinstance(value, list) else value
+                    builder.paragraph(spelled([(key, str(told))]))
     _add_markdown(builder, text)
     return builder.finish(title, metadata)
 
@@ -180,34 +183,9 @@ def _front_matter(text: str, *, toml: bool) -> dict[str, Any] | None:
             elif name:
                 fields[name] = f"{fields[name]} {line.strip()}".strip()
         return fields or None
-    if fields is None:
-        return {}
     if not isinstance(fields, dict):
-        return None  # text between two rules
-    return {str(key).casefold(): _dated(value) for key, value in fields.items()}
-
-
-def _dated(value: Any) -> Any:
-    """A value whose dates are texts."""
-    if isinstance(value, list):
-        return [_dated(one) for one in value[:FIELDS]]
-    return value.isoformat() if isinstance(value, date | time) else value
-
-
-def _flat(fields: Mapping[str, Any], above: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """The single values of what may be nested, with the names that lead there."""
-    for key, value in fields.items():
-        name = f"{above}{key}"
-        if isinstance(value, dict) and depth < DEEPEST:
-            yield from _flat(value, f"{name} ", depth + 1)
-        elif isinstance(value, list):
-            inner = [one for one in value if isinstance(one, dict)]
-            for one in inner if depth < DEEPEST else ():
-                yield from _flat(one, f"{name} ", depth + 1)
-            if above and (plain := [str(one) for one in value if not isinstance(one, dict)]):
-                yield name, ", ".join(plain)
-        elif value is not None and value != "":
-            yield name, _dated(value)
+        return None if fields else {}  # text between two rules
+    return {str(key).casefold(): value for key, value in fields.items()}
 
 
 def _add_markdown(builder: SectionBuilder, text: str) -> None:
@@ -282,22 +260,22 @@ def read_blocks(text: str) -> Parsed:
     return "", *builder.finish("-")[1:]  # a lone definition is no title
 
 
-def read_json(text: str) -> Parsed:
+def read_object(value: Any) -> Parsed:
     """An object of JSON as lines "name: value"."""
     builder, lines = SectionBuilder(), list[str]()
-    waiting: list[tuple[int, str, Any]] = [(0, "", json.loads(text))]
+    waiting: list[tuple[int, str, Any]] = [(0, "", value)]
     while waiting:
         depth, name, value = waiting.pop()
         inner, shown, deeper = list[tuple[str, Any]](), "", depth + bool(name)
         if isinstance(value, dict):
-            inner = list(value.items())
+            inner = [(f"{key}: ", one) for key, one in value.items()]
         elif isinstance(value, list):
             inner = [("- ", one) for one in value]
         else:
             shown = value if isinstance(value, str) else json.dumps(value)
         if name or shown:
             lines.append(" " * depth + name + shown.replace("\n", "\n "))
-        waiting += ((deeper, k if k == "- " else f"{k}: ", one) for k, one in reversed(inner))
+        waiting += ((deeper, *one) for one in reversed(inner))
     builder.lines("\n".join(lines))
     return builder.finish()
 
@@ -389,23 +367,15 @@ def _fields(element: ElementTree.Element, inner: Sequence[ElementTree.Element]) 
     return spelled((name.rpartition("}")[2], value) for name, value in pairs)
 
 
-def _marked(mark: re.Pattern[str], text: str) -> Parsed:
-    """Text whose headings have another mark than Markdown's."""
-    return read_markdown(mark.sub(lambda match: "#" * len(match[1]) + " ", text))
+def read_org(text: str) -> Parsed:
+    """Org mode: what it shows of Markdown, with headings of its own."""
+    return read_markdown(_ORG.sub(_heading, text))
 
 
-TEXT: dict[str, Callable[[str], Parsed]] = {
-    **dict.fromkeys((".md", ".markdown", ".mdx"), read_markdown),
-    **dict.fromkeys((".txt", ".text", ".log", ""), read_text),
-    ".ipynb": read_notebook,
-    **dict.fromkeys((".py", ".pyi"), read_python),
-    **dict.fromkeys((*CODE, *SETTINGS), read_blocks),
-    ".json": read_json,
-    ".tex": read_tex,
-    ".rst": read_rst,
-    **dict.fromkeys((".ics", ".vcf"), read_calendar),
-    ".xml": read_xml,
-    **dict.fromkeys((".srt", ".vtt"), read_captions),
-    ".org": partial(_marked, re.compile(r"^(\*{1,6}) ", re.MULTILINE)),
-    ".adoc": partial(_marked, re.compile(r"^(={1,6}) ", re.MULTILINE)),
-}
+def read_adoc(text: str) -> Parsed:
+    """AsciiDoc, likewise."""
+    return read_markdown(_ADOC.sub(_heading, text))
+
+
+def _heading(mark: re.Match[str]) -> str:
+    return "#" * len(mark[1]) + " "
