@@ -28,7 +28,7 @@ from contrasent.text.roles import (
     is_named,
     never_teaches,
 )
-from contrasent.text.tables import Columns, Table, as_number, brief, is_empty
+from contrasent.text.tables import MEMORY, Columns, Table, as_number, brief, is_empty
 
 FIELD = "field"
 SAMPLE = 200  # rows by which columns are judged
@@ -109,7 +109,7 @@ def training_roles(
         problem = f"the first row may name the columns or be data, {brief(', '.join(table.names))}"
         remedy = f"{_command(table, table.names)} if it names them, {_command(table, [places])}"
         raise InputError(table.source, f"{problem}: {remedy} if it is data")
-    if table.names is None and table.form.startswith("memory"):
+    if table.names is None and table.form == MEMORY:
         kinds = [roles.kind_of(cell) for cell in table.first or ()]
         at = _score(table, score, kinds) if score else None
         return _roles(table, [n for n in range(len(table.columns)) if n != at], at)
