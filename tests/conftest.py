@@ -219,17 +219,3 @@ def run(monkeypatch, capfd, tmp_path):
 
     monkeypatch.chdir(tmp_path)
     return run
-
-
-@pytest.fixture
-def small_shards(monkeypatch):
-    """Token caches with shards of few rows, which so many processes make."""
-    from contrasent import processes
-    from contrasent.text import cache
-
-    def small(*, cores=2, **constants):
-        monkeypatch.setattr(processes, "usable_cores", lambda: cores)
-        for name, value in ({"SHARD": 20, "SHARDS": 12} | constants).items():
-            monkeypatch.setattr(cache, name, value)
-
-    return small

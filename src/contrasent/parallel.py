@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any, TypeVar, cast
 
 import torch
@@ -129,6 +130,14 @@ def barrier() -> None:
     """Wait for every process."""
     if world() > 1:
         dist.barrier()
+
+
+def long_barrier() -> Callable[[], None]:
+    """A barrier whose others may take a day, as to tokenize a corpus; all make it at once."""
+    if world() == 1:
+        return lambda: None
+    group = dist.new_group(backend="gloo", timeout=timedelta(days=1))
+    return lambda: dist.barrier(group)
 
 
 def from_main(value: Any) -> Any:

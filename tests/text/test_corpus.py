@@ -395,7 +395,8 @@ def test_bad_input_names_file_line_and_remedy(put, name, content, options, words
 def test_bad_rows_in_memory():
     fails(reading([("a", "b"), ("c",)]), "rows in memory:2: 1 columns")
     fails(reading(["a", "\n"]), "rows in memory:2: blank sentence")
-    fails(reading(["a", 3]), "rows in memory:2: the row holds 3, no text")
+    fails(reading(["a", 3]), "rows in memory:2: 3 is no string, as the first row is")
+    fails(reading(["a", None]), "rows in memory:2: None is no text")
     fails(reading([("a", "b", None), ("c", "d", 1)], score=2), "rows in memory:1", "missing")
     fails(reading(TRIPLES, columns=["anchor"]), "no names", kind=OptionError)
 

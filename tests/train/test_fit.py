@@ -100,15 +100,6 @@ def test_a_run_leaves_a_model_and_its_record(start, tmp_path, sentences):
     assert "simcse" in (folder / "README.md").read_text()
 
 
-def test_a_run_that_does_not_wait_for_its_tokens_is_the_same(start, small_shards):
-    _, whole = start("whole", steps=12)
-    small_shards(WAITED_FOR=0)
-    _, begun = start("begun", steps=12)
-    assert same(weights(whole.folder), weights(begun.folder))
-    assert log(whole.folder) == log(begun.folder)
-    assert '"cut": null' in (begun.folder / "README.md").read_text()
-
-
 def test_runs_share_what_they_tokenised(start, tmp_path):
     start("alone")
     start("first", tokens=tmp_path / "t")

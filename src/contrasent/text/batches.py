@@ -267,7 +267,7 @@ class Collator:
         """Part ``part`` of the ``parts`` equal parts of a step's batch."""
         size = self.plan.batch // parts
         rows = self.plan.at(step)[part * size : (part + 1) * size]
-        width = len(self.cache.columns)
+        width = self.cache.width
         count = max(len(self.views), width)
         views = [*self.views, *[Identity()] * (count - len(self.views))]
         epoch = self.plan.epoch(step) if self.resample_views else 0

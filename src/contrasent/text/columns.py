@@ -28,7 +28,7 @@ from contrasent.text.roles import (
     is_named,
     never_teaches,
 )
-from contrasent.text.tables import Columns, Table, as_number, brief, is_empty
+from contrasent.text.tables import MEMORY, Columns, Table, as_number, brief, is_empty
 
 FIELD = "field"
 SAMPLE = 200  # rows by which columns are judged
@@ -37,6 +37,9 @@ FACTS = 20  # columns besides text, title and id that become metadata
 PROSE, BRIEF = 3.0, 2.5  # mean words of a text, and of what is none next to one
 CLASSES = 10  # distinct short values up to which a column is one of labels
 SHOWN = 12  # columns that a line names
+PAIR_LABELS = {
+    "entailment", "neutral", "contradiction", "true", "false", "yes", "no", "duplicate",
+}  # fmt: skip
 
 Scored = str | int | bool | None
 """The column of scores; True for one by a known name, None if there is one, False for none."""
@@ -84,12 +87,8 @@ def spoken(
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = [f"{len(names) - SHOWN} more"] * (len(names) > SHOWN)
-    return ", ".join([*map(_short, names[:SHOWN]), *more])
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 60 else f"{name[:57]}..."
+    shown = [name if len(name) <= 60 else f"{name[:57]}..." for name in names[:SHOWN]]
+    return ", ".join([*shown, *[f"{len(names) - SHOWN} more"] * (len(names) > SHOWN)])
 
 
 def training_roles(
@@ -105,8 +104,12 @@ def training_roles(
         texts = [table.position(column) for column in columns]
         at = None if score is None or score is False else _score(table, score)
         return replace(_roles(table, texts, at), stated=True)
-    _check_first_row(table)
-    if table.names is None and table.form.startswith("memory"):
+    if table.header is None and table.names is not None:
+        places = ",".join(map(str, range(len(table.names))))
+        problem = f"the first row may name the columns or be data, {brief(', '.join(table.names))}"
+        remedy = f"{_command(table, table.names)} if it names them, {_command(table, [places])}"
+        raise InputError(table.source, f"{problem}: {remedy} if it is data")
+    if table.names is None and table.form == MEMORY:
         kinds = [roles.kind_of(cell) for cell in table.first or ()]
         at = _score(table, score, kinds) if score else None
         return _roles(table, [n for n in range(len(table.columns)) if n != at], at)
@@ -114,19 +117,13 @@ def training_roles(
     kinds = [roles.kind_of_column(column) for column in cells]
     at = _score(table, score, kinds, cells)
     texts = [n for n in range(len(kinds)) if n != at and _may_teach(table, n, cells[n], kinds[n])]
-    if len(kinds) == 1 and kinds[0] != NUMBER and _is_text(table, 0, cells[0]):
-        texts = [0]
     if not texts:
-        listed = _listed(table.columns)
-        if len(kinds) == 1 and kinds[0] == NUMBER:
-            raise InputError(table.source, f"column {listed!r} holds numbers, no text")
-        problem = "no column of" if len(kinds) > 1 else "the column"
-        raise InputError(
-            table.source, f"{problem} {listed} holds text that teaches; choose columns by --columns"
-        )
+        problem = f"no column of {_listed(table.columns)} holds text that teaches; choose columns"
+        if kinds == [NUMBER]:
+            raise InputError(table.source, f"column {table.columns[0]!r} holds numbers, no text")
+        raise InputError(table.source, f"{problem} by --columns")
     found = _pair(table, texts, cells, single=single)
-    note = _labelled(table, found, cells, kinds) if at is None else ""
-    return _roles(table, found, at, note)
+    return _roles(table, found, at, _labelled(table, found, cells, kinds) if at is None else "")
 
 
 def _roles(table: Table, texts: Sequence[int], score: int | None, note: str = "") -> Roles:
@@ -140,15 +137,6 @@ def _roles(table: Table, texts: Sequence[int], score: int | None, note: str = ""
 def text_column(table: Table) -> int:
     """The one column of texts to encode."""
     return training_roles(table, score=False, single=True).chosen[0]
-
-
-def _check_first_row(table: Table) -> None:
-    """Reject a first row that may be a header or data."""
-    if table.header is None and table.names is not None:
-        places = ",".join(map(str, range(len(table.names))))
-        problem = f"the first row may name the columns or be data, {brief(', '.join(table.names))}"
-        remedy = f"{_command(table, table.names)} if it names them, {_command(table, [places])}"
-        raise InputError(table.source, f"{problem}: {remedy} if it is data")
 
 
 def _command(table: Table, names: Sequence[str]) -> str:
@@ -169,10 +157,7 @@ def _sample(table: Table) -> list[list[Any]]:
 
 
 def _score(
-    table: Table,
-    score: Scored,
-    kinds: Sequence[str] = (),
-    cells: Sequence[Sequence[Any]] = (),
+    table: Table, score: Scored, kinds: Sequence[str] = (), cells: Sequence[Sequence[Any]] = ()
 ) -> int | None:
     """The column of scores: the chosen one, or one of a known name that holds numbers."""
     if score is False:
@@ -180,53 +165,44 @@ def _score(
     if isinstance(score, str | int) and not isinstance(score, bool):
         return table.position(score, "score")
     plain = [roles.plain_name(column) for column in table.columns]
-    named = [plain.index(name) for name in NAMES[SCORE] if name in plain]
     rated = [plain.index(name) for name in ("label", "labels") if name in plain]
+    named = [plain.index(name) for name in NAMES[SCORE] if name in plain]
     named = named or [at for at in rated if kinds and kinds[at] == NUMBER]
     if score is True:
-        numbers = [at for at, kind in enumerate(kinds) if kind == NUMBER]
-        if table.names is None and len(numbers) == 1:
-            return numbers[0]
+        if table.names is None and kinds.count(NUMBER) == 1:
+            return kinds.index(NUMBER)
         if not named:
             known = ", ".join(NAMES[SCORE][:4])
             problem = f"{table.source} has no column of scores by a known name ({known}); name it"
             raise OptionError("score", "", problem, choices=table.columns)
         return named[0]
-    paired = [role for role in (QUERY, POSITIVE) for name in table.columns if is_named(name, role)]
-    strong = {"query", "question", "anchor", "answer"} & set(plain)
-    if not named or kinds[named[0]] != NUMBER or (len(paired) > 1 and strong):
+    if not named or kinds[named[0]] != NUMBER or kinds.count(TEXT) < 2:
         return None
-    values = [as_number(cell) for cell in cells[named[0]]]
-    if named[0] in rated and all(value is None or value.is_integer() for value in values):
+    if named[0] in rated and all(
+        number is None or number.is_integer() for number in map(as_number, cells[named[0]])
+    ):
         return None  # of classes
-    texts = sum(kind == TEXT for kind in kinds)
-    return named[0] if texts > 1 else None
-
-
-def _is_text(table: Table, at: int, cells: Sequence[Any]) -> bool:
-    typed = at < len(table.text) and table.text[at]
-    return typed or any(isinstance(cell, str) for cell in cells)
-
-
-def _teaches_by_name(name: str) -> bool:
-    return any(is_named(name, role) for role in (QUERY, POSITIVE, NEGATIVE, TEXT))
+    # Where a question has its answer, the number says how good it is, not how alike they are.
+    paired = sum(is_named(name, role) for role in (QUERY, POSITIVE) for name in table.columns)
+    strong = {"query", "question", "anchor", "answer"} & set(plain)
+    return None if paired > 1 and strong else named[0]
 
 
 def _may_teach(table: Table, at: int, cells: Sequence[Any], kind: str) -> bool:
     """Whether a column holds texts that may teach, by its name, else by what it holds."""
-    name = table.columns[at]
-    if not _is_text(table, at, cells) or kind == NUMBER:
+    typed = at < len(table.text) and table.text[at]
+    if kind == NUMBER or not (typed or any(isinstance(cell, str) for cell in cells)):
         return False
-    if table.names is not None and (_teaches_by_name(name) or at in _short_answer(table)):
+    if len(table.columns) == 1:
         return True
-    if table.names is not None and never_teaches(name) and kind_is_short(cells):
-        return False
+    name = table.columns[at]
+    if table.names is not None:
+        known = any(is_named(name, role) for role in (QUERY, POSITIVE, NEGATIVE, TEXT))
+        if known or at in _short_answer(table):
+            return True
+        if never_teaches(name) and roles.words_in(cells) < 2 * PROSE:  # no sentences
+            return False
     return kind in (TEXT, "") and not _is_label(cells)
-
-
-def kind_is_short(cells: Sequence[Any]) -> bool:
-    """Whether cells hold a few words each, as names of persons and places do, and no sentences."""
-    return roles.words_in(cells) < 2 * PROSE
 
 
 def _is_label(cells: Sequence[Any]) -> bool:
@@ -276,7 +252,8 @@ def _short_answer(table: Table) -> list[int]:
 
 def _one(table: Table, texts: list[int], cells: Sequence[Sequence[Any]]) -> list[int]:
     """The one column of sentences: the only one, one of the name, or the only one of prose."""
-    named = [at for at in texts if table.names and _is_sentences(table.columns[at])]
+    plain = [roles.plain_name(name) for name in table.names or [""] * len(cells)]
+    named = [at for at in texts if plain[at] in ("text", "sentence", "texts", "sentences")]
     for found in (texts, named, _longest(texts, cells)):
         if len(found) == 1:
             return found
@@ -300,10 +277,6 @@ def _unnamed_pair(table: Table, texts: list[int], cells: Sequence[Sequence[Any]]
     raise _ambiguous(table, main, [*other, *main])
 
 
-def _is_sentences(name: str) -> bool:
-    return roles.plain_name(name) in ("text", "sentence", "texts", "sentences")
-
-
 def _longest(texts: Sequence[int], cells: Sequence[Sequence[Any]]) -> list[int]:
     """The columns of prose, if others next to them hold a word or two; else all."""
     words = {at: roles.words_in(cells[at]) for at in texts}
@@ -312,15 +285,13 @@ def _longest(texts: Sequence[int], cells: Sequence[Sequence[Any]]) -> list[int]:
     return long if long and brief else list(texts)
 
 
-READINGS = {1: "sentences", 2: "pairs", 3: "pairs with a hard negative"}
-
-
 def _ambiguous(table: Table, *readings: Sequence[int]) -> InputError:
     """The error of a table with two readings, and the commands that part them."""
-    ways = []
-    for texts in readings:
-        names = [table.columns[at] for at in texts]
-        ways.append(f"{_command(table, names)} ({READINGS[min(3, len(names))]})")
+    said = ("sentences", "pairs", "pairs with a hard negative")
+    ways = [
+        f"{_command(table, [table.columns[at] for at in texts])} ({said[min(3, len(texts)) - 1]})"
+        for texts in readings
+    ]
     problem = f"the columns {_listed(table.columns)} can be read in more than one way"
     return InputError(table.source, f"{problem}; choose: {', or '.join(ways)}")
 
@@ -329,23 +300,16 @@ def _labelled(
     table: Table, texts: Sequence[int], cells: Sequence[Sequence[Any]], kinds: Sequence[str]
 ) -> str:
     """A warning where pairs have labels, which may say that they do not belong together."""
-    if len(texts) < 2 or table.names is None:
-        return ""
-    for at, column in enumerate(cells):
-        known = at not in texts and is_named(table.columns[at], LABEL)
+    for at, column in enumerate(cells if len(texts) > 1 and table.names else ()):
         values = Counter(str(value) for value in column)
-        if known and 1 < len(values) <= 3 and (kinds[at] == NUMBER or _pair_label(values)):
+        known = at not in texts and is_named(table.columns[at], LABEL) and 1 < len(values) <= 3
+        if known and (kinds[at] == NUMBER or any(v.casefold() in PAIR_LABELS for v in values)):
             counts = ", ".join(f"{value} {n}" for value, n in values.most_common())
             return (
                 f"{table.columns[at]} holds {counts} in the first {len(column)} rows: every row is "
                 "taken for a pair that belongs together; leave out those that do not"
             )
     return ""
-
-
-def _pair_label(values: Iterable[str]) -> bool:
-    known = {"entailment", "neutral", "contradiction", "true", "false", "yes", "no", "duplicate"}
-    return any(value.casefold() in known for value in values)
 
 
 # ---------------------------------------------------------------------- documents
@@ -358,18 +322,17 @@ def document_roles(table: Table) -> list[tuple[str, int]]:
     "field" of all where no column holds texts; nothing where none holds words.
     """
     names, cells = table.columns, _sample(table)
-    places = range(len(names))
+    plain, places = [name.casefold() for name in names], range(len(names))
 
     def first(role: str, known: Sequence[str], but: int = -1) -> list[tuple[str, int]]:
-        plain = [name.casefold() for name in names]
-        found = (at for name in known for at in places if plain[at] == name and at != but)
-        return [(role, at) for at in islice(found, 1)]
+        found = [at for name in known for at in places if plain[at] == name and at != but]
+        return [(role, at) for at in found[:1]]
 
     rows = max(map(len, cells), default=0)
     lengths = [
-        sum(len(as_text(cell)) for cell in column if not _is_number(cell)) for column in cells
+        sum(len(as_text(cell)) for cell in column if not isinstance(cell, int | float))
+        for column in cells
     ]
-    known = (first(TEXT, [name]) for name in NAMES[TEXT])
     known = (first(TEXT, [name]) for name in NAMES[TEXT])
     text = next((found for found in known if found and lengths[found[0][1]]), [])
     if not text:
@@ -380,8 +343,7 @@ def document_roles(table: Table) -> list[tuple[str, int]]:
         text = [(TEXT, at)]
     main = text[0][1]
     text += [*first(TITLE, NAMES[TITLE], main), *first(ID, roles.ROW_IDS, main)]
-    taken = {at for _, at in text}
-    left = [at for at in places if at not in taken and table.names]
+    left = [at for at in places if table.names and at not in {at for _, at in text}]
     long = [at for at in left if lengths[at] > SHORTEST * rows]
     text += [(TEXT, at) for at in long if roles.kind_of_column(cells[at]) == TEXT]
     return [*text, *((FACT, at) for at in [at for at in left if at not in long][:FACTS])]
@@ -401,10 +363,6 @@ def as_text(cell: Any) -> str:
         return "\n\n".join(cell)
     known = isinstance(cell, int | float) or hasattr(cell, "isoformat")
     return str(cell) if known and not isinstance(cell, bool) else ""
-
-
-def _is_number(cell: Any) -> bool:
-    return isinstance(cell, int | float)
 
 
 # ---------------------------------------------------------------------- queries of users

@@ -23,19 +23,18 @@ from contrasent.text.roles import NEGATIVE, POSITIVE, QUERY, SCORE, is_named
 from contrasent.text.sources import find, form_of
 from contrasent.text.tables import (
     LONG,
+    MEMORY,
     Columns,
-    Record,
     Table,
     brief,
     is_empty,
+    memory_table,
     number_cell,
-    object_table,
     open_tables,
     text_cell,
-    uneven,
 )
 
-MEMORY = "rows in memory"
+SHOWN = "rows in memory"
 
 log = logging.getLogger(__name__)
 
@@ -162,7 +161,7 @@ class Corpus:
             begins = self.documents
             table, names = roles.table, roles.names
             text_names = names[: self.width] if table.names or self.width > 1 else ("",)
-            given = table.form.startswith("memory")  # of a program, whose gaps are faults
+            given = table.form == MEMORY  # of a program, whose gaps are faults
             for line, cells in table.rows(roles.chosen):
                 if cells is None:
                     skipped += 1
@@ -250,13 +249,15 @@ def open_corpus(
     columns = _checked(columns)
     if isinstance(source, Mapping) or hasattr(source, "columns"):
         problem = f"a {type(source).__name__} holds columns, not rows; give a list of rows"
-        raise InputError(MEMORY, f"{problem}, such as frame.to_dict('records') of a pandas frame")
+        raise InputError(SHOWN, f"{problem}, such as frame.to_dict('records') of a pandas frame")
     paths = [source] if isinstance(source, str | Path) else _listed(source)
     others = [row for row in paths if not isinstance(row, Path) and row is not source]
     if len(others) == len(paths):
         _check_no_names_of_files(others)
-        table = training_roles(_memory_table(others), columns, score, single=single)
-        return Corpus(MEMORY, [table], at_least=at_least, scored=table.scored)
+        if not others:
+            raise InputError(SHOWN, "there are none")
+        table = training_roles(memory_table(others, SHOWN), columns, score, single=single)
+        return Corpus(SHOWN, [table], at_least=at_least, scored=table.scored)
     if others:
         problem = "stands among paths; make it a pathlib.Path, or give texts alone"
         raise OptionError("source", others[0], problem)
@@ -406,30 +407,3 @@ def _has_rows(table: Table) -> bool:
         problem = "one row only, the header; choose columns by position if it has none"
         raise InputError(table.source, problem)
     return table.first is not None
-
-
-def _memory_table(texts: list[Any]) -> Table:
-    """Rows that are in memory already, as a table without names unless they are mappings."""
-    records = [
-        tuple(row) if isinstance(row, Iterable) and not isinstance(row, str | Mapping) else (row,)
-        for row in texts
-    ]
-    if not records:
-        raise InputError(MEMORY, "there are none")
-    width = len(records[0])
-
-    def rows() -> Iterator[Record]:
-        for number, row in enumerate(records, 1):
-            if len(row) != width:
-                raise uneven(MEMORY, number, len(row), width)
-            yield number, row
-
-    def content() -> Iterator[bytes]:
-        for row in records:
-            for text in row:
-                data = str(text).encode(errors="surrogatepass")
-                yield len(data).to_bytes(8, "little") + data
-
-    if isinstance(texts[0], Mapping):
-        return object_table(texts, MEMORY, content)
-    return Table(MEMORY, f"memory {width}", None, records[0], (True,) * width, rows, content)

@@ -20,6 +20,7 @@ SAMPLE = 200  # rows that are looked at
 HEADS = 20  # rows among which the header is sought
 CHARACTERS = 1 << 20  # of lines that are looked at
 MOST_KEYED = 50  # rows of a form: names in its first column, values in its second
+MEASURED = (roles.NUMBER, roles.DATE, roles.LINK)  # kinds of cells that name no column
 
 Cells = Sequence[Any]
 
@@ -141,22 +142,18 @@ def head(rows: Sequence[Cells]) -> int:
     usual = widths.most_common(1)[0][0] if widths else 0
     if usual < 2:
         return 0
-    needed = 2 if usual > 2 else 1
-    found = -1
-    for at, row in enumerate(rows[:HEADS]):
-        filled = sum(bool(str(cell or "").strip()) for cell in row)
-        if (
-            str(row[0]).startswith(STATED)
-            or len(row) < usual
-            or filled < max(needed, (usual + 1) // 2)
-        ):
-            continue
-        if filled == len(row) and (
-            found < 0 or _plainly_named([str(c) for c in row], rows[at + 1 :])
-        ):
+    filled = [sum(bool(str(cell or "").strip()) for cell in row) for row in rows[:HEADS]]
+    needed = max((usual + 1) // 2, 2 if usual > 2 else 1)
+    wide = [
+        at
+        for at, count in enumerate(filled)
+        if len(rows[at]) >= usual and count >= needed and not str(rows[at][0]).startswith(STATED)
+    ]
+    for at in wide:
+        whole = filled[at] == len(rows[at])
+        if whole and (at == wide[0] or _plainly_named(list(map(str, rows[at])), rows[at + 1 :])):
             return at
-        found = at if found < 0 else found
-    return max(found, 0)
+    return wide[0] if wide else 0
 
 
 def names(cells: Sequence[str]) -> tuple[str, ...]:
@@ -176,51 +173,47 @@ def is_header(first: Sequence[str], below: Sequence[Cells]) -> bool | None:
 
     None where it may be either, as sentences above sentences.
     """
-    filled = [(at, cell.strip()) for at, cell in enumerate(first) if cell.strip()]
-    if not filled:
+    columns = _columns(first, below)
+    if not columns:
         return False
-    columns = [(cell, [row[at] for row in below if at < len(row)]) for at, cell in filled]
     if _plainly_named(first, below):
         return True
-    answers = [_names_column(cell, column) for cell, column in columns]
-    if False in answers or _is_form(first, below):
+    if _is_form(first, below) or any(_names_column(*column) is False for column in columns):
         return False
-    sentences = [_is_sentence(cell) for _, cell in filled]
-    if not any(sentences):
+    if not any(_is_sentence(cell) for cell, _ in columns):
         return True
-    if all(_fits(cell, column) for cell, column in columns):
-        return False
-    return None
+    return False if all(_fits(*column) for column in columns) else None
+
+
+def _columns(first: Sequence[str], below: Sequence[Cells]) -> list[tuple[str, list[str]]]:
+    """The cells of a first row that hold something, each with the texts below it."""
+    columns = []
+    for at, cell in enumerate(first):
+        values = (row[at] for row in below if at < len(row))
+        texts = [str(value).strip() for value in values if value is not None]
+        columns.append((cell.strip(), list(filter(None, texts))))
+    return [column for column in columns if column[0]]
 
 
 def _plainly_named(first: Sequence[str], below: Sequence[Cells]) -> bool:
-    """Whether a row has a known name, or a word above numbers, dates or links."""
-    columns = [
-        (cell.strip(), [row[at] for row in below if at < len(row)])
-        for at, cell in enumerate(first)
-        if cell.strip()
-    ]
-    known = any(roles.is_known(cell) and cell not in column for cell, column in columns)
-    return known or _numbered(first) or any(_names_column(*column) for column in columns)
+    """Whether a row has a known name, the numbers of pandas, or a word above numbers or dates."""
+    columns = _columns(first, below)
+    cells = list(first) if first[0] else [cell for cell, _ in columns]
+    numbered = len(cells) > 1 and cells == [str(at) for at in range(len(cells))]
+    known = any(roles.is_known(cell) and cell not in texts for cell, texts in columns)
+    return numbered or known or any(_names_column(*column) for column in columns)
 
 
-def _numbered(first: Sequence[str]) -> bool:
-    """Whether the cells are the numbers that pandas gives to columns without names."""
-    cells = [cell for cell in first if cell] if first[0] == "" else list(first)
-    return len(cells) > 1 and cells == [str(at) for at in range(len(cells))]
-
-
-def _names_column(cell: str, column: Sequence[Any]) -> bool | None:
-    """Whether a cell above a column is plainly its name, or plainly one of its values."""
-    texts = [str(value).strip() for value in column if value is not None and str(value).strip()]
+def _names_column(cell: str, texts: Sequence[str]) -> bool | None:
+    """Whether a cell above texts is plainly the name of their column, or plainly one of them."""
     if not texts:
         return None
     kind, own = roles.kind_of_column(texts), roles.kind_of(cell)
-    if kind in (roles.NUMBER, roles.DATE, roles.LINK):
+    if kind in MEASURED:
         if own == kind:
             return None if roles.is_year(cell) else False
         return True if own == roles.TEXT else None
-    if own in (roles.NUMBER, roles.DATE, roles.LINK) and not roles.is_year(cell):
+    if own in MEASURED and not roles.is_year(cell):
         return False
     questions = sum(text.endswith("?") for text in texts)
     if cell.endswith("?") and _is_sentence(cell) and len(texts) > 2 and 10 * questions < len(texts):
@@ -233,25 +226,20 @@ def _is_sentence(cell: str) -> bool:
     return words > 3 or (words > 1 and cell.endswith((".", "!", "?"))) or len(cell) > 60
 
 
-def _fits(cell: str, column: Sequence[Any]) -> bool:
-    """Whether a cell is as long as those below it, and ends as they do."""
-    texts = [str(value).strip() for value in column if value is not None and str(value).strip()]
-    lengths = [len(text) for text in texts]
+def _fits(cell: str, texts: Sequence[str]) -> bool:
+    """Whether a cell is as long as the texts below it, and ends as they do."""
     if len(texts) < 3:
         return False
-    ends = sum(text[-1] in ".!?" for text in texts)
+    lengths, ends = list(map(len, texts)), sum(text[-1] in ".!?" for text in texts)
     alike = 0.1 * len(texts) <= ends if cell[-1] in ".!?" else ends <= 0.9 * len(texts)
     return alike and min(lengths) / 1.5 <= len(cell) <= max(lengths) * 1.5
 
 
 def _is_form(first: Cells, below: Sequence[Cells]) -> bool:
-    """Whether two columns are a form: names in the first, values of several kinds in the second."""
-    if len(first) != 2 or not 1 < len(below) < MOST_KEYED:
+    """Whether two columns are a form: different names, and values of more than one kind."""
+    rows = [row for row in (first, *below) if len(row) == 2]
+    if len(first) != 2 or not 2 < len(rows) <= MOST_KEYED:
         return False
-    left, right = zip(first, *(row for row in below if len(row) == 2), strict=True)
-    kinds = Counter(filter(None, map(roles.kind_of, right)))
-    words = all(roles.kind_of(cell) == roles.TEXT for cell in left) and len(set(left)) == len(left)
-    others = kinds.total() - kinds[roles.TEXT]
-    if len({*filter(None, map(roles.kind_of, right[1:]))}) == 1:
-        return False  # a name above values of one kind
-    return words and roles.kind_of(first[1]) == roles.TEXT and 0 < others < 0.9 * kinds.total()
+    names, values = zip(*rows, strict=True)
+    kinds = set(filter(None, map(roles.kind_of, values[1:])))
+    return len(set(names)) == len(names) and len(kinds) > 1 and "" not in names

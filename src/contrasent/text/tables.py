@@ -29,6 +29,7 @@ Record = tuple[int, Sequence[Any] | None]
 
 _Rows = Iterator[tuple[int, Sequence[Any] | InputError | None]]  # with what is wrong with a row
 
+MEMORY = "memory"  # the form of rows that no file holds
 ABSENT = object()  # the cell of a jsonl object that lacks the key
 LONG: tuple[Any, ...] = ()  # the cells of a row that has more of them than there are columns
 AHEAD = 200  # rows of jsonl whose keys are columns, as later ones may lack some or have more
@@ -194,14 +195,32 @@ def _delimited(
     )
 
 
-def object_table(rows: Sequence[Any], shown: str, content: Callable[[], Iterator[bytes]]) -> Table:
-    """A table of mappings in memory, as of the objects of jsonl; the keys of all are columns."""
+def memory_table(rows: Sequence[Any], shown: str) -> Table:
+    """A table of rows in memory: texts, sequences of cells, or mappings, whose keys are columns."""
+    records: list[Any] = []
+    for row in rows:
+        whole = isinstance(row, str) or not isinstance(row, Iterable)
+        records.append(row if whole else dict(row) if isinstance(row, Mapping) else list(row))
+    width = len(records[0]) if isinstance(records[0], list) else None
+    for number, row in enumerate(records, 1):
+        if width is not None and isinstance(row, list) and len(row) != width:
+            problem = f"{len(row)} columns where the first row has {width}"
+            raise InputError(shown, problem, line=number)
 
     def opened() -> tuple[tuple[str, ...] | None, _Rows]:
-        values: Any = (dict(row) if isinstance(row, Mapping) else row for row in rows)
-        return _jsonl(enumerate(values, 1), shown, len(rows), {})
+        values = (
+            (n, InputError(shown, "None is no text", line=n) if row is None else row)
+            for n, row in enumerate(records, 1)
+        )
+        return _jsonl(_sound(values, lenient=False), shown, len(records), {})
 
-    return _headed(shown, "memory", opened, content)
+    def content() -> Iterator[bytes]:
+        for row in records:
+            for text in row if isinstance(row, list) else [row]:
+                data = str(text).encode(errors="surrogatepass")
+                yield len(data).to_bytes(8, "little") + data
+
+    return _headed(shown, MEMORY, opened, content)
 
 
 def _headed(
@@ -448,11 +467,6 @@ def _json_values(lines: Lines, source: str) -> _Rows:
         except (RecursionError, ValueError) as error:  # nested too deep; a number of 5,000 digits
             problem = f"the line is no JSON that can be read ({error})"
         yield number, InputError(source, problem, line=number) if problem else value
-
-
-def uneven(source: str, number: int, found: int, wanted: int) -> InputError:
-    """The error for a row with more or fewer cells than the first."""
-    return InputError(source, f"{found} columns where the first row has {wanted}", line=number)
 
 
 @contextmanager

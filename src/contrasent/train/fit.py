@@ -258,7 +258,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
         prepare.warn_of_equal_rows(batches, objective)
     prepare.check_scores(batches, objective)
     data = {"source": corpus.source.rsplit("/", 1)[-1], "rows": len(batches.plan.rows)}
-    data |= {"sha256": batches.cache.digest, "cut": batches.cache.truncated}
+    data |= {"sha256": batches.cache.digest, "cut": batches.cache.cut}
     if corpus.roles:
         data["columns"] = "; ".join(corpus.roles)
     if corpus.notes():

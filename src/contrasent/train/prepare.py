@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 
 LENGTH = Settings().max_tokens
 BLOCK = 8192  # rows whose tokens a pooler counts at once
+COMPARED = 4_000_000  # rows up to which it is counted how many are read alike
 OF_MODEL = (
     *("pooler", "head", "normalise", "dropout", "attention_dropout", "bidirectional", "lora"),
     *("query_prompt", "document_prompt"),
@@ -126,19 +127,13 @@ def collator(
     tokenizer = Tokenizer(inside.backend, max_tokens=cut, names=inside.names)
     lower, prompts = encoder.lower_case, _column_prompts(objective, corpus, settings)
     # The main process tokenises, then one on each machine that does not see its folder.
-    cache, first = None, parallel.local_rank() == 0
-    for turn in (parallel.is_main(), first, True):
+    cache, wait = None, parallel.long_barrier()
+    for turn in (parallel.is_main(), parallel.local_rank() == 0, True):
         if turn and cache is None:
             cache = tokenised(
-                corpus,
-                tokenizer,
-                folder,
-                lower=lower,
-                prompts=prompts,
-                workers=first,
-                shared=shared,
+                corpus, tokenizer, folder, lower=lower, prompts=prompts, shared=shared
             )
-        parallel.barrier()
+        wait()
     assert cache is not None
     rows = range(len(cache)) if rows is None else rows
     if cache.following is not None and any(v.level == "row" for v in objective.views):
@@ -166,9 +161,7 @@ def collator(
 def fit_poolers(objective: Objective, batches: Collator) -> None:
     """Give poolers that count tokens the texts of the training rows, all columns."""
     cache, rows = batches.cache, np.asarray(batches.plan.rows)
-    blocks = (
-        cache.tokens(column, part) for column in range(len(cache.columns)) for part in _blocks(rows)
-    )
+    blocks = (cache.tokens(column, part) for column in range(cache.width) for part in _blocks(rows))
     poolers = [module for module in objective.modules() if isinstance(module, Pooler)]
     poolers[0].fit(blocks)
     for copy in poolers[1:]:
@@ -177,7 +170,7 @@ def fit_poolers(objective: Objective, batches: Collator) -> None:
 
 def warn_of_cuts(batches: Collator, settings: Settings, most: int) -> None:
     """Warn how many texts are truncated, with the setting; not below one in a hundred."""
-    cut, texts = batches.cache.truncated or 0, len(batches.cache) * len(batches.cache.columns)
+    cut, texts = batches.cache.cut, len(batches.cache) * batches.cache.width
     if 100 * cut >= texts:
         raised = settings.max_tokens < most
         remedy = f"--set max_tokens={most} reads" if raised else "the base reads no"
@@ -189,7 +182,7 @@ def warn_of_equal_rows(batches: Collator, objective: Objective) -> None:
     """Warn how many rows are read alike; not below one in a hundred, or if masked."""
     cache, rows = batches.cache, len(batches.cache)
     how = getattr(objective.contrast, "duplicates", None)
-    if how == "mask" or cache.truncated is None:  # or there are too many to wait for
+    if how == "mask" or rows > COMPARED:
         return
     equal = rows - len(np.unique(cache.keys(), axis=0))
     if equal and 100 * equal >= rows:
