@@ -438,27 +438,3 @@ def test_several_corpora(run, pairs, bert, tmp_path, sentences):
     alone = ["train", pairs, "--base", bert, *FAST, "--set", "steps=1", "-o", "n"]
     assert "are of several corpora" in run(*alone, "--set", "weights=1", code=2)[1]
     assert "a positive number each" in run(*alone, "--set", "weights=1,x", code=2)[1]
-
-
-@pytest.mark.slow
-def test_a_sweep_names_the_best_and_goes_on(run, pairs, bert, tmp_path, monkeypatch):
-    asked = ["train", pairs, "-o", "s", "--base", bert, "--set", "pooler=mean", "--set", "batch=8"]
-    asked += ["--set", "steps=4", "--set", "evaluate_every=2", "--seed", "3"]
-    asked += ["--set", "lr=1e-9,1e-3", "--set", "temperature=0.05,0.1"]
-    out, err = run(*asked)
-    names = [f"lr={lr}_temperature={t}" for lr in ("1e-9", "1e-3") for t in ("0.05", "0.1")]
-    head, *lines, last = out.splitlines()
-    assert [line.split()[0] for line in lines] == names and head.startswith("run")
-    assert [f"run {n} of 4: s/{name}" in err for n, name in enumerate(names, 1)] == [True] * 4
-    for name in names:
-        settings = settings_of(tmp_path / "s" / name)["settings"]
-        assert (f"{settings['lr']:.0e}".replace("-0", "-"), settings["seed"]) == (name[3:7], 3)
-    told = json.loads(run(*asked, "--resume", "--json")[0])  # nothing is trained again
-    scores = [one["score"] for one in told["runs"]]
-    assert told["best"] == names[scores.index(max(scores))]
-    assert last == f"highest: {told['best']}; --recipe s/recipe.toml states it"
-    assert all(f"{100 * score:.2f}" in line for line, score in zip(lines, scores, strict=True))
-    run("train", pairs, "-o", "again", "--recipe", "s/recipe.toml")
-    best = tmp_path / "s" / told["best"] / "model.safetensors"
-    assert (tmp_path / "again" / "model.safetensors").read_bytes() == best.read_bytes()
-    assert "weights '2,1'" in run(*asked[:2], "-o", "t", "--set", "weights=2,1", code=2)[1]

@@ -1,9 +1,7 @@
 """``contrasent train CORPUS -o MODEL``."""
 
 import os
-from collections.abc import Callable
-from dataclasses import asdict, replace
-from functools import partial
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -13,12 +11,12 @@ from typer.core import TyperCommand
 from contrasent import progress
 from contrasent.cli import options
 from contrasent.cli.adapt import DEFAULT_BASE, Resume
-from contrasent.errors import InputError, OptionError, TrainingError, check_choice, see, suggestion
+from contrasent.errors import InputError, OptionError, check_choice, see, suggestion
 from contrasent.files import read_toml
 
 if TYPE_CHECKING:
     from contrasent.text.corpus import Corpus
-    from contrasent.train.plan import Plan, SweepRun
+    from contrasent.train.plan import Plan
     from contrasent.train.run import Keep, Run
     from contrasent.train.settings import Defaults
 
@@ -109,8 +107,7 @@ def train(
         require_improvement: Exit with 3, all written, if nothing improved.
         recipe: TOML file with any of the options and [settings], or a model of the papers such as
             simcse/roberta-large-unsup.
-        assign: A setting, key=value; may be repeated. Of several values, as in lr=1e-5,3e-5, each
-            is trained in a folder of its own, and the table names the best.
+        assign: A setting, key=value; may be repeated.
         seed: Seed of everything random.
         tensorboard: Write the curves to run/tensorboard too, as they come.
         check: Check settings, corpus and method on a small encoder, and train nothing; exits with 1
@@ -122,9 +119,9 @@ def train(
     if not leads:  # of several processes one speaks
         progress.show("silent")
     stated = (_recipe(recipe) if recipe else {}) | overrides
-    from contrasent.train.plan import combinations, default_method, open_corpora
+    from contrasent.train.plan import default_method, open_corpora
     from contrasent.train.run import Keep
-    from contrasent.train.settings import assignments, check_settings, choose
+    from contrasent.train.settings import assignments, choose
 
     keep = stated.get("keep")
     if keep is not None:
@@ -146,19 +143,18 @@ def train(
         return _check(source, name, settings, as_json=as_json)
     if output is None:
         raise OptionError("--output", "", "name the folder for the model")
-    runs = combinations(settings, name)
-    for trial in runs if len(runs) > 1 else ():  # before the first of them
-        check_settings(trial.given, name)
-    choices: dict[str, Any] = {
-        "keep": keep,
-        "resume": resume,
-        "overwrite": overwrite,
-        "tensorboard": tensorboard,
-    }
-    train_one: Callable[..., Any] = partial(_train, source, name, stated, **choices, quiet=as_json)
-    if len(runs) > 1:
-        return _sweep(runs, train_one, output, stated, name)
-    run, plan = train_one(settings, output)
+    choices: dict[str, Any] = {"overwrite": overwrite, "tensorboard": tensorboard}
+    run, plan = _train(
+        source,
+        name,
+        stated,
+        settings,
+        output,
+        quiet=as_json,
+        keep=keep,
+        resume=resume,
+        **choices,
+    )
     if not leads:
         return None
     result = _summary(run, plan.validation, plan.resolved.defaults)
@@ -200,39 +196,6 @@ def _train(
 
         choices |= {"keep": chosen, "resume": resume, "on_start": say, "tokens": None}
         return fit_plan(plan, output, **choices), plan
-
-
-def _sweep(
-    runs: "list[SweepRun]",
-    train_one: Callable[..., "tuple[Run, Plan]"],
-    output: Path,
-    stated: dict[str, Any],
-    name: str,
-) -> options.Output:
-    """A run of each combination of settings in a folder of its own, a table, and a recipe."""
-    from contrasent.files import write_text
-    from contrasent.train.plan import best_run, recipe_text, sweep_table
-
-    done, problems = [], []
-    for number, trial in enumerate(runs, 1):
-        options.note(f"run {number} of {len(runs)}: {output / trial.name}")
-        try:
-            done.append(replace(trial, run=train_one(trial.given, output / trial.name)[0]))
-        except TrainingError as error:  # such as collapse, which is a result too
-            done.append(replace(trial, problem="stopped"))
-            problems.append(f"{trial.name}: {error}")
-    best, lines = best_run(done), sweep_table(done)
-    if best is not None:
-        write_text(output / "recipe.toml", recipe_text(stated, name, best.given))
-        lines.append(f"highest: {best.name}; --recipe {output / 'recipe.toml'} states it")
-    facts = [
-        {"run": o.name, "problem": o.problem, **({} if o.run is None else asdict(o.run))}
-        for o in done
-    ]
-    for fact in facts:
-        fact["folder"] = str(output / str(fact["run"]))
-    best_name = None if best is None else best.name
-    return options.Output({"best": best_name, "runs": facts}, "\n".join(lines), problems)
 
 
 def _check(

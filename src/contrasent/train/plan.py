@@ -1,11 +1,8 @@
-"""A run defined by names and values, and several that differ in some settings."""
+"""A run defined by names and values."""
 
-import json
-import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +11,7 @@ from numpy.typing import NDArray
 
 from contrasent.datasets.hub import fetch_corpus
 from contrasent.datasets.sts import sts_pairs
-from contrasent.engine.registry import described, needs_pairs, needs_scores, parameters
+from contrasent.engine.registry import described, needs_pairs, needs_scores
 from contrasent.errors import OptionError, UserError
 from contrasent.evaluate.geometry import DURING_TRAINING, geometry
 from contrasent.evaluate.validation import NeighbourValidation, choose_validation
@@ -22,7 +19,6 @@ from contrasent.files import read_object
 from contrasent.model.base import TASKS, Prompts
 from contrasent.model.description import describe
 from contrasent.model.pretrained import MINILM, resolve
-from contrasent.report import Row, laid_out, shown
 from contrasent.text.corpus import Corpus, open_corpus
 from contrasent.text.heldout import Keys, letters
 from contrasent.text.tables import brief
@@ -33,9 +29,7 @@ from contrasent.train.settings import (
     ResolvedSettings,
     Settings,
     base_kind,
-    choose,
     resolve_settings,
-    run_settings,
 )
 
 
@@ -186,81 +180,3 @@ def geometry_on_stsb() -> Evaluate:
     """Alignment and uniformity on STS-B's development split; missing data are an error at once."""
     sts_pairs("STSB", split="dev")
     return lambda encode: geometry(encode, split="dev", sample=DURING_TRAINING, resamples=0)
-
-
-@dataclass(frozen=True, slots=True)
-class SweepRun:
-    """One of the runs: its name, also of its folder, and its settings."""
-
-    name: str
-    given: dict[str, Any]
-    run: Run | None = None
-    problem: str = ""  # why there is no run
-
-
-def combinations(given: Mapping[str, Any], method: str) -> list[SweepRun]:
-    """All combinations of the values of settings that have several, with commas between.
-
-    A setting that is free text, such as ``weights``, has one value, commas or not.
-    """
-    known = run_settings() | parameters(method)
-    several = {
-        name: [part.strip() for part in value.split(",")]
-        for name, value in given.items()
-        if isinstance(value, str) and "," in value and name in known
-        if known[name].choices or str not in known[name].kinds
-    }
-    return [
-        SweepRun(
-            "_".join(f"{name}={value}" for name, value in zip(several, values, strict=True)),
-            {**given, **dict(zip(several, values, strict=True))},
-        )
-        for values in product(*several.values())
-    ]
-
-
-def best_run(runs: Sequence[SweepRun]) -> SweepRun | None:
-    """The run with the highest held-out score, the first of equals; None if none has one."""
-    scored = [(run.run.score, run) for run in runs if run.run and run.run.score is not None]
-    return max(scored, key=lambda pair: pair[0], default=(0.0, None))[1]
-
-
-def sweep_table(runs: Sequence[SweepRun]) -> list[str]:
-    """A line for each run: the score that chooses, and its gain on other items."""
-    head = ("run", "step", "held out", "95 % interval", "gain on others", "95 % interval")
-    lines: list[tuple[str, ...]] = [head]
-    for run in runs:
-        report = run.run.evaluation(run.run.best_step) if run.run else None
-        rows = report.rows if report else ()
-        gain = next((row for row in rows if row.metric.startswith("gain_")), None)
-        cells = [cell for row in (rows[0] if rows else None, gain) for cell in _cells(row)]
-        step = "" if run.run is None else str(run.run.best_step or "")
-        lines.append((run.name, step, *(cells if not run.problem else [run.problem, "", "", ""])))
-    return laid_out(lines, left=(0,))
-
-
-def _cells(row: Row | None) -> tuple[str, str]:
-    if row is None:
-        return "", ""
-    ends = [shown(row.metric, end) for end in (row.low, row.high) if end is not None]
-    return shown(row.metric, row.value), " to ".join(ends)
-
-
-def recipe_text(stated: Mapping[str, Any], method: str, given: Mapping[str, Any]) -> str:
-    """A recipe in TOML: options, the method, and settings in their types."""
-    of_run, of_method = choose(given, method)
-    options = {**stated, "objective": method}
-    options.pop("settings", None)
-    settings = {name: v for name, v in (of_run | of_method).items() if v is not None}
-    lines = [[f"{name} = {_toml(value)}" for name, value in part.items()]
-             for part in (options, settings)]  # fmt: skip
-    return "\n".join([*lines[0], "", "[settings]", *lines[1], ""])
-
-
-def _toml(value: Any) -> str:
-    """A number, text, list or truth value in TOML: as in JSON, but for inf, nan and DEL."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_toml, value))}]"
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
