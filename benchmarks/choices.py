@@ -14,7 +14,6 @@ over seeds), and the difference of each seed.
 import argparse
 import csv
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -39,7 +38,10 @@ ARMS: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
     "cosqa mined": (("cosqa",), ("mined=5",), "cosqa"),
     "stackfaq lora": (("stackfaq",), ("lora=16",), "stackfaq"),
     "stackfaq lora 2e-4": (("stackfaq",), ("lora=16", "lr=2e-4"), "stackfaq"),
-    "sweep": (("stackfaq",), ("lr=1e-5,3e-5,1e-4", "heldout=300"), "stackfaq"),
+    **{
+        f"stackfaq {lr}": (("stackfaq",), (lr,), "stackfaq")
+        for lr in ("lr=1e-5", "lr=3e-5", "lr=1e-4")
+    },
     "both": (("stackfaq", "cosqa"), ("weights=1,1", "steps=24"), ""),
     "both 2,1": (("stackfaq", "cosqa"), ("weights=2,1", "steps=24"), "both"),
     "stackfaq 84": (("stackfaq",), ("batch=84",), "stackfaq"),
@@ -96,21 +98,17 @@ def run(arm: str, seed: int, work: Path) -> None:
             csv.writer(stream).writerows([("query", "answer"), *parts(name)[0]])
         command.append(str(path))
     command += ["-o", str(target), "--overwrite", "--seed", str(seed)]
-    command += ["--keep", "trained"] if arm == "sweep" else ["--evaluate", "none"]
+    command += ["--evaluate", "none"]
     for setting in (*SHARED, *settings):
         command += ["--set", setting]
     if corpora:
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
         print(done.stdout, flush=True)
-    models = {arm: str(target) if corpora else "all-MiniLM-L6-v2"}
-    if arm == "sweep":
-        models = {f"sweep {path.name}": str(path) for path in sorted(target.glob("lr=*"))}
-    for each, model in models.items():
-        for name in corpora or COLLECTIONS:
-            found = scores(model, name)
-            line = {"arm": each, "seed": seed, "collection": name, "ndcg@10": found}
-            append(work / "lines.jsonl", [line])
-            print(each, seed, name, round(float(np.mean(found)), 4), flush=True)
+    for name in corpora or COLLECTIONS:
+        found = scores(str(target) if corpora else "all-MiniLM-L6-v2", name)
+        line = {"arm": arm, "seed": seed, "collection": name, "ndcg@10": found}
+        append(work / "lines.jsonl", [line])
+        print(arm, seed, name, round(float(np.mean(found)), 4), flush=True)
 
 
 def table(work: Path) -> list[str]:
@@ -121,7 +119,7 @@ def table(work: Path) -> list[str]:
         of[line["seed"]] = np.asarray(line["ndcg@10"])
     rows = ["| arm | collection | seeds | nDCG@10 | difference | each seed |", "| --- " * 6 + "|"]
     for (arm, name), values in found.items():
-        corpora, _, stated = ARMS["sweep" if arm.startswith("sweep") else arm]
+        corpora, _, stated = ARMS[arm]
         reference = stated or (name if len(corpora) > 1 else "")
         others = found.get((reference, name), {})
         pairs = [
@@ -150,7 +148,7 @@ def main() -> None:
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     lines = read(options.work / "lines.jsonl")
-    done = {(re.sub("^sweep .*", "sweep", line["arm"]), line["seed"]) for line in lines}
+    done = {(line["arm"], line["seed"]) for line in lines}
     for arm in [] if options.table else options.arms:
         for seed in range(options.seeds if ARMS[arm][0] else 1):
             if (arm, seed) not in done:

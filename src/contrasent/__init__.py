@@ -40,28 +40,7 @@ __version__ = "0.1.0"
 
 sleep_at_barriers()
 
-_names, __getattr__, _ = exports(
-    __name__,
-    {
-        "contrasent.adapt.run": "adapt_index update_adaptation",
-        "contrasent.errors": "UserError",
-        "contrasent.evaluate.diff": "diff_models",
-        "contrasent.evaluate.sts": "sts",
-        "contrasent.evaluate.suite": "evaluate_model",
-        "contrasent.indexing.build": "index_folder",
-        "contrasent.indexing.changes": "add_rows change_model remove_rows",
-        "contrasent.indexing.following": "sync_index watch_index",
-        "contrasent.indexing.searching": "evaluate_index search_index",
-        "contrasent.model.opening": "Encoder",
-        "contrasent.report": "Report Row",
-        "contrasent.search.index": "Index",
-        "contrasent.serve.run": "serve_model",
-        "contrasent.text.corpus": "open_corpus",
-        "contrasent.train.fit": "fit",
-        "contrasent.train.settings": "Settings",
-        "contrasent.types": "Batch EncodeFn Tokens Vectors",
-    },
-)
+_names, __getattr__, _ = exports(__name__, __file__)
 __all__ = sorted([*_names, "__version__"])
 
 

@@ -131,7 +131,7 @@ def test_labels(train, good, tmp_path):
 OPTIONS = {
     "objective": (["--objective", "simsce"], ["--objective 'simsce': ", "did you mean 'simcse'?"]),
     "setting": (["--set", "temprature=1"], ["--set 'temprature': ", "did you mean 'temperature'?"]),
-    "range": (["--set", "lr=-1"], ["lr -1.0: must be greater than 0"]),
+    "range": (["--set", "lr=-1"], ["lr '-1': must be greater than 0"]),
     "pooler": (["--set", "pooler=maen"], ["pooler 'maen': ", "did you mean 'mean'?"]),
     "assignment": (["--set", "lr"], ["--set 'lr': write key=value"]),
     "evaluate": (["--evaluate", "heldot"], ["--evaluate 'heldot': ", "did you mean 'heldout'?"]),

@@ -79,7 +79,7 @@ def test_a_file_of_ones_own_trains_resumes_and_combines(run, own, bert, sentence
     assert stored["source_sha256 of away.py"] != digest
     assert (stored["rate"], stored["queue_size"], stored["away_weight"]) == (None, 9, 0.1)
     _, err = run(*train, "-o", "no", "--objective", own, "--set", "rate=0.5", code=2)
-    assert err == "contrasent: rate 0.5: must be 1 or more\n"
+    assert err == "contrasent: rate '0.5': must be 1 or more\n"
 
 
 @pytest.mark.slow
@@ -95,8 +95,8 @@ def test_the_command_checks_it(run, own, sentences, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"elsewhere", "texts.txt"}
     for wrong, problem in (
         (("--set", "rat=2"), "did you mean 'rate'"),
-        (("--set", "batch=0"), "batch 0: must be 1 or more"),
-        (("--set", "rate=0.5"), "rate 0.5: must be 1 or more"),
+        (("--set", "batch=0"), "batch '0': must be 1 or more"),
+        (("--set", "rate=0.5"), "rate '0.5': must be 1 or more"),
         (("--objective", "gist", "--set", "guide=small"), "needs a corpus of pairs"),
     ):
         _, err = run(*check, *wrong, code=2)

@@ -29,7 +29,6 @@ def serve(
     root_path: str = "",
     batch_tokens: Annotated[int, typer.Option(min=64)] = 4096,
     queue_tokens: Annotated[int, typer.Option(min=1024)] = 262144,
-    client_share: Annotated[float, typer.Option(min=0.001, max=1.0)] = 0.5,
     max_inputs: Annotated[int, typer.Option(min=1)] = 2048,
     max_text: Annotated[int, typer.Option(min=1024)] = 2**20,
     max_body: Annotated[int, typer.Option(min=1024)] = 8 * 2**20,
@@ -55,7 +54,6 @@ def serve(
         root_path: Path under which a proxy shows the server, such as /embeddings.
         batch_tokens: Tokens in one forward pass.
         queue_tokens: Tokens that may wait; then 429.
-        client_share: Share of queue and requests for one client.
         max_inputs: Texts in one request.
         max_text: Bytes of all texts in one request.
         max_body: Bytes in one request.
@@ -85,7 +83,6 @@ def serve(
         log=options.echo,
         batch_tokens=batch_tokens,
         queue_tokens=queue_tokens,
-        client_share=client_share,
         max_inputs=max_inputs,
         max_text=max_text,
         max_body=max_body,

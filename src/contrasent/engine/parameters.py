@@ -106,9 +106,9 @@ class Parameter:
     @cached_property
     def kinds(self) -> tuple[Any, ...]:
         """The types of values, including None if it is allowed."""
-        kinds = tuple(dict.fromkeys(kind for kind, _, _ in _spread(self.hint)))
         # The text "none" may be a choice; otherwise it means None.
-        return tuple(k for k in kinds if k is not None or "none" not in self.choices)
+        kinds = dict.fromkeys(kind for kind, _, _ in _spread(self.hint))
+        return tuple(kind for kind in kinds if kind is not None or "none" not in self.choices)
 
     @cached_property
     def choices(self) -> tuple[Any, ...]:
@@ -121,44 +121,34 @@ class Parameter:
         return next((mark for mark in marks if isinstance(mark, kind)), None)
 
     def read(self, value: Any) -> Any:
-        """A value from a text or from TOML, in the parameter's type."""
-        text = str(value)
-        if isinstance(value, str) and (self.choices or str not in self.kinds):
-            value = text = value.strip()  # of free text, such as a prompt, the blanks count
-        if value is None and any(kind is None for kind, _, _ in _spread(self.hint)):
+        """A value from a text, from TOML or from Python, validated."""
+        if not isinstance(value, str):
+            return self._validated(value)
+        if None in self.kinds and value.strip().lower() in {"none", "null"}:
             return None
-        if None in self.kinds and text.lower() in {"none", "null"}:
-            return None
-        for kind in self.kinds:
-            if kind is bool:
-                if text.lower() in {"true", "false"}:
-                    return text.lower() == "true"
-            elif kind is str and isinstance(value, str):
-                return value
-            elif kind in (int, float) and not isinstance(value, bool):
-                try:
-                    return kind(text)
-                except ValueError:
-                    continue
-        raise OptionError(self.name, value, f"must be of type {self._types}")
+        if str in self.kinds and not self.choices:  # free text, such as a prompt
+            return value
+        return self._validated(value.strip(), text=True)
 
     def check(self, value: Any) -> None:
-        """Validate a value."""
+        """Validate a value from Python, where a text stands for no number."""
+        self._validated(value)
+
+    def _validated(self, value: Any, *, text: bool = False) -> Any:
         from pydantic import ValidationError
 
         try:
-            _adapter(self.hint).validate_python(value)
+            if text:
+                return _adapter(self.hint).validate_strings(value)
+            return _adapter(self.hint).validate_python(value)
         except ValidationError as error:
-            if self.choices:
+            if outside := [e["ctx"]["error"] for e in error.errors() if e["type"] == "value_error"]:
+                raise OptionError(self.name, value, str(outside[0])) from error
+            if self.choices and type(value) in self.kinds:
                 choices = map(str, self.choices)
                 raise OptionError(self.name, value, "no such value", choices=choices) from error
-            outside = [e["ctx"]["error"] for e in error.errors() if e["type"] == "value_error"]
-            problem = outside[0] if outside else f"must be of type {self._types}"
-            raise OptionError(self.name, value, str(problem)) from error
-
-    @property
-    def _types(self) -> str:
-        return " or ".join("none" if k is None else k.__name__ for k in self.kinds)
+            kinds = " or ".join("none" if k is None else k.__name__ for k in self.kinds)
+            raise OptionError(self.name, value, f"must be of type {kinds}") from error
 
 
 def check_values(parameters: Iterable[Parameter], values: Mapping[str, Any]) -> None:

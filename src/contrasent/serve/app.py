@@ -35,7 +35,6 @@ from contrasent.serve.guard import (
     Guard,
     Metrics,
     ServerSettings,
-    client_of,
     error_response,
     out_of_time,
 )
@@ -124,15 +123,14 @@ class Routes:
     async def embeddings(self, request: Request, body: schemas.EmbeddingRequest) -> Response:
         """Vectors of texts or token ids, as OpenAI's interface gives them."""
         self._check_name(body.model)
-        client = client_of(request.scope)
         inputs: Any = [body.input] if isinstance(body.input, str) else body.input
         if isinstance(inputs[0], str):
             self.embedder.check_texts(inputs)
             prompt = self._prompt(body.prompt_name)
-            vectors, tokens, cut = await self.embedder.texts(inputs, client, prompt)
+            vectors, tokens, cut = await self.embedder.texts(inputs, prompt)
         else:
             rows = [inputs] if isinstance(inputs[0], int) else inputs
-            vectors, tokens, cut = await self.embedder.ids(rows, client)
+            vectors, tokens, cut = await self.embedder.ids(rows)
         if body.dimensions is not None:
             if body.dimensions > self.model.dimension:
                 most = self.model.dimension
@@ -156,7 +154,7 @@ class Routes:
         most = self.settings.max_compared
         self.embedder.check_count(max(len(first), len(second)), most)
         self.embedder.check_texts(both, 2 * most)
-        vectors, tokens, cut = await self.embedder.texts(both, client_of(request.scope))
+        vectors, tokens, cut = await self.embedder.texts(both)
         scaled = normalize(vectors)
         scores = scaled[: len(first)] @ scaled[len(both) - len(second) :].T
         self._log(request, len(both), tokens, cut)
@@ -169,7 +167,7 @@ class Routes:
 
     async def search(self, request: Request, body: schemas.SearchRequest) -> Response:
         """The texts of the index that are nearest to each query."""
-        began, client = time.perf_counter(), client_of(request.scope)
+        began = time.perf_counter()
         library = self._index()
         queries = [body.query] if isinstance(body.query, str) else body.query
         self.embedder.check_texts(queries)
@@ -189,7 +187,7 @@ class Routes:
         tokens = cut = 0
         if snapshot.encode is None:
             prompt = self.model.query_prompt
-            vectors, tokens, cut = await self.embedder.texts(queries, client, prompt)
+            vectors, tokens, cut = await self.embedder.texts(queries, prompt)
         how: dict[str, Any] = {"k": body.k, "threshold": body.threshold, "where": body.where}
         search = partial(library.search, snapshot, **how, documents=body.documents)
         lists, size = list[list[Hit]](), 0
@@ -208,7 +206,7 @@ class Routes:
             sentences = None
             if vectors is not None and candidates.texts:
                 prompt = self.model.document_prompt
-                sentences, more, _ = await self.embedder.texts(candidates.texts, client, prompt)
+                sentences, more, _ = await self.embedder.texts(candidates.texts, prompt)
                 tokens += more
             best = chain(*await self._thread(candidates.best, vectors, sentences))
             for row, hit, answer in zip(chain(*rows), chain(*lists), best, strict=True):

@@ -1,13 +1,13 @@
-"""Requests that wait while a forward pass runs share the next one, clients in turn.
+"""Requests that wait while a forward pass runs share the next one.
 
-A few rows of each client's requests in turn fill a batch's budget of tokens, so that a short
-request does not wait for a long one, nor a client for another's hundred.
+A few rows of each request in turn fill a batch's budget of tokens, so that a short request does
+not wait for a long one.
 """
 
 import asyncio
 import math
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ class Served:
 
 
 class QueueFull(Exception):
-    """The queue has no room, for this client or for anybody; try again after ``seconds``."""
+    """The queue has no room; try again after ``seconds``."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__("the queue is full")
@@ -52,8 +52,8 @@ class QueueFull(Exception):
 class PendingRows:
     """Rows of one request."""
 
-    def __init__(self, tokens: Tokens, dimension: int, client: str) -> None:
-        self.tokens, self.lengths, self.client = tokens, tokens.lengths, client
+    def __init__(self, tokens: Tokens, dimension: int) -> None:
+        self.tokens, self.lengths = tokens, tokens.lengths
         self.out = np.empty((len(tokens), dimension), dtype=np.float32)
         self.next = self.done = 0
         self.result: asyncio.Future[Vectors] = asyncio.get_running_loop().create_future()
@@ -70,8 +70,8 @@ class Batcher:
         observe: Callable[[int, int, float], None] = lambda rows, tokens, seconds: None,
     ) -> None:
         self.embed, self.dimension, self.limits, self.observe = embed, dimension, limits, observe
-        self.queues: dict[str, deque[PendingRows]] = {}  # the first client's turn is next
-        self.queued: Counter[str] = Counter()  # tokens in the queue, by client
+        self.queue: deque[PendingRows] = deque()  # the first request's turn is next
+        self.waiting = 0  # tokens in the queue
         self.rate = 0.0  # tokens a second, a moving average
         self.wake = asyncio.Event()
         self.closing = False
@@ -90,25 +90,16 @@ class Batcher:
             await self.worker
         self.thread.shutdown()
 
-    @property
-    def waiting(self) -> int:
-        """Number of tokens in the queue."""
-        return self.queued.total()
-
-    async def submit(self, tokens: Tokens, client: str = "") -> Vectors:
+    async def submit(self, tokens: Tokens) -> Vectors:
         """Vectors of rows; when the caller is cancelled, rows not begun are dropped."""
         if not len(tokens):
             return np.empty((0, self.dimension), dtype=np.float32)
         total = int(tokens.lengths.sum())
-        for tokens_queued, room in (
-            (self.waiting, self.limits.queue_tokens),
-            (self.queued[client], self.limits.client_tokens),
-        ):
-            if tokens_queued and tokens_queued + total > room:
-                raise QueueFull(tokens_queued / self.rate if self.rate else 1.0)
-        job = PendingRows(tokens, self.dimension, client)
-        self.queues.setdefault(client, deque()).append(job)
-        self._count(client, total)
+        if self.waiting and self.waiting + total > self.limits.queue_tokens:
+            raise QueueFull(self.waiting / self.rate if self.rate else 1.0)
+        job = PendingRows(tokens, self.dimension)
+        self.queue.append(job)
+        self.waiting += total
         self.wake.set()
         try:
             return await job.result
@@ -116,21 +107,10 @@ class Batcher:
             self._drop(job)
             raise
 
-    def _count(self, client: str, tokens: int) -> None:
-        self.queued[client] += tokens
-        if not self.queued[client]:
-            del self.queued[client]
-
-    def _remove(self, job: PendingRows) -> None:
-        queue = self.queues[job.client]
-        queue.remove(job)
-        if not queue:
-            del self.queues[job.client]
-
     def _drop(self, job: PendingRows) -> None:
-        if job in self.queues.get(job.client, ()):
-            self._remove(job)
-            self._count(job.client, -int(job.lengths[job.next :].sum()))
+        if job in self.queue:
+            self.queue.remove(job)
+            self.waiting -= int(job.lengths[job.next :].sum())
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -161,12 +141,10 @@ class Batcher:
         """Rows of the next batch, as (request, first row, last row + 1)."""
         room = self.limits.batch_tokens
         taken: dict[int, tuple[PendingRows, int, int]] = {}
-        while self.queues and room > 0:
-            client, queue = next(iter(self.queues.items()))
-            job = queue[0]
+        while self.queue and room > 0:
+            job = self.queue[0]
             first, used = job.next, 0
-            alone = len(self.queues) == 1 and len(queue) == 1
-            limit = len(job.tokens) if alone else min(len(job.tokens), first + TURN)
+            limit = len(job.tokens) if len(self.queue) == 1 else min(len(job.tokens), first + TURN)
             while job.next < limit and (used + int(job.lengths[job.next]) <= room or not used):
                 length = int(job.lengths[job.next])
                 if not used and taken and length > room:
@@ -174,13 +152,12 @@ class Batcher:
                 used += length
                 job.next += 1
             room -= used
-            self._count(client, -used)
+            self.waiting -= used
             start = taken[id(job)][1] if id(job) in taken else first
             taken[id(job)] = (job, start, job.next)
-            queue.rotate(-1)
-            self.queues[client] = self.queues.pop(client)
-            if job.next == len(job.tokens):
-                self._remove(job)
+            self.queue.popleft()
+            if job.next < len(job.tokens):
+                self.queue.append(job)
         return list(taken.values())
 
     def _deliver(self, taken: list[tuple[PendingRows, int, int]], vectors: Vectors) -> None:
@@ -206,14 +183,14 @@ class Embedder:
         self.model, self.batcher, self.settings = model, batcher, settings
 
     async def texts(
-        self, texts: Sequence[str], client: str, prompt: str | None = None
+        self, texts: Sequence[str], prompt: str | None = None
     ) -> tuple[Vectors, int, int]:
         """Encode texts after a prompt, the model's default one if None."""
         first = self.model.default_prompt if prompt is None else prompt
         tokens, cut = await asyncio.to_thread(self.model.tokenise, texts, first)
-        return await self._embed(tokens, cut, client)
+        return await self._embed(tokens, cut)
 
-    async def ids(self, rows: Sequence[Sequence[int]], client: str) -> tuple[Vectors, int, int]:
+    async def ids(self, rows: Sequence[Sequence[int]]) -> tuple[Vectors, int, int]:
         """Encode token ids without special tokens."""
         self.check_count(len(rows))
         last = self.model.vocabulary - 1
@@ -221,7 +198,7 @@ class Embedder:
         if wrong is not None:
             problem = f"token id {str(wrong)[:20]} is not in 0 to {last}"
             raise ApiError(400, problem, "invalid_token")
-        return await self._embed(*await asyncio.to_thread(self.model.wrap, rows), client)
+        return await self._embed(*await asyncio.to_thread(self.model.wrap, rows))
 
     def check_texts(self, texts: Sequence[str], most: int | None = None) -> None:
         """Reject more texts than one request may have, or longer ones."""
@@ -238,9 +215,9 @@ class Embedder:
             problem = f"{count:,} inputs in one list; at most {most:,} are taken"
             raise ApiError(400, problem, "too_many_inputs")
 
-    async def _embed(self, tokens: Tokens, cut: Mask, client: str) -> tuple[Vectors, int, int]:
+    async def _embed(self, tokens: Tokens, cut: Mask) -> tuple[Vectors, int, int]:
         try:
-            vectors = await self.batcher.submit(tokens, client)
+            vectors = await self.batcher.submit(tokens)
         except QueueFull as full:
             seconds = str(max(1, math.ceil(min(full.seconds, 60.0))))
             problem = f"the queue is full; try again in {seconds} s"

@@ -12,10 +12,8 @@ import re
 import time
 import uuid
 import zlib
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address, ip_network
 from typing import Any
 
 import prometheus_client as prometheus
@@ -54,13 +52,12 @@ class ServerSettings:
     batch_tokens: int = 4096
     queue_tokens: int = 262_144
     max_requests: int = 512
-    client_share: float = 0.5  # share of the queue and of running requests, for one client
     max_inputs: int = 2048
     max_compared: int = 512  # texts on each side of a comparison
     max_hits: int = 32_768  # k times the queries of a request
     max_text: int = 1 << 20  # bytes of all texts of a request
     max_body: int = 8 * 1024 * 1024
-    max_connections: int = 1000  # of all clients, and at most what the limit of open files allows
+    max_connections: int = 1000  # at most what the limit of open files allows
     head_timeout: float = 10.0  # seconds for a request's method, path and headers
     timeout: float = 60.0  # seconds for a request's body, and for its answer
     api_key: str = ""
@@ -76,16 +73,6 @@ class ServerSettings:
         if self.root_path and not _ROOT.fullmatch(self.root_path):
             problem = "begins with a slash and does not end with one, such as /embeddings"
             raise OptionError("--root-path", self.root_path, problem)
-
-    @property
-    def client_requests(self) -> int:
-        """Requests at work at once of one client."""
-        return max(1, int(self.client_share * self.max_requests))
-
-    @property
-    def client_tokens(self) -> int:
-        """Tokens of one client that may wait."""
-        return max(1, int(self.client_share * self.queue_tokens))
 
 
 class ApiError(HTTPException):
@@ -113,16 +100,6 @@ def error_response(error: HTTPException, param: str | None = None) -> Response:
     }
     body = json.dumps({"error": problem})
     return Response(body, error.status_code, error.headers, "application/json")
-
-
-def client_of(scope: Scope) -> str:
-    """The client whose share it uses, never logged: an IPv4 address, or an IPv6 /64 network."""
-    address = str((scope.get("client") or ("",))[0])
-    try:
-        known = ip_address(address)
-    except ValueError:
-        return address
-    return address if known.version == 4 else str(ip_network(f"{known}/64", strict=False))
 
 
 class Metrics:
@@ -163,7 +140,6 @@ class Guard:
     def __init__(self, app: ASGIApp, settings: ServerSettings, metrics: Metrics) -> None:
         self.app, self.settings, self.metrics = app, settings, metrics
         self.active = 0
-        self.of_client: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -184,17 +160,16 @@ class Guard:
             await send(message)
 
         counted = self._route(scope) not in PROBES
-        client = client_of(scope)
-        self._count(client, counted)
+        self._count(counted)
         try:
-            self._check(scope, client, counted)
+            self._check(scope, counted)
             body = await self._body(scope, receive)
             await self._run(scope, body, receive, sending)
         except ApiError as error:
             if not status:
                 await error_response(error)(scope, receive, sending)
         finally:
-            self._count(client, -counted)
+            self._count(-counted)
             self._record(scope, status or 499, time.perf_counter() - began, identity)
 
     def _route(self, scope: Scope) -> str:
@@ -202,14 +177,11 @@ class Guard:
         path, root = str(scope["path"]), self.settings.root_path
         return path.removeprefix(root) if root and path.startswith(f"{root}/") else path
 
-    def _count(self, client: str, change: int) -> None:
+    def _count(self, change: int) -> None:
         self.active += change
-        self.of_client[client] += change
-        if not self.of_client[client]:
-            del self.of_client[client]
         self.metrics.active.set(self.active)
 
-    def _check(self, scope: Scope, client: str, counted: bool) -> None:
+    def _check(self, scope: Scope, counted: bool) -> None:
         headers, settings = Headers(scope=scope), self.settings
         if settings.hosts:
             host = headers.get("host", "")
@@ -222,9 +194,8 @@ class Guard:
             if not hmac.compare_digest(key, f"Bearer {settings.api_key}".encode()):
                 problem = "a key is needed: Authorization: Bearer KEY"
                 raise ApiError(401, problem, "invalid_api_key", {"WWW-Authenticate": "Bearer"})
-        busy = self.active > settings.max_requests
-        if counted and (busy or self.of_client[client] > settings.client_requests):
-            problem = f"too many requests at work{'' if busy else ' for one client'}; try again"
+        if counted and self.active > settings.max_requests:
+            problem = "too many requests at work; try again"
             raise ApiError(429, problem, "too_many_requests", {"Retry-After": "1"})
         if scope["method"] == "POST":
             kind = headers.get("content-type", "").split(";")[0].strip().lower()

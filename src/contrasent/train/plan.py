@@ -1,4 +1,4 @@
-"""A run defined by names and values, and several that differ in some settings."""
+"""A run defined by names and values."""
 
 import os
 from collections.abc import Iterable, Mapping
