@@ -10,7 +10,7 @@ to the default search with 95 % intervals. Each run adds a line to FILE; encodin
 ``--trainer`` also fine-tunes the base by sentence-transformers (MultipleNegativesRankingLoss, no
 duplicates in a batch) on the same pairs for the processor seconds that teaching took, encodes
 everything again and adds words with the default's share. ``--false RUNS`` counts what is kept where
-nothing helps: simulated choices among ways, texts without meaning, and queries without meaning.
+nothing helps: simulated choices among strategies, and texts or queries without meaning.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from benchmarks.gate import WORDS, WordVectors, passages
 from benchmarks.lines import append
 from contrasent.adapt.bench import Bench, Query, Values, difference, document_names, queries_of
 from contrasent.adapt.learner import AGAIN, NEW
-from contrasent.adapt.teaching import FOLDS, LEVEL, Lesson, cross_fitted, teach
+from contrasent.adapt.teaching import FOLDS, LEVEL, TeachingResult, cross_fitted, teach
 from contrasent.adapt.work import Work
 from contrasent.metrics import normalize
 from contrasent.model.numpy_model import NumpyModel
@@ -109,8 +109,8 @@ def part(bench: Bench, numbers: Any) -> Bench:
     return Bench(bench.index, queries, bench.vectors[numbers], bench.documents, bench.units)
 
 
-def learn(bench: Bench, seed: int, until: Callable[[], float]) -> Lesson:
-    """The lesson of a bench's queries; its stages are not kept."""
+def learn(bench: Bench, seed: int, until: Callable[[], float]) -> TeachingResult:
+    """The result of a bench's queries; its stages are not kept."""
     with tempfile.TemporaryDirectory() as place:
         work = Work(Path(place), {}, resume=False)
         return teach(bench, Ranker(), seed=seed, work=work, until=until)
@@ -121,23 +121,23 @@ def run(collection: Collection, teaching: int, seed: int, budget: float, trainer
     own, others, asked = split(collection, teaching, seed)
     prior = Ranker()
     began, busy = time.monotonic(), time.process_time()
-    lesson = learn(own, seed, lambda: budget - (time.monotonic() - began))
+    result = learn(own, seed, lambda: budget - (time.monotonic() - began))
     seconds, used = time.monotonic() - began, time.process_time() - busy
     line = {
         "collection": collection.name,
         "teach": len(asked),
         "seed": seed,
-        "improved": lesson.improved,
-        "reason": lesson.reason,
-        "prior": lesson.before,
-        "again": asdict(lesson.again),
-        "new": asdict(lesson.new),
+        "improved": result.improved,
+        "reason": result.reason,
+        "prior": result.before,
+        "again": asdict(result.again),
+        "new": asdict(result.new),
         "seconds": round(seconds, 1),
         "cpu": round(used, 1),
     }
     if others is not None:
         (before,) = others.values([prior])
-        (after,) = others.values([lesson.ranker], learned=lesson.learned)
+        (after,) = others.values([result.ranker], learned=result.learned)
         line |= {
             "others": len(before),
             "default": float(before.mean()),
@@ -231,16 +231,16 @@ def chance(seed: int, documents: int, each: int, shared: float, size: int = 16) 
 
 
 def choices(
-    seed: int, documents: int, each: int, ways: int = 20, shared: float = 0.3
+    seed: int, documents: int, each: int, strategies: int = 20, shared: float = 0.3
 ) -> tuple[list[Query], Values, Numbers]:
-    """Gains of ways that help nobody; those of one document have ``shared`` in common."""
+    """Gains of strategies that help nobody; those of one document have ``shared`` in common."""
     random, count = np.random.default_rng(seed), documents * each
     of = np.sort(np.r_[np.arange(documents), random.integers(0, documents, count - documents)])
-    common = random.normal(size=(ways, documents))[:, of]
-    either = random.normal(size=(ways, count))
+    common = random.normal(size=(strategies, documents))[:, of]
+    either = random.normal(size=(strategies, count))
     values = {}
     for kind in (AGAIN, NEW):
-        alone = (either + random.normal(size=(ways, count))) * np.sqrt((1 - shared) / 2)
+        alone = (either + random.normal(size=(strategies, count))) * np.sqrt((1 - shared) / 2)
         values[kind] = np.sqrt(shared) * common + alone
         values[kind][0] = 0.0
     queries = queries_of([(f"question {n}", {int(at): 1.0}) for n, at in enumerate(of)])
@@ -264,14 +264,14 @@ def texts(seed: int) -> Bench:
 def count_false(runs: int) -> Iterator[dict[str, Any]]:
     """Lines: what is kept, by intervals of 95 % and of 99 %, where nothing helps."""
     shapes = ((25, 2), (25, 4), (50, 4), (60, 2), (120, 1))
-    for (documents, each), ways in itertools.product(shapes, (20, 150)):
+    for (documents, each), strategies in itertools.product(shapes, (20, 150)):
         kept = dict.fromkeys((0.95, LEVEL), 0)
         for seed in range(runs):
-            queries, values, folds = choices(seed, documents, each, ways)
+            queries, values, folds = choices(seed, documents, each, strategies)
             found = cross_fitted(values, folds)[AGAIN]
             for level in kept:
                 kept[level] += difference(queries, found, seed=seed, level=level).low > 0
-        about = {"documents": documents, "queries": documents * each, "ways": ways}
+        about = {"documents": documents, "queries": documents * each, "strategies": strategies}
         yield {"false choices": about, "runs": runs, "kept": {str(k): v for k, v in kept.items()}}
     benches: dict[str, Callable[[int], Bench]] = {"texts without meaning": texts}
     for documents, each in ((60, 2), (25, 4), (120, 1)):

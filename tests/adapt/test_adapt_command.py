@@ -312,7 +312,7 @@ def test_what_is_not_proven_is_not_kept(tmp_path, model, documents, queries, mon
     """A gain whose interval holds zero: the search stays, and no page is green."""
     close = Difference(0.003, -0.003, 0.008, 0.3, 0.99)
     monkeypatch.setattr(teaching, "difference", lambda *_, **__: close)
-    monkeypatch.setattr(teaching, "best_way", lambda values, among: len(values["again"]) - 1)
+    monkeypatch.setattr(teaching, "best_strategy", lambda values, among: len(values["again"]) - 1)
     notes = tmp_path / "notes"
     notes.mkdir()
     for path in sorted(documents.iterdir())[:24]:

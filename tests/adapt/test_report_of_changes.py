@@ -35,10 +35,10 @@ def test_queries_that_moved_are_shown_with_their_first_answer_before_and_after()
     swap = Learned(np.eye(3, dtype=np.float32)[[1, 0, 2]])
     rankers = Ranker(0.0), Ranker(0.0, map_share=1.0)
     before, after = (bench.values([ranker], learned=swap)[0] for ranker in rankers)
-    lesson = SimpleNamespace(
+    result = SimpleNamespace(
         values_before=before, values_after=after, ranker=rankers[1], learned=swap
     )
-    changes = largest_changes(bench, lesson, rankers[0], encode)
+    changes = largest_changes(bench, result, rankers[0], encode)
     assert [change["query"] for change in changes] == ["who bakes", "when do boats go"]
     for change in changes:
         values = before[change["number"]], after[change["number"]]

@@ -9,8 +9,17 @@ from benchmarks.teaching import choices
 
 from contrasent.adapt import teaching
 from contrasent.adapt.bench import Bench, difference, document_names, queries_of
-from contrasent.adapt.learner import AGAIN, NEW, Learner, Tuning, Way, contrast, descend, ways_of
-from contrasent.adapt.teaching import best_way, cross_fitted, folds_of, teach
+from contrasent.adapt.learner import (
+    AGAIN,
+    NEW,
+    Learner,
+    Strategy,
+    Tuning,
+    candidate_strategies,
+    contrast,
+    descend,
+)
+from contrasent.adapt.teaching import best_strategy, cross_fitted, folds_of, teach
 from contrasent.adapt.work import Work
 from contrasent.metrics import normalize
 from contrasent.search.index import Index
@@ -163,17 +172,19 @@ def test_the_prior_is_kept_where_queries_have_nothing_to_do_with_their_answers()
 def test_all_ways_are_about_the_prior_and_what_is_there():
     prior = Ranker(0.3, map_share=0.25, smoothing=0.5)
     for smooth in (False, True):
-        ways = ways_of(prior, "all", smooth=smooth)
-        assert ways[0].ranker == prior
-        assert len(set(ways)) == len(ways)
-        own = [way.ranker for way in ways if not way.maps]
+        strategies = candidate_strategies(prior, "all", smooth=smooth)
+        assert strategies[0].ranker == prior
+        assert len(set(strategies)) == len(strategies)
+        own = [strategy.ranker for strategy in strategies if not strategy.maps]
         assert {ranker.map_share for ranker in own} == {0.25}
         assert {ranker.smoothing for ranker in own} == ({0.0, 0.5, 0.6} if smooth else {0.5})
         assert {0.0, 0.3} <= {ranker.word_weight for ranker in own}
-        bonuses = {(way.ranker.taught, way.ranker.taught_from) for way in ways[1:]}
+        bonuses = {
+            (strategy.ranker.taught, strategy.ranker.taught_from) for strategy in strategies[1:]
+        }
         assert bonuses == {*Tuning().bonuses}
-    assert len(ways_of(prior, "few", smooth=True)) < len(ways) / 2
-    assert ways[0].ranker.summary == "BM25 0.3, query map 0.25, smoothing 0.5"
+    assert len(candidate_strategies(prior, "few", smooth=True)) < len(strategies) / 2
+    assert strategies[0].ranker.summary == "BM25 0.3, query map 0.25, smoothing 0.5"
 
 
 def test_the_map_of_the_text_is_where_teaching_starts():
@@ -217,7 +228,7 @@ def test_no_query_is_judged_by_what_it_taught():
     made = bench_of(2)
     bench = Watched(made.index, made.queries, made.vectors, made.documents, made.units)
     taught(bench, until=0.0)
-    # Twice a fold: by the ways with a map, and by those without.
+    # Twice a fold: by the strategies with a map, and by those without.
     again, new = bench.apart[: len(bench.apart) // 2], bench.apart[len(bench.apart) // 2 :]
     assert len(new) == 2 * teaching.FEW_FOLDS and all(new) and not any(again)
 
@@ -309,22 +320,27 @@ def test_the_best_way_loses_on_no_new_documents():
     again[2], new[2] = 0.2, 0.0
     again[3], new[3] = 0.15, 0.08
     whole = np.full(10, True)
-    assert best_way({AGAIN: again[:2], NEW: new[:2]}, whole) == 0
-    assert best_way({AGAIN: again[:3], NEW: new[:3]}, whole) == 2
-    assert best_way({AGAIN: again, NEW: new}, whole) == 2
+    assert best_strategy({AGAIN: again[:2], NEW: new[:2]}, whole) == 0
+    assert best_strategy({AGAIN: again[:3], NEW: new[:3]}, whole) == 2
+    assert best_strategy({AGAIN: again, NEW: new}, whole) == 2
     new[3] = 0.12
-    assert best_way({AGAIN: again, NEW: new}, whole) == 3
+    assert best_strategy({AGAIN: again, NEW: new}, whole) == 3
     again[1:] = new[1:] = 1e-12  # of equal ones the prior
-    assert best_way({AGAIN: again, NEW: new}, whole) == 0
+    assert best_strategy({AGAIN: again, NEW: new}, whole) == 0
 
 
 class Measured:
-    """Stages of a run whose folds are already measured: nDCG@10 of every way, all alike but one."""
+    """Stages of a run whose folds are measured: nDCG@10 of every strategy, all alike but one."""
 
     def __init__(self, bench, gains):
         few = teaching.FEW_FOLDS
         numbers = np.arange(len(bench.queries))
-        count = len({Way(Ranker(0.0), False), *ways_of(PRIOR, "few", smooth=True, tuning=SMALL)})
+        count = len(
+            {
+                Strategy(Ranker(0.0), False),
+                *candidate_strategies(PRIOR, "few", smooth=True, tuning=SMALL),
+            }
+        )
         noise = np.random.default_rng(0).normal(size=len(numbers)) * 0.02
         noise -= noise.mean()
         by_document = folds_of(bench, numbers, NEW, few, 0)
@@ -332,8 +348,8 @@ class Measured:
         for kind, by_fold in gains.items():
             folds = folds_of(bench, numbers, kind, few, 0)
             values = np.full((count, len(numbers)), 0.5)
-            for way, of in enumerate(by_fold, start=2):  # after the default and vectors alone
-                values[way] += np.array(of)[by_document] + (noise if kind == AGAIN else 0.0)
+            for strategy, of in enumerate(by_fold, start=2):  # after the default and vectors alone
+                values[strategy] += np.array(of)[by_document] + (noise if kind == AGAIN else 0.0)
             for fold in range(few):
                 self.stages[f"taught-{kind}-{fold}"] = values[:, folds == fold].tolist()
 

@@ -17,7 +17,7 @@ from contrasent.types import Numbers, Vectors
 
 Floats = NDArray[np.float64]
 Values = dict[str, Floats]
-"""By kind of folds: nDCG@10, (ways, queries) or (queries,)."""
+"""By kind of folds: nDCG@10, (strategies, queries) or (queries,)."""
 
 CUT = 10  # nDCG is cut at this rank
 MIN_DOCUMENTS = 20  # that queries must be about for an interval

@@ -88,7 +88,7 @@ TUNING = Tuning()
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Strategy:
     """A ranker, and whether its map is learned from queries."""
 
     ranker: Ranker
@@ -105,23 +105,23 @@ class Way:
         )
 
 
-def ways_of(
+def candidate_strategies(
     prior: Ranker, size: Literal["all", "few"], *, smooth: bool, tuning: Tuning = TUNING
-) -> list[Way]:
-    """All ways to try, the prior first; ``smooth``: whether the neighbours of rows are known."""
+) -> list[Strategy]:
+    """All strategies to try, the prior first; ``smooth``: whether rows' neighbors are known."""
     weights = {prior.word_weight, *(tuning.weights if size == "all" else tuning.few_weights)}
     smoothings = {prior.smoothing, *(SMOOTHINGS if smooth else ())}
     bonuses = tuning.bonuses if size == "all" else tuning.few_bonuses
-    ways = [Way(prior, False)]
+    strategies = [Strategy(prior, False)]
     every = product(SHARES, sorted(weights), sorted(smoothings), bonuses)
     for share, weight, smoothing, (taught, start) in every:
         ranker = replace(prior, word_weight=weight, smoothing=smoothing)
         ranker = replace(ranker, taught=taught, taught_from=start)
         if share is None:
-            ways.append(Way(ranker, False))
+            strategies.append(Strategy(ranker, False))
         else:
-            ways.append(Way(replace(ranker, map_share=share), True))
-    return list(dict.fromkeys(ways))
+            strategies.append(Strategy(replace(ranker, map_share=share), True))
+    return list(dict.fromkeys(strategies))
 
 
 def taught_by(bench: Bench, teaching: Numbers, absent: Set[int]) -> Taught:
@@ -209,7 +209,7 @@ class Learner:
         return descend(matrix, slope_of, rate=self.tuning.rate, steps=steps)
 
     def learned(self, teaching: Numbers, absent: Set[int], matrix: Vectors | None) -> Learned:
-        """The lesson of some queries, with the map learned from them or the prior's."""
+        """The result of some queries, with the map learned from them or the prior's."""
         if matrix is None:
             matrix = self.bench.learned.matrix
         taught = taught_by(self.bench, teaching, absent)

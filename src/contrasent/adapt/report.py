@@ -9,7 +9,7 @@ import numpy as np
 
 from contrasent.adapt.bench import Bench, Difference, difference
 from contrasent.adapt.steps import UNMEASURED, Steps
-from contrasent.adapt.teaching import LEVEL, Lesson
+from contrasent.adapt.teaching import LEVEL, TeachingResult
 from contrasent.adapt.user_queries import MIN_DOCUMENTS, needed
 from contrasent.files import render, write_json, write_text
 from contrasent.search.answers import answers
@@ -39,7 +39,7 @@ class Outcome:
     kept: Ranker
     words: Difference | None  # see gain_of_words
     steps: Steps
-    lesson: Lesson | None  # None where there were too few queries
+    result: TeachingResult | None  # None where there were too few queries
     ignored: str  # why queries were ignored, if some were given
     encoder: dict[str, Any] | None = None  # the verdict about one that queries trained
 
@@ -52,7 +52,7 @@ class Outcome:
         lines: list[str],
     ) -> dict[str, Any]:
         """The facts of report.json."""
-        default, steps, lesson = self.default, self.steps, self.lesson
+        default, steps, result = self.default, self.steps, self.result
         return {
             "format": FORMAT,
             "base": index.facts.source,
@@ -66,21 +66,21 @@ class Outcome:
             "kept": self.kept.to_json(),
             "words": None if self.words is None else asdict(self.words),
             "text": {
-                "kept": lesson is None and steps.ranker != default,
+                "kept": result is None and steps.ranker != default,
                 "ranker": steps.ranker.to_json(),
                 "notes": list(steps.notes),
             },
             "queries": counts,
-            "taught": None if lesson is None else _taught(lesson),
+            "taught": None if result is None else _taught(result),
             "statements": self._statements(),
             "changes": changes,
             "read": lines,
         }
 
     def _verdict(self) -> str:
-        if self.encoder or (self.lesson is not None and self.lesson.improved):
+        if self.encoder or (self.result is not None and self.result.improved):
             return "improved"
-        return UNMEASURED if self.lesson is None else "no reliable improvement"
+        return UNMEASURED if self.result is None else "no reliable improvement"
 
     def _reason(self) -> str:
         """The verdict, in one line."""
@@ -88,9 +88,9 @@ class Outcome:
             trained = (
                 f"Improved and saved: an encoder trained on your queries, {self.encoder['reason']}."
             )
-            return f"{trained} On top: {self.lesson.reason}" if self.lesson else trained
-        if self.lesson is not None:
-            return self.lesson.reason
+            return f"{trained} On top: {self.result.reason}" if self.result else trained
+        if self.result is not None:
+            return self.result.reason
         return f"{UNMEASURED.capitalize()}: {self.kept.summary} ({self._why_not()})."
 
     def _why_not(self) -> str:
@@ -98,49 +98,49 @@ class Outcome:
 
     def _statements(self) -> list[tuple[str, str]]:
         """The parts of the search, and which of them were measured on this text."""
-        default, steps, lesson = self.default, self.steps, self.lesson
+        default, steps, result = self.default, self.steps, self.result
         parts = [("default", f"{default.summary}, as 'contrasent index' searches")]
-        if lesson is None:
+        if result is None:
             if steps.ranker != default:
                 parts.append(("learned from the text", f"{steps.ranker.summary}: {UNMEASURED}"))
             parts.append(("not tested", f"whether BM25 helps ({self._why_not()})"))
         else:
             if self.words is not None:
                 parts.append(("BM25 added to vectors", str(self.words)))
-            parts.append(("documents with training queries", str(lesson.again)))
-            parts.append(("documents without", str(lesson.new)))
+            parts.append(("documents with training queries", str(result.again)))
+            parts.append(("documents without", str(result.new)))
         return [*parts, ("kept", self.kept.summary)]
 
 
-def _taught(lesson: Lesson) -> dict[str, Any]:
+def _taught(result: TeachingResult) -> dict[str, Any]:
     return {
-        "kept": lesson.improved,
-        "ranker": lesson.ranker.to_json(),
-        "best": lesson.best.summary,
-        "before": lesson.before,
-        "after": lesson.after,
-        "asked again": asdict(lesson.again),
-        "new documents": asdict(lesson.new),
-        "reason": lesson.reason,
+        "kept": result.improved,
+        "ranker": result.ranker.to_json(),
+        "best": result.best.summary,
+        "before": result.before,
+        "after": result.after,
+        "asked again": asdict(result.again),
+        "new documents": asdict(result.new),
+        "reason": result.reason,
     }
 
 
 def largest_changes(
-    bench: Bench, lesson: Lesson, default: Ranker, encode: EncodeFn
+    bench: Bench, result: TeachingResult, default: Ranker, encode: EncodeFn
 ) -> list[dict[str, Any]]:
     """The queries that gained and lost most, with the first answer before and after."""
-    moved = lesson.values_after - lesson.values_before
+    moved = result.values_after - result.values_before
     order = np.argsort(moved, kind="stable")
     chosen = [n for n in (*order[::-1][:SHOWN], *order[:SHOWN]) if moved[n]]
     numbers = list(dict.fromkeys(map(int, chosen)))
     before = _answers(bench, numbers, default, bench.learned, encode)
-    after = _answers(bench, numbers, lesson.ranker, lesson.learned, encode)
+    after = _answers(bench, numbers, result.ranker, result.learned, encode)
     return [
         {
             "number": n,
             "query": bench.queries[n].text,
-            "before": float(lesson.values_before[n]),
-            "after": float(lesson.values_after[n]),
+            "before": float(result.values_before[n]),
+            "after": float(result.values_after[n]),
             "answer_before": before[i],
             "answer_after": after[i],
         }

@@ -413,19 +413,19 @@ class _AdaptationRun:
         )
         for line in steps.notes:
             log(line)
-        ranker, learned, lesson, words = steps.ranker, steps.learned, None, None
+        ranker, learned, result, words = steps.ranker, steps.learned, None, None
         changes: list[dict[str, Any]] = []
         if bench:
             bench.learned = learned
             log(f"learning from {len(bench.queries):,} queries")
-            lesson = teach(bench, self.prior, start=ranker, work=self.work, **common)
+            result = teach(bench, self.prior, start=ranker, work=self.work, **common)
             words = gain_of_words(bench, self.prior, seed=self.seed)
-            ranker, learned = lesson.ranker, lesson.learned
-            if lesson.improved:
-                changes = largest_changes(bench, lesson, self.prior, self.encode)
+            ranker, learned = result.ranker, result.learned
+            if result.improved:
+                changes = largest_changes(bench, result, self.prior, self.encode)
         with Writer(self.place) as writer:
             writer.set(ranker=ranker, learned=learned)
-        outcome = Outcome(self.prior, ranker, words, steps, lesson, self.ignored, self.encoder)
+        outcome = Outcome(self.prior, ranker, words, steps, result, self.ignored, self.encoder)
         users, counts = {"users": len(self.users)}, len(self.documents)
         return outcome.facts(self.index, changes, users, counts, self.lines)
 

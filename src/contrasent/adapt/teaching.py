@@ -1,7 +1,7 @@
 """Learning from user queries: what they teach is kept if cross-validation proves a gain.
 
-Strategies are ways to rank, the default search first. Each query is ranked by what the queries of
-other folds taught, in folds of two kinds: of random queries, as if users asked about the same
+Strategies rank, the default search first. Each query is ranked by what the queries of other folds
+taught, in folds of two kinds: of random queries, as if users asked about the same
 documents again, and of whole documents, as if they were new. Each fold of documents is scored by
 the strategy that is best on the other folds. What is learned is kept if the mean gain over the
 default search is proven, which is if its 99 % interval over documents lies above zero, and if new
@@ -21,7 +21,16 @@ from typing import Any
 import numpy as np
 
 from contrasent.adapt.bench import Bench, Difference, Floats, Values, difference
-from contrasent.adapt.learner import AGAIN, NEW, NEW_COUNTS, TUNING, Learner, Tuning, Way, ways_of
+from contrasent.adapt.learner import (
+    AGAIN,
+    NEW,
+    NEW_COUNTS,
+    TUNING,
+    Learner,
+    Strategy,
+    Tuning,
+    candidate_strategies,
+)
 from contrasent.adapt.work import Work
 from contrasent.progress import task
 from contrasent.search.learned import Learned
@@ -34,7 +43,7 @@ PROBED, FOLDS_SHARE = 8, 0.5  # queries that are timed; share of the time left t
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lesson:
+class TeachingResult:
     """Everything learned from queries, and its effect on queries that took no part in learning."""
 
     ranker: Ranker  # the default if nothing is improved
@@ -74,7 +83,7 @@ def teach(
     until: Callable[[], float],
     start: Ranker | None = None,
     tuning: Tuning = TUNING,
-) -> Lesson:
+) -> TeachingResult:
     """Learn from the queries of a bench, and compare with the default search.
 
     ``start`` is a strategy that needs no queries, with what it learned in the bench, and from which
@@ -82,10 +91,10 @@ def teach(
     """
     teacher = _Teacher(Learner(bench, start or default, seed, tuning), default, work)
     few = teacher.kept("few", lambda: teacher.cost() > FOLDS_SHARE * until())
-    ways, everything = teacher.ways(few=few), np.arange(len(bench.queries))
+    strategies, everything = teacher.strategies(few=few), np.arange(len(bench.queries))
     count = FEW_FOLDS if few else FOLDS
     folds = {kind: folds_of(bench, everything, kind, count, seed) for kind in (AGAIN, NEW)}
-    values = teacher.values(folds, ways)
+    values = teacher.values(folds, strategies)
 
     # The gain of held-out queries, each fold by the strategy that is best on the others.
     before, after = values[AGAIN][0], cross_fitted(values, folds[NEW])
@@ -95,11 +104,11 @@ def teach(
     )
 
     # The strategy that is best on all queries, and is kept if that gain is proven.
-    way = ways[best_way(values, everything >= 0)]
-    improved = way != ways[0] and again.low > 0 and new.high >= 0
-    learned = teacher.learned(everything, way, "all") if improved else bench.learned
-    kept = way if improved else ways[0]
-    return Lesson(
+    strategy = strategies[best_strategy(values, everything >= 0)]
+    improved = strategy != strategies[0] and again.low > 0 and new.high >= 0
+    learned = teacher.learned(everything, strategy, "all") if improved else bench.learned
+    kept = strategy if improved else strategies[0]
+    return TeachingResult(
         kept.ranker,
         kept.needs(learned),
         improved,
@@ -107,7 +116,7 @@ def teach(
         new,
         float(before.mean()),
         float(after[AGAIN].mean()),
-        way.ranker,
+        strategy.ranker,
         before,
         after[AGAIN],
     )
@@ -122,8 +131,8 @@ def folds_of(bench: Bench, numbers: Numbers, kind: str, count: int, seed: int) -
     return folds
 
 
-def best_way(values: Values, among: Mask) -> int:
-    """The way that gains most over the first on some queries, without loss on new documents."""
+def best_strategy(values: Values, among: Mask) -> int:
+    """The strategy that gains most over the first on some queries and loses on no new documents."""
     again, new = (
         (values[kind][:, among] - values[kind][0, among]).mean(axis=1) for kind in (AGAIN, NEW)
     )
@@ -133,13 +142,13 @@ def best_way(values: Values, among: Mask) -> int:
 
 
 def cross_fitted(values: Values, folds: Numbers) -> Values:
-    """(q,) by kind: each fold of documents scored by the way that is best on the other folds."""
-    scores = {kind: np.empty(by_way.shape[1]) for kind, by_way in values.items()}
+    """(q,) by kind: each fold of documents scored by the strategy that is best on the others."""
+    scores = {kind: np.empty(by_strategy.shape[1]) for kind, by_strategy in values.items()}
     for fold in range(folds.max() + 1):
         judged = folds == fold
-        way = best_way(values, ~judged)
-        for kind, by_way in values.items():
-            scores[kind][judged] = by_way[way, judged]
+        strategy = best_strategy(values, ~judged)
+        for kind, by_strategy in values.items():
+            scores[kind][judged] = by_strategy[strategy, judged]
     return scores
 
 
@@ -150,11 +159,13 @@ class _Teacher:
         self.learner, self.default, self.work = learner, default, work
         self.bench = learner.bench
 
-    def ways(self, *, few: bool) -> list[Way]:
+    def strategies(self, *, few: bool) -> list[Strategy]:
         """The default search, vectors alone, and all else."""
         smooth, tuning = self.learner.neighbours is not None, self.learner.tuning
-        own = ways_of(self.learner.prior, "few" if few else "all", smooth=smooth, tuning=tuning)
-        plain = [Way(ranker, False) for ranker in (self.default, self.default.without_words)]
+        own = candidate_strategies(
+            self.learner.prior, "few" if few else "all", smooth=smooth, tuning=tuning
+        )
+        plain = [Strategy(ranker, False) for ranker in (self.default, self.default.without_words)]
         return list(dict.fromkeys([*plain, *own]))
 
     def kept(self, name: str, make: Callable[[], Any]) -> Any:
@@ -162,8 +173,11 @@ class _Teacher:
         return self.work.stage(f"taught-{name}", make)
 
     def cost(self) -> float:
-        """Estimated seconds to measure all ways on all queries."""
-        rankers, prior = [way.ranker for way in self.ways(few=False)], self.learner.prior
+        """Estimated seconds to measure all strategies on all queries."""
+        rankers, prior = (
+            [strategy.ranker for strategy in self.strategies(few=False)],
+            self.learner.prior,
+        )
         few = [r for r in rankers if r.map_share == prior.map_share and not r.taught]
         began, probed = time.monotonic(), np.arange(len(self.bench.queries))[:PROBED]
         learned = Learned(self.bench.learned.matrix, self.learner.neighbours)
@@ -172,16 +186,16 @@ class _Teacher:
         return 2 * parts * (time.monotonic() - began)  # two kinds of folds
 
     def learned(
-        self, teaching: Numbers, way: Way, name: str, absent: Set[int] = frozenset()
+        self, teaching: Numbers, strategy: Strategy, name: str, absent: Set[int] = frozenset()
     ) -> Learned:
-        """The lesson of some queries; the map is stored."""
+        """The result of some queries; the map is stored."""
         fit = partial(self.learner.fit, teaching, absent)
-        matrix = self.work.vectors(f"taught-{name}", fit) if way.maps else None
+        matrix = self.work.vectors(f"taught-{name}", fit) if strategy.maps else None
         return self.learner.learned(teaching, absent, matrix)
 
-    def values(self, folds: Mapping[str, Numbers], ways: Sequence[Way]) -> Values:
-        """Values of all queries by all ways, each fold by ways learned from the others."""
-        scores = {kind: np.empty((len(ways), len(of))) for kind, of in folds.items()}
+    def values(self, folds: Mapping[str, Numbers], strategies: Sequence[Strategy]) -> Values:
+        """(strategies, q) by kind, each fold by strategies learned from the others."""
+        scores = {kind: np.empty((len(strategies), len(of))) for kind, of in folds.items()}
         total = sum(int(of.max()) + 1 for of in folds.values())
         with task("Cross-validating", total, "folds") as advance:
             for kind, of in folds.items():
@@ -189,18 +203,25 @@ class _Teacher:
                     judged, teaching = np.flatnonzero(of == fold), np.flatnonzero(of != fold)
                     absent = self.learner.documents_of(judged) if kind == NEW else set[int]()
                     stage = f"{kind}-{fold}"
-                    make = partial(self._fold, judged, teaching, absent, ways, stage)
+                    make = partial(self._fold, judged, teaching, absent, strategies, stage)
                     scores[kind][:, judged] = self.kept(stage, make)
                     advance()
         return scores
 
     def _fold(
-        self, judged: Numbers, teaching: Numbers, absent: Set[int], ways: Sequence[Way], name: str
+        self,
+        judged: Numbers,
+        teaching: Numbers,
+        absent: Set[int],
+        strategies: Sequence[Strategy],
+        name: str,
     ) -> list[list[float]]:
-        ndcg = np.empty((len(ways), len(judged)))
+        ndcg = np.empty((len(strategies), len(judged)))
         for maps in (False, True):
-            ids = [number for number, way in enumerate(ways) if way.maps == maps]
-            learned = self.learned(teaching, ways[ids[0]], name, absent)
-            ndcg[ids] = self.bench.values([ways[number].ranker for number in ids], judged, learned)
+            ids = [number for number, strategy in enumerate(strategies) if strategy.maps == maps]
+            learned = self.learned(teaching, strategies[ids[0]], name, absent)
+            ndcg[ids] = self.bench.values(
+                [strategies[number].ranker for number in ids], judged, learned
+            )
         values: list[list[float]] = ndcg.tolist()
         return values
