@@ -246,7 +246,7 @@ def test_a_file_outside_the_folder_is_not_opened(index, tmp_path):
         database.execute("UPDATE facts SET json = ?, sum = ?", (stated, checksum(stated)))
         database.commit()
     (tmp_path / "index/index.sum").unlink()
-    with pytest.raises(InputError, match="vectors.f32 is missing"):
+    with pytest.raises(InputError, match=r"vectors.f32 is missing"):
         Index.open(tmp_path / "index")
 
 
