@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tools import examples, figures, reference
+from tools import examples, figures, notebooks, reference
 
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build"
@@ -33,6 +33,10 @@ def prepare(target: Path) -> None:
     (target / "changelog.md").write_text(changes, "utf-8")
     reference.write(target / "reference", target / "schemas")
     figures.write(target / "assets")
+    notebooks.write_pages(target)
+    for page in target.rglob("*.md"):
+        text = page.read_text("utf-8")
+        page.write_text(re.sub(r"(\]\([\w./-]+)\.ipynb\)", r"\1.md)", text), "utf-8")
     examples.refresh(sorted(target.rglob("*.md")))
 
 

@@ -1,11 +1,12 @@
 """Everything that the pages show is true: blocks run, links lead somewhere, names exist."""
 
+import json
 import re
 import tomllib
 
 import pytest
 import typer
-from tools import reference
+from tools import notebooks, reference
 
 from commands import invoke
 from contrasent.cli.app import app
@@ -229,7 +230,20 @@ def test_every_page_is_in_the_navigation():
     pages = {p.removeprefix("docs/") for p in own}
     assert pages <= navigation, pages - navigation
     beside = {f"reference/{n}.md" for n in ("cli", "settings", "python", "formats")}
-    assert navigation - pages == beside | {"changelog.md"}
+    notebooks = {f"tutorials/{p.stem}.md" for p in (ROOT / "docs" / "tutorials").glob("*.ipynb")}
+    assert navigation - pages == beside | notebooks | {"changelog.md"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["pairs", "queries", "simcse"])
+def test_a_notebook_runs_and_prints_what_it_shows(name):
+    """Each cell gives outputs of the kinds that are shown; their figures depend on rounding."""
+    path = notebooks.FOLDER / f"{name}.ipynb"
+    made, kept = notebooks.run(path), json.loads(path.read_text("utf-8"))
+    printed = [[one.output_type for one in cell.get("outputs", ())] for cell in made.cells]
+    shown = [[one["output_type"] for one in cell.get("outputs", ())] for cell in kept["cells"]]
+    assert printed == shown
+    assert not any(one.get("name") == "stderr" for c in made.cells for one in c.get("outputs", ()))
 
 
 def test_the_pages_of_python_list_what_they_say():
