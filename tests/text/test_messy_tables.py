@@ -106,6 +106,20 @@ def test_labels_of_pairs_and_lines_above_are_said(tmp_path):
     assert (len(list(bare)), bare.roles[1][:10]) == (4, "no header:")
 
 
+@pytest.mark.parametrize(("name", "values"), [
+    ("relevance", "0123"), ("grade", "12"), ("is_good", ["True", "False"]), ("label", "01"),
+])  # fmt: skip
+def test_grades_of_pairs_do_not_teach_and_are_warned_of(tmp_path, name, values):
+    rows = "".join(
+        f"where is shelf {i}?,The shelf {i} stands behind the door.,{values[i % len(values)]}\n"
+        for i in range(40)
+    )
+    (tmp_path / "t.csv").write_text(f"query,document,{name}\n{rows}")
+    line, warning = open_corpus(tmp_path / "t.csv").roles
+    assert line == f"query: query, positive: document; not used: {name}"
+    assert warning.startswith(f"warning: {name} holds ")
+
+
 def test_files_join_by_name(tmp_path):
     one = written(tmp_path, "a.csv", table(QUERIES, ANSWERS, head=("question", "answer")))
     two = written(tmp_path, "b.csv", table(ANSWERS, QUERIES, head=("answer", "question")))

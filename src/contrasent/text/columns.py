@@ -36,6 +36,7 @@ SHORTEST = 40  # mean characters from which a column is taken for a text by its 
 FACTS = 20  # columns besides text, title and id that become metadata
 PROSE, BRIEF = 3.0, 2.5  # mean words of a text, and of what is none next to one
 CLASSES = 10  # distinct short values up to which a column is one of labels
+GRADES = 5  # distinct values up to which a label may grade pairs
 SHOWN = 12  # columns that a line names
 PAIR_LABELS = {
     "entailment", "neutral", "contradiction", "true", "false", "yes", "no", "duplicate",
@@ -302,7 +303,7 @@ def _labelled(
     """A warning where pairs have labels, which may say that they do not belong together."""
     for at, column in enumerate(cells if len(texts) > 1 and table.names else ()):
         values = Counter(str(value) for value in column)
-        known = at not in texts and is_named(table.columns[at], LABEL) and 1 < len(values) <= 3
+        known = at not in texts and is_named(table.columns[at], LABEL) and 1 < len(values) <= GRADES
         if known and (kinds[at] == NUMBER or any(v.casefold() in PAIR_LABELS for v in values)):
             counts = ", ".join(f"{value} {n}" for value, n in values.most_common())
             return (

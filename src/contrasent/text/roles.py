@@ -41,7 +41,9 @@ NAMES: dict[str, tuple[str, ...]] = {
     LABEL: (
         "label", "labels", "class", "category", "categories", "kategorie", "topic", "tag", "tags",
         "is_duplicate", "gold_label", "entailment", "sentiment", "intent", "status", "priority",
-        "lang", "language", "type", "kind", "group", "department", "split", "genre",
+        "lang", "language", "type", "kind", "group", "department", "split", "genre", "relevance",
+        "relevant", "is_relevant", "rel", "grade", "match", "is_match", "is_correct", "correct",
+        "is_good", "is_answer", "is_positive",
     ),
     ID: (
         "_id", "id", "ids", "doc_id", "docid", "pid", "qid", "uuid", "guid", "ticket", "ticket_no",
