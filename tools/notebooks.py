@@ -25,7 +25,7 @@ def run(path: Path) -> Any:
     notebook = nbformat.read(path, as_version=4)
     os.environ["PYTHONWARNINGS"] = "ignore:IProgress not found"  # a bar that nobody sees
     with TemporaryDirectory() as folder:
-        os.symlink(ROOT / "examples", Path(folder) / "examples")
+        (Path(folder) / "examples").symlink_to(ROOT / "examples")
         client = NotebookClient(
             notebook, timeout=SECONDS, resources={"metadata": {"path": folder}}, record_timing=False
         )
