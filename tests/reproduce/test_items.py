@@ -8,7 +8,7 @@ import pytest
 
 from contrasent.errors import InputError, OptionError
 from contrasent.reproduce.measures import MEASURES
-from contrasent.reproduce.reading import ItemFolder, resolve_row
+from contrasent.reproduce.reading import ItemFolder, evaluations_of, resolve_row
 from contrasent.reproduce.tables import COSTS, SCALES, Figure, Kind
 
 OWN = ItemFolder()
@@ -86,8 +86,8 @@ def test_every_item_of_the_package():
     assert [item.name for item in items] == list(OWN.files())
     for item in items:
         for row in item.rows:
-            for names in row.evaluations.values():
-                assert set(names) <= set(item.evaluations)
+            for scale in SCALES:
+                assert set(evaluations_of(item, row, scale)) <= set(item.evaluations)
 
 
 def test_what_an_item_says(write):
@@ -193,7 +193,7 @@ WRONG = [
     (('tasks = ["STSB"]', 'tasks = ["STSb"]'), "evaluations.dev.tasks.0 'STSb': unknown; did"),
     (('evaluation = "dev"', 'evaluation = "dew"'), "columns.stsb.evaluation 'dew': unknown; did"),
     (('objective = "simcse"', 'objective = "simsce"'), "did you mean 'simcse'?"),
-    (('corpus = "wiki"', 'corpus = "wikki"'), "templates.unsup.corpus 'wikki': unknown; did you"),
+    (('corpus = "wiki"', 'corpus = "wikki"'), "rows.plain.corpus 'wikki': unknown; did you"),
     (('use = "unsup"\nset', 'use = "unsop"\nset'), "use 'unsop': unknown; did you mean 'unsup'?"),
     (("lr = 5e-5", "learning_rate = 5e-5"), "tau 0.05: set 'learning_rate': no such setting"),
     (("lr = 5e-5", "lr = -1.0"), "lr -1.0: must be greater than 0"),
@@ -213,7 +213,7 @@ WRONG = [
     (("tolerance = 0.5", "seeds = 0"), "seeds 0: must be 1 or more"),
     (('better = "plain"', 'better = "plan"'), "better 'plan': unknown; did you mean 'plain'?"),
     (('name = "somebody else"', 'name = "plain"'), "two rows are named 'plain'"),
-    (("[[claims]]", "[scale.lap]\nset = {}\n[[claims]]"), "scale: no such key 'lap'; did you mean"),
+    (("[[claims]]", "[scale.lap]\nset = {}\n[[claims]]"), "'lap': unknown; did you mean 'lab'?"),
     (("title = ", "title "), "not valid TOML"),
     (('title = "Crops"', 'title = "Crops"\nsweep = "percnt"'), "sweep 'percnt': unknown; did you"),
     (('use = "unsup"', 'use = "unsup"\nlab = { evaluations = ["dew"] }'), "mean 'dev'?"),
@@ -274,32 +274,14 @@ def test_margins(write):
         read_item(write(other, ("better", "no_worse")))
 
 
-def test_settings_of_one_objective():
-    given = {"lr": "1e-3", "simcse.lr": "3e-4", "diffcse.difference_weight": "0.01"}
-    scale = OWN.scales["lab"].changed(given, None)
-    assert scale.changes == {"lr": 1e-3, "simcse.lr": 3e-4, "diffcse.difference_weight": 0.01}
-    (methods,) = OWN.find(["own:methods"])
-    trained = [row for row in methods.rows if row.kind == "train"]
-    found = {row.name: resolve_row(methods, row, scale) for row in trained}
-    rates = {name: one.settings["lr"] for name, one in found.items()}
-    assert (len(rates), rates.pop("SimCSE")) == (6, 3e-4)
-    assert set(rates.values()) == {1e-3}
-    assert found["DiffCSE"].given["difference_weight"] == 0.01
-    # What a row says of itself stands.
-    (swept,) = OWN.find(["own:rates"])
-    row = next(row for row in swept.rows if row.name == "SimCSE, 0.003")
-    assert resolve_row(swept, row, scale).settings["lr"] == 3e-3
-    # Of a method, and of its combinations: the first part's before the second's.
-    both = scale.changed({"simcse.lr": "3e-4", "masked_lm.lr": "1e-5", "masked_lm.clip": "2"}, None)
-    (auxiliary,) = OWN.find(["simcse:e1"])
-    row = next(row for row in auxiliary.rows if row.objective == "simcse+masked_lm")
-    of_both = resolve_row(auxiliary, row, both).settings
-    assert (of_both["lr"], of_both["clip"]) == (3e-4, 2.0)
-    whole = scale.changed({"simcse.lr": "3e-4", "simcse+masked_lm.lr": "1e-6"}, None)
-    assert resolve_row(auxiliary, row, whole).settings["lr"] == 1e-6
-    for name, near in {"simcs.lr": "simcse", "simcse.lrr": "lr", "simcse.batch": "batch"}.items():
-        with pytest.raises(OptionError, match=near):
-            OWN.scales["lab"].changed({name: "none"}, None)
+def test_settings_of_the_command_line_give_way_to_an_items():
+    scale = OWN.scales["lab"].with_changes({"lr": "1e-3"}, 500)
+    assert scale.changed == {"lr": 1e-3, "sentences": 500}
+    (methods, swept) = OWN.find(["own:methods", "own:rates"])
+    row = next(row for row in methods.rows if row.kind == "train")
+    found = resolve_row(methods, row, scale)
+    assert (found.settings["lr"], found.sentences) == (1e-3, 500)
+    assert resolve_row(swept, swept.row("SimCSE, 0.003"), scale).settings["lr"] == 3e-3
 
 
 def test_a_published_spread(write):

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from contrasent.reproduce.reading import ItemFolder, resolve_row
-from contrasent.reproduce.tables import BASE, Item, TableRow
+from contrasent.reproduce.tables import BASE, Item, Row
 
 ELSE = (", Gao et al.", ", Xu et al.", ", Table 6")  # rows that give another document's values
 STS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
@@ -186,7 +186,7 @@ def test_plain_simcse_is_one_run_for_all_items(scale):
     assert runs[0].given == {}
 
 
-def plain(row: TableRow) -> bool:
+def plain(row: Row) -> bool:
     """Whether a row trains SimCSE as it is, on the scale's own base."""
-    own = any(row.settings.get(scale) for scale in ("lab", "paper"))
+    own = any(row.at(scale).set for scale in ("lab", "paper"))
     return row.objective == "simcse" and row.base == BASE and row.corpus == "wiki" and not own

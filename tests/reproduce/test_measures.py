@@ -368,7 +368,7 @@ def test_a_sweep_shows_the_rows_of_its_own_scale():
 
 
 def test_what_one_measurement_lacks_another_does_not_need(tmp_path, bert):
-    model = PlannedModel("m", "encoder", {}, str(bert), pooler="mean")
+    model = PlannedModel("m", "encoder", str(bert), pooler="mean")
     pair = {"query": "a map", "texts": ("a torn map",)}
     units = [
         Unit("captions", "listing", MEASURES["listing"].complete({})),

@@ -261,7 +261,7 @@ def test_a_folder_of_recipes_may_have_its_own_scales(call, home, bert):
     (item,) = json.loads((home / "own.json").read_text())["items"]
     assert item["scale_title"].startswith("our own, 80 steps")
     records = [json.loads(p.read_text()) for p in (home / "reproduction/units").glob("train-*")]
-    assert [r["told"]["settings"]["max_tokens"] for r in records] == [8, 8]
+    assert [r["settings"]["max_tokens"] for r in records] == [8, 8]
     (home / "recipes" / "scales.toml").write_text("[labs]\n")
     _, err = call(*run, "--base", bert, code=2)
     assert "scales.toml" in err
@@ -352,7 +352,7 @@ def test_a_process_that_ends_early_is_not_taken_for_a_stop(code, tmp_path, capfd
     """With 1 from an unforeseen error, with 2 if the user can correct it."""
     if code == 2:
         (tmp_path / "locks").touch()  # where the folder of locks should be
-    model = PlannedModel("m", "encoder", {}, "")
+    model = PlannedModel("m", "encoder", "")
     job = ModelJob(model, {"u": Unit("u", "unknown", {})}, "a job", (0,))
     queue = _Queue(ResultStore(tmp_path), None, None, print)
     with pytest.raises(UserError, match=rf"^a process ended with exit code {code} before all jobs"):

@@ -98,7 +98,7 @@ def reproduce(
 
         named = assignments(checkpoint or [], "--checkpoint", "NAME=FOLDER")
         where = Place(results, data_folder(), base or "", named)
-        size = folder.scales[chosen].changed(assignments(assign or []), sentences)
+        size = folder.scales[chosen].with_changes(assignments(assign or []), sentences)
         planner = Planner(where, size, folder.corpora)
         _compute(wanted, planner, seeds, jobs=jobs, budget=most)
     from contrasent.reproduce.console import text

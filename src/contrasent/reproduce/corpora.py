@@ -22,7 +22,7 @@ from contrasent.datasets.official import STS_TASKS, find
 from contrasent.datasets.sts import sts_pairs
 from contrasent.errors import DataError, InputError, suggestion
 from contrasent.files import atomic_file, write_json
-from contrasent.reproduce.tables import HERE, Strict, decode, read_toml, shared
+from contrasent.reproduce.tables import HERE, Strict, decode, read_toml, reading, shared
 from contrasent.text.corpus import Corpus, open_corpus
 from contrasent.text.sources import Source
 from contrasent.text.tables import open_table
@@ -212,7 +212,8 @@ def read_corpora(folder: Path = HERE) -> dict[str, NamedCorpus]:
     path = shared(folder, "corpora.toml")
     corpora = {}
     for name, data in read_toml(path).items():
-        corpora[name] = decode(NamedCorpus, {"name": name, **data}, path, name)
+        with reading(path):
+            corpora[name] = decode(NamedCorpus, {"name": name, **data}, name)
         form = corpora[name].form
         if form not in ("", *READERS):
             raise InputError(path, f"{name}.form {form!r}: unknown{suggestion(form, READERS)}")

@@ -29,7 +29,7 @@ from contrasent.evaluate.transfer import transfer
 from contrasent.metrics import cosine
 from contrasent.report import Report, Row
 from contrasent.reproduce.corpora import read_corpora, sample
-from contrasent.reproduce.store import Json, departing
+from contrasent.reproduce.store import Json
 from contrasent.reproduce.tables import Names, Value
 from contrasent.text.corpus import ScoredPairs
 from contrasent.types import EncodeFn
@@ -74,12 +74,6 @@ def scored_pairs(
         for name in every if split == "all" else (split,):
             pairs += sts_pairs(task, split=name, form=form, folder=folder)
     return pairs
-
-
-def fingerprint(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The evaluation during a run, as in its key."""
-    departed = departing(options, "measures", kind)
-    return departed if kind == "trace" else {"kind": kind, **departed}
 
 
 def trace(record: Json, **options: Any) -> Report:

@@ -3,7 +3,7 @@
 A model and a measurement are known by a digest of all that determines their numbers: resolved
 settings and parameters, including defaults, the base's files, the rows of the corpus, the evaluated
 texts, and the version of the code. Tables that need the same one therefore share it, and what is
-stored is not computed again.
+stored is not computed again. A setting that is new, or a default that changes, makes another key.
 """
 
 import json
@@ -13,27 +13,26 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from contrasent.engine import registry
 from contrasent.errors import DataError, OptionError, UserError
 from contrasent.model.pretrained import INSTALLED, resolve
 from contrasent.reproduce import measures
 from contrasent.reproduce.corpora import Built, NamedCorpus, build
 from contrasent.reproduce.measures import MEASURES, Options
-from contrasent.reproduce.reading import Resolved, Scale, models_of, recipe_digest, resolve_row
-from contrasent.reproduce.store import (
-    Json,
-    ResultStore,
-    added_folders,
-    departing,
-    digest_of,
-    folder_digest,
+from contrasent.reproduce.reading import (
+    Resolved,
+    Scale,
+    evaluations_of,
+    models_of,
+    recipe_digest,
+    resolve_row,
 )
-from contrasent.reproduce.tables import BASE, GLOVE, NEW, TARGET, FittedTransform, Item, TableRow
+from contrasent.reproduce.store import Json, ResultStore, digest_of, folder_digest
+from contrasent.reproduce.tables import BASE, GLOVE, NEW, TARGET, FittedTransform, Item, Row
 
-NUMBERS = {"train": 1, "measure": 1, "geometry": 2}
+NUMBERS = {"train": 2, "measure": 2}
 """Versions of the code, raised whenever the same work gives other numbers than before, so that
-older results are not taken for today's. A default that changes shows in the keys by itself; a
-digest of the source would throw away hours of work for every comment, so it is only recorded."""
+older results are not taken for today's. A digest of the source would throw away hours of work for
+every comment, so it is only recorded."""
 
 INDIFFERENT = ("checkpoint_every", "heldout")  # settings that do not affect numbers
 Rank = tuple[int, ...]
@@ -53,9 +52,8 @@ class Training:
 class PlannedModel:
     """Something that encodes sentences; ``base`` is the folder or file that it begins from."""
 
-    key: str
+    key: str  # digest of everything that determines its numbers
     kind: str
-    fingerprint: Mapping[str, Any]
     base: str
     training: Training | None = None
     pooler: str = ""
@@ -85,7 +83,7 @@ class ModelJob:
     def describe(self) -> Json:
         """The record that is stored with its results."""
         model = self.model
-        about = {"label": self.label, "told": model.fingerprint, "base": Path(model.base).name}
+        about: Json = {"label": self.label, "base": Path(model.base).name}
         if model.training is not None:
             resolved = model.training.resolved
             # Local paths are private.
@@ -124,7 +122,7 @@ class Planner:
     def __init__(self, place: Place, scale: Scale, corpora: Mapping[str, NamedCorpus]) -> None:
         self.place, self.scale, self.corpora = place, scale, corpora
         self.store = ResultStore(place.results)
-        self._digest = cache(self._digest_of)
+        self._digest = cache(folder_digest)
         home = place.results / "corpora"
         self._corpus = cache(
             lambda name, n, draw: build(self.corpora[name], n or None, place.data, home, draw)
@@ -139,9 +137,8 @@ class Planner:
         return WorkPlan(sorted(self._jobs.values(), key=lambda job: job.rank), manifests)
 
     def _item(self, item: Item, number: int, wanted: int | None) -> Json:
-        own = {row.base for row in item.rows if row.kind == "train"}
-        base = Path(self._name(own.pop() if len(own) == 1 else BASE)).name
-        changes = self.scale.changes
+        base = Path(self._name(item.base)).name
+        changes = self.scale.changed
         before = self.store.manifest(item.name, self.scale.name)
         known = seeds = wanted or item.seeds
         if before is not None:
@@ -172,7 +169,7 @@ class Planner:
             ],
         }
 
-    def _row(self, item: Item, row: TableRow, seeds: int, known: int, rank: Rank) -> Json:
+    def _row(self, item: Item, row: Row, seeds: int, known: int, rank: Rank) -> Json:
         """The keys of a row, with all ``known`` seeds; jobs of the first ``seeds``."""
         planned: Json = {"name": row.name, "kind": row.kind, "measured": {}, "models": {}}
         if row.kind not in ("train", "encoder"):
@@ -183,7 +180,7 @@ class Planner:
         planned["recipe"] = recipe_digest(item, row, self.scale.name)
         try:
             for seed in range(known if row.seeded else 1):
-                for name in row.evaluations[self.scale.name]:
+                for name in evaluations_of(item, row, self.scale.name):
                     measurement = self._measurement(item, row, name, seed, planned)
                     if measurement is not None and seed < seeds:
                         label = f"{item.name} {row.name!r} seed {seed}"
@@ -199,7 +196,7 @@ class Planner:
             job.rank, job.label = rank, label
 
     def _measurement(
-        self, item: Item, row: TableRow, name: str, seed: int, planned: Json
+        self, item: Item, row: Row, name: str, seed: int, planned: Json
     ) -> tuple[PlannedModel, Unit] | None:
         evaluation = item.evaluations[name]
         if MEASURES[evaluation.kind].of_training and row.kind == "encoder":
@@ -216,9 +213,7 @@ class Planner:
         planned["models"].setdefault(name, {})[str(seed)] = model.key
         return model, unit
 
-    def _model(
-        self, item: Item, row: TableRow, seed: int, kind: str, options: Options
-    ) -> PlannedModel:
+    def _model(self, item: Item, row: Row, seed: int, kind: str, options: Options) -> PlannedModel:
         if row.kind == "encoder":
             return self._encoder(row)
         resolved_row = resolve_row(item, row, self.scale, seed=seed)
@@ -227,49 +222,44 @@ class Planner:
         settings = dict(resolved_row.settings)
         if settings["pooler"] is None and not (base / "modules.json").is_file():
             settings["pooler"] = "cls"
-        built = self._corpus(row.corpus, resolved_row.sentences, seed if row.fresh else 0)
+        built = self._corpus(row.corpus, resolved_row.sentences, seed if row.fresh_samples else 0)
         trace = options if kind in measures.FOLLOWING else None
         select = "none" if trace else resolved_row.select
         evaluated: Options | None = trace or ({"split": "dev"} if select == "stsb" else None)
         judged_on = self._text_digest(kind if trace else "sts", evaluated) if evaluated else ""
         values = {**resolved_row.defaults, **resolved_row.given}
         fingerprint = {
-            "version": train_version(resolved_row.objective, values | settings),
+            "version": NUMBERS["train"],
             "base": self._digest(base),
             "objective": resolved_row.objective,
-            "parameters": {
-                **departing(values, "objectives", resolved_row.objective),
-                **{k: self._digest(v) for k, v in models.items()},
-            },
+            "parameters": {**values, **{k: self._digest(v) for k, v in models.items()}},
             "settings": {
                 k: v
-                for k, v in departing(settings, "settings").items()
+                for k, v in settings.items()
                 if k not in INDIFFERENT and (evaluated or k not in OF_EVALUATION)
             },
             "corpus": [built.digest, built.documents],
             "select": select,
-            "trace": measures.fingerprint(kind, trace) if trace is not None else None,
+            "trace": [kind, trace] if trace is not None else None,
             "judged on": judged_on,
         }
         parameters = {**resolved_row.given, **{k: str(v) for k, v in models.items()}}
         resolved = replace(resolved_row, settings=settings, given=parameters, select=select)
         training = Training(built, resolved, trace)
-        return PlannedModel(digest_of(fingerprint), "train", fingerprint, str(base), training)
+        return PlannedModel(digest_of(fingerprint), "train", str(base), training)
 
-    def _encoder(self, row: TableRow) -> PlannedModel:
+    def _encoder(self, row: Row) -> PlannedModel:
         if row.encoder == GLOVE:
             path = measures.glove(self.place.data)
             stamp = path.stat()
             parts: dict[str, Any] = {"glove": [path.name, stamp.st_size, stamp.st_mtime_ns]}
-            return PlannedModel(digest_of(parts), "glove", parts, str(path))
-        folder = self._folder(row.encoder)
+            return PlannedModel(digest_of(parts), "glove", str(path))
+        folder = self._folder(row.encoder, row.base)
         parts = {"encoder": self._digest(folder), "pooler": row.pooler}
-        return PlannedModel(digest_of(parts), "encoder", parts, str(folder), pooler=row.pooler)
+        return PlannedModel(digest_of(parts), "encoder", str(folder), pooler=row.pooler)
 
-    def _unit(
-        self, model: PlannedModel, row: TableRow, kind: str, options: Options, seed: int
-    ) -> Unit:
-        fit = None if MEASURES[kind].of_training else row.fit
+    def _unit(self, model: PlannedModel, row: Row, kind: str, options: Options, seed: int) -> Unit:
+        fit = None if MEASURES[kind].of_training else row.postprocess
         about: dict[str, Any] = {}
         text = ""
         if fit is not None:
@@ -278,23 +268,17 @@ class Planner:
                 about["seed"] = seed
             if fit.corpus != TARGET:
                 count = self.scale.sentences if fit.sentences is None else fit.sentences
-                built = self._corpus(fit.corpus, count, seed if row.fresh else 0)
+                built = self._corpus(fit.corpus, count, seed if row.fresh_samples else 0)
                 about["corpus"], text = built.digest, built.path
         parts = {
-            "version": NUMBERS.get(kind, NUMBERS["measure"]),
+            "version": NUMBERS["measure"],
             "model": model.key,
             "kind": kind,
-            "options": departing(options, "measures", kind),
+            "options": options,
             "texts": self._text_digest(kind, options),
             "fit": about or None,
         }
         return Unit(digest_of(parts), kind, options, fit, text, seed)
-
-    def _digest_of(self, folder: Path) -> str:
-        """The digest of a model folder; the one that stored results know, if they do."""
-        whole, added = folder_digest(folder), added_folders(folder)
-        # Digests were at first of all files; results that know one stay valid.
-        return whole if not added or self.store.mentions(whole) else folder_digest(folder, added)
 
     def _name(self, name: str, own: str = BASE) -> str:
         """The encoder of a name in an item; "@base" of a row is its own base."""
@@ -333,18 +317,3 @@ class Planner:
         if key not in self._texts:
             self._texts[key] = measures.texts_digest(kind, options, self.place.data)
         return self._texts[key]
-
-
-def train_version(objective: str, values: Mapping[str, Any]) -> int:
-    """``NUMBERS["train"]``, plus one if a fix changed the results of these options.
-
-    On 2026-11-22: rows of a queue under batch normalisation, DiffCSE compiled, two terms that mask.
-    """
-    methods = set(registry.parts(objective))
-    normalised = "batchnorm" in (values.get("projector"), values.get("head"))
-    mended = (
-        ("esimcse" in methods and normalised and values["queue_size"] > 0)
-        or ("diffcse" in methods and values["compile"])
-        or {"diffcse", "masked_lm"} <= methods
-    )
-    return NUMBERS["train"] + mended

@@ -11,7 +11,7 @@ from contrasent.errors import DataError, InputError
 from contrasent.report import Report, key_text, read_reports
 from contrasent.reproduce import console
 from contrasent.reproduce.measures import MEASURES, Options
-from contrasent.reproduce.reading import ItemFolder, recipe_digest
+from contrasent.reproduce.reading import ItemFolder, evaluations_of, recipe_digest
 from contrasent.reproduce.store import Json, ResultStore, times
 from contrasent.reproduce.table_verdicts import (
     ABSENT,
@@ -38,11 +38,12 @@ from contrasent.reproduce.tables import (
     EQUAL,
     NO_BETTER,
     NO_WORSE,
+    SCALES,
     Claim,
     Item,
+    Row,
     ScaleName,
     TableColumn,
-    TableRow,
 )
 from contrasent.stats.seeds import EffectEstimate
 
@@ -87,7 +88,7 @@ class ItemResults:
                 if (record := self.store.unit(f"train-{unit['model']}")) is not None:
                     self.records[unit["model"]] = record
 
-    def _scores(self, row: TableRow, column: TableColumn) -> SeedScores | None:
+    def _scores(self, row: Row, column: TableColumn) -> SeedScores | None:
         place = row.name, column.evaluation
         values: dict[int, float] = {}
         over_items: tuple[float, float] | None = None
@@ -109,7 +110,7 @@ class ItemResults:
         ordered = tuple(values[seed] for seed in seeds)
         return SeedScores(ordered, row.seeded, seeds, over_items, draws, self._order(*place))
 
-    def _derive(self, row: TableRow) -> None:
+    def _derive(self, row: Row) -> None:
         """The values of a row that is made of others, where all of these have some."""
         for column in self.item.columns.values():
             about = [self.scores.get(name, {}) for name in (column.front or (column.name,))]
@@ -128,12 +129,12 @@ class ItemResults:
     def _order(self, row: str, evaluation: str) -> Hashable:
         """All that determines the order of a row's training sentences, except the seed."""
         units = self.planned[row]["measured"][evaluation]["units"]
-        known = (self.records[key]["told"] for key in units.values() if key in self.records)
-        fingerprint: Json = next(known, {})
-        if "corpus" not in fingerprint:
+        known = (self.records[key] for key in units.values() if key in self.records)
+        record: Json = next(known, {})
+        if "corpus" not in record:
             return None
-        settings = fingerprint.get("settings", {})
-        return json.dumps([fingerprint["corpus"], *(settings.get(name) for name in ORDER)])
+        settings = (record["settings"].get(name) for name in ORDER)
+        return json.dumps([record["corpus"]["digest"], record["corpus"]["documents"], *settings])
 
     def share(self, claim: Claim) -> float | None:
         """The largest share of a statement's term in its rows; None if some row may have more."""
@@ -147,7 +148,7 @@ class ItemResults:
         known = all("shares" in record for record in trained)
         return largest if known or (largest or 0.0) >= INERT_SHARE else None
 
-    def skipped(self, row: TableRow) -> str:
+    def skipped(self, row: Row) -> str:
         """Why a row lacks values; "" if it has them all."""
         if row.kind in ("blocked", "quote", "facts"):
             return row.blocked
@@ -183,15 +184,16 @@ class ItemResults:
         else:
             yield from (f"{name}: {text}" for name, text in left.items())
 
-    def _lacking(self, row: TableRow) -> Iterator[str]:
+    def _lacking(self, row: Row) -> Iterator[str]:
         """The columns missing from a row's measurements."""
         for column in self.item.columns.values():
             there = self.reports.get((row.name, column.evaluation))
             if there and row.name not in self.scores.get(column.name, {}):
                 wanted = ", ".join(f"{k} {v}" for k, v in column.select.items())
                 yield f"{column.evaluation}: what was measured has no {wanted}"
-        here = row.evaluations[self.scale]
-        for scale, names in row.evaluations.items():
+        here = evaluations_of(self.item, row, self.scale)
+        for scale in SCALES:
+            names = evaluations_of(self.item, row, scale)
             yield from (f"{name}: belongs to --scale {scale}" for name in names if name not in here)
 
     def remarks(self) -> Iterator[str]:
@@ -378,7 +380,7 @@ def _entry(found: ItemResults, decided: TableVerdicts, folder: ItemFolder) -> co
     }
 
 
-def _row(found: ItemResults, row: TableRow, decided: TableVerdicts) -> console.RowEntry:
+def _row(found: ItemResults, row: Row, decided: TableVerdicts) -> console.RowEntry:
     cells = {column: _cell(found, row, column, decided) for column in found.item.columns}
     return {
         "name": row.name,
@@ -387,12 +389,12 @@ def _row(found: ItemResults, row: TableRow, decided: TableVerdicts) -> console.R
         "note": row.note,
         "source": row.source if row.kind == "quote" else "",
         "skipped": found.skipped(row),
-        "facts": row.facts,
+        "facts": {name: str(value) for name, value in row.facts.items()},
         "cells": {column: cell for column, cell in cells.items() if cell},
     }
 
 
-def _cell(found: ItemResults, row: TableRow, column: str, decided: TableVerdicts) -> console.Cell:
+def _cell(found: ItemResults, row: Row, column: str, decided: TableVerdicts) -> console.Cell:
     column_scores = found.scores.get(column, {})
     scores, other = column_scores.get(row.name), column_scores.get(found.item.reference)
     expected = row.expected.get(column)

@@ -24,13 +24,11 @@ import shutil
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
-from contrasent.engine import registry
 from contrasent.files import write_json, writing
 
 Json = dict[str, Any]  # an object in a report or a stored file
@@ -39,53 +37,21 @@ HASHED = ("*.safetensors", "*.json", "vocab.txt", "merges.txt", "*.model")
 CODE = ("losses", "engine", "objectives", "encoder", "model", "train", "text")
 """Folders of the package that the numbers of a training run depend on."""
 
-FIRST = Path(__file__).parent / "first_defaults.json"
+MARKS = ("export.json", "index.db", "milvus.json")
+"""Files of which each export and each index has one."""
 
 
-ADDED = ("export.json", "index.db", "milvus.json", "index.json")
-"""Files of which each export and each index has one; the last is of the earliest format."""
-
-
-def added_folders(folder: Path) -> frozenset[Path]:
-    """The exports and indexes inside a model folder, which do not change the model."""
-    return frozenset(path.parent for name in ADDED for path in folder.rglob(name)) - {folder}
-
-
-def folder_digest(folder: Path, without: frozenset[Path] = frozenset()) -> str:
-    """Sha256 of the files that make up a model folder, except those in the folders ``without``."""
+def folder_digest(folder: Path) -> str:
+    """Sha256 of the files that make up a model folder, not of the exports and indexes in it."""
     total = hashlib.sha256()
+    added = {path.parent for name in MARKS for path in folder.rglob(name)} - {folder}
     for path in sorted({p for pattern in HASHED for p in folder.rglob(pattern)}):
-        if "run" in path.relative_to(folder).parts or not without.isdisjoint(path.parents):
+        if "run" in path.relative_to(folder).parts or not added.isdisjoint(path.parents):
             continue
         with path.open("rb") as stream:
             total.update(f"{path.relative_to(folder)}\n".encode())
             total.update(hashlib.file_digest(stream, "sha256").digest())
     return total.hexdigest()
-
-
-def departing(values: Mapping[str, Any], kind: str, name: str = "") -> Json:
-    """The values that are not those of ``first_defaults.json``, which never change.
-
-    A key of them stands for all of the resolved values: when the code's own default of an option
-    changes, so does the key, and when the code learns an option that is written down there too, no
-    key does.
-    """
-    first = _first_defaults()
-    known = first[kind] if kind == "settings" else {}
-    for part in registry.parts(name) if kind != "settings" else ():
-        for key, value in first[kind].get(part, {}).items():
-            # As in combined methods, a neutral value gives way to another's.
-            if key not in known or known[key] == first["plain"].get(key, ...):
-                known[key] = value
-    former = first["renamed"]
-    plain = {former.get(k, k): list(v) if isinstance(v, tuple) else v for k, v in values.items()}
-    return {k: v for k, v in plain.items() if k not in known or v != known[k]}
-
-
-@cache
-def _first_defaults() -> Json:
-    defaults: Json = json.loads(FIRST.read_text("utf-8"))
-    return defaults
 
 
 def digest_of(value: Any) -> str:
@@ -116,11 +82,6 @@ class ResultStore:
     def unit(self, key: str) -> Json | None:
         """A stored measurement; for "train-KEY" the record of a training run, or its failure."""
         return self._read("units", key)
-
-    def mentions(self, digest: str) -> bool:
-        """Whether a stored result is of a model folder with this digest."""
-        units = (self.home / "units").glob("*.json")
-        return any(digest in path.read_text("utf-8") for path in units)
 
     def write_unit(self, key: str, found: Json) -> None:
         """Store a measurement, or the record of a training run."""
@@ -192,20 +153,13 @@ def times(records: Mapping[str, Json]) -> Json:
     def distinct(key: str) -> list[Any]:
         return [r[key] for r in records.values() if key in r]
 
-    # Time of training runs and measurements, each counted once. Measurements that say "seconds"
-    # instead of "measured_in" were stored with the training that came before them included.
-    measured = [record for record in records.values() if "model" in record]
-    total = sum(record.get("measured_in", 0.0) for record in measured)
-    whole = dict.fromkeys((record["model"] for record in measured), 0.0)
-    for record in measured:
-        whole[record["model"]] += record.get("seconds", 0.0)
-    for model, seconds in whole.items():
-        total += max(seconds, records.get(model, {}).get("seconds", 0.0))
+    # Each run and each measurement once, however many tables share it.
+    total = sum(distinct("measured_in")) + sum(distinct("seconds"))
     versions = [", ".join(f"{k} {v}" for k, v in entry.items()) for entry in distinct("versions")]
     return {
         "seconds": round(float(total), 1),
         "trained": len(distinct("steps")),
-        "machines": sorted({m.replace(", 1 threads", ", 1 thread") for m in distinct("machine")}),
+        "machines": sorted(set(distinct("machine"))),
         "precisions": sorted(set(distinct("precision"))),
         "codes": sorted(set(distinct("code"))),
         "versions": sorted(set(versions)),
@@ -229,8 +183,9 @@ def environment() -> Json:
     for folder in CODE:
         for path in sorted((Path(__file__).parents[1] / folder).rglob("*.py")):
             code.update(path.read_bytes())
+    threads = torch.get_num_threads()
     return {
-        "machine": f"{name}, {os.cpu_count()} cores, {torch.get_num_threads()} threads",
+        "machine": f"{name}, {os.cpu_count()} cores, {threads} thread{'s' if threads > 1 else ''}",
         "versions": {
             "contrasent": __version__,
             "python": platform.python_version(),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev
 from typing import Literal, NamedTuple, TypeVar, get_args
 
-from contrasent.reproduce.tables import BETTER, EQUAL, NO_BETTER, NO_WORSE, Claim, Item, TableRow
+from contrasent.reproduce.tables import BETTER, EQUAL, NO_BETTER, NO_WORSE, Claim, Item, Row
 from contrasent.stats.seeds import (
     ArmSpread,
     EffectEstimate,
@@ -406,7 +406,7 @@ def _between(scores: Mapping[str, SeedScores], before: str, after: str) -> Effec
     return difference(scores[before], scores[after]) if known else None
 
 
-def published_difference(item: Item, row: TableRow, column: str) -> float | None:
+def published_difference(item: Item, row: Row, column: str) -> float | None:
     """The published difference of a row from the reference row."""
     if not item.reference or row.name == item.reference:
         return None

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
@@ -92,8 +93,21 @@ def shared(folder: Path, name: str) -> Path:
     return brought if brought.is_file() else HERE / name
 
 
-def decode(kind: type[Model], data: Any, path: Path, *where: str) -> Model:
-    """A table as a model; errors name the file, the key, its value and the nearest name."""
+class Problem(ValueError):
+    """What is wrong with a file that is being read, without its name."""
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Name the file of a problem."""
+    try:
+        yield
+    except Problem as error:
+        raise InputError(path, str(error)) from error
+
+
+def decode(kind: type[Model], data: Any, *where: str) -> Model:
+    """A table as a model; problems name the key, its value and the nearest name."""
     try:
         return kind.model_validate(data)
     except ValidationError as error:
@@ -107,7 +121,7 @@ def decode(kind: type[Model], data: Any, path: Path, *where: str) -> Model:
             problem = f"unknown{suggestion(str(value), choices)}"
         place = ".".join((*where, *_named(data, first["loc"])))
         problem = f"{place}{shown}: {problem[0].lower()}{problem[1:]}".lstrip(": ")
-        raise InputError(path, problem) from error
+        raise Problem(problem) from error
 
 
 def _named(data: Any, keys: tuple[int | str, ...]) -> Iterator[str]:
@@ -155,60 +169,94 @@ class FittedTransform(Strict):
         return {name: value for name in named if (value := getattr(self, name)) is not None}
 
 
-class ScaleChanges(Strict):
-    """The changes of an item to a scale; None for the scale's own number, or choice of a model."""
-
-    set: Settings = {}
-    sentences: int | None = None
-    select: Selection | None = None
-    note: str = ""
-
-
-class AtScale(Strict):
-    """The keys of a row or template for one scale."""
+class Changes(Strict):
+    """Settings and sizes of runs: those of a scale, and what an item or a row changes of them."""
 
     set: Settings = Field(default_factory=dict)
-    evaluations: Names | None = None
-    sentences: Size | None = None
+    sentences: Size | None = None  # rows that a corpus is sampled to; 0 for all
+    select: Selection | None = None
+    evaluations: Names | None = None  # those that are made
+
+    def over(self, below: "Changes") -> "Changes":
+        """Both: settings one by one, the rest where it is stated."""
+        stated = {
+            key: v
+            for key in ("sentences", "select", "evaluations")
+            if (v := getattr(self, key)) is not None
+        }
+        changes = {"set": {**below.set, **self.set}, **stated}
+        return Changes.model_construct(
+            **{key: getattr(below, key) for key in Changes.model_fields} | changes
+        )
 
 
-class RowKeys(Strict):
-    """Keys of a template, and of a row both as written and as read."""
+class Row(Changes):
+    """A row of the table: a method, a baseline, or somebody else's number.
 
+    A file may write several at once, with ``use`` and ``axes``; here each has its own keys.
+    """
+
+    name: str
     objective: str = ""
     base: str = BASE
     corpus: str = ""
     encoder: str = ""
     pooler: str = ""
-    group: str = ""
-    note: str = ""
+    postprocess: FittedTransform | None = None  # the transform of its vectors
+    fresh_samples: bool = False  # whether each seed draws sentences of its own
     scales: tuple[ScaleName, ...] = SCALES
-
-
-class Template(RowKeys):
-    """Keys that several rows share, and that a row has as well."""
-
-    set: Settings = Field(default_factory=dict)
-    lab: AtScale = AtScale()
-    paper: AtScale = AtScale()
-    sentences: Size | None = None
-    postprocess: FittedTransform | None = None
-    evaluations: Names | None = None
-
-
-class RowTable(Template):
-    """One [[rows]]: a row, or a row of each point of its axes."""
-
-    name: str
-    use: str = ""
+    lab: Changes = Changes()
+    paper: Changes = Changes()
+    point: Settings = Field(default_factory=dict)  # values of the axes that made it
     quote: bool = False
-    blocked: str = ""
+    blocked: str = ""  # why nobody can compute the row
     facts: Settings = Field(default_factory=dict)
-    source: str = ""
     tuned: Names = ()  # rows of which the best at the first seed is shown, by its other seeds
     front: Names = ()  # rows of which those are counted that no other beats in both columns
-    axes: dict[str, tuple[Value, ...]] = Field(default_factory=dict)
-    expected: dict[str, Any] = Field(default_factory=dict)
+    expected: dict[str, Expected] = Field(default_factory=dict)
+    source: str = ""
+    group: str = ""
+    note: str = ""
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> "Row":
+        trained_or_measured = bool(self.objective) + bool(self.encoder)
+        of_others = bool(self.tuned) + bool(self.front)
+        if self.blocked:
+            return self
+        if (self.quote or self.facts) and trained_or_measured:
+            raise ValueError("a row of quotations or facts has no objective or encoder")
+        if of_others and (trained_or_measured or of_others == 2):
+            raise ValueError("a row of other rows has tuned or front, and no objective or encoder")
+        if not (self.quote or self.facts or of_others) and trained_or_measured != 1:
+            problem = "a row has an objective (it is trained), an encoder (it is measured), "
+            raise ValueError(problem + "tuned, front, quote = true, blocked, or facts; exactly one")
+        if self.kind == "train" and not self.corpus:
+            raise ValueError("corpus is missing: what is trained on?")
+        return self
+
+    @property
+    def kind(self) -> RowKind:
+        """How its values come about."""
+        if self.blocked:
+            return "blocked"
+        if self.quote or self.facts:
+            return "quote" if self.quote else "facts"
+        if self.tuned or self.front:
+            return "derived"
+        return "train" if self.objective else "encoder"
+
+    @property
+    def seeded(self) -> bool:
+        """Whether another seed gives another result."""
+        fit = self.postprocess
+        if self.kind == "train" or fit is None:
+            return self.kind == "train"
+        return fit.kind == "flow" or (self.fresh_samples and fit.corpus != TARGET)
+
+    def at(self, scale: ScaleName) -> Changes:
+        """What it says of its runs at a scale."""
+        return Changes(set=self.point).over(getattr(self, scale).over(self))
 
 
 class TableColumn(Strict):
@@ -264,11 +312,10 @@ class Claim(Strict):
         return getattr(self, self.relation) if self.relation else ""
 
 
-class Scales(Strict):
-    """[scale.lab] and [scale.paper]."""
+class ScaleChanges(Changes):
+    """The changes of an item to a scale."""
 
-    lab: ScaleChanges = ScaleChanges()
-    paper: ScaleChanges = ScaleChanges()
+    note: str = ""
 
 
 class ItemKeys(Strict):
@@ -284,21 +331,22 @@ class ItemKeys(Strict):
     first_seed: Size = 0
     fresh_samples: bool = False  # the runs of each seed draw sentences of their own
     reference: str = ""  # the row that others are compared with
+    base: str = BASE  # the encoder that its rows begin from, if they name no other
     figure: Figure = ""
     sweep: str = ""  # the settings along the figure's axes, of a sweep
 
 
 class ItemTable(ItemKeys):
-    """A file; the keys of an evaluation depend on its kind, and are decoded separately."""
+    """A file; evaluations depend on their kind, and rows on templates: both are read later."""
 
     tolerance: float = 1.0
     margin: Positive = MARGIN
     evaluations: dict[str, dict[str, Any]] = Field(default_factory=dict)
     columns: dict[str, TableColumn] = Field(default_factory=dict)
-    templates: dict[str, Template] = Field(default_factory=dict)
-    rows: tuple[RowTable, ...] = ()
+    templates: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    rows: tuple[dict[str, Any], ...] = ()
     claims: tuple[Claim, ...] = ()
-    scale: Scales = Scales()
+    scale: dict[ScaleName, ScaleChanges] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,34 +362,6 @@ class Evaluation:
         return {**self.options, **self.changes.get(scale, {})}
 
 
-class TableRow(RowKeys):
-    """A row of the table: a method, a baseline, or somebody else's number."""
-
-    name: str
-    kind: RowKind
-    source: str
-    blocked: str  # why nobody can compute the row
-    tuned: Names
-    front: Names
-    # by scale, and so ``sentences`` (None for the item's or the scale's own number, 0 for all) and
-    # ``evaluations`` (those that are made of this row)
-    settings: Mapping[ScaleName, Settings]
-    sentences: Mapping[ScaleName, int | None]
-    evaluations: Mapping[ScaleName, Names]
-    fit: FittedTransform | None  # the transform of its vectors
-    fresh: bool  # whether each seed draws sentences of its own
-    expected: Mapping[str, Expected]
-    facts: Mapping[str, str]
-    point: Settings  # values of the axes that made it
-
-    @property
-    def seeded(self) -> bool:
-        """Whether another seed gives another result."""
-        if self.kind == "train" or self.fit is None:
-            return self.kind == "train"
-        return self.fit.kind == "flow" or (self.fresh and self.fit.corpus != TARGET)
-
-
 class Item(ItemKeys):
     """One table or figure."""
 
@@ -349,7 +369,7 @@ class Item(ItemKeys):
     paper: str
     evaluations: Mapping[str, Evaluation]
     columns: Mapping[str, TableColumn]
-    rows: tuple[TableRow, ...]
+    rows: tuple[Row, ...]
     claims: tuple[Claim, ...]
     scale: Mapping[ScaleName, ScaleChanges]
 
@@ -363,6 +383,6 @@ class Item(ItemKeys):
         """The folder that contains the item."""
         return self.file.parents[1]
 
-    def row(self, name: str) -> TableRow:
+    def row(self, name: str) -> Row:
         """A row by name."""
         return next(row for row in self.rows if row.name == name)
