@@ -14,11 +14,11 @@ from itertools import chain
 from pathlib import PurePosixPath
 from typing import IO, Any
 
+from contrasent.documents import office, text_formats
 from contrasent.documents.archives import Entry, Reason, Report, Skip, reason_to_skip
 from contrasent.documents.encodings import FOREIGN, Encoding, decode, encoding_of
 from contrasent.documents.html import read_html
 from contrasent.documents.mail import Mail, day_of, messages, own_text, parse_mail
-from contrasent.documents.office import extracted, read_docx, read_epub, read_odt, read_slides
 from contrasent.documents.pdf import read_pdf
 from contrasent.documents.rst import read_rst
 from contrasent.documents.rtf import read_rtf
@@ -33,23 +33,7 @@ from contrasent.documents.sections import (
 )
 from contrasent.documents.sheets import form_of, read_book
 from contrasent.documents.table import read_rows, read_table
-from contrasent.documents.text_formats import (
-    CODE,
-    SETTINGS,
-    WIDEST,
-    read_adoc,
-    read_blocks,
-    read_calendar,
-    read_captions,
-    read_markdown,
-    read_notebook,
-    read_object,
-    read_org,
-    read_python,
-    read_tex,
-    read_text,
-    read_xml,
-)
+from contrasent.documents.text_formats import CODE, SETTINGS, WIDEST, read_blocks, read_text
 from contrasent.text.sources import LONGEST, Source
 
 Part = tuple[list[Document], dict[str, Any]]  # documents, and facts of the file for the report
@@ -103,15 +87,11 @@ class File:
             raise Skip(Reason.TOO_LARGE)
         return data
 
-    def decoded(self) -> str:
-        """Its text, whatever its encoding."""
+    def text(self, *, rows: bool = False) -> str:
+        """Its text, whatever its encoding; unless it holds rows, it must be fit to be parsed."""
         text, encoding = decode(self.content(), self.encoding)
         self.note_encoding(encoding)
-        return text
-
-    def text(self) -> str:
-        """The same, unless it is too long to parse, or repetitive."""
-        return self.check(self.decoded())
+        return text if rows else self.check(text)
 
     def check(self, text: str) -> str:
         """A text, unless it is too long to parse, or repetitive."""
@@ -342,7 +322,7 @@ def _attached(
 
 def _outlook(file: File) -> Iterator[Document | None]:
     """A mail of Outlook and its attachments, by xberg."""
-    result = extracted(file.content(), ".msg")
+    result = office.extracted(file.content(), ".msg")
     about, text = result.metadata, str(result.content).partition("\n\n")[2]
     mail = getattr(about.format, "email", None)
     if mail is not None and mail.attachments:  # which are listed, and then read, at the end
@@ -380,7 +360,7 @@ def _table(file: File) -> Iterator[Document]:
 
 def _json(file: File) -> Iterator[Document]:
     """One object, or rows: a list of them, or one a line."""
-    text = file.decoded()
+    text = file.text(rows=True)
     try:
         values = json.loads(text)
     except ValueError:
@@ -390,7 +370,7 @@ def _json(file: File) -> Iterator[Document]:
         return
     if isinstance(values, dict):
         file.check(text)
-        yield file.document((file.name.rpartition("/")[2], *read_object(values)[1:]))
+        yield file.document((file.name.rpartition("/")[2], *text_formats.read_object(values)[1:]))
     elif isinstance(values, list):
         yield from _rows(file, ".jsonl", partial(map, json.dumps, values))
     else:
@@ -477,14 +457,14 @@ def _sheets(file: File) -> Iterator[Document]:
 
 
 READERS: dict[str, Reader] = {
-    **dict.fromkeys((".md", ".markdown", ".mdx"), _by_text(read_markdown)),
+    **dict.fromkeys((".md", ".markdown", ".mdx"), _by_text(text_formats.read_markdown)),
     **dict.fromkeys((".txt", ".text", ".log", ""), _by_text(read_text)),
     ".pdf": _pdf,
-    ".docx": _by_bytes(read_docx),
-    ".odt": _by_bytes(read_odt),
+    ".docx": _by_bytes(office.read_docx),
+    ".odt": _by_bytes(office.read_odt),
     ".rtf": _by_bytes(read_rtf),
-    ".pptx": _by_bytes(read_slides),
-    ".epub": _by_bytes(read_epub),
+    ".pptx": _by_bytes(office.read_slides),
+    ".epub": _by_bytes(office.read_epub),
     **dict.fromkeys((".html", ".htm", ".xhtml"), _html),
     **dict.fromkeys(SHEETS, _sheets),
     **dict.fromkeys((".csv", ".tsv", ".jsonl", ".ndjson"), _table),
@@ -493,15 +473,15 @@ READERS: dict[str, Reader] = {
     ".eml": _eml,
     ".mbox": _mbox,
     ".msg": _outlook,
-    ".ipynb": _by_text(read_notebook),
-    **dict.fromkeys((".py", ".pyi"), _by_text(read_python)),
-    ".tex": _by_text(read_tex),
+    ".ipynb": _by_text(text_formats.read_notebook),
+    **dict.fromkeys((".py", ".pyi"), _by_text(text_formats.read_python)),
+    ".tex": _by_text(text_formats.read_tex),
     ".rst": _by_text(read_rst),
-    ".org": _by_text(read_org),
-    ".adoc": _by_text(read_adoc),
-    ".xml": _by_text(read_xml),
-    **dict.fromkeys((".ics", ".vcf"), _by_text(read_calendar)),
-    **dict.fromkeys((".srt", ".vtt"), _by_text(read_captions)),
+    ".org": _by_text(text_formats.read_org),
+    ".adoc": _by_text(text_formats.read_adoc),
+    ".xml": _by_text(text_formats.read_xml),
+    **dict.fromkeys((".ics", ".vcf"), _by_text(text_formats.read_calendar)),
+    **dict.fromkeys((".srt", ".vtt"), _by_text(text_formats.read_captions)),
     **dict.fromkeys((*CODE, *SETTINGS), _blocks),
 }
 """How a file of each suffix is read; also as gzip, in a zip, or attached to a mail."""
