@@ -268,7 +268,10 @@ def mail_and_sheet_bombs() -> Iterator[tuple[str, Callable[[], bytes]]]:
 
     yield "deep.xml", lambda: b"<a>" * 2_000_000 + b"x" + b"</a>" * 2_000_000
     yield "laughs.xml", lambda: f"{LAUGHS}<a>&a9;</a>".encode()
-    yield "spaces.xlsx", lambda: repacked(xlsx({"a": []}), "xl/worksheets/1.xml", b" " * (1 << 30))
+    yield (
+        "spaces.xlsx",
+        lambda: repacked(xlsx({"a": []}), "xl/worksheets/sheet1.xml", b" " * (1 << 30)),
+    )
     yield "mails.mbox", lambda: b"From a\nSubject: b\n\n" * 2_000_000
     yield "line.mbox", lambda: b"From a\n\n" + b"word " * 30_000_000
     yield (
