@@ -31,6 +31,7 @@ def samples() -> dict[str, bytes]:
     text = (markdown + "* *mud* `x` [link](http://a.b)\n\n<b>sand</b>\n").encode()
     code = f'"""{PROSE}"""\n\n\nclass River:\n    """Flows."""\n\n    def flow(self): ...\n'
     return {
+        **{name[1:]: content.encode() for name, (content, *_) in made.BLOCKS.items()},
         **dict.fromkeys((".md", ".markdown", ".mdx"), text),
         **dict.fromkeys((".txt", ".text", ".log"), PROSE.encode() * 3),
         **dict.fromkeys((".html", ".htm", ".xhtml"), made.HTML.encode()),
@@ -38,11 +39,6 @@ def samples() -> dict[str, bytes]:
         **dict.fromkeys((".py", ".pyi"), code.encode()),
         **dict.fromkeys(SETTINGS, settings.encode()),
         **dict.fromkeys((".go", ".sql", ".js"), source.encode()),  # one reader has all code
-        **{
-            name[1:]: content.encode()
-            for name, (content, *_) in made.BLOCKS.items()
-            if name[1:] in (".tex", ".xml", ".srt", ".vtt", ".org", ".adoc", ".ics", ".vcf")
-        },
         "-object.json": made.BLOCKS["a.json"][0].encode(),
         **dict.fromkeys(
             (".xlsx", ".xlsm"), made.xlsx({"Staff": made.STAFF, "More": [["Form", "x"]]})
@@ -272,7 +268,10 @@ def mail_and_sheet_bombs() -> Iterator[tuple[str, Callable[[], bytes]]]:
 
     yield "deep.xml", lambda: b"<a>" * 2_000_000 + b"x" + b"</a>" * 2_000_000
     yield "laughs.xml", lambda: f"{LAUGHS}<a>&a9;</a>".encode()
-    yield "spaces.xlsx", lambda: repacked(xlsx({"a": []}), "xl/worksheets/1.xml", b" " * (1 << 30))
+    yield (
+        "spaces.xlsx",
+        lambda: repacked(xlsx({"a": []}), "xl/worksheets/sheet1.xml", b" " * (1 << 30)),
+    )
     yield "mails.mbox", lambda: b"From a\nSubject: b\n\n" * 2_000_000
     yield "line.mbox", lambda: b"From a\n\n" + b"word " * 30_000_000
     yield (

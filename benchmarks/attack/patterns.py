@@ -19,8 +19,8 @@ MARKS = (
     "Z. ", "z.B. ", "1.", "。", "a… »", "# a\n", "\t", "    a\n", "a\\\n", " \n", "a ", "ab.cD",
     "-\n", "a:1\n", "a-\nb", "sk_live_", "github_pat_", "x" * 30 + "://",
 )  # fmt: skip
-SHORT = ("_ABBREVIATED", "_NATURAL", "_EASTERN")
-"""Patterns that meet forty characters at most; a test tries those of encodings."""
+SHORT = ("_ABBREVIATED",)
+"""Patterns that meet forty characters at most."""
 ANCHORED = ("_SECRET_NAME", "_OPTION", "_GRID")
 """Patterns that are tried at the start of a text only."""
 

@@ -3,6 +3,7 @@
 import io
 import struct
 import zipfile
+from datetime import datetime
 from itertools import pairwise
 
 import pytest
@@ -12,34 +13,18 @@ from contrasent.documents.folder import DocumentSource
 PROSE = "Rivers carry sand to the sea. The sea grinds it finer."
 
 
-def pdf(pages, title="", trailer=""):
-    """A pdf of pages of lines, written by hand: a font size and a text at each position."""
-    objects = {
-        1: "<< /Type /Catalog /Pages 2 0 R >>",
-        2: f"<< /Type /Pages /Count {len(pages)} "
-        f"/Kids [{' '.join(f'{10 + 2 * i} 0 R' for i in range(len(pages)))}] >>",
-        3: "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
-        4: f"<< /Title ({title}) >>",
-    }
-    for i, lines in enumerate(pages):
-        shown, text = "", "BT /F {} Tf 50 {} Td ({}) Tj ET\n"
+def pdf(pages, title="", **given):
+    """A pdf of pages of lines, each with the size of its letters."""
+    canvas_of, stream = pytest.importorskip("reportlab.pdfgen.canvas").Canvas, io.BytesIO()
+    canvas = canvas_of(stream, pagesize=(600, 800), invariant=True, **given)
+    canvas.setTitle(title)
+    for lines in pages:
         for n, (size, line) in enumerate(lines):
-            shown += text.format(size, 750 - 30 * n, line)
-        objects[10 + 2 * i] = (
-            "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] "
-            f"/Resources << /Font << /F 3 0 R >> >> /Contents {11 + 2 * i} 0 R >>"
-        )
-        objects[11 + 2 * i] = f"<< /Length {len(shown)} >>\nstream\n{shown}endstream"
-    out, places = b"%PDF-1.4\n", {}
-    for number, body in sorted(objects.items()):
-        places[number] = len(out)
-        out += f"{number} 0 obj\n{body}\nendobj\n".encode()
-    start, size = len(out), max(objects) + 1
-    table = "".join(
-        f"{places.get(n, 0):010d} {'00000 n' if n in places else '65535 f'} \n" for n in range(size)
-    )
-    end = f"trailer << /Size {size} /Root 1 0 R /Info 4 0 R {trailer} >>\nstartxref\n{start}\n%%EOF"
-    return out + f"xref\n0 {size}\n{table}{end}".encode()
+            canvas.setFont("Helvetica", size)
+            canvas.drawString(50, 750 - 30 * n, line)
+        canvas.showPage()
+    canvas.save()
+    return stream.getvalue()
 
 
 def one(folder, name, content):
@@ -146,42 +131,17 @@ def paged():
     return pdf([first, [], [(12, "It ends here.")]], "Rivers at large")
 
 
-PROPERTIES = (
-    '<p:coreProperties xmlns:p="http://schemas.openxmlformats.org/package/2006/metadata/core-propert'
-    'ies" xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:t="http://purl.org/dc/terms/">'
-    "<dc:creator>Ann Lee</dc:creator><t:modified>2024-03-05T10:00:00Z</t:modified>"
-    "</p:coreProperties>"
-)
-
-
 def xlsx(sheets):
     """A workbook of sheets of rows of texts."""
-    kind = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-    package = "http://schemas.openxmlformats.org/package/2006/relationships"
-    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
-    core = "http://schemas.openxmlformats.org/package/2006/relationships/metadata/core-properties"
-    listed, targets, files = "", "", {}
-    for n, (name, rows) in enumerate(sheets.items(), 1):
-        listed += f'<sheet name="{name}" sheetId="{n}" r:id="r{n}"/>'
-        targets += f'<Relationship Id="r{n}" Type="{kind}/worksheet" Target="worksheets/{n}.xml"/>'
-        cell = '<c t="inlineStr"><is><t>{}</t></is></c>'.format
-        cells = "".join(f"<row>{''.join(map(cell, row))}</row>" for row in rows)
-        files[f"xl/worksheets/{n}.xml"] = (
-            f'<worksheet xmlns="{main}"><sheetData>{cells}</sheetData></worksheet>'
-        )
-    return zipped(files | {
-        "[Content_Types].xml":
-            '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
-            '<Default Extension="xml" ContentType="application/xml"/></Types>',
-        "_rels/.rels": f'<Relationships xmlns="{package}"><Relationship Id="a" '
-            f'Type="{kind}/officeDocument" Target="xl/workbook.xml"/><Relationship Id="b" '
-            f'Type="{core}" Target="docProps/core.xml"/></Relationships>',
-        "docProps/core.xml": PROPERTIES,
-        "xl/workbook.xml":
-            f'<workbook xmlns="{main}" xmlns:r="{kind}"><sheets>{listed}</sheets></workbook>',
-        "xl/_rels/workbook.xml.rels":
-            f'<Relationships xmlns="{package}">{targets}</Relationships>',
-    })  # fmt: skip
+    book = pytest.importorskip("openpyxl").Workbook()
+    book.remove(book.active)
+    book.properties.creator = "Ann Lee"
+    book.properties.created = datetime(2099, 3, 5)  # later than the time at which it is written
+    for name, rows in sheets.items():
+        sheet = book.create_sheet(name)
+        for row in rows:
+            sheet.append(row)
+    return saved(book)
 
 
 def ods(rows):

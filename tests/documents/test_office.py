@@ -75,7 +75,6 @@ def test_all_formats_that_are_read_are_tested():
     same_reader = [".markdown", ".mdx", ".text", ".log", ".ndjson", ".htm", ".xhtml", ".pyi"]
     here = [name[1:] for name in (*CONVERTED, *BLOCKS)] + [".eml", ".mbox", ".msg"]
     assert set(FORMATS) == {*elsewhere, *same_reader, *here, *CODE, *SETTINGS, *SHEETS}
-    assert len(FORMATS) == 109
 
 
 @pytest.mark.parametrize("name", BLOCKS)
@@ -103,7 +102,7 @@ def test_rows_of_a_workbook_keep_the_names_of_their_columns(tmp_path):
     texts = [["subject", "text", "year"], ["Ducks", "They swim.", "2024"]]
     book = xlsx({"Staff": [["A list of our staff"], [], *STAFF], "Notes": notes, "Texts": texts})
     found, _ = rows_of(tmp_path, "a.xlsx", book)
-    about = {"author": "Ann Lee", "date": "2024-03-05"}
+    about = {"author": "Ann Lee", "date": "2099-03-05"}
     assert found == {
         "#Staff": ("Staff", (Section((), ("A list of our staff",)),), about),
         **{f"#Staff#{n}": ("", (Section(("Staff",), (text,)),), about)
@@ -181,8 +180,7 @@ def test_headings_of_a_pdf_are_found_by_their_size(tmp_path):
 def test_scans_and_encrypted_files_each_have_their_reason(tmp_path):
     (tmp_path / "a.pdf").write_bytes(pdf([[(12, "Text of a page.")]]))
     (tmp_path / "b.pdf").write_bytes(pdf([[], []]))
-    locked = "/Encrypt << /Filter /Standard /V 1 /R 2 /P -4 /O <%s> /U <%s> >> /ID [<00> <00>]"
-    (tmp_path / "c.pdf").write_bytes(pdf([[(12, PROSE)]], trailer=locked % ("41" * 32, "42" * 32)))
+    (tmp_path / "c.pdf").write_bytes(pdf([[(12, PROSE)]], encrypt="swordfish"))
     source = DocumentSource(tmp_path)
     assert [d.id for d in source] == ["a.pdf"]
     examples = {reason: skipped.names for reason, skipped in source.report.skipped.items()}

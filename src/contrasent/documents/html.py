@@ -155,11 +155,8 @@ class _Page:
 
     def _table(self, node: "LexborNode") -> None:
         """Add a table's caption and its rows as lines."""
-        rows = list[str]()
-        for row in node.css("caption, tr"):
-            cells = row.css("td, th") or [row]
-            rows.append(" | ".join(filter(None, (one_line(_text(cell)) for cell in cells))))
-        self._builder.lines("\n".join(rows))
+        rows = node.css("caption, tr")
+        self._builder.table(map(_text, row.css("td, th") or [row]) for row in rows)
 
     def _is_menu(self, node: "LexborNode", tag: str) -> bool:
         """True for what leads elsewhere: navigation, and asides and footers of links."""

@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 
 from contrasent.documents.archives import Reason, Report, Skip, check_members, expands
 from contrasent.documents.html import add_html
-from contrasent.documents.sections import Parsed, SectionBuilder, one_line
+from contrasent.documents.sections import Parsed, SectionBuilder
 
 Element = ElementTree.Element
 MEDIA = {
@@ -112,10 +112,8 @@ def _add(builder: SectionBuilder, content: dict[str, Any]) -> None:
         case "table":
             rows = dict[int, list[str]]()
             for cell in content["grid"]["cells"]:
-                shown = one_line(_MARK.sub("", cell["content"]))
-                rows.setdefault(cell["row"], []).append(shown)
-            lines = (" | ".join(filter(None, cells)) for cells in rows.values())
-            builder.lines("\n".join(lines))
+                rows.setdefault(cell["row"], []).append(_MARK.sub("", cell["content"]))
+            builder.table(rows.values())
         case "code" | "raw_block":
             builder.lines(text or content.get("content", ""))
         case "definition_item":
@@ -370,9 +368,8 @@ def _add_shapes(builder: SectionBuilder, slide: Element, *, notes: bool = False)
         if kind in ("sldNum", "dt", "hdr", "sldImg") or (notes and kind == "ftr"):
             continue
         if (table := shape.find(".//{*}tbl")) is not None:
-            rows = ([*filter(None, map(_paragraphs, row))] for row in table.iterfind("{*}tr"))
-            texts = (" | ".join(one_line(" ".join(cell)) for cell in row) for row in rows)
-            builder.lines("\n".join(texts))
+            rows = table.iterfind("{*}tr")
+            builder.table((" ".join(_paragraphs(cell)) for cell in row) for row in rows)
             continue
         texts_of = _paragraphs(shape)
         if kind in ("title", "ctrTitle") and texts_of and not notes:

@@ -14,11 +14,11 @@ from itertools import chain
 from pathlib import PurePosixPath
 from typing import IO, Any
 
+from contrasent.documents import office, text_formats
 from contrasent.documents.archives import Entry, Reason, Report, Skip, reason_to_skip
 from contrasent.documents.encodings import FOREIGN, Encoding, decode, encoding_of
 from contrasent.documents.html import read_html
 from contrasent.documents.mail import Mail, day_of, messages, own_text, parse_mail
-from contrasent.documents.office import extracted, read_docx, read_epub, read_odt, read_slides
 from contrasent.documents.pdf import read_pdf
 from contrasent.documents.rst import read_rst
 from contrasent.documents.rtf import read_rtf
@@ -33,23 +33,7 @@ from contrasent.documents.sections import (
 )
 from contrasent.documents.sheets import form_of, read_book
 from contrasent.documents.table import read_rows, read_table
-from contrasent.documents.text_formats import (
-    CODE,
-    SETTINGS,
-    WIDEST,
-    read_adoc,
-    read_blocks,
-    read_calendar,
-    read_captions,
-    read_markdown,
-    read_notebook,
-    read_object,
-    read_org,
-    read_python,
-    read_tex,
-    read_text,
-    read_xml,
-)
+from contrasent.documents.text_formats import CODE, SETTINGS, WIDEST, read_blocks, read_text
 from contrasent.text.sources import LONGEST, Source
 
 Part = tuple[list[Document], dict[str, Any]]  # documents, and facts of the file for the report
@@ -103,15 +87,11 @@ class File:
             raise Skip(Reason.TOO_LARGE)
         return data
 
-    def decoded(self) -> str:
-        """Its text, whatever its encoding."""
+    def text(self, *, rows: bool = False) -> str:
+        """Its text, whatever its encoding; unless it holds rows, it must be fit to be parsed."""
         text, encoding = decode(self.content(), self.encoding)
         self.note_encoding(encoding)
-        return text
-
-    def text(self) -> str:
-        """The same, unless it is too long to parse, or repetitive."""
-        return self.check(self.decoded())
+        return text if rows else self.check(text)
 
     def check(self, text: str) -> str:
         """A text, unless it is too long to parse, or repetitive."""
@@ -148,20 +128,6 @@ class File:
             self.skip(skip.args[0], part)
         except Exception:  # whatever a parser raises for what is broken
             self.skip(Reason.BROKEN, part)
-
-    def cleaned(self, document: Document, repetition: "_Repetition") -> Document:
-        """A document without its keys; ``Skip`` if it has no text, too much, or the same as all."""
-        if not document.sections:
-            raise Skip(Reason.EMPTY)
-        repetition.add(*(text for section in document.sections for text in section.paragraphs))
-        if size_of(document.sections) > self.most:
-            raise Skip(Reason.TOO_MUCH_TEXT)
-        literal = self.tabular or self.entry.suffix in LITERAL
-        sections, keys = without_keys(document.sections, literal=literal)
-        self.facts["keys"] += keys
-        if not sections:
-            raise Skip(Reason.SECRET)
-        return replace(document, sections=sections)
 
 
 Reader = Callable[[File], Iterator[Document | None]]
@@ -202,55 +168,59 @@ def documents(
         if document is not None:
             batch.append(document)
             much += size_of(document.sections)
-        many = len(batch) + len(file.facts["passed"]) >= AT_ONCE or much > MUCH
-        if many or document is None:
-            given = given or bool(batch or file.facts["passed"])
-            yield batch, file.facts
-            batch, much, file.facts = [], 0, {"passed": [], "keys": 0}
+        passed = file.facts["passed"]
+        if document is None or len(batch) + len(passed) >= AT_ONCE or much > MUCH:
+            given = given or bool(batch or passed)
+            yield batch, {**file.facts}
+            batch, much = [], 0
+            file.facts.clear()
+            file.facts |= {"passed": [], "keys": 0}
     if not (given or batch or file.facts["passed"]):
         raise Skip(Reason.EMPTY)
     yield batch, file.facts
 
 
 def _read(file: File) -> Iterator[Document | None]:
-    """The documents of a file that are fit to be indexed."""
+    """The documents of a file that are fit to be indexed, without their keys."""
     if file.entry.size == 0:
         raise Skip(Reason.EMPTY)
-    repetition = _Repetition()
+    repetition, literal = _Repetition(), file.entry.suffix in LITERAL
     for document in READERS.get(file.entry.suffix, _unknown)(file):
-        try:
-            cleaned = document and file.cleaned(document, repetition)
-        except Skip as skip:
-            assert document is not None
-            if file.tabular and skip.args[0] != Reason.REPETITION:
-                file.skip(Reason.ROW)
-            elif document.id == file.name or file.tabular:
-                raise
-            else:
-                file.skip(skip.args[0], document.id.removeprefix(file.name))
+        if document is None:
+            yield None
+            continue
+        texts = [text for section in document.sections for text in section.paragraphs]
+        repetition.add(*texts)
+        reason = None if texts else Reason.EMPTY
+        if size_of(document.sections) > file.most:
+            reason = Reason.TOO_MUCH_TEXT
+        if reason is None:
+            rows = literal or file.tabular
+            sections, keys = without_keys(document.sections, literal=rows)
+            file.facts["keys"] += keys
+            if sections:
+                yield replace(document, sections=sections)
+                continue
+            reason = Reason.SECRET
+        if file.tabular:
+            file.skip(Reason.ROW)
+        elif document.id == file.name:
+            raise Skip(reason)
         else:
-            yield cleaned
+            file.skip(reason, document.id.removeprefix(file.name))
 
 
 # ---------------------------------------------------------------------- files of one document
 
 
-def _by_text(parse: Callable[[str], Parsed]) -> Reader:
-    """Reads a file by the parser of its text."""
-
-    def read(file: File) -> Iterator[Document]:
-        yield file.document(parse(file.text()))
-
-    return read
+def _text(parse: Callable[[str], Parsed], file: File) -> Iterator[Document]:
+    """A file by the parser of its text."""
+    yield file.document(parse(file.text()))
 
 
-def _by_bytes(parse: Callable[[bytes, Report], Parsed]) -> Reader:
-    """Reads a file by the parser of its bytes, which reports what it passes over."""
-
-    def read(file: File) -> Iterator[Document]:
-        yield file.document(parse(file.content(), file.skip))
-
-    return read
+def _bytes(parse: Callable[[bytes, Report], Parsed], file: File) -> Iterator[Document]:
+    """A file by the parser of its bytes, which reports what it passes over."""
+    yield file.document(parse(file.content(), file.skip))
 
 
 def _unknown(file: File) -> Iterator[Document]:
@@ -328,6 +298,7 @@ def _attached(
 ) -> Iterator[Document | None]:
     """The documents that are attached to one."""
     for title, data in attachments:
+        yield None  # whatever becomes of it
         inner = f"{part}#{one_line(title).replace('/', '_')}"
         with file.others_are_read(inner):
             suffix, reason = PurePosixPath(title).suffix.lower(), reason_to_skip(title)
@@ -336,13 +307,12 @@ def _attached(
             if reason is not None:
                 raise Skip(reason)
             entry = Entry(f"{file.name}{inner}", suffix, len(data), "", 0)
-            depth, facts = file.depth + 1, file.facts
-            yield from _read(replace(file, entry=entry, data=data, depth=depth, facts=facts))
+            yield from _read(replace(file, entry=entry, data=data, depth=file.depth + 1))
 
 
 def _outlook(file: File) -> Iterator[Document | None]:
     """A mail of Outlook and its attachments, by xberg."""
-    result = extracted(file.content(), ".msg")
+    result = office.extracted(file.content(), ".msg")
     about, text = result.metadata, str(result.content).partition("\n\n")[2]
     mail = getattr(about.format, "email", None)
     if mail is not None and mail.attachments:  # which are listed, and then read, at the end
@@ -380,7 +350,7 @@ def _table(file: File) -> Iterator[Document]:
 
 def _json(file: File) -> Iterator[Document]:
     """One object, or rows: a list of them, or one a line."""
-    text = file.decoded()
+    text = file.text(rows=True)
     try:
         values = json.loads(text)
     except ValueError:
@@ -390,7 +360,7 @@ def _json(file: File) -> Iterator[Document]:
         return
     if isinstance(values, dict):
         file.check(text)
-        yield file.document((file.name.rpartition("/")[2], *read_object(values)[1:]))
+        yield file.document((file.name.rpartition("/")[2], *text_formats.read_object(values)[1:]))
     elif isinstance(values, list):
         yield from _rows(file, ".jsonl", partial(map, json.dumps, values))
     else:
@@ -477,14 +447,14 @@ def _sheets(file: File) -> Iterator[Document]:
 
 
 READERS: dict[str, Reader] = {
-    **dict.fromkeys((".md", ".markdown", ".mdx"), _by_text(read_markdown)),
-    **dict.fromkeys((".txt", ".text", ".log", ""), _by_text(read_text)),
+    **dict.fromkeys((".md", ".markdown", ".mdx"), partial(_text, text_formats.read_markdown)),
+    **dict.fromkeys((".txt", ".text", ".log", ""), partial(_text, read_text)),
     ".pdf": _pdf,
-    ".docx": _by_bytes(read_docx),
-    ".odt": _by_bytes(read_odt),
-    ".rtf": _by_bytes(read_rtf),
-    ".pptx": _by_bytes(read_slides),
-    ".epub": _by_bytes(read_epub),
+    ".docx": partial(_bytes, office.read_docx),
+    ".odt": partial(_bytes, office.read_odt),
+    ".rtf": partial(_bytes, read_rtf),
+    ".pptx": partial(_bytes, office.read_slides),
+    ".epub": partial(_bytes, office.read_epub),
     **dict.fromkeys((".html", ".htm", ".xhtml"), _html),
     **dict.fromkeys(SHEETS, _sheets),
     **dict.fromkeys((".csv", ".tsv", ".jsonl", ".ndjson"), _table),
@@ -493,15 +463,15 @@ READERS: dict[str, Reader] = {
     ".eml": _eml,
     ".mbox": _mbox,
     ".msg": _outlook,
-    ".ipynb": _by_text(read_notebook),
-    **dict.fromkeys((".py", ".pyi"), _by_text(read_python)),
-    ".tex": _by_text(read_tex),
-    ".rst": _by_text(read_rst),
-    ".org": _by_text(read_org),
-    ".adoc": _by_text(read_adoc),
-    ".xml": _by_text(read_xml),
-    **dict.fromkeys((".ics", ".vcf"), _by_text(read_calendar)),
-    **dict.fromkeys((".srt", ".vtt"), _by_text(read_captions)),
+    ".ipynb": partial(_text, text_formats.read_notebook),
+    **dict.fromkeys((".py", ".pyi"), partial(_text, text_formats.read_python)),
+    ".tex": partial(_text, text_formats.read_tex),
+    ".rst": partial(_text, read_rst),
+    ".org": partial(_text, text_formats.read_org),
+    ".adoc": partial(_text, text_formats.read_adoc),
+    ".xml": partial(_text, text_formats.read_xml),
+    **dict.fromkeys((".ics", ".vcf"), partial(_text, text_formats.read_calendar)),
+    **dict.fromkeys((".srt", ".vtt"), partial(_text, text_formats.read_captions)),
     **dict.fromkeys((*CODE, *SETTINGS), _blocks),
 }
 """How a file of each suffix is read; also as gzip, in a zip, or attached to a mail."""

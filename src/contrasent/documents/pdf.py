@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from ctypes import byref, c_double, c_ushort
 from itertools import pairwise
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from contrasent.documents.archives import Reason, Report, Skip
@@ -56,6 +57,8 @@ class _Paragraph(NamedTuple):
     size: float
     lines: tuple[str, ...]
     wrapped: bool  # at a width: it is prose
+    top: float = 0.0  # of its first line, and of its last; those of a table never meet others
+    bottom: float = inf
 
 
 def read_pdf(
@@ -107,12 +110,8 @@ def _rows(text: "PdfTextPage") -> tuple[list[list[_Line]], bool]:
     """The lines of a page, each cut at wide gaps; and whether its letters have a meaning."""
     import pypdfium2.raw as c
 
-    page, count = text.raw, text.count_chars()
-    held = (c_ushort * (count + 1))()
-    if c.FPDFText_GetText(page, 0, count, held) == count + 1:
-        codes = held[:count]
-    else:  # some letters are no single unit of UTF-16
-        codes = [c.FPDFText_GetUnicode(page, at) for at in range(count)]
+    page = text.raw
+    codes = [c.FPDFText_GetUnicode(page, at) for at in range(text.count_chars())]
     left, right, bottom, top = c_double(), c_double(), c_double(), c_double()
     loose = c.FS_RECTF()
 
@@ -223,7 +222,7 @@ def _built(read: Sequence[tuple[list[list[_Line]], list[str]]], title: str, abou
         for one in _paragraphs(number, rows):
             if paragraphs and _goes_on(paragraphs[-1], one):
                 before = paragraphs.pop()
-                one = before._replace(lines=before.lines + one.lines)
+                one = before._replace(lines=before.lines + one.lines, bottom=one.bottom)
             paragraphs.append(one)
     large = [one for one in paragraphs if one.size > LARGER * usual]
     headings = {one for one in large if len(one.lines) <= 3 and sum(map(len, one.lines)) <= LONGEST}
@@ -326,9 +325,9 @@ def _parts(lines: Sequence[_Line], line: _Line, pitch: float) -> bool:
     )
     if step > 0 and not aligned:
         return True
-    ended = last.text.endswith((".", "!", "?", ":", '"'))
     if step < -last.size:  # up, to another column
-        return ended or not line.text[:1].islower()
+        return True
+    ended = last.text.endswith((".", "!", "?", ":", '"'))
     indented = line.left > last.left + 0.8 * last.size
     return step > 1.3 * max(pitch, last.size) or (ended and indented)
 
@@ -339,7 +338,8 @@ def _closed(page: int, lines: Sequence[_Line]) -> Iterator[_Paragraph]:
         breaks = list(pairwise(lines))
         full = sum(one.right + other.word > right or other.top > one.top for one, other in breaks)
         wrapped = full >= 0.6 * len(breaks)
-        yield _Paragraph(page, lines[0].size, tuple(line.text for line in lines), wrapped)
+        first, last, texts = lines[0], lines[-1], tuple(line.text for line in lines)
+        yield _Paragraph(page, first.size, texts, wrapped, first.top, last.top)
 
 
 def _run(rows: list[list[_Line]], start: int) -> list[list[_Line]]:
@@ -412,10 +412,13 @@ def _columns(page: int, run: list[list[_Line]]) -> Iterator[_Paragraph]:
 
 
 def _goes_on(before: _Paragraph, one: _Paragraph) -> bool:
-    """True if a paragraph of the next page is the end of one."""
+    """True if a paragraph of the next column or page is the end of one."""
     ended = before.lines[-1].endswith((".", "!", "?", ":", '"', ")"))
     alike = before.wrapped and one.wrapped and abs(before.size - one.size) < 0.5
-    return alike and one.page == before.page + 1 and not ended and one.lines[0][:1].islower()
+    first, long = one.lines[0][:1], len(before.lines) > 1
+    within = first.islower() or (long and (first.isdigit() or len(one.lines) > 1))
+    onward = one.page == before.page + 1 or one.top > before.bottom + one.size
+    return alike and onward and within and not ended
 
 
 def _joined(lines: Sequence[str], words: Counter[str]) -> str:

@@ -141,6 +141,11 @@ class SectionBuilder:
         lines = [line.rstrip() for line in clean(text).expandtabs(4).splitlines()]
         self._add("\n".join(line for line in lines if line))
 
+    def table(self, rows: Iterable[Iterable[str]]) -> None:
+        """Add the cells of a table that are filled, a line a row."""
+        shown = (filter(None, map(one_line, cells)) for cells in rows)
+        self.lines("\n".join(map(" | ".join, shown)))
+
     def block(self, text: str) -> None:
         """Add prose, or what seems to be code, a table or a list: not broken at a width."""
         lines = text.splitlines()

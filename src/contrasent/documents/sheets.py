@@ -32,20 +32,13 @@ Place = tuple[int, int]  # row and column, from 0
 
 @dataclass(slots=True)
 class Sheet:
-    """A sheet: its cells as texts, and what is noted on it."""
+    """A sheet: its cells as texts, what is noted on it, and what its values do not tell."""
 
     name: str
-    rows: list[list[str]]
-    notes: list[str]
-
-
-@dataclass(slots=True)
-class _About:
-    """Facts of a sheet that its values do not tell."""
-
+    rows: list[list[str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     shares: set[Place] = field(default_factory=set)
     merged: list[tuple[Place, Place]] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
 
 
 def read_book(data: bytes, skip: Report) -> tuple[list[Sheet], dict[str, Any]]:
@@ -54,7 +47,7 @@ def read_book(data: bytes, skip: Report) -> tuple[list[Sheet], dict[str, Any]]:
         import python_calamine
     except ImportError:
         raise Skip(Reason.NEEDS_DOCUMENTS) from None
-    facts, told = dict[str, _About](), dict[str, Any]()
+    facts, told = dict[str, Sheet](), dict[str, Any]()
     if zipfile.is_zipfile(BytesIO(data)):
         with opened(data) as archive:
             told = properties(archive)
@@ -72,10 +65,10 @@ def read_book(data: bytes, skip: Report) -> tuple[list[Sheet], dict[str, Any]]:
         if about.visible != python_calamine.SheetVisibleEnum.Visible:
             skip(Reason.HIDDEN_SHEET, f"#{about.name}")
         elif about.typ == python_calamine.SheetTypeEnum.WorkSheet:
-            sheet = book.get_sheet_by_name(about.name)
-            more = facts.get(about.name) or _About()
-            more.merged += sheet.merged_cell_ranges or []
-            sheets.append(Sheet(about.name, _cells(sheet, more), more.notes))
+            cells = book.get_sheet_by_name(about.name)
+            sheets.append(sheet := facts.get(about.name) or Sheet(about.name))
+            sheet.merged += cells.merged_cell_ranges or []
+            sheet.rows = _rows(cells, sheet)
     return sheets, told
 
 
@@ -103,13 +96,13 @@ def form_of(rows: list[list[str]]) -> str:
     )
 
 
-def _cells(sheet: Any, about: _About) -> list[list[str]]:
-    top, left = sheet.start or (0, 0)
+def _rows(cells: Any, sheet: Sheet) -> list[list[str]]:
+    top, left = cells.start or (0, 0)
     rows = [
-        [_shown(value, (row, at) in about.shares) for at, value in enumerate(values, left)]
-        for row, values in enumerate(sheet.to_python(), top)
+        [_shown(value, (row, at) in sheet.shares) for at, value in enumerate(values, left)]
+        for row, values in enumerate(cells.to_python(), top)
     ]
-    for (first, at), (last, _) in about.merged:  # a name stands in each of its rows
+    for (first, at), (last, _) in sheet.merged:  # a name stands in each of its rows
         for row in range(max(first - top, 0) + 1, min(last - top + 1, len(rows))):
             if 0 <= at - left < len(rows[row]):
                 rows[row][at - left] = rows[row][at - left] or rows[max(first - top, 0)][at - left]
@@ -137,13 +130,13 @@ def _shown(value: Any, share: bool) -> str:
             return ""
 
 
-def _of_office(archive: zipfile.ZipFile) -> dict[str, _About]:
+def _of_office(archive: zipfile.ZipFile) -> dict[str, Sheet]:
     """The facts of the sheets of an xlsx, by their names."""
-    shares, facts = _share_styles(archive), dict[str, _About]()
+    shares, facts = _share_styles(archive), dict[str, Sheet]()
     parts = related(archive, "xl/workbook.xml")
     for one in parsed(archive, "xl/workbook.xml").iterfind("{*}sheets/{*}sheet"):
-        part, about = parts.get(link_of(one), ("", ""))[1], _About()
-        facts[one.get("name", "")] = about
+        part, name = parts.get(link_of(one), ("", ""))[1], one.get("name", "")
+        facts[name] = about = Sheet(name)
         if shares and part in archive.namelist():
             with archive.open(part) as stream:
                 for _, cell in ElementTree.iterparse(stream):
@@ -177,11 +170,12 @@ def _place(reference: str) -> Place:
     return int(row or 1) - 1, column - 1
 
 
-def _of_ods(archive: zipfile.ZipFile) -> dict[str, _About]:
+def _of_ods(archive: zipfile.ZipFile) -> dict[str, Sheet]:
     """The facts of the sheets of an ods, by their names."""
-    facts = dict[str, _About]()
+    facts = dict[str, Sheet]()
     for table in parsed(archive, "content.xml").iterfind(".//{*}table"):
-        about, row = facts.setdefault(attribute(table, "name"), _About()), 0
+        name, row = attribute(table, "name"), 0
+        about = facts.setdefault(name, Sheet(name))
         for line in table.iterfind(".//{*}table-row"):
             column, many = 0, int(attribute(line, "number-rows-repeated") or 1)
             for cell in line:

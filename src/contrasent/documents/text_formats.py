@@ -198,7 +198,7 @@ def _add_markdown(builder: SectionBuilder, text: str) -> None:
             case "tr_open":
                 rows.append([])
             case "table_close":
-                builder.lines("\n".join(" | ".join(row) for row in rows))
+                builder.table(rows)
                 rows = []
             case "fence" | "code_block":
                 builder.lines(token.content)

@@ -38,24 +38,35 @@ class FileReader:
 
     def read(self, entry: Entry) -> Iterator[Part]:
         """The documents of a file, some at a time, with facts about the file."""
-        process = self._started()
+        if self._process is None or self._process.poll() is not None:
+            self.close()
+            self._rest, self._process = (
+                b"",
+                subprocess.Popen(
+                    self.command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    env=os.environ | ENVIRONMENT,
+                ),
+            )
+        process = self._process
         assert process.stdin is not None
-        order = {"entry": asdict(entry), "columns": self.columns, "most": self.most}
-        order["encoding"] = self.encoding
+        order = [asdict(entry), self.columns, self.most, self.encoding]
         with suppress(OSError):  # one that has ended gives no answer
             process.stdin.write(json.dumps(order).encode() + b"\n")
             process.stdin.flush()
         ready = False  # for the next file
         try:
             while True:
-                answer = self._answer()
+                answer = self._answer(process)
                 ready = "documents" not in answer
                 if "skip" in answer:
                     reason, *columns = answer["skip"]
                     raise Skip(Reason(reason), *columns)
                 if ready and answer["done"]:
                     return
-                yield [_document(data) for data in answer["documents"]], answer["facts"]
+                yield [_document(**data) for data in answer["documents"]], answer["facts"]
         except (KeyError, TypeError, ValueError, AttributeError):  # not a valid answer
             ready = False
             raise Skip(Reason.ENDED) from None
@@ -63,26 +74,16 @@ class FileReader:
             if not ready:
                 self.close()
 
-    def _started(self) -> subprocess.Popen[bytes]:
-        if self._process is None or self._process.poll() is not None:
-            self.close()
-            self._process = subprocess.Popen(
-                self.command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env={**os.environ, **ENVIRONMENT},
-            )
-            self._rest = b""
-        return self._process
+    def _answer(self, process: "subprocess.Popen[bytes]") -> dict[str, Any]:
+        """The next line of the process; it is ended where it gives none in time."""
+        assert process.stdout is not None
+        stream, parts, late = process.stdout.fileno(), [self._rest], threading.Event()
 
-    def _answer(self) -> dict[str, Any]:
-        """The next line of the process."""
-        assert self._process is not None
-        assert self._process.stdout is not None
-        stream, parts = self._process.stdout.fileno(), [self._rest]
-        late = threading.Event()
-        timer = threading.Timer(self.seconds, _end, [self._process, late])
+        def end() -> None:  # Windows cannot wait for a pipe for a limited time
+            late.set()
+            process.kill()
+
+        timer = threading.Timer(self.seconds, end)
         timer.start()
         try:
             while b"\n" not in parts[-1]:
@@ -104,24 +105,14 @@ class FileReader:
                 pass
 
 
-def _end(process: subprocess.Popen[bytes], late: threading.Event) -> None:
-    """End a process that gives no answer; Windows cannot wait for a pipe for a limited time."""
-    late.set()
-    process.kill()
+def _document(sections: list[dict[str, Any]], **data: Any) -> Document:
+    found = (Section(tuple(s["headings"]), tuple(s["paragraphs"]), s["page"]) for s in sections)
+    return Document(sections=tuple(found), **data)
 
 
-def _document(data: dict[str, Any]) -> Document:
-    sections = tuple(
-        Section(tuple(part["headings"]), tuple(part["paragraphs"]), part["page"])
-        for part in data["sections"]
-    )
-    return Document(**{**data, "sections": sections})
-
-
-def _answers(order: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _answers(entry: dict[str, Any], *given: Any) -> Iterator[dict[str, Any]]:
     try:
-        given = order["columns"], order["most"], order["encoding"]
-        for part, facts in documents(Entry(**order["entry"]), *given):
+        for part, facts in documents(Entry(**entry), *given):
             yield {"documents": [asdict(document) for document in part], "facts": facts}
         yield {"done": True}
     except Skip as skip:
@@ -142,7 +133,7 @@ def serve() -> None:
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no answer
     for line in sys.stdin.buffer:
-        for answer in _answers(json.loads(line)):
+        for answer in _answers(*json.loads(line)):
             out.write(json.dumps(answer).encode() + b"\n")
             out.flush()
 
