@@ -60,7 +60,7 @@ def test_the_same_model_changes_nothing():
     assert [m.name for m in found.measures] == names
     for measure in found.measures:
         assert (measure.value, measure.low, measure.high) == pytest.approx((1, 1, 1))
-    assert (found.changed, found.moved) == ((), ())
+    assert found.changed == ()
     assert (found.queries, found.documents, found.of, found.own) == (60, 120, 120, True)
     assert json.loads(json.dumps(found.to_json()))["measures"][1]["value"] == 1
 
@@ -92,8 +92,6 @@ def test_against_a_loop():
     assert worst.query == queries[int(np.argmin(biased))]
     assert worst.overlap == shares[int(np.argmin(biased))]
     assert worst.old[0].text in TEXTS and len(worst.old) == len(worst.new) == 5
-    assert set(found.scores) == {"first hit", "tenth hit", "random pair"}
-    assert found.scores["first hit"]["old"] == sorted(found.scores["first hit"]["old"])
 
 
 def test_ranks_in_the_other_list():
@@ -103,8 +101,6 @@ def test_ranks_in_the_other_list():
         for one in change.old:
             if one.text in new:
                 assert one.other == new[one.text]
-    lost = sum(one.lost for one in found.moved)
-    assert lost > 0 and found.moved[0].lost + found.moved[0].gained >= 2
 
 
 def test_known_vectors_are_not_made_again():

@@ -30,7 +30,6 @@ EXTRAS = {
     "ray": ("ray", "encoding on a Ray cluster"),
     "cloud": ("s3fs", "reading and writing s3:// and gs://"),
     "report": ("matplotlib", "figures of reproduce"),
-    "synonyms": ("wn", "the synonym view, by WordNet"),
 }
 """Extras that change what commands can do: a module that each brings, and its use."""
 

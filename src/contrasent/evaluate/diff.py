@@ -38,7 +38,6 @@ PARTS, PARTINGS = 5, 4
 """Groups of documents that are left out in turn, and how often they are drawn anew. Of few groups
 the error is right: the jackknife of a rank-based mean is too large where little is left out."""
 RESAMPLES = 1000
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 BIASED = "rank-biased overlap"
 
 Floats = NDArray[np.float64]
@@ -123,36 +122,6 @@ def document_error(
     return errors
 
 
-def score_quantiles(
-    ranked: Mapping[str, Ranked],
-    queries: Mapping[str, Vectors],
-    documents: Mapping[str, Vectors],
-    own: NDArray[np.int64] | None,
-    random: np.random.Generator,
-) -> dict[str, dict[str, list[float]]]:
-    """Quantiles of scores at ranks 1 and 10, and of queries with documents taken at random."""
-    count, total = len(queries["old"]), len(documents["old"])
-    left = np.tile(np.arange(count), 10)
-    right = random.integers(0, total, len(left))
-    if own is not None:
-        right = np.where(right == own[left], (right + 1) % total, right)
-    values: dict[str, dict[str, NDArray[np.float32]]] = {
-        kind: {name: one.scores[:, rank - 1] for name, one in ranked.items()}
-        for kind, rank in (("first hit", 1), ("tenth hit", 10))
-        if ranked["old"].scores.shape[1] >= rank
-    }
-    values["random pair"] = {
-        name: np.einsum("ij,ij->i", queries[name][left], documents[name][right]) for name in ranked
-    }
-    return {
-        kind: {
-            name: [round(q, 6) for q in np.quantile(one.astype(np.float64), QUANTILES).tolist()]
-            for name, one in by_model.items()
-        }
-        for kind, by_model in values.items()
-    }
-
-
 @dataclass(frozen=True, slots=True)
 class ListedDocument:
     """A document in a list: its text, its score, and its rank in the other list, if any."""
@@ -171,15 +140,6 @@ class Change:
     rank_biased_overlap: float
     old: tuple[ListedDocument, ...]
     new: tuple[ListedDocument, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """A document that entered or left the first ten of some queries."""
-
-    text: str
-    lost: int
-    gained: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,10 +165,6 @@ class Diff:
     # overlap@1, @10, @100 (as deep as there are documents) and rank-biased overlap
     measures: tuple[MeanInterval, ...]
     changed: tuple[Change, ...]  # the queries that changed most, in descending order
-    moved: tuple[Moved, ...]  # the documents that most queries lost or gained
-    # by "first hit", "tenth hit" and "random pair", then "old" and "new": the quantiles 0.05, 0.25,
-    # 0.5, 0.75 and 0.95
-    scores: dict[str, dict[str, list[float]]]
     threshold: Shift | None
 
     def __getitem__(self, name: str) -> MeanInterval:
@@ -311,7 +267,7 @@ def diff_models(
     itself = chosen if queries is None else None
     whole = max(len(texts), of) if of is not None and of > len(documents) else len(texts)
     encoders = {"old": old, "new": new}
-    of_documents, of_queries, deep = {}, {}, {}
+    deep = dict[str, Ranked]()
     depth = min(DEPTH, len(texts) - (queries is None))
     most = min(depth + spare(depth, whole > len(texts)), len(texts) - (queries is None))
     for name, encode in encoders.items():
@@ -320,7 +276,6 @@ def diff_models(
         ask = vectors[chosen] if queries is None else encoded(encode, wanted, "query")
         if metric == "cosine":
             vectors, ask = (metrics.normalize(v).astype(np.float32) for v in (vectors, ask))
-        of_documents[name], of_queries[name] = vectors, ask
         deep[name] = Ranked(*nearest(ask, vectors, most, own=itself))
     a, b = (ranked.cut(depth) for ranked in deep.values())
     values = agreement(a.rows, b.rows)
@@ -331,8 +286,6 @@ def diff_models(
         own=queries is None,
         measures=measured(deep["old"], deep["new"], depth, wanted, len(texts), whole, seed),
         changed=_changed(wanted, texts, a, b, values),
-        moved=_moved(texts, a.rows[:, :10], b.rows[:, :10]),
-        scores=score_quantiles(deep, of_queries, of_documents, itself, random),
         threshold=None if threshold is None else shift(threshold, a.scores, b.scores, seed=seed),
     )
 
@@ -360,15 +313,6 @@ def _changed(
         )
         for q in most
     )
-
-
-def _moved(documents: Sequence[str], old: Rows, new: Rows) -> tuple[Moved, ...]:
-    same = old[:, :, None] == new[:, None, :]
-    lost = np.bincount(old[~same.any(axis=2)], minlength=len(documents))
-    gained = np.bincount(new[~same.any(axis=1)], minlength=len(documents))
-    both = lost + gained
-    most = [row for row in np.argsort(-both, kind="stable")[:SHOWN].tolist() if both[row]]
-    return tuple(Moved(documents[row], int(lost[row]), int(gained[row])) for row in most)
 
 
 def shift(
@@ -413,9 +357,8 @@ def diff_page(found: Diff, about: Mapping[str, Mapping[str, Any]], on: str) -> s
 
     ``about``: of "old" and "new" the name, runtime, dimension, parameters and bytes.
     """
-    names = {
-        side: Path(str(about[side]["name"])).name or str(about[side]["name"]) for side in SIDES
-    }
+    given = {side: str(about[side]["name"]) for side in SIDES}
+    names = {side: Path(name).name or name for side, name in given.items()}
     title = f"{names['old']} and {names['new']}"
     facts = {"found": found, "on": on, "names": names, "about": about}
     return render("diff.html", window=f" diff: {title}", heading=title, **facts)

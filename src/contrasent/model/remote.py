@@ -2,15 +2,15 @@
 
 import json
 import os
+import ssl
 import time
 import weakref
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
 from urllib.parse import urldefrag, urlsplit
-from urllib.request import getproxies, proxy_bypass
 
+import httpx
 import numpy as np
 
 from contrasent.errors import ModelError, OptionError
@@ -47,17 +47,12 @@ class JsonServer:
     def __init__(self, base: str, timeout: float = TIMEOUT) -> None:
         self.base, self.timeout = base.rstrip("/"), timeout
         self._secret = os.environ.get(KEY, "").strip()
-        parts = urlsplit(self.base)
-        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        host, port = str(parts.hostname), parts.port
-        proxy = "" if proxy_bypass(host) else getproxies().get(parts.scheme, "")
-        through = urlsplit(proxy if "://" in proxy else f"http://{proxy}") if proxy else parts
-        self._connection = kind(str(through.hostname), through.port)
-        if proxy and parts.scheme == "https":
-            self._connection.set_tunnel(host, port or 443)
-        weakref.finalize(self, self._connection.close)
-        # A plain HTTP proxy needs absolute addresses.
-        self._whole = bool(proxy) and parts.scheme == "http"
+        headers = {"Accept": "application/json", "User-Agent": "contrasent"}
+        if self._secret:
+            headers["Authorization"] = f"Bearer {self._secret}"
+        trusted = ssl.create_default_context()  # whom the system trusts, such as a company's own
+        self._client = httpx.Client(headers=headers, timeout=timeout, verify=trusted)
+        weakref.finalize(self, self._client.close)
 
     def ask(self, path: str, body: Any = None, *, attempts: int = ATTEMPTS) -> dict[str, Any]:
         """The answer to a JSON body, or to a GET; transient failures are retried."""
@@ -72,24 +67,23 @@ class JsonServer:
 
     def _answer(self, url: str, body: Any) -> dict[str, Any]:
         until = time.monotonic() + self.timeout
+        content, method = bytearray(), "GET" if body is None else "POST"
         try:
-            content = bytearray()
-            with self._request(url, body) as response:
-                while part := response.read1(1 << 20):
+            with self._client.stream(method, url, json=body) as response:
+                for part in response.iter_bytes():
                     content += part
                     if len(content) > LARGEST or time.monotonic() > until:
                         raise TimeoutError(f"no whole answer in {self.timeout:g} s")
-        except (OSError, HTTPException) as error:
-            self._connection.close()
+        except (OSError, httpx.HTTPError, httpx.InvalidURL) as error:
             raise ServerError(f"{url}: does not answer ({error})") from error
-        if not 200 <= response.status < 300:
+        if not response.is_success:
             words = " ".join(content[:500].decode("utf-8", "replace").split())
             if self._secret:
                 words = words.replace(self._secret, "...")  # some servers repeat the key
-            after = response.getheader("Retry-After") or ""
+            after = response.headers.get("Retry-After", "")
             wait = float(after) if after.isdecimal() else 0.0
-            problem = f"{url}: answered {response.status}: {words}"
-            raise ServerError(problem, wait if response.status in BUSY else None)
+            problem = f"{url}: answered {response.status_code}: {words}"
+            raise ServerError(problem, wait if response.status_code in BUSY else None)
         try:
             answer = json.loads(content)
         except ValueError as error:
@@ -97,29 +91,6 @@ class JsonServer:
         if not isinstance(answer, dict):
             raise ModelError(f"{url}: did not answer with a JSON object")
         return answer
-
-    def _request(self, url: str, body: Any) -> HTTPResponse:
-        """Send a request; once more at once if the server had closed the connection meanwhile."""
-        headers = {"Accept": "application/json", "User-Agent": "contrasent"}
-        if self._secret:
-            headers["Authorization"] = f"Bearer {self._secret}"
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-        data = None if body is None else json.dumps(body).encode()
-        connection, target = self._connection, urlsplit(url)
-        path = url if self._whole else target._replace(scheme="", netloc="").geturl()
-        connection.timeout = self.timeout
-        reused = connection.sock is not None
-        if reused:
-            connection.sock.settimeout(self.timeout)
-        try:
-            connection.request("GET" if data is None else "POST", path, data, headers)
-            return connection.getresponse()
-        except ConnectionError:
-            connection.close()
-            if not reused:
-                raise
-            return self._request(url, body)
 
 
 class RemoteModel:

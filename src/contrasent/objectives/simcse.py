@@ -42,7 +42,7 @@ class SimCSE(engine.PairObjective):
         count: words to replace by synonyms.
         reach: 1 for the next sentence, 3 for one of the next three.
         draw: "argmax" or "sample" from the masked language model.
-        wordnet: folder of WordNet, or lexicon of the package wn.
+        wordnet: folder of WordNet's files.
         filler: folder of the masked language model.
     """
 
