@@ -46,6 +46,19 @@ def silent() -> bool:
 
 
 @contextmanager
+def shown(wanted: bool | None) -> Iterator[None]:
+    """Show progress in the block, or not; None leaves it as it is."""
+    global _mode
+    before = _mode
+    if wanted is not None:
+        _mode = "auto" if wanted else "silent"
+    try:
+        yield
+    finally:
+        _mode = before
+
+
+@contextmanager
 def task(
     title: str, total: int | None = None, unit: str = "it", start: int = 0
 ) -> Iterator[Advance]:

@@ -64,7 +64,7 @@ def test_padding_and_grouping_change_nothing(tiny, kind, sentences):
         encoder.packed = packed
         with torch.inference_mode():
             assert encoder(tokens).numpy() == pytest.approx(alone, abs=2e-6)
-        assert encoder.encode(texts, batch=3) == pytest.approx(alone, abs=2e-6)
+        assert encoder.encode(texts, batch_size=3) == pytest.approx(alone, abs=2e-6)
 
 
 def test_equal_sentences_are_computed_once_longest_first(bert):
@@ -76,7 +76,7 @@ def test_equal_sentences_are_computed_once_longest_first(bert):
             return super().embed(tokens)
 
     encoder = Counted.load(bert, pooler="mean")
-    vectors = encoder.encode(MIXED * 3, batch=2)
+    vectors = encoder.encode(MIXED * 3, batch_size=2)
     assert len(seen) == len(set(MIXED)) == 7
     assert seen == sorted(seen, reverse=True)
     assert np.array_equal(vectors[0], vectors[4])

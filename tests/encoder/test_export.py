@@ -66,7 +66,7 @@ def test_every_kind_pooler_and_head_gives_the_vectors_of_torch(
     wanted = Encoder.load(models[kind]).encode(texts)
     exported = Exported.open(target)
     for batch in (1, 7, 64):
-        found = exported.encode(texts, batch=batch)
+        found = exported.encode(texts, batch_size=batch)
         assert found.dtype == np.float32
         assert np.abs(found - wanted).max() <= 1e-5 * max(1, np.abs(wanted).max())
     assert exported.truncated == sum(len(exported.tokenizer.backend.encode(t).overflowing) > 0
@@ -79,7 +79,7 @@ def test_openvino_in_float32_gives_the_vectors_of_torch(models, tmp_path, senten
     pytest.importorskip("openvino")
     export(models["modernbert"], tmp_path / "out", engine="openvino")  # with sliding windows
     wanted = Encoder.load(models["modernbert"]).encode(sentences[:40])
-    found = Exported.open(tmp_path / "out").encode(sentences[:40], batch=16)
+    found = Exported.open(tmp_path / "out").encode(sentences[:40], batch_size=16)
     assert np.abs(found - wanted).max() <= 1e-5 * max(1, np.abs(wanted).max())
 
 

@@ -45,7 +45,7 @@ def test_the_model_of_an_index_has_the_settings_it_was_made_with(bert, tmp_path,
     index.facts = replace(index.facts, settings={"pooler": "mean", "max_tokens": 8})
     encode = open_index_model(index, batch=4)
     assert encode.encoder.identity == made.identity
-    assert np.array_equal(encode(texts), made.encode(texts, batch=4))
+    assert np.array_equal(encode(texts), made.encode(texts, batch_size=4))
     shutil.copytree(model, tmp_path / "moved")
     moved = open_index_model(index, str(tmp_path / "moved"))
     assert moved.encoder.identity == made.identity

@@ -195,9 +195,9 @@ def test_suites_put_them_before_captions(saved, plain, monkeypatch):
     read = []
 
     class Recorder(type(plain)):
-        def encode_and_count(self, sentences, *, batch=64, prompt=None):
+        def encode_and_count(self, sentences, *, batch_size=64, prompt=None):
             read.extend((prompt, text) for text in sentences)
-            return super().encode_and_count(sentences, batch=batch, prompt=prompt)
+            return super().encode_and_count(sentences, batch_size=batch_size, prompt=prompt)
 
     model = Recorder.load(saved)
     report = suite.evaluate_model(TaskEncoder(model), ("retrieval",))
@@ -235,3 +235,25 @@ def test_training_with_prompts(bert, sentences, tmp_path):
     single = prepare(bert, "simcse", {}, Settings(**given))
     with pytest.raises(OptionError, match="query_prompt 'ask: ': needs pairs"):
         collator(single, open_corpus(sentences[:30]), Settings(**given), tmp_path / "t", None)
+
+
+def test_encode_takes_the_arguments_of_sentence_transformers(saved, capfd):
+    texts = ["a map", "a copper lamp"]
+    model = Encoder.load(saved)
+    plain, asked = model.encode(texts, prompt=""), model.encode(texts, prompt_name="query")
+    assert asked == pytest.approx(model.encode(texts, prompt="query: ", batch_size=1), abs=1e-5)
+    unit = model.encode(texts, prompt="", normalize_embeddings=True, truncate_dim=3)
+    wanted = plain[:, :3] / np.linalg.norm(plain[:, :3], axis=1, keepdims=True)
+    assert unit == pytest.approx(wanted, abs=1e-6)
+    assert unit.dtype == np.float32
+    tensor = model.encode(texts[0], prompt="", convert_to_tensor=True)
+    assert type(tensor).__name__ == "Tensor"
+    assert tensor.numpy() == pytest.approx(plain[0], abs=1e-6)
+    model.encode(texts, show_progress_bar=False)
+    assert capfd.readouterr() == ("", "")
+    with pytest.raises(OptionError, match="prompt_name 'query': give this or prompt"):
+        model.encode(texts, prompt="a", prompt_name="query")
+    with pytest.raises(OptionError, match="no prompt of that name"):
+        model.encode(texts, prompt_name="quarry")
+    with pytest.raises(OptionError, match="truncate_dim 0: must be from 1 to"):
+        model.encode(texts, truncate_dim=0)

@@ -146,9 +146,9 @@ def test_calls_made_by_several_threads_give_the_vectors_of_calls_in_turn(encoder
     texts = [*sentences[:150], "", "a " * 90]
     torch.set_num_threads(1)
     try:
-        in_turn = encoder.encode(texts, batch=4)
+        in_turn = encoder.encode(texts, batch_size=4)
         torch.set_num_threads(3)
-        at_once = encoder.encode(texts, batch=4)
+        at_once = encoder.encode(texts, batch_size=4)
         assert torch.get_num_threads() == 3
         with ThreadPoolExecutor(1) as later:
             assert later.submit(torch.get_num_threads).result() == 3

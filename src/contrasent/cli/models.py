@@ -185,7 +185,7 @@ def postprocess(
     encoder = Encoder.load(
         folder, pooler=loading.pooler, max_tokens=loading.max_tokens, normalise=False
     )
-    vectors, fitted = encoder.encode(texts, batch=loading.batch), f"{len(texts):,} sentences"
+    vectors, fitted = encoder.encode(texts, batch_size=loading.batch), f"{len(texts):,} sentences"
     if method == "flow":
         from contrasent.encoder.flow import fit, write_flow
 

@@ -189,7 +189,7 @@ def export(
         )
     texts = [*PROBES, "", *(calibration or ())[:64]]
     logging.getLogger("contrasent.model.base").setLevel(logging.ERROR)  # a probe is too long
-    wanted = encoder.encode(texts, batch=8)
+    wanted = encoder.encode(texts, batch_size=8)
     packages = ["torch", "transformers", "onnx", "onnxruntime"]
     packages += ["openvino"] if engine == "openvino" else []
     inside = model.resolve() in target.resolve().parents
@@ -223,7 +223,7 @@ def export(
         files = sorted(folder.glob(f"{graph.stem}.*"))
         written = replace(written, graph={path.name: digest(path) for path in files})
         runtime.write_export(folder, written)
-        exported = runtime.Exported.open(folder).encode(texts, batch=8)
+        exported = runtime.Exported.open(folder).encode(texts, batch_size=8)
         a, b = exported.astype(np.float64), wanted.astype(np.float64)
         difference = float(np.abs(a - b).max() / max(1.0, np.abs(b).max()))
         if calibration is None and difference > LIMIT:

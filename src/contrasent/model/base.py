@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent import progress
-from contrasent.errors import ModelError, OptionError
+from contrasent.errors import ModelError, OptionError, import_extra
 from contrasent.files import read_object
 from contrasent.metrics import normalize
 from contrasent.model.golden import PROBES, EncoderConfig, Golden
@@ -180,29 +180,70 @@ class Encoder(ABC):
         """Vectors of tokenised sentences in one forward pass, without dropout, as of ``encode``."""
 
     def encode(
-        self, sentences: str | Sequence[str], *, batch: int = 64, prompt: str | None = None
+        self,
+        sentences: str | Sequence[str],
+        *,
+        prompt: str | None = None,
+        prompt_name: str | None = None,
+        batch_size: int = 64,
+        show_progress_bar: bool | None = None,
+        convert_to_tensor: bool = False,
+        normalize_embeddings: bool = False,
+        truncate_dim: int | None = None,
     ) -> Vectors:
         """Vectors (n, d) of sentences, float32, in the order given; (d,) of one string.
 
         Inside, equal sentences are computed once and the longest come first. How many sentences
-        were cut is logged as a warning and kept in ``truncated``.
+        were cut is logged as a warning and kept in ``truncated``. Arguments have the names that
+        sentence-transformers gives them.
 
         Args:
             sentences: one string, or any number of them, empty ones included; also an array or a
                 column of a data frame.
-            batch: sentences a forward pass at most. On CPU 2,048 tokens are enough for one too,
-                and several are made at once.
             prompt: text to put before each, such as ``prompts.of_task("query")``, or a template;
                 if None, the model's default prompt, if it has one.
+            prompt_name: a prompt of the model by its name, such as "query", instead.
+            batch_size: sentences a forward pass at most. On CPU 2,048 tokens are enough for one
+                too, and several are made at once.
+            show_progress_bar: show a bar, or lines where the output is no terminal; if None, as
+                ``contrasent.progress.show`` says.
+            convert_to_tensor: give a torch tensor instead of a numpy array.
+            normalize_embeddings: scale the vectors to length one.
+            truncate_dim: keep the first so many dimensions, for models trained to be cut.
+
+        Returns:
+            A numpy array, or a torch tensor.
 
         Raises:
-            OptionError: something else than texts, with its place.
+            OptionError: something else than texts, with its place; an unknown prompt or size.
+            MissingExtraError: a tensor is wanted, and torch is not installed.
+
+        Example:
+            >>> encoder = Encoder.load("all-MiniLM-L6-v2")
+            >>> encoder.encode(["a map", "a copper lamp"], normalize_embeddings=True).shape
+            (2, 384)
         """
+        if prompt_name is not None:
+            if prompt is not None:
+                raise OptionError("prompt_name", prompt_name, "give this or prompt, not both")
+            prompt = self.prompts.text(prompt_name)
+        if truncate_dim is not None and not 1 <= truncate_dim <= self.dimension:
+            problem = f"must be from 1 to {self.dimension}, the model's dimension"
+            raise OptionError("truncate_dim", truncate_dim, problem)
         several = [sentences] if isinstance(sentences, str) else texts_of(sentences)
-        vectors, self.truncated = self.encode_and_count(several, batch=batch, prompt=prompt)
+        with progress.shown(show_progress_bar):
+            vectors, self.truncated = self.encode_and_count(
+                several, batch_size=batch_size, prompt=prompt
+            )
         if self.truncated:
             counts = (self.truncated, len(several), self.max_tokens)
             log.warning("%d of %d sentences were cut at %d tokens", *counts)
+        vectors = vectors[:, :truncate_dim]
+        if normalize_embeddings:
+            vectors = normalize(vectors).astype(np.float32)
+        if convert_to_tensor:
+            torch = import_extra("torch", "train", "tensors")
+            vectors = torch.from_numpy(np.ascontiguousarray(vectors))
         return vectors[0] if isinstance(sentences, str) else vectors
 
     def similarity(
@@ -224,12 +265,12 @@ class Encoder(ABC):
         return rows[..., 0] if isinstance(second, str) else rows
 
     def encode_and_count(
-        self, sentences: Sequence[str], *, batch: int = 64, prompt: str | None = None
+        self, sentences: Sequence[str], *, batch_size: int = 64, prompt: str | None = None
     ) -> tuple[Vectors, int]:
         """Vectors (n, d) as of ``encode``, and how many sentences were cut, without a warning."""
         texts, where = distinct(sentences)
         tokens, cut = self.tokenise(texts, self.prompts.text() if prompt is None else prompt)
-        return self.encode_tokens(tokens, batch)[where], int(cut[where].sum())
+        return self.encode_tokens(tokens, batch_size)[where], int(cut[where].sum())
 
     @property
     @abstractmethod
@@ -295,7 +336,7 @@ class TaskEncoder:
             vectors = encode_batch_invariant(encoder.embed, tokens, encoder.dimension)
             cut = int(marks.sum())
         else:
-            vectors, cut = encoder.encode_and_count(sentences, batch=self.batch, prompt=prompt)
+            vectors, cut = encoder.encode_and_count(sentences, batch_size=self.batch, prompt=prompt)
         self.texts += len(sentences)
         self.truncated += cut
         return vectors

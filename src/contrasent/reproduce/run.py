@@ -273,7 +273,7 @@ class _Loaded:
             pooler = self.model.pooler or None
             encoder = Encoder.load(Path(self.model.base), pooler=pooler, normalise=normalise)
         # More than 64 keep a GPU busy; on CPU a call is bounded by its tokens in any case.
-        return partial(encoder.encode, batch=CALL)
+        return partial(encoder.encode, batch_size=CALL)
 
     def _fitted(self, unit: Unit, texts: list[str]) -> EncodeFn:
         from contrasent.encoder import flow
