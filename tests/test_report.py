@@ -121,3 +121,11 @@ def test_what_cannot_be_read_is_said(tmp_path):
     second.unlink()
     with pytest.raises(InputError, match=r"its items, a\.items\.safetensors, are missing"):
         read_reports(path)
+
+
+def test_a_notebook_shows_a_table_of_html():
+    row = Row("a <b>", "test", "accuracy", "", 0.5, 10, 0.25, 0.75)
+    shown_as = Report((row,))._repr_html_()
+    assert shown_as.startswith("<table><tr><th>task</th>")
+    assert "<td>a &lt;b&gt;</td><td>test</td><td>accuracy</td>" in shown_as
+    assert "<td>50.00</td><td>25.00 to 75.00</td><td>10</td></tr></table>" in shown_as

@@ -6,6 +6,7 @@ NAME.items.safetensors holds per-item scores for paired comparisons; "items" in 
 import json
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,13 @@ class Report:
         notes = [f"{key}: {_note(value)}" for key, value in self.notes.items() if _short(value)]
         # The first four columns are words, the others numbers.
         return "\n".join([*laid_out(lines, left=range(4)), *notes])
+
+    def _repr_html_(self) -> str:
+        """The same rows as a table of HTML, for a notebook."""
+        header = ("task", "split", "metric", "", "value", "95 % CI", "count")
+        lines = ["".join(f"<th>{escape(cell)}</th>" for cell in header)]
+        lines += ["".join(f"<td>{escape(c)}</td>" for c in _cells(row)) for row in self.rows]
+        return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
     def to_json(self) -> dict[str, Any]:
         """A dictionary that ``json.dump`` writes: {"rows": [...], "notes": {...}}."""
