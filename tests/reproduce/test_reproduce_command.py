@@ -278,9 +278,9 @@ def test_a_budget_leaves_the_rest_for_another_time(call, home, bert):
     out, err = call(*run, "--base", bert)
     assert f"{left} of 5 jobs to do" in err
     assert "still to run" not in out
-    # Of rows that a statement is about, the first seeds come before the second; others are last.
+    # The first seeds come before the second.
     told = re.findall(r"^\[.*? '([\w ]+)' seed (\d)", err, re.MULTILINE)
-    order = [("plain", "0"), ("crop 40", "0"), ("plain", "1"), ("crop 40", "1"), ("base", "0")]
+    order = [("base", "0"), ("plain", "0"), ("crop 40", "0"), ("plain", "1"), ("crop 40", "1")]
     assert told == order[-left:]
 
 
@@ -353,7 +353,7 @@ def test_a_process_that_ends_early_is_not_taken_for_a_stop(code, tmp_path, capfd
     if code == 2:
         (tmp_path / "locks").touch()  # where the folder of locks should be
     model = PlannedModel("m", "encoder", "")
-    job = ModelJob(model, {"u": Unit("u", "unknown", {})}, "a job", (0,))
+    job = ModelJob(model, {"u": Unit("u", "unknown", {})}, "a job", 0)
     queue = _Queue(ResultStore(tmp_path), None, None, print)
     with pytest.raises(UserError, match=rf"^a process ended with exit code {code} before all jobs"):
         _share([job], queue, 1)
