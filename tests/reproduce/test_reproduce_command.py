@@ -33,7 +33,6 @@ SWEEP = 'figure = "sweep"\nsweep = "percent"\n'
 FACTS = """
 title = "What was used"
 source = "our own"
-kind = "facts"
 about = "Facts for tests."
 cost = "none"
 

@@ -99,7 +99,6 @@ class ItemEntry(TypedDict):
     paper: str
     title: str
     source: str
-    kind: str
     about: str
     scale: str
     scale_title: str

@@ -359,7 +359,6 @@ def _entry(found: ItemResults, decided: TableVerdicts, folder: ItemFolder) -> co
         "paper": item.paper,
         "title": item.title,
         "source": item.source,
-        "kind": item.kind,
         "about": item.about,
         "scale": found.scale,
         "scale_title": folder.scales[found.scale].title,
@@ -446,7 +445,7 @@ def _claim(found: ItemResults, claim: Claim, verdict: Verdict) -> console.ClaimE
     return {
         "name": claim.name,
         "text": claim.text,
-        "columns": [found.item.columns[c].title for c in claim.columns],
+        "columns": [found.item.columns[c].title for c in claim.column],
         "verdict": _verdict(verdict, why),
         # The words of a statement's only part are shown as its own, with its adjusted p.
         "parts": [

@@ -7,7 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from contrasent import files
@@ -15,7 +23,6 @@ from contrasent.engine.parameters import Count, Positive, Size, Weight
 from contrasent.errors import InputError, suggestion
 
 HERE = Path(__file__).parent / "items"  # the package's own items
-Kind = Literal["scores", "analysis", "listing", "figure", "facts"]
 Cost = Literal["none", "light", "medium", "heavy"]
 Figure = Literal["", "plane", "trace", "curves", "spectrum", "densities", "sweep"]
 RowKind = Literal["train", "encoder", "derived", "quote", "facts", "blocked"]
@@ -286,8 +293,10 @@ class Claim(Strict):
 
     name: str
     text: str
-    column: str = ""
-    columns: Names = ()  # the columns it is about; it must hold in each
+    # the columns it is about, or the one; it must hold in each
+    column: Annotated[
+        Names, BeforeValidator(lambda given: (given,) if isinstance(given, str) else given)
+    ]
     better: str = ""
     no_worse: str = ""
     no_better: str = ""
@@ -323,7 +332,6 @@ class ItemKeys(Strict):
 
     title: str
     source: str
-    kind: Kind
     about: str
     cost: Cost
     needs: Names = ()  # needs beyond the data, checkpoints and packages that its rows name
