@@ -251,14 +251,11 @@ def test_seeds_that_were_run_stay_and_another_base_is_refused(call, home, bert, 
 
 
 def test_a_folder_of_recipes_may_have_its_own_scales(call, home, bert):
-    text = (HERE / "scales.toml").read_text().replace("a small encoder, 80", "our own, 80")
     # The recipe says steps and batch itself, but not this.
-    text = text.replace("max_tokens = 32", "max_tokens = 8")
+    text = (HERE / "scales.toml").read_text().replace("max_tokens = 32", "max_tokens = 8")
     (home / "recipes" / "scales.toml").write_text(text)
     run = ["simcse:table2", "--recipes", "recipes", "--scale", "lab", "-q"]
-    _, err = call(*run, "--seeds", 1, "--base", bert, "--json", "own.json")
-    (item,) = json.loads((home / "own.json").read_text())["items"]
-    assert item["scale_title"].startswith("our own, 80 steps")
+    call(*run, "--seeds", 1, "--base", bert)
     records = [json.loads(p.read_text()) for p in (home / "reproduction/units").glob("train-*")]
     assert [r["settings"]["max_tokens"] for r in records] == [8, 8]
     (home / "recipes" / "scales.toml").write_text("[labs]\n")

@@ -28,7 +28,6 @@ class Scale(tables.Changes):
     """The size of the runs."""
 
     name: tables.ScaleName
-    title: str
     base: str
     changed: tables.Settings = Field(default_factory=dict)  # what the command line changed
 

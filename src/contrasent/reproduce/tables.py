@@ -386,11 +386,6 @@ class Item(ItemKeys):
         """The name on the command line, such as "simcse:table1"."""
         return f"{self.file.parent.name}:{self.file.stem}"
 
-    @property
-    def folder(self) -> Path:
-        """The folder that contains the item."""
-        return self.file.parents[1]
-
     def row(self, name: str) -> Row:
         """A row by name."""
         return next(row for row in self.rows if row.name == name)
