@@ -228,7 +228,10 @@ WRONG = [
     (('split = "dev"', "lab = 3"), "evaluations.dev.lab: 3: must be a table of options"),
     (("quote = true", 'tuned = ["{x}"]'), "{...} of a name must be one of the axes ('x')"),
     (("quote = true", 'tuned = ["plan"]'), "tuned 'plan': unknown; did you mean 'plain'?"),
-    (('use = "unsup"\nexp', 'use = "unsup"\nfront = ["plain"]\nexp'), "tuned or front, and no"),
+    (
+        ('use = "unsup"\nexp', 'use = "unsup"\nfront = ["plain"]\nexp'),
+        "blocked, or facts; exactly one",
+    ),
     (('metric = "spearman"\n', 'metric = "spearman"\nfront = ["stb"]\n'), "front 'stb': unknown"),
     (('better = "plain"', 'level = 1.5\nbetter = "plain"'), "level 1.5: "),
 ]

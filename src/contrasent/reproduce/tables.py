@@ -227,15 +227,8 @@ class Row(Changes):
 
     @model_validator(mode="after")
     def _one_kind(self) -> "Row":
-        trained_or_measured = bool(self.objective) + bool(self.encoder)
-        of_others = bool(self.tuned) + bool(self.front)
-        if self.blocked:
-            return self
-        if (self.quote or self.facts) and trained_or_measured:
-            raise ValueError("a row of quotations or facts has no objective or encoder")
-        if of_others and (trained_or_measured or of_others == 2):
-            raise ValueError("a row of other rows has tuned or front, and no objective or encoder")
-        if not (self.quote or self.facts or of_others) and trained_or_measured != 1:
+        said = (self.objective, self.encoder, self.tuned, self.front, self.quote or self.facts)
+        if not self.blocked and sum(map(bool, said)) != 1:
             problem = "a row has an objective (it is trained), an encoder (it is measured), "
             raise ValueError(problem + "tuned, front, quote = true, blocked, or facts; exactly one")
         if self.kind == "train" and not self.corpus:
