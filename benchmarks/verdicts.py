@@ -115,9 +115,7 @@ def is_wrong(verdict: Verdict, means: dict[str, float]) -> bool:
     if verdict.word in (OPEN, ABSENT):
         return False
     known = [
-        truth(one, means[one.after] - means[one.before])
-        for one in parts
-        if one is not None and one.effect is not None
+        truth(one, means[one.after] - means[one.before]) for one in parts if one.effect is not None
     ]
     if verdict.word == DIFFERS:
         return not any(DIFFERS in words for words in known)
@@ -143,7 +141,7 @@ def wrong_tables(item: Item, tables: int, seed: int, world: World) -> tuple[floa
 def _is_known(verdict: Verdict, means: dict[str, float]) -> Iterator[bool]:
     for part in verdict.parts:
         one = part.compared
-        yield one is not None and {one.before, one.after} <= set(means)
+        yield {one.before, one.after} <= set(means)
 
 
 def replications(

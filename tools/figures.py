@@ -189,7 +189,8 @@ def reproduction() -> str:
     nothing = float("nan")
     rows: list[tuple[str, float, float, float]] = []
     for item in stored_book(RESULTS)["items"]:
-        if item["kind"] != "scores":
+        parts = [part for claim in item["claims"] for part in claim["parts"]]
+        if not all(part["effect"]["points"] for part in parts if "effect" in part):
             continue
         column = item["columns"][-1]["name"]
         found = [

@@ -206,7 +206,6 @@ def canvas(
     rows: int = 1,
     columns: int = 1,
     *,
-    ratios: Sequence[float] | None = None,
     layout: Literal["constrained"] | None = "constrained",
 ) -> "Iterator[tuple[Figure, Any]]":
     """A figure of the page's width, inches high, and its panels, in the style of all pictures."""
@@ -225,7 +224,7 @@ def canvas(
     }
     with mpl.rc_context(style):
         figure = Figure((WIDTH, height), layout=layout)
-        yield figure, figure.subplots(rows, columns, height_ratios=ratios)
+        yield figure, figure.subplots(rows, columns)
 
 
 def add_legend(figure: "Figure", axes: "Axes") -> None:

@@ -28,7 +28,6 @@ SENTENCES = made_sentences()
 RECIPE = """
 title = "Two crops and the base"
 source = "our own"
-kind = "scores"
 about = "An item for tests."
 cost = "medium"
 reference = "plain"

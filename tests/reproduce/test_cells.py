@@ -44,8 +44,7 @@ def test_a_cell():
     assert cell_texts(cell, column) == {
         "paper": "71.0", "ours": "77.47", "spread": "0.50",
         "interval": "[76.23, 78.71]", "seeds": "3", "published": "-11.5",
-        "difference": "-0.80 [-2.00, +0.40]", "word": "cannot tell", "more": "p 0.23",
-        "verdict": "cannot tell (p 0.23)",
+        "difference": "-0.80 [-2.00, +0.40]", "verdict": "cannot tell (p 0.23)",
     }  # fmt: skip
     one = cell_texts({"ours": 1.0, "seeds": 0}, column)
     assert (one["seeds"], one["verdict"], one["difference"]) == ("-", "", "")

@@ -9,13 +9,12 @@ import pytest
 from contrasent.errors import InputError, OptionError
 from contrasent.reproduce.measures import MEASURES
 from contrasent.reproduce.reading import ItemFolder, evaluations_of, resolve_row
-from contrasent.reproduce.tables import COSTS, SCALES, Figure, Kind
+from contrasent.reproduce.tables import COSTS, SCALES, Figure
 
 OWN = ItemFolder()
 ITEM = """\
 title = "Crops"
 source = "our own, Table 0"
-kind = "scores"
 about = "An item for tests."
 cost = "medium"
 reference = "plain"
@@ -179,14 +178,14 @@ def test_a_folder_from_outside_has_papers_and_corpora_of_its_own(write):
 
 def test_a_claim_about_several_columns(write):
     more = '[columns.two]\nevaluation = "dev"\nmetric = "pearson"\n\n[templates'
-    several = ('column = "stsb"\nbetter', 'columns = ["stsb", "two"]\nbetter')
-    assert read_item(write(("[templates", more), several)).claims[0].columns == ("stsb", "two")
+    several = ('column = "stsb"\nbetter', 'column = ["stsb", "two"]\nbetter')
+    assert read_item(write(("[templates", more), several)).claims[0].column == ("stsb", "two")
 
 
 WRONG = [
     (("title =", "titel ="), "no such key 'titel'; did you mean 'title'?"),
-    (('kind = "scores"', 'kind = "score"'), "kind 'score': unknown; did you mean 'scores'?"),
-    (('kind = "scores"', "kind = 3"), "kind 3: "),
+    (('cost = "medium"', 'cost = "mediun"'), "cost 'mediun': unknown; did you mean 'medium'?"),
+    (('cost = "medium"', "cost = 3"), "cost 3: "),
     (('cost = "medium"\n', ""), "cost: is missing"),
     (('reference = "plain"', 'reference = "plane"'), "reference 'plane': unknown; did you mean"),
     (('split = "dev"', 'splt = "dev"'), "dev: no such key 'splt'; did you mean 'split'?"),
@@ -220,8 +219,8 @@ WRONG = [
     (('evaluation = "dev"\nmetric = "spearman"\n', ""), "column 'stsb' names no evaluation"),
     (('metric = "spearman"\n', ""), "columns.stsb: metric is missing"),
     (('corpus = "wiki"', 'corpus = "wiki"\nsentences = -1'), "sentences -1: must be 0 or more"),
-    (('column = "stsb"', 'columns = ["stsb", "sts"]'), "columns 'sts': unknown; did you mean"),
-    (('column = "stsb"', 'columns = ["stsb"]\ncolumn = "stsb"'), "has a column, or columns"),
+    (('column = "stsb"', 'column = ["stsb", "sts"]'), "column 'sts': unknown; did you mean"),
+    (('column = "stsb"\n', ""), "claims.plain-is-best.column: is missing"),
     (
         ('split = "dev"', 'lab = { splt = "dev" }'),
         "evaluations.dev.lab: no such key 'splt'; did you",
@@ -229,7 +228,10 @@ WRONG = [
     (('split = "dev"', "lab = 3"), "evaluations.dev.lab: 3: must be a table of options"),
     (("quote = true", 'tuned = ["{x}"]'), "{...} of a name must be one of the axes ('x')"),
     (("quote = true", 'tuned = ["plan"]'), "tuned 'plan': unknown; did you mean 'plain'?"),
-    (('use = "unsup"\nexp', 'use = "unsup"\nfront = ["plain"]\nexp'), "tuned or front, and no"),
+    (
+        ('use = "unsup"\nexp', 'use = "unsup"\nfront = ["plain"]\nexp'),
+        "blocked, or facts; exactly one",
+    ),
     (('metric = "spearman"\n', 'metric = "spearman"\nfront = ["stb"]\n'), "front 'stb': unknown"),
     (('better = "plain"', 'level = 1.5\nbetter = "plain"'), "level 1.5: "),
 ]
@@ -254,7 +256,7 @@ def test_the_documentation_names_every_measure():
     for kind, measure in MEASURES.items():
         for option in measure.options:
             assert option in table[kind].split("|")[2], (kind, option)
-    for name in (*get_args(Kind), *COSTS, *filter(None, get_args(Figure)), *SCALES):
+    for name in (*COSTS, *filter(None, get_args(Figure)), *SCALES):
         assert name in text
 
 

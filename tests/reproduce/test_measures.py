@@ -374,7 +374,7 @@ def test_what_one_measurement_lacks_another_does_not_need(tmp_path, bert):
         Unit("captions", "listing", MEASURES["listing"].complete({})),
         Unit("pair", "pair_similarity", pair),
     ]
-    job = ModelJob(model, {unit.key: unit for unit in units}, "made", (0,))
+    job = ModelJob(model, {unit.key: unit for unit in units}, "made", 0)
     store = ResultStore(tmp_path / "results")
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="flickr30k"):

@@ -90,7 +90,7 @@ def test_rows_without_seeds():
 def test_one_seed_alone_decides_nothing():
     for one, two in ((scores(70.0), scores(90.0)), (scores(70.0, seeded=False),) * 2):
         assert table_verdicts.bounds(table_verdicts.difference(one, two)) is None
-        claim = Claim(name="own", text="", columns=("column",), better="two", than=("one",))
+        claim = Claim(name="own", text="", column=("column",), better="two", than=("one",))
         item = compact_item((claim,), {"column": TableColumn(margin=0.3)})
         own = {"column": {"one": one, "two": two}}
         assert table_verdicts.decide(item, "lab", own).claims["own"].word == OPEN
@@ -147,8 +147,8 @@ LOOSE = (1.0, 1.5, 0.6, 1.3)
     ({"row": "two", "sign": "negative", "beyond": 71.5}, SURE, AGREES),
 ])  # fmt: skip
 def test_a_statement_has_a_level_a_number_or_chose_its_rows(stated, gain, word):
-    claim = Claim(name="own", text="", columns=("column",), **stated)
-    other = Claim(name="other", text="", columns=("column",), better="two", than=("one",))
+    claim = Claim(name="own", text="", column=("column",), **stated)
+    other = Claim(name="other", text="", column=("column",), better="two", than=("one",))
     rows = {
         "one": scores(*[70.0] * 4, order="same"),
         "two": scores(*[70.0 + g for g in gain], order="same"),
@@ -204,10 +204,10 @@ def word(mean, error=0.15, kind="better", sign=1, margin=None, others=0):
     """The word on two rows whose difference has a known error, among statements of equal rows."""
     columns = {"column": TableColumn(better="higher" if sign > 0 else "lower", margin=margin)}
     claims = [
-        Claim(name="own", text="own", columns=("column",), than=("before",), **{kind: "after"})
+        Claim(name="own", text="own", column=("column",), than=("before",), **{kind: "after"})
     ]
     claims += [
-        Claim(name=f"{n}", text=f"{n}", columns=("column",), better="alike", than=("before",))
+        Claim(name=f"{n}", text=f"{n}", column=("column",), better="alike", than=("before",))
         for n in range(others)
     ]
     own = {"before": (60.0, 0.0), "after": (60.0 + (mean or 0.0), error), "alike": (60.0, error)}

@@ -99,10 +99,8 @@ class ItemEntry(TypedDict):
     paper: str
     title: str
     source: str
-    kind: str
     about: str
     scale: str
-    scale_title: str
     scale_note: str
     base: str
     changes: Json
@@ -199,8 +197,6 @@ def cell_texts(cell: Cell | None, column: ColumnEntry) -> dict[str, str]:
         "seeds": str(cell["seeds"] or "-") if "ours" in cell else "",
         "published": shown(gap, "paper", paper, signed=True),
         "difference": difference,
-        "word": verdict["word"],
-        "more": ", ".join(more),
         "verdict": f"{verdict['word']} ({', '.join(more)})" if more else verdict["word"],
     }
 
@@ -309,8 +305,14 @@ def markdown(book: Book) -> str:
             if any(row["cells"] for row in item["rows"]):
                 parts.append("Mean ± standard deviation over seeds (published).\n")
         parts += [f"{line}\n" for line in noise(item)]
+        if listed := _listing(item):
+            parts += ["```text", "\n".join(listed).lstrip("\n"), "```", ""]
         lines = [f"**{word}**: {said}" for word, said in _statements(item)]
         lines += [f"missing: {line}" for line in missing(item)]
+        for row in item["rows"]:
+            quoted = f"quoted from {row['source']}" if row["kind"] == "quote" else ""
+            if said := "; ".join(filter(None, (row["note"], quoted))):
+                lines.append(f"{row['name']}: {said}")
         parts += [*(f"- {line}" for line in (*lines, *item["needs"])), ""]
     return "\n".join(parts)
 
@@ -335,11 +337,7 @@ def _item_text(item: ItemEntry) -> str:
             table = [(column["title"], *COLUMNS.values())]
             table += [(name, *(cell[key] for key in COLUMNS)) for name, cell in shown]
             lines += ["", *laid_out(table, left=(0, len(COLUMNS)))]
-    listings = item["listings"]
-    for i, (query, _) in enumerate(next(iter(listings.values()), ())):
-        lines.append(f"\n{query}")
-        for name, listing in listings.items():
-            lines += [f"  {name}", *(f"    {score:.2f}  {hit}" for score, hit in listing[i][1])]
+    lines += _listing(item)
     lines += ["", *(_wrapped(line, "  ") for line in noise(item))]
     lines += [_wrapped(f"{word:<14}{said}", " " * 14) for word, said in _statements(item)]
     lines += [_wrapped(f"missing: {line}", "  ") for line in missing(item)]
@@ -353,6 +351,16 @@ def _words(item: ItemEntry) -> list[str]:
 
 def _is_lab(book: Book) -> bool:
     return any(item["scale"] == "lab" and item["base"] for item in book["items"])
+
+
+def _listing(item: ItemEntry) -> list[str]:
+    """The nearest texts to each query, by row."""
+    lines, listings = [], item["listings"]
+    for i, (query, _) in enumerate(next(iter(listings.values()), ())):
+        lines.append(f"\n{query}")
+        for name, listing in listings.items():
+            lines += [f"  {name}", *(f"    {score:.2f}  {hit}" for score, hit in listing[i][1])]
+    return lines
 
 
 def _statements(item: ItemEntry) -> Iterator[tuple[str, str]]:

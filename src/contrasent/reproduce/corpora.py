@@ -4,10 +4,8 @@ A corpus is sampled from a file of the data folder (with a fixed seed, whatever 
 once below the results, and known by the digest of its rows.
 """
 
-import csv
 import gzip
 import hashlib
-import io
 import json
 import logging
 import random
@@ -21,7 +19,7 @@ from pathlib import Path
 from contrasent.datasets.official import STS_TASKS, find
 from contrasent.datasets.sts import sts_pairs
 from contrasent.errors import DataError, InputError, suggestion
-from contrasent.files import atomic_file, write_json
+from contrasent.files import write_json, write_text
 from contrasent.reproduce.tables import HERE, Strict, decode, read_toml, reading, shared
 from contrasent.text.corpus import Corpus, open_corpus
 from contrasent.text.sources import Source
@@ -255,18 +253,18 @@ def build(
     else:
         rows = _sampled(kept, sentences, seed)
         count, width = len(rows), len(rows[0]) if rows else 0
-        text = _as_text(rows, width)
+        # Not csv: a spreadsheet would evaluate cells that begin with "=".
+        told = (
+            r[0] if width == 1 else json.dumps({f"text{i}": t for i, t in enumerate(r)})
+            for r in rows
+        )
+        text = "".join(f"{line}\n" for line in told)
     if count < 2:
         raise DataError(f"{source}: {count} usable rows; is it the right file?")
     digest = hashlib.sha256(text.encode()).hexdigest()
     # Named by its content: a run can be resumed if its source was merely copied again.
     target = home / f"{stem}-{digest[:12]}{'.txt' if width == 1 else '.jsonl'}"
-    with atomic_file(target) as stream:
-        # A spreadsheet would evaluate cells of a csv that begin with "=".
-        for row in rows if width > 1 else ():
-            stream.write(json.dumps({f"text{i}": text for i, text in enumerate(row)}) + "\n")
-        if width == 1:
-            stream.write(text)
+    write_text(target, text)
     path = str(target.resolve())
     built = Built(corpus.name, path, documents, count, digest, source.name, dropped)
     write_json(meta, asdict(built))
@@ -276,17 +274,6 @@ def build(
 def sample(corpus: NamedCorpus, count: int, data: Path | None) -> Texts:
     """The first texts of sampled rows of a corpus."""
     return tuple(row[0] for row in _sampled(corpus.rows(data), count))
-
-
-def _as_text(rows: list[Texts], width: int) -> str:
-    """Rows as the text whose digest names a corpus: lines, or csv."""
-    if width == 1:
-        return "".join(f"{row[0]}\n" for row in rows)
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([f"text{i}" for i in range(width)])
-    writer.writerows(rows)
-    return stream.getvalue()
 
 
 def _sampled(rows: list[Texts], count: int | None, seed: int = SAMPLE_SEED) -> list[Texts]:

@@ -35,7 +35,6 @@ older results are not taken for today's. A digest of the source would throw away
 every comment, so it is only recorded."""
 
 INDIFFERENT = ("checkpoint_every", "heldout")  # settings that do not affect numbers
-Rank = tuple[int, ...]
 OF_EVALUATION = ("evaluate_every", "patience")  # settings that matter only if a run is evaluated
 
 
@@ -78,7 +77,7 @@ class ModelJob:
     model: PlannedModel
     units: dict[str, Unit]
     label: str
-    rank: Rank
+    seed: int  # the first one that needs it
 
     def describe(self) -> Json:
         """The record that is stored with its results."""
@@ -133,10 +132,11 @@ class Planner:
     def plan(self, items: Sequence[Item], seeds: int | None) -> WorkPlan:
         """The work for items."""
         self._jobs = {}
-        manifests = {item.name: self._item(item, i, seeds) for i, item in enumerate(items)}
-        return WorkPlan(sorted(self._jobs.values(), key=lambda job: job.rank), manifests)
+        manifests = {item.name: self._item(item, seeds) for item in items}
+        # Of all tables the first seeds before the second ones.
+        return WorkPlan(sorted(self._jobs.values(), key=lambda job: job.seed), manifests)
 
-    def _item(self, item: Item, number: int, wanted: int | None) -> Json:
+    def _item(self, item: Item, wanted: int | None) -> Json:
         base = Path(self._name(item.base)).name
         changes = self.scale.changed
         before = self.store.manifest(item.name, self.scale.name)
@@ -155,21 +155,16 @@ class Planner:
                 raise OptionError("--results", str(self.place.results), problem)
             # Seeds run earlier stay in the report.
             known = max(seeds, before["seeds"])
-        needed = {item.reference} | {n for c in item.claims for n in (c.subject, c.row, *c.than)}
-        needed |= {n for r in item.rows if r.name in needed for n in (*r.tuned, *r.front)}
         return {
             "item": item.name,
             "scale": self.scale.name,
             "base": base,
             "changes": changes,
             "seeds": known,
-            "rows": [
-                self._row(item, row, seeds, known, (0 if row.name in needed else 1, number, i))
-                for i, row in enumerate(item.rows)
-            ],
+            "rows": [self._row(item, row, seeds, known) for row in item.rows],
         }
 
-    def _row(self, item: Item, row: Row, seeds: int, known: int, rank: Rank) -> Json:
+    def _row(self, item: Item, row: Row, seeds: int, known: int) -> Json:
         """The keys of a row, with all ``known`` seeds; jobs of the first ``seeds``."""
         planned: Json = {"name": row.name, "kind": row.kind, "measured": {}, "models": {}}
         if row.kind not in ("train", "encoder"):
@@ -183,17 +178,14 @@ class Planner:
                 for name in evaluations_of(item, row, self.scale.name):
                     measurement = self._measurement(item, row, name, seed, planned)
                     if measurement is not None and seed < seeds:
+                        model, unit = measurement
                         label = f"{item.name} {row.name!r} seed {seed}"
-                        self._add(*measurement, label, (rank[0], seed, *rank[1:]))
+                        job = self._jobs.setdefault(model.key, ModelJob(model, {}, label, seed))
+                        job.units[unit.key] = unit
+                        job.seed = min(job.seed, seed)
         except UserError as error:
             planned["skipped"] = str(error)
         return planned
-
-    def _add(self, model: PlannedModel, unit: Unit, label: str, rank: Rank) -> None:
-        job = self._jobs.setdefault(model.key, ModelJob(model, {}, label, rank))
-        job.units[unit.key] = unit
-        if rank < job.rank:
-            job.rank, job.label = rank, label
 
     def _measurement(
         self, item: Item, row: Row, name: str, seed: int, planned: Json

@@ -28,7 +28,6 @@ class Scale(tables.Changes):
     """The size of the runs."""
 
     name: tables.ScaleName
-    title: str
     base: str
     changed: tables.Settings = Field(default_factory=dict)  # what the command line changed
 
@@ -251,8 +250,8 @@ def _column(name: str, column: tables.TableColumn, table: tables.ItemTable) -> t
     """A column with what follows from its metric."""
     where, stated, measured = f"columns.{name}", column.model_fields_set, column.metric or ""
     _check(f"{where}.front", table.columns, *column.front)
-    # A column without evaluation and metric has only quotations; of facts nothing is measured.
-    if table.kind != "facts" and (column.evaluation or measured):
+    # A column without evaluation and metric has only quotations or facts.
+    if column.evaluation or measured:
         _check(f"{where}.evaluation", table.evaluations, column.evaluation)
         if not measured:
             raise tables.Problem(f"{where}: metric is missing")
@@ -327,10 +326,7 @@ def _claim(
     claim: tables.Claim, rows: Sequence[tables.Row], columns: Mapping[str, tables.TableColumn]
 ) -> tables.Claim:
     where, names = f"claims.{claim.name}", [row.name for row in rows]
-    if bool(claim.column) == bool(claim.columns):
-        raise tables.Problem(f"{where}: a claim has a column, or columns")
-    about = claim.columns or (claim.column,)
-    _check(f"{where}.{'columns' if claim.columns else 'column'}", columns, *about)
+    _check(f"{where}.column", columns, *claim.column)
     count, signed = sum(bool(getattr(claim, key)) for key in tables.RELATIONS), bool(claim.sign)
     if count + signed != 1 or signed != bool(claim.row) or bool(count) != bool(claim.than):
         problem = f"a claim has one of {', '.join(tables.RELATIONS)} with than, or row and sign"
@@ -341,11 +337,11 @@ def _claim(
         than = tuple(r.name for r in rows if not r.quote and r.name != claim.subject)
     for key, some in ((relation, (claim.subject,)), ("than", than), ("row", (claim.row,))):
         _check(f"{where}.{key}", names, *filter(None, some))
-    for other in about if relation not in ("", tables.BETTER) else ():
+    for other in claim.column if relation not in ("", tables.BETTER) else ():
         if claim.margin is None and columns[other].margin is None:
             problem = f"{relation} needs a margin: none is known of the column {other!r}"
             raise tables.Problem(f"{where}: {problem} (margin = ..., of the claim or the column)")
-    return claim.model_copy(update={"columns": about, "than": than})
+    return claim.model_copy(update={"than": than})
 
 
 def _check_item(item: tables.Item) -> None:

@@ -230,10 +230,9 @@ def verdicts_on(
 
 def book(items: Sequence[Item], home: Path, scale: ScaleName | None) -> console.Book:
     """A report of items, from their stored results alone: no data, no model, only statistics."""
-    folder = ItemFolder(items[0].folder)
     results = verdicts_on(items, home, scale)
     records = {key: record for item, _ in results.values() for key, record in item.records.items()}
-    return {"items": [_entry(*entry, folder) for entry in results.values()], "run": times(records)}
+    return {"items": [_entry(*entry) for entry in results.values()], "run": times(records)}
 
 
 def stored_book(home: Path) -> console.Book:
@@ -352,17 +351,15 @@ def _data_forms(notes: Mapping[str, object]) -> set[str]:
     return forms
 
 
-def _entry(found: ItemResults, decided: TableVerdicts, folder: ItemFolder) -> console.ItemEntry:
+def _entry(found: ItemResults, decided: TableVerdicts) -> console.ItemEntry:
     item, manifest = found.item, found.manifest
     return {
         "name": item.name,
         "paper": item.paper,
         "title": item.title,
         "source": item.source,
-        "kind": item.kind,
         "about": item.about,
         "scale": found.scale,
-        "scale_title": folder.scales[found.scale].title,
         "scale_note": item.scale[found.scale].note,
         "base": manifest.get("base", ""),
         "changes": manifest.get("changes", {}),
@@ -446,7 +443,7 @@ def _claim(found: ItemResults, claim: Claim, verdict: Verdict) -> console.ClaimE
     return {
         "name": claim.name,
         "text": claim.text,
-        "columns": [found.item.columns[c].title for c in claim.columns],
+        "columns": [found.item.columns[c].title for c in claim.column],
         "verdict": _verdict(verdict, why),
         # The words of a statement's only part are shown as its own, with its adjusted p.
         "parts": [

@@ -351,9 +351,9 @@ def _part(text: str, comparison: RowComparison) -> StatementPart:
 
 def _compared(item: Item, claim: Claim, scores: Scores) -> Iterator[tuple[str, RowComparison]]:
     """The parts of a statement: each a text and a comparison."""
-    for name in claim.columns:
+    for name in claim.column:
         column, column_scores = item.columns[name], scores.get(name, {})
-        where = f", {column.title}" if len(claim.columns) > 1 else ""
+        where = f", {column.title}" if len(claim.column) > 1 else ""
         if claim.sign:
             effect = column_scores[claim.row].estimate() if claim.row in column_scores else None
             if effect is not None and claim.beyond:

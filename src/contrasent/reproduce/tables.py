@@ -7,7 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from contrasent import files
@@ -15,7 +23,6 @@ from contrasent.engine.parameters import Count, Positive, Size, Weight
 from contrasent.errors import InputError, suggestion
 
 HERE = Path(__file__).parent / "items"  # the package's own items
-Kind = Literal["scores", "analysis", "listing", "figure", "facts"]
 Cost = Literal["none", "light", "medium", "heavy"]
 Figure = Literal["", "plane", "trace", "curves", "spectrum", "densities", "sweep"]
 RowKind = Literal["train", "encoder", "derived", "quote", "facts", "blocked"]
@@ -220,15 +227,8 @@ class Row(Changes):
 
     @model_validator(mode="after")
     def _one_kind(self) -> "Row":
-        trained_or_measured = bool(self.objective) + bool(self.encoder)
-        of_others = bool(self.tuned) + bool(self.front)
-        if self.blocked:
-            return self
-        if (self.quote or self.facts) and trained_or_measured:
-            raise ValueError("a row of quotations or facts has no objective or encoder")
-        if of_others and (trained_or_measured or of_others == 2):
-            raise ValueError("a row of other rows has tuned or front, and no objective or encoder")
-        if not (self.quote or self.facts or of_others) and trained_or_measured != 1:
+        said = (self.objective, self.encoder, self.tuned, self.front, self.quote or self.facts)
+        if not self.blocked and sum(map(bool, said)) != 1:
             problem = "a row has an objective (it is trained), an encoder (it is measured), "
             raise ValueError(problem + "tuned, front, quote = true, blocked, or facts; exactly one")
         if self.kind == "train" and not self.corpus:
@@ -286,8 +286,10 @@ class Claim(Strict):
 
     name: str
     text: str
-    column: str = ""
-    columns: Names = ()  # the columns it is about; it must hold in each
+    # the columns it is about, or the one; it must hold in each
+    column: Annotated[
+        Names, BeforeValidator(lambda given: (given,) if isinstance(given, str) else given)
+    ]
     better: str = ""
     no_worse: str = ""
     no_better: str = ""
@@ -323,7 +325,6 @@ class ItemKeys(Strict):
 
     title: str
     source: str
-    kind: Kind
     about: str
     cost: Cost
     needs: Names = ()  # needs beyond the data, checkpoints and packages that its rows name
@@ -377,11 +378,6 @@ class Item(ItemKeys):
     def name(self) -> str:
         """The name on the command line, such as "simcse:table1"."""
         return f"{self.file.parent.name}:{self.file.stem}"
-
-    @property
-    def folder(self) -> Path:
-        """The folder that contains the item."""
-        return self.file.parents[1]
 
     def row(self, name: str) -> Row:
         """A row by name."""

@@ -253,8 +253,8 @@ def clustered_mean(
     """The mean over kinds of the mean of each kind's values, with its interval over clusters.
 
     Each end is the outer one of Student's t with the jackknife's error and the studentised
-    bootstrap: either alone finds too many false gains (benchmarks/clusters.py). With one cluster
-    they are infinite. ``sums``, ``counts``: (c, k) of each kind in each cluster.
+    bootstrap: either alone finds too many false gains. With one cluster they are infinite.
+    ``sums``, ``counts``: (c, k) of each kind in each cluster.
     """
     number = len(sums)
     totals = counts.sum(axis=0)
