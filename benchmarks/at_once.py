@@ -12,6 +12,7 @@ import json
 import resource
 import tempfile
 import time
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
@@ -45,7 +46,8 @@ def main() -> None:
                 print(f"{seconds:.0f} s, {used:.0f} s of processor time, {peak:.2f} GB")
                 raise KeyboardInterrupt
 
-        index_folder(table, Path(place, "index"), column="text", log=stop)
+        with suppress(KeyboardInterrupt):
+            index_folder(table, Path(place, "index"), column="text", log=stop)
 
 
 if __name__ == "__main__":

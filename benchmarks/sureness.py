@@ -44,7 +44,7 @@ from contrasent.search.ranking import (
     CALIBRATIONS,
     KNOWN_WEIGHT,
     Calibration,
-    Found,
+    RankedRows,
     Ranker,
     about_features,
     answer_features,
@@ -71,7 +71,7 @@ class Case(NamedTuple):
     place: int
     whole: bool
     kind: str  # own, removed or foreign
-    evidence: Any  # as Found has it
+    evidence: Any  # as RankedRows has it
     answers: NDArray[np.bool_]
 
 
@@ -141,7 +141,7 @@ def part_of(one: Sample, size: int, seed: int) -> tuple[list[int], list[int]]:
     return sorted([*needed, *rest[: size - len(needed)]]), asked
 
 
-def found(index: Index, of: Sample, query: int, hidden: set[int]) -> Found:
+def found(index: Index, of: Sample, query: int, hidden: set[int]) -> RankedRows:
     """The hits of a query among the rows that are not hidden."""
     allowed = np.ones(len(index), dtype=bool)
     allowed[[*hidden]] = False
@@ -149,7 +149,7 @@ def found(index: Index, of: Sample, query: int, hidden: set[int]) -> Found:
     return index.find([text], vector, BEST, index.ranker, allowed=allowed)[0]
 
 
-def usable(hits: Found, by_vectors: bool) -> bool:
+def usable(hits: RankedRows, by_vectors: bool) -> bool:
     """Whether words counted: they count less in a query that seems to be in another language."""
     return hits.evidence is not None and (hits.evidence.covered is None) == by_vectors
 

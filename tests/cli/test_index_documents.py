@@ -81,7 +81,7 @@ def test_a_folder_of_documents(folder, tmp_path):
     assert found["faq.csv#7#1"].metadata["document"] == "faq.csv#7"
     index = Index.open(tmp_path / "s")
     assert index.facts.origin["root"] == index.facts.origin["path"] == str(folder)
-    known = index.files()
+    known = index.store.files()
     assert known["trains.md"].keys() == {"size", "modified", "digest", "rows"}
     assert (known["trains.md"]["rows"], known["faq.csv"]["rows"]) == (1, 1)
     assert known["broken.pdf"]["skipped"] == "broken"
@@ -212,7 +212,7 @@ def test_an_index_follows_its_documents(folder, tmp_path, monkeypatch, without):
         (r.id, r.text) for r in found.values()
     }
     one, two = Index.open(index), Index.open(fresh)
-    at = [one.numbers_of([row.id])[0] for row in two.every()]
+    at = [one.store.numbers_of([row.id])[0] for row in two.every()]
     assert np.asarray(one.vectors)[at] == pytest.approx(np.asarray(two.vectors), abs=1e-5)
     assert Index.open(index).facts.generation == generation + 2
 

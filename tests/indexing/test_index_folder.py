@@ -108,7 +108,7 @@ def test_what_cannot_be_indexed_is_one_line(notes, models, tmp_path):
     (tmp_path / "full" / "thesis.txt").write_text("precious")
     for given, match in (
         ({"output": tmp_path / "full"}, "exists"),
-        ({"output": tmp_path / "full", "overwrite": True}, "no index"),
+        ({"output": tmp_path / "full", "overwrite": True}, "not an index"),
         ({"metric": "cosin"}, "did you mean 'cosine'"),
         ({"source": tmp_path / "nowhere"}, "no such"),
         ({"model": tmp_path / "nowhere"}, "no such"),

@@ -42,7 +42,7 @@ def test_the_model_of_an_index_has_the_settings_it_was_made_with(bert, tmp_path,
     made = NumpyModel(model, pooler="mean", max_tokens=8)
     texts = sentences[:20]
     index = Index.build(made.encode, texts, model=made.identity, source=str(model))
-    index.facts = replace(index.facts, settings={"pooler": "mean", "max_tokens": 8})
+    index.store.facts = replace(index.facts, settings={"pooler": "mean", "max_tokens": 8})
     encode = open_index_model(index, batch=4)
     assert encode.encoder.identity == made.identity
     assert np.array_equal(encode(texts), made.encode(texts, batch_size=4))

@@ -61,7 +61,7 @@ def answers(folder):
             index.search(given, k=8, all_rows=True),
             index.search(QUERIES, encode=encode, k=8, where=ADDED),
             [(row.id, row.text, row.metadata) for row in index.every()],
-            index.files(),
+            index.store.files(),
             index.facts.generation,
         ]
     finally:
@@ -204,7 +204,7 @@ def test_no_index(tmp_path):
     (tmp_path / "empty").mkdir()
     for name in ("none", "empty"):
         for of in (Index.open, examine):
-            with pytest.raises(UserError, match=r"no such folder|is no index"):
+            with pytest.raises(UserError, match=r"no such folder|is not an index"):
                 of(tmp_path / name)
 
 
@@ -243,7 +243,7 @@ def test_no_change_of_the_files_reaches_a_private_copy(made, tmp_path, state):
     folder = copied(made / state, tmp_path / "index")
     right = answers(folder)
     with closing(open_index(folder)) as mapped:
-        assert not mapped.private  # a copy costs the time and memory of the whole index
+        assert not mapped.store.private  # a copy costs the time and memory of the whole index
     index = Index.open(folder, private=True)
     index.exact_up_to = 0
     assert index.codes is not None
@@ -262,7 +262,7 @@ def test_no_change_of_the_files_reaches_a_private_copy(made, tmp_path, state):
     with Writer(folder) as writer:
         writer.add(["one more"], encode)
     newer = index.refreshed()
-    assert len(newer) == len(index) + 1 and newer.private
+    assert len(newer) == len(index) + 1 and newer.store.private
 
 
 def test_a_copy_that_memory_does_not_hold_is_in_a_file(made, tmp_path, monkeypatch):

@@ -73,7 +73,7 @@ def test_a_condition_holds_together_between_others():
     index = build(ROWS)
     for where, wanted in CASES:
         condition, values = sql_condition(where)
-        found = index.ask(f"SELECT row FROM rows WHERE row > 0 AND {condition}", values)
+        found = index.store.query(f"SELECT row FROM rows WHERE row > 0 AND {condition}", values)
         assert [row for (row,) in found] == [row for row in wanted if row > 0], where
 
 

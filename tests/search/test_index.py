@@ -246,7 +246,7 @@ def test_a_file_outside_the_folder_is_not_opened(index, tmp_path):
         database.execute("UPDATE facts SET json = ?, sum = ?", (stated, checksum(stated)))
         database.commit()
     (tmp_path / "index/index.sum").unlink()
-    with pytest.raises(InputError, match=r"vectors.f32 is missing"):
+    with pytest.raises(InputError, match=r"vectors\.f32 is missing"):
         Index.open(tmp_path / "index")
 
 
@@ -323,7 +323,7 @@ def test_overwrite_spares_what_is_no_index(index, tmp_path, kind):
     else:
         file.write_text("{}")
     content = file.read_bytes()
-    with pytest.raises(OutputError, match="exists and is no index of this format"):
+    with pytest.raises(OutputError, match="exists and is not an index of this format"):
         index.save(file.parent, overwrite=True)
     assert file.read_bytes() == content
 
@@ -341,7 +341,7 @@ def test_overwrite_spares_what_lies_in_an_index(index, tmp_path, name):
     index.save(tmp_path / "index")
     foreign = tmp_path / "index" / name
     foreign.mkdir() if name == "photos" else foreign.write_text("keep")
-    with pytest.raises(OutputError, match=f"index/{name}: is no file of an index"):
+    with pytest.raises(OutputError, match=f"index/{name}: is not a file of an index"):
         index.save(tmp_path / "index", overwrite=True)
     assert foreign.exists()
     foreign.rename(tmp_path / "elsewhere")

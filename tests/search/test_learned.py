@@ -54,7 +54,7 @@ def made(ranker, texts=TEXTS, metadata=METADATA):
     with Writer(None, new=Facts()) as writer:
         writer.add(texts, encode, metadata=metadata)
         writer._map()
-        writer.set(ranker=ranker, learned=learned_of(writer.vectors))
+        writer.set(ranker=ranker, learned=learned_of(writer.store.vectors))
     return Index.of(writer)
 
 
@@ -209,7 +209,7 @@ def test_codes_propose_the_same(ranker, tmp_path, make_codes):
 
 def test_nothing_learned_leaves_no_table(tmp_path):
     index = Index.build(encode, TEXTS)
-    assert not index.ask("SELECT 1 FROM sqlite_master WHERE name = 'learned'")
+    assert not index.store.query("SELECT 1 FROM sqlite_master WHERE name = 'learned'")
     assert index.learned.lacks(Ranker(map_share=0.5)) == "map"
     with pytest.raises(OptionError, match="out of range"):
         Ranker(map_share=1.5)

@@ -199,7 +199,7 @@ def test_errors_in_a_line(tmp_path):
         build(tmp_path / "e", encode, [("y", "1", None)], settings={"uri": str(taken)})
     index = MilvusIndex.open(tmp_path / "e")
     assert [row.text for row in index.every()] == ["x"]
-    index._do("drop_collection")
+    index._call("drop_collection")
     with pytest.raises(InputError, match=r"here\.db: Milvus says: .*contrasent"):
         index.search(encode(["x"]))
     index.close()
@@ -246,11 +246,11 @@ def counted():
 class Killed(MilvusIndex):
     batch = 20
 
-    def _do(self, name, **given):
+    def _call(self, name, **given):
         if name not in ("upsert", "create_collection"):
-            return super()._do(name, **given)
+            return super()._call(name, **given)
         counted()
-        result = super()._do(name, **given)
+        result = super()._call(name, **given)
         counted()
         return result
 

@@ -19,7 +19,7 @@ from contrasent.errors import InputError, OutputError
 from contrasent.search.folder import DATABASE, reading
 from contrasent.search.index import Index
 from contrasent.search.opening import open_index
-from contrasent.search.store import Facts
+from contrasent.search.store import Facts, Store
 from contrasent.search.writer import Writer
 
 encode = MODELS["one"]
@@ -100,7 +100,7 @@ def test_a_reader_does_not_keep_a_writer_waiting(tmp_path):
     assert whole_states.whole(reader) == before
     newest = reader.refreshed()
     assert len(newest) == len(reader) + 3
-    newest.verify_database()
+    newest.store.verify_database()
     reader.close()
     newest.close()
 
@@ -125,7 +125,7 @@ def test_an_index_that_replaced_another(tmp_path, how):
         with pytest.raises(InputError, match="no such folder"):
             reader.refreshed()
         folder.mkdir()
-        with pytest.raises(InputError, match="is no index"):
+        with pytest.raises(InputError, match="is not an index"):
             reader.refreshed()
         other_index(folder)
     else:
@@ -166,7 +166,7 @@ def test_readers_meet_an_index_at_every_moment_of_its_replacement(tmp_path, monk
     other = threading.Thread(target=replace)
     other.start()
     while other.is_alive():
-        opened, reader = Index.open(folder, verify=False), reader.refreshed()
+        opened, reader = Index(Store.open(folder, verify=False)), reader.refreshed()
         for one in (opened, reader):
             (vector,) = one.query_vectors([text(3, "a")], MODELS["one"])
             assert [row.text for row in one.every()] in whole

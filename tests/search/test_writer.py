@@ -195,7 +195,7 @@ def test_many_small_adds_keep_few_blocks(folder):
             writer.add([f"added {n}"], encode)
     index = Index.open(folder)
     assert len(index) == 70
-    blocks = index.connection.execute("SELECT first, count FROM blocks").fetchall()
+    blocks = index.store.connection.execute("SELECT first, count FROM blocks").fetchall()
     assert len(blocks) <= 15 and sum(count for _, count in blocks) == 70
     assert index.search(encode(["added 33"]), k=1)[0][0].text == "added 33"
 
@@ -295,7 +295,7 @@ def test_words_after_any_changes(tmp_path_factory, steps):
             if step == "a":
                 writer.add(line[number % 6 :], encode)
             elif step == "d":
-                writer.delete_rows(writer.numbers()[number : number + 1])
+                writer.delete_rows(writer.store.numbers()[number : number + 1])
             elif step == "c":
                 writer.rewrite()
             else:
@@ -304,7 +304,7 @@ def test_words_after_any_changes(tmp_path_factory, steps):
         index = Index.open(folder)
         if len(index):
             check_words(index)
-            assert list(index.damaged_blocks()) == []
+            assert list(index.store.damaged_blocks()) == []
 
 
 def test_a_change_sees_what_it_did_before(folder):

@@ -247,7 +247,7 @@ def test_answers_go_on_while_the_words_of_a_newer_index_are_counted(encoder, tmp
 
 def test_an_index_that_is_locked_for_a_moment_is_looked_at_again():
     class Locked:
-        model = "m"
+        model, words_only = "m", ""
 
         def __len__(self):
             return 0

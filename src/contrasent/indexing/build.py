@@ -37,16 +37,17 @@ class IndexInput:
     report: ReadReport | None = None  # of documents
     notes: tuple[str, ...] = ()  # lines about the model and about skipped files
 
-    def write(self, output: str | Path, *, overwrite: bool = False) -> BaseIndex:
-        """Encode the rows and write the index; what a killed call encoded is kept."""
-        how: dict[str, Any] = {"overwrite": overwrite, "documents": self.files}
-        return create(output, self.encode, self.rows, self.facts, **how)
+    def write(
+        self, output: str | Path, *, overwrite: bool = False, source: str | None = None
+    ) -> BaseIndex:
+        """Encode the rows and write the index; what a killed call encoded is kept.
 
-    def write_words(self, output: str | Path, source: str, *, overwrite: bool = False) -> BaseIndex:
-        """Write an index that words can search, of a source that is to be encoded."""
-        facts = replace(self.facts, dimension=self.encode.encoder.dimension)
-        how: dict[str, Any] = {"overwrite": overwrite, "documents": self.files}
-        return create(output, self.encode, self.rows, facts, source=source, **how)
+        Of a named source nothing is encoded yet, and words alone can search the index.
+        """
+        facts, how = self.facts, dict[str, Any](overwrite=overwrite, source=source)
+        if source is not None:
+            facts = replace(facts, dimension=self.encode.encoder.dimension)
+        return create(output, self.encode, self.rows, facts, documents=self.files, **how)
 
 
 def read_input(
@@ -223,7 +224,7 @@ def index_folder(
         inputs = replace(inputs, encode=encode)
     encode = inputs.encode
     if seconds > remaining.LONG:
-        index = inputs.write_words(target, place, overwrite=overwrite)
+        index = inputs.write(target, overwrite=overwrite, source=place)
         log(remaining.announcement(target, len(index), seconds))
         index.close()
         remaining.finish(target, encode)

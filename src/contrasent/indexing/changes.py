@@ -36,7 +36,7 @@ def change_model(
     """Give an index the vectors of another model, in place; texts, ids and metadata stay.
 
     Readers see the old vectors until the new ones are complete. What the index learned about the
-    old vectors is dropped. A call that was killed goes on when it is repeated.
+    old vectors is dropped. A call that was killed resumes when it is repeated.
 
     Args:
         index: folder of an index, or one that ``adapt`` left.
@@ -160,17 +160,17 @@ def _is_part(row: Row, name: str, files: Container[str]) -> bool:
 
 def _remove(writer: Writer, names: Sequence[str], where: Where | None) -> RemoveResult:
     """Remove rows, and note their files for the next synchronisation."""
-    numbers, files = set[int](), writer.files()
-    for name, row in zip(names, writer.numbers_of(names).tolist(), strict=True):
-        parts = (one.row for one in writer.rows_of(name) if _is_part(one, name, files))
+    numbers, files = set[int](), writer.store.files()
+    for name, row in zip(names, writer.store.numbers_of(names).tolist(), strict=True):
+        parts = (one.row for one in writer.store.rows_of(name) if _is_part(one, name, files))
         of_document = [*parts] if row < 0 else [row]
         if not of_document:
             problem = "is neither a row nor a document, and so is not in the index"
             raise OptionError("ids", name, problem, choices=list(files))
         numbers.update(of_document)
     if where is not None:
-        numbers.update(np.flatnonzero(writer.filtered(check_where(where))).tolist())
-    rows = writer.rows(sorted(numbers))
+        numbers.update(np.flatnonzero(writer.store.filtered(check_where(where))).tolist())
+    rows = writer.store.rows(sorted(numbers))
     gone = Counter(file_of(document_of(row.id, row.metadata), files) for row in rows)
     changed: dict[str, FileFacts | None] = {
         name: files[name]
@@ -181,4 +181,4 @@ def _remove(writer: Writer, names: Sequence[str], where: Where | None) -> Remove
     writer.delete_rows(np.array(sorted(numbers), np.int64))
     if changed:
         writer.put_files(changed)
-    return RemoveResult(len(numbers), len(writer), tuple(changed))
+    return RemoveResult(len(numbers), len(writer.store), tuple(changed))

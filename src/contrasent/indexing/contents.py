@@ -18,9 +18,8 @@ from contrasent.indexing.models import language_name
 from contrasent.nearest import Best
 from contrasent.search.folder import CHECKSUM, DATABASE
 from contrasent.search.index import Index
-from contrasent.search.learned import THERE
+from contrasent.search.learned import HAS_LEARNED_TABLE
 from contrasent.search.ranking import Ranker
-from contrasent.search.store import Store
 from contrasent.types import Numbers
 
 LABELLED = 2000  # documents whose language is checked
@@ -34,7 +33,10 @@ _DOCUMENTS = """SELECT coalesce(json_extract(metadata, '$.document'), id) AS nam
 def list_documents(index: str | Path, pattern: str = "*") -> list[dict[str, Any]]:
     """The documents of an index whose names match a pattern, and how many rows each has."""
     with closing(Index.open(own_folder(index))) as opened:
-        named = [{"document": str(name), "rows": rows} for name, rows, _ in opened.ask(_DOCUMENTS)]
+        named = [
+            {"document": str(name), "rows": rows}
+            for name, rows, _ in opened.store.query(_DOCUMENTS)
+        ]
     wanted = pattern.casefold()
     return [one for one in named if fnmatchcase(one["document"].casefold(), wanted)]
 
@@ -43,13 +45,15 @@ def describe(index: str | Path) -> dict[str, Any]:
     """Facts about an index, without reading its vectors or a model."""
     folder = own_folder(index)
     with closing(Index.open(folder)) as opened:
-        known, facts = opened.files(), opened.facts
-        documents = opened.ask(_DOCUMENTS)
+        known, facts = opened.store.files(), opened.facts
+        documents = opened.store.query(_DOCUMENTS)
         sample = documents[:: max(1, -(-len(documents) // LABELLED))]
         rows = opened.rows([row for *_, row in sample])
         unfinished, learned = opened.unfinished, []
-        if opened.ask(THERE):
-            learned = [name for (name,) in opened.ask("SELECT name FROM learned ORDER BY name")]
+        if opened.store.query(HAS_LEARNED_TABLE):
+            learned = [
+                name for (name,) in opened.store.query("SELECT name FROM learned ORDER BY name")
+            ]
     starts = [row.metadata.get("body") if isinstance(row.metadata, dict) else 0 for row in rows]
     starts = [start if isinstance(start, int) else 0 for start in starts]
     texts = (row.text[start:] for row, start in zip(rows, starts, strict=True))
@@ -127,7 +131,7 @@ class Pair(NamedTuple):
     score: float
 
 
-def near_duplicates(index: Store, threshold: float) -> tuple[Numbers, list[Pair]]:
+def near_duplicates(index: Index, threshold: float) -> tuple[Numbers, list[Pair]]:
     """Go through the rows in order and drop each that is close to one kept before it.
 
     A row is a near-duplicate if its score with a kept row is at least ``threshold``. No row is

@@ -25,7 +25,7 @@ from contrasent.search.folder import CHECKSUM, in_milvus, is_index
 from contrasent.search.index import Index
 from contrasent.search.opening import KeptVectors, index_folder
 from contrasent.search.records import IndexRow
-from contrasent.search.store import ROWS_AT_ONCE, Row, Store
+from contrasent.search.store import ROWS_AT_ONCE, Row, Store, check_model
 from contrasent.search.writer import Writer
 from contrasent.types import EncodeFn, Log, batched
 
@@ -262,7 +262,7 @@ class _Follower:
         """Apply what was added, changed or deleted."""
         with closing(Index.open(self.folder)) as index:
             source = self.documents(index)
-            changes = compare(index, source, checksum)
+            changes = compare(index.store, source, checksum)
             if changes.none and source.origin == Origin.read(index.facts.origin):
                 with suppress(OSError):  # its time is that of the last sync
                     os.utime(self.folder / CHECKSUM)
@@ -293,8 +293,8 @@ def synchronise(
 ) -> SyncResult:
     """Read and encode what was added or changed, remove what was deleted, in one transaction."""
     with Writer(folder) as writer:
-        writer.check_model(model)
-        known, changes = writer.files(), compare(writer, source, checksum)
+        check_model(writer.facts, folder, model)
+        known, changes = writer.store.files(), compare(writer.store, source, checksum)
         chosen = [*changes.added, *changes.changed]
         rows = document_rows(source.read(chosen), source.files, count, max_tokens)
         fresh: dict[str, FileFacts | None] = {**changes.refreshed, **source.files}
@@ -303,7 +303,7 @@ def synchronise(
         old = {
             row.id: row
             for name in replaced
-            for row in writer.rows_of(name)
+            for row in writer.store.rows_of(name)
             if file_of(row.metadata["document"], known) == name
         }
         _replace(writer, folder, old, rows, encode)
@@ -314,7 +314,13 @@ def synchronise(
             for files in (known, source.files)
         )
         gone = before & {*changes.deleted, *source.files} - now
-        counts = len(now - before), len(now & before), len(gone), changes.unchanged, len(writer)
+        counts = (
+            len(now - before),
+            len(now & before),
+            len(gone),
+            changes.unchanged,
+            len(writer.store),
+        )
         notes = tuple(source.report.skipped_lines())
         return SyncResult(*counts, source.report, notes, changes.removed)
 
@@ -338,7 +344,7 @@ def _replace(
         KeptVectors(folder, encode, writer.facts, advance) as memo,
     ):
         kept = old.values()
-        memo.put((row.text for row in kept), (writer.vectors[row.row] for row in kept))
+        memo.put((row.text for row in kept), (writer.store.vectors[row.row] for row in kept))
         writer.delete_rows(gone)
         for part in batched(new, ROWS_AT_ONCE):
             texts, names, metadata = zip(*part, strict=True)

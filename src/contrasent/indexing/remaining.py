@@ -1,4 +1,4 @@
-"""Indexes that words search before all rows are encoded: when, and how the encoding goes on.
+"""Indexes that words search before all rows are encoded: when, and how the encoding resumes.
 
 Blocks of rows are encoded in the same order and grouping as in an index made whole, so that both
 are the same in the end but for rounding.
@@ -19,7 +19,7 @@ from contrasent.model.runtime import in_bfloat16
 from contrasent.progress import duration
 from contrasent.search.folder import check_vectors
 from contrasent.search.index import Index
-from contrasent.search.opening import AT_ONCE
+from contrasent.search.opening import BATCH_SIZE
 from contrasent.search.records import IndexRow
 from contrasent.search.writer import Writer
 from contrasent.types import EncodeFn, Numbers, Vectors, for_task
@@ -64,7 +64,7 @@ def quick(encode: TaskEncoder, characters: int) -> TaskEncoder:
 
 def rest_encoder(index: Index, encode: TaskEncoder) -> TaskEncoder:
     """The encoder that an index is finished with: the one that would have made it whole."""
-    ((characters,),) = index.ask("SELECT coalesce(sum(length(text)), 0) FROM rows")
+    ((characters,),) = index.store.query("SELECT coalesce(sum(length(text)), 0) FROM rows")
     return quick(encode, characters)
 
 
@@ -102,10 +102,10 @@ class RemainingRows:
         state = index.facts.identity, index.facts.dead
         if state != self._state:
             self._state, self._firsts = state, first_rows(index)
-        alive, begun = index.alive, index.encoded
+        alive, begun = index.alive, index.store.encoded
         made = dict[int, Vectors]()  # by row
-        for start in range(begun, index.facts.rows, AT_ONCE):
-            stop = min(start + AT_ONCE, index.facts.rows)
+        for start in range(begun, index.facts.rows, BATCH_SIZE):
+            stop = min(start + BATCH_SIZE, index.facts.rows)
             rows = index.rows(start + np.flatnonzero(alive[start:stop]))
             # A text in an earlier block gives its vector, as in an index made whole.
             fresh = [row for row in rows if self._firsts[row.row] >= start]
@@ -124,11 +124,15 @@ class RemainingRows:
 
     def _keep(self, index: Index, blocks: list[Vectors]) -> int:
         """Write what was encoded, unless the index is another one now; returns the rows left."""
-        begun = index.facts.identity, index.model, index.encoded
+        begun = index.facts.identity, index.model, index.store.encoded
         with Writer(self.folder) as writer:
-            if blocks and begun == (writer.facts.identity, writer.model, writer.encoded):
+            if blocks and begun == (
+                writer.facts.identity,
+                writer.facts.model,
+                writer.store.encoded,
+            ):
                 writer.put_vectors(np.concatenate(blocks))
-            return writer.unfinished
+            return writer.store.unfinished
 
 
 def finish(folder: Path, encode: TaskEncoder) -> None:

@@ -65,7 +65,7 @@ def _problems(store: Store) -> Iterator[tuple[str, str]]:
 
 
 def _database(store: Store) -> Iterator[str]:
-    for (line,) in store.ask("PRAGMA integrity_check(3)"):
+    for (line,) in store.query("PRAGMA integrity_check(3)"):
         if line != "ok":
             yield " ".join(str(line).split())
     store.verify_database()
@@ -73,7 +73,7 @@ def _database(store: Store) -> Iterator[str]:
 
 def _deleted(store: Store) -> Iterator[str]:
     rows, dead = store.facts.rows, int((~store.alive).sum())
-    ((count, first, last),) = store.ask("SELECT count(*), min(row), max(row) FROM rows")
+    ((count, first, last),) = store.query("SELECT count(*), min(row), max(row) FROM rows")
     if count != rows - dead or (count and not 0 <= first <= last < rows):
         yield f"{count:,} rows are kept and {dead:,} deleted of {rows:,}"
 
@@ -89,7 +89,7 @@ def _vectors(store: Store) -> Iterator[str]:
 def _words(store: Store) -> Iterator[str]:
     """Check every posting, and that they add up to the terms of each row."""
     lengths, end = store.lengths(), 0
-    for first, count in store.ask("SELECT first, count FROM blocks ORDER BY first"):
+    for first, count in store.query("SELECT first, count FROM blocks ORDER BY first"):
         if first != end:
             yield f"rows from {end:,} on have none"
         end = first + count

@@ -73,7 +73,7 @@ def check_where(where: Where) -> Where:
     try:
         canonical(where).encode()
     except UnicodeEncodeError as error:
-        problem = "holds a lone surrogate, which is no character"
+        problem = "holds a lone surrogate, which is not a character"
         raise OptionError("where", where, problem) from error
     return where
 
@@ -91,7 +91,7 @@ def _tests(where: Any, depth: int) -> Iterator[tuple[str, str, Any]]:
             for part in value if key != "$not" else [value]:
                 yield from _tests(part, depth + 1)
         elif key.startswith("$"):
-            raise OptionError("where", key, "is no field", choices=_JOINS)
+            raise OptionError("where", key, "is not a field", choices=_JOINS)
         elif '"' in key or any(ord(letter) < 32 for letter in key):
             raise OptionError("where", key, "a field's name holds no quotes or control characters")
         elif len(key) > LETTERS or key.count(".") >= PARTS:
@@ -105,7 +105,7 @@ def _tests(where: Any, depth: int) -> Iterator[tuple[str, str, Any]]:
 
 def _check_test(op: str, want: Any) -> None:
     if op not in OPERATORS:
-        raise OptionError("where", op, "is no operator", choices=OPERATORS)
+        raise OptionError("where", op, "is not an operator", choices=OPERATORS)
     kinds, named = _WANTED.get(op, (object, ""))
     if not isinstance(want, kinds) or (isinstance(want, bool) and op in _ORDER):
         raise OptionError("where", want, f"{op} takes {named}")

@@ -93,7 +93,7 @@ def not_an_index(folder: Path) -> str:
         return (
             "is an index of an earlier format; remove it and build it again with 'contrasent index'"
         )
-    return "is no index (no index.db in it); 'contrasent index SOURCE -o INDEX' makes one"
+    return "is not an index (no index.db in it); 'contrasent index SOURCE -o INDEX' makes one"
 
 
 @contextmanager
@@ -244,10 +244,13 @@ def check_target(target: Path, overwrite: bool) -> None:
     if not empty and not overwrite:
         raise OutputError(f"{target}: exists; choose another target or use --overwrite")
     if not empty and not _has_table(target, "name = 'facts'"):
-        raise OutputError(f"{target}: exists and is no index of this format; choose another target")
+        problem = "exists and is not an index of this format; choose another target"
+        raise OutputError(f"{target}: {problem}")
     for path in target.iterdir() if target.exists() else ():
         if not any(fnmatchcase(path.name, pattern) for pattern in OWN + OF_SYSTEM):
-            problem = "is no file of an index, and --overwrite would remove it; move it elsewhere"
+            problem = (
+                "is not a file of an index, and --overwrite would remove it; move it elsewhere"
+            )
             raise OutputError(f"{path}: {problem}")
     check_writable(target.parent)
 

@@ -29,11 +29,19 @@ from contrasent.search.ranking import (
     Candidates,
     Evidence,
     Floats,
-    Found,
+    RankedRows,
     Ranker,
     Spread,
 )
-from contrasent.search.store import ROWS_AT_ONCE, Described, Facts, NewRows, Row, RowWriter, Store
+from contrasent.search.store import (
+    ROWS_AT_ONCE,
+    Facts,
+    NewRows,
+    Row,
+    Store,
+    check_finished,
+    check_model,
+)
 from contrasent.search.words import Analyzer, Bm25, Speller, foreign_stop_words
 from contrasent.search.writer import Writer
 from contrasent.types import EncodeFn, Mask, Numbers, Vectors, batched, for_task
@@ -93,8 +101,14 @@ def grouped(hits: Sequence[Hit]) -> list[list[int]]:
     return list(groups.values())
 
 
-class BaseIndex(Described, ABC):
+class BaseIndex(ABC):
     """Rows to search: an :class:`Index` in a folder or in memory, or a collection of Milvus."""
+
+    facts: Facts
+    folder: Path | None
+
+    @abstractmethod
+    def __len__(self) -> int: ...
 
     @abstractmethod
     def find(
@@ -106,7 +120,7 @@ class BaseIndex(Described, ABC):
         *,
         allowed: Any = None,
         all_rows: bool = False,
-    ) -> list[Found]:
+    ) -> list[RankedRows]:
         """The best rows for each query (q, d), by number or id; ``allowed`` is of `matching`."""
 
     @abstractmethod
@@ -118,10 +132,6 @@ class BaseIndex(Described, ABC):
         """Rows by their numbers or ids, as :meth:`find` gives them."""
 
     @abstractmethod
-    def count_rows(self, terms: Sequence[str]) -> dict[str, int]:
-        """How many rows hold each of the terms that occur; empty where that is not known."""
-
-    @abstractmethod
     def sample(self) -> Vectors:
         """Vectors of some rows, the same ones whenever the index is opened."""
 
@@ -130,12 +140,110 @@ class BaseIndex(Described, ABC):
         """All rows."""
 
     @abstractmethod
-    def refreshed(self) -> Self:
-        """The newest state: this one if nothing was written since."""
-
-    @abstractmethod
     def close(self) -> None:
         """Let go of files and connections."""
+
+    @abstractmethod
+    def write_rows(self, rows: NewRows, *, replace: bool) -> tuple[int, int]:
+        """Write rows, those of known ids only to ``replace``; how many were replaced, and added."""
+
+    def add(
+        self,
+        texts: Sequence[str],
+        vectors: Vectors | EncodeFn,
+        *,
+        ids: Sequence[str] | None = None,
+        metadata: Sequence[Any] | None = None,
+        model: str | None = None,
+    ) -> int:
+        """Add texts, in one transaction: better many at a time than one by one.
+
+        Args:
+            texts: n of them.
+            vectors: (n, d) of the texts, or what encodes them.
+            ids: one distinct string a text; the next numbers by default.
+            metadata: one JSON value a text.
+            model: identity of the model behind the vectors, to be compared.
+
+        Returns:
+            How many were added.
+
+        Raises:
+            OptionError: an id is there already, or there is not one for each text.
+            ModelError: the vectors are those of another model, not finite or of the wrong shape.
+            OutputError: another process is writing to the folder, or it cannot be written.
+        """
+        return self.write_rows(NewRows(texts, vectors, ids, metadata, model), replace=False)[1]
+
+    def update(
+        self,
+        texts: Sequence[str],
+        vectors: Vectors | EncodeFn,
+        *,
+        ids: Sequence[str],
+        metadata: Sequence[Any] | None = None,
+        model: str | None = None,
+    ) -> tuple[int, int]:
+        """Replace the texts of ids that are there, and add those that are not.
+
+        Args:
+            texts: as :meth:`add` takes them, and likewise all else.
+            vectors: likewise.
+            ids: one distinct string a text.
+            metadata: likewise; without it the replaced rows have none.
+            model: likewise.
+
+        Returns:
+            How many were replaced, and how many added.
+
+        Raises:
+            OptionError: there is not one id for each text.
+            ModelError: as :meth:`add`.
+            OutputError: as :meth:`add`.
+        """
+        return self.write_rows(NewRows(texts, vectors, ids, metadata, model), replace=True)
+
+    def count_rows(self, terms: Sequence[str]) -> dict[str, int]:
+        """How many rows hold each of the terms that occur; empty where that is not known."""
+        return {}
+
+    def refreshed(self) -> Self:
+        """The newest state: this one if nothing was written since."""
+        return self
+
+    @property
+    def model(self) -> str:
+        """Identity of the model that made the vectors."""
+        return self.facts.model
+
+    @property
+    def metric(self) -> str:
+        """The measure of nearness: "cosine", or "dot" for the inner product."""
+        return self.facts.metric
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+        return self.facts.dimension
+
+    @property
+    def unfinished(self) -> int:
+        """Rows without vectors; as long as there are some, words alone search."""
+        return 0
+
+    @property
+    def words_only(self) -> str:
+        """The line about an index that words alone search as yet, or ""."""
+        left, every = self.unfinished, len(self)
+        return f"BM25 only: {100 * (every - left) // every} % encoded" if left else ""
+
+    def check_finished(self, purpose: str) -> None:
+        """Reject an index that is not fully encoded; ``purpose`` goes into the message."""
+        check_finished(self.folder, self.unfinished, purpose)
+
+    def check_model(self, model: str, option: str = "model") -> None:
+        """Reject a model other than the one the vectors came from."""
+        check_model(self.facts, self.folder, model, option)
 
     @cached_property
     def ranker(self) -> Ranker:
@@ -270,7 +378,7 @@ class BaseIndex(Described, ABC):
             problem = "is compared with how sure hits are: from 1 to 100 percent"
             raise OptionError("threshold", threshold, problem)
 
-    def _hits(self, found: Found, k: int, threshold: float | None) -> list[Hit]:
+    def _hits(self, found: RankedRows, k: int, threshold: float | None) -> list[Hit]:
         columns, compared = [found.scores, found.cosines, found.words], found.cosines
         if self.calibration and found.evidence:
             compared = self.calibration.sure(found.evidence)
@@ -286,7 +394,7 @@ class BaseIndex(Described, ABC):
         ]
 
 
-class Index(Store, BaseIndex, RowWriter):
+class Index(BaseIndex):
     """Texts to search, in memory (:meth:`build`) or in a folder (:meth:`open`).
 
     It is a snapshot, which many threads may search at once: it does not see what others write to
@@ -296,6 +404,10 @@ class Index(Store, BaseIndex, RowWriter):
     """
 
     exact_up_to = 10_000  # rows up to which an exact search is preferred to binary codes
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._samples = dict[float, Vectors]()  # sampled rows, by their smoothing weight
 
     # ------------------------------------------------------------------ making and reading
 
@@ -338,9 +450,22 @@ class Index(Store, BaseIndex, RowWriter):
     @classmethod
     def of(cls, writer: Writer) -> "Index":
         """The index that a writer has made in memory."""
-        index = Index(writer.connection, None, writer.facts)
-        index.vectors = writer.vectors
-        return index
+        store = Store(writer.store.connection, None, writer.store.facts)
+        store.vectors = writer.store.vectors
+        return Index(store)
+
+    @classmethod
+    def open(cls, folder: str | Path, *, private: bool = False) -> "Index":
+        """Open an index folder.
+
+        Args:
+            folder: where :meth:`save` or ``contrasent index`` wrote it.
+            private: a copy in memory or temporary files, which no change of the folder reaches.
+
+        Raises:
+            InputError: the folder is not an index, or a damaged one.
+        """
+        return Index(Store.open(folder, private=private))
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Write it to a folder.
@@ -359,8 +484,9 @@ class Index(Store, BaseIndex, RowWriter):
                     texts, ids = [row.text for row in rows], [row.id for row in rows]
                     vectors = self.vectors[[row.row for row in rows]]
                     copy.append(vectors, texts, ids, [row.metadata for row in rows])
-                copy.put_files({**self.files()})
-                copy.set(learned=self.stored_learned().renumbered(self.numbers(), len(self.alive)))
+                copy.put_files({**self.store.files()})
+                learned = self.store.stored_learned()
+                copy.set(learned=learned.renumbered(self.numbers(), len(self.alive)))
             (temporary / LOCK).unlink(missing_ok=True)
 
     def write_rows(self, rows: NewRows, *, replace: bool) -> tuple[int, int]:
@@ -390,21 +516,82 @@ class Index(Store, BaseIndex, RowWriter):
 
     def _change(self, change: Callable[[Writer], T]) -> T:
         """Change the folder, or a copy in memory, and take over the new state."""
-        with Writer(self.folder, of=self if self.folder is None else None) as writer:
+        with Writer(self.folder, of=self.store if self.folder is None else None) as writer:
             done = change(writer)
         if self.folder is None:
             newest = self.of(writer) if writer.committed else self
         else:
             newest = self.refreshed()
         if newest is not self:
-            self.connection.close()
+            self.close()
             self.__dict__ = newest.__dict__
         return done
+
+    # ------------------------------------------------------------------ what the store has
+
+    @property
+    def facts(self) -> Facts:  # type: ignore[override]
+        """The description of the index."""
+        return self.store.facts
+
+    @property
+    def folder(self) -> Path | None:  # type: ignore[override]
+        """Its folder; None in memory."""
+        return self.store.folder
+
+    @property
+    def vectors(self) -> Vectors:
+        """(rows, d) vectors, those of deleted rows included."""
+        return self.store.vectors
+
+    @property
+    def alive(self) -> Mask:
+        """(rows,) which rows are not deleted."""
+        return self.store.alive
+
+    @property
+    def unfinished(self) -> int:
+        """Rows without vectors; as long as there are some, words alone search."""
+        return self.store.unfinished
+
+    def __len__(self) -> int:
+        return len(self.store)
+
+    def numbers(self) -> Numbers:
+        """Numbers of the rows that are not deleted."""
+        return self.store.numbers()
+
+    def rows(self, numbers: Sequence[int] | Numbers) -> list[Row]:
+        """Rows by their numbers, verified."""
+        return self.store.rows(numbers)
+
+    def every(self) -> Iterator[Row]:
+        """All rows in order."""
+        return self.store.every()
+
+    def matching(self, where: Where) -> Mask:
+        """(rows,) which rows are there and have metadata that a filter matches."""
+        return self.store.matching(where)
+
+    def count_rows(self, terms: Sequence[str]) -> dict[str, int]:
+        """How many rows hold each of the terms that occur, dead rows included."""
+        return self.store.count_rows(terms)
+
+    def refreshed(self) -> Self:
+        """The newest snapshot of the folder: this one if nothing was written since."""
+        newest = self.store.refreshed()
+        return self if newest is self.store else type(self)(newest)
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        self.store.close()
+
+    # ------------------------------------------------------------------ searching
 
     @cached_property
     def learned(self) -> Learned:
         """Everything learned from its texts or from queries."""
-        stored = self.stored_learned()
+        stored = self.store.stored_learned()
         return stored.among(self.alive) if self.facts.dead else stored
 
     @cached_property
@@ -415,23 +602,27 @@ class Index(Store, BaseIndex, RowWriter):
         rows: dict[str, list[int]] = {name: [] for name in names}
         text = "json_type(metadata, '$.document') = 'text'"
         named = f"CASE WHEN {text} THEN json_extract(metadata, '$.document') ELSE id END"
-        for row, name in self.ask(f"SELECT row, {named} FROM rows ORDER BY row"):
+        for row, name in self.store.query(f"SELECT row, {named} FROM rows ORDER BY row"):
             if name in rows:
                 rows[name].append(row)
         return {name: np.array(some, np.int64) for name, some in rows.items()}
 
+    @property
+    def _alive_if_any_dead(self) -> Mask | None:
+        return self.alive if self.facts.dead else None
+
     @cached_property
     def bm25(self) -> Bm25:
         """BM25 over the texts."""
-        alive = self.alive if self.facts.dead else None
-        return Bm25(self.analyzer, self.posting, self.lengths(), alive)
+        lengths = self.store.lengths()
+        return Bm25(self.analyzer, self.store.posting, lengths, self._alive_if_any_dead)
 
     @cached_property
     def codes(self) -> BinaryCodes | None:
         """Binary codes of the first rows, where they were worth making."""
         if not self.facts.codes:
             return None
-        return BinaryCodes.open(self.folder, self.facts, private=self.private)
+        return BinaryCodes.open(self.folder, self.facts, private=self.store.private)
 
     def find(
         self,
@@ -442,10 +633,9 @@ class Index(Store, BaseIndex, RowWriter):
         *,
         allowed: Mask | None = None,
         all_rows: bool = False,
-    ) -> list[Found]:
+    ) -> list[RankedRows]:
         """The best rows for each query by their numbers; ``allowed``: (rows,) bool."""
-        alive = self.alive if self.facts.dead else None
-        allowed = alive if allowed is None else allowed
+        allowed = self._alive_if_any_dead if allowed is None else allowed
         count = len(self) if allowed is None else int(allowed.sum())
         k = min(k, count)
         if self.facts.encoding:
@@ -453,44 +643,63 @@ class Index(Store, BaseIndex, RowWriter):
         coded = k if not all_rows and self.facts.codes and count > self.exact_up_to else 0
         if ranker.plain or not k:
             nearest = zip(self._nearest(vectors, k, allowed, coded), vectors, strict=True)
-            return [
-                Found(rows, scores, scores, np.zeros_like(scores), self.evidence(scores, vector))
-                for (scores, rows), vector in nearest
-            ]
-        learned, ranked = self.learned if ranker.uses_learned else Learned(), []
-        queries = mapped(ranker, learned, vectors)
-        for text, original, query in zip(texts, vectors, queries, strict=True):
-            check_deadline()
-            words, exact = np.zeros((2, self.facts.rows), dtype=np.float32)
-            rarity = 0.0
-            if ranker.uses_words:
-                words, exact, rarity = self.bm25.weigh(text)
-            gained = bonus(ranker, learned, original, lambda name: self._taught_rows[name])
-            if coded:
-                rows = self._proposed(query, words, gained[0], allowed, k)
-                cosines = smooth_vectors(ranker, learned, self.vectors, rows) @ query
-                sampled = Spread.of(self._sample(ranker, learned) @ query)
-                found = rows, cosines, words, exact, gained
-                candidates = Candidates.of_some(*found, sampled, len(self))
-            else:
-                cosines = smoothed(ranker, learned, self.vectors @ query)
-                candidates = Candidates.of_all(cosines, words, exact, gained, alive, allowed)
-            adjusted = self.ranker_for(text, ranker)
-            best, near = adjusted.rank(candidates, k), candidates.cosines
-            if ranker.uses_learned:
-                near = np.asarray(self.vectors[best.rows]) @ original
-                best = replace(best, cosines=near)
-            if adjusted is ranker and ranker.uses_words:
-                covered = float(candidates.words.max()) / max(rarity, 1e-9)
-                covered = max(covered, float(candidates.exact.max()))
-                known = float(near.max()), candidates.dense.mean, covered, len(self)
-                evidence = Evidence(best.scores, *known)
-                ranked.append(replace(best, evidence=evidence))
-            else:
-                ranked.append(replace(best, evidence=self.evidence(best.cosines, original)))
-        return ranked
+            return [self._by_cosines(rows, cosines, v) for (cosines, rows), v in nearest]
+        learned = self.learned if ranker.uses_learned else Learned()
+        queries = zip(texts, vectors, mapped(ranker, learned, vectors), strict=True)
+        return [self._ranked(*query, k, ranker, learned, allowed, coded) for query in queries]
 
-    def _by_words(self, text: str, k: int, ranker: Ranker, allowed: Mask | None) -> Found:
+    def _by_cosines(self, rows: Numbers, cosines: Floats, vector: Vectors) -> RankedRows:
+        """Rows in the order of their cosines with a query (d,)."""
+        evidence = self.evidence(cosines, vector)
+        return RankedRows(rows, cosines, cosines, np.zeros_like(cosines), evidence)
+
+    def _ranked(
+        self,
+        text: str,
+        vector: Vectors,
+        query: Vectors,
+        k: int,
+        ranker: Ranker,
+        learned: Learned,
+        allowed: Mask | None,
+        coded: int,
+    ) -> RankedRows:
+        """The best rows for one query, its vector (d,) and the mapped one, by all that counts."""
+        check_deadline()
+        # Scores of all rows by words.
+        words = exact = np.zeros(self.facts.rows, np.float32)
+        rarity = 0.0
+        if ranker.uses_words:
+            words, exact, rarity = self.bm25.weigh(text)
+        # What is added to rows of documents that similar queries were answered by.
+        gained = bonus(ranker, learned, vector, lambda name: self._taught_rows[name])
+        # Cosines of all rows, or of those that codes, words and known queries propose.
+        if coded:
+            rows = self._proposed(query, words, gained[0], allowed, k)
+            cosines = smooth_vectors(ranker, learned, self.vectors, rows) @ query
+            sampled = Spread.of(self._sample(ranker, learned) @ query)
+            found = rows, cosines, words, exact, gained
+            candidates = Candidates.of_some(*found, sampled, len(self))
+        else:
+            cosines = smoothed(ranker, learned, self.vectors @ query)
+            counted = self._alive_if_any_dead
+            candidates = Candidates.of_all(cosines, words, exact, gained, counted, allowed)
+        # Both in one ranking; cosines that are shown are those of the model's own vectors.
+        adjusted = self.ranker_for(text, ranker)
+        best, near = adjusted.rank(candidates, k), candidates.cosines
+        if ranker.uses_learned:
+            near = np.asarray(self.vectors[best.rows]) @ vector
+            best = replace(best, cosines=near)
+        # What tells how sure they are.
+        if adjusted is not ranker or not ranker.uses_words:
+            return replace(best, evidence=self.evidence(best.cosines, vector))
+        covered = float(candidates.words.max()) / max(rarity, 1e-9)
+        covered = max(covered, float(candidates.exact.max()))
+        mean = candidates.dense.mean
+        evidence = Evidence(best.scores, float(near.max()), mean, covered, len(self))
+        return replace(best, evidence=evidence)
+
+    def _by_words(self, text: str, k: int, ranker: Ranker, allowed: Mask | None) -> RankedRows:
         """The best rows by BM25 alone, as long as not all rows have vectors."""
         if not ranker.uses_words:
             self.check_finished("a search by vectors")

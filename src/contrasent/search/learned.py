@@ -22,11 +22,11 @@ from contrasent.types import Mask, Numbers, Vectors
 
 TABLE = """CREATE TABLE IF NOT EXISTS learned
     (name TEXT PRIMARY KEY, shape TEXT NOT NULL, data BLOB NOT NULL, sum INTEGER NOT NULL)"""
-THERE = "SELECT 1 FROM sqlite_master WHERE name = 'learned'"
+HAS_LEARNED_TABLE = "SELECT 1 FROM sqlite_master WHERE name = 'learned'"
 _TYPES = {"matrix": "<f4", "neighbours": "<i4", "products": "<f4", "taught": "<f4"}
 _DOCUMENTS = "documents"  # documents of the taught queries, as JSON
 ROWS_AT_ONCE = 1024
-Ask = Callable[..., list[tuple[Any, ...]]]
+Query = Callable[..., list[tuple[Any, ...]]]
 """An SQL statement and its values in, rows out."""
 
 
@@ -117,12 +117,12 @@ class Learned:
         return next((name for name, missing in needed.items() if missing), "")
 
 
-def read_learned(ask: Ask) -> Learned | None:
+def read_learned(run: Query) -> Learned | None:
     """Everything learned that a database keeps; None if it is damaged."""
-    if not ask(THERE):
+    if not run(HAS_LEARNED_TABLE):
         return Learned()
     arrays, documents = dict[str, NDArray[Any]](), None
-    for name, shape, data, sum_ in ask("SELECT name, shape, data, sum FROM learned"):
+    for name, shape, data, sum_ in run("SELECT name, shape, data, sum FROM learned"):
         if checksum(name, shape, data) != sum_:
             return None
         if name == _DOCUMENTS:
@@ -137,7 +137,7 @@ def read_learned(ask: Ask) -> Learned | None:
     )
 
 
-def write_learned(ask: Ask, learned: Learned, dimension: int, metric: str) -> None:
+def write_learned(run: Query, learned: Learned, dimension: int, metric: str) -> None:
     """Replace what a database keeps, in its transaction."""
     if learned.arrays and metric != "cosine":
         raise OptionError("metric", metric, "learns nothing; build the index with cosine")
@@ -149,11 +149,11 @@ def write_learned(ask: Ask, learned: Learned, dimension: int, metric: str) -> No
         stored.append((name, json.dumps(array.shape), data))
     if learned.taught is not None:
         stored.append((_DOCUMENTS, "", json.dumps(learned.taught.documents).encode()))
-    if stored or ask(THERE):
-        ask(TABLE)
-        ask("DELETE FROM learned")
+    if stored or run(HAS_LEARNED_TABLE):
+        run(TABLE)
+        run("DELETE FROM learned")
     for values in stored:
-        ask("INSERT INTO learned VALUES (?, ?, ?, ?)", (*values, checksum(*values)))
+        run("INSERT INTO learned VALUES (?, ?, ?, ?)", (*values, checksum(*values)))
 
 
 # ---------------------------------------------------------------------- searching

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -23,9 +23,9 @@ from contrasent.files import encoded, write_json, writing
 from contrasent.search.filters import Where, check_fields, check_where, ids_in, milvus_expression
 from contrasent.search.folder import MILVUS, check_target, check_vectors, in_milvus, row_ids
 from contrasent.search.index import PROPOSED, BaseIndex
-from contrasent.search.ranking import Candidates, Found, Ranker, Spread
+from contrasent.search.ranking import Candidates, RankedRows, Ranker, Spread
 from contrasent.search.records import EncodedRecords, IndexRow, blocks
-from contrasent.search.store import Facts, NewRows, Row, RowWriter
+from contrasent.search.store import Facts, NewRows, Row, check_rows
 from contrasent.search.words import K1, B, language_of, name_of
 from contrasent.types import EncodeFn, Vectors, batched, for_task
 
@@ -36,7 +36,7 @@ EFFORT = 128
 FIELDS = ("id", "text", "metadata", "vector", "draw", "terms", "words")
 
 
-class MilvusIndex(BaseIndex, RowWriter):
+class MilvusIndex(BaseIndex):
     """A collection of Milvus as an index; ``facts.generation`` is 0 until it is loaded whole."""
 
     batch = 1024  # rows that are loaded or requested at once
@@ -48,19 +48,20 @@ class MilvusIndex(BaseIndex, RowWriter):
         self.facts = facts
         self.uri = facts.settings["uri"] or str(folder / LOCAL)
         self._drawn: Vectors | None = None
-        self.client = self._said(self.sdk.MilvusClient, self.uri, token=os.environ.get(TOKEN, ""))
+        key = os.environ.get(TOKEN, "")
+        self.client = self._translate_errors(self.sdk.MilvusClient, self.uri, token=key)
 
     @classmethod
     def open(cls, folder: str | Path) -> "MilvusIndex":
         """Connect to the collection that a folder names."""
         facts = _read(Path(folder))
         if not facts.generation:
-            raise InputError(str(folder), "was not loaded whole; the same command goes on with it")
+            raise InputError(str(folder), "was not loaded whole; the same command resumes it")
         opened = cls(Path(folder), facts)
-        stated = opened._do("describe_collection").get("description", "")
+        stated = opened._call("describe_collection").get("description", "")
         if stated and stated != facts.identity:  # a local file keeps no description
             raise InputError(opened.uri, f"{facts.settings['collection']!r} is of another index")
-        opened._do("load_collection")
+        opened._call("load_collection")
         return opened
 
     @classmethod
@@ -107,7 +108,7 @@ class MilvusIndex(BaseIndex, RowWriter):
 
     def _begin(self) -> None:
         """Make the collection, or resume a killed load, which needs the same settings."""
-        resumed, there = in_milvus(self.folder), self._do("has_collection")
+        resumed, there = in_milvus(self.folder), self._call("has_collection")
         if resumed:
             before = _read(self.folder)
             self.facts = replace(self.facts, identity=before.identity)
@@ -116,7 +117,7 @@ class MilvusIndex(BaseIndex, RowWriter):
         elif there:
             raise InputError(self.uri, "has a collection of that name already; name another")
         if there:
-            self._do("load_collection")
+            self._call("load_collection")
             return
         write_json(self.folder / MILVUS, asdict(self.facts))
         sdk, kinds = self.sdk, self.sdk.DataType
@@ -136,23 +137,20 @@ class MilvusIndex(BaseIndex, RowWriter):
         specs.add_index("vector", index_type=near, metric_type="IP", params=graph)
         scored, kind = {"params": {"bm25_k1": K1, "bm25_b": B}}, "SPARSE_INVERTED_INDEX"
         specs.add_index("words", index_type=kind, metric_type="BM25", params=scored)
-        self._do("create_collection", schema=schema, index_params=specs, consistency_level="Strong")
+        how = {"schema": schema, "index_params": specs, "consistency_level": "Strong"}
+        self._call("create_collection", **how)
 
     def close(self) -> None:
         """End the connection; a local file is written out."""
         self.client.close()
 
     def __len__(self) -> int:
-        return int(self._do("query", filter="", output_fields=["count(*)"])[0]["count(*)"])
-
-    def refreshed(self) -> Self:
-        """This one: Milvus always answers from the newest rows."""
-        return self
+        return int(self._call("query", filter="", output_fields=["count(*)"])[0]["count(*)"])
 
     def blocks(self) -> Iterator[tuple[list[str], list[str], list[Any], Vectors]]:
         """All rows in Milvus's own order, some at a time: ids, texts, metadata and vectors."""
-        walk = self._do("query_iterator", batch_size=self.batch, output_fields=[*FIELDS[:4]])
-        while rows := self._said(walk.next):
+        walk = self._call("query_iterator", batch_size=self.batch, output_fields=[*FIELDS[:4]])
+        while rows := self._translate_errors(walk.next):
             names, texts, extra, vectors = ([row[field] for row in rows] for field in FIELDS[:4])
             yield names, texts, extra, np.array(vectors, dtype=np.float32)
 
@@ -167,10 +165,6 @@ class MilvusIndex(BaseIndex, RowWriter):
             raise InputError(self.uri, "a row was deleted meanwhile; search again")
         return [Row(-1, n, stored[n]["text"], stored[n]["metadata"]) for n in numbers]
 
-    def count_rows(self, terms: Sequence[str]) -> dict[str, int]:
-        """None: Milvus does not count them, so queries are not repaired."""
-        return {}
-
     def matching(self, where: Where) -> str:
         """A filter in Milvus's language."""
         expression = milvus_expression(check_where(where))
@@ -179,7 +173,7 @@ class MilvusIndex(BaseIndex, RowWriter):
             sampled = (facts for _, _, some, _ in islice(self.blocks(), 1) for facts in some)
             check_fields(
                 where,
-                lambda one: bool(self._do("query", filter=milvus_expression(one), **about)),
+                lambda one: bool(self._call("query", filter=milvus_expression(one), **about)),
                 sampled,
             )
         return expression
@@ -193,28 +187,33 @@ class MilvusIndex(BaseIndex, RowWriter):
         *,
         allowed: str | None = None,
         all_rows: bool = False,
-    ) -> list[Found]:
+    ) -> list[RankedRows]:
         """As ``Index.find``, by ids instead of numbers; equal scores in the order of ids."""
         if k > MOST or all_rows:
             raise OptionError("k", k, f"Milvus gives at most {MOST:,} rows, approximately")
         queries = zip(texts, vectors, strict=True)
         return [self._find(text, vector, k, ranker, allowed or "") for text, vector in queries]
 
-    def _find(self, text: str, vector: Vectors, k: int, ranker: Ranker, condition: str) -> Found:
+    def _find(
+        self, text: str, vector: Vectors, k: int, ranker: Ranker, condition: str
+    ) -> RankedRows:
         proposed = k if ranker.plain else min(MOST, max(self.proposed, 10 * k))
-        cosines, words = self._ask(vector.tolist(), proposed, condition), dict[str, float]()
+        cosines, words = self._scores(vector.tolist(), proposed, condition), dict[str, float]()
         dense = sparse = Spread(0.0, 0.0)
         if not ranker.plain:
+            # BM25 of the best rows of all, and of the best that match the filter.
             terms, scored = self._terms(text) or "xnoterm", max(self.scored, proposed)
-            best = self._ask(terms, scored)
-            shared = self._ask(terms, proposed, condition) if condition else best
+            best = self._scores(terms, scored)
+            shared = self._scores(terms, proposed, condition) if condition else best
             words = shared | best  # milvus-lite may score filtered rows differently
+            # BM25 of rows that the vector proposed, and cosines of those that words did.
             if len(best) == scored and (unknown := [n for n in cosines if n not in words]):
-                words |= self._ask(terms, len(unknown), ids_in(unknown))
+                words |= self._scores(terms, len(unknown), ids_in(unknown))
             others = [name for name in [*shared][:proposed] if name not in cosines]
             for name, row in self._stored(others, "vector").items():
                 cosines[name] = float(np.float32(row["vector"]) @ vector)
-            dense = Spread.of(self.sample() @ vector)  # a filter changes no share of words
+            # Mean and spread of both over all rows; a filter changes no share of words.
+            dense = Spread.of(self.sample() @ vector)
             dense = dense._replace(best=max([dense.best, *cosines.values()]))
             sparse = Spread.of_sparse(np.array([*best.values()], np.float32), len(self))
         names = np.array(sorted(cosines), dtype=object)
@@ -227,34 +226,34 @@ class MilvusIndex(BaseIndex, RowWriter):
         """Vectors of some rows, by a hash of their ids."""
         if self._drawn is None:
             below = (self.sampled << 31) // max(self.sampled, len(self))
-            rows = self._do("query", filter=f"draw < {below}", output_fields=["vector"])
+            rows = self._call("query", filter=f"draw < {below}", output_fields=["vector"])
             vectors = np.array([row["vector"] for row in rows], np.float32)
             self._drawn = vectors.reshape(-1, self.dimension)
         return self._drawn
 
-    def _ask(self, query: Any, limit: int, condition: str = "") -> dict[str, float]:
+    def _scores(self, query: Any, limit: int, condition: str = "") -> dict[str, float]:
         """Scores of the best rows for a vector or for terms, by their ids; best first."""
         words = isinstance(query, str)
         params = {} if words else {"params": {"ef": max(EFFORT, 2 * limit)}}
         about = {"limit": limit, "filter": condition, "search_params": params}
-        (hits,) = self._do("search", data=[query], anns_field=FIELDS[-1 if words else 3], **about)
+        (hits,) = self._call("search", data=[query], anns_field=FIELDS[-1 if words else 3], **about)
         # Milvus's BM25 has a factor that Lucene's lacks; milvus-lite's is negative.
         scores = {hit["id"]: hit["distance"] for hit in hits}
         return {n: abs(s) / (K1 + 1) for n, s in scores.items()} if words else scores
 
-    def _said(self, call: Callable[..., Any], *args: Any, **given: Any) -> Any:
+    def _translate_errors(self, call: Callable[..., Any], *args: Any, **given: Any) -> Any:
         try:
             return call(*args, **given)
         except self.sdk.MilvusException as error:
             raise InputError(self.uri, f"Milvus says: {' '.join(error.message.split())}") from error
 
-    def _do(self, name: str, **given: Any) -> Any:
+    def _call(self, name: str, **given: Any) -> Any:
         where = self.facts.settings["collection"]
-        return self._said(getattr(self.client, name), where, **given)
+        return self._translate_errors(getattr(self.client, name), where, **given)
 
     def _stored(self, names: Sequence[str], *fields: str) -> dict[str, dict[str, Any]]:
         about = {"output_fields": ["id", *fields]}
-        parts = (self._do("query", filter=ids_in(n), **about) for n in batched(names, self.batch))
+        parts = (self._call("query", filter=ids_in(n), **about) for n in batched(names, self.batch))
         return {row["id"]: row for part in parts for row in part}
 
     def write_rows(self, rows: NewRows, *, replace: bool) -> tuple[int, int]:
@@ -278,21 +277,21 @@ class MilvusIndex(BaseIndex, RowWriter):
     def delete_where(self, where: Where | str) -> int:
         """Delete the rows whose metadata matches a filter, or a condition of Milvus."""
         before, self._drawn = len(self), None
-        self._do("delete", filter=where if isinstance(where, str) else self.matching(where))
+        self._call("delete", filter=where if isinstance(where, str) else self.matching(where))
         return before - len(self)
 
     def _put(self, rows: NewRows) -> None:
         texts, ids, metadata = rows.texts, rows.ids or (), rows.metadata
         if not texts:
             return
-        vectors = self.check_rows(rows).tolist()
+        vectors = check_rows(self.facts, self.folder, rows).tolist()
         extra = metadata or [None] * len(texts)
         named = zip(texts, map(name_of, extra), strict=True)
         terms = [self._terms(f"{text}\n{name}".strip()) for text, name in named]
         draws, self._drawn = [zlib.crc32(encoded(name)) >> 1 for name in ids], None
         columns = zip(ids, texts, extra, vectors, draws, terms, strict=True)
         for part in batched((dict(zip(FIELDS, row, strict=False)) for row in columns), self.batch):
-            self._do("upsert", data=part)
+            self._call("upsert", data=part)
 
     def _terms(self, text: str) -> str:
         """Terms as words that Milvus's simplest analyzer leaves unchanged, cut if too long."""

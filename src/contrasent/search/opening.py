@@ -28,12 +28,11 @@ from contrasent.search.milvus import MilvusIndex
 from contrasent.search.ranking import Ranker
 from contrasent.search.records import EncodedRecords, IndexRow, blocks
 from contrasent.search.store import REPLACING, ROWS_AT_ONCE, Facts
-from contrasent.search.store import RowWriter as RowWriter
 from contrasent.search.writer import Writer
 from contrasent.types import EncodeFn, Vectors, batched, for_task
 
 INSIDE = "index"  # the index in a folder that ``adapt`` left
-AT_ONCE = 256  # texts that are encoded, and kept, together
+BATCH_SIZE = 256  # texts that are encoded, and kept, together
 MODEL_SETTINGS = ("pooler", "max_tokens")  # settings of an index that change with its model
 
 _BEGINNING = (
@@ -82,7 +81,7 @@ def numbered_rows(index: BaseIndex, limit: int | None = None) -> Index:
     with Writer(None, new=Facts(model=index.model, metric=index.metric)) as writer:
         for ids, texts, metadata, vectors in index.blocks():
             writer.add(texts, vectors, ids=ids, metadata=metadata)
-            if limit is not None and len(writer) >= limit:
+            if limit is not None and len(writer.store) >= limit:
                 break
     return Index.of(writer)
 
@@ -99,7 +98,7 @@ class KeptVectors:
         *,
         at_once: int | None = None,
     ) -> None:
-        self.at_once = at_once or AT_ONCE
+        self.at_once = at_once or BATCH_SIZE
         self.index = files.real_path(index)
         self.folder = self.index.with_name(f".{self.index.name}.encoded")
         self._read, self._maker = for_task(encode, "document"), f"{facts.model} {facts.source}"
@@ -127,7 +126,7 @@ class KeptVectors:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with closing(self._database), wrap_sqlite_errors(self.folder):
             ((count,),) = self._database.execute("SELECT count(*) FROM kept")
-            if kind is None or count < AT_ONCE:  # a few are quickly encoded again
+            if kind is None or count < BATCH_SIZE:  # a few are quickly encoded again
                 shutil.rmtree(self.folder, ignore_errors=True)
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
@@ -207,9 +206,9 @@ def create(
                 writer.add(texts, given, ids=ids, metadata=metadata)
                 if source is not None or vectors is not None:
                     memo.advance(len(texts))
-            if not len(writer):
+            if not len(writer.store):
                 raise UserError("there are no texts to index")
-            writer.set(next_id=len(writer))
+            writer.set(next_id=len(writer.store))
             writer.put_files(dict(documents or {}))
         (temporary / LOCK).unlink(missing_ok=True)
     return Index.open(target)
@@ -229,7 +228,7 @@ def reembed(
     """
     with Writer(folder) as writer:
         size = for_task(encode, "document")(["a text"]).nbytes
-        files.check_writable(Path(folder), 2 * size * len(writer))
+        files.check_writable(Path(folder), 2 * size * len(writer.store))
         stays = {k: v for k, v in writer.facts.settings.items() if k not in MODEL_SETTINGS}
         about: dict[str, Any] = {"model": model, "source": source}
         about["settings"] = stays | (settings or {})

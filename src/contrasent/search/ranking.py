@@ -150,7 +150,7 @@ class Evidence(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RankedRows:
     """Rows found for one query, best first, (k,) each."""
 
     rows: NDArray[Any]
@@ -219,12 +219,12 @@ class Ranker:
             return self
         return replace(self, word_weight=weight) if weight else Ranker(0.0)
 
-    def rank(self, candidates: Candidates, k: int) -> Found:
+    def rank(self, candidates: Candidates, k: int) -> RankedRows:
         """The best k candidates; of equal scores the first come first."""
         scores = self.fuse(candidates)
         best = best_rows(scores, k)
         near, words = candidates.cosines[best], candidates.words[best]
-        return Found(candidates.rows[best], scores[best], near, words)
+        return RankedRows(candidates.rows[best], scores[best], near, words)
 
     def fuse(self, candidates: Candidates) -> Floats:
         """(n,) scores: cosines as they are, or, where words count, z-scores of both, weighed."""

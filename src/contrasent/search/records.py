@@ -255,5 +255,5 @@ def _strings(column: Any, what: str, where: str) -> list[str]:
     kinds = (str, int) if what == "id" else (str,)
     for value in (values := column.to_pylist()):
         if not isinstance(value, kinds):
-            raise InputError(where, f"{what} {value!r} is no text")
+            raise InputError(where, f"{what} {value!r} is not a text")
     return list(map(str, values))

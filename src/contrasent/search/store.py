@@ -13,7 +13,6 @@ import sqlite3
 import threading
 import time
 import uuid
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -102,70 +101,8 @@ class Row:
     metadata: Any
 
 
-class Described(ABC):
-    """Rows that have a description, in a folder, in memory or in Milvus."""
-
-    facts: Facts
-    folder: Path | None
-
-    @property
-    def model(self) -> str:
-        """Identity of the model that made the vectors."""
-        return self.facts.model
-
-    @property
-    def metric(self) -> str:
-        """The measure of nearness: "cosine", or "dot" for the inner product."""
-        return self.facts.metric
-
-    @property
-    def dimension(self) -> int:
-        """Length of a vector."""
-        return self.facts.dimension
-
-    @property
-    def unfinished(self) -> int:
-        """Rows without vectors; as long as there are some, words alone search."""
-        return 0
-
-    @property
-    def words_only(self) -> str:
-        """The line about an index that words alone search as yet, or ""."""
-        left, every = self.unfinished, len(self)
-        return f"BM25 only: {100 * (every - left) // every} % encoded" if left else ""
-
-    @abstractmethod
-    def __len__(self) -> int: ...
-
-    def check_finished(self, purpose: str) -> None:
-        """Reject an index that is not fully encoded; ``purpose`` goes into the message."""
-        if self.unfinished:
-            remedy = f"needs all; first 'contrasent index {self.folder} --sync'"
-            problem = f"{self.unfinished:,} of its rows are not encoded yet; {purpose} {remedy}"
-            raise InputError(str(self.folder), problem)
-
-    def check_model(self, model: str, option: str = "model") -> None:
-        """Reject a model other than the one the vectors came from."""
-        if FORMER.get(model, model) != self.model:
-            where = self.folder if self.folder is not None else "the index"
-            raise ModelError(
-                f"{where} holds vectors of model {self.model!r} and {option} is {model!r}: their "
-                "vectors cannot be compared; use the first, or build the index again"
-                f"{see('another-model')}"
-            )
-
-    def check_rows(self, rows: "NewRows") -> Vectors:
-        """(n, d) vectors of rows to write, given or made here, checked and scaled."""
-        texts, vectors, metadata = rows.texts, rows.vectors, rows.metadata
-        self.check_model(self.model if rows.model is None else rows.model)
-        if metadata is not None and len(metadata) != len(texts):
-            raise OptionError("metadata", len(metadata), f"is not one value for {len(texts)} texts")
-        vectors = for_task(vectors, "document")(texts) if callable(vectors) else vectors
-        return check_vectors(vectors, len(texts), self.dimension or None, self.metric)
-
-
 class NewRows(NamedTuple):
-    """Rows to write, as :meth:`RowWriter.add` takes them."""
+    """Rows to write, as :meth:`contrasent.Index.add` takes them."""
 
     texts: Sequence[str]
     vectors: Vectors | EncodeFn
@@ -174,68 +111,33 @@ class NewRows(NamedTuple):
     model: str | None = None
 
 
-class RowWriter(ABC):
-    """Adds rows and replaces them: an index, the writer of one, or a collection of Milvus."""
+def check_model(facts: Facts, folder: Path | None, model: str, option: str = "model") -> None:
+    """Reject a model other than the one the vectors of an index came from."""
+    if FORMER.get(model, model) != facts.model:
+        where = folder if folder is not None else "the index"
+        raise ModelError(
+            f"{where} holds vectors of model {facts.model!r} and {option} is {model!r}: their "
+            "vectors cannot be compared; use the first, or build the index again"
+            f"{see('another-model')}"
+        )
 
-    def add(
-        self,
-        texts: Sequence[str],
-        vectors: Vectors | EncodeFn,
-        *,
-        ids: Sequence[str] | None = None,
-        metadata: Sequence[Any] | None = None,
-        model: str | None = None,
-    ) -> int:
-        """Add texts, in one transaction: better many at a time than one by one.
 
-        Args:
-            texts: n of them.
-            vectors: (n, d) of the texts, or what encodes them.
-            ids: one distinct string a text; the next numbers by default.
-            metadata: one JSON value a text.
-            model: identity of the model behind the vectors, to be compared.
+def check_finished(folder: Path | None, unfinished: int, purpose: str) -> None:
+    """Reject an index that is not fully encoded; ``purpose`` goes into the message."""
+    if unfinished:
+        remedy = f"needs all; first 'contrasent index {folder} --sync'"
+        problem = f"{unfinished:,} of its rows are not encoded yet; {purpose} {remedy}"
+        raise InputError(str(folder), problem)
 
-        Returns:
-            How many were added.
 
-        Raises:
-            OptionError: an id is there already, or there is not one for each text.
-            ModelError: the vectors are those of another model, not finite or of the wrong shape.
-            OutputError: another process is writing to the folder, or it cannot be written.
-        """
-        return self.write_rows(NewRows(texts, vectors, ids, metadata, model), replace=False)[1]
-
-    def update(
-        self,
-        texts: Sequence[str],
-        vectors: Vectors | EncodeFn,
-        *,
-        ids: Sequence[str],
-        metadata: Sequence[Any] | None = None,
-        model: str | None = None,
-    ) -> tuple[int, int]:
-        """Replace the texts of ids that are there, and add those that are not.
-
-        Args:
-            texts: as :meth:`add` takes them, and likewise all else.
-            vectors: likewise.
-            ids: one distinct string a text.
-            metadata: likewise; without it the replaced rows have none.
-            model: likewise.
-
-        Returns:
-            How many were replaced, and how many added.
-
-        Raises:
-            OptionError: there is not one id for each text.
-            ModelError: as :meth:`add`.
-            OutputError: as :meth:`add`.
-        """
-        return self.write_rows(NewRows(texts, vectors, ids, metadata, model), replace=True)
-
-    @abstractmethod
-    def write_rows(self, rows: NewRows, *, replace: bool) -> tuple[int, int]:
-        """Write rows, those of known ids only to ``replace``; how many were replaced, and added."""
+def check_rows(facts: Facts, folder: Path | None, rows: NewRows) -> Vectors:
+    """(n, d) vectors of rows to write, given or made here, checked and scaled."""
+    texts, vectors, metadata = rows.texts, rows.vectors, rows.metadata
+    check_model(facts, folder, facts.model if rows.model is None else rows.model)
+    if metadata is not None and len(metadata) != len(texts):
+        raise OptionError("metadata", len(metadata), f"is not one value for {len(texts)} texts")
+    vectors = for_task(vectors, "document")(texts) if callable(vectors) else vectors
+    return check_vectors(vectors, len(texts), facts.dimension or None, facts.metric)
 
 
 class _Comparison:
@@ -261,7 +163,7 @@ class _Comparison:
             raise OptionError("where", want, f"{problem}correct the row, or use = or ~")
 
 
-class Store(Described):
+class Store:
     """The rows of an index as they were at a moment; reading it is safe from many threads."""
 
     def __init__(self, connection: sqlite3.Connection, folder: Path | None, facts: Facts) -> None:
@@ -271,7 +173,6 @@ class Store(Described):
         self.vectors: Vectors = np.empty((0, facts.dimension), dtype=np.float32)
         self.stated: dict[str, Any] = {}
         self._one_query, self._masks = threading.Lock(), dict[bytes, Mask]()
-        self._samples = dict[float, Vectors]()  # sampled rows, by their smoothing weight
 
     def _connect(self, connection: sqlite3.Connection) -> None:
         harden_connection(connection)
@@ -291,7 +192,7 @@ class Store(Described):
             private: a copy in memory or temporary files, which no change of the folder reaches.
 
         Raises:
-            InputError: the folder is no index, or a damaged one.
+            InputError: the folder is not an index, or a damaged one.
         """
         place = Path(folder)
         for _ in range(ATTEMPTS):
@@ -327,7 +228,7 @@ class Store(Described):
                 store.private = private
                 if verify:
                     store.verify_database()
-                store._map(verify)
+                store.map_vectors(verify)
                 if private:
                     # Into a file without a name.
                     copy = sqlite3.connect("", check_same_thread=False)
@@ -368,7 +269,7 @@ class Store(Described):
         """The description of the index now, or as it was first read."""
         if not self.connection.in_transaction:
             self.connection.execute("BEGIN")
-        stored = self.ask("SELECT json, sum FROM facts LIMIT 1")
+        stored = self.query("SELECT json, sum FROM facts LIMIT 1")
         if not stored or checksum(stored[0][0]) != stored[0][1]:
             raise damaged(self.folder, "its description")
         data = json.loads(stored[0][0])
@@ -381,7 +282,7 @@ class Store(Described):
             problem = f"is of another version ({error}); build it again"
             raise InputError(str(self.folder), problem) from error
 
-    def _map(self, verify: bool) -> None:
+    def map_vectors(self, verify: bool) -> None:
         """Map the vectors, and verify them if they are small enough."""
         path, facts = self.path, self.facts
         size = path.stat().st_size if self.encoded else 0  # without rows there need be no file
@@ -405,7 +306,7 @@ class Store(Described):
         """Rows without vectors; as long as there are some, words alone search."""
         if not self.facts.encoding:
             return 0
-        ((count,),) = self.ask("SELECT count(*) FROM rows WHERE row >= ?", (self.encoded,))
+        ((count,),) = self.query("SELECT count(*) FROM rows WHERE row >= ?", (self.encoded,))
         return int(count)
 
     def verify_database(self) -> None:
@@ -422,14 +323,14 @@ class Store(Described):
 
     def damaged_blocks(self) -> Iterator[int]:
         """First rows of the blocks whose vectors are not what was written."""
-        for first, count, sum_ in self.ask("SELECT first, count, vector_sum FROM blocks"):
+        for first, count, sum_ in self.query("SELECT first, count, vector_sum FROM blocks"):
             vectors = self.vectors[first : first + count] if isinstance(count, int) else None
             if vectors is None or vector_sum(vectors) != sum_:
                 yield first
 
     # ------------------------------------------------------------------ reading
 
-    def ask(self, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[tuple[Any, ...]]:
+    def query(self, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[tuple[Any, ...]]:
         """The rows that the database answers."""
         with self._one_query, wrap_sqlite_errors(self.folder):
             try:
@@ -444,7 +345,7 @@ class Store(Described):
         """(rows,) which rows are not deleted."""
         mask = np.ones(self.facts.rows, dtype=bool)
         if self.facts.dead:
-            mask[[row for (row,) in self.ask("SELECT row FROM dead")]] = False
+            mask[[row for (row,) in self.query("SELECT row FROM dead")]] = False
         return mask
 
     def numbers(self) -> Numbers:
@@ -461,7 +362,7 @@ class Store(Described):
         rows = []
         for number in map(int, numbers):
             check_deadline()
-            stored = self.ask("SELECT * FROM rows WHERE row = ?", (number,))
+            stored = self.query("SELECT * FROM rows WHERE row = ?", (number,))
             if not stored:
                 raise damaged(self.folder, f"row {number} is missing")
             rows.append(self._row(*stored[0]))
@@ -473,19 +374,19 @@ class Store(Described):
     def every(self) -> Iterator[Row]:
         """All rows in order; their vectors are not verified."""
         sql, last = f"SELECT * FROM rows WHERE row > ? ORDER BY row LIMIT {ROWS_AT_ONCE}", -1
-        while rows := [self._row(*stored) for stored in self.ask(sql, (last,))]:
+        while rows := [self._row(*stored) for stored in self.query(sql, (last,))]:
             yield from rows
             last = rows[-1].row
 
     def numbers_of(self, ids: Sequence[str]) -> Numbers:
         """(n,) row of each id, -1 where there is none."""
         sql = "SELECT row FROM rows WHERE id = ?"
-        return np.array([next(iter(self.ask(sql, (i,))), (-1,))[0] for i in ids], np.int64)
+        return np.array([next(iter(self.query(sql, (i,))), (-1,))[0] for i in ids], np.int64)
 
     def rows_of(self, document: str) -> list[Row]:
         """Rows whose ids are those of a document, or of the rows of a table, verified."""
         sql = "SELECT row FROM rows WHERE id > ? AND id < ? ORDER BY row"
-        return self.rows([row for (row,) in self.ask(sql, (f"{document}#", f"{document}$"))])
+        return self.rows([row for (row,) in self.query(sql, (f"{document}#", f"{document}$"))])
 
     def matching(self, where: Where) -> Mask:
         """(rows,) which rows are there and have metadata that a filter matches."""
@@ -513,7 +414,7 @@ class Store(Described):
         while first < end:
             began = time.monotonic()
             within = {"first": first, "stop": min(first + step, end)}
-            yield [row for (row,) in self.ask(sql, {**values, **within})]
+            yield [row for (row,) in self.query(sql, {**values, **within})]
             first += step
             # Others get their turn at the database between two parts.
             step = step * 2 if time.monotonic() - began < A_TURN else max(1, step // 2)
@@ -521,7 +422,7 @@ class Store(Described):
     def lengths(self) -> NDArray[np.float32]:
         """(rows,) terms of each row."""
         parts, end = [np.empty(0, dtype=np.float32)], 0
-        for first, data, sum_ in self.ask("SELECT first, lengths, sum FROM blocks ORDER BY 1"):
+        for first, data, sum_ in self.query("SELECT first, lengths, sum FROM blocks ORDER BY 1"):
             if checksum(first, data) != sum_ or first != end:
                 raise damaged(self.folder, f"the words of rows from {end:,} on")
             parts.append(np.frombuffer(data, "<u4").astype(np.float32))
@@ -532,7 +433,7 @@ class Store(Described):
 
     def posting(self, term: str) -> Posting | None:
         """The rows that hold a term, dead ones included, and how often."""
-        records = self.ask(
+        records = self.query(
             "SELECT postings.* FROM blocks CROSS JOIN postings "
             "ON postings.first = blocks.first AND term = ? ORDER BY blocks.first",
             (term,),
@@ -549,7 +450,7 @@ class Store(Described):
             "SELECT term, sum(length(counts)) FROM blocks CROSS JOIN postings ON "
             f"postings.first = blocks.first AND term IN ({','.join('?' * len(terms))}) GROUP BY 1"
         )
-        return {term: int(size) // 2 for term, size in self.ask(sql, terms)}
+        return {term: int(size) // 2 for term, size in self.query(sql, terms)}
 
     def read_posting(self, first: int, term: str, held: bytes, counts: bytes, sum_: int) -> Posting:
         """The rows of a block that hold a term, verified."""
@@ -559,7 +460,7 @@ class Store(Described):
 
     def stored_learned(self) -> Learned:
         """Everything learned, with the numbers of rows as they were written; verified."""
-        learned, ranker = read_learned(self.ask), Ranker.from_json(self.facts.ranker)
+        learned, ranker = read_learned(self.query), Ranker.from_json(self.facts.ranker)
         lacking = "checksum" if learned is None else learned.lacks(ranker)
         if learned is None or lacking:
             raise damaged(self.folder, f"what it learned: its {lacking}")
@@ -568,7 +469,7 @@ class Store(Described):
     def files(self) -> dict[str, dict[str, Any]]:
         """Facts of the files that the rows came from, by name."""
         try:
-            records = self.ask("SELECT name, facts FROM documents")
+            records = self.query("SELECT name, facts FROM documents")
             return {name: json.loads(facts) for name, facts in records}
         except ValueError as error:
             raise damaged(self.folder, "what it knows of the files of documents") from error

@@ -36,7 +36,7 @@ from contrasent.search.folder import (
 )
 from contrasent.search.learned import write_learned
 from contrasent.search.ranking import Ranker
-from contrasent.search.store import ROWS_AT_ONCE, Facts, NewRows, RowWriter, Store
+from contrasent.search.store import ROWS_AT_ONCE, Facts, NewRows, Store, check_finished, check_rows
 from contrasent.search.words import Analyzer, Postings, language_of, name_of
 from contrasent.types import EncodeFn, Numbers, Vectors
 
@@ -54,7 +54,7 @@ CREATE TABLE documents (name TEXT PRIMARY KEY, facts TEXT NOT NULL)
 WAIT = 30.0  # seconds to wait for another writer before saying who it is
 
 
-class Writer(Store, RowWriter):
+class Writer:
     """A context that changes or makes an index folder; its end commits it all as one change.
 
     An exception drops the change. Each method sees what those before it did.
@@ -79,7 +79,7 @@ class Writer(Store, RowWriter):
             return
         place = Path(folder)
         if new is None:
-            Store.open(place).close()  # reject a folder that is no index before locking it
+            Store.open(place).close()  # reject a folder that is not an index before locking it
         with ExitStack() as stack:
             stack.enter_context(only_process(place, "is writing to this index", wait))
             if is_index(place):
@@ -94,10 +94,15 @@ class Writer(Store, RowWriter):
     def __enter__(self) -> Self:
         return self
 
+    @property
+    def facts(self) -> Facts:
+        """The description of the index as this change leaves it."""
+        return self.store.facts
+
     def _begin(self, folder: Path | None, new: Facts | None, of: Store | None = None) -> None:
         database = ":memory:" if folder is None else folder / DATABASE
         connection = sqlite3.connect(database, timeout=BUSY, check_same_thread=False)
-        super().__init__(connection, folder, new or Facts())
+        self.store, self.folder = Store(connection, folder, new or Facts()), folder
         self.before: Facts | None = None
         self.committed = self._touched = False
         self._stream: Any = None
@@ -111,7 +116,7 @@ class Writer(Store, RowWriter):
                 self._parts = [of.vectors]
             connection.execute("BEGIN IMMEDIATE")
             if new is None:
-                self.facts = self.before = self.read_facts()
+                self.store.facts = self.before = self.store.read_facts()
             else:
                 for table in TABLES.split(";"):
                     connection.execute(table)
@@ -132,22 +137,22 @@ class Writer(Store, RowWriter):
                 os.fsync(self._stream.fileno())
                 flush(self.folder)
 
-    def _map(self, verify: bool = False) -> None:
+    def _map(self) -> None:
         """Map the vectors, including those of this change."""
         self._sync()
         if self._parts:
-            self.vectors = np.concatenate(self._parts)
-            self._parts = [self.vectors]
+            self.store.vectors = np.concatenate(self._parts)
+            self._parts = [self.store.vectors]
         elif self.folder is not None and self.facts.rows:
-            super()._map(verify)
+            self.store.map_vectors(verify=False)
 
     def commit(self) -> None:
         """Commit everything in one transaction; the writer cannot be used afterwards."""
         if self.committed:
             return
-        if self.facts.encoding and not self.unfinished:  # what was left to encode is deleted
-            rest = (self.facts.rows - self.encoded, self.dimension)
-            self.put_vectors(np.zeros(rest, np.float32))
+        if self.facts.encoding and not self.store.unfinished:  # what was left is deleted
+            rest = self.facts.rows - self.store.encoded
+            self.put_vectors(np.zeros((rest, self.facts.dimension), np.float32))
         if self.facts.dead * 2 > self.facts.rows and not self.facts.encoding:
             self.rewrite()
         facts = self.facts
@@ -155,28 +160,28 @@ class Writer(Store, RowWriter):
         stale = coded < max(1, facts.rows - many // 2) and not facts.encoding
         if self.folder is not None and facts.metric == "cosine" and facts.rows >= many and stale:
             self._map()
-            self.set(codes=make_codes(self.folder, self.vectors))
+            self.set(codes=make_codes(self.folder, self.store.vectors))
         self._sync()
         if self.facts == self.before and not self._touched:
             return
         generation = 1 if self.before is None else self.before.generation + 1
-        self.facts = replace(self.facts, generation=generation)
+        self.store.facts = replace(self.facts, generation=generation)
         described = asdict(self.facts)
         if not self.facts.encoding:
             del described["encoding"]
         stored = canonical(described)
-        self.ask("REPLACE INTO facts VALUES (1, ?, ?)", (stored, checksum(stored)))
+        self.store.query("REPLACE INTO facts VALUES (1, ?, ?)", (stored, checksum(stored)))
         if file_number(self.folder) != self._file:
             raise OutputError(f"{self.folder}: was replaced or removed; nothing was written to it")
-        self.ask("COMMIT")
+        self.store.query("COMMIT")
         self.committed, self.before = True, None
         if self.folder is None:
             self._map()
             return
         with suppress(sqlite3.Error):  # the log is written back if no reader needs it
-            self.connection.execute("PRAGMA busy_timeout = 0")  # readers may stay for hours
-            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        leave_checksum(self.connection, self.folder, self.facts.identity, generation)
+            self.store.connection.execute("PRAGMA busy_timeout = 0")  # readers may stay for hours
+            self.store.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        leave_checksum(self.store.connection, self.folder, self.facts.identity, generation)
         self.close()
         self._sweep()
 
@@ -188,7 +193,7 @@ class Writer(Store, RowWriter):
             finally:
                 if not self.committed:
                     with suppress(sqlite3.Error):
-                        self.connection.execute("ROLLBACK")
+                        self.store.connection.execute("ROLLBACK")
                     self.close()
                     new = self.before is None and file_number(self.folder) == self._file
                     if new and self.folder is not None:
@@ -198,7 +203,17 @@ class Writer(Store, RowWriter):
         """Let go of the files."""
         if self._stream is not None:
             self._stream.close()
-        super().close()
+        self.store.close()
+
+    def add(self, texts: Sequence[str], vectors: Vectors | EncodeFn, **more: Any) -> int:
+        """Add rows, as :meth:`contrasent.Index.add` does."""
+        return self.write_rows(NewRows(texts, vectors, **more), replace=False)[1]
+
+    def update(
+        self, texts: Sequence[str], vectors: Vectors | EncodeFn, **more: Any
+    ) -> tuple[int, int]:
+        """Replace rows and add others, as :meth:`contrasent.Index.update` does."""
+        return self.write_rows(NewRows(texts, vectors, **more), replace=True)
 
     def write_rows(self, rows: NewRows, *, replace: bool) -> tuple[int, int]:
         """Write rows; an id that is there is rejected unless ``replace``."""
@@ -206,9 +221,9 @@ class Writer(Store, RowWriter):
         if not count:
             return 0, 0
         if self.before is not None:
-            self.check_finished("adding rows")
+            check_finished(self.folder, self.store.unfinished, "adding rows")
         names = row_ids(rows.ids, count, self.facts.next_id)
-        while ((there := self.numbers_of(names)) >= 0).any() and rows.ids is None:
+        while ((there := self.store.numbers_of(names)) >= 0).any() and rows.ids is None:
             self.set(next_id=self.facts.next_id + count)
             names = row_ids(None, count, self.facts.next_id)
         if replace:
@@ -219,20 +234,20 @@ class Writer(Store, RowWriter):
             raise OptionError("ids", names[int((there >= 0).argmax())], problem)
         if rows.ids is None:
             self.set(next_id=self.facts.next_id + count)
-        vectors = None if self.facts.encoding else self.check_rows(rows)
+        vectors = None if self.facts.encoding else check_rows(self.facts, self.folder, rows)
         self.append(vectors, rows.texts, names, rows.metadata)
         return replaced, count - replaced
 
     def delete(self, ids: Sequence[str]) -> int:
         """Delete the rows with these ids; a missing one is an error."""
-        rows = self.numbers_of(ids)
+        rows = self.store.numbers_of(ids)
         if (rows < 0).any():
             raise OptionError("ids", ids[int(np.argmax(rows < 0))], "is not in the index")
         return self.delete_rows(np.unique(rows))
 
     def delete_where(self, where: Where) -> int:
         """Delete the rows whose metadata matches a filter."""
-        return self.delete_rows(np.flatnonzero(self.filtered(check_where(where))))
+        return self.delete_rows(np.flatnonzero(self.store.filtered(check_where(where))))
 
     def delete_rows(self, numbers: Numbers) -> int:
         """Delete rows by their numbers; their vectors stay until all rows are rewritten."""
@@ -247,25 +262,29 @@ class Writer(Store, RowWriter):
         self._map()
         if self._stream is not None:
             self._stream.close()
-        self._stream, self._parts, old, before = None, [], self.vectors, self.facts
-        kept_rows = np.array(self.ask("SELECT row FROM rows ORDER BY row"), np.int64).ravel()
-        self.set(learned=self.stored_learned().renumbered(kept_rows, before.rows))
-        self.ask("CREATE TEMP TABLE old AS SELECT row, id, text, metadata FROM rows ORDER BY row")
+        self._stream, self._parts, old, before = None, [], self.store.vectors, self.facts
+        kept_rows = np.array(
+            self.store.query("SELECT row FROM rows ORDER BY row"), np.int64
+        ).ravel()
+        self.set(learned=self.store.stored_learned().renumbered(kept_rows, before.rows))
+        self.store.query(
+            "CREATE TEMP TABLE old AS SELECT row, id, text, metadata FROM rows ORDER BY row"
+        )
         for table in ("rows", "dead", "blocks", "postings"):
-            self.ask(f"DELETE FROM {table}")
+            self.store.query(f"DELETE FROM {table}")
         self.set(vectors=self._new_name(), rows=0, dead=0, dimension=0, codes={}, encoding={})
-        self._first, self.vectors = 0, old[:0]
+        self._first, self.store.vectors = 0, old[:0]
         with wrap_sqlite_errors(self.folder):
-            cursor = self.connection.execute("SELECT * FROM temp.old")
+            cursor = self.store.connection.execute("SELECT * FROM temp.old")
             while part := cursor.fetchmany(ROWS_AT_ONCE):
                 numbers, names, texts, extra = zip(*part, strict=True)
                 metadata = [*map(json.loads, extra)]
                 if encode is None:
                     vectors = old[np.array(numbers)]
                 else:
-                    vectors = self.check_rows(NewRows(texts, encode))
+                    vectors = check_rows(self.facts, self.folder, NewRows(texts, encode))
                 self.append(vectors, texts, names, metadata)
-            self.connection.execute("DROP TABLE temp.old")
+            self.store.connection.execute("DROP TABLE temp.old")
         self.set(dimension=self.facts.dimension or before.dimension)
 
     def _new_name(self) -> str:
@@ -274,17 +293,17 @@ class Writer(Store, RowWriter):
 
     def put_vectors(self, vectors: Vectors) -> None:
         """Give the next rows without vectors theirs (n, d); the last ones finish the index."""
-        first, data = self.encoded, np.ascontiguousarray(vectors, dtype="<f4")
+        first, data = self.store.encoded, np.ascontiguousarray(vectors, dtype="<f4")
         stop = first + len(data)
         self._write(data)
         sums = []
         sql = "SELECT row, id, text, metadata FROM rows WHERE row >= ? AND row < ?"
-        for row, *values in self.ask(sql, (first, stop)):
+        for row, *values in self.store.query(sql, (first, stop)):
             sum_ = vector_sum(data[row - first])
             sums.append((sum_, checksum(row, *values, sum_), row))
         self._put("UPDATE rows SET vector_sum = ?, sum = ? WHERE row = ?", sums)
         sql = "SELECT first, count, vector_sum FROM blocks WHERE first < ? AND first + count > ?"
-        for start, count, sum_ in self.ask(sql, (stop, first)):
+        for start, count, sum_ in self.store.query(sql, (stop, first)):
             part = data[max(0, start - first) : start + count - first]
             values = [(vector_sum(part, sum_), start)]
             self._put("UPDATE blocks SET vector_sum = ? WHERE first = ?", values)
@@ -301,11 +320,11 @@ class Writer(Store, RowWriter):
     def set(self, **changes: Any) -> None:
         """Change what the index is: its model, source, ranker, settings, or what it learned."""
         if (learned := changes.pop("learned", None)) is not None:
-            write_learned(self.ask, learned, self.facts.dimension, self.metric)
+            write_learned(self.store.query, learned, self.facts.dimension, self.facts.metric)
             self._touched = True
         if isinstance(changes.get("ranker"), Ranker):
             changes["ranker"] = changes["ranker"].to_json()
-        self.facts = replace(self.facts, **changes)
+        self.store.facts = replace(self.facts, **changes)
 
     def append(
         self,
@@ -339,7 +358,7 @@ class Writer(Store, RowWriter):
             try:
                 self._put("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?)", stored)
             except UnicodeEncodeError as error:
-                problem = "holds a lone surrogate, which is no character; remove it"
+                problem = "holds a lone surrogate, which is not a character; remove it"
                 raise UserError(f"{error.object[:60]!r} {problem}") from error
             self.set(rows=self.facts.rows + len(stored))
             start = part.stop
@@ -352,26 +371,28 @@ class Writer(Store, RowWriter):
             return
         with writing(self.folder):
             if self._stream is None:
-                self._stream = self.path.open("r+b" if self.path.exists() else "w+b")
-                self._stream.truncate(self.encoded * self.facts.dimension * 4)
+                self._stream = self.store.path.open("r+b" if self.store.path.exists() else "w+b")
+                self._stream.truncate(self.store.encoded * self.facts.dimension * 4)
                 self._stream.seek(0, os.SEEK_END)
             self._stream.write(data)
 
     def _reopen(self, analyzer: Analyzer) -> None:
         """Take a small last block back, so that many small changes leave few blocks."""
-        last = self.ask("SELECT first, count, vector_sum FROM blocks ORDER BY first DESC LIMIT 1")
+        last = self.store.query(
+            "SELECT first, count, vector_sum FROM blocks ORDER BY first DESC LIMIT 1"
+        )
         if not last or last[0][1] >= self.small:
             return
         self._first, count, self._sum = last[0]
         sql = "SELECT row, text, metadata FROM rows WHERE row >= ?"
-        stored = {row: some for row, *some in self.ask(sql, (self._first,))}
+        stored = {row: some for row, *some in self.store.query(sql, (self._first,))}
         for row in range(self._first, self._first + count):
             text, facts = stored.get(row, ("", "null"))
             with suppress(ValueError):  # a damaged row has no name
                 facts = json.loads(facts)
             self._terms.add(analyzer(text), analyzer(name_of(facts)))
         for table in ("blocks", "postings"):
-            self.ask(f"DELETE FROM {table} WHERE first = ?", (self._first,))
+            self.store.query(f"DELETE FROM {table} WHERE first = ?", (self._first,))
 
     def _flush(self) -> None:
         """Write the postings of the rows since the last block."""
@@ -392,7 +413,7 @@ class Writer(Store, RowWriter):
 
     def _put(self, sql: str, values: Any) -> None:
         with wrap_sqlite_errors(self.folder):
-            self.connection.executemany(sql, values)
+            self.store.connection.executemany(sql, values)
 
     def _sweep(self) -> None:
         """Remove our files that the index names neither now nor before this change."""
