@@ -106,8 +106,9 @@ class File:
             return encoding_of(iter(partial(stream.read, 1 << 20), b""), self.encoding)
 
     def note_encoding(self, encoding: Encoding) -> None:
-        """Have an encoding reported."""
-        self.facts.setdefault("encodings", []).append((encoding.shown, encoding.guessed))
+        """Have an encoding reported that was guessed."""
+        if encoding.guessed:
+            self.facts.setdefault("guessed", []).append(encoding.name.replace("_", "-"))
 
     def skip(self, reason: Reason, part: str = "") -> None:
         """Have a part reported that is not read, such as ", page 3"."""
