@@ -123,6 +123,10 @@ def test_mail_is_read_once_with_its_headers_and_attachments(tmp_path):
     ]
     _, skipped = rows_of(tmp_path, "b.eml", EML.replace("bill.md", ".env"))
     assert skipped == {"secret": ["b.eml#.env"]}
+    found, skipped = rows_of(
+        tmp_path, "c.eml", EML.replace("Forty ducks café.", "password: hunter22")
+    )
+    assert ([*found], skipped) == (["#bill.md", "#3.eml"], {"secret": ["c.eml"]})
 
 
 def test_a_hostile_mail_hides_no_other_of_its_file(tmp_path):
