@@ -23,7 +23,6 @@ def samples() -> dict[str, bytes]:
 
     settings = "web:\n  port: 8080\n  password: 'swordfish'\n\ndb:\n  name: rivers\n"
     source = "// Adds sand.\nfunc Add(a int) int {\n\n  return a\n}\n\nfunc Sub() {}\n"
-    cells = [{"cell_type": "markdown", "source": ["# River\n", PROSE]}] * 3
     rows = [{"id": str(n), "text": f"{PROSE} {n}"} for n in range(5)]
     lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
     table = "id{0}text\n" + "".join(f"{n}{{0}}Rivers carry sand, {n} grains.\n" for n in range(5))
@@ -31,15 +30,15 @@ def samples() -> dict[str, bytes]:
     text = (markdown + "* *mud* `x` [link](http://a.b)\n\n<b>sand</b>\n").encode()
     code = f'"""{PROSE}"""\n\n\nclass River:\n    """Flows."""\n\n    def flow(self): ...\n'
     return {
-        **{name[1:]: content.encode() for name, (content, *_) in made.BLOCKS.items()},
+        **{name[1:]: content.encode() for name, (content, *_) in made.TEXTS.items()},
         **dict.fromkeys((".md", ".markdown", ".mdx"), text),
         **dict.fromkeys((".txt", ".text", ".log"), PROSE.encode() * 3),
-        **dict.fromkeys((".html", ".htm", ".xhtml"), made.HTML.encode()),
+        **dict.fromkeys((".htm", ".xhtml"), made.HTML.encode()),
         **dict.fromkeys((".jsonl", ".ndjson"), lines),
         **dict.fromkeys((".py", ".pyi"), code.encode()),
         **dict.fromkeys(SETTINGS, settings.encode()),
         **dict.fromkeys((".go", ".sql", ".js"), source.encode()),  # one reader has all code
-        "-object.json": made.BLOCKS["a.json"][0].encode(),
+        "-object.json": made.TEXTS["a.json"][0].encode(),
         **dict.fromkeys(
             (".xlsx", ".xlsm"), made.xlsx({"Staff": made.STAFF, "More": [["Form", "x"]]})
         ),
@@ -48,18 +47,15 @@ def samples() -> dict[str, bytes]:
         ".eml": made.EML.encode("latin-1"),
         ".mbox": made.MBOX.encode(),
         ".msg": made.msg(),
-        ".ipynb": json.dumps({"cells": cells}).encode(),
         ".json": json.dumps(rows).encode(),
         ".csv": table.format(";").encode(),
         ".tsv": table.format("\t").encode(),
-        ".rtf": rb"{\rtf1\ansi{\fonttbl\f0 Helvetica;}\f0\pard Rivers carry {\b sand}.\par}",
         ".parquet": parquet(rows),
         ".docx": made.docx(),
         ".pptx": made.pptx(),
         ".pdf": made.paged(),
         ".epub": made.epub(),
         ".odt": made.odt(),
-        ".rst": made.RST.encode(),
         ".zip": made.zipped({"a.md": text, "b/c.csv": table.format(",")}),
         ".md.gz": gzip.compress(text),
         ".csv.gz": gzip.compress(table.format(",").encode()),

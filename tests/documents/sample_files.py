@@ -1,6 +1,7 @@
 """Small files of the formats that are converted to Markdown, and the document of a file."""
 
 import io
+import json
 import struct
 import zipfile
 from datetime import datetime
@@ -254,7 +255,29 @@ def xls(rows):
     return compound({"Workbook": book + end})
 
 
-BLOCKS = {
+NOTEBOOK = [
+    {"cell_type": "markdown", "source": ["# River\n", "\n", "It *flows*."]},
+    {"cell_type": "code", "source": "x = 1\nx", "outputs": [{"text": "no"}]},
+]
+LONG = "A long line of prose that was broken at some width and"
+
+TEXTS = {
+    "a.ipynb": (json.dumps({"cells": NOTEBOOK}), "River", [((), ("It flows.", "x = 1\nx"))]),
+    "a.txt": (f"{LONG}\ngoes on.\n\nN\u2010\n   ext.\n", "", [((), (f"{LONG} goes on.", "Next."))]),
+    # A first heading with nothing below it is the title.
+    "a.md": ("# Travel\n\n# Meals\n\nForty euros.\n\n# Hotels\n\nNone.\n", "Travel", [
+        (("Meals",), ("Forty euros.",)), (("Hotels",), ("None.",))]),
+    "b.md": ("# Mud\n\n<div>\n<b>Wet</b> &amp; cold.\n<style>b {x: y}</style>\n</div>\n\nDry.\n",
+        "Mud", [((), (" Wet  & cold.", "Dry."))]),
+    "b.py": ("def broken(:\n    pass\n", "", [((), ("def broken(:\n    pass",))]),
+    "a.rtf": (r"{\rtf1\ansi Rivers carry mud.\par Sand too.\par}", "", [
+        ((), ("Rivers carry mud.", "Sand too."))]),
+    "a.html": (HTML, "River", [
+        ((), ("Rivers carry sand and mud.", "They flow & turn.")),
+        (("Banks",), ("if x:\n    flow", "a | b\n1 | 2", "After.", "Imprint"))]),
+    "a.rst": (RST, "River", [
+        ((), ("Carries sand and mud", "flow(x)\n  deeper")),
+        (("Banks",), ("one", "two")), (("Banks", "Left"), ("End here.",))]),
     "a.go": ("package main\n\n// Adds.\nfunc Add(a int) int {\n\n  return a\n}\n\nfunc Sub() {}\n",
         "a.go", [((), ("package main",)), (("Add",), ("// Adds.\nfunc Add(a int) int {\n  return a"
         "\n}",)), (("Sub",), ("func Sub() {}",))]),
@@ -284,4 +307,4 @@ BLOCKS = {
     "a.org": ("* River\n\n** Banks\n\nMud.\n", "River", [(("Banks",), ("Mud.",))]),
     "a.adoc": ("= River\n\n== Banks\n\nMud.\n", "River", [(("Banks",), ("Mud.",))]),
 }  # fmt: skip
-"""Files that are read without a parser of theirs: content, title, sections."""
+"""Files of text, and what is read of them: content, title, sections."""

@@ -43,19 +43,6 @@ def test_markdown_has_title_headings_code_and_tables(tmp_path):
     assert (document.title, document.metadata) == ("T", {"date": "2024-03-05", "draft": True})
 
 
-def test_a_first_heading_with_nothing_below_it_is_the_title(tmp_path):
-    document = one(tmp_path, "a.md", "# Travel\n\n# Meals\n\nForty euros.\n\n# Hotels\n\nNone.\n")
-    sections = (Section(("Meals",), ("Forty euros.",)), Section(("Hotels",), ("None.",)))
-    assert document == Document("a.md", "Travel", sections)
-
-
-def test_html_within_markdown_is_bare_text(tmp_path):
-    text = "# Mud\n\n<div>\n<b>Wet</b> &amp; cold.\n<style>b {x: y}</style>\n</div>\n\nIt dries.\n"
-    document = one(tmp_path, "a.md", text)
-    (section,) = document.sections
-    assert [" ".join(part.split()) for part in section.paragraphs] == ["Wet & cold.", "It dries."]
-
-
 def test_code_and_json_are_titled_by_the_name_of_their_file(tmp_path):
     (tmp_path / "pumps").mkdir()
     (tmp_path / "pumps" / "inlet.go").write_text("func Open() {\n  start()\n}\n")
@@ -77,15 +64,6 @@ def test_a_line_of_a_mailbox_is_read_in_pieces():
     assert second == b"Subject: two\n\nmud\n"
 
 
-def test_a_notebook_gives_prose_and_code_not_output(tmp_path):
-    cells = [
-        {"cell_type": "markdown", "source": ["# River\n", "\n", "It *flows*."]},
-        {"cell_type": "code", "source": "x = 1\nx", "outputs": [{"text": "no"}]},
-    ]
-    document = one(tmp_path, "a.ipynb", json.dumps({"cells": cells}))
-    assert document == Document("a.ipynb", "River", (Section((), ("It flows.", "x = 1\nx")),))
-
-
 def test_python_gives_a_section_a_definition_and_loses_no_line(tmp_path):
     source = (
         '"""Rivers.\n\nThey ``flow``."""\n\nimport os  # here\n\n\n@deco\nclass River:\n'
@@ -101,14 +79,6 @@ def test_python_gives_a_section_a_definition_and_loses_no_line(tmp_path):
     text = "\n".join(p for section in document.sections for p in section.paragraphs)
     for line in ("import os  # here", "@deco", "length = 3", "# a remark", "return os", "last = 2"):
         assert text.count(line) == 1
-    broken = one(tmp_path, "b.py", "def broken(:\n    pass\n")
-    assert broken.sections == (Section((), ("def broken(:\n    pass",)),)
-
-
-def test_text_is_split_at_blank_lines_and_joined_within(tmp_path):
-    long = "A long line of prose that was broken at some width and"
-    document = one(tmp_path, "a.txt", f"{long}\ngoes on.\n\nN\u2010\n   ext.\n")
-    assert document.sections == (Section((), (f"{long} goes on.", "Next.")),)
 
 
 BEIR = [{"_id": "d7", "title": "River", "text": PROSE}, {"_id": "d9", "title": "", "text": "Sea."}]

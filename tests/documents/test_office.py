@@ -4,13 +4,11 @@ import sys
 
 import pytest
 from sample_files import (
-    BLOCKS,
     EML,
-    HTML,
     MBOX,
     PROSE,
-    RST,
     STAFF,
+    TEXTS,
     docx,
     epub,
     msg,
@@ -45,17 +43,6 @@ CONVERTED = {
         (("One",), ("Starts.",)), (("One", "Bank"), ("Mud.",)), (("Two",), (PROSE,)),
     ]),
     "a.odt": (odt, "River", [((), ("Mud.",)), (("Bank",), ("Sand.",))]),
-    "a.rtf": (lambda: r"{\rtf1\ansi Rivers carry mud.\par Sand too.\par}", "", [
-        ((), ("Rivers carry mud.", "Sand too.")),
-    ]),
-    "a.html": (lambda: HTML, "River", [
-        ((), ("Rivers carry sand and mud.", "They flow & turn.")),
-        (("Banks",), ("if x:\n    flow", "a | b\n1 | 2", "After.", "Imprint")),
-    ]),
-    "a.rst": (lambda: RST, "River", [
-        ((), ("Carries sand and mud", "flow(x)\n  deeper")),
-        (("Banks",), ("one", "two")), (("Banks", "Left"), ("End here.",)),
-    ]),
     "a.pdf": (paged, "Rivers at large", [
         ((), ("The banks of a river are made of mud and sometimes of stone.",), 1),
         ((), ("It ends here.",), 3),
@@ -63,25 +50,18 @@ CONVERTED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CONVERTED)
+@pytest.mark.parametrize("name", [*CONVERTED, *TEXTS])
 def test_headings_tables_and_text_stand_in_their_order_and_nothing_around_them(tmp_path, name):
-    made, title, sections = CONVERTED[name]
-    found = one(tmp_path, name, made())
+    content, title, sections = (CONVERTED | TEXTS)[name]
+    found = one(tmp_path, name, content() if callable(content) else content)
     assert (found.title, found.sections) == (title, tuple(Section(*part) for part in sections))
 
 
 def test_all_formats_that_are_read_are_tested():
-    elsewhere = [".md", ".txt", ".ipynb", ".py", ".csv", ".tsv", ".jsonl", ".json", ".parquet"]
+    elsewhere = [".csv", ".tsv", ".jsonl", ".parquet", ".eml", ".mbox", ".msg"]
     same_reader = [".markdown", ".mdx", ".text", ".log", ".ndjson", ".htm", ".xhtml", ".pyi"]
-    here = [name[1:] for name in (*CONVERTED, *BLOCKS)] + [".eml", ".mbox", ".msg"]
-    assert set(FORMATS) == {*elsewhere, *same_reader, *here, *CODE, *SETTINGS, *SHEETS}
-
-
-@pytest.mark.parametrize("name", BLOCKS)
-def test_what_has_no_parser_is_read_by_its_blocks(tmp_path, name):
-    content, title, sections = BLOCKS[name]
-    found = one(tmp_path, name, content)
-    assert (found.title, found.sections) == (title, tuple(Section(*part) for part in sections))
+    here = {name[1:] for name in (*CONVERTED, *TEXTS)}
+    assert {*FORMATS} == here | {*elsewhere, *same_reader, *CODE, *SETTINGS, *SHEETS}
 
 
 def rows_of(folder, name, content, **given):
@@ -143,6 +123,10 @@ def test_mail_is_read_once_with_its_headers_and_attachments(tmp_path):
     ]
     _, skipped = rows_of(tmp_path, "b.eml", EML.replace("bill.md", ".env"))
     assert skipped == {"secret": ["b.eml#.env"]}
+    found, skipped = rows_of(
+        tmp_path, "c.eml", EML.replace("Forty ducks café.", "password: hunter22")
+    )
+    assert ([*found], skipped) == (["#bill.md", "#3.eml"], {"secret": ["c.eml"]})
 
 
 def test_a_hostile_mail_hides_no_other_of_its_file(tmp_path):

@@ -59,6 +59,16 @@ def test_a_file_that_ends_or_hangs_its_reader_is_skipped_and_the_next_is_read(tm
     assert [skipped[f"{number}.log"] for number in range(len(CODE))] == list(CODE.values())
 
 
+def test_what_is_attached_takes_no_mail_with_it(tmp_path):
+    mail = "Content-Type: multipart/mixed; boundary=b\n\n--b\n\nThe pond is full.\n--b\n"
+    mail += "Content-Disposition: attachment; filename=a.log\n\nimport os; os._exit(0)\n--b--\n"
+    (tmp_path / "a.eml").write_text(mail)
+    source = DocumentSource(tmp_path)
+    source.reader = Executing
+    assert [d.id for d in source] == ["a.eml"]
+    assert source.report.skipped[Reason.ENDED].names == ["a.eml (the rest)"]
+
+
 @pytest.mark.parametrize(
     "answer", ["", "[]", "{}", "5", "garbage", '{"documents": [1], "facts": {}}', '{"lacking": 1}']
 )

@@ -57,11 +57,6 @@ class Encoding(NamedTuple):
     name: str
     guessed: bool = False
 
-    @property
-    def shown(self) -> str:
-        """Its name for a report."""
-        return self.name.replace("_", "-").removesuffix("-sig")
-
 
 def encoding_of(blocks: Iterable[bytes], given: str = "") -> Encoding:
     """The encoding of a file that is read in blocks; ``given``: of one that is not UTF-8."""

@@ -64,7 +64,6 @@ class ReadReport:
     documents: int = 0
     characters: int = 0  # of their text, titles and headings aside
     skipped: dict[Reason, Skipped] = field(default_factory=dict)
-    encodings: dict[str, int] = field(default_factory=dict)
     guessed: dict[str, Skipped] = field(default_factory=dict)  # files of each guessed encoding
     columns: dict[str, str] = field(default_factory=dict)  # for each table, what was read as what
     keys: int = 0
@@ -75,10 +74,8 @@ class ReadReport:
 
     def note(self, name: str, facts: dict[str, Any]) -> None:
         """Take over what the reader reports about a file."""
-        for encoding, guessed in facts.get("encodings", ()):
-            self.encodings[encoding] = self.encodings.get(encoding, 0) + 1
-            if guessed:
-                self.guessed.setdefault(encoding, Skipped()).add(name)
+        for encoding in facts.get("guessed", ()):
+            self.guessed.setdefault(encoding, Skipped()).add(name)
         if columns := facts.get("columns"):
             self.columns[name] = columns
         for reason, part in facts["passed"]:
@@ -88,11 +85,8 @@ class ReadReport:
     def lines(self) -> list[str]:
         """The report for a person, line by line."""
         size = f"{self.files:,} files, {self.characters:,} characters"
-        shown = [f"{self.documents:,} documents of {size}"]
-        others = sorted((name, n) for name, n in self.encodings.items() if name != "utf-8")
-        if others:
-            shown.append(f"not in UTF-8: {', '.join(f'{n:,} in {name}' for name, n in others)}")
-        return shown + self.column_lines() + self.skipped_lines()
+        first = f"{self.documents:,} documents of {size}"
+        return [first, *self.column_lines(), *self.skipped_lines()]
 
     def column_lines(self) -> list[str]:
         """The role of every column, a line for each of the first tables."""

@@ -34,7 +34,7 @@ class _Lines(SectionBuilder):
 
     def __init__(self) -> None:
         super().__init__()
-        self.texts, self.quotes = list[str](), 0
+        self.texts = list[str]()
 
     def heading(self, level: int, text: str) -> None:
         self._add(one_line(text))
@@ -98,12 +98,15 @@ class _Page:
         waiting = [(root, True)]  # nodes that begin, or end
         while waiting:
             node, begins = waiting.pop()
-            if not begins:
-                self._end(node.tag or "")
-            elif not self._begin(node) and node.is_element_node:
+            tag = node.tag or ""
+            if not begins and tag in _SPACED:
+                self._line.append(" ")
+            elif not begins and tag not in _INLINE:
+                self._enter(tag, -1)
+            elif begins and not self._begin(node) and node.is_element_node:
                 waiting.append((node, False))
                 waiting += ((one, True) for one in reversed([*node.iter(include_text=True)]))
-        self._flush()
+        self._enter("", 0)
 
     def _begin(self, node: "LexborNode") -> bool:
         """Add the text of a node, or the block that it begins; True if what it holds is done."""
@@ -119,31 +122,19 @@ class _Page:
         if tag in _SPACED:
             self._line.append("\n" if tag == "br" else f" {_shown(node, tag)} ")
         elif tag not in _INLINE:
-            self._flush()
-            self._tables += tag == "table"
-            if tag == "table" and self._tables < DEEPEST and _is_data(node):
-                self._table(node)
-                self._tables -= 1
-                return True
-            self._level = _HEADINGS.get(tag, self._level)
-            self._kept += tag in ("pre", "textarea")
-            if isinstance(self._builder, _Lines):
-                self._builder.quotes += tag == "blockquote"
+            self._enter(tag, 1)
+            # Tables also lay out pages; those whose cells hold no more than text do not.
+            if tag == "table" and self._tables < DEEPEST:
+                laid_out = node.css(_LAID_OUT)[:2]
+                if all(one.mem_id == node.mem_id for one in laid_out):
+                    rows = node.css("caption, tr")
+                    self._builder.table(map(_text, row.css("td, th") or [row]) for row in rows)
+                    self._enter(tag, -1)
+                    return True
         return False
 
-    def _end(self, tag: str) -> None:
-        if tag in _SPACED:
-            self._line.append(" ")
-        elif tag not in _INLINE:
-            self._flush()
-            self._tables -= tag == "table"
-            self._level *= tag not in _HEADINGS
-            self._kept -= tag in ("pre", "textarea")
-            if isinstance(self._builder, _Lines):
-                self._builder.quotes -= tag == "blockquote"
-
-    def _flush(self) -> None:
-        """End the paragraph."""
+    def _enter(self, tag: str, by: int) -> None:
+        """End the paragraph, and begin (1) or end (-1) a block."""
         text = "".join(self._line)
         self._line.clear()
         if self._level:
@@ -152,11 +143,10 @@ class _Page:
             self._builder.lines(text)
         else:
             self._builder.paragraph(text)
-
-    def _table(self, node: "LexborNode") -> None:
-        """Add a table's caption and its rows as lines."""
-        rows = node.css("caption, tr")
-        self._builder.table(map(_text, row.css("td, th") or [row]) for row in rows)
+        self._tables += by * (tag == "table")
+        self._kept += by * (tag in ("pre", "textarea"))
+        self._builder.quotes += by * (tag == "blockquote")
+        self._level = max(by, 0) * _HEADINGS[tag] if tag in _HEADINGS else self._level
 
     def _is_menu(self, node: "LexborNode", tag: str) -> bool:
         """True for what leads elsewhere: navigation, and asides and footers of links."""
@@ -168,11 +158,6 @@ class _Page:
             menu = letters > 0 and linked > LINKED * letters
         self.menus = self.menus or menu
         return menu
-
-
-def _is_data(table: "LexborNode") -> bool:
-    """True if its cells hold no more than text; tables also lay out pages."""
-    return all(one.mem_id == table.mem_id for one in table.css(_LAID_OUT)[:2])
 
 
 def _shown(node: "LexborNode", tag: str) -> str:

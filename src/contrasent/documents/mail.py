@@ -71,7 +71,8 @@ def parse_mail(data: bytes) -> Mail:
         if kind == "message/rfc822":
             attachments += [(name or f"{number}.eml", one.as_bytes()) for one in part.get_payload()]
         elif kind == "text/calendar":  # an invitation, as a file or not
-            texts.append(_calendar(_decoded(part)))
+            sections = read_calendar(_decoded(part))[1]
+            texts.append("\n\n".join(one for some in sections for one in some.paragraphs))
         elif kind in TEXTS and not name:
             texts.append(_read(part))
         elif kind not in MACHINES and (name or not kind.startswith("multipart/")):
@@ -123,10 +124,6 @@ def _read(part: Any) -> str:
         return html_text(text)
     except Skip:
         return without_tags(text)
-
-
-def _calendar(text: str) -> str:
-    return "\n\n".join(one for section in read_calendar(text)[1] for one in section.paragraphs)
 
 
 def _stated(read: Callable[[], object]) -> object:

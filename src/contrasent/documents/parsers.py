@@ -106,8 +106,9 @@ class File:
             return encoding_of(iter(partial(stream.read, 1 << 20), b""), self.encoding)
 
     def note_encoding(self, encoding: Encoding) -> None:
-        """Have an encoding reported."""
-        self.facts.setdefault("encodings", []).append((encoding.shown, encoding.guessed))
+        """Have an encoding reported that was guessed."""
+        if encoding.guessed:
+            self.facts.setdefault("guessed", []).append(encoding.name.replace("_", "-"))
 
     def skip(self, reason: Reason, part: str = "") -> None:
         """Have a part reported that is not read, such as ", page 3"."""
@@ -185,29 +186,34 @@ def _read(file: File) -> Iterator[Document | None]:
     if file.entry.size == 0:
         raise Skip(Reason.EMPTY)
     repetition, literal = _Repetition(), file.entry.suffix in LITERAL
+    whole, found = None, False  # why the document that the file is cannot be read
     for document in READERS.get(file.entry.suffix, _unknown)(file):
         if document is None:
             yield None
             continue
         texts = [text for section in document.sections for text in section.paragraphs]
         repetition.add(*texts)
-        reason = None if texts else Reason.EMPTY
-        if size_of(document.sections) > file.most:
-            reason = Reason.TOO_MUCH_TEXT
-        if reason is None:
+        if not texts or sum(map(len, texts)) > file.most:
+            reason = Reason.TOO_MUCH_TEXT if texts else Reason.EMPTY
+        else:
             rows = literal or file.tabular
             sections, keys = without_keys(document.sections, literal=rows)
             file.facts["keys"] += keys
             if sections:
                 yield replace(document, sections=sections)
+                found = True
                 continue
             reason = Reason.SECRET
         if file.tabular:
             file.skip(Reason.ROW)
         elif document.id == file.name:
-            raise Skip(reason)
+            whole = reason
         else:
             file.skip(reason, document.id.removeprefix(file.name))
+    if whole and not found:
+        raise Skip(whole)
+    if whole:
+        file.skip(whole)
 
 
 # ---------------------------------------------------------------------- files of one document
@@ -467,8 +473,8 @@ READERS: dict[str, Reader] = {
     **dict.fromkeys((".py", ".pyi"), partial(_text, text_formats.read_python)),
     ".tex": partial(_text, text_formats.read_tex),
     ".rst": partial(_text, read_rst),
-    ".org": partial(_text, text_formats.read_org),
-    ".adoc": partial(_text, text_formats.read_adoc),
+    ".org": partial(_text, partial(text_formats.read_marked, "*")),
+    ".adoc": partial(_text, partial(text_formats.read_marked, "=")),
     ".xml": partial(_text, text_formats.read_xml),
     **dict.fromkeys((".ics", ".vcf"), partial(_text, text_formats.read_calendar)),
     **dict.fromkeys((".srt", ".vtt"), partial(_text, text_formats.read_captions)),

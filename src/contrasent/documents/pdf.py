@@ -8,7 +8,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from ctypes import byref, c_double, c_ushort
+from ctypes import c_ushort
 from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -101,8 +101,8 @@ def read_pdf(
         "subject": proper_title(about.get("Subject", "")),
         "date": max(filter(None, map(about.get, ("CreationDate", "ModDate"))), default=None),
     }
-    if not any(rows or notes for rows, notes in read):
-        raise Skip(Reason.SCAN if not attached else Reason.EMPTY)
+    if not attached and not any(rows or notes for rows, notes in read):
+        raise Skip(Reason.SCAN)
     yield _built(read, about.get("Title", ""), metadata), attached
 
 
@@ -110,22 +110,15 @@ def _rows(text: "PdfTextPage") -> tuple[list[list[_Line]], bool]:
     """The lines of a page, each cut at wide gaps; and whether its letters have a meaning."""
     import pypdfium2.raw as c
 
-    page = text.raw
-    codes = [c.FPDFText_GetUnicode(page, at) for at in range(text.count_chars())]
-    left, right, bottom, top = c_double(), c_double(), c_double(), c_double()
-    loose = c.FS_RECTF()
-
-    def edges(at: int) -> tuple[float, float]:
-        c.FPDFText_GetCharBox(page, at, byref(left), byref(right), byref(bottom), byref(top))
-        return left.value, right.value
+    codes = [c.FPDFText_GetUnicode(text.raw, at) for at in range(text.count_chars())]
 
     def line(first: int, last: int) -> _Line:
         letters = "".join(map(chr, codes[first : last + 1]))
         letters = letters.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         shown = next((at for at in range(first, last + 1) if chr(codes[at]).isalnum()), first)
-        c.FPDFText_GetLooseCharBox(page, shown, byref(loose))
-        start, end = edges(first)[0], edges(last)[1]
-        return _Line(" ".join(letters.split()), start, end, loose.top, loose.top - loose.bottom)
+        _, low, _, high = text.get_charbox(shown, loose=True)
+        left, right = text.get_charbox(first)[0], text.get_charbox(last)[2]
+        return _Line(" ".join(letters.split()), left, right, high, high - low)
 
     rows, row, start, last, height = list[list[_Line]](), list[_Line](), -1, -1, 0.0
     for at, code in enumerate([*codes, 10]):
@@ -136,11 +129,11 @@ def _rows(text: "PdfTextPage") -> tuple[list[list[_Line]], bool]:
         elif code not in (32, 160):
             if start < 0:
                 start = at
-                c.FPDFText_GetLooseCharBox(page, at, byref(loose))
-                height = loose.top - loose.bottom
+                _, low, _, high = text.get_charbox(at, loose=True)
+                height = high - low
             elif last < at - 1:  # spaces before
-                end = edges(last)[1]
-                if edges(at)[0] - end > NARROW * height > 0:
+                gap = text.get_charbox(at)[0] - text.get_charbox(last)[2]
+                if gap > NARROW * height > 0:
                     row, start = [*row, line(start, last)], at
             last = at
     pairs = (pair for row in rows for pair in pairwise(row))

@@ -119,7 +119,7 @@ class SectionBuilder:
     """Collects headings and paragraphs in the order in which a parser meets them."""
 
     def __init__(self) -> None:
-        self.page = 0  # of what is added
+        self.page = self.quotes = 0  # of what is added: where, and how deep it is quoted
         self.notes = list[str]()  # that stand apart, and follow the text
         self._open = list[tuple[int, str]]()
         # A level (0 before all headings), the headings, the paragraphs and the page of each.

@@ -73,7 +73,6 @@ _INLINE = re.compile(r"\\(?:emph|text\w{2}|underline|mbox|url|texttt|textsc)\{([
 _PART = re.compile(r"\\(part|chapter|(?:sub){0,2}section|paragraph)\*?\{([^{}]{0,300})\}")
 _PARTS = ("part", "chapter", "section", "subsection", "subsubsection", "paragraph")
 _ABOUT = re.compile(r"\\(title|author|date)\{([^{}]{0,500})\}")
-_ORG, _ADOC = (re.compile(rf"^({mark}{{1,6}}) ", re.MULTILINE) for mark in (r"\*", "="))
 _TEX = [
     (re.compile(r"(?<!\\)%[^\n]*"), ""),
     (re.compile(r"\\(?:label|ref|eqref|cite\w?|includegraphics|usepackage|bibliography\w{0,5}"
@@ -367,15 +366,7 @@ def _fields(element: ElementTree.Element, inner: Sequence[ElementTree.Element]) 
     return spelled((name.rpartition("}")[2], value) for name, value in pairs)
 
 
-def read_org(text: str) -> Parsed:
-    """Org mode: what it shows of Markdown, with headings of its own."""
-    return read_markdown(_ORG.sub(_heading, text))
-
-
-def read_adoc(text: str) -> Parsed:
-    """AsciiDoc, likewise."""
-    return read_markdown(_ADOC.sub(_heading, text))
-
-
-def _heading(mark: re.Match[str]) -> str:
-    return "#" * len(mark[1]) + " "
+def read_marked(mark: str, text: str) -> Parsed:
+    """Markdown, but for the mark of its headings: "*" in Org mode, "=" in AsciiDoc."""
+    marks = re.compile(rf"^({re.escape(mark)}{{1,6}}) ", re.MULTILINE)
+    return read_markdown(marks.sub(lambda found: "#" * len(found[1]) + " ", text))
