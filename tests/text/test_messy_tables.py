@@ -58,6 +58,7 @@ WORDS = ["gate", "hens", "barn", "ferry"]
     ((ANSWERS, QUERIES, WORDS), ("Agent answer", "Customer question", "Question type"),
      "query: Customer question, positive: Agent answer; not used: Question type"),
     ((WORDS, ANSWERS), ("author", "comment"), "text: comment; not used: author"),
+    ((IDS, [""] * 4, ANSWERS), ("_id", "title", "text"), "text: text; not used: _id, title"),
     ((WORDS, QUERIES, ANSWERS), ("Timestamp", "Your question", "What we said"),
      "query: Your question, positive: What we said; not used: Timestamp"),
 ])  # fmt: skip
