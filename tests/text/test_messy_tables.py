@@ -225,6 +225,13 @@ def test_documents_keep_ragged_rows_long_texts_and_codes(tmp_path):
     assert source.report.columns == {"a.csv": said}
 
 
+def test_names_of_columns_count_however_they_are_written(tmp_path):
+    text = table(IDS, WORDS, ANSWERS, head=("Doc-ID", "Title:", " BODY "))
+    source = DocumentSource(written(tmp_path, "a.csv", text))
+    assert [document.title for document in source] == WORDS
+    assert source.report.columns == {"a.csv": "text from BODY, title from Title:, id from Doc-ID"}
+
+
 def test_names_of_files_and_things_that_are_no_rows_are_refused(tmp_path):
     path = written(tmp_path, "a.csv", table(QUERIES, ANSWERS, head=("q", "a")))
     with pytest.raises(OptionError, match=r"is the name of a file, .*\[Path\(name\)"):

@@ -321,7 +321,7 @@ def document_roles(table: Table) -> list[tuple[str, int]]:
     "field" of all where no column holds texts; nothing where none holds words.
     """
     names, cells = table.columns, _sample(table)
-    plain, places = [name.casefold() for name in names], range(len(names))
+    plain, places = [roles.plain_name(name) for name in names], range(len(names))
 
     def first(role: str, known: Sequence[str], but: int = -1) -> list[tuple[str, int]]:
         found = [at for name in known for at in places if plain[at] == name and at != but]
