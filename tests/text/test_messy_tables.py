@@ -199,6 +199,12 @@ def test_two_columns_below_a_header_are_no_form(tmp_path, head, values):
     assert len(list(open_corpus(written(tmp_path, "a.csv", table_of), columns=[0]))) == 3
 
 
+def test_a_number_among_remarks_makes_no_form(tmp_path):
+    rows = [(f"tool {n}", f"works{' well' * n}") for n in range(9)] + [("saw", "17")]
+    text = table(*zip(*rows, strict=True), head=("Ger\u00e4t", "Bemerkung"))
+    assert len(list(open_corpus(written(tmp_path, "a.csv", text), columns=[0]))) == 10
+
+
 @pytest.mark.parametrize("rows", [
     [("Applicant", "Dora Klein"), ("Street", "Hafenweg 3"), ("Amount", "5000"), ("Due", "1.2.24")],
     [("Invoice", "4711"), ("Customer", "Globex"), ("Total", "1,200.50"), ("Date", "2024-04-01")],
