@@ -41,33 +41,6 @@ def test_every_row_once_an_epoch(count, batch, seed):
         assert set(rows.tolist()) == set(range(100, 100 + count))
 
 
-@pytest.mark.parametrize("count", [2, 64, 301])
-def test_every_row_once_where_no_order_is_listed(count):
-    epochs = [module.shuffled(np.arange(count), count, 8, epoch) for epoch in range(3)]
-    assert all(sorted(found.tolist()) == list(range(count)) for found in epochs)
-    assert count == 2 or len({tuple(found) for found in epochs}) == 3
-    rows = range(module.LISTED + count)  # more than are listed
-    order = BatchPlan.make(rows, batch=2**20, seed=8, parts=1)
-    steps, places = order.steps_per_epoch, np.arange(2**20)
-    for step, epoch in ((0, 0), (steps, 1), (steps + 3, 1)):
-        wanted = module.shuffled(places + step % steps * 2**20, len(rows), 8, epoch)
-        assert np.array_equal(order.at(step), wanted)
-
-
-def test_an_order_that_is_not_listed_is_random():
-    """Each of 40 rows comes to each of 40 places equally often, over 4,000 seeds: chi-square."""
-    counts = np.zeros((40, 40))
-    for seed in range(4000):
-        counts[np.arange(40), module.shuffled(np.arange(40), 40, seed, 0)] += 1
-    # (39 * 39) degrees of freedom: mean 1521, standard deviation 55.
-    assert abs(((counts - 100) ** 2 / 100).sum() - 1521) < 4 * 55
-    near = module.shuffled(np.arange(1000), 10**8, 7, 0)
-    assert near.min() >= 0 and near.max() < 10**8 and len(set(near.tolist())) == 1000
-    # Of neighbours that are independent, half rise: 999 of them, standard deviation 9 (variance
-    # of the ascents of a random permutation, (n + 1) / 12).
-    assert abs((np.diff(near) > 0).sum() - 499.5) < 4 * np.sqrt(1001 / 12)
-
-
 def test_epochs_differ_and_leave_out_other_rows():
     order = plan()
     steps = order.steps_per_epoch

@@ -58,6 +58,7 @@ WORDS = ["gate", "hens", "barn", "ferry"]
     ((ANSWERS, QUERIES, WORDS), ("Agent answer", "Customer question", "Question type"),
      "query: Customer question, positive: Agent answer; not used: Question type"),
     ((WORDS, ANSWERS), ("author", "comment"), "text: comment; not used: author"),
+    ((IDS, [""] * 4, ANSWERS), ("_id", "title", "text"), "text: text; not used: _id, title"),
     ((WORDS, QUERIES, ANSWERS), ("Timestamp", "Your question", "What we said"),
      "query: Your question, positive: What we said; not used: Timestamp"),
 ])  # fmt: skip
@@ -212,6 +213,12 @@ def test_two_columns_below_a_header_are_no_form(tmp_path, head, values):
     assert len(list(open_corpus(written(tmp_path, "a.csv", table_of), columns=[0]))) == 3
 
 
+def test_a_number_among_remarks_makes_no_form(tmp_path):
+    rows = [(f"tool {n}", f"works{' well' * n}") for n in range(9)] + [("saw", "17")]
+    text = table(*zip(*rows, strict=True), head=("Ger\u00e4t", "Bemerkung"))
+    assert len(list(open_corpus(written(tmp_path, "a.csv", text), columns=[0]))) == 10
+
+
 @pytest.mark.parametrize("rows", [
     [("Applicant", "Dora Klein"), ("Street", "Hafenweg 3"), ("Amount", "5000"), ("Due", "1.2.24")],
     [("Invoice", "4711"), ("Customer", "Globex"), ("Total", "1,200.50"), ("Date", "2024-04-01")],
@@ -236,6 +243,13 @@ def test_documents_keep_ragged_rows_long_texts_and_codes(tmp_path):
     assert len(texts) == 4 and "sku: AB-2" in texts[2]
     said = "text from answer and description, title from subject, metadata sku"
     assert source.report.columns == {"a.csv": said}
+
+
+def test_names_of_columns_count_however_they_are_written(tmp_path):
+    text = table(IDS, WORDS, ANSWERS, head=("Doc-ID", "Title:", " BODY "))
+    source = DocumentSource(written(tmp_path, "a.csv", text))
+    assert [document.title for document in source] == WORDS
+    assert source.report.columns == {"a.csv": "text from BODY, title from Title:, id from Doc-ID"}
 
 
 def test_names_of_files_and_things_that_are_no_rows_are_refused(tmp_path):

@@ -133,15 +133,13 @@ def _columns(
 
 def _comma_rows(path: Path) -> list[ScoredPair]:
     table = open_table(Source(path, ".csv", str(path)), header=False, delimiter=",")
-    uneven = (line for line, cells in table.stream() if cells is not None and len(cells) != 3)
-    if len(table.columns) != 3 or (bad := next(uneven, 0)):
-        bad = bad if len(table.columns) == 3 else 1
-        raise DataError(f"{path}:{bad}: there must be 3 columns")
-    return [
-        (cells[0], cells[1], _score(cells[2], path, line))
-        for line, cells in table.stream()
-        if cells is not None
-    ]
+    rows = []
+    for line, cells in table.stream():
+        if cells is not None:
+            if len(cells) != 3:
+                raise DataError(f"{path}:{line}: there must be 3 columns")
+            rows.append((cells[0], cells[1], _score(cells[2], path, line)))
+    return rows
 
 
 _TABLE_READERS: dict[str, Callable[[Path], list[ScoredPair]]] = {

@@ -48,8 +48,7 @@ def read_rows(
     chosen, documents = "", iter(list[Document]())
     if named and rows[head + 1 :]:
         names, below = dialect.names(first), rows[head + 1 :]
-        stream, text = partial(enumerate, below, 1), (True,) * len(names)
-        table = Table(shown, "", names, below[0], text, stream, lambda: iter(()))
+        table = Table(shown, "", names, below[0], partial(enumerate, below, 1), lambda: iter(()))
         chosen, documents = _read(table, name, columns)
     elif columns is not None:
         raise Skip(Reason.NOT_CHOSEN, columns[0], rows[0] if rows else ())

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import OptionError, TrainingError
-from contrasent.stats.bootstrap import mixed
 from contrasent.text.cache import TokenCache
 from contrasent.text.tokens import Tokenizer, lowered
 from contrasent.text.views import Identity, View
@@ -21,9 +20,6 @@ from contrasent.types import Batch, Tokens
 
 ORDER, HELDOUT, VIEW = 1, 3, 16
 """Purposes of random numbers; the views of columns 0, 1, ... have ``VIEW``, ``VIEW + 1``, ..."""
-LISTED = 2**24  # rows up to which an epoch's order is a list in memory
-
-Rows = NDArray[np.int64] | range
 
 
 def random_for(seed: int, purpose: int, *key: int) -> np.random.Generator:
@@ -45,7 +41,7 @@ class BatchPlan:
     The rows that do not fill a last batch are left out, others in every epoch.
     """
 
-    rows: Rows  # (n,) int64, the corpus rows to train on; or the range of all
+    rows: NDArray[np.int64]  # (n,) the corpus rows to train on
     batch: int
     seed: int
     # the order of the latest epoch, by its number
@@ -54,7 +50,7 @@ class BatchPlan:
     )
 
     @classmethod
-    def make(cls, rows: Rows, *, batch: int, seed: int, parts: int) -> "BatchPlan":
+    def make(cls, rows: NDArray[np.int64], *, batch: int, seed: int, parts: int) -> "BatchPlan":
         """Check a batch size against the rows and the number of equal parts it is cut into."""
         if batch < 1 or batch % parts:
             raise OptionError("batch", batch, f"must be a multiple of {parts} (processes x steps)")
@@ -77,36 +73,12 @@ class BatchPlan:
 
     def at(self, step: int) -> NDArray[np.int64]:
         """(batch,) corpus rows of a step."""
-        start, count = step % self.steps_per_epoch * self.batch, len(self.rows)
-        places = np.arange(start, start + self.batch)
-        epoch = self.epoch(step)
-        if count > LISTED:
-            order = shuffled(places, count, self.seed, epoch)
-        else:
-            if epoch not in self._drawn:
-                self._drawn.clear()
-                self._drawn[epoch] = random_for(self.seed, ORDER, epoch).permutation(count)
-            order = self._drawn[epoch][places]
-        return order if isinstance(self.rows, range) else self.rows[order]
-
-
-def shuffled(places: NDArray[np.int64], count: int, seed: int, epoch: int) -> NDArray[np.int64]:
-    """The rows at some places, from 0, of a random order of ``count``, computed without listing it.
-
-    A Feistel network of six rounds over the next power of four (Luby and Rackoff, 1988), walked on
-    until it is inside the range (Black and Rogaway, 2002, section 3): a permutation.
-    """
-    half = max(1, ((count - 1).bit_length() + 1) // 2)
-    mask = np.uint64((1 << half) - 1)
-    keys = random_for(seed, ORDER, epoch).integers(0, 2**64, 6, np.uint64)
-    numbers, outside = places.astype(np.uint64), np.ones(len(places), np.bool_)
-    while outside.any():
-        left, right = numbers[outside] >> np.uint64(half), numbers[outside] & mask
-        for key in keys:
-            left, right = right, left ^ (mixed(right + key) & mask)
-        numbers[outside] = left << np.uint64(half) | right
-        outside = numbers >= np.uint64(count)
-    return numbers.astype(np.int64)
+        epoch, start = self.epoch(step), step % self.steps_per_epoch * self.batch
+        if epoch not in self._drawn:
+            self._drawn.clear()
+            self._drawn[epoch] = random_for(self.seed, ORDER, epoch).permutation(len(self.rows))
+        chosen: NDArray[np.int64] = self.rows[self._drawn[epoch][start : start + self.batch]]
+        return chosen
 
 
 @dataclass(frozen=True, slots=True, eq=False)

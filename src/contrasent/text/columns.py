@@ -191,8 +191,7 @@ def _score(
 
 def _may_teach(table: Table, at: int, cells: Sequence[Any], kind: str) -> bool:
     """Whether a column holds texts that may teach, by its name, else by what it holds."""
-    typed = at < len(table.text) and table.text[at]
-    if kind == NUMBER or not (typed or any(isinstance(cell, str) for cell in cells)):
+    if kind == NUMBER or (cells and not any(isinstance(cell, str) for cell in cells)):
         return False
     if len(table.columns) == 1:
         return True
@@ -203,7 +202,7 @@ def _may_teach(table: Table, at: int, cells: Sequence[Any], kind: str) -> bool:
             return True
         if never_teaches(name) and roles.words_in(cells) < 2 * PROSE:  # no sentences
             return False
-    return kind in (TEXT, "") and not _is_label(cells)
+    return kind == TEXT and not _is_label(cells)
 
 
 def _is_label(cells: Sequence[Any]) -> bool:
@@ -323,7 +322,7 @@ def document_roles(table: Table) -> list[tuple[str, int]]:
     "field" of all where no column holds texts; nothing where none holds words.
     """
     names, cells = table.columns, _sample(table)
-    plain, places = [name.casefold() for name in names], range(len(names))
+    plain, places = [roles.plain_name(name) for name in names], range(len(names))
 
     def first(role: str, known: Sequence[str], but: int = -1) -> list[tuple[str, int]]:
         found = [at for name in known for at in places if plain[at] == name and at != but]

@@ -361,11 +361,19 @@ def read_labelled_pairs(path: str | Path, *, columns: Columns | None = None) -> 
     (table,) = open_tables(files, columns or ())
     if not _has_rows(table):
         raise InputError(path, "the file is empty")
-    if columns is None:
-        columns = _labelled_columns(table, path)
-    for column in columns:
-        table.position(column)  # an error names the option as it was given
-    corpus = open_corpus(path, columns=columns[:2], score=columns[2], at_least=0)
+    roles = None
+    if columns is not None:
+        for column in columns:
+            table.position(column)  # an error names the option as it was given
+        roles = training_roles(table, columns[:2], columns[2])
+    elif len(table.columns) == 3:
+        roles = training_roles(table, [0, 1], 2)
+    elif len(table.columns) > 3 and any(is_named(name, SCORE) for name in table.columns):
+        roles = training_roles(table, score=True)
+    if roles is None or len(roles.places) != 3:
+        problem = "two texts and a number are needed; choose three columns of"
+        raise InputError(path, f"{problem} {', '.join(table.columns)}")
+    corpus = Corpus(table.source, [roles], at_least=0, scored=True)
     rows = list(corpus)
     for line in corpus.notes():
         log.warning("%s", line)
@@ -373,23 +381,6 @@ def read_labelled_pairs(path: str | Path, *, columns: Columns | None = None) -> 
         raise InputError(path, "; ".join(["holds no labelled pairs", *corpus.notes()]))
     first, second = zip(*rows, strict=True)
     return ScoredPairs(Path(path).stem, first, second, corpus.scores)
-
-
-def _labelled_columns(table: Table, path: str | Path) -> Columns:
-    """Two texts and a number: by their roles where there are more columns than three."""
-    columns: Columns = list(range(len(table.columns))) if table.names is None else table.columns
-    if len(columns) == 3:
-        return columns
-    listed = ", ".join(table.columns)
-    problem = f"two texts and a number are needed; choose three columns of {listed}"
-    if len(columns) < 3:
-        raise InputError(path, problem)
-    if not any(is_named(name, SCORE) for name in table.columns):
-        raise InputError(path, problem)
-    found = training_roles(table, score=True)
-    if len(found.places) != 3:
-        raise InputError(path, problem)
-    return found.names
 
 
 def _checked(columns: Columns | None) -> Columns | None:

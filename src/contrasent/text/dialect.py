@@ -20,6 +20,7 @@ SAMPLE = 200  # rows that are looked at
 HEADS = 20  # rows among which the header is sought
 CHARACTERS = 1 << 20  # of lines that are looked at
 MOST_KEYED = 50  # rows of a form: names in its first column, values in its second
+MOST_TEXT = 0.8  # share of a form's values that are words
 MEASURED = (roles.NUMBER, roles.DATE, roles.LINK)  # kinds of cells that name no column
 
 Cells = Sequence[Any]
@@ -236,10 +237,11 @@ def _fits(cell: str, texts: Sequence[str]) -> bool:
 
 
 def _is_form(first: Cells, below: Sequence[Cells]) -> bool:
-    """Whether two columns are a form: different names, and values of more than one kind."""
+    """Whether two columns are a form: different names, and values of several kinds."""
     rows = [row for row in (first, *below) if len(row) == 2]
     if len(first) != 2 or not 2 < len(rows) <= MOST_KEYED:
         return False
     names, values = zip(*rows, strict=True)
-    kinds = set(filter(None, map(roles.kind_of, values[1:])))
-    return len(set(names)) == len(names) and len(kinds) > 1 and "" not in names
+    kinds = list(filter(None, map(roles.kind_of, values)))
+    mixed = len(set(kinds[1:])) > 1 and kinds.count(roles.TEXT) <= MOST_TEXT * len(kinds)
+    return mixed and len(set(names)) == len(names) and "" not in names

@@ -46,7 +46,6 @@ class Table:
     names: tuple[str, ...] | None  # of its columns; None where they only have positions
     # the first row, of parquet without its cells; None where there is none
     first: Sequence[Any] | None
-    text: tuple[bool, ...]  # for each column whether its first cell, or its type, is text
     stream: Callable[[], Iterator[Record]]  # starts to read all rows, without the header
     content: Callable[[], Iterator[bytes]]  # starts to read the bytes behind them
     file: Source | None = None
@@ -162,7 +161,7 @@ def _delimited(
         head = dialects.head([row[1] or () for row in sample])
     first = next((row for row in (sample[head:] or read()) if row[1]), None)
     if first is None or first[1] is None:
-        return Table(file.shown, form, None, None, (), read, file.content, file)
+        return Table(file.shown, form, None, None, read, file.content, file)
     cells = [cell.strip() for cell in first[1]]
     below = [row[1] or () for row in sample[head + 1 :]]
     named = dialects.is_header(cells, below) if header is None else header
@@ -187,12 +186,8 @@ def _delimited(
     begins = next((row for _, row in rows() if row), None)
     lines = (how.delimiter.join(filter(None, row or ())) for _, row in sample[:head])
     above = [line for line in lines if not line.startswith(dialects.STATED)]
-    text = tuple(isinstance(cell, str) for cell in begins or ())
-    return Table(
-        *(file.shown, form, names, begins, text, rows, file.content, file),
-        above=tuple(above),
-        header=named,
-    )
+    head_facts: dict[str, Any] = {"above": tuple(above), "header": named}
+    return Table(file.shown, form, names, begins, rows, file.content, file, **head_facts)
 
 
 def memory_table(rows: Sequence[Any], shown: str) -> Table:
@@ -240,8 +235,7 @@ def _headed(
     names, records = opened()
     rows = _sound(records, lenient)
     first = next((cells for _, cells in rows if cells is not None), None)
-    text = tuple(isinstance(cell, str) for cell in first or ())
-    return Table(shown, form, names, first, text, stream, content, file)
+    return Table(shown, form, names, first, stream, content, file)
 
 
 def _sound(rows: _Rows, lenient: bool) -> Iterator[Record]:
@@ -513,10 +507,9 @@ def _columnar_table(file: Source) -> Table:
     else:
         with parquet_file(file) as opened:
             schema, filled = opened.schema_arrow, opened.metadata.num_rows > 0
-    names, text = tuple(schema.names), tuple(map(_is_text, schema.types))
-    rows = partial(COLUMNAR[file.form], file, names)
-    first = () if filled else None
-    return Table(file.shown, file.form, names, first, text, rows, file.content, file)
+    names = tuple(schema.names)
+    rows, first = partial(COLUMNAR[file.form], file, names), () if filled else None
+    return Table(file.shown, file.form, names, first, rows, file.content, file)
 
 
 def _parquet_rows(
@@ -557,11 +550,3 @@ COLUMNAR: dict[str, Callable[[Source, Sequence[str]], Iterator[Record]]] = {
     ARROW: _arrow_rows,
 }
 """Files of which some columns can be read without the others, by format."""
-
-
-def _is_text(kind: Any) -> bool:
-    import pyarrow.types as types
-
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))

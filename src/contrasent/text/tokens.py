@@ -140,13 +140,7 @@ class Tokenizer:
     @cached_property
     def frame(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Ids that the template puts before and after every sentence, such as [CLS] and [SEP]."""
-        empty = self.backend.encode("").ids
-        probe = self.backend.encode("a").ids
-        before = next(
-            (i for i, (x, y) in enumerate(zip(empty, probe, strict=False)) if x != y), len(empty)
-        )
-        ids = np.asarray(empty, dtype=np.int32)
-        return ids[:before], ids[before:]
+        return around(Tokens.from_rows([self.backend.encode(text).ids for text in ("", "a")]))
 
     @cached_property
     def size(self) -> int:

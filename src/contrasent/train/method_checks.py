@@ -1,6 +1,5 @@
 """Checks of a training method on a small encoder: ``contrasent train CORPUS --check``."""
 
-import json
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from contrasent import parallel
 from contrasent.encoder.encoder import Encoder
 from contrasent.encoder.tensors import (
     read_checkpoint,
+    read_tensors,
     restore_checkpoint,
     save_tensors,
     write_checkpoint,
@@ -72,36 +72,19 @@ class Trial:
 
 def make_small_base(folder: Path) -> Path:
     """Write a BERT of two layers with random weights, a masked-LM head and a small vocabulary."""
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-    from transformers import BertConfig, BertForMaskedLM
+    from transformers import BertConfig, BertForMaskedLM, BertTokenizer
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    names = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
-    marks = list(names.values())
     words = sorted({word for text in SENTENCES for word in text.split()})
-    vocabulary = {word: i for i, word in enumerate([*marks, *words])}
-    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
-    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    backend.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    backend.add_special_tokens(marks)
-    config = BertConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=64,
-        initializer_range=0.3,
-    )
+    every = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
+    tokenizer = BertTokenizer(vocab={word: i for i, word in enumerate(every)})
+    tokenizer.save_pretrained(folder)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    sizes |= {"intermediate_size": 64, "max_position_embeddings": 64, "vocab_size": len(every)}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        BertForMaskedLM(config).save_pretrained(folder)
-    backend.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps(names), "utf-8")
+        BertForMaskedLM(BertConfig(**sizes, initializer_range=0.3)).save_pretrained(folder)
     return folder
 
 
@@ -109,22 +92,20 @@ def with_small_models(method: str, given: Mapping[str, Any], base: Path) -> dict
     """The parameters with small models instead of those stated or needed."""
     values = dict(given)
     for name, parameter in parameters(method).items():
-        if parameter.mark(MaskedModelName) and (values.get(name) or _needs(method, values, name)):
-            values[name] = str(base)
+        if parameter.mark(MaskedModelName):
+            needed = values.get(name)
+            if not needed:
+                try:
+                    check(method, values, models=False)
+                except OptionError as error:
+                    needed = error.option == name
+            if needed:
+                values[name] = str(base)
         if parameter.mark(GuideName):
             guide = base.with_name("guide")
             Encoder.load(base, pooler="mean").save(guide)
             values[name] = str(guide)
     return values
-
-
-def _needs(method: str, given: Mapping[str, Any], model: str) -> bool:
-    """Whether a method rejects these parameters for lack of a model."""
-    try:
-        check(method, given, models=False)
-    except OptionError as error:
-        return error.option == model
-    return False
 
 
 def _corpus(objective: Objective, folder: Path) -> Corpus:
@@ -160,17 +141,6 @@ def finding(check: Callable[[Trial], Verdict], trial: Trial, name: str = "") -> 
         return MethodFinding(name, False, _failure(error))
 
 
-def check_two_processes(trials: Sequence[Trial]) -> list[MethodFinding]:
-    """Whether two processes, each with half a batch, do the same as one; started once."""
-    with tempfile.TemporaryDirectory() as home:
-        place = Path(home)
-        spawn(_work, (place, list(trials)), nprocs=2)  # type: ignore[no-untyped-call]
-        return [
-            finding(partial(_compare, place, number), trial, "two processes")
-            for number, trial in enumerate(trials)
-        ]
-
-
 def _failure(error: Exception) -> str:
     """An exception of the method, with the line that raised it."""
     last = traceback.extract_tb(error.__traceback__)[-1]
@@ -178,8 +148,8 @@ def _failure(error: Exception) -> str:
     return f"{type(error).__name__} in {where}: {' '.join(str(error).split())}"
 
 
-def _trained(trial: Trial) -> tuple[dict[str, Tensor], list[float]]:
-    """State and losses after some steps without dropout, on this process's share of the batches."""
+def _trained(trial: Trial) -> dict[str, Tensor]:
+    """Losses and state after some steps without dropout, on this process's share of the batches."""
     with trial.training() as (objective, batch):
         module = parallel.wrap(objective)
         optimizer = torch.optim.SGD(objective.parameters(), lr=0.05)
@@ -191,8 +161,19 @@ def _trained(trial: Trial) -> tuple[dict[str, Tensor], list[float]]:
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             objective.after_step()
-            losses.append(float(parallel.average(loss)))
-        return {k: v.detach().clone() for k, v in objective.state_dict().items()}, losses
+            losses.append(parallel.average(loss))
+        state = {name: value.detach().clone() for name, value in objective.state_dict().items()}
+        return {"the loss": torch.stack(losses), **state}
+
+
+def check_two_processes(trials: Sequence[Trial]) -> list[MethodFinding]:
+    """Whether two processes, each with half a batch, do the same as one; started once."""
+    with tempfile.TemporaryDirectory() as home:
+        place = Path(home)
+        spawn(_work, (place, list(trials)), nprocs=2)  # type: ignore[no-untyped-call]
+        compared = (partial(_compare, place, number) for number in range(len(trials)))
+        several = zip(compared, trials, strict=True)
+        return [finding(compare, trial, "two processes") for compare, trial in several]
 
 
 def _work(rank: int, place: Path, trials: list[Trial]) -> None:
@@ -202,33 +183,25 @@ def _work(rank: int, place: Path, trials: list[Trial]) -> None:
     torch.distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
     for number, trial in enumerate(trials):
         try:
-            state, losses = _trained(trial)
+            save_tensors(place / f"{number}.{rank}.safetensors", _trained(trial), {})
         except Exception as error:
             (place / f"{number}.{rank}.txt").write_text(_failure(error), "utf-8")
             break  # the other process may wait for this one, so end it too
-        path, metadata = place / f"{number}.{rank}.safetensors", {"contrasent": json.dumps(losses)}
-        save_tensors(path, state, metadata)
     torch.distributed.destroy_process_group()
 
 
 def _compare(place: Path, number: int, trial: Trial) -> Verdict:
-    whole, losses = _trained(trial)
-    before = whole
-    for rank in (0, 1):
-        path = place / f"{number}.{rank}.safetensors"
-        if not path.is_file():
-            failed = [p.read_text("utf-8") for p in sorted(place.glob("*.txt"))]
-            return False, failed[0] if failed else "the processes ended early"
-        state, its_losses = read_checkpoint(path)
-        far = farthest({"the loss": torch.tensor(losses)}, {"the loss": torch.tensor(its_losses)})
-        far = far or farthest(whole, state)
-        if far:
-            remedy = "average over own rows, compare with those of all (gather), and draw with "
-            return False, f"with half a batch each {far}; {remedy}{DRAW}"
-        odd = [k for k, v in state.items() if rank and not torch.equal(v, before[k])]
-        if odd:
-            return False, f"the two processes hold different values of {odd[0]}"
-        before = state
+    files = [place / f"{number}.{rank}.safetensors" for rank in (0, 1)]
+    if not all(file.is_file() for file in files):
+        failed = [path.read_text("utf-8") for path in sorted(place.glob("*.txt"))]
+        return False, failed[0] if failed else "the processes ended early"
+    first, second = map(read_tensors, files)
+    whole = _trained(trial)
+    if far := farthest(whole, first) or farthest(whole, second):
+        remedy = "average over own rows, compare with those of all (gather), and draw with "
+        return False, f"with half a batch each {far}; {remedy}{DRAW}"
+    if odd := [name for name, value in first.items() if not torch.equal(value, second[name])]:
+        return False, f"the two processes hold different values of {odd[0]}"
     return True, f"half a batch each, the same after {STEPS} steps (float64)"
 
 
@@ -351,24 +324,23 @@ def check_cached_gradients(trial: Trial) -> Verdict:
 
 def check_resume(trial: Trial) -> Verdict:
     """Whether a run resumed from a checkpoint ends in the bits of one that was not stopped."""
-    how = {"lr": 1e-3, "weight_decay": 0.01}
+    ends = []
     with tempfile.TemporaryDirectory() as home:
         path = Path(home) / "checkpoint.safetensors"
-        with trial.training(dropout=0.1) as (whole, batch):
-            optimizer = whole.optimizer(**how)
-            for step in range(2):
-                _update(whole, batch(step), optimizer)
-            write_checkpoint(path, whole, optimizer, {})
-            for step in (2, 3):
-                _update(whole, batch(step), optimizer)
-        with trial.training(dropout=0.1) as (again, batch):
-            optimizer = again.optimizer(**how)
-            restore_checkpoint(read_checkpoint(path)[0], again, optimizer)
-            for step in (2, 3):
-                _update(again, batch(step), optimizer)
-    resumed = again.state_dict()
-    for key, value in whole.state_dict().items():
-        if not torch.equal(value, resumed[key]):
+        for steps in ((0, 1, 2, 3), (2, 3)):
+            with trial.training(dropout=0.1) as (objective, batch):
+                optimizer = objective.optimizer(lr=1e-3, weight_decay=0.01)
+                if path.is_file():
+                    restore_checkpoint(read_checkpoint(path)[0], objective, optimizer)
+                for step in steps:
+                    if step == 2 and not path.is_file():
+                        write_checkpoint(path, objective, optimizer, {})
+                    _step(objective, batch(step))
+                    optimizer.step()
+                    objective.after_step()
+                ends.append(objective.state_dict())
+    for key, value in ends[0].items():
+        if not torch.equal(value, ends[1][key]):
             problem = "keep all that lasts from step to step in parameters and buffers"
             return False, f"{key} is another after a resume; {problem}"
     return True, "goes on from a checkpoint to the same bits"
@@ -397,9 +369,3 @@ def _step(objective: Objective, batch: Batch) -> tuple[dict[str, Tensor], Tensor
     loss = objective.loss(terms)
     loss.backward()  # type: ignore[no-untyped-call]
     return terms, loss
-
-
-def _update(objective: Objective, batch: Batch, optimizer: torch.optim.Optimizer) -> None:
-    _step(objective, batch)
-    optimizer.step()
-    objective.after_step()

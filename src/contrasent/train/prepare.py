@@ -20,7 +20,7 @@ from contrasent.engine.objective import Objective
 from contrasent.engine.registry import check, find
 from contrasent.errors import OptionError
 from contrasent.model.description import describe
-from contrasent.text.batches import BatchPlan, BucketPlan, Collator, MixedPlan, Rows
+from contrasent.text.batches import BatchPlan, BucketPlan, Collator, MixedPlan
 from contrasent.text.cache import TokenCache, tokenised
 from contrasent.text.corpus import Corpus
 from contrasent.text.tokens import Tokenizer
@@ -116,7 +116,7 @@ def collator(
     corpus: Corpus,
     settings: Settings,
     folder: Path,
-    rows: Rows | None,
+    rows: NDArray[np.int64] | None,
     *,
     shared: bool = False,
 ) -> Collator:
@@ -135,16 +135,15 @@ def collator(
             )
         wait()
     assert cache is not None
-    rows = range(len(cache)) if rows is None else rows
+    rows = np.arange(len(cache)) if rows is None else rows
     if cache.following is not None and any(v.level == "row" for v in objective.views):
-        listed = np.asarray(rows)
-        rows = listed[cache.following[listed] > 0]
+        rows = rows[cache.following[rows] > 0]
     mined = None
     if settings.mined:
         if not objective.labelled or objective.graded:
             problem = f"needs pairs of a question and its answer; {objective.name} does not learn"
             raise OptionError("mined", settings.mined, f"{problem} from them")
-        mined = mine(encoder, cache, np.asarray(rows), settings.mined)
+        mined = mine(encoder, cache, rows, settings.mined)
     return Collator(
         cache,
         _order(objective, cache, rows, settings),
@@ -160,7 +159,7 @@ def collator(
 
 def fit_poolers(objective: Objective, batches: Collator) -> None:
     """Give poolers that count tokens the texts of the training rows, all columns."""
-    cache, rows = batches.cache, np.asarray(batches.plan.rows)
+    cache, rows = batches.cache, batches.plan.rows
     blocks = (cache.tokens(column, part) for column in range(cache.width) for part in _blocks(rows))
     poolers = [module for module in objective.modules() if isinstance(module, Pooler)]
     poolers[0].fit(blocks)
@@ -200,7 +199,7 @@ def check_scores(batches: Collator, objective: Objective) -> None:
     scores = batches.cache.scores
     for term in objective.terms.values() if scores is not None else ():
         if (check := getattr(term, "check_scores", None)) is not None:
-            check(np.asarray(scores)[np.asarray(batches.plan.rows)])
+            check(np.asarray(scores)[batches.plan.rows])
 
 
 def _column_prompts(objective: Objective, corpus: Corpus, settings: Settings) -> tuple[str, ...]:
@@ -227,11 +226,12 @@ def total_steps(objective: Objective, plan: BatchPlan, settings: Settings) -> in
     return total
 
 
-def _order(objective: Objective, cache: TokenCache, rows: Rows, settings: Settings) -> BatchPlan:
+def _order(
+    objective: Objective, cache: TokenCache, rows: NDArray[np.int64], settings: Settings
+) -> BatchPlan:
     parts = parallel.world() * settings.accumulate
     cuts, weights = settings.bucket_cuts, settings.corpus_weights
     if cache.parts is not None and not cuts:
-        rows = np.asarray(rows)
         sizes = {"batch": settings.batch, "seed": settings.seed, "parts": parts}
         return MixedPlan.divide(rows, cache.parts, weights, **sizes)
     if weights:
@@ -240,7 +240,6 @@ def _order(objective: Objective, cache: TokenCache, rows: Rows, settings: Settin
     if not cuts:
         return BatchPlan.make(rows, batch=settings.batch, seed=settings.seed, parts=parts)
     before, after = objective.encoder.tokenizer.frame
-    rows = np.asarray(rows)
     return BucketPlan.divide(
         rows,
         cache.lengths(0)[rows] - len(before) - len(after),
