@@ -40,9 +40,5 @@ __version__ = "0.1.0"
 
 sleep_at_barriers()
 
-_names, __getattr__, _ = exports(__name__, __file__)
-__all__ = sorted([*_names, "__version__"])
-
-
-def __dir__() -> list[str]:
-    return __all__
+__all__, __getattr__, __dir__ = exports(__name__, __file__)
+__all__ += ["__version__"]

@@ -150,6 +150,11 @@ def recover_folder(target: Path, patience: float = 0.0) -> None:
         time.sleep(0.01)
 
 
+def is_temporary(path: Path) -> bool:
+    """Whether a file or folder was left by a killed writer, or is being written."""
+    return path.match(f"{_hidden('*')}*")
+
+
 def remove_temporaries(folder: Path, name: str = "*") -> None:
     """Delete leftovers of killed writers in a folder; no other may be writing."""
     for path in folder.glob(f"{_hidden(name)}*"):

@@ -10,7 +10,7 @@ from contrasent.encoder.tensors import read_checkpoint
 from contrasent.errors import ModelError, OutputError
 from contrasent.text.corpus import open_corpus
 from contrasent.train.plan import make_plan
-from contrasent.train.run import Run, RunFolder, run_config
+from contrasent.train.run import Run, RunFolder
 
 STATED = {"settings": {"lr": 1e-3, "batch": 8}, "corpus": {"sha256": "ab"}, "processes": 1}
 ASK = {"resume": False, "overwrite": False, "needed": 0}
@@ -36,7 +36,7 @@ def test_a_run_that_ended_before_its_first_step_is_no_obstacle(tmp_path, options
     """A blank cell in row 900,000 is mended and the command given again."""
     run = tmp_path / "m" / "run"
     run.mkdir(parents=True)
-    (run / ".settings.json.x1").write_text("{")
+    (run / ".settings.json.contrasent-1").write_text("{")
     assert opened(tmp_path / "m", **options) is False
     (run / "tokens").mkdir()
     other = STATED | {"corpus": {"sha256": "cd"}}
@@ -104,8 +104,7 @@ def test_other_settings_are_rejected_by_name(tmp_path, change, message):
 def test_another_evaluation_is_rejected(bert, tmp_path):
     def stated(evaluate, rows=4):
         (tmp_path / "pairs.tsv").write_text("a\tb\tscore\n" + "a boat\ta ship\t3\n" * rows)
-        plan = make_plan(corpus, {}, method="simcse", base=bert, evaluate=evaluate)
-        return run_config(plan.resolved.settings, {}, corpus, plan.options("proven"), 1)
+        return make_plan(corpus, {}, method="simcse", base=bert, evaluate=evaluate).config({}, 1)
 
     file, corpus = str(tmp_path / "pairs.tsv"), open_corpus([f"a boat {i}" for i in range(9)])
     first = stated(file)
@@ -116,10 +115,6 @@ def test_another_evaluation_is_rejected(bert, tmp_path):
     for other in (stated(file, 5), stated(lambda encode: None)):
         with pytest.raises(OutputError, match=r"has evaluation 'sha256 .*', this one '"):
             opened(tmp_path / "m", other, resume=True)
-    # One of an older version does not say which it was.
-    del first["evaluation"]
-    place.settings.write_text(json.dumps(first))
-    assert opened(tmp_path / "m", stated(file, 5), resume=True) is True
 
 
 def test_the_same_text_in_another_file_is_the_same_corpus(tmp_path):
@@ -142,9 +137,11 @@ def test_what_a_kill_left_is_swept_and_a_replacement_undone(tmp_path):
     opened(tmp_path)
     RunFolder(tmp_path).write_log({"step": 1})
     run = tmp_path / "run"
-    for name in (".checkpoint.safetensors.abc", ".log.jsonl.q", ".best.xyz", ".tokens.1", ".mine"):
-        (run / name).mkdir() if name.startswith((".best", ".tok")) else (run / name).write_text("")
-    (run / ".best.xyz" / "model.safetensors").write_text("half")
+    for name in (".checkpoint.safetensors.contrasent-1", ".log.jsonl.contrasent-2", ".mine"):
+        (run / name).write_text("")
+    for name in (".best.contrasent-3", ".tokens.contrasent-4"):
+        (run / name).mkdir()
+        (run / name / "model.safetensors").write_text("half")
     (run / ".best.contrasent-old").mkdir()
     (run / ".best.contrasent-old" / "model.safetensors").write_text("whole")
     opened(tmp_path, resume=True)

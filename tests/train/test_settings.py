@@ -9,23 +9,35 @@ import torch
 
 from contrasent.encoder.encoder import Encoder
 from contrasent.engine.parameters import Projector
+from contrasent.engine.registry import parameters, summaries
 from contrasent.errors import OptionError
 from contrasent.train.prepare import prepare
-from contrasent.train.settings import Pooler, Settings, assignments, choose
+from contrasent.train.settings import Pooler, Settings, assignments, choose, run_settings
 
 
 def test_texts_are_read_as_the_type_wanted():
     run = {"batch": "128", "lr": "5e-5", "steps": "none", "head": "none", "normalise": "True"}
-    method = {"temperature": "0.1", "symmetric": "true", "projector": "none"}
+    method = {"temperature": "0.1", "symmetric": "true", "projector": "none", "encoders": "2"}
     of_run, of_method = choose(run | method, "simcse")
     numbers = {"batch": 128, "lr": 5e-5, "steps": None}
     assert of_run == numbers | {"head": "none", "normalise": True}
     # "none" is a head and a projector; the text stands for None only where it is no value itself.
-    assert of_method == {"temperature": 0.1, "symmetric": True, "projector": "none"}
+    read = {"temperature": 0.1, "symmetric": True, "projector": "none", "encoders": 2}
+    assert of_method == read
+    with pytest.raises(OptionError, match="encoders '3': no such value; one of 1, 2"):
+        choose({"encoders": "3"}, "simcse")
     assert Settings(**of_run).batch == 128
     assert choose({"head": None, "steps": None}, "simcse")[0] == {"head": None, "steps": None}
     with pytest.raises(OptionError, match="projector None: must be of type str"):
         choose({"projector": None}, "simcse")
+
+
+@pytest.mark.parametrize("method", summaries())
+def test_every_default_and_choice_is_read_from_its_text(method):
+    for parameter in (*run_settings().values(), *parameters(method).values()):
+        for value in {parameter.default, *parameter.choices} - {None}:
+            read = parameter.read(str(value))
+            assert (read, type(read)) == (value, type(value)), parameter.name
 
 
 @pytest.mark.parametrize(("name", "value", "message"), [

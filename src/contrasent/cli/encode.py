@@ -223,12 +223,8 @@ def _as_stream(
         "seconds": round(seconds, 3),
     }
     summary = f"{rows:,} vectors of {dimension} dimensions, {seconds:.1f} s"
-    notes = [
-        *options.blank_lines(corpus.skipped),
-        *corpus.notes(),
-        *opener.notes(model.encoder),
-        *model.notes,
-    ]
+    notes = [f"{corpus.skipped:,} blank lines were passed over"] if corpus.skipped else []
+    notes += [*corpus.notes(), *opener.notes(model.encoder), *model.notes]
     return options.Output(facts, f"{output}: {summary}", notes)
 
 

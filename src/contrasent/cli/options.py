@@ -261,11 +261,6 @@ def check_new(output: Path, replace: bool, what: str = "file") -> None:
     check_writable(output.absolute().parent)
 
 
-def blank_lines(count: int) -> list[str]:
-    """A line about blank lines, if there were any."""
-    return [f"{count:,} blank lines were passed over"] if count else []
-
-
 def column_list(names: str | list[str | int] | None) -> list[str | int] | None:
     """Columns by name or position, from "text,2" or a recipe's list."""
     if names is None:

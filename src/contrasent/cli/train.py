@@ -16,8 +16,7 @@ from contrasent.files import read_toml
 
 if TYPE_CHECKING:
     from contrasent.text.corpus import Corpus
-    from contrasent.train.plan import Plan
-    from contrasent.train.run import Keep, Run
+    from contrasent.train.run import Run
     from contrasent.train.settings import Defaults
 
 RECIPE_KEYS: dict[str, tuple[type, ...]] = {
@@ -119,8 +118,8 @@ def train(
     if not leads:  # of several processes one speaks
         progress.show("silent")
     stated = (_recipe(recipe) if recipe else {}) | overrides
-    from contrasent.train.plan import default_method, open_corpora
-    from contrasent.train.run import Keep
+    from contrasent.train.plan import default_method, make_plan, open_corpora
+    from contrasent.train.run import Keep, RunFolder
     from contrasent.train.settings import assignments, choose
 
     keep = stated.get("keep")
@@ -143,50 +142,33 @@ def train(
         return _check(source, name, settings, as_json=as_json)
     if output is None:
         raise OptionError("--output", "", "name the folder for the model")
-    choices: dict[str, Any] = {"keep": keep, "resume": resume, "overwrite": overwrite}
-    choices |= {"tensorboard": tensorboard, "quiet": as_json}
-    run, plan = _train(source, name, stated, settings, output, **choices)
-    if not leads:
-        return None
-    result = _summary(run, plan.validation, plan.resolved.defaults)
-    return result._replace(status=3 if require_improvement and not run.improved else 0)
-
-
-def _train(
-    source: "Corpus",
-    name: str,
-    stated: dict[str, Any],
-    given: dict[str, Any],
-    output: Path,
-    *,
-    quiet: bool,
-    keep: "Keep | None",
-    resume: bool,
-    **choices: Any,
-) -> "tuple[Run, Plan]":
-    """One run, and its plan."""
-    from contrasent.train.plan import make_plan
-    from contrasent.train.run import RunFolder, choose_keep
-
     stored = RunFolder(output).defaults() if resume else None
-    base, evaluate = stated.get("base"), stated.get("evaluate")
-    plan = make_plan(source, given, method=name, base=base, evaluate=evaluate, stored=stored)
-    _check_visible(stated.get("require_improvement", False), plan.validation)
-    defaults = plan.resolved.defaults
-    line = defaults.line(name) if defaults is not None and not quiet else ""
+    chosen: dict[str, Any] = {"evaluate": stated.get("evaluate"), "keep": keep, "stored": stored}
+    plan = make_plan(source, settings, method=name, base=stated.get("base"), **chosen)
+    _check_visible(require_improvement, plan.validation)
+    line = plan.defaults.line(name) if plan.defaults is not None and not as_json else ""
 
     def say() -> None:
         for text in (*plan.said(), *[line] * bool(line)):
             options.note(text)
 
-    chosen = choose_keep(keep, plan.evaluate)
     with options.resumable(f"--resume goes on with {output}"):
-        if resume and (done := plan.finished(output, chosen)) is not None:
-            return done, plan  # before torch is imported
-        from contrasent.train.fit import fit_plan
+        run = plan.finished(output) if resume else None  # before torch is imported
+        if run is None:
+            from contrasent.train.fit import fit_plan
 
-        choices |= {"keep": chosen, "resume": resume, "on_start": say, "tokens": None}
-        return fit_plan(plan, output, **choices), plan
+            run = fit_plan(
+                plan,
+                output,
+                resume=resume,
+                overwrite=overwrite,
+                on_start=say,
+                tensorboard=tensorboard,
+            )
+    if not leads:
+        return None
+    result = _summary(run, str(plan.validation), plan.defaults)
+    return result._replace(status=3 if require_improvement and not run.improved else 0)
 
 
 def _check(
@@ -195,9 +177,10 @@ def _check(
     """Check the values of a run, its corpus, and its method on a small encoder."""
     # With two processes torch would warn that all parameters are used, as they should be.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    from contrasent.train.settings import check_settings
+    from contrasent.train.settings import Settings, choose
 
-    of_objective = check_settings(given, objective)
+    of_run, of_objective = choose(given, objective)
+    Settings(**of_run)  # their texts are checked too, such as that of buckets
     from contrasent.train.method_checks import check_objective
 
     findings = []

@@ -124,11 +124,12 @@ class Parameter:
         """A value from a text, from TOML or from Python, validated."""
         if not isinstance(value, str):
             return self._validated(value)
-        if None in self.kinds and value.strip().lower() in {"none", "null"}:
+        text, named = value.strip(), {str(choice): choice for choice in self.choices}
+        if None in self.kinds and text.lower() in {"none", "null"}:
             return None
-        if str in self.kinds and not self.choices:  # free text, such as a prompt
+        if str in self.kinds and not named:  # free text, such as a prompt
             return value
-        return self._validated(value.strip(), text=True)
+        return named[text] if text in named else self._validated(text, text=True)
 
     def check(self, value: Any) -> None:
         """Validate a value from Python, where a text stands for no number."""
@@ -144,7 +145,7 @@ class Parameter:
         except ValidationError as error:
             if outside := [e["ctx"]["error"] for e in error.errors() if e["type"] == "value_error"]:
                 raise OptionError(self.name, value, str(outside[0])) from error
-            if self.choices and type(value) in self.kinds:
+            if self.choices and (text or type(value) in self.kinds):
                 choices = map(str, self.choices)
                 raise OptionError(self.name, value, "no such value", choices=choices) from error
             kinds = " or ".join("none" if k is None else k.__name__ for k in self.kinds)

@@ -34,11 +34,9 @@ from contrasent.train.run import (
     OnStep,
     Run,
     RunFolder,
-    RunOptions,
     choose_keep,
-    run_config,
 )
-from contrasent.train.settings import Defaults, Settings, run_values
+from contrasent.train.settings import Defaults, Settings, choose
 from contrasent.train.step import WINDOW, StepMetrics, StepRunner, interruptible
 
 log = logging.getLogger(__name__)
@@ -131,14 +129,10 @@ def fit(
     if isinstance(settings, Settings):
         settings = {name: v for name, v in asdict(settings).items() if v is not None}
     stated = dict(settings or {}) | given
-    options: dict[str, Any] = {"geometry": geometry, "resume": resume, "overwrite": overwrite}
-    options |= {"on_start": on_start, "tokens": tokens, "facts": facts}
-    options |= {"on_step": on_step, "tensorboard": tensorboard}
     if isinstance(objective, str):
         stored = RunFolder(Path(folder)).defaults() if resume else None
-        plan = make_plan(
-            source, stated, method=objective, base=base, evaluate=evaluate, stored=stored
-        )
+        chosen: dict[str, Any] = {"evaluate": evaluate, "keep": keep, "stored": stored}
+        plan = make_plan(source, stated, method=objective, base=base, **chosen)
         for line in plan.said():
             log.log(logging.WARNING if line.startswith("warning") else logging.INFO, "%s", line)
         if rows is not None:
@@ -147,19 +141,31 @@ def fit(
                 problem = "none is left to train on, as all are held out; name others"
                 raise OptionError("rows", rows.tolist(), f"{problem}, or evaluate='none'")
             plan = replace(plan, rows=left)
-        return fit_plan(plan, folder, keep=choose_keep(keep, plan.evaluate), **options)
-    refused = {"base": base, "evaluate": evaluate if isinstance(evaluate, str) else None}
-    refused |= {name: named.get(name) for name in ("heldout", *prepare.OF_MODEL)}
-    usual = Settings()
-    for option, value in refused.items():
-        if value is not None and value != getattr(usual, option, None):
-            problem = "goes with the name of a method; this is an objective, "
-            trained = "whose encoder is trained as it is"
-            remedy = trained if option in prepare.OF_MODEL else "evaluate= takes a function for it"
-            raise OptionError(option, value, problem + remedy)
-    options |= {"evaluate": evaluate, "keep": choose_keep(keep, evaluate), "rows": rows}
-    chosen = RunOptions(base=facts.base if facts else None, defaults=defaults, **options)
-    return _fit(objective, source, Settings(**run_values(stated)), Path(folder), chosen)
+    else:
+        _check_own(base, evaluate, named)
+        judge = None if isinstance(evaluate, str) else evaluate
+        plan = Plan(
+            objective=objective,
+            corpus=source,
+            settings=Settings(**choose(stated, None, option="settings")[0]),
+            defaults=defaults,
+            base=facts.base if facts else None,
+            evaluate=judge,
+            keep=choose_keep(keep, judge),
+            rows=rows,
+        )
+    return fit_plan(
+        plan,
+        Path(folder),
+        geometry=geometry,
+        resume=resume,
+        overwrite=overwrite,
+        facts=facts,
+        on_start=on_start,
+        tokens=tokens,
+        on_step=on_step,
+        tensorboard=tensorboard,
+    )
 
 
 def _check_arguments(objective: Any, base: Any, evaluate: Any) -> None:
@@ -173,6 +179,19 @@ def _check_arguments(objective: Any, base: Any, evaluate: Any) -> None:
     if evaluate is not None and not (callable(evaluate) or isinstance(evaluate, str | Path)):
         problem = "must be a name, a file of labelled pairs, or a function of encode"
         raise OptionError("evaluate", evaluate, problem)
+
+
+def _check_own(base: Any, evaluate: Any, named: Mapping[str, Any]) -> None:
+    """Reject, for an objective, what goes with the name of a method."""
+    refused = {"base": base, "evaluate": evaluate if isinstance(evaluate, str) else None}
+    refused |= {name: named.get(name) for name in ("heldout", *prepare.OF_MODEL)}
+    usual = Settings()
+    for option, value in refused.items():
+        if value is not None and value != getattr(usual, option, None):
+            problem = "goes with the name of a method; this is an objective, "
+            trained = "whose encoder is trained as it is"
+            remedy = trained if option in prepare.OF_MODEL else "evaluate= takes a function for it"
+            raise OptionError(option, value, problem + remedy)
 
 
 def row_numbers(rows: Any, count: int) -> NDArray[np.int64]:
@@ -193,65 +212,65 @@ def row_numbers(rows: Any, count: int) -> NDArray[np.int64]:
 
 def fit_plan(
     plan: Plan,
-    folder: str | Path,
+    folder: Path,
     *,
-    keep: Keep,
-    resume: bool,
-    **options: Any,
+    geometry: Evaluate | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    facts: CardMetadata | None = None,
+    on_start: Callable[[], None] | None = None,
+    tokens: Path | None = None,
+    on_step: OnStep | None = None,
+    tensorboard: bool = False,
 ) -> Run:
-    """Carry out a plan; a complete run is returned without loading a model."""
-    if resume and (done := plan.finished(Path(folder), keep)) is not None:
-        return done
-    check_writable(Path(folder))
-    settings = plan.resolved.settings
-    objective = prepare.prepare(resolve(plan.base), plan.method, plan.resolved.parameters, settings)
-    chosen = plan.options(keep, resume=resume, **options)
-    return _fit(objective, plan.corpus, settings, Path(folder), chosen)
-
-
-def _fit(
-    objective: Objective, corpus: Corpus, settings: Settings, folder: Path, options: RunOptions
-) -> Run:
-    """Open the run's folder, and train unless the run there is complete."""
+    """Carry out a plan, see :func:`fit`; a complete run is returned without loading a model."""
+    settings, objective = plan.settings, plan.objective
+    if isinstance(objective, str):
+        if resume and (done := plan.finished(folder)) is not None:
+            return done
+        check_writable(folder)
+        base = resolve(str(plan.base))
+        objective = prepare.prepare(base, objective, dict(plan.parameters), settings)
     place = RunFolder(folder)
-    place.listen(options.on_step, tensorboard=options.tensorboard)
+    place.listen(on_step, tensorboard=tensorboard)
     with parallel.processes(), closing(place):
-        objective.check(corpus.width, ordered=corpus.documents, scored=corpus.scored)
+        objective.check(plan.corpus.width, ordered=plan.corpus.documents, scored=plan.corpus.scored)
         prepare.configure(objective, settings)
-        shape = (options.geometry or geometry_on_stsb()) if settings.geometry_every else None
-        selector = ModelSelector(objective.encoder, place, options.evaluate, shape, options.keep)
+        shape = (geometry or geometry_on_stsb()) if settings.geometry_every else None
+        selector = ModelSelector(objective.encoder, place, plan.evaluate, shape, plan.keep)
         described = objective.describe()
-        stored = place.products() if options.resume else None
+        stored = (place.begun() or {}).get("products") if resume else None
         library = products.use(parallel.from_main(stored or products.used()))
         if stored not in (None, library):
             problem = "the last digits will differ from those of a run that was not stopped"
             log.warning("products are %s's here and were %s's: %s", library, stored, problem)
-        config = run_config(settings, described, corpus, options, parallel.world())
-        config["products"] = library
+        config = plan.config(described, parallel.world()) | {"products": library}
         needed = 7 * sum(p.numel() * p.element_size() for p in objective.parameters())
-        again = {"resume": options.resume, "overwrite": options.overwrite}
+        again = {"resume": resume, "overwrite": overwrite}
         going_on = parallel.by_main(lambda: place.open(config, **again, needed=needed))
         _check_same(config)
         if (done := parallel.by_main(place.finished)) is not None:
             return done
         with processes.retain_freed_memory():
-            return _train(objective, corpus, settings, selector, options, going_on)
+            facts = replace(facts or CardMetadata(), base=plan.base_name)
+            return _train(objective, plan, selector, facts, tokens, on_start, going_on)
 
 
 def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to bottom
     objective: Objective,
-    corpus: Corpus,
-    settings: Settings,
+    plan: Plan,
     selector: ModelSelector,
-    options: RunOptions,
+    facts: CardMetadata,
+    tokens: Path | None,
+    on_start: Callable[[], None] | None,
     going_on: bool,
 ) -> Run:
     """A run from its first step, or from its checkpoint, to its last."""
     began, trained_seconds = time.monotonic(), 0.0
     encoder, place = objective.encoder, selector.place
-    shared = options.tokens is not None
-    where = options.tokens or place.tokens
-    batches = prepare.collator(objective, corpus, settings, where, options.rows, shared=shared)
+    corpus, settings, shared = plan.corpus, plan.settings, tokens is not None
+    where = tokens or place.tokens
+    batches = prepare.collator(objective, corpus, settings, where, plan.rows, shared=shared)
     prepare.fit_poolers(objective, batches)
     if parallel.is_main():
         prepare.warn_of_cuts(batches, settings, encoder.max_tokens)
@@ -265,8 +284,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
         data["left out"] = "; ".join(corpus.notes())
     if settings.mined:
         data["hard negatives"] = f"{settings.mined} a pair, mined by the base among the answers"
-    facts = options.facts or CardMetadata()
-    facts = replace(facts, base=options.base, data=data, settings=asdict(settings))
+    facts = replace(facts, data=data, settings=asdict(settings))
     optimizer = objective.optimizer(lr=settings.lr, weight_decay=settings.weight_decay)
     scaler = torch.amp.GradScaler(encoder.device.type, enabled=settings.precision == "fp16")
     total, batch = prepare.total_steps(objective, batches.plan, settings), batches.plan.batch
@@ -276,7 +294,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
         state = _restore(place, objective, optimizer)
         first = int(state["step"])
         scaler.load_state_dict(state["scaler"])
-        monitor.high, monitor.moved = state["collapse"], state.get("moved", True)
+        monitor.high, monitor.moved = state["collapse"], state["moved"]
         selector.restore(state)
         drift.restore(state["drift"])
     if parallel.is_main():
@@ -315,8 +333,8 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
             if parallel.is_main():
                 place.write_log(m.line() | drift.values, kept=wanted)
 
-    if options.on_start is not None:
-        options.on_start()
+    if on_start is not None:
+        on_start()
     stopping = selector.out_of(settings.patience)
     if first == 0:
         if selector.evaluator is not None and not selector.history:

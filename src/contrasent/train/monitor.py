@@ -124,7 +124,7 @@ class Drift:
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from a checkpoint."""
         self.values, self.base, self.warned = state["values"], state["base"], state["warned"]
-        self.latest = state.get("latest", ())  # not in checkpoints of older versions
+        self.latest = state["latest"]
 
     def look(self, step: int, lr: float) -> None:
         """Measure if it is time; warn, once in a run, if the model has moved too far."""

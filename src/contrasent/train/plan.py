@@ -1,10 +1,11 @@
 """A run defined by names and values."""
 
+import hashlib
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,50 +24,76 @@ from contrasent.text.corpus import Corpus, open_corpus
 from contrasent.text.heldout import Keys, letters
 from contrasent.text.tables import brief
 from contrasent.text.tokens import TextKeys, Tokenizer
-from contrasent.train.run import Evaluate, Keep, Run, RunFolder, RunOptions, run_config
+from contrasent.train.run import Evaluate, Keep, Run, RunFolder, choose_keep
 from contrasent.train.settings import (
     LANGUAGE_MODEL,
-    ResolvedSettings,
+    Defaults,
     Settings,
     base_kind,
     resolve_settings,
 )
 
+if TYPE_CHECKING:
+    from contrasent.engine.objective import Objective
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A run before its first step; no weights are loaded."""
+    """A run before its first step; of a method by name no weights are loaded.
 
-    method: str
-    base: str
+    Attributes:
+        objective: the name of a method, or an objective that is trained as it is.
+        parameters: of the method, those that were stated.
+        defaults: what was chosen for settings that were not stated; None for an objective.
+        validation: name of the evaluation, "function" for one from Python.
+        rows: training rows of the corpus; all if None.
+        note: held-out rows, and limits of the evaluation.
+    """
+
+    objective: "str | Objective"
     corpus: Corpus
-    resolved: ResolvedSettings
-    validation: str  # name of the evaluation, "function" for one from Python
+    settings: Settings
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Defaults | None = None
+    base: str | None
     evaluate: Evaluate | None
-    rows: NDArray[np.int64] | None  # training rows of the corpus; all if None
-    note: str  # held-out rows, and limits of the evaluation
+    validation: str | None = None
+    keep: Keep
+    rows: NDArray[np.int64] | None = None
+    note: str = ""
 
     def said(self) -> list[str]:
         """What to know before the first step: the role of every column, and what is left out."""
         return [*self.corpus.roles, *self.corpus.notes(), *self.note.splitlines()]
 
-    def options(self, keep: Keep, **given: Any) -> RunOptions:
-        """The options of the run; its base without local folders."""
-        base = Path(self.base).name if Path(self.base).is_dir() else self.base
-        chosen: dict[str, Any] = {"base": base, "defaults": self.resolved.defaults, "keep": keep}
-        chosen["validation"] = getattr(self.evaluate, "digest", "") or self.validation
-        return RunOptions(evaluate=self.evaluate, rows=self.rows, **chosen, **given)
+    @property
+    def base_name(self) -> str | None:
+        """The base without local folders."""
+        return Path(self.base).name if self.base and Path(self.base).is_dir() else self.base
 
-    def finished(self, folder: Path, keep: Keep) -> Run | None:
-        """The result of the same run in a folder, if complete."""
+    def config(self, objective: dict[str, Any], processes: int) -> dict[str, Any]:
+        """The run in ``run/settings.json``; a resumed run must have the same."""
+        chosen = {} if self.defaults is None else {"defaults": asdict(self.defaults)}
+        return chosen | {
+            "settings": asdict(self.settings),
+            "objective": objective,
+            "base": self.base_name,
+            "corpus": {"source": self.corpus.source, "sha256": self.corpus.digest()},
+            "rows": None if self.rows is None else hashlib.sha256(self.rows.tobytes()).hexdigest(),
+            "evaluated": self.evaluate is not None,
+            "evaluation": getattr(self.evaluate, "digest", "") or self.validation,
+            "processes": processes,
+            "keep": None if self.evaluate is None else self.keep,
+        }
+
+    def finished(self, folder: Path) -> Run | None:
+        """The result of the same run of a method in a folder, if complete."""
         place = RunFolder(folder)
         done = place.finished()
         # Each of several processes must take part in the others' check.
         if done is None or not place.ended() or "WORLD_SIZE" in os.environ:
             return None
-        objective = described(self.method, self.resolved.parameters)
-        settings, options = self.resolved.settings, self.options(keep)
-        place.check_same(run_config(settings, objective, self.corpus, options, 1))
+        place.check_same(self.config(described(str(self.objective), self.parameters), 1))
         return done
 
 
@@ -94,6 +121,7 @@ def make_plan(
     method: str,
     base: str | Path | None = None,
     evaluate: Evaluate | str | None = None,
+    keep: Keep | None = None,
     stored: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Complete a run from the given options, see :func:`contrasent.fit`."""
@@ -118,7 +146,19 @@ def make_plan(
     if isinstance(judge, NeighbourValidation) and base_kind(folder) == LANGUAGE_MODEL:
         # Training should change a language model's neighbourhoods.
         judge = replace(judge, floor=0.0)
-    return Plan(method, base, corpus, resolved, validation, judge, rows, note)
+    return Plan(
+        objective=method,
+        corpus=corpus,
+        settings=resolved.settings,
+        parameters=resolved.parameters,
+        defaults=resolved.defaults,
+        base=base,
+        evaluate=judge,
+        validation=validation,
+        keep=choose_keep(keep, judge),
+        rows=rows,
+        note=note,
+    )
 
 
 def with_prompts(given: Prompts, settings: Settings) -> Prompts:

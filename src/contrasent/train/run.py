@@ -4,7 +4,6 @@ There are settings.json, log.jsonl, and result.json once it is complete; until t
 checkpoint.safetensors, base/, best/ and last/.
 """
 
-import hashlib
 import json
 import shutil
 from collections.abc import Callable, Mapping
@@ -14,9 +13,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from contrasent import files
 from contrasent.errors import OptionError, OutputError, import_extra
 from contrasent.model.description import check_replaceable
@@ -24,10 +20,7 @@ from contrasent.report import Report
 from contrasent.types import EncodeFn
 
 if TYPE_CHECKING:
-    from contrasent.encoder.card import CardMetadata
     from contrasent.encoder.encoder import Encoder
-    from contrasent.text.corpus import Corpus
-    from contrasent.train.settings import Defaults, Settings
 
 Keep = Literal["proven", "unharmed", "trained", "last"]
 """The model a run gives: the best step if it is proven better, else the base; the last step if
@@ -132,63 +125,6 @@ class Run:
         return Report.from_json({"rows": rows[-1]}) if rows else None
 
 
-WRITTEN = (
-    "checkpoint.safetensors",
-    "base",
-    "best",
-    "last",
-    "tokens",
-    "log.jsonl",
-    "result.json",
-    "settings.json",
-    "report.html",
-)
-TEMPORARY = tuple(f".{name}." for name in WRITTEN)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """The options of a run, with its objective, corpus and settings; see :func:`fit`."""
-
-    evaluate: Evaluate | None
-    keep: Keep
-    rows: NDArray[np.int64] | None  # training rows of the corpus; all if None
-    base: str | None
-    defaults: "Defaults | None"
-    validation: str | None = None  # name of the evaluation, or the digest of its file
-    geometry: Evaluate | None = None
-    facts: "CardMetadata | None" = None
-    resume: bool = False
-    overwrite: bool = False
-    on_start: Callable[[], None] | None = None
-    tokens: Path | None = None
-    on_step: OnStep | None = None
-    tensorboard: bool = False
-
-
-def run_config(
-    settings: "Settings",
-    objective: dict[str, Any],
-    corpus: "Corpus",
-    options: RunOptions,
-    processes: int,
-) -> dict[str, Any]:
-    """The settings of a run in ``run/settings.json``: a resumed run must have the same."""
-    rows, evaluated = options.rows, options.evaluate is not None
-    chosen = {"defaults": asdict(options.defaults)} if options.defaults is not None else {}
-    return chosen | {
-        "settings": asdict(settings),
-        "objective": objective,
-        "base": options.base,
-        "corpus": {"source": corpus.source, "sha256": corpus.digest()},
-        "rows": None if rows is None else hashlib.sha256(rows.tobytes()).hexdigest(),
-        "evaluated": evaluated,
-        "evaluation": options.validation,
-        "processes": processes,
-        "keep": options.keep if evaluated else None,
-    }
-
-
 class RunFolder:
     """Paths and records of one run."""
 
@@ -223,9 +159,8 @@ class RunFolder:
                 for path in (*self.model.iterdir(), *self.home.iterdir()):
                     if path != self.home and path.name not in (files.LOCK, files.HOLDER):
                         files.remove(path)
-            for path in (*self.model.iterdir(), *self.home.iterdir()):
-                if path.name.startswith(TEMPORARY):  # of a process killed while writing
-                    files.remove(path)
+            for folder in (self.model, self.home):
+                files.remove_temporaries(folder)
         if resume and occupied:
             self.check_same(config)
             if (done := self.finished()) is not None:
@@ -244,8 +179,7 @@ class RunFolder:
         names = sorted(p.name for p in self.model.iterdir())
         early = (self.settings.name, self.tokens.name, files.LOCK, files.HOLDER)
         begun = not self.home.is_dir() or any(
-            path.name not in early and not path.name.startswith(TEMPORARY)
-            for path in self.home.iterdir()
+            path.name not in early and not files.is_temporary(path) for path in self.home.iterdir()
         )
         return [] if names == ["run"] and not begun else names
 
@@ -270,7 +204,7 @@ class RunFolder:
 
     def check_same(self, config: dict[str, Any]) -> None:
         """Reject a resumption with other settings or text."""
-        before = json.loads(self.settings.read_text("utf-8"))
+        before = self.begun() or {}
         now = json.loads(json.dumps(config))
         texts = [of.get("corpus") or {} for of in (before, now)]
         if texts[0].get("sha256") != texts[1].get("sha256"):
@@ -279,7 +213,6 @@ class RunFolder:
                 f"{texts[1].get('source')!r} holds now; resume with the same text, or use "
                 "--overwrite or another folder"
             )
-        before.setdefault("evaluation", now.get("evaluation"))  # older versions did not store it
         for key in sorted((before.keys() | now.keys()) - {"defaults", "corpus", "products"}):
             old, new = before.get(key), now.get(key)
             if isinstance(old, dict) and isinstance(new, dict):
@@ -300,18 +233,16 @@ class RunFolder:
                     "the same command, or use --overwrite or another folder"
                 )
 
+    def begun(self) -> dict[str, Any] | None:
+        """The settings of the run there; None if there is no run."""
+        if not self.settings.is_file():
+            return None
+        return dict(json.loads(self.settings.read_text("utf-8")))
+
     def defaults(self) -> dict[str, Any] | None:
         """Settings chosen for the run there; empty if begun from Python, None if no run."""
-        if not self.settings.is_file():
-            return None
-        return dict(json.loads(self.settings.read_text("utf-8")).get("defaults", {}))
-
-    def products(self) -> str | None:
-        """The library by which the run there multiplies; None if no run or an older one."""
-        if not self.settings.is_file():
-            return None
-        library: str | None = json.loads(self.settings.read_text("utf-8")).get("products")
-        return library
+        before = self.begun()
+        return None if before is None else dict(before.get("defaults", {}))
 
     def cut_log(self, step: int) -> None:
         """Forget log lines of steps from ``step`` on; they will be written again."""

@@ -189,37 +189,19 @@ Values = dict[str, Any]
 
 
 def choose(
-    given: Mapping[str, Any], objective: str, *, option: str = "--set"
+    given: Mapping[str, Any], objective: str | None, *, option: str = "--set"
 ) -> tuple[Values, Values]:
-    """Check named values, and divide them into those of the run and those of the objective."""
-    declared, known = parameters(objective), run_settings()
+    """Read named values, and divide them into those of the run and those of the objective."""
+    declared, known = {} if objective is None else parameters(objective), run_settings()
     for name in declared.keys() & known.keys():
         problem = f"its parameter {name!r} has the name of a setting of the run; give it another"
         raise OptionError("--objective", objective, problem)
-    of_run: Values = {}
-    of_objective: Values = {}
-    for name, value in given.items():
+    for name in given:
         if name not in declared | known:
-            problem = f"no such setting of a run or of {objective}"
+            problem = f"no such setting of a run{f' or of {objective}' if objective else ''}"
             raise OptionError(option, name, problem, choices=sorted(known | declared))
-        part, parameter = (of_objective, declared) if name in declared else (of_run, known)
-        part[name] = parameter[name].read(value)
-    return of_run, of_objective
-
-
-def check_settings(given: Mapping[str, Any], objective: str) -> Values:
-    """Check all values, also together; return those of the objective."""
-    of_run, of_objective = choose(given, objective)
-    Settings(**of_run)
-    return of_objective
-
-
-def run_values(given: Mapping[str, Any]) -> Values:
-    """Check named values of which all are settings of the run."""
-    known = run_settings()
-    for name in given.keys() - known.keys():
-        raise OptionError("settings", name, "no such setting of a run", choices=sorted(known))
-    return {name: known[name].read(value) for name, value in given.items()}
+    of_run = {name: known[name].read(value) for name, value in given.items() if name in known}
+    return of_run, {n: declared[n].read(value) for n, value in given.items() if n in declared}
 
 
 def assignments(texts: list[str], option: str = "--set", form: str = "key=value") -> dict[str, str]:
