@@ -123,8 +123,8 @@ ODT = (
 )
 
 
-def odt():
-    return zipped({"mimetype": "application/vnd.oasis.opendocument.text", "content.xml": ODT})
+def odt(content=ODT):
+    return zipped({"mimetype": "application/vnd.oasis.opendocument.text", "content.xml": content})
 
 
 def paged():

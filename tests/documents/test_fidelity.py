@@ -6,17 +6,18 @@ import subprocess
 import sys
 import zipfile
 from email.message import EmailMessage, MIMEPart
+from functools import partial
 from pathlib import Path
 
 import pytest
 from benchmarks.encodings import texts as short_texts
-from sample_files import ods, one, read, saved, xls, xlsx, zipped
+from sample_files import ods, odt, one, read, saved, xls, xlsx, zipped
 
 from contrasent.documents.encodings import decode
 from contrasent.documents.folder import DocumentSource, Origin
 from contrasent.documents.html import html_text, read_html
 from contrasent.documents.mail import parse_mail
-from contrasent.documents.office import read_docx, read_odt, read_slides
+from contrasent.documents.office import read_slides, read_word
 from contrasent.documents.pdf import read_pdf
 from contrasent.documents.rst import read_rst
 from contrasent.documents.rtf import read_rtf
@@ -103,7 +104,7 @@ def numbered_docx():
 
 
 def test_the_numbers_that_word_counts_are_read():
-    (_, sections, _), _ = read(read_docx, numbered_docx())
+    (_, sections, _), _ = read(partial(read_word, ".docx"), numbered_docx())
     assert [text for part in sections for text in part.paragraphs] == [
         "1. One", "1.a) A", "1.b) B", "(IV) Deep", "2. Two", "2.a) C & <D>", "Plain tab & <sign>",
     ]  # fmt: skip
@@ -113,7 +114,7 @@ def test_embedded_objects_of_a_document_are_named():
     with zipfile.ZipFile(io.BytesIO(numbered_docx())) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
     data = zipped({**files, "word/embeddings/sums.xlsx": b"x"})
-    passed = read(read_docx, data)[1]
+    passed = read(partial(read_word, ".docx"), data)[1]
     assert passed == [("object embedded in a document", "#word/embeddings/sums.xlsx")]
 
 
@@ -126,14 +127,16 @@ def test_runs_of_spaces_in_odt_stay_spaces_and_its_numbers_are_named():
         "</office:document-content>"
     )
     mime = "application/vnd.oasis.opendocument.text"
-    parsed, passed = read(read_odt, zipped({"mimetype": mime, "content.xml": content}))
+    parsed, passed = read(
+        partial(read_word, ".odt"), zipped({"mimetype": mime, "content.xml": content})
+    )
     assert (texts(parsed), passed) == (["Two words here"], [])
     level = '<text:list-level-style-number style:num-format="1" xmlns:style="s"/>'
     numbered = f'<text:list-style style:name="N" xmlns:style="s">{level}</text:list-style>'
     numbered += '<text:list text:style-name="N"><text:list-item><text:p>One</text:p>'
     numbered += "</text:list-item></text:list>"
     content = content.replace("<office:text>", f"<office:text>{numbered}")
-    passed = read(read_odt, zipped({"mimetype": mime, "content.xml": content}))[1]
+    passed = read(partial(read_word, ".odt"), odt(content))[1]
     assert passed == [("numbers that a program counts", "")]
 
 

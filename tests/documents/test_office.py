@@ -18,6 +18,7 @@ from sample_files import (
     paged,
     pdf,
     pptx,
+    saved,
     xlsx,
 )
 
@@ -169,6 +170,14 @@ def test_scans_and_encrypted_files_each_have_their_reason(tmp_path):
     assert [d.id for d in source] == ["a.pdf"]
     examples = {reason: skipped.names for reason, skipped in source.report.skipped.items()}
     assert examples == {"no text (a scan?)": ["b.pdf"], "encrypted": ["c.pdf"]}
+
+
+def test_what_is_attached_to_a_pdf_is_read_and_a_page_without_text_is_none(tmp_path):
+    document = pytest.importorskip("pypdfium2").PdfDocument.new()
+    document.new_page(100, 100)
+    document.new_attachment("bill.txt").set_data(b"Four euros for bread.")
+    found, skipped = rows_of(tmp_path, "a.pdf", saved(document))
+    assert [*found] == ["#bill.txt"] and not skipped
 
 
 @pytest.mark.parametrize(

@@ -165,24 +165,25 @@ def _declared(start: bytes) -> str:
 def _guess(sample: bytes) -> str:
     """Windows-1252, unless the words of another encoding are clearly more likely."""
     natural = {name: _natural(sample, name) for name in (WESTERN, *_OTHERS)}
-    best, western = max(natural.values()), natural[WESTERN]
-    plain = western >= best - NATURAL  # its words are as good as any
-    least = western - NATURAL if plain else best - NATURAL / 2
-    others = [one for one in _OTHERS if natural[one] >= least and not (plain and one in _SEVERAL)]
+    least = max(natural.values()) - NATURAL
+    plain = natural[WESTERN] >= least  # its words are as good as any
+    scores = {
+        name: 0.0
+        for name, share in natural.items()
+        if share >= least and not (plain and name in _SEVERAL)
+    }
     try:
         from chardet import detect_all
     except ImportError:
         return WESTERN if plain else max(natural, key=natural.__getitem__)
-    scores = dict.fromkeys((*others, WESTERN), 0.0)
-    for one in detect_all(sample, include_encodings=[*scores], ignore_threshold=True):
+    for one in detect_all(sample, include_encodings=[*scores, WESTERN], ignore_threshold=True):
+        found = codecs.lookup(str(one["encoding"] or "ascii"))
         for name in scores:
-            if codecs.lookup(name).name == codecs.lookup(str(one["encoding"] or "ascii")).name:
-                scores[name] = max(scores[name], one["confidence"])
-    found = max(others, key=scores.__getitem__, default=WESTERN)
-    if plain and scores[found] <= BETTER * scores[WESTERN]:
-        return WESTERN
-    same = western >= 0 and sample.decode(found, "replace") == sample.decode(WESTERN, "replace")
-    return WESTERN if same else found
+            if codecs.lookup(name).name == found.name:
+                scores[name] = one["confidence"] * (BETTER if name == WESTERN else 1.0)
+    best = max(scores, key=scores.__getitem__)
+    same = sample.decode(best, "replace") == sample.decode(WESTERN, "replace")
+    return WESTERN if same else best
 
 
 def _natural(sample: bytes, encoding: str) -> float:

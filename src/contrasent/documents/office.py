@@ -43,19 +43,8 @@ _ROMAN = (
 )  # fmt: skip
 
 
-def read_docx(data: bytes, skip: Report) -> Parsed:
-    """Title, sections and metadata of a docx."""
-    return _read_word(data, ".docx", skip, _numbered)
-
-
-def read_odt(data: bytes, skip: Report) -> Parsed:
-    """Title, sections and metadata of an odt."""
-    return _read_word(data, ".odt", skip, _spaced)
-
-
-def _read_word(
-    data: bytes, suffix: str, skip: Report, change: Callable[[zipfile.ZipFile], bytes]
-) -> Parsed:
+def read_word(suffix: str, data: bytes, skip: Report) -> Parsed:
+    """Title, sections and metadata of a docx or an odt."""
     about, builder = dict[str, Any](), SectionBuilder()
     if zipfile.is_zipfile(BytesIO(data)):
         with opened(data) as archive:
@@ -63,7 +52,7 @@ def _read_word(
             report_embedded(archive, skip)
             if suffix == ".odt" and _counted(archive):
                 skip(Reason.NUMBERS, "")
-            data = change(archive) or data
+            data = (_numbered if suffix == ".docx" else _spaced)(archive) or data
     for node in extracted(data, suffix).document.nodes:
         content, layer = json.loads(str(node.content)), str(node.content_layer)
         if layer == "body":
