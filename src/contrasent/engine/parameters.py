@@ -123,19 +123,16 @@ class Parameter:
     def read(self, value: Any) -> Any:
         """A value from a text, from TOML or from Python, validated."""
         if not isinstance(value, str):
-            return self._validated(value)
+            return self.check(value)
         text, named = value.strip(), {str(choice): choice for choice in self.choices}
         if None in self.kinds and text.lower() in {"none", "null"}:
             return None
         if str in self.kinds and not named:  # free text, such as a prompt
             return value
-        return named[text] if text in named else self._validated(text, text=True)
+        return named[text] if text in named else self.check(text, text=True)
 
-    def check(self, value: Any) -> None:
-        """Validate a value from Python, where a text stands for no number."""
-        self._validated(value)
-
-    def _validated(self, value: Any, *, text: bool = False) -> Any:
+    def check(self, value: Any, *, text: bool = False) -> Any:
+        """Validate a value from Python, or a text that stands for one."""
         from pydantic import ValidationError
 
         try:
