@@ -10,7 +10,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 EXTRAS = tuple(
-    "train lora parquet documents offline synonyms report serve onnx openvino milvus".split()  # noqa: SIM905
+    "train lora parquet documents offline report serve onnx openvino milvus".split()  # noqa: SIM905
 )
 
 
