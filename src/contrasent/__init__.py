@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from contrasent.indexing.changes import remove_rows as remove_rows
     from contrasent.indexing.following import sync_index as sync_index
     from contrasent.indexing.following import watch_index as watch_index
+    from contrasent.indexing.models import Index as Index
     from contrasent.indexing.searching import evaluate_index as evaluate_index
     from contrasent.indexing.searching import search_index as search_index
     from contrasent.model.opening import Encoder as Encoder
     from contrasent.report import Report as Report
     from contrasent.report import Row as Row
-    from contrasent.search.index import Index as Index
     from contrasent.serve.run import serve_model as serve_model
     from contrasent.text.corpus import open_corpus as open_corpus
     from contrasent.train.fit import fit as fit

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import contrasent
 from contrasent.encoder.encoder import Encoder
 from contrasent.errors import ModelError
 from contrasent.indexing.models import find_index_model, open_base, open_index_model
@@ -56,3 +57,23 @@ def test_the_model_of_an_index_has_the_settings_it_was_made_with(bert, tmp_path,
     shutil.rmtree(model)
     with pytest.raises(ModelError, match="if it has moved, use --model"):
         find_index_model(index)
+
+
+def test_an_index_searches_and_grows_by_its_own_model(bert, tmp_path, sentences):
+    encoder = Encoder.load(bert, pooler="mean")
+    encoder.save(tmp_path / "model")
+    source = {"model": encoder.identity, "source": str(tmp_path / "model")}
+    made = Index.build(encoder.encode, sentences[:20], **source)
+    made.save(tmp_path / "index")
+    opened = contrasent.Index.open(tmp_path / "index")
+    (hit,), (expected,) = (one.search(sentences[3], k=1)[0] for one in (opened, made))
+    assert hit.id == expected.id
+    assert hit.score == pytest.approx(expected.score, abs=1e-4)
+    other = Index.open(tmp_path / "index")
+    opened.add(["a boat shed that opens at noon"], ids=["new"])
+    assert opened.search("a boat shed that opens at noon", k=1)[0][0].id == "new"
+    assert other.refreshed().search("a boat shed that opens at noon", k=1)[0][0].id == "new"
+    bare = Index.build(encoder.encode, sentences[:5])
+    bare.save(tmp_path / "bare")
+    with pytest.raises(ModelError, match="does not say which model made it"):
+        Index.open(tmp_path / "bare").search("a boat")

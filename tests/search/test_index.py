@@ -225,8 +225,7 @@ def test_other_model_and_dimension(index, tmp_path):
     index.search(encode(["a"]), model="model-one")
     with pytest.raises(ModelError, match=r"9 dimensions.*index has 8"):
         index.search(np.ones((2, 9), dtype=np.float32))
-    with pytest.raises(UserError, match="encode="):
-        index.search("a river")
+    assert index.search("a river", k=1) == index.search("a river", encode=encode, k=1)
     with pytest.raises(ModelError, match="1 of 2 vectors hold NaN or infinity, first row 1"):
         index.search(np.array([[1.0] * 8, [math.nan] * 8], dtype=np.float32))
     with pytest.raises(OptionError, match="not a number"):

@@ -20,6 +20,7 @@ from contrasent.model.base import TaskEncoder
 from contrasent.model.opening import find_model, open_encoder
 from contrasent.model.pretrained import MINILM, installed_bases
 from contrasent.search.index import BaseIndex, Hit
+from contrasent.search.index import Index as Index
 from contrasent.search.ranking import KNOWN_WEIGHT, OTHER_WEIGHT
 from contrasent.search.words import WORD, language_of, words
 from contrasent.text.tokens import Tokenizer
@@ -72,6 +73,9 @@ def open_index_model(
     encoder = open_encoder(folder, runtime=runtime, light=True, **model_settings(index))
     index.check_model(encoder.identity, f"the model {name or index.facts.source}")
     return TaskEncoder(encoder, batch=batch, batch_invariant=batch_invariant)
+
+
+BaseIndex.model_opener = staticmethod(open_index_model)
 
 
 class OpenedBase(NamedTuple):

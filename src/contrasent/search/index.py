@@ -1,7 +1,8 @@
 """An index: texts with their vectors, words, ids and metadata, and how a query finds them.
 
-The index knows no model. It takes vectors, or an ``EncodeFn`` that makes them, and keeps the
-identity of the model they came from, so that vectors of another are rejected.
+The index knows no model: it takes vectors, or an ``EncodeFn`` that makes them, and keeps the
+identity of the model they came from, so that vectors of another are rejected. Its own model is
+opened by :mod:`contrasent.indexing.models`.
 """
 
 import math
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
@@ -106,6 +107,15 @@ class BaseIndex(ABC):
 
     facts: Facts
     folder: Path | None
+    model_opener: ClassVar[Callable[["BaseIndex"], EncodeFn] | None] = None
+
+    @cached_property
+    def encode(self) -> EncodeFn:
+        """The model that made the vectors, opened when it is first needed."""
+        opener = type(self).model_opener
+        if opener is None:
+            raise UserError("searching by text needs encode=; or give vectors as queries")
+        return opener(self)
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -150,7 +160,7 @@ class BaseIndex(ABC):
     def add(
         self,
         texts: Sequence[str],
-        vectors: Vectors | EncodeFn,
+        vectors: Vectors | EncodeFn | None = None,
         *,
         ids: Sequence[str] | None = None,
         metadata: Sequence[Any] | None = None,
@@ -160,7 +170,7 @@ class BaseIndex(ABC):
 
         Args:
             texts: n of them.
-            vectors: (n, d) of the texts, or what encodes them.
+            vectors: (n, d) of the texts, or what encodes them; the index's own model if None.
             ids: one distinct string a text; the next numbers by default.
             metadata: one JSON value a text.
             model: identity of the model behind the vectors, to be compared.
@@ -173,12 +183,13 @@ class BaseIndex(ABC):
             ModelError: the vectors are those of another model, not finite or of the wrong shape.
             OutputError: another process is writing to the folder, or it cannot be written.
         """
-        return self.write_rows(NewRows(texts, vectors, ids, metadata, model), replace=False)[1]
+        rows = NewRows(texts, self._vectors(vectors), ids, metadata, model)
+        return self.write_rows(rows, replace=False)[1]
 
     def update(
         self,
         texts: Sequence[str],
-        vectors: Vectors | EncodeFn,
+        vectors: Vectors | EncodeFn | None = None,
         *,
         ids: Sequence[str],
         metadata: Sequence[Any] | None = None,
@@ -201,7 +212,11 @@ class BaseIndex(ABC):
             ModelError: as :meth:`add`.
             OutputError: as :meth:`add`.
         """
-        return self.write_rows(NewRows(texts, vectors, ids, metadata, model), replace=True)
+        rows = NewRows(texts, self._vectors(vectors), ids, metadata, model)
+        return self.write_rows(rows, replace=True)
+
+    def _vectors(self, given: Vectors | EncodeFn | None) -> Vectors | EncodeFn:
+        return self.encode if given is None else given
 
     def count_rows(self, terms: Sequence[str]) -> dict[str, int]:
         """How many rows hold each of the terms that occur; empty where that is not known."""
@@ -276,12 +291,10 @@ class BaseIndex(ABC):
         if isinstance(queries, np.ndarray):
             vectors = np.atleast_2d(queries)
         else:
-            if encode is None:
-                raise UserError("searching by text needs encode=; or give vectors as queries")
             texts = [queries] if isinstance(queries, str) else list(queries)
             if not texts:
                 return np.empty((0, self.dimension), dtype=np.float32)
-            vectors = for_task(encode, "query")(texts)
+            vectors = for_task(self.encode if encode is None else encode, "query")(texts)
         return check_vectors(vectors, len(vectors), self.dimension, self.metric)
 
     def search(
@@ -301,7 +314,7 @@ class BaseIndex(ABC):
 
         Args:
             queries: q texts, one text, or (q, d) or (d,) vectors, which find by vectors alone.
-            encode: texts in, vectors out.
+            encode: texts in, vectors out; the index's own model if None.
             vectors: (q, d) of the texts, instead of ``encode``.
             k: rows to find.
             threshold: smallest sureness in percent that counts; smallest cosine where the model
@@ -312,7 +325,12 @@ class BaseIndex(ABC):
             all_rows: compare every row even where there are binary codes.
 
         Raises:
-            UserError: an argument is wrong, or the index is damaged.
+            UserError: an argument is wrong, or the index or its model is missing or damaged.
+
+        Example:
+            >>> index = Index.open("my-search")
+            >>> index.search("who pays for a broken drill?", k=1)[0][0].metadata["document"]
+            'tools/damage.md'
         """
         check_k(k)
         self._check_threshold(threshold)
@@ -445,7 +463,9 @@ class Index(BaseIndex):
             writer.set(ranker=ranker or Ranker())
             if not writer.add(texts, encode, ids=ids, metadata=metadata):
                 raise UserError("there are no texts to index")
-        return cls.of(writer)
+        index = cls.of(writer)
+        index.encode = encode
+        return index
 
     @classmethod
     def of(cls, writer: Writer) -> "Index":
@@ -580,7 +600,12 @@ class Index(BaseIndex):
     def refreshed(self) -> Self:
         """The newest snapshot of the folder: this one if nothing was written since."""
         newest = self.store.refreshed()
-        return self if newest is self.store else type(self)(newest)
+        if newest is self.store:
+            return self
+        index = type(self)(newest)
+        if "encode" in self.__dict__ and newest.facts.model == self.facts.model:
+            index.encode = self.encode
+        return index
 
     def close(self) -> None:
         """Let go of the folder."""
