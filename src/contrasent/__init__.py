@@ -40,5 +40,30 @@ __version__ = "0.1.0"
 
 sleep_at_barriers()
 
-__all__, __getattr__, __dir__ = exports(__name__, __file__)
-__all__ += ["__version__"]
+_names, __getattr__, _ = exports(
+    __name__,
+    {
+        "contrasent.adapt.run": "adapt_index update_adaptation",
+        "contrasent.errors": "UserError",
+        "contrasent.evaluate.diff": "diff_models",
+        "contrasent.evaluate.sts": "sts",
+        "contrasent.evaluate.suite": "evaluate_model",
+        "contrasent.indexing.build": "index_folder",
+        "contrasent.indexing.changes": "add_rows change_model remove_rows",
+        "contrasent.indexing.following": "sync_index watch_index",
+        "contrasent.indexing.models": "Index",
+        "contrasent.indexing.searching": "evaluate_index search_index",
+        "contrasent.model.opening": "Encoder",
+        "contrasent.report": "Report Row",
+        "contrasent.serve.run": "serve_model",
+        "contrasent.text.corpus": "open_corpus",
+        "contrasent.train.fit": "fit",
+        "contrasent.train.settings": "Settings",
+        "contrasent.types": "Batch EncodeFn Tokens Vectors",
+    },
+)
+__all__ = sorted([*_names, "__version__"])
+
+
+def __dir__() -> list[str]:
+    return __all__

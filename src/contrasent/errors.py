@@ -1,7 +1,6 @@
 """Every error that a user can correct."""
 
-import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -82,19 +81,14 @@ def import_extra(module: str, extra: str, purpose: str) -> Any:
 
 
 def exports(
-    package: str, file: str
+    package: str, homes: Mapping[str, str]
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """A package's ``__all__``, ``__getattr__``, which loads a name on first use, and ``__dir__``.
 
-    The names are those that its file imports for type checkers, in the form ``Name as Name``.
+    ``homes`` has the names of each module, with spaces between. They stand beside the imports for
+    type checkers, since a frozen application has no source to read them from.
     """
-    home = {
-        alias.name: str(node.module)
-        for node in ast.walk(ast.parse(Path(file).read_text("utf-8")))
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-        if alias.asname == alias.name
-    }
+    home = {name: module for module, names in homes.items() for name in names.split()}
 
     def load(name: str) -> Any:
         if name not in home:

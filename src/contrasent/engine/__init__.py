@@ -57,4 +57,27 @@ if TYPE_CHECKING:
     from contrasent.text.views import View as View
     from contrasent.types import Tokens as Tokens
 
-__all__, __getattr__, __dir__ = exports(__name__, __file__)
+__all__, __getattr__, __dir__ = exports(
+    __name__,
+    {
+        "contrasent.encoder.encoder": "Encoder",
+        "contrasent.encoder.packing": "by_length",
+        "contrasent.engine.contrast": "Contrast Duplicates",
+        "contrasent.engine.encodings": "BatchEncodings Source Term Terms",
+        "contrasent.engine.masked_models": "Guide LanguageHead MaskedLanguageModelling MaskedModel",
+        "contrasent.engine.momentum_queue": "MomentumQueue copy_encoder",
+        "contrasent.engine.objective": (
+            "ContrastObjective Objective PairObjective Which check_view make_views"
+        ),
+        "contrasent.engine.parameters": (
+            "Count GuideFolder MaskedModelFolder Neutral Positive Projector Range ResampleViews "
+            "Share Size Weight"
+        ),
+        "contrasent.engine.vector_terms": "Barlow DimensionWise GradedPairs",
+        "contrasent.model.base": "Prompts",
+        "contrasent.parallel": "average first_row gather",
+        "contrasent.text.batches": "random_for",
+        "contrasent.text.views": "Identity InTemplate View",
+        "contrasent.types": "Tokens",
+    },
+)

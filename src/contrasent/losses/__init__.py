@@ -42,4 +42,15 @@ if TYPE_CHECKING:
         similarities as similarities,
     )
 
-__all__, __getattr__, __dir__ = exports(__name__, __file__)
+__all__, __getattr__, __dir__ = exports(
+    __name__,
+    {
+        "contrasent.losses.auxiliary": (
+            "BarlowNorm Norm Normalisation Reduction Variance barlow_twins corrective_lm "
+            "dimension_wise_contrast masked_lm token_detection"
+        ),
+        "contrasent.losses.contrastive": "FactorForm Form Weights info_nce two_source_info_nce",
+        "contrasent.losses.graded": "complex_cosines cosent cosine_regression distil_ranking gist",
+        "contrasent.losses.similarity": "Similarity mean_cosines pair_cosines similarities",
+    },
+)
