@@ -238,7 +238,7 @@ def card(facts: dict[str, Any], base: Path, config: dict[str, Any]) -> str:
         "",
         f"A BERT of {shape} ({config['vocab_size']:,} word pieces, lower-case, texts of up to "
         f"{config['max_position_embeddings']} tokens), pre-trained from random weights by masked "
-        "language modelling, with its masked-LM head. It was cut from no other model. It is a base "
+        "language modeling, with its masked-LM head. It was cut from no other model. It is a base "
         "for learning sentence embeddings by contrast and for comparing methods offline; by itself "
         "it is no sentence encoder.",
         "",

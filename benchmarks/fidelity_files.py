@@ -402,7 +402,7 @@ def reportlab_pdfs() -> Iterator[File]:
     canvas.drawString(50, 750, s())
     canvas.acroForm.textfield(name="who", value=s("The field of {0}"), x=50, y=700, width=300)
     canvas.acroForm.checkbox(name=s("Agree with {0}"), checked=True, x=50, y=650)
-    canvas.acroForm.choice(name="colour", value=s("The choice of {0}"), options=[s.given[-1], "b"],
+    canvas.acroForm.choice(name="color", value=s("The choice of {0}"), options=[s.given[-1], "b"],
                            x=50, y=600, width=200, height=20)  # fmt: skip
     canvas.textAnnotation(s("A note on {0}."), [50, 500, 80, 530], addtopage=1)
     canvas.freeTextAnnotation(s("A text box of {0}."), [50, 400, 300, 430], addtopage=1)

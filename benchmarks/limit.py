@@ -97,7 +97,7 @@ def operations(encoder: Any, texts: list[str]) -> float:
         for name, p in encoder.backbone.named_parameters()
         if p.ndim == 2 and "embed" not in name
     )
-    lengths = encoder.tokenise(texts)[0].lengths.astype(float)
+    lengths = encoder.tokenize(texts)[0].lengths.astype(float)
     size = int(encoder.backbone.config.hidden_size)
     return float(2 * weights * lengths.sum() + 4 * size * encoder.layers * (lengths**2).sum())
 

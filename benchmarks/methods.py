@@ -5,9 +5,9 @@
 
 SimCSE and a method train in a process each and take their steps in turn, as in
 :mod:`benchmarks.training`, so that both meet the same machine. Base: contrasent-small, batch 64, 32
-tokens, fp32, one thread, Wikipedia sentences; pairs are neighbouring sentences. DiffCSE's generator
+tokens, fp32, one thread, Wikipedia sentences; pairs are neighboring sentences. DiffCSE's generator
 is as large as the encoder, the guide is all-MiniLM-L6-v2. Printed is the median ratio of
-neighbouring steps with its 95 % interval (bootstrap).
+neighboring steps with its 95 % interval (bootstrap).
 """
 
 import argparse

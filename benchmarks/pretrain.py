@@ -1,4 +1,4 @@
-"""Train a small BERT from random weights by masked language modelling, as a base.
+"""Train a small BERT from random weights by masked language modeling, as a base.
 
     python -m benchmarks.pretrain wiki.txt -o my-bert --layers 4 --hidden 256 --set steps=20000
 
@@ -760,9 +760,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.pretrain", description=__doc__)
     parser.add_argument("corpus", help="txt, csv, tsv, jsonl, parquet, a folder, -, or rows.npy")
     parser.add_argument("-o", "--output", type=Path, help="folder of the model")
-    parser.add_argument("--rows", type=Path, help="only tokenise and pack, into this rows.npy")
+    parser.add_argument("--rows", type=Path, help="only tokenize and pack, into this rows.npy")
     parser.add_argument("--base", type=Path, help="a model to go on from, whose shape it keeps")
-    parser.add_argument("--tokenizer", type=Path, help="a model's folder; learnt from the text")
+    parser.add_argument("--tokenizer", type=Path, help="a model's folder; learned from the text")
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--hidden", type=int, default=256, help="dimensions of the vectors")
     parser.add_argument("--heads", type=int, default=0, help="default: one for every 64 dimensions")

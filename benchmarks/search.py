@@ -2,7 +2,7 @@
 
     python -m benchmarks.search [--rows 1000000] [--rounds 15] [--vectors FILE.npy]
 
-Vectors of 384 numbers are made (clusters with noise, so that neighbours differ by little) or read
+Vectors of 384 numbers are made (clusters with noise, so that neighbors differ by little) or read
 from a file, such as ``contrasent encode`` writes; texts are words drawn by Zipf's law. Both go into
 an index as anything else does. The last vectors are the queries and no part of it. In turn with the
 exact scan the same product by numpy alone is measured. Printed are the median of the time, the

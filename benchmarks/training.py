@@ -7,7 +7,7 @@ Each side trains in a process of its own and waits for leave before every step, 
 ours is followed by one of theirs and a machine whose speed drifts slows both alike. A step is timed
 from one leave until it asks for the next: batches, logs and all. Ours trains in fp32, as theirs
 does, and again as it comes, in the precision that the machine is fast in. Printed are the median
-ratios of neighbouring steps with their 95 % intervals (bootstrap), and the share of the limit: the
+ratios of neighboring steps with their 95 % intervals (bootstrap), and the share of the limit: the
 operations of a step's real tokens in all layers, a second, of what the fastest product of these
 shapes reaches (:mod:`benchmarks.limit`).
 

@@ -98,7 +98,7 @@ def simulated(
 
 def truth(one: RowComparison, apart: float) -> set[str]:
     """The words that a true difference allows; on the edge of the margin none but its own."""
-    margin, way = one.margin or 0.0, apart * one.favour
+    margin, way = one.margin or 0.0, apart * one.favor
     if one.kind == EQUAL:
         inside, outside = abs(apart) < margin - HAIR, abs(apart) > margin + HAIR
         return {word for word, holds in ((AGREES, inside), (DIFFERS, outside)) if holds}

@@ -288,7 +288,7 @@ def _app():
     from contrasent.serve.guard import ServerSettings
     from contrasent.types import Tokens
 
-    def tokenise(texts, prompt=""):
+    def tokenize(texts, prompt=""):
         rows = Tokens.from_rows([[1, *text.encode()[:5], 2] for text in texts])
         return rows, np.zeros(len(texts), dtype=bool)
 
@@ -297,7 +297,7 @@ def _app():
 
     model = Served(
         name="m", identity="m", dimension=DIMENSION, max_tokens=7, vocabulary=300,
-        tokenise=tokenise, wrap=wrap,
+        tokenize=tokenize, wrap=wrap,
         embed=lambda tokens: np.ones((len(tokens), DIMENSION), dtype=np.float32),
     )  # fmt: skip
     index = Index.build(encode, ["a", "b"], metadata=[{"n": 1}, None], model="m")

@@ -58,11 +58,11 @@ def test_nearest_is_a_stable_sort(seed, k, itself, size):
         assert products[query].tolist() == [scores[n] for n in best] + [-np.inf] * rest
 
 
-def test_neighbours_are_by_cosine_and_never_the_row_itself():
+def test_neighbors_are_by_cosine_and_never_the_row_itself():
     vectors = np.random.default_rng(0).normal(size=(30, 4))
     vectors[7] *= 1000  # no row is near for being long
     vectors[9] = vectors[8]
-    found = metrics.neighbours(vectors.astype(np.float32), 5)
+    found = metrics.neighbors(vectors.astype(np.float32), 5)
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     for row, near in enumerate(found.tolist()):
         cosines = unit @ unit[row]

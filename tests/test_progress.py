@@ -68,10 +68,10 @@ def test_slow_work_and_work_without_a_total(clock, capsys):
         "reproduce: 6/276 jobs",
         "reproduce: 7/276 jobs, 10760 s left, 40 s each",
     ]
-    with progress.task("tokenise", unit="rows") as advance:
+    with progress.task("tokenize", unit="rows") as advance:
         clock.now += 4
         advance(2000)
-    assert capsys.readouterr().err == "tokenise: 2,000 rows, 500.0 rows/s\n"
+    assert capsys.readouterr().err == "tokenize: 2,000 rows, 500.0 rows/s\n"
 
 
 def test_quick_work_says_nothing_and_silence_is_kept(clock, capsys):

@@ -36,7 +36,7 @@ def test_rows_are_found_and_averaged_without_rounding_if_all_are_there():
 
 @pytest.mark.parametrize(("metric", "value", "text"), [
     ("spearman", 0.72374, "72.37"), ("pearson", -0.05, "-5.00"), ("accuracy", 1.0, "100.00"),
-    ("mrr@10", 0.49, "49.00"), ("recall@1", 0.0, "0.00"), ("alignment", 0.21, "0.210"),
+    ("mrr@10", 0.49, "0.490"), ("recall@1", 0.0, "0.000"), ("alignment", 0.21, "0.210"),
     ("uniformity", -2.5, "-2.500"), ("perplexity", 12345.678, "12,346"),
 ])  # fmt: skip
 def test_values_as_they_are_read(metric, value, text):
@@ -48,7 +48,7 @@ def test_the_table():
     first, second = (" ".join(line.split()) for line in lines[:2])
     assert first == "task split metric value 95 % interval count"
     assert second == "STS12 test spearman all 72.37 70.00 to 74.00 3,108"
-    assert lines[4].split() == ["mine", "heldout", "mrr@10", "50.00", "40"]
+    assert lines[4].split() == ["mine", "heldout", "mrr@10", "0.500", "40"]
     assert lines[7:] == ["form: raw", "distinct_sentences: 21,234", "cached: True"]
     ends = {len(line) for line in lines[:7]}
     assert len(ends) == 1  # the last column is flush right

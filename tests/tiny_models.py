@@ -47,14 +47,14 @@ OTHERS = {
 """Further architectures: their classes in transformers, and sizes beyond the common ones."""
 OWN_SIZES = ("xlnet", "funnel", "t5", "mt5", "gpt2")
 
-WHO = ("the gardener", "an old sailor", "my neighbour", "a young clerk", "the night nurse")
+WHO = ("the gardener", "an old sailor", "my neighbor", "a young clerk", "the night nurse")
 DID = ("mended", "painted", "sold", "borrowed", "forgot", "carried", "measured", "hid")
 WHAT = ("a wooden ladder", "the copper kettle", "two blue lamps", "his violin", "a torn map")
 WHEN = ("", " before dawn", " while the rain kept falling on the roof", " last week, she says")
 
 
 def made_sentences():
-    """800 different sentences of 5 to 15 words, none of them like its neighbours in length."""
+    """800 different sentences of 5 to 15 words, none of them like its neighbors in length."""
     parts = list(product(WHEN, DID, WHO, WHAT))
     # A step that has no divisor in common with their number visits each once.
     picked = [parts[i * 331 % len(parts)] for i in range(len(parts))]

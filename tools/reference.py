@@ -184,9 +184,9 @@ def attributes(thing: Any) -> dict[str, str]:
             if section.kind.value in ("attributes", "parameters"):
                 for one in section.value:
                     found.setdefault(one.name, tidy(one.description))
-        initialise = vars(kind).get("__init__") if inspect.isclass(kind) else None
-        if initialise is not None:
-            for section in sections(initialise.__doc__):
+        initialize = vars(kind).get("__init__") if inspect.isclass(kind) else None
+        if initialize is not None:
+            for section in sections(initialize.__doc__):
                 if section.kind.value == "parameters":
                     for one in section.value:
                         found.setdefault(one.name, tidy(one.description))

@@ -54,7 +54,7 @@ def index(bench: Bench) -> None:
 def sync(bench: Bench) -> None:
     """A sync that is killed: the old answers or the new, and the new after another."""
     made, source = made_index(bench.home)
-    (source / "note03.md").write_text("# Anew\n\nMy neighbour carried his violin.\n")
+    (source / "note03.md").write_text("# Anew\n\nMy neighbor carried his violin.\n")
     old, new = hits(done(search(made)).out), bench.home / "new"
     shutil.copytree(made, new)
     whole = done(lambda: contrasent("index", new, "--sync", "--quiet"))
@@ -69,7 +69,7 @@ def sync(bench: Bench) -> None:
         bench.command(f"kill {number}: again", "index", copy, "--sync", "--quiet")
         found = bench.judge(f"kill {number}: search", Process(search(copy)).result())
         if hits(found.out) != right:
-            bench.fail("wrong answer", f"kill {number}, synchronised", found.out + found.err)
+            bench.fail("wrong answer", f"kill {number}, synchronized", found.out + found.err)
         shutil.rmtree(copy)
 
 
@@ -101,7 +101,7 @@ def watch(bench: Bench) -> None:
         ends = time.monotonic() + bench.draw.uniform(0.2, 3)
         while time.monotonic() < ends:
             path = bench.draw.choice(sorted(texts))
-            path.write_text(f"# Anew {bench.draw.random()}\n\nMy neighbour hid a torn map.\n")
+            path.write_text(f"# Anew {bench.draw.random()}\n\nMy neighbor hid a torn map.\n")
             time.sleep(bench.draw.uniform(0, 0.3))
         if watching.ended():
             bench.fail("watch ended", f"kill {number}", watching.output(2))
@@ -128,7 +128,7 @@ def watch(bench: Bench) -> None:
         shutil.rmtree(fresh)
 
 
-def learnt(bench: Bench) -> tuple[Path, Path]:
+def learned(bench: Bench) -> tuple[Path, Path]:
     """A model and a file of sentences; what learning imports is imported."""
     model, lines = tiny_model(bench.home / "model"), bench.home / "lines.txt"
     import torch
@@ -165,12 +165,12 @@ def same_in_the_end(
 
 def train(bench: Bench) -> None:
     """Training, resumed: the same bits."""
-    model, lines = learnt(bench)
+    model, lines = learned(bench)
     settings = {"steps": 30, "batch": 8, "checkpoint_every": 4, "evaluate_every": 10}
     given = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
 
     def command(target: Path, *more: str) -> Callable[[], None]:
-        named = ("train", lines, "-o", target, "--base", model, "--evaluate", "neighbours")
+        named = ("train", lines, "-o", target, "--base", model, "--evaluate", "neighbors")
         return lambda: contrasent(*named, *given, "--quiet", *more)
 
     same_in_the_end(
@@ -181,7 +181,7 @@ def train(bench: Bench) -> None:
 
 def export(bench: Bench) -> None:
     """An export; the same command makes it."""
-    model, _ = learnt(bench)
+    model, _ = learned(bench)
     import onnxruntime  # noqa: F401
 
     def command(target: Path, *more: str) -> Callable[[], None]:
@@ -192,7 +192,7 @@ def export(bench: Bench) -> None:
 
 def adapt(bench: Bench) -> None:
     """An adaptation, resumed: the same answers."""
-    model, _ = learnt(bench)
+    model, _ = learned(bench)
     source = notes(bench.home / "notes", 60)
 
     def command(target: Path, *more: str) -> Callable[[], None]:

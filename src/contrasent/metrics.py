@@ -94,7 +94,7 @@ def dcg_at_k(gains: ArrayLike, ranks: ArrayLike, k: int) -> float:
 
 
 def ndcg_at_k(gains: ArrayLike, ranks: ArrayLike, k: int) -> float:
-    """Normalised DCG of one query: gains (m,) of its judged documents, and their ranks."""
+    """Normalized DCG of one query: gains (m,) of its judged documents, and their ranks."""
     g = np.sort(np.asarray(gains, dtype=np.float64))[::-1]
     ideal = dcg_at_k(g, np.arange(1, len(g) + 1), k)
     return dcg_at_k(gains, ranks, k) / ideal if ideal > 0 else float("nan")
@@ -157,7 +157,7 @@ def effective_rank(vectors: ArrayLike) -> float:
     return float(np.exp(-(share * np.log(share)).sum()))
 
 
-def neighbours(vectors: ArrayLike, k: int = 10) -> NDArray[np.int64]:
+def neighbors(vectors: ArrayLike, k: int = 10) -> NDArray[np.int64]:
     """(n, k) of each row, the k others of greatest cosine, best first."""
     unit = normalize(vectors).astype(np.float32)
     return nearest(unit, unit, k, own=np.arange(len(unit)))[0]

@@ -1,4 +1,4 @@
-"""Pictures of reports, as the papers draw them: SVG that takes the text colour of its page.
+"""Pictures of reports, as the papers draw them: SVG that takes the text color of its page.
 
 Text and axes take CSS's currentColor, to read on light and dark pages.
 """
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-INK = "#012345"  # placeholder for the page's text colour until the picture is done
-COLOURS = (
+INK = "#012345"  # placeholder for the page's text color until the picture is done
+COLORS = (
     "#3d7edb", "#d9822b", "#2f9e6e", "#c0508f", "#8a6bd1", "#a88a1d", "#2a9fb5", "#c9533f",
 )  # fmt: skip
-"""Readable on white and on near-black, and apart for most kinds of colour vision."""
+"""Readable on white and on near-black, and apart for most kinds of color vision."""
 
 MARKS = "osD^vP*X"
 WIDTH = 7.2
@@ -32,14 +32,14 @@ Point = tuple[float, float, float, float]
 """A step, a value, and the ends of its interval."""
 
 
-def colour(i: int) -> str:
-    """The colour of the i-th model; colours repeat after eight."""
-    return COLOURS[i % len(COLOURS)]
+def color(i: int) -> str:
+    """The color of the i-th model; colors repeat after eight."""
+    return COLORS[i % len(COLORS)]
 
 
 def mark(i: int) -> str:
-    """The mark of the i-th model; with the colour it is one of 64."""
-    return MARKS[(i + i // len(COLOURS)) % len(MARKS)]
+    """The mark of the i-th model; with the color it is one of 64."""
+    return MARKS[(i + i // len(COLORS)) % len(MARKS)]
 
 
 def check_matplotlib() -> None:
@@ -58,7 +58,7 @@ def plane(reports: Reports) -> str | None:
         return None
     with canvas(4.2) as (figure, axes):
         for i, (name, (x, y)) in enumerate(points.items()):
-            axes.plot(x, y, mark(i), color=colour(i), markersize=9, label=name)
+            axes.plot(x, y, mark(i), color=color(i), markersize=9, label=name)
         axes.margins(0.25)
         _label_geometry(figure, axes)
         return as_svg(figure, "plane")
@@ -69,12 +69,12 @@ def trajectories(paths: Mapping[str, Sequence[Mapping[str, float]]]) -> str | No
     drawn = {name: path for name, path in paths.items() if path}
     if not drawn:
         return None
-    labelled: set[str] = set()
+    labeled: set[str] = set()
     with canvas(4.4) as (figure, axes):
         for i, (name, path) in enumerate(drawn.items()):
             x = [point["uniformity"] for point in path]
             y = [point["alignment"] for point in path]
-            shade = colour(i)
+            shade = color(i)
             axes.plot(x, y, color=shade, linewidth=1, alpha=0.5)
             axes.plot(x, y, mark(i), color=shade, markersize=5, label=name)
             axes.plot(x[0], y[0], mark(i), color=INK, markersize=9, fillstyle="none")
@@ -82,9 +82,9 @@ def trajectories(paths: Mapping[str, Sequence[Mapping[str, float]]]) -> str | No
                 ends = [(p["uniformity"], p["alignment"]) for p in (before, after)]
                 axes.annotate("", ends[1], ends[0], arrowprops={"arrowstyle": "->", "color": shade})
             last = f"step {path[-1]['step']:.0f}"
-            if last not in labelled:  # one label is enough for runs of one length
+            if last not in labeled:  # one label is enough for runs of one length
                 axes.annotate(last, (x[-1], y[-1]), xytext=(6, 6), textcoords="offset points")
-            labelled.add(last)
+            labeled.add(last)
         axes.margins(0.2)
         _label_geometry(figure, axes)
         return as_svg(figure, "trajectories")
@@ -111,8 +111,8 @@ def panels(curves: Mapping[str, Mapping[str, Sequence[Point]]]) -> str | None:
         for axes, (title, lines) in zip(places, curves.items(), strict=False):
             for i, (name, points) in enumerate(lines.items()):
                 steps, values, low, high = zip(*points, strict=True)
-                axes.plot(steps, values, color=colour(i), linewidth=1.2, label=_short(name, 32))
-                axes.fill_between(steps, low, high, color=colour(i), alpha=0.2, linewidth=0)
+                axes.plot(steps, values, color=color(i), linewidth=1.2, label=_short(name, 32))
+                axes.fill_between(steps, low, high, color=color(i), alpha=0.2, linewidth=0)
             axes.set_title(title, fontsize=9)
             axes.set_xlabel("step", fontsize=8)
             if len(lines) > 1:
@@ -129,7 +129,7 @@ def spectrum(reports: Reports) -> str | None:
         return None
     with canvas(3.4) as (figure, axes):
         for i, (name, values) in enumerate(spectra.items()):
-            axes.plot(np.arange(1, len(values) + 1), values, color=colour(i), label=name)
+            axes.plot(np.arange(1, len(values) + 1), values, color=color(i), label=name)
         axes.set_yscale("log")
         axes.set_ylim(bottom=max(1e-4, min(min(v) for v in spectra.values())))
         axes.set_xlabel("rank")
@@ -172,13 +172,13 @@ def scores(
                     100 * row.value,
                     place,
                     mark(i),
-                    color=colour(i),
+                    color=color(i),
                     markersize=5,
                     label=name if j == 0 else None,
                 )
                 if row.low is not None and row.high is not None:
                     ends = [100 * row.low, 100 * row.high]
-                    axes.plot(ends, [place] * 2, color=colour(i), linewidth=1.4)
+                    axes.plot(ends, [place] * 2, color=color(i), linewidth=1.4)
         axes.set_yticks(range(len(known)), known)
         axes.invert_yaxis()
         axes.set_xlabel(title)
@@ -192,8 +192,8 @@ def _ridges(axes: "Axes", bands: Mapping[str, Sequence[int]]) -> None:
         edges = np.linspace(-1, 1, len(counts) + 1)
         middle = (edges[:-1] + edges[1:]) / 2
         height = 3.2 * np.array(counts) / total
-        axes.fill_between(middle, i, i + height, color=COLOURS[0], alpha=0.35 + 0.1 * i)
-        axes.plot(middle, i + height, color=COLOURS[0], linewidth=1)
+        axes.fill_between(middle, i, i + height, color=COLORS[0], alpha=0.35 + 0.1 * i)
+        axes.plot(middle, i + height, color=COLORS[0], linewidth=1)
     axes.set_yticks(range(len(bands)), list(bands))
     axes.set_xlim(-0.3, 1)
     axes.set_xlabel("cosine")
@@ -213,9 +213,9 @@ def canvas(
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    colours = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+    colors = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
     style: dict[Any, Any] = {
-        **dict.fromkeys(colours, INK),
+        **dict.fromkeys(colors, INK),
         "svg.fonttype": "none",
         "font.family": "sans-serif",
         "font.size": 9,
@@ -242,11 +242,11 @@ def add_legend(figure: "Figure", axes: "Axes") -> None:
 
 
 def as_svg(figure: "Figure", salt: str) -> str:
-    """A figure as SVG that takes the page's text colour; the salt is the picture's own name."""
+    """A figure as SVG that takes the page's text color; the salt is the picture's own name."""
     import matplotlib as mpl
 
     stream = io.StringIO()
-    # Its own salt keeps a picture's identifiers apart from those of its neighbours.
+    # Its own salt keeps a picture's identifiers apart from those of its neighbors.
     with mpl.rc_context({"svg.hashsalt": salt}):
         figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
     text = stream.getvalue()

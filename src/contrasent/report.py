@@ -117,7 +117,7 @@ class Report:
         return sum(self.one(task=task, **wanted).value for task in tasks) / len(tasks)
 
     def table(self) -> str:
-        """Plain text for a terminal: one line a row, correlations and rates times 100."""
+        """Plain text for a terminal: one line a row, values as :func:`shown`."""
         header = ("task", "split", "metric", "", "value", "95 % interval", "count")
         lines = [header, *(_cells(row) for row in self.rows)]
         notes = [f"{key}: {_note(value)}" for key, value in self.notes.items() if _short(value)]
@@ -151,8 +151,9 @@ class Report:
 
 
 def shown(metric: str, value: float) -> str:
-    """A value as it is printed: correlations and rates times 100 with two decimals."""
-    if metrics.metric(metric).hundredths:
+    """A value as printed: correlations and rates times 100, metrics of ranking as they are."""
+    entry = metrics.metric(metric)
+    if entry.hundredths and entry.table != "retrieval":
         return f"{100 * value:.2f}"
     return f"{value:.3f}" if abs(value) < 1000 else f"{value:,.0f}"
 

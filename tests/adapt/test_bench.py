@@ -8,7 +8,7 @@ import pytest
 
 from contrasent.adapt.bench import Bench, Query, difference, document_names, queries_of
 from contrasent.search.index import Index, document_of
-from contrasent.search.learned import Learned, Neighbours, Taught
+from contrasent.search.learned import Learned, Neighbors, Taught
 from contrasent.search.ranking import Ranker
 
 WORDS = ["lamp", "boat", "key", "door", "river", "stone", "glass", "bread", "wind", "chair"]
@@ -52,7 +52,7 @@ def learned_of(index, random):
         tuple((f"d{n % 30}",) for n in range(40)),
     )
     matrix = random.normal(size=(8, 8)).astype(np.float32)
-    return Learned(matrix, Neighbours.of(np.asarray(index.vectors), 3), taught)
+    return Learned(matrix, Neighbors.of(np.asarray(index.vectors), 3), taught)
 
 
 def test_words_count_less_in_another_language_as_in_a_search():

@@ -118,14 +118,14 @@ def test_sentences_ask_as_queries_and_what_is_left_of_passages_answers_as_docume
 
 
 def test_deleted_rows_teach_nothing(tmp_path):
-    """Neighbours are numbers of rows, deleted ones counted."""
+    """Neighbors are numbers of rows, deleted ones counted."""
     index, _ = learn(with_topics(530))
     index.save(tmp_path / "index")
     with Writer(tmp_path / "index") as writer:
         writer.delete([str(n) for n in range(0, 60, 3)])
     left = Index.open(tmp_path / "index")
     _, found = learn([], index=left)
-    near = found.learned.neighbours
+    near = found.learned.neighbors
     assert (near.rows[~left.alive] == -1).all() and left.alive[near.rows[left.alive]].all()
     row = int(np.flatnonzero(left.alive)[30])
     mean = left.vectors[near.rows[row]].mean(axis=0)

@@ -248,20 +248,20 @@ def test_held_out_documents_teach_in_no_way():
     bench.queries[-1] = replace(bench.queries[-1], relevant={0: 1.0, 59: 1.0})
     teaching, vectors = np.arange(2, 120), np.array(bench.index.vectors)
 
-    def learnt(absent):
+    def learned(absent):
         return Learner(bench, PRIOR, 0, many).fit(teaching, absent)
 
-    absent, present = learnt({0}), learnt(set())
+    absent, present = learned({0}), learned(set())
     moved = vectors.copy()
     moved[0] = -moved[0]
     bench.index.store.vectors = moved
     hard = Learner(bench, PRIOR, 0)._hard
     bench.index.store.vectors = vectors
     bench.told = hard
-    same, others = learnt({0}), learnt(set())
+    same, others = learned({0}), learned(set())
     bench.index.store.vectors = moved
-    np.testing.assert_array_equal(learnt({0}), same)
-    assert not np.array_equal(learnt(set()), others)
+    np.testing.assert_array_equal(learned({0}), same)
+    assert not np.array_equal(learned(set()), others)
     assert not np.array_equal(absent, present)
 
 

@@ -97,7 +97,7 @@ def test_judged_collections(tmp_path):
     folder = collection(tmp_path / "b", {"train": every[:42], "test": every[42:]})
     found, said = read(collection=folder)
     assert len(found) == 42
-    assert said == [f"{folder}: judgements of train are used, and test is left to judge by"]
+    assert said == [f"{folder}: judgments of train are used, and test is left to judge by"]
     with pytest.raises(DataError, match=r"queries\.jsonl: no such file"):
         read(collection=tmp_path)
 
@@ -109,7 +109,7 @@ def test_a_split_may_have_a_file_of_queries_of_its_own(tmp_path):
     (folder / "queries.jsonl").write_text("".join(whole[42:]))
     found, said = read(collection=folder)
     assert [text for text, _ in found] == [query for query, _ in MANY[:42]]
-    assert said == [f"{folder}: judgements of dev are used, and test is left to judge by"]
+    assert said == [f"{folder}: judgments of dev are used, and test is left to judge by"]
 
 
 def test_rows_that_cannot_be_used_are_counted(tmp_path):

@@ -44,10 +44,10 @@ def test_sentences(run, texts, bert, tmp_path):
     out, err = run("train", texts, "-o", "m", "--base", bert, *FAST, "--set", "steps=5")
     first, last = out.splitlines()
     assert first.startswith("m: 5 steps, ")
-    assert re.search(r"no gain, [01]\.\d{4} of the base's neighbours.*last step$", last)
+    assert re.fullmatch(r"Saved the last step\. .*; \d+\.\d % of the base's neighbors .*", last)
     blind, chosen = [line for line in err.splitlines() if not line.startswith("train:")]
     assert "simcse" in chosen and "max_tokens 32" in chosen
-    assert blind.startswith("--evaluate neighbours: ") and "--evaluate FILE" in blind
+    assert blind.startswith("--evaluate neighbors: ") and "--evaluate FILE" in blind
     assert Encoder.load(tmp_path / "m").pooling == "mean"
     told = settings_of(tmp_path / "m")
     assert told["objective"]["name"] == "simcse"
@@ -66,10 +66,10 @@ def test_pairs_are_held_out_and_json_tells_all(run, pairs, bert, tmp_path):
     assert "mrr@10" in (tmp_path / "m" / "README.md").read_text()
     out, _ = run("train", pairs, "-o", "n", "--base", bert, *FAST, *asked)
     best = out.splitlines()[1]
-    start = f"step {told['best_step']}, heldout mrr@10 {told['score']:.4f}"
+    start = f"heldout mrr@10 {told['score']:.3f} after step {told['best_step']}"
     assert told["improved"] == (told["score"] > told["base_score"])  # ten pairs have no interval
-    start = f"best model: {start}" if told["improved"] else f"no improvement: {start}"
-    assert best.startswith(f"{start}, before training {told['history'][0][1]:.4f}")
+    start = f"Improved and saved: {start}" if told["improved"] else f"No improvement: {start}"
+    assert best.startswith(f"{start}, {told['history'][0][1]:.3f} before training")
 
 
 @pytest.mark.parametrize(("count", "answers", "held", "choosing"), [
@@ -87,7 +87,7 @@ def test_rows_that_share_answers_are_trained(
     assert roles == "query: q, positive: a" and first.startswith(f"held out: {held}")
     # With one answer to all questions there is nothing to tell apart.
     assert any("no step has had a gradient" in line for line in caplog.messages) == (answers == 1)
-    assert chosen.endswith("(equal texts are no negatives): duplicates mask")
+    assert chosen.endswith("so that equal texts are not negatives: duplicates mask")
     stored = settings_of(tmp_path / "m")
     assert (stored["objective"]["duplicates"], stored["defaults"]["values"]["duplicates"]) == (
         *("mask", "mask"),
@@ -108,21 +108,26 @@ def test_what_is_better_and_not_proven_keeps_the_base():
     scores = {"improved": False, "kept": 0, "base_score": 0.43, "best_step": 5, "gain": gain}
     found = Run(folder=Path("m"), **numbers, **scores, metric="mrr@10")
     said = outcome(found, "heldout")
-    assert said.startswith("not proven better: step 5, heldout mrr@10 0.4400")
-    for words in (
-        "0.4300",
-        "on 50 others +0.0100",
-        "-0.0200 to +0.0400",
-        "step 5 is in m/run/best",
-    ):
-        assert words in said
-    assert "the model is the base" in said
-    assert outcome(replace(found, kept=5), "heldout").endswith("; the model is step 5")
-    said = outcome(replace(found, score=0.3, kept=0, steps=5), "neighbours")
-    assert said.startswith("too much is lost: 0.3000") and "the model is the base" in said
+    assert said == (
+        "No reliable improvement: heldout mrr@10 0.440 after step 5, 0.430 before training; on 50 "
+        "other items +0.010, 95 % CI [-0.020, +0.040]. Saved the base model; trained weights: "
+        "m/run/best."
+    )
+    assert outcome(replace(found, kept=5), "heldout").endswith(" Saved step 5.")
+    better = outcome(replace(found, improved=True, kept=5), "heldout")
+    assert better.startswith("Improved and saved: heldout mrr@10 0.440 after step 5, 0.430 before")
+    left = replace(found, score=0.3, kept=0, steps=5)
+    assert outcome(left, "neighbors") == (
+        "Worse and discarded: only 30.0 % of the base's neighbors are unchanged. Saved the base "
+        "model; trained weights: m/run/last."
+    )
+    assert outcome(replace(left, improved=None, kept=5), "neighbors") == (
+        "Saved the last step. Without labels improvement cannot be measured; 30.0 % of the base's "
+        "neighbors are unchanged."
+    )
 
 
-def test_labelled_pairs_decide(run, texts, bert, tmp_path, sentences):
+def test_labeled_pairs_decide(run, texts, bert, tmp_path, sentences):
     rows = [f"{sentences[i]}\t{sentences[i + 1]}\t{i % 6}" for i in range(40)]
     (tmp_path / "labels.tsv").write_text("one\ttwo\tscore\n" + "\n".join(rows) + "\n")
     asked = ["--evaluate", "labels.tsv", "--set", "steps=4", "--set", "evaluate_every=2"]
@@ -165,14 +170,14 @@ def test_harm_is_said_and_the_base_is_given(run, bert, tmp_path, sentences):
     assert gain["low"] <= gain["value"] <= gain["high"] < 0 and gain["count"] == 25
     said = run(*asked, "-o", "m", "--resume", "--require-improvement", code=3)[0].splitlines()
     assert said[0].startswith("m: 4 steps, ")
-    assert said[1].startswith(f"no improvement: step 4, heldout mrr@10 {told['score']:.4f}")
-    numbers = (f"{told['base_score']:.4f}", *(f"{gain[k]:+.4f}" for k in ("value", "low", "high")))
+    assert said[1].startswith(f"No improvement: heldout mrr@10 {told['score']:.3f} after step 4")
+    numbers = (f"{told['base_score']:.3f}", *(f"{gain[k]:+.3f}" for k in ("value", "low", "high")))
     assert all(number in said[1] for number in numbers)
     assert said[1].endswith("(docs/troubleshooting.md#no-gain)")
     base = Encoder.load(bert, pooler="mean").encode(sentences[:5])
     assert np.array_equal(Encoder.load(tmp_path / "m").encode(sentences[:5]), base)
     out, _ = run(*asked, "-o", "n", "--keep", "last")
-    assert "; the model is the last step (docs/" in out.splitlines()[-1]
+    assert " Saved the last step. (docs/" in out.splitlines()[-1]
     assert not np.allclose(Encoder.load(tmp_path / "n").encode(sentences[:5]), base, atol=0.1)
 
 
@@ -183,7 +188,7 @@ def test_sentences_that_drift_from_a_sentence_encoder(run, bert, tmp_path, sente
     asked = ["train", "texts.txt", *FAST, "--set", "lr=1.0", "--set", "steps=4"]
     out, _ = run(*asked, "-o", "m", "--base", "base", "--json")
     told = json.loads(out)
-    assert (told["improved"], told["kept"], told["evaluate"]) == (False, 0, "neighbours")
+    assert (told["improved"], told["kept"], told["evaluate"]) == (False, 0, "neighbors")
     assert told["score"] < 0.5 and told["base_score"] == 1.0
     assert "whether what changed is better" in told["cannot_see"]
     assert "--evaluate FILE" in told["better_evidence"]
@@ -212,7 +217,7 @@ def test_documents_are_the_default_where_they_are_marked(run, bert, tmp_path, se
     # Too few documents, but sentences enough; and too few of both.
     (tmp_path / "few.txt").write_text("\n\n".join(documents[:90]) + "\n")
     out, err = run(*asked[:1], "few.txt", *asked[2:], "-o", "few", "--json")
-    assert json.loads(out)["evaluate"] == "neighbours"
+    assert json.loads(out)["evaluate"] == "neighbors"
     assert err.startswith("not --evaluate documents, the default: few.txt: too few documents")
     (tmp_path / "tiny.txt").write_text("\n\n".join(documents[:20]) + "\n")
     out, err = run(*asked[:1], "tiny.txt", *asked[2:], "-o", "tiny", "--json")
@@ -223,11 +228,11 @@ def test_documents_are_the_default_where_they_are_marked(run, bert, tmp_path, se
 
 UNSEEN = "an improvement cannot be seen"
 REFUSED = {
-    "{texts} --require-improvement": f"'neighbours': {UNSEEN}; pairs (two columns)",
+    "{texts} --require-improvement": f"'neighbors': {UNSEEN}; pairs (two columns)",
     "{texts} --require-improvement --evaluate none": f"--require-improvement 'none': {UNSEEN}",
     "{texts} --evaluate documents": "needs sentences, and --documents",
-    "{pairs} --evaluate neighbours": "needs a corpus of sentences; this one has pairs",
-    "{texts} --evaluate neighbors": "did you mean 'neighbours'?",
+    "{pairs} --evaluate neighbors": "needs a corpus of sentences; this one has pairs",
+    "{texts} --evaluate neighbours": "did you mean 'neighbors'?",
     # Before the corpus is read.
     "missing.txt --keep lst": "--keep 'lst': unknown; did you mean 'last'?",
     "missing.txt --recipe keep.toml": "--keep 'lst': unknown",
@@ -238,7 +243,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("line", REFUSED)
 def test_what_cannot_be_is_refused(run, texts, pairs, bert, tmp_path, line):
-    (tmp_path / "mine.toml").write_text('evaluate = "neighbours"\nrequire_improvement = true\n')
+    (tmp_path / "mine.toml").write_text('evaluate = "neighbors"\nrequire_improvement = true\n')
     (tmp_path / "keep.toml").write_text('keep = "lst"\n')
     asked = line.format(texts=texts, pairs=pairs).split()
     assert REFUSED[line] in run("train", *asked, "-o", "m", "--base", bert, code=2)[1]
@@ -421,7 +426,7 @@ def test_of_two_processes_one_speaks(texts, bert, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    assert (told["steps"], told["evaluate"], told["improved"]) == (4, "neighbours", None)
+    assert (told["steps"], told["evaluate"], told["improved"]) == (4, "neighbors", None)
     assert settings_of(tmp_path / "two")["processes"] == 2
 
 

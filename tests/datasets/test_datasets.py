@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from contrasent.datasets import hub, official, sts
-from contrasent.datasets.labelled import transfer_set
+from contrasent.datasets.labeled import transfer_set
 from contrasent.datasets.official import PairsFile, Pin, Subset
 from contrasent.datasets.sts import score_digest, sts_names, sts_pairs
 from contrasent.errors import DataError, OptionError

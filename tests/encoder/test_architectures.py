@@ -84,7 +84,7 @@ def test_a_row(folder, tmp_path, kind):
     alone = np.stack([encoder.encode(text) for text in TEXTS])
     assert row["encodes"] == "yes" and np.abs(several - alone).max() < 2e-5
     assert is_causal(encoder.backbone) == (row["bidirectional"] == "by the setting")
-    assert encoder.packs(encoder.tokenise(TEXTS)[0]) == (row["packed"] == "yes")
+    assert encoder.packs(encoder.tokenize(TEXTS)[0]) == (row["packed"] == "yes")
     encoder.packed = False
     assert np.abs(encoder.encode(TEXTS) - several).max() < 1e-5
     run = trained(base, tmp_path / "m")
@@ -121,7 +121,7 @@ def test_a_decoder_is_opened_by_the_setting(folder, tmp_path, kind):
         first, second = encoder.encode(texts)
         assert np.abs(first - second).max() > 1e-4
         with torch.no_grad():
-            vectors = encoder.train()(encoder.tokenise(texts)[0])
+            vectors = encoder.train()(encoder.tokenize(texts)[0])
         assert (vectors[0] - vectors[1]).abs().max() > 1e-4
         encoder.eval()
     encoder.save(tmp_path / "m")
@@ -160,7 +160,7 @@ def test_dropout_without_a_place_falls_on_what_is_pooled(folder):
     encoder = Encoder.load(folder("llama"), pooler="last_token", dropout=0.4, attention_dropout=0.0)
     assert encoder.states_dropout.p == 0.4
     with torch.no_grad():
-        vectors = encoder.train()(encoder.tokenise(TEXTS)[0])
+        vectors = encoder.train()(encoder.tokenize(TEXTS)[0])
     assert 0.3 < (vectors == 0).float().mean() < 0.5
     assert not (encoder.encode(TEXTS) == 0).any()
     assert Encoder.load(folder("bert"), pooler="mean", dropout=0.4).states_dropout.p == 0

@@ -45,7 +45,7 @@ REJECTED = {
         lambda m: weights(m, without("layer.1.output.dense")),
         r"2 weights are missing and would be random \(encoder.layer.1.output.dense.bias, ",
     ),
-    "newly initialised layer": (
+    "newly initialized layer": (
         lambda m: config(m, num_hidden_layers=3),
         r"16 weights are missing and would be random \(encoder.layer.2",
     ),

@@ -60,7 +60,7 @@ def test_nothing_is_guessed(bert):
     assert set(front(text)) == {"library_name", "pipeline_tag", "tags"}
     assert "## Training" not in text
     assert "## Scores" not in text
-    assert "not normalised" in text
+    assert "not normalized" in text
     assert "last_hidden_state[:, 0]" in text
 
 
@@ -94,7 +94,7 @@ def test_its_code_gives_the_vectors_of_encode(bert, tmp_path, sentences, options
     encoder.lower_case = lower
     if options.get("head") == "batchnorm":
         encoder.train()
-        encoder(encoder.tokenise(sentences[:64])[0])
+        encoder(encoder.tokenize(sentences[:64])[0])
         encoder.eval()
     text = card(encoder, CardMetadata())
     encoder.save(tmp_path / "m", card=text)

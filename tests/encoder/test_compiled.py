@@ -6,12 +6,12 @@ from contrasent.encoder.backbone import BUCKET
 from contrasent.encoder.encoder import Encoder
 from contrasent.types import Tokens
 
-TEXTS = ["The gardener sold his violin.", "a map", "", "My neighbour hid two blue lamps."] * 2
+TEXTS = ["The gardener sold his violin.", "a map", "", "My neighbor hid two blue lamps."] * 2
 
 
 def load(folder):
     encoder = Encoder.load(folder, pooler="mean", dropout=0.0, attention_dropout=0.0).train()
-    return encoder, encoder.tokenise(TEXTS)[0]
+    return encoder, encoder.tokenize(TEXTS)[0]
 
 
 def test_a_bucketed_block_is_one_of_a_round_length(bert):

@@ -15,12 +15,12 @@ from contrasent.encoder.encoder import Encoder
 from contrasent.errors import ModelError, OptionError
 
 KINDS = ("bert", "roberta", "distilbert", "mpnet", "electra", "modernbert")
-TEXTS = ["The gardener sold his violin.", "a map", "My neighbour hid two blue lamps before dawn."]
+TEXTS = ["The gardener sold his violin.", "a map", "My neighbor hid two blue lamps before dawn."]
 
 
 def train_mode(folder, **options):
     encoder = Encoder.load(folder, pooler="mean", **options).train()
-    tokens = encoder.tokenise(TEXTS)[0]
+    tokens = encoder.tokenize(TEXTS)[0]
     return encoder, tokens
 
 
@@ -37,7 +37,7 @@ def test_share_and_expectation(p):
     assert dropped.mean().item() == pytest.approx(1, abs=5 * math.sqrt(p / (1 - p) / n))
 
 
-def test_neighbours_are_independent():
+def test_neighbors_are_independent():
     torch.manual_seed(1)
     zero = (drop(torch.ones(200_000), 0.3) == 0).double()
     for distance in (1, 2, 3, 4, 5, 8, 64):  # four masks come of one random number

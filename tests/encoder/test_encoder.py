@@ -21,7 +21,7 @@ PLAIN = [name for name in POOLERS if pooler_class(name).portable]  # the others:
 KINDS = ("bert", "roberta", "distilbert", "mpnet", "electra", "modernbert")
 MIXED = [
     "The gardener sold his violin.", "",
-    "My neighbour carried two blue lamps while the rain kept falling on the roof.", "A map",
+    "My neighbor carried two blue lamps while the rain kept falling on the roof.", "A map",
     "The gardener sold his violin.", "Ein alter Seemann, 老水手, écrivait — naïvely?", " ", "x",
 ]  # fmt: skip
 
@@ -53,7 +53,7 @@ def test_saved_and_loaded_gives_the_same_vectors(tiny, tmp_path, kind, pooler):
 def test_padding_and_grouping_change_nothing(tiny, kind, sentences):
     encoder = Encoder.load(tiny[kind], pooler="mean")
     texts = sentences[:150] + MIXED
-    tokens = encoder.tokenise(texts)[0]
+    tokens = encoder.tokenize(texts)[0]
     assert len(by_length(tokens.lengths)) > 2
     alone = np.concatenate([encoder.encode([text]) for text in texts])
     with torch.inference_mode():
@@ -105,7 +105,7 @@ def test_truncation_is_counted_and_logged(bert, caplog):
     caplog.clear()
     encoder.encode(["a map"])
     assert (encoder.truncated, caplog.text) == (0, "")
-    tokens, cut = encoder.tokenise([long, "a map"])
+    tokens, cut = encoder.tokenize([long, "a map"])
     assert tokens.lengths.max() == 12
     assert cut.tolist() == [True, False]
     # What is beyond the cut has no influence.
@@ -141,7 +141,7 @@ def test_batchnorm_is_folded_into_dense_layers(bert, tmp_path, sentences):
     encoder = Encoder.load(bert, pooler="mean", head="batchnorm")
     encoder.train()
     for step in range(4):  # running statistics of their own
-        encoder(encoder.tokenise(sentences[step * 16 : step * 16 + 16])[0])
+        encoder(encoder.tokenize(sentences[step * 16 : step * 16 + 16])[0])
     with torch.no_grad():
         encoder.head[1].weight.uniform_(0.5, 1.5)
         encoder.head[1].bias.normal_()
@@ -169,9 +169,9 @@ def test_encode_leaves_training_and_random_state_alone(bert):
 
 def test_double_precision_is_kept(bert):
     encoder = Encoder.load(bert, pooler="mean", head="tanh").double()
-    assert encoder(encoder.tokenise(MIXED)[0]).dtype == torch.float64
+    assert encoder(encoder.tokenize(MIXED)[0]).dtype == torch.float64
     single = Encoder.load(bert, pooler="mean").bfloat16()
-    assert single(single.tokenise(MIXED)[0]).dtype == torch.float32
+    assert single(single.tokenize(MIXED)[0]).dtype == torch.float32
     assert single.encode(MIXED).dtype == np.float32
 
 

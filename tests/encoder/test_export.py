@@ -141,7 +141,7 @@ def test_int8_is_near_and_says_how_near(engine, models, tmp_path, sentences):
     pytest.importorskip(engine)
     said = export(models["bert"], tmp_path / "q", engine=engine, calibration=sentences[:100])
     assert said.name == f"{engine}-int8"
-    assert said.made["quantised_products"] == 12  # 6 products with weights in each of 2 layers
+    assert said.made["quantized_products"] == 12  # 6 products with weights in each of 2 layers
     wanted = Encoder.load(models["bert"]).encode(sentences[200:260])
     found = Exported.open(tmp_path / "q").encode(sentences[200:260])
     cosines = (found * wanted).sum(axis=1)

@@ -107,7 +107,7 @@ def test_weights_tokens_and_vectors_are_those_of_the_file(source):
     expected = model()
     for key, value in expected.state_dict().items():
         torch.testing.assert_close(encoder.backbone.state_dict()[key], value, rtol=0, atol=0)
-    tokens, _ = encoder.tokenise(["the"])
+    tokens, _ = encoder.tokenize(["the"])
     assert tokens.ids.tolist() == [259]
     letters = byte_letters()
     ids = torch.tensor([[2 + letters.index(letter) for letter in "TeaĠ."]])

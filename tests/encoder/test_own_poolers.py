@@ -24,7 +24,7 @@ TEXTS = [
     "The gardener sold his violin.",
     "a map",
     "",
-    "My neighbour hid two blue lamps while the rain kept falling on the roof, and sold them.",
+    "My neighbor hid two blue lamps while the rain kept falling on the roof, and sold them.",
     "a [MASK] lamp",
 ]
 
@@ -40,7 +40,7 @@ def prompted(folder, **options):
 
 def fitted(folder, **options):
     encoder = Encoder.load(folder, **({"pooler": "idf", "max_tokens": 24} | options))
-    tokens = encoder.tokenise(CORPUS)[0]
+    tokens = encoder.tokenize(CORPUS)[0]
     encoder.pooler.fit([tokens.select(np.arange(2)), tokens.select(np.arange(2, 4))])
     return encoder
 
@@ -56,7 +56,7 @@ CARDS = {
 def test_packed_padded_and_cached_give_the_same_gradients(tiny, name, kind):
     """Packed, padded, in buckets and with cached gradients."""
     encoder = OWN[name](tiny[kind], dropout=0.0, attention_dropout=0.0).double().train()
-    tokens = encoder.tokenise(TEXTS, encoder.prompts.text())[0]
+    tokens = encoder.tokenize(TEXTS, encoder.prompts.text())[0]
     found = []
     for packed, cached, bucketed in ((True, 0, 0), (False, 0, 0), (False, 0, 1), (True, 2, 0)):
         encoder.packed, encoder.grad_cache_rows, encoder.bucketed = packed, cached, bool(bucketed)
@@ -118,7 +118,7 @@ def test_the_tokens_are_the_templates_around_those_of_the_sentence(tiny, kind):
     name = "<mask>" if kind in ("roberta", "mpnet") else "[MASK]"
     parts = [backend.encode(part, add_special_tokens=False).ids for part in ("a ", f" is {name}.")]
     empty = backend.encode("").ids
-    tokens, cut = encoder.tokenise(TEXTS, TEMPLATE)
+    tokens, cut = encoder.tokenize(TEXTS, TEMPLATE)
     room = 24 - len(empty) - sum(map(len, parts))
     assert room > 3
     for row, text in enumerate(TEXTS):
@@ -134,7 +134,7 @@ def test_the_tokens_are_the_templates_around_those_of_the_sentence(tiny, kind):
 @pytest.mark.parametrize("kind", ["bert", "roberta", "distilbert", "mpnet", "modernbert"])
 def test_the_vector_at_the_mask_is_that_of_a_plain_loop(tiny, kind):
     encoder = prompted(tiny[kind])
-    tokens, _ = encoder.tokenise(TEXTS, TEMPLATE)
+    tokens, _ = encoder.tokenize(TEXTS, TEMPLATE)
     for text, vector, row in zip(TEXTS, encoder.encode(TEXTS), range(9), strict=False):
         ids = tokens[row].tolist()
         with torch.inference_mode():
@@ -159,14 +159,14 @@ def test_what_cannot_be_is_rejected_in_a_line(bert, tmp_path):
 
 
 def weight(encoder, token, corpus=CORPUS):
-    held = sum(token in encoder.tokenise([text])[0][0] for text in corpus)
+    held = sum(token in encoder.tokenize([text])[0][0] for text in corpus)
     return math.log((1 + len(corpus)) / (1 + held)) + 1
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta", "distilbert"])
 def test_the_weighted_mean_is_that_of_a_plain_loop(tiny, kind):
     encoder = fitted(tiny[kind])
-    tokens = encoder.tokenise(TEXTS)[0]
+    tokens = encoder.tokenize(TEXTS)[0]
     weights = {}
     for row, vector in enumerate(encoder.encode(TEXTS)):
         ids = tokens[row].tolist()
@@ -185,7 +185,7 @@ def test_other_frequencies_are_another_model_and_damaged_ones_none(bert, tmp_pat
     encoder = fitted(bert)
     encoder.save(tmp_path / "model")
     other = Encoder.load(bert, pooler="idf", max_tokens=24)
-    other.pooler.fit([encoder.tokenise(CORPUS[:2])[0]])
+    other.pooler.fit([encoder.tokenize(CORPUS[:2])[0]])
     assert other.identity != encoder.identity
     statistics = tmp_path / "model" / "1_IdfPooling" / "model.safetensors"
     stored = load_file(statistics)
@@ -205,7 +205,7 @@ def test_training_counts_the_rows_it_trains_on(bert, tmp_path):
     model = Encoder.load(tmp_path / "m")
     assert int(model.pooler.texts) == 3
     for token in range(len(model.pooler.frequencies)):
-        held = sum(token in model.tokenise([text])[0][0] for text in CORPUS[:3])
+        held = sum(token in model.tokenize([text])[0][0] for text in CORPUS[:3])
         assert int(model.pooler.frequencies[token]) == held
     momentum = objective.queue.momentum_encoder.pooler
     assert torch.equal(momentum.frequencies, model.pooler.frequencies)

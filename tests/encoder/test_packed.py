@@ -17,14 +17,14 @@ from contrasent.types import Tokens
 
 PLAIN = [name for name in POOLERS if pooler_class(name).portable]  # the others: test_poolers
 TEXTS = [
-    "The gardener sold his violin.", "a map", "My neighbour hid two blue lamps before dawn.", "",
+    "The gardener sold his violin.", "a map", "My neighbor hid two blue lamps before dawn.", "",
     "a lamp", "Nobody but the miller's daughter knew the way across the frozen lake in winter.",
 ]  # fmt: skip
 
 
 def load(folder, **options):
     encoder = Encoder.load(folder, **({"pooler": "mean"} | options)).double().train()
-    return encoder, encoder.tokenise(TEXTS)[0]
+    return encoder, encoder.tokenize(TEXTS)[0]
 
 
 def gradients(encoder, vectors):
@@ -147,9 +147,9 @@ def looped(encoder, packing, masks):
     drawn = iter(masks)
 
     def norm(layer, x):
-        centred = x - x.mean(-1, keepdim=True)
-        spread = (centred**2).mean(-1, keepdim=True) + layer.eps
-        return centred / spread.sqrt() * layer.weight + layer.bias
+        centered = x - x.mean(-1, keepdim=True)
+        spread = (centered**2).mean(-1, keepdim=True) + layer.eps
+        return centered / spread.sqrt() * layer.weight + layer.bias
 
     def dense(layer, x):
         return x @ layer.weight.T + layer.bias

@@ -68,8 +68,8 @@ def test_against_loops(name):
 @pytest.mark.parametrize("name", PLAIN)
 def test_through_an_encoder(bert, name):
     encoder = Encoder.load(bert, pooler=name)
-    texts = ["a map", "My neighbour forgot the copper kettle last week, she says."]
-    tokens = encoder.tokenise(texts)[0]
+    texts = ["a map", "My neighbor forgot the copper kettle last week, she says."]
+    tokens = encoder.tokenize(texts)[0]
     for i, text in enumerate(texts):
         ids = torch.tensor(tokens[i]).long()[None]
         with torch.inference_mode():
@@ -127,7 +127,7 @@ def test_the_projector_against_loops():
             [sum(w * v for w, v in zip(line, row, strict=True)) for line in weight] for row in rows
         ]
 
-    def normalised(rows):
+    def normalized(rows):
         columns = list(zip(*rows, strict=True))
         out = []
         for column in columns:
@@ -136,8 +136,8 @@ def test_the_projector_against_loops():
             out.append([(v - mean) / math.sqrt(variance + 1e-5) for v in column])
         return [list(row) for row in zip(*out, strict=True)]
 
-    hidden = [[max(v, 0) for v in row] for row in normalised(linear(x.tolist(), first))]
-    expected = normalised(linear(hidden, second))
+    hidden = [[max(v, 0) for v in row] for row in normalized(linear(x.tolist(), first))]
+    expected = normalized(linear(hidden, second))
     found = projector(x).tolist()
     for row, wanted in zip(found, expected, strict=True):
         assert row == pytest.approx(wanted, abs=1e-10)

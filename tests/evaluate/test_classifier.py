@@ -75,7 +75,7 @@ def test_folds_are_those_of_scikit_learn(classes, k, seed):
         assert np.array_equal(test, wanted_test)
 
 
-def test_labels_without_a_reason_are_not_learnt():
+def test_labels_without_a_reason_are_not_learned():
     """Noise must score near the share of the larger class: a leak would score more."""
     random = np.random.default_rng(8)
     noise = random.normal(size=(300, 20)).astype(np.float32)

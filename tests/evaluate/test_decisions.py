@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import plain_measures
-from contrasent.datasets.labelled import Labelled, Triples, inference_triples, question_pairs
+from contrasent.datasets.labeled import Labeled, Triples, inference_triples, question_pairs
 from contrasent.errors import DataError, InputError
 from contrasent.evaluate import decisions
 from contrasent.evaluate.compare import compare_reports
@@ -54,7 +54,7 @@ def made(count, seed=1):
     # Of class 1: one letter is changed; of class 0: all are; one label in eight is the other one.
     second = ["a" + s[1:] if y else one() for s, y in zip(first, labels, strict=True)]
     labels = np.where(random.random(count) < 1 / 8, 1 - labels, labels)
-    return Labelled(tuple(first), tuple(second), labels)
+    return Labeled(tuple(first), tuple(second), labels)
 
 
 def test_rows_are_the_measures_of_the_cosines(items_give_the_values):
@@ -81,7 +81,7 @@ def test_rows_are_the_measures_of_the_cosines(items_give_the_values):
     assert (one.metric, one.item_p is None) == ("ap", False)
     assert (one.low, one.high, one.p) == (-other.high, -other.low, other.p)
     assert pair_classification(letters, data, resamples=0).rows[0].low is None
-    same = Labelled(data["one"].first, data["one"].second, np.ones(80, dtype=np.int64))
+    same = Labeled(data["one"].first, data["one"].second, np.ones(80, dtype=np.int64))
     with pytest.raises(DataError, match="one: all 80 pairs are of one class"):
         pair_classification(letters, {"one": same})
 
@@ -174,7 +174,7 @@ def test_the_row_is_the_mean_over_starts(items_give_the_values):
     def encode(sentences):
         return vectors[[int(s.split()[1]) for s in sentences]]
 
-    data = {"here": Labelled(texts, None, labels)}
+    data = {"here": Labeled(texts, None, labels)}
     report = decisions.clustering(encode, data, starts=3)
     assert items_give_the_values(report) == 1
     row = report.one(metric="v_measure")

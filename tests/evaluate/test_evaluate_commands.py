@@ -200,7 +200,7 @@ def test_postprocess_rejects_options_of_another_method(arguments, problem, tmp_p
 def test_bias_of_length_is_measured_in_words_and_in_the_models_tokens(bert, data_folder, tmp_path):
     _, count = _load(str(bert), Loading(pooler="mean", batch=8), False)
     sentence = "the orchard and a copper lantern"
-    tokens, _ = Encoder.load(bert, pooler="mean").tokenise([sentence])
+    tokens, _ = Encoder.load(bert, pooler="mean").tokenize([sentence])
     assert count(sentence) == tokens.lengths[0] - 2  # [CLS] and [SEP]
     measure(bert, "--suite", "bias", "--json", tmp_path / "bias.json")
     out = json.loads((tmp_path / "bias.json").read_text())

@@ -62,7 +62,7 @@ def test_first_weights_are_those_of_a_seeded_linear_layer(inputs, outputs, seed)
     np.testing.assert_allclose(found[-1], layer.bias.detach().numpy(), atol=1e-7)
 
 
-def test_a_score_is_shared_by_its_neighbours():
+def test_a_score_is_shared_by_its_neighbors():
     found = module.spread_scores(np.array([1.0, 3.25, 5.0]))
     np.testing.assert_allclose(found, [[1, 0, 0, 0, 0], [0, 0, 0.75, 0.25, 0], [0, 0, 0, 0, 1]])
     assert module.spread_scores(np.array([0.25])).tolist() == [[0.25, 0, 0, 0, 0]]
@@ -88,7 +88,7 @@ def test_the_training_is_pytorchs(monkeypatch):
     with torch.no_grad():
         model.weight.copy_(torch.tensor(start[:-1].T))
         model.bias.copy_(torch.tensor(start[-1]))
-    optimiser = torch.optim.Adam(model.parameters())
+    optimizer = torch.optim.Adam(model.parameters())
     x = torch.tensor(features["train"][:, :-1])
     y = torch.tensor(module.spread_scores(gold["train"]))
     random, seen = np.random.RandomState(9), []
@@ -96,9 +96,9 @@ def test_the_training_is_pytorchs(monkeypatch):
         for order in [random.permutation(150) for _ in range(2)]:
             for rows in (order[left : left + 64] for left in range(0, 150, 64)):
                 loss = ((torch.softmax(model(x[rows]), 1) - y[rows]) ** 2).mean()
-                optimiser.zero_grad()
+                optimizer.zero_grad()
                 loss.backward()
-                optimiser.step()
+                optimizer.step()
         with torch.no_grad():
             p = torch.softmax(model(torch.tensor(features["dev"][:, :-1])), 1)
         guess = (p @ torch.arange(1.0, 6.0)).numpy()

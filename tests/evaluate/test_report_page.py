@@ -68,7 +68,7 @@ def test_the_page_is_whole_for_any_number_of_models(count):
     assert text.count("<svg") == 5  # scores twice, plane, spectrum, densities
     assert all(name in text for name in reports)
     texts = ("a dog &lt;runs&gt;", "a dog &amp; a cat")
-    for value in ("76.54", "0.210", "-2.500", "80.00", "8.395", "0.680", *texts):
+    for value in ("76.54", "0.210", "-2.500", "0.800", "8.395", "0.680", *texts):
         assert value in text
 
 
@@ -82,7 +82,7 @@ def test_nothing_is_fetched_and_identifiers_are_unique():
     names = re.findall(r'<clipPath id="([^"]+)"', text)
     assert len(names) == len(set(names)) > 0
     assert pictures.INK not in text
-    assert len({(pictures.colour(i), pictures.mark(i)) for i in range(64)}) == 64
+    assert len({(pictures.color(i), pictures.mark(i)) for i in range(64)}) == 64
 
 
 def test_a_report_without_geometry_has_no_empty_sections():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contrasent.datasets.labelled import Captions
+from contrasent.datasets.labeled import Captions
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import retrieval as module
 from contrasent.evaluate.compare import compare_reports
@@ -93,7 +93,7 @@ def test_several_relevant_documents_with_gains_and_listings():
     (["x1"], [3], "relevant document 3, but there are 3"),
     (["x1"], [{0: 0.0}], "gain 0.0, not above 0"),
 ])  # fmt: skip
-def test_bad_judgements_and_cuts_are_errors(queries, relevant, message):
+def test_bad_judgments_and_cuts_are_errors(queries, relevant, message):
     with pytest.raises(DataError, match=message):
         retrieval(one_hot, queries, ["y1", "y2", "y3"], relevant)
     with pytest.raises(OptionError, match="k"):
@@ -153,7 +153,7 @@ def test_a_query_is_not_its_own_answer(scored):
     assert report.one(metric="recall@2").value == 1.0
 
 
-def test_reports_of_other_judgements_or_exclusions_are_not_compared():
+def test_reports_of_other_judgments_or_exclusions_are_not_compared():
     queries, documents, relevant = ["ab", "cd", "ef"], ["aab", "ccd", "eef", "af"], [0, 1, 2]
 
     def report(relevant=relevant, order=(0, 1, 2), exclude=None):
@@ -164,7 +164,7 @@ def test_reports_of_other_judgements_or_exclusions_are_not_compared():
     for other in same:
         assert compare_reports([report()], [other], seed_sd=0)
     for other in (report([0, 1, 3]), report([0, 1, {2: 2.0}]), report(exclude=[-1, 3, -1])):
-        with pytest.raises(DataError, match="same items, other documents, judgements or settings"):
+        with pytest.raises(DataError, match="same items, other documents, judgments or settings"):
             compare_reports([report()], [other], seed_sd=0)
 
 
@@ -193,7 +193,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_a_folder_of_judgements_is_measured(folder):
+def test_a_folder_of_judgments_is_measured(folder):
     report = folder_retrieval(letters, folder, k=(1, 3))
     assert report.one(metric="recall@3").value == 1.0
     assert report.one(metric="recall@1").value == pytest.approx((1 + 1 / 2) / 2)
@@ -219,7 +219,7 @@ def test_a_document_with_the_querys_own_id_is_no_answer(tmp_path):
 @pytest.mark.parametrize(("file", "text", "message"), [
     ("qrels/test.tsv", "q1 d1 high\n", r"test.tsv:1: expected query, document and gain"),
     ("qrels/test.tsv", "q1 d9 1\n", "names document d9"),
-    ("qrels/test.tsv", "", "holds no judgements"),
+    ("qrels/test.tsv", "", "holds no judgments"),
     ("corpus.jsonl", '{"id": 1}\n', r"corpus.jsonl:1: expected a JSON object"),
     ("corpus.jsonl", '{"_id": 1, "text": null}\n', r"corpus.jsonl:1: expected a JSON object"),
     ("corpus.jsonl", 2 * '{"_id": 1, "text": "a"}\n', r"corpus.jsonl:2: the _id 1 is an earlier"),

@@ -57,7 +57,7 @@ def one_fit(x, y, split, penalty, classes, seed):
 def test_every_fit_is_the_one_that_is_trained_alone(classes):
     x, y = made(classes=classes)
     splits = [Split(a, b, SHORT.grid) for a, b in stratified_folds(y, 4, 1111)]
-    # Training sets of two lengths: a fold may have one batch less than its neighbours.
+    # Training sets of two lengths: a fold may have one batch less than its neighbors.
     splits[1] = Split(splits[1].train[:130], splits[1].check, SHORT.grid)
     splits.append(Split(splits[0].train, None, SHORT.grid))
     start = senteval.linear_start(x.shape[1], classes, 7)
@@ -74,9 +74,9 @@ def test_every_fit_is_the_one_that_is_trained_alone(classes):
 @pytest.mark.parametrize(("dev", "test"), [(40, 50), (0, 50), (0, 0)])
 def test_an_l2_weight_is_chosen_and_all_that_is_to_be_tested_is(dev, test):
     x, y = made()
-    learnt = len(y) - dev - test
+    learned = len(y) - dev - test
     told = []
-    problem = ClassifierProblem(x, y, learnt, dev, 2)
+    problem = ClassifierProblem(x, y, learned, dev, 2)
     found = senteval.classify(problem, 7, told.append, SHORT)
     assert sum(told) == senteval.count_of_fits(problem, SHORT)
     tested = np.sort(np.concatenate(found.parts))
@@ -85,7 +85,7 @@ def test_an_l2_weight_is_chosen_and_all_that_is_to_be_tested_is(dev, test):
     assert (np.delete(found.guesses, tested) == -1).all()
     # By hand, the last fit of the weight that did best.
     if dev:
-        parts = np.arange(learnt), np.arange(learnt, learnt + dev)
+        parts = np.arange(learned), np.arange(learned, learned + dev)
         scores = {p: one_fit(x, y, Split(*parts, SHORT.grid), p, 2, 7) for p in SHORT.grid}
         best = max(scores, key=lambda penalty: scores[penalty][0])
         assert found.dev == pytest.approx(scores[best][0], abs=1e-9)

@@ -161,7 +161,7 @@ def test_the_average_of_several_files_is_of_their_unrounded_values(items_give_th
 
 @pytest.mark.parametrize(("change", "message"), [
     (lambda f, s, g: (f[:-1], s, g), "39 first sentences, 40 second sentences and 40 labels"),
-    (lambda f, s, g: (f[:2], s[:2], g[:2]), "2 labelled pairs; at least 3"),
+    (lambda f, s, g: (f[:2], s[:2], g[:2]), "2 labeled pairs; at least 3"),
     (lambda f, s, g: (f, s, np.where(np.arange(40) == 4, np.nan, g)), "label of pair 5 is nan"),
     (lambda f, s, g: (f, s, np.ones(40)), "all labels are 1"),
     (lambda f, s, g: (f, f, g), "all 40 cosines are 1.0000"),

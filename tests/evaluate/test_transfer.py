@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from contrasent.datasets.labelled import Labelled
+from contrasent.datasets.labeled import Labeled
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import senteval
 from contrasent.evaluate import transfer as module
@@ -32,7 +32,7 @@ def sentences(n, seed, pairs=False):
         words = [*random.choice(FILLERS, random.integers(2, 6)), random.choice(GOOD if y else BAD)]
         first.append(" ".join(words))
         second.append(first[-1] if y else " ".join(random.choice(FILLERS, 4)))
-    return Labelled(tuple(first), tuple(second) if pairs else None, labels)
+    return Labeled(tuple(first), tuple(second) if pairs else None, labels)
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def data(monkeypatch):
     monkeypatch.setattr(module, "transfer_set", parts)
 
 
-def test_every_task_is_learnt_and_averaged(data, items_give_the_values):
+def test_every_task_is_learned_and_averaged(data, items_give_the_values):
     report = transfer(words, seeds=(1111, 3), resamples=100)
     values = [report.one(task=t, metric="accuracy", split="test").value for t in TASKS]
     assert min(values) > 0.9
@@ -80,7 +80,7 @@ def test_sentevals_own_classifier_is_another_one(data):
 
 def test_examples_stand_in_sentevals_order_and_pairs_become_features():
     first, second = ("the harbour was warm", "dull", "kind"), ("the", "dull", "cold")
-    part = Labelled(first, second, np.array([1, 1, 0]))
+    part = Labeled(first, second, np.array([1, 1, 0]))
     encoded = encode_distinct(words, [part.first, part.second])
     problem, keys = make_problem("MRPC", {"train": part, "test": part}, encoded)
     ordered = item_keys(["kind", "dull", first[0]], ["cold", "dull", "the"])
@@ -122,7 +122,7 @@ def test_bad_options_data_and_vectors_are_errors(data):
         transfer(words, seeds=())
     with pytest.raises(DataError, match="NaN"):
         transfer(lambda s: words(s) * np.nan, tasks=("CR",))
-    few = Labelled(tuple("a" * 40), None, (np.arange(40) < 5) * 1)
+    few = Labeled(tuple("a" * 40), None, (np.arange(40) < 5) * 1)
     with pytest.raises(DataError, match="here: a class has 5 examples, 8 are to be drawn"):
         few_shot(words, {"here": {"train": few, "test": few}}, shots=(8,))
 
@@ -131,7 +131,7 @@ def made(count, classes, seed):
     random = np.random.default_rng(seed)
     labels = random.integers(0, classes, count)
     texts = tuple(f"{seed} {i} {label}" for i, label in enumerate(labels))
-    return Labelled(texts, None, labels)
+    return Labeled(texts, None, labels)
 
 
 class Model:
@@ -221,7 +221,7 @@ def test_few_shot_reports_of_other_draws_are_not_compared():
     ]
     assert compare_reports([report], [report], seed_sd=0)
     for other in others:
-        with pytest.raises(DataError, match="same items, other documents, judgements or settings"):
+        with pytest.raises(DataError, match="same items, other documents, judgments or settings"):
             compare_reports([report], [other], seed_sd=0)
 
 

@@ -6,7 +6,7 @@ from scipy.stats import spearmanr
 
 from contrasent.errors import DataError
 from contrasent.evaluate import validation
-from contrasent.evaluate.validation import LabelledValidation, RetrievalValidation
+from contrasent.evaluate.validation import LabeledValidation, RetrievalValidation
 
 
 def made(texts, seed, width=6):
@@ -94,11 +94,11 @@ def test_the_best_of_many_does_not_pass_for_better():
 
 
 @pytest.mark.parametrize("n", [50, 30])
-def test_labelled_pairs(n):
+def test_labeled_pairs(n):
     one, two = ([f"{kind} {i}" for i in range(n)] for kind in ("this", "that"))
     random = np.random.default_rng(5)
     gold = random.normal(size=n)
-    judge = LabelledValidation(one, two, gold)
+    judge = LabeledValidation(one, two, gold)
     base, later = made([*one, *two], 0), made([*one, *two], 1)
     report = judge.against(later, judge(base))
     cosines = [pair_cosines(m, one, two) for m in (base, later)]
@@ -120,7 +120,7 @@ def test_labelled_pairs(n):
 def test_labels_that_alternate_are_halved_in_their_own_order():
     one, two = ([f"{kind} {i}" for i in range(100)] for kind in ("this", "that"))
     base, later = made([*one, *two], 0), made([*one, *two], 1)
-    judge = LabelledValidation(one, two, np.arange(100) % 2.0)
+    judge = LabeledValidation(one, two, np.arange(100) % 2.0)
     report = judge.against(later, judge(base))
     assert report.rows[0].count == report.one(metric="gain_spearman").count == 50
     cosines = pair_cosines(later, one, two)
@@ -128,15 +128,15 @@ def test_labels_that_alternate_are_halved_in_their_own_order():
     wanted = spearmanr([cosines[i] for i in part], [i % 2 for i in part]).statistic
     assert report.rows[0].value == pytest.approx(wanted)
     # One pair that differs, in the other half: all of them choose.
-    judge = LabelledValidation(one, two, np.array([1.0] * 99 + [0.0]))
+    judge = LabeledValidation(one, two, np.array([1.0] * 99 + [0.0]))
     report = judge.against(later, judge(base))
     assert (report.rows[0].count, report.select(split="test").rows) == (100, ())
 
 
-def test_neighbourhoods_by_loops():
+def test_neighborhoods_by_loops():
     texts = [f"text {i}" for i in range(40)]
     base, later = made(texts, 0), made(texts, 1)
-    judge = validation.NeighbourValidation(texts)
+    judge = validation.NeighborValidation(texts)
     before = judge(base)
     assert before.rows[0].value == 1.0
     report = judge.against(later, before)
@@ -158,5 +158,5 @@ def test_neighbourhoods_by_loops():
     apart = [np.sum((vectors[i] - vectors[j]) ** 2) for i in range(40) for j in range(i)]
     wanted = np.log(np.mean(np.exp(-2 * np.array(apart))))
     assert report.one(metric="uniformity").value == pytest.approx(wanted, rel=1e-5)
-    with pytest.raises(DataError, match="10 held-out sentences have no 10 neighbours"):
-        validation.NeighbourValidation(texts[:10])(base)
+    with pytest.raises(DataError, match="10 held-out sentences have no 10 neighbors"):
+        validation.NeighborValidation(texts[:10])(base)

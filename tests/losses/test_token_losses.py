@@ -40,9 +40,9 @@ def test_nothing_masked_is_a_loss_of_zero_with_a_gradient():
 @few
 @given(
     seed=seeds, n=st.integers(1, 4), width=st.integers(1, 6),
-    normalisation=st.sampled_from(["mean_with_padding", "mean_tokens", "sum"]),
+    normalization=st.sampled_from(["mean_with_padding", "mean_tokens", "sum"]),
 )  # fmt: skip
-def test_token_detection_is_the_equation(seed, n, width, normalisation):
+def test_token_detection_is_the_equation(seed, n, width, normalization):
     logits, labels = vectors(seed, n, width, 2), whole(seed, 2, n, width)
     lengths = whole(seed + 1, width, n) + 1
     mask = torch.arange(width) < lengths[:, None]
@@ -53,12 +53,12 @@ def test_token_detection_is_the_equation(seed, n, width, normalisation):
             if t < int(lengths[i]):
                 tokens += 1
                 total -= log_probability(scores, int(labels[i, t]))
-            elif normalisation == "mean_with_padding":
+            elif normalization == "mean_with_padding":
                 total -= log_probability(scores, 0)
-    divisor = {"mean_with_padding": n * width, "mean_tokens": tokens, "sum": 1}[normalisation]
-    loss = token_detection(logits, labels, mask, normalisation=normalisation)
+    divisor = {"mean_with_padding": n * width, "mean_tokens": tokens, "sum": 1}[normalization]
+    loss = token_detection(logits, labels, mask, normalization=normalization)
     assert loss.item() == pytest.approx(total / divisor, rel=1e-9)
-    split = token_detection(logits, labels, mask, normalisation=normalisation, count=3.0)
+    split = token_detection(logits, labels, mask, normalization=normalization, count=3.0)
     assert split.item() == pytest.approx(total / 3, rel=1e-9)
 
 
@@ -72,23 +72,23 @@ def test_corrective_lm_is_the_equation(seed, tokens, size):
     unchanged = torch.ones(tokens, dtype=torch.bool)
     unchanged[masked] = copied
     scores = vectors(seed + 4, tokens)
-    modelling, copying, row = 0.0, 0.0, 0
+    modeling, copying, row = 0.0, 0.0, 0
     for t in range(tokens):
         p_copy = 1 / (1 + math.exp(-float(scores[t])))
         copying -= math.log(p_copy if unchanged[t] else 1 - p_copy)
         if masked[t]:
             p_lm = math.exp(log_probability(logits[row].tolist(), int(originals[row])))
-            modelling -= math.log((p_copy if copied[row] else 0.0) + (1 - p_copy) * p_lm)
+            modeling -= math.log((p_copy if copied[row] else 0.0) + (1 - p_copy) * p_lm)
             row += 1
     loss = corrective_lm(logits, originals, copied, scores, unchanged, masked, copy_weight=2.0)
-    assert loss.item() == pytest.approx((modelling + 2 * copying) / tokens, rel=1e-9)
+    assert loss.item() == pytest.approx((modeling + 2 * copying) / tokens, rel=1e-9)
 
 
 def test_gradients_are_finite_differences():
     labels, mask = whole(0, 2, 2, 3), torch.tensor([[True, True, True], [True, True, False]])
     for name in ("mean_with_padding", "mean_tokens", "sum"):
         assert torch.autograd.gradcheck(
-            lambda x, name=name: token_detection(x, labels, mask, normalisation=name),
+            lambda x, name=name: token_detection(x, labels, mask, normalization=name),
             [vectors(1, 2, 3, 2).requires_grad_()],
         )
     assert torch.autograd.gradcheck(
@@ -112,11 +112,11 @@ def test_the_copy_score_learns_from_copying_alone():
     assert scores.grad.abs().max() == 0
 
 
-def test_unknown_normalisation_names_the_nearest():
+def test_unknown_normalization_names_the_nearest():
     with pytest.raises(OptionError, match="did you mean 'mean_tokens'"):
         token_detection(
             torch.zeros(1, 1, 2),
             torch.zeros(1, 1),
             torch.ones(1, 1, dtype=torch.bool),
-            normalisation="mean_token",
+            normalization="mean_token",
         )

@@ -68,7 +68,7 @@ def test_a_save_in_the_middle_of_training(base, tmp_path):
     encoder = Encoder.load(base, pooler="cls", head="batchnorm")
     encoder.train()
     encoder.backbone.embeddings.eval()
-    encoder(encoder.tokenise(made_sentences()[:32])[0])  # moves the running statistics
+    encoder(encoder.tokenize(made_sentences()[:32])[0])  # moves the running statistics
     modes = [module.training for module in encoder.modules()]
     statistics = [buffer.clone() for buffer in encoder.head.buffers()]
     torch.manual_seed(3)
@@ -119,7 +119,7 @@ def setting(**values):
     return lambda folder: edit(folder / "sentence_bert_config.json", lambda d: d.update(values))
 
 
-def normaliser(**values):
+def normalizer(**values):
     return lambda folder: edit(
         folder / "tokenizer.json", lambda data: data["normalizer"].update(values)
     )
@@ -156,12 +156,12 @@ def eight_bits(name, array):
 
 MUTATIONS = [
     ("plain", pooling("cls_token"), "pooling"), ("head", pooling("cls_token"), "pooling"),
-    ("head", drop("Dense"), "head"), ("plain", drop("Normalize"), "normalisation"),
-    ("head", add_normalise, "normalisation"), ("plain", setting(do_lower_case=True), "lower_case"),
+    ("head", drop("Dense"), "head"), ("plain", drop("Normalize"), "normalization"),
+    ("head", add_normalise, "normalization"), ("plain", setting(do_lower_case=True), "lower_case"),
     ("plain", setting(max_seq_length=128), "truncation"),
-    ("plain", normaliser(lowercase=False), "tokenisation"),
-    ("plain", normaliser(strip_accents=False), "tokenisation"),
-    ("plain", normaliser(handle_chinese_chars=False), "tokenisation"),
+    ("plain", normalizer(lowercase=False), "tokenization"),
+    ("plain", normalizer(strip_accents=False), "tokenization"),
+    ("plain", normalizer(handle_chinese_chars=False), "tokenization"),
     ("plain", weights(noise), "weights"), ("plain", weights(half), "precision"),
     ("plain", weights(eight_bits), "precision"),
 ]  # fmt: skip
@@ -175,7 +175,7 @@ def test_a_changed_folder(copy, name, change, check):
     bad = wrong(findings)
     assert check in bad, findings
     assert set(bad) <= {check, "vectors"}
-    assert "vectors" in bad or check in ("lower_case", "tokenisation")
+    assert "vectors" in bad or check in ("lower_case", "tokenization")
 
 
 def test_files_that_are_no_golden(copy):

@@ -13,7 +13,7 @@ from contrasent.errors import ModelError
 from contrasent.files import read_json
 from contrasent.model.description import describe
 
-TEXTS = ["The gardener sold his violin.", "A Map", "my neighbour hid two blue lamps before dawn"]
+TEXTS = ["The gardener sold his violin.", "A Map", "my neighbor hid two blue lamps before dawn"]
 NEW = {
     "Transformer": "sentence_transformers.base.modules.transformer.Transformer",
     "Pooling": "sentence_transformers.sentence_transformer.modules.pooling.Pooling",

@@ -64,7 +64,7 @@ def test_a_saved_model_with_its_head_prompts_and_length(head, normalise, bert, s
 
 def test_weights_of_documents_frequencies(bert, sentences, tmp_path):
     encoder = Encoder.load(bert, pooler="idf")
-    encoder.pooler.fit([encoder.tokenise(sentences)[0]])
+    encoder.pooler.fit([encoder.tokenize(sentences)[0]])
     encoder.save(tmp_path / "model")
     same(NumpyModel(tmp_path / "model"), Encoder.load(tmp_path / "model"), sentences[:20])
 

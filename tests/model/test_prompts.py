@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from contrasent.datasets.labelled import Captions
+from contrasent.datasets.labeled import Captions
 from contrasent.encoder.encoder import Encoder
 from contrasent.errors import ModelError, OptionError
 from contrasent.evaluate import retrieval, suite
@@ -190,7 +190,7 @@ def test_evaluations_of_search_use_both(saved, plain):
 def test_suites_put_them_before_captions(saved, plain, monkeypatch):
     captions = Captions(("a blue lamp", "a lamp of blue", "a map", "maps"), ("1", "1", "2", "2"))
     pairs = ScoredPairs("STSB", ("a map", "a kettle"), ("maps", "a lamp"), np.array([5.0, 1]))
-    monkeypatch.setattr(suite.labelled, "flickr30k", lambda folder: captions)
+    monkeypatch.setattr(suite.labeled, "flickr30k", lambda folder: captions)
     monkeypatch.setattr(retrieval, "sts_pairs", lambda *_, **__: (pairs,))
     read = []
 

@@ -56,7 +56,7 @@ def test_equal_sentences_are_one_text():
 
 
 def test_vectors_of_calls_come_in_the_order_of_the_rows(encoder, sentences):
-    tokens, _ = encoder.tokenise(sentences[:20])
+    tokens, _ = encoder.tokenize(sentences[:20])
     calls = by_budget(tokens.lengths, 3)
     sizes = []
 
@@ -76,7 +76,7 @@ def encoder(bert):
 
 
 def invariant(encoder, texts):
-    tokens, _ = encoder.tokenise(texts)
+    tokens, _ = encoder.tokenize(texts)
     return encode_batch_invariant(encoder.embed, tokens, encoder.dimension)
 
 
@@ -100,7 +100,7 @@ def test_every_pass_has_the_shape_that_its_length_decides(encoder, sentences):
         return encoder.embed(tokens)
 
     for count in (1, 5, 33):
-        tokens, _ = encoder.tokenise(sentences[:count])
+        tokens, _ = encoder.tokenize(sentences[:count])
         encode_batch_invariant(embed, tokens, encoder.dimension)
     assert len(shapes) > 3
     assert all(len(counts) == 1 for counts in shapes.values())
@@ -180,7 +180,7 @@ def test_workers_share_the_cores_and_make_calls_at_the_same_time():
 
 
 def test_a_call_that_fails_fails_the_whole(encoder, sentences):
-    tokens, _ = encoder.tokenise(sentences[:20])
+    tokens, _ = encoder.tokenize(sentences[:20])
 
     def embed(part):
         raise ValueError("no vectors")

@@ -8,7 +8,7 @@ from contrasent.types import Batch, Tokens
 TEXTS = [
     "the copper kettle was sold before dawn",
     "an old sailor painted two blue lamps",
-    "my neighbour hid his violin",
+    "my neighbor hid his violin",
     "a young clerk measured the wooden ladder while the rain kept falling on the roof",
     "the gardener forgot",
     "a torn map, a blue lamp and a violin",
@@ -36,19 +36,19 @@ def column(objective, view, index, texts, rows):
 def batch(objective, step=0, part=slice(None)):
     """The views of the sentences.
 
-    For a labelled objective two hard negatives stand next to them; a graded one has other positives
+    For a labeled objective two hard negatives stand next to them; a graded one has other positives
     and scores.
     """
     rows = np.arange(len(TEXTS))[part]
     texts = [TEXTS[row] for row in rows]
     columns = [column(objective, view, i, texts, rows) for i, view in enumerate(objective.views)]
     scores = None
-    tokenise, prompt = objective.encoder.tokenizer, objective.encoder.prompts.text()
+    tokenize, prompt = objective.encoder.tokenizer, objective.encoder.prompts.text()
     if objective.graded:
-        columns[1] = tokenise([" ".join(t.split()[::2]) for t in texts], prompt)[0]
+        columns[1] = tokenize([" ".join(t.split()[::2]) for t in texts], prompt)[0]
         scores = np.array([0, 2.5, 5, 2.5, 1, 4])[part]
-    elif objective.labelled:
+    elif objective.labeled:
         hard = [" ".join(reversed(text.split())) for text in texts]
         shorter = [" ".join(text.split()[:3]) for text in texts]
-        columns += [tokenise(made, prompt)[0] for made in (hard, shorter)]
+        columns += [tokenize(made, prompt)[0] for made in (hard, shorter)]
     return Batch(tuple(columns), rows.astype(np.int64), step, scores=scores)

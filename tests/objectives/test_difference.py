@@ -84,9 +84,9 @@ def read_rows(objective, edit):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("normalisation", ["mean_tokens", "sum"])
-def test_detection_is_cross_entropy_at_every_token(load, masked, batches, kind, normalisation):
-    objective = made(load, masked, kind, normalisation=normalisation)
+@pytest.mark.parametrize("normalization", ["mean_tokens", "sum"])
+def test_detection_is_cross_entropy_at_every_token(load, masked, batches, kind, normalization):
+    objective = made(load, masked, kind, normalization=normalization)
     batch = batches(objective)
     found, edit = edits_of(objective, batch)
     originals = np.concatenate([column.ids for column in batch.columns])
@@ -98,7 +98,7 @@ def test_detection_is_cross_entropy_at_every_token(load, masked, batches, kind, 
             total -= log_softmax(scores)[changed]
             tokens += 1
             replaced += changed
-    expected = total if normalisation == "sum" else total / tokens
+    expected = total if normalization == "sum" else total / tokens
     assert found["difference"].item() == pytest.approx(expected, rel=1e-4)
     assert found["changed_share"].item() == pytest.approx(replaced / tokens, rel=1e-5)
     assert 0 < replaced < tokens
@@ -130,7 +130,7 @@ def test_the_released_mean_counts_padding_as_original(load, masked, batches, kin
 
 
 @pytest.mark.parametrize(
-    "given", [{}, {"normalisation": "mean_tokens"}, {"edits": "all"}, {"task": "corrective"}]
+    "given", [{}, {"normalization": "mean_tokens"}, {"edits": "all"}, {"task": "corrective"}]
 )
 def test_padding_that_a_device_adds_counts_for_nothing(load, masked, batches, given):
     """Where shapes are bucketed blocks are padded to multiples of 8, beyond the longest row."""
@@ -282,7 +282,7 @@ def test_discriminator_starts_from_the_encoder_and_goes_its_own_way(load, masked
 
 @pytest.mark.parametrize("edits", ["insert", "delete", "all"])
 def test_other_edits(load, masked, batches, edits):
-    objective = made(load, masked, edits=edits, edit_ratio=0.4, normalisation="sum")
+    objective = made(load, masked, edits=edits, edit_ratio=0.4, normalization="sum")
     batch = batches(objective)
     term, total = objective.terms["difference"], 0.0
     kinds = ("replace", "insert", "delete") if edits == "all" else (edits,)

@@ -54,7 +54,7 @@ def test_scores_are_wanted_where_they_are_used_and_only_there(load):
     for objective, width, scored in ((graded, 2, False), (graded, 3, True), (plain, 2, True)):
         with pytest.raises(TrainingError, match="learns from"):
             objective.check(width, scored=scored)
-    tokens = graded.encoder.tokenise(TEXTS)[0]
+    tokens = graded.encoder.tokenize(TEXTS)[0]
     with pytest.raises(TrainingError, match="'cosent' needs a corpus with scores"):
         graded(Batch((tokens, tokens), np.arange(len(TEXTS)), 0))
     with pytest.raises(OptionError, match="takes every pair for a positive"):
@@ -88,18 +88,18 @@ def test_ranking_distillation(load, batches, guide):
 def test_a_guide_of_another_tokenizer_reads_the_text(load, guide):
     student = load("roberta")
     knows = Guide.load(str(guide), student)
-    tokens = student.tokenise(TEXTS)[0]
+    tokens = student.tokenize(TEXTS)[0]
     texts = student.tokenizer.backend.decode_batch([tokens[i].tolist() for i in range(len(TEXTS))])
     (found,) = knows([tokens])
     assert torch.allclose(found, torch.from_numpy(knows.encoder.encode(texts)), atol=1e-6)
     same = Guide.load(str(guide), load("bert"))
-    (found,) = same([load("bert").tokenise(TEXTS)[0]])
+    (found,) = same([load("bert").tokenize(TEXTS)[0]])
     assert torch.allclose(found, torch.from_numpy(same.encoder.encode(TEXTS)), atol=1e-6)
 
 
 def test_a_guide_that_cuts_later_is_given_the_same_ids(load, guide):
     student = load()
-    tokens = student.tokenise(["the gardener sold \u2603 lamps"])[0]
+    tokens = student.tokenize(["the gardener sold \u2603 lamps"])[0]
     assert student.tokenizer.specials.unknown in tokens.ids  # which decoding leaves out
     for length in (24, 48):
         knows = Guide(Encoder.load(guide, max_tokens=length), student)
@@ -152,7 +152,7 @@ def test_masked_duplicates(load, kind, query, document):
     encoder = objective.encoder
     encoder.prompts = Prompts({"query": query, "document": document})
     others = [TEXTS[2], TEXTS[4], TEXTS[5], TEXTS[3]]  # the second's positive is the last's anchor
-    columns = (encoder.tokenise(texts, query)[0], encoder.tokenise(others, document)[0])
+    columns = (encoder.tokenize(texts, query)[0], encoder.tokenize(others, document)[0])
     a, b = (vectors(objective.encoder, column) for column in columns)
     loss = objective(Batch(columns, np.arange(4), 0))["contrast"].item()
     shared = {(0, 2), (2, 0), (1, 3), (3, 1)}
@@ -161,7 +161,7 @@ def test_masked_duplicates(load, kind, query, document):
     assert loss == pytest.approx(expected, rel=1e-4)
     assert loss != pytest.approx(simcse(a, b, 0.5), rel=1e-2)
     # A hard negative that is the positive of its own row is none either.
-    hard = (*columns, encoder.tokenise([TEXTS[2], *others[1:]], document)[0])
+    hard = (*columns, encoder.tokenize([TEXTS[2], *others[1:]], document)[0])
     again = objective(Batch(hard, np.arange(4), 0))["contrast"].item()
     # Hard negatives equal their rows' positives; that of the last row is no other row's text.
     for i, row in enumerate(weights):

@@ -23,7 +23,7 @@ from contrasent.train.settings import Settings
 from contrasent.types import Batch, Tokens
 
 KINDS = ("bert", "roberta", "distilbert", "mpnet", "electra", "modernbert")
-TEXTS = ["an old sailor hid a torn map", "my neighbour", "the gardener sold two blue lamps"] * 40
+TEXTS = ["an old sailor hid a torn map", "my neighbor", "the gardener sold two blue lamps"] * 40
 
 
 def test_momentum_encoder_equals_the_encoder_at_step_0(load):
@@ -75,7 +75,7 @@ def mean_cosine(rows):
     return (cosines.sum() - cosines.trace()).item() / (len(rows) * (len(rows) - 1))
 
 
-def test_batch_normalised_queue_rows_are_standardised_by_themselves(load, batches):
+def test_batch_normalized_queue_rows_are_standardized_by_themselves(load, batches):
     objective = find("esimcse")(load(dropout=0.0), projector="batchnorm", queue_size=6).train()
     twin = copy.deepcopy(objective)
     twin.queue = None
@@ -116,7 +116,7 @@ def test_a_batch_of_one_row_has_no_statistics_and_stays_out_of_the_queue(load, b
 
 
 def test_the_momentum_copy_follows_in_its_buffers_too(load, batches):
-    """A head with batch normalisation inside the encoder, which is copied with it."""
+    """A head with batch normalization inside the encoder, which is copied with it."""
     objective = find("esimcse")(load(head="batchnorm"), queue_size=18, projector="none").train()
     with torch.no_grad():
         for step in range(3):

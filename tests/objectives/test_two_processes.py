@@ -15,8 +15,8 @@ def cases(masked, guide):
         "simcse symmetric": {"projector": "batchnorm", "symmetric": True, "temperature": 1.0},
         "simcse two encoders": {"encoders": 2}, "simcse_supervised": {"alpha": 0.5},
         "esimcse": {"queue_size": 9, "rate": 0.6}, "diffcse": generator,
-        "diffcse mean_tokens": {**generator, "normalisation": "mean_tokens", "edits": "all"},
-        "diffcse sum": {**generator, "normalisation": "sum", "generator_draw": "sample"},
+        "diffcse mean_tokens": {**generator, "normalization": "mean_tokens", "edits": "all"},
+        "diffcse sum": {**generator, "normalization": "sum", "generator_draw": "sample"},
         "diffcse permuted": {
             **generator, "condition_vector": "permuted", "discriminator_warmup_steps": 1,
             "discriminator_learning_rate": 1e-2,

@@ -178,7 +178,7 @@ def test_the_mean_of_seven_sets_that_were_measured_apart():
     random = np.random.default_rng(5)
     gold = random.normal(size=600)
     scores = gold + random.normal(size=(7, 600)) + random.normal(size=600)
-    places = [np.arange(75 * i, 75 * i + 150) for i in range(7)]  # each overlaps its neighbours
+    places = [np.arange(75 * i, 75 * i + 150) for i in range(7)]  # each overlaps its neighbors
     rows, items = [], {}
     for task, own, place in zip(STS_TASKS, scores, places, strict=True):
         for metric, statistic in (("spearman", metrics.spearman), ("pearson", metrics.pearson)):

@@ -74,7 +74,7 @@ def test_no_name_in_a_csv_is_a_formula(found):
     assert not [text for text in texts if text[0] in "=+-@"]
 
 
-def test_effects_are_counted_in_favour_of_the_statement(found):
+def test_effects_are_counted_in_favor_of_the_statement(found):
     """An effect to the right of what it must exceed, with its interval, where a statement holds."""
     seen = Counter()
     for item in found["items"]:

@@ -12,7 +12,7 @@ from contrasent.errors import DataError, OptionError
 from contrasent.search.index import Index
 from contrasent.search.learned import (
     Learned,
-    Neighbours,
+    Neighbors,
     Taught,
     bonus,
     mapped,
@@ -47,7 +47,7 @@ def learned_of(vectors, k=3):
     asked = encode(["alpha beta", "delta", "nothing of it"])
     asked /= np.linalg.norm(asked, axis=1, keepdims=True)
     documents = (("doc3", "8"), ("doc5",), ("doc3", "gone"))
-    return Learned(matrix, Neighbours.of(vectors, k), Taught(asked, documents))
+    return Learned(matrix, Neighbors.of(vectors, k), Taught(asked, documents))
 
 
 def made(ranker, texts=TEXTS, metadata=METADATA):
@@ -77,7 +77,7 @@ def scores_of(ranker, learned, vectors, documents, query, words):
         asked = unit([(1 - share) * a + share * b for a, b in zip(own, across, strict=True)])
     cosines = {}
     for row, vector in vectors.items():
-        near = learned.neighbours.rows[row].tolist() if row < len(learned.neighbours.rows) else []
+        near = learned.neighbors.rows[row].tolist() if row < len(learned.neighbors.rows) else []
         if ranker.smoothing and near and all(other in vectors for other in near):
             mean = [
                 float(sum(column)) / len(near)
@@ -166,7 +166,7 @@ def test_vectors_as_queries_and_vectors_alone():
 
 @each_way
 def test_after_changes(ranker, tmp_path):
-    """Rows keep their numbers until all are written anew; then neighbours follow them."""
+    """Rows keep their numbers until all are written anew; then neighbors follow them."""
     made(ranker).save(tmp_path / "index")
     learned = Index.open(tmp_path / "index").learned
     with Writer(tmp_path / "index") as writer:
@@ -238,13 +238,13 @@ def test_smoothing_by_cosines_is_smoothing_by_vectors(rows, k, weight, seed):
     draw = np.random.default_rng(seed)
     vectors = draw.normal(size=(rows, 6)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    near = Neighbours.of(vectors[: rows - 1], min(k, rows - 2))
+    near = Neighbors.of(vectors[: rows - 1], min(k, rows - 2))
     for row, some in enumerate(near.rows.tolist()):
         cosines = (vectors[: rows - 1] @ vectors[row]).tolist()
         cosines[row] = -2.0
         assert min(cosines[n] for n in some) >= sorted(cosines)[-len(some)] - 1e-6
     alive = draw.random(rows) > 0.1
-    learned, ranker = Learned(neighbours=near).among(alive), Ranker(smoothing=weight)
+    learned, ranker = Learned(neighbors=near).among(alive), Ranker(smoothing=weight)
     query = draw.normal(size=6).astype(np.float32)
     scores = smoothed(ranker, learned, vectors @ query)
     smooth = smooth_vectors(ranker, learned, vectors, np.arange(rows))

@@ -9,7 +9,7 @@ from commands import another_user
 from contrasent.documents.folder import DocumentSource
 from contrasent.errors import OptionError
 from contrasent.indexing.changes import remove_rows
-from contrasent.indexing.following import synchronise
+from contrasent.indexing.following import synchronize
 from contrasent.indexing.sources import document_rows
 from contrasent.search.index import Index
 from contrasent.search.opening import create
@@ -40,7 +40,7 @@ def notes(tmp_path):
 def follow(source, index):
     """The outcome, and the ids of the rows that are left."""
     source = source if isinstance(source, DocumentSource) else DocumentSource(source)
-    found = synchronise(index, source, encode, count, max_tokens=64, model="m")
+    found = synchronize(index, source, encode, count, max_tokens=64, model="m")
     return found, {row.id for row in Index.open(index).every()}
 
 

@@ -28,7 +28,7 @@ from contrasent.search import store as store_
 from contrasent.search import words as words_
 from contrasent.search import writer as writer_
 from contrasent.search.index import Index
-from contrasent.search.learned import Learned, Neighbours, Taught
+from contrasent.search.learned import Learned, Neighbors, Taught
 from contrasent.search.ranking import Ranker
 from contrasent.search.store import Facts
 from contrasent.search.words import Analyzer, Bm25, Postings
@@ -83,12 +83,12 @@ def make(folder):
 
 
 def learn(folder, k=4):
-    """A map, neighbours and taught queries."""
+    """A map, neighbors and taught queries."""
     with Writer(folder) as writer:
         matrix = np.random.default_rng(k).normal(size=(8, 8)).astype(np.float32)
         taught = Taught(MODELS["one"](["row 17"]), ((f"r{k}", "boats.md"),))
         ranker = Ranker(map_share=0.5, smoothing=0.5, taught=1.0, taught_from=0.5)
-        learned = Learned(matrix, Neighbours.of(writer.store.vectors, k), taught)
+        learned = Learned(matrix, Neighbors.of(writer.store.vectors, k), taught)
         writer.set(ranker=ranker, learned=learned)
 
 
@@ -104,8 +104,8 @@ def _notes(folder, name, notes):
     return place
 
 
-def _synchronise(folder, name, notes):
-    following_.synchronise(
+def _synchronize(folder, name, notes):
+    following_.synchronize(
         folder, DocumentSource(_notes(folder, name, notes)), MODELS["one"],
         lambda texts: [len(text.split()) for text in texts], max_tokens=64, model="one",
     )  # fmt: skip
@@ -115,12 +115,12 @@ def add_documents(folder):
     """Make the rows of two documents known as theirs."""
     with Writer(folder) as writer:
         writer.set(origin=DocumentSource(_notes(folder, "notes", OLD_NOTES)).origin.to_json())
-    _synchronise(folder, "notes", OLD_NOTES)
+    _synchronize(folder, "notes", OLD_NOTES)
 
 
 def sync(folder):
     """A document changed, one deleted, one added."""
-    _synchronise(folder, "new-notes", NEW_NOTES)
+    _synchronize(folder, "new-notes", NEW_NOTES)
 
 
 def add(folder):
@@ -167,7 +167,7 @@ CHANGES = {
 
 
 def content(folder):
-    """Model and rows of an index, {id: text}, in the order of the rows, and how many neighbours.
+    """Model and rows of an index, {id: text}, in the order of the rows, and how many neighbors.
 
     All of it is checked: vectors against their texts, words against an index made of these texts.
     None where there is no index yet.
@@ -200,12 +200,12 @@ def whole(index):
 
 
 def check_learned(index):
-    """Neighbours are there and have the vectors that they had; how many a row has."""
+    """Neighbors are there and have the vectors that they had; how many a row has."""
     learned, needed = index.learned, index.ranker.uses_learned
-    assert [part is not None for part in (learned.matrix, learned.neighbours)] == [needed] * 2
+    assert [part is not None for part in (learned.matrix, learned.neighbors)] == [needed] * 2
     if not needed:
         return 0
-    near = learned.neighbours
+    near = learned.neighbors
     smooth = np.flatnonzero((near.rows >= 0).all(axis=1) & index.alive[: len(near.rows)])
     assert index.alive[near.rows[smooth]].all() and len(smooth) > 30
     means = index.vectors[near.rows[smooth]].mean(axis=1)

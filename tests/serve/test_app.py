@@ -61,7 +61,7 @@ def test_openai_client_gives_the_vectors_of_encode(client, encoder):
     assert [item.index for item in answer.data] == list(range(len(LINES)))
     got = np.array([item.embedding for item in answer.data], dtype=np.float32)
     assert got == pytest.approx(wanted, abs=1e-5)
-    lengths = encoder.tokenise(LINES)[0].lengths
+    lengths = encoder.tokenize(LINES)[0].lengths
     assert answer.usage.prompt_tokens == answer.usage.total_tokens == int(lengths.sum())
     as_floats = client.embeddings.create(model=MINILM, input=LINES[0], encoding_format="float")
     assert np.array(as_floats.data[0].embedding) == pytest.approx(wanted[0], abs=1e-5)
@@ -345,7 +345,7 @@ def test_body_limit(model):
 def held(gate=lambda: None, rows=None):
     """A model without a network that waits for a gate and remembers what it embedded."""
 
-    def tokenise(texts, prompt=""):
+    def tokenize(texts, prompt=""):
         tokens = Tokens.from_rows([[ord(c) % 50 for c in text] or [0] for text in texts])
         return tokens, np.zeros(len(texts), dtype=bool)
 
@@ -359,7 +359,7 @@ def held(gate=lambda: None, rows=None):
     def wrap(ids):
         return Tokens.from_rows(ids), np.zeros(len(ids), dtype=bool)
 
-    return Served("held", "id", 2, 100, 50, tokenise, wrap, embed)
+    return Served("held", "id", 2, 100, 50, tokenize, wrap, embed)
 
 
 def asked_at_once(url, gate, bodies, refused):
@@ -571,13 +571,13 @@ def test_tokenising_ends_with_the_time_of_the_request(model, monkeypatch):
     own = tokens.check_deadline
     monkeypatch.setattr(tokens, "check_deadline", lambda: (gate(), own()))
 
-    def tokenise(texts, prompt=""):
+    def tokenize(texts, prompt=""):
         try:
-            return model.tokenise(texts, prompt)
+            return model.tokenize(texts, prompt)
         finally:
             ended.append(gate.calls)
 
-    app = create_app(replace(model, tokenise=tokenise), settings=ServerSettings(timeout=1.0))
+    app = create_app(replace(model, tokenize=tokenize), settings=ServerSettings(timeout=1.0))
     with running(app) as url:
         assert embed(url, [LONG * 10] * 40).json()["error"]["code"] == "timeout"
         gate.free.set()
@@ -662,7 +662,7 @@ def test_a_failing_model_is_an_error_and_not_the_end(caplog):
             raise RuntimeError("out of memory")
         return good.embed(tokens)
 
-    app = create_app(Served("m", "id", 2, 100, 50, good.tokenise, good.wrap, computed))
+    app = create_app(Served("m", "id", 2, 100, 50, good.tokenize, good.wrap, computed))
     with running(app) as url:
         assert embed(url, "x").status_code == 500
         assert embed(url, "x").status_code == 200

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from contrasent.errors import OptionError, TrainingError
 from contrasent.text import batches as module
 from contrasent.text.batches import BatchPlan, BucketPlan, Collator, MixedPlan, random_for
-from contrasent.text.cache import tokenised
+from contrasent.text.cache import tokenized
 from contrasent.text.corpus import open_corpus
 from contrasent.text.tokens import Tokenizer
 from contrasent.text.views import DeleteWords, Identity, RepeatTokens, RepeatWords
@@ -92,13 +92,13 @@ def tokenizer(bert):
 @pytest.fixture(scope="module")
 def pairs(tokenizer, tmp_path_factory):
     folder = tmp_path_factory.mktemp("cache")
-    return tokenised(open_corpus(ROWS), tokenizer, folder / "c", lower=False)
+    return tokenized(open_corpus(ROWS), tokenizer, folder / "c", lower=False)
 
 
 @pytest.fixture(scope="module")
 def single(tokenizer, tmp_path_factory):
     folder = tmp_path_factory.mktemp("cache")
-    return tokenised(open_corpus([r[0] for r in ROWS]), tokenizer, folder / "c", lower=False)
+    return tokenized(open_corpus([r[0] for r in ROWS]), tokenizer, folder / "c", lower=False)
 
 
 def rows_of(cache, batch):
@@ -118,7 +118,7 @@ def test_columns_of_a_corpus(pairs, tokenizer):
 
 
 def test_equal_sentences_in_different_rows_get_views_of_their_own(tokenizer, tmp_path):
-    cache = tokenised(open_corpus([ROWS[0][0]] * 30), tokenizer, tmp_path / "c", lower=False)
+    cache = tokenized(open_corpus([ROWS[0][0]] * 30), tokenizer, tmp_path / "c", lower=False)
     views = (Identity(), RepeatTokens(rate=1.0, rule="paper"), DeleteWords(percent=40))
     seen = []
     for batch in (30, 6):
@@ -185,7 +185,7 @@ def test_views_are_functions_of_seed_row_and_epoch(single, tokenizer):
 def test_a_word_view_is_tokenised_and_cut_as_the_corpus_was(tiny, tmp_path):
     tokenizer = Tokenizer.load(tiny["roberta"], max_tokens=8)
     texts = ["A MAP of the ROOF", "My VIOLIN"]
-    cache = tokenised(open_corpus(texts), tokenizer, tmp_path / "c", lower=True)
+    cache = tokenized(open_corpus(texts), tokenizer, tmp_path / "c", lower=True)
     order = BatchPlan.make(np.arange(2), batch=2, seed=0, parts=1)
     views = (RepeatWords(rate=0.0, rule="exact"), Identity())
     made = Collator(cache, order, views, tokenizer, lower=True).batch(0)
@@ -198,7 +198,7 @@ def test_a_word_view_is_tokenised_and_cut_as_the_corpus_was(tiny, tmp_path):
 def test_a_view_of_tokens_leaves_the_prompt_alone(tiny, tmp_path, kind, lower):
     tokenizer = Tokenizer.load(tiny[kind], max_tokens=40)
     corpus, prompt = open_corpus([a for a, _, _ in ROWS]), "My torn Map: "
-    cache = tokenised(corpus, tokenizer, tmp_path / "c", lower=lower, prompts=(prompt,))
+    cache = tokenized(corpus, tokenizer, tmp_path / "c", lower=lower, prompts=(prompt,))
     views = (RepeatTokens(rate=1.0, rule="exact"), Identity())
     made = Collator(
         cache, rows_of(cache, 6), views, tokenizer, lower, prompts=(prompt,), longest=30

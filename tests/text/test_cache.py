@@ -10,7 +10,7 @@ import pytest
 from contrasent.errors import InputError, OutputError
 from contrasent.text import cache as module
 from contrasent.text.batches import BatchPlan, Collator
-from contrasent.text.cache import tokenised
+from contrasent.text.cache import tokenized
 from contrasent.text.corpus import Corpus, open_corpus
 from contrasent.text.tokens import Tokenizer
 
@@ -31,8 +31,8 @@ def tokenizer(bert):
 
 
 def test_tokens_and_texts_come_back(tokenizer, tmp_path):
-    many = ROWS * (module.CHUNK // 3 + 1)  # more than are tokenised at once
-    cache = tokenised(open_corpus(many), tokenizer, tmp_path / "c", lower=False)
+    many = ROWS * (module.CHUNK // 3 + 1)  # more than are tokenized at once
+    cache = tokenized(open_corpus(many), tokenizer, tmp_path / "c", lower=False)
     assert (len(cache), cache.width) == (len(many), 2)
     for column in range(2):
         expected, _ = tokenizer([row[column] for row in ROWS])
@@ -48,22 +48,22 @@ def test_tokens_and_texts_come_back(tokenizer, tmp_path):
 
 def test_scores_are_kept_and_reopened(tokenizer, tmp_path):
     rated = [(*row, score) for row, score in zip(ROWS, (0.5, -2, 3), strict=True)]
-    tokenised(open_corpus(rated, score=2), tokenizer, tmp_path / "c", lower=False)
+    tokenized(open_corpus(rated, score=2), tokenizer, tmp_path / "c", lower=False)
     (before,) = (path.stat() for path in files(tmp_path / "c"))
-    cache = tokenised(open_corpus(rated, score=2), tokenizer, tmp_path / "c", lower=False)
+    cache = tokenized(open_corpus(rated, score=2), tokenizer, tmp_path / "c", lower=False)
     (after,) = (path.stat() for path in files(tmp_path / "c"))
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     assert cache.width == 2
     plan = BatchPlan.make(np.arange(3), batch=2, seed=1, parts=1)
     made = Collator(cache, plan, (), tokenizer).batch(4)
     assert made.scores.tolist() == [[0.5, -2, 3][row] for row in made.rows]
-    other = tokenised(open_corpus(ROWS), tokenizer, tmp_path / "c", lower=False)
+    other = tokenized(open_corpus(ROWS), tokenizer, tmp_path / "c", lower=False)
     assert other.scores is None and Collator(other, plan, (), tokenizer).batch(0).scores is None
 
 
 def test_anything_else_makes_it_anew(tokenizer, bert, tmp_path):
     def key(rows=ROWS, tokenizer=tokenizer, lower=False, **options):
-        tokenised(open_corpus(rows, **options), tokenizer, tmp_path / "c", lower=lower)
+        tokenized(open_corpus(rows, **options), tokenizer, tmp_path / "c", lower=lower)
         (file,) = files(tmp_path / "c")
         return file.name
 
@@ -87,7 +87,7 @@ def test_runs_share_a_folder(tokenizer, bert, tmp_path):
         for by in (tokenizer, longer):
             corpus = open_corpus(ROWS)
             corpus.__class__ = Counted
-            cache = tokenised(corpus, by, tmp_path / "c", lower=False, shared=True)
+            cache = tokenized(corpus, by, tmp_path / "c", lower=False, shared=True)
             results[at].append([cache.tokens(0, np.arange(3))[i].tolist() for i in range(3)])
 
     results = [[], []]
@@ -108,30 +108,30 @@ def test_a_corpus_that_breaks_off_leaves_nothing(tokenizer, tmp_path):
     path = tmp_path / "pairs.tsv"
     path.write_text("a\tb\n" * 8999 + "a\tb\0\n")
     with pytest.raises(InputError, match=r"pairs.tsv:9000: the text holds a NUL"):
-        tokenised(open_corpus(path, columns=(0, 1)), tokenizer, tmp_path / "c", lower=False)
+        tokenized(open_corpus(path, columns=(0, 1)), tokenizer, tmp_path / "c", lower=False)
     assert not [*(tmp_path / "c").iterdir()]
     with pytest.raises(OutputError, match="cannot write"):
-        tokenised(open_corpus(ROWS), tokenizer, path / "c", lower=False)
+        tokenized(open_corpus(ROWS), tokenizer, path / "c", lower=False)
 
 
 def test_a_discarded_cache_is_gone(tokenizer, tmp_path):
-    cache = tokenised(open_corpus(ROWS), tokenizer, tmp_path / "c", lower=False)
+    cache = tokenized(open_corpus(ROWS), tokenizer, tmp_path / "c", lower=False)
     cache.discard()
     cache.discard()
     assert not (tmp_path / "c").exists()
 
 
 def test_it_is_read_from_disk_not_into_memory(tokenizer, tmp_path):
-    cache = tokenised(open_corpus(ROWS), tokenizer, tmp_path / "c", lower=False)
+    cache = tokenized(open_corpus(ROWS), tokenizer, tmp_path / "c", lower=False)
     assert isinstance(cache._cells, np.memmap) and isinstance(cache._starts, np.memmap)
 
 
 def test_document_order_is_kept(tokenizer, tmp_path):
     path = tmp_path / "d.txt"
     path.write_text("one\ntwo\nthree\n\nfour\n\nfive\nsix\n")
-    cache = tokenised(open_corpus(path, documents=True), tokenizer, tmp_path / "c", lower=False)
+    cache = tokenized(open_corpus(path, documents=True), tokenizer, tmp_path / "c", lower=False)
     assert cache.following.tolist() == [2, 1, 0, 0, 1, 0]
-    plain = tokenised(open_corpus(path), tokenizer, tmp_path / "c", lower=False)
+    plain = tokenized(open_corpus(path), tokenizer, tmp_path / "c", lower=False)
     assert plain.following is None
 
 
@@ -141,18 +141,18 @@ def test_a_killed_writer_leaves_nothing_that_counts(tokenizer, tmp_path):
     pid = os.fork()
     if pid == 0:
         module._numbers = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-        tokenised(open_corpus(texts), tokenizer, folder, lower=False, shared=True)
+        tokenized(open_corpus(texts), tokenizer, folder, lower=False, shared=True)
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
     assert [*folder.iterdir()] and not files(folder)
-    cache = tokenised(open_corpus(texts), tokenizer, folder, lower=False, shared=True)
+    cache = tokenized(open_corpus(texts), tokenizer, folder, lower=False, shared=True)
     assert [cache.text(0, row) for row in range(3)] == ["one", "two", "three"]
     assert len(files(folder)) == 1 and len([*folder.iterdir()]) == 2  # and its lock
 
 
 def test_lengths_and_keys_are_those_of_the_tokens(tokenizer, tmp_path):
     rows = [*ROWS, ("The gardener sold his violin.", "x")]
-    cache = tokenised(open_corpus(rows), tokenizer, tmp_path / "c", lower=False)
+    cache = tokenized(open_corpus(rows), tokenizer, tmp_path / "c", lower=False)
     for column in range(2):
         tokens, _ = tokenizer([row[column] for row in rows])
         assert cache.lengths(column).tolist() == tokens.lengths.tolist()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from contrasent.errors import InputError, MissingExtraError, OptionError
 from contrasent.text import sources
-from contrasent.text.corpus import open_corpus, read_labelled_pairs
+from contrasent.text.corpus import open_corpus, read_labeled_pairs
 
 TRIPLES = [
     ("A fox sleeps.", "An animal rests.", "A fox barks."),
@@ -459,28 +459,28 @@ def test_parquet_without_pyarrow(put, monkeypatch):
     fails(lambda: open_corpus(path), "contrasent[parquet]", kind=MissingExtraError)
 
 
-# Labelled pairs
+# Labeled pairs
 
 
-LABELLED = [("a fox", "an animal", "3.5"), ("a car", "a tree", "0"), ("one", "1", "4e0")]
+LABELED = [("a fox", "an animal", "3.5"), ("a car", "a tree", "0"), ("one", "1", "4e0")]
 
 
-def test_labelled_pairs(put):
+def test_labeled_pairs(put):
     """The formats are those of a corpus with scores, below."""
-    pairs = read_labelled_pairs(put("a.tsv.gz", tabbed([("s1", "s2", "score"), *LABELLED])))
+    pairs = read_labeled_pairs(put("a.tsv.gz", tabbed([("s1", "s2", "score"), *LABELED])))
     assert pairs.first == ("a fox", "a car", "one")
     assert pairs.second == ("an animal", "a tree", "1")
     assert (pairs.scores.dtype, pairs.scores.tolist()) == (np.float64, [3.5, 0.0, 4.0])
-    arrays = "".join(json.dumps(row) + "\n" for row in LABELLED)
-    assert read_labelled_pairs(put("b.jsonl", arrays)).second == pairs.second
+    arrays = "".join(json.dumps(row) + "\n" for row in LABELED)
+    assert read_labeled_pairs(put("b.jsonl", arrays)).second == pairs.second
 
 
-def test_labelled_pairs_of_parquet_and_of_chosen_columns(put, parquet):
+def test_labeled_pairs_of_parquet_and_of_chosen_columns(put, parquet):
     path = parquet("a.parquet", score=[1, 2], b=["c", "d"], a=["x", "y"])
-    pairs = read_labelled_pairs(path, columns=["a", "b", "score"])
+    pairs = read_labeled_pairs(path, columns=["a", "b", "score"])
     assert (pairs.first, pairs.second, pairs.scores.tolist()) == (("x", "y"), ("c", "d"), [1, 2])
     rows = [("news", "2012", "5.0", 'a "b', "c"), ("web", "2013", "1.25", "d", "e")]
-    pairs = read_labelled_pairs(put("sts.tsv", tabbed(rows)), columns=(3, 4, 2))
+    pairs = read_labeled_pairs(put("sts.tsv", tabbed(rows)), columns=(3, 4, 2))
     assert pairs.first == ('a "b', "d")
     assert pairs.scores.tolist() == [5.0, 1.25]
 
@@ -498,22 +498,22 @@ def test_labelled_pairs_of_parquet_and_of_chosen_columns(put, parquet):
         ),
     ],
 )
-def test_a_row_that_is_no_labelled_pair(put, row, words):
-    path = put("a.tsv", tabbed([("s1", "s2", "score"), *LABELLED, row]))
-    fails(lambda: read_labelled_pairs(path), words)
+def test_a_row_that_is_no_labeled_pair(put, row, words):
+    path = put("a.tsv", tabbed([("s1", "s2", "score"), *LABELED, row]))
+    fails(lambda: read_labeled_pairs(path), words)
 
 
 @pytest.mark.parametrize(("name", "content", "columns", "words"), [
-    ("a.jsonl", '["a", "b", NaN]\n', None, "holds no labelled pairs; 1 rows are left out: 2 empty"),
+    ("a.jsonl", '["a", "b", NaN]\n', None, "holds no labeled pairs; 1 rows are left out: 2 empty"),
     ("a.tsv", "a\tb\tc\n", ["a", "b"], "two texts and a number are three columns"),
     ("a.tsv", "a\tb\tc\td\nw\tx\ty\tz\n", None, "choose three columns of a, b, c, d"),
     ("c.tsv", "", None, "c.tsv: the file is empty"),
-    ("d.txt", "a\nb\n", None, "labelled pairs are one file"),
+    ("d.txt", "a\nb\n", None, "labeled pairs are one file"),
 ])  # fmt: skip
-def test_labelled_pairs_that_cannot_be(put, name, content, columns, words):
+def test_labeled_pairs_that_cannot_be(put, name, content, columns, words):
     kind = OptionError if columns == ["a", "b"] else InputError
-    fails(lambda: read_labelled_pairs(put(name, content), columns=columns), words, kind=kind)
-    fails(lambda: read_labelled_pairs(put(name, content).parent), "labelled pairs are one file")
+    fails(lambda: read_labeled_pairs(put(name, content), columns=columns), words, kind=kind)
+    fails(lambda: read_labeled_pairs(put(name, content).parent), "labeled pairs are one file")
 
 
 # Real files

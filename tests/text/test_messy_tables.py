@@ -8,7 +8,7 @@ import pytest
 
 from contrasent.documents.folder import DocumentSource
 from contrasent.errors import InputError, OptionError
-from contrasent.text.corpus import open_corpus, read_labelled_pairs
+from contrasent.text.corpus import open_corpus, read_labeled_pairs
 
 ASKED = [
     ("how do I oil the gate", "take the small can from the shed"),
@@ -94,8 +94,8 @@ def test_two_readings_are_an_error_with_both_commands(tmp_path, columns, head, w
 
 
 def test_labels_of_pairs_and_lines_above_are_said(tmp_path):
-    labelled = table(QUERIES, ANSWERS, LABELS, head=("premise", "hypothesis", "label"))
-    (_, warning) = open_corpus(written(tmp_path, "a.csv", labelled)).roles
+    labeled = table(QUERIES, ANSWERS, LABELS, head=("premise", "hypothesis", "label"))
+    (_, warning) = open_corpus(written(tmp_path, "a.csv", labeled)).roles
     assert warning.startswith("warning: label holds neutral 2, entailment 1, contradiction 1")
     above = "What the farm was asked\n\n" + table(
         *zip(*ASKED, strict=True), head=("q", "a"), mark=";"
@@ -265,9 +265,9 @@ def test_names_of_files_and_things_that_are_no_rows_are_refused(tmp_path):
         open_corpus(path)
 
 
-def test_labelled_pairs_take_the_roles_of_wider_tables(tmp_path, caplog):
+def test_labeled_pairs_take_the_roles_of_wider_tables(tmp_path, caplog):
     columns = (IDS, QUERIES, ANSWERS, ("0.5", "", "2", "3"))
     path = written(tmp_path, "a.csv", table(*columns, head=("id", "text1", "text2", "rating")))
-    pairs = read_labelled_pairs(path)
+    pairs = read_labeled_pairs(path)
     assert (pairs.first[1], pairs.scores.tolist()) == (QUERIES[2], [0.5, 2, 3])
     assert caplog.messages == [f"1 rows are left out: rating empty (the first is {path}:3)"]

@@ -110,7 +110,7 @@ def test_the_backend_is_copied(tiny):
     backend = tokenizers.Tokenizer.from_file(str(tiny["bert"] / "tokenizer.json"))
     backend.enable_padding(length=50)
     one, two = Tokenizer(backend, max_tokens=5), Tokenizer(backend, max_tokens=9)
-    text = "the gardener sold his violin to my neighbour"
+    text = "the gardener sold his violin to my neighbor"
     assert [len(t([text])[0][0]) for t in (one, two)] == [5, 9]
     assert len(backend.encode("a").ids) == 50
 

@@ -293,9 +293,9 @@ def test_next_sentence_stays_in_the_document():
 
 
 def wordnet(folder):
-    """A WordNet of my own in the format of wndb(5WN), licence line included."""
+    """A WordNet of my own in the format of wndb(5WN), license line included."""
     noun = (
-        "  1 licence text\n"
+        "  1 license text\n"
         "00000001 03 n 03 dog 0 domestic_dog 0 Canis_familiaris 0 000 | an animal\n"
         "00000002 03 n 02 dog 1 hot_dog 0 000 | a sausage\n"
         "00000003 03 n 01 island 0 000 | land\n"

@@ -8,7 +8,7 @@ import torch
 
 import contrasent
 from contrasent import parallel
-from contrasent.text.cache import tokenised
+from contrasent.text.cache import tokenized
 from contrasent.text.corpus import open_corpus
 from contrasent.train.monitor import Monitor
 from contrasent.train.prepare import collator, configure, prepare
@@ -64,7 +64,7 @@ def test_the_calls_are_those_of_the_page(bert, sentences, tmp_path):
     corpus = open_corpus(sentences[:40])
 
     def line_to_loss():
-        tokenised(corpus, objective.encoder.tokenizer, tmp_path / "tokens", lower=False)
+        tokenized(corpus, objective.encoder.tokenizer, tmp_path / "tokens", lower=False)
         runner.take(0)
 
     batches = collator(objective, corpus, settings, tmp_path / "run", None)

@@ -48,7 +48,7 @@ def made(bert, case, sentences, padding="none"):
     configure(objective, settings)
     assert objective.encoder.grad_cache_rows == 5
     assert objective.encoder.packed == (padding == "none")
-    columns = [objective.encoder.tokenise(sentences[12 * i : 12 * i + 12])[0] for i in range(width)]
+    columns = [objective.encoder.tokenize(sentences[12 * i : 12 * i + 12])[0] for i in range(width)]
     scores = np.arange(12) % 5.0 if objective.graded else None
     return objective, Batch(tuple(columns), np.arange(12), 0, 2, scores)
 

@@ -227,7 +227,7 @@ def test_contrasent_small_is_its_own_generator(bert):
     small = resolve("contrasent-small")
     chosen = resolve_settings(small, "diffcse")
     assert chosen.parameters == {"generator": "contrasent-small"}
-    assert "the base is contrasent-small): generator" in chosen.defaults.line("diffcse")
+    assert "since the base is contrasent-small: generator" in chosen.defaults.line("diffcse")
     check("diffcse", chosen.parameters, base=small)
     assert resolve_settings(small, "diffcse", {"generator": str(bert)}).parameters == {
         "generator": str(bert)
@@ -254,12 +254,12 @@ def test_the_command_says_what_it_chose(bert, encoder, tmp_path, run, sentences)
     _, err = train("-o", "a", "--base", bert, *fast, "--set", "batch=8")
     assert err.splitlines()[:2] == [
         "query: one, positive: two",
-        "settings chosen (published for simcse_supervised): lr 5e-05, max_tokens 32, head tanh, "
-        "grad_cache_rows 256; (equal texts are no negatives): duplicates mask",
+        "Defaults published for simcse_supervised: lr 5e-05, max_tokens 32, head tanh, "
+        "grad_cache_rows 256; so that equal texts are not negatives: duplicates mask",
     ]
     assert Encoder.load(tmp_path / "a").head is not None
     out, err = train("-o", "b", "--base", encoder, *fast, "--set", "lr=1e-4", "--json")
-    assert "settings chosen" not in err
+    assert "Defaults" not in err
     chosen = {
         "base": "sentence encoder",
         "values": {"max_tokens": 32, "batch": 64, "duplicates": "mask"},
@@ -291,7 +291,7 @@ def test_precision_auto_is_told_and_stays_that_of_the_run(bert, machine, has, pr
     found = resolve_settings(bert, "simcse", {"precision": "auto", "seed": 3})
     assert (found.settings.precision, found.settings.seed) == (precision, 3)
     line = found.defaults.line("simcse")
-    assert f"computes fast in; --set precision=fp32 changes it): precision {precision}" in line
+    assert f"for this processor (--set precision=fp32 changes it): precision {precision}" in line
     assert resolve_settings(bert, "simcse", {"precision": "auto"}, stored={}).settings == (
         Settings(precision=precision)
     )

@@ -18,7 +18,7 @@ from contrasent.train.settings import Settings
 from contrasent.types import Tokens
 
 COUNT = 60
-NUMBERS = ("mean_cosine", "effective_rank", "neighbour_overlap")
+NUMBERS = ("mean_cosine", "effective_rank", "neighbor_overlap")
 random = np.random.default_rng(0)
 
 
@@ -94,7 +94,7 @@ def made_cache(count, tokens):
 
 def test_held_out_texts_are_preferred_and_spread(bert):
     model = Encoder.load(bert, pooler="mean")
-    objective = SimpleNamespace(encoder=model, labelled=False)
+    objective = SimpleNamespace(encoder=model, labeled=False)
 
     def rows(count, trained, total=100, batch=64):
         plan = SimpleNamespace(rows=np.asarray(trained), batch=batch)
@@ -115,17 +115,17 @@ def test_held_out_texts_are_preferred_and_spread(bert):
     assert rows(60, range(60), batch=512)[0] == 10
 
 
-def test_neighbours_of_an_encoder_are_guarded_unless_pairs_say_what_is_near(bert, tmp_path):
+def test_neighbors_of_an_encoder_are_guarded_unless_pairs_say_what_is_near(bert, tmp_path):
     Encoder.load(bert, pooler="mean").save(tmp_path / "m")
     plan = SimpleNamespace(rows=np.arange(40), batch=8)
     batches = SimpleNamespace(cache=range(40), plan=plan)  # too few texts to take any
-    for folder, labelled, expected in (
+    for folder, labeled, expected in (
         (tmp_path / "m", False, True),
         (tmp_path / "m", True, False),
         (bert, False, False),
     ):
         encoder = Encoder.load(folder, pooler="mean")
-        objective = SimpleNamespace(encoder=encoder, labelled=labelled)
+        objective = SimpleNamespace(encoder=encoder, labeled=labeled)
         assert Drift(objective, batches, 10).guards is expected
 
 
@@ -138,7 +138,7 @@ def made(*, guards):
     encoder.source = None
     cache = made_cache(COUNT, lambda column, rows: Tokens.from_rows([[i, 1, 2] for i in rows]))
     plan = SimpleNamespace(rows=np.arange(COUNT), batch=320)
-    objective = SimpleNamespace(encoder=encoder, labelled=False)
+    objective = SimpleNamespace(encoder=encoder, labeled=False)
     drift = Drift(objective, SimpleNamespace(cache=cache, plan=plan), 35)
     assert (drift.every, drift.guards) == (10, False)
     drift.guards = guards
@@ -168,7 +168,7 @@ def test_it_warns_once_and_says_what_to_change(caplog):
     assert "\n" not in line
     # A run on pairs is not advised to train on pairs.
     encoder, paired = made(guards=True)
-    paired.labelled = True
+    paired.labeled = True
     for paired_step, encoder.vectors in ((0, BASE), (10, OTHER)):
         paired.look(paired_step, 1e-4)
     assert caplog.messages.pop().endswith("lower lr (now 1.0e-04) or take fewer steps")
@@ -179,7 +179,7 @@ def test_it_warns_once_and_says_what_to_change(caplog):
     encoder.vectors = OTHER
     again.look(35, 1e-4)  # the last step
     assert again.values["measured_at"] == 35
-    assert again.values["neighbour_overlap"] == drift.values["neighbour_overlap"]
+    assert again.values["neighbor_overlap"] == drift.values["neighbor_overlap"]
     assert not caplog.messages
 
 

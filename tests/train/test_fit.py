@@ -87,7 +87,7 @@ def test_a_run_leaves_a_model_and_its_record(start, tmp_path, sentences):
     lines = log(folder)
     assert [line["step"] for line in lines] == [*range(1, 11), 11, 12, 21, 23]
     named = "step lr norm loss contrast cosine_positive cosine_negative mean_cosine"
-    named += " effective_rank neighbour_overlap measured_at"
+    named += " effective_rank neighbor_overlap measured_at"
     assert set(lines[1]) == set(named.split())
     measured = {line["step"]: line["shares"] for line in lines if "shares" in line}
     assert measured == {step: {"contrast": 1.0} for step in (1, 3, 12, 23)}
@@ -100,7 +100,7 @@ def test_a_run_leaves_a_model_and_its_record(start, tmp_path, sentences):
     assert "simcse" in (folder / "README.md").read_text()
 
 
-def test_runs_share_what_they_tokenised(start, tmp_path):
+def test_runs_share_what_they_tokenized(start, tmp_path):
     start("alone")
     start("first", tokens=tmp_path / "t")
     kept = sorted(path.relative_to(tmp_path) for path in (tmp_path / "t").rglob("*.tokens"))
@@ -111,8 +111,8 @@ def test_runs_share_what_they_tokenised(start, tmp_path):
 
 
 @pytest.mark.parametrize(("times", "parameters", "said"), [
-    (40, {}, "41 of 81 rows are read as the tokens of an earlier one; give each once, or --set "
-     "duplicates=mask, lest it be pushed away from itself"),
+    (40, {}, "41 of 81 rows have the same tokens as an earlier one. Duplicates act as false "
+     "negatives: remove them, or use --set duplicates=mask"),
     (40, {"duplicates": "mask"}, ""), (0, {}, ""),
 ])  # fmt: skip
 def test_rows_that_come_again_are_counted(start, sentences, caplog, times, parameters, said):
@@ -157,7 +157,7 @@ def test_named_rows_alone_are_trained_on(bert, start, sentences, tmp_path):
 def test_named_rows_that_are_held_out_are_not_trained_on(bert, sentences, tmp_path):
     texts = sentences[:100]
     kept, _ = hold_out_sentences(open_corpus(texts), 1000, seed=1)
-    train = partial(fit, "simcse", texts, FEW | {"steps": 1}, base=bert, evaluate="neighbours")
+    train = partial(fit, "simcse", texts, FEW | {"steps": 1}, base=bert, evaluate="neighbors")
     train(folder=tmp_path / "m", rows=np.arange(60))
     stated = json.loads((tmp_path / "m" / "run" / "settings.json").read_text())
     both = np.intersect1d(kept, np.arange(60))
@@ -270,7 +270,7 @@ def test_what_only_sees_preservation_claims_nothing(start, tmp_path, last, impro
     judge = Against([1.0, 0.9, last], [None, 0.2, 0.3], floor=0.5)
     options = {"steps": 4, "evaluate_every": 2, "evaluate": judge}
     assert start("literal", keep="proven", **options)[1].kept == 0  # nothing was proven
-    with pytest.raises(OptionError, match="--keep 'unharmed': goes with --evaluate neighbours"):
+    with pytest.raises(OptionError, match="--keep 'unharmed': goes with --evaluate neighbors"):
         start("none", keep="unharmed", steps=1)
 
 
@@ -397,7 +397,7 @@ def test_accumulated_parts_are_the_mean_of_their_losses(start, tmp_path, bert, s
     size, losses = 16 // parts, []
     for part in range(parts):
         rows = order[part * size : (part + 1) * size]
-        tokens = fresh.encoder.tokenise([sentences[r] for r in rows])[0]
+        tokens = fresh.encoder.tokenize([sentences[r] for r in rows])[0]
         losses.append(fresh(Batch((tokens, tokens), rows, 0))["contrast"])
     mean = sum(losses) / parts
     mean.backward()
@@ -608,7 +608,7 @@ def test_the_page_and_the_callback_have_every_number(start, tmp_path):
     assert dict(told)[24] == {"evaluation/made/spearman": 0.3}
     assert steps[0][1]["shares/contrast"] == 1.0
     page = (tmp_path / "m" / "report.html").read_text()
-    for words in ("<svg", "neighbour overlap", "before and after", "0.4000", "weight_decay"):
+    for words in ("<svg", "neighbor overlap", "before and after", "0.4000", "weight_decay"):
         assert words in page
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from contrasent import Encoder, fit, open_corpus
 from contrasent.errors import OptionError
-from contrasent.text.cache import tokenised
+from contrasent.text.cache import tokenized
 from contrasent.train.mining import mine
 
 
@@ -15,7 +15,7 @@ def test_against_loops(bert, sentences, tmp_path):
     encoder.add_layer(np.eye(32), -mean)  # random weights give vectors of one direction
     # Questions with several answers, and answers to several questions.
     pairs = [(sentences[i * (5, 7, 7)[i % 3] % 30][:20], sentences[i * 7 % 30]) for i in range(60)]
-    cache = tokenised(open_corpus(pairs), encoder.tokenizer, tmp_path / "t", lower=False)
+    cache = tokenized(open_corpus(pairs), encoder.tokenizer, tmp_path / "t", lower=False)
     rows = np.arange(3, 60, 2)
     found = mine(encoder, cache, rows, 4)
     assert found.shape == (60, 4) and not found[[0, 1, 2, 4]].any()

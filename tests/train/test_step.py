@@ -94,7 +94,7 @@ def test_looking_late_changes_nothing(train, monkeypatch):
     look_every(monkeypatch, 10)
     late, two = train("two", steps=25)
     # How far the model has moved is what was known when the line was written.
-    moved = {"mean_cosine", "effective_rank", "neighbour_overlap", "measured_at"}
+    moved = {"mean_cosine", "effective_rank", "neighbor_overlap", "measured_at"}
     kept = [
         [{k: v for k, v in line.items() if k not in moved} for line in log]
         for log in (late, at_once)

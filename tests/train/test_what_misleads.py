@@ -33,7 +33,7 @@ def start(bert, tmp_path):
     ({"rows": [1, 40]}, "rows 40: the corpus has the rows 0 to 39"),
     ({"rows": [0.5]}, "rows 'list of float64"),
     ({"base": 7}, "base 'int': must be the name or the folder of a model"),
-    ({"evaluate": 7}, "evaluate 7: must be a name, a file of labelled pairs, or a function"),
+    ({"evaluate": 7}, "evaluate 7: must be a name, a file of labeled pairs, or a function"),
     ({"evaluate": lambda encode: None}, "evaluate None: must give a Report with a row or more"),
     ({"max_tokens": 600}, "max_tokens 600: this encoder takes 3 to"),
     ({"query_prompt": "a lamp " * 30}, "leaves no room for a text"),
@@ -98,7 +98,7 @@ def test_settings_of_models_are_honored_or_refused(bert, tmp_path, sentences):
     write_object(config, read_object(config) | {"truncation_side": "left"})
     left = Encoder.load(tmp_path / "m", check=False)
     long = " ".join(sentences[:6])
-    assert left.tokenise([long])[0][0][-2] == left.tokenise([long.split()[-1]])[0][0][-2]
+    assert left.tokenize([long])[0][0][-2] == left.tokenize([long.split()[-1]])[0][0][-2]
     left.save(tmp_path / "n")
     assert read_object(tmp_path / "n" / "tokenizer_config.json")["truncation_side"] == "left"
     assert np.allclose(Encoder.load(tmp_path / "n").encode(long), left.encode(long), atol=1e-6)

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from contrasent.adapt.bench import Bench
-from contrasent.search.learned import Learned, Neighbours, Taught
+from contrasent.search.learned import Learned, Neighbors, Taught
 from contrasent.search.ranking import Ranker
 from contrasent.types import Mask, Numbers, Vectors
 
@@ -64,7 +64,7 @@ AGAIN, NEW = "again", "new"  # kinds of folds: of queries, and of whole document
 NEW_COUNTS = 0.5  # weight of a gain on new documents when choosing, relative to the other
 SHARES = (None, 0.5, 1.0)  # of the map learned from queries; None keeps the prior's
 SMOOTHINGS = (0.0, 0.6)
-NEIGHBOURS, MOST_ROWS = 5, 20_000  # of a row; rows up to which they are computed
+NEIGHBORS, MOST_ROWS = 5, 20_000  # of a row; rows up to which they are computed
 
 EPOCHS, SHORTEST, LONGEST = 12, 20, 200  # passes over the queries; fewest and most steps
 BATCH, TEMPERATURE = 64, 0.03
@@ -100,7 +100,7 @@ class Strategy:
         return replace(
             learned,
             matrix=learned.matrix if ranker.map_share else None,
-            neighbours=learned.neighbours if ranker.smoothing else None,
+            neighbors=learned.neighbors if ranker.smoothing else None,
             taught=learned.taught if ranker.taught else None,
         )
 
@@ -142,11 +142,11 @@ class Learner:
 
     def __init__(self, bench: Bench, prior: Ranker, seed: int, tuning: Tuning = TUNING) -> None:
         self.bench, self.prior, self.seed, self.tuning = bench, prior, seed, tuning
-        self.neighbours = bench.learned.neighbours
+        self.neighbors = bench.learned.neighbors
         alive = bench.units >= 0
-        if self.neighbours is None and NEIGHBOURS < len(alive) <= MOST_ROWS:
-            near = Neighbours.of(np.asarray(bench.index.vectors), NEIGHBOURS)
-            self.neighbours = Learned(neighbours=near).among(alive).neighbours
+        if self.neighbors is None and NEIGHBORS < len(alive) <= MOST_ROWS:
+            near = Neighbors.of(np.asarray(bench.index.vectors), NEIGHBORS)
+            self.neighbors = Learned(neighbors=near).among(alive).neighbors
         # By query: the best rows, the best row of each document that answers it, its hard
         # negatives, and rows that are no negatives.
         self.best = [bench.best_rows(number, prior) for number in range(len(bench.queries))]
@@ -213,4 +213,4 @@ class Learner:
         if matrix is None:
             matrix = self.bench.learned.matrix
         taught = taught_by(self.bench, teaching, absent)
-        return replace(self.bench.learned, matrix=matrix, neighbours=self.neighbours, taught=taught)
+        return replace(self.bench.learned, matrix=matrix, neighbors=self.neighbors, taught=taught)

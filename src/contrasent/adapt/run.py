@@ -197,7 +197,7 @@ def update_adaptation(
     log_roles(queries, clicks, log)
     run = _AdaptationRun(target, work, budget, seed, log)
     run.encoder = facts.get("encoder")
-    run.synchronise()
+    run.synchronize()
     earlier = target / QUERIES
     run.read(queries, collection, clicks, earlier if earlier.is_file() else None)
     return run.finish()
@@ -310,7 +310,7 @@ class _AdaptationRun:
         self.lines += self.work.stage("read", list)
         self._open()
 
-    def synchronise(self) -> None:
+    def synchronize(self) -> None:
         """Let the index follow its documents, where it knows them."""
         with closing(Index.open(self.place)) as index:
             origin = Origin.read(index.facts.origin)

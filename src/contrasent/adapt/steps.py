@@ -2,7 +2,7 @@
 
 Two steps, chosen on seven collections with user queries (docs/log.md, 2026-11-23) by properties of
 the text: a share of a map of queries where vectors point in many directions, and rows smoothed by
-their neighbours where there are enough rows. Sentences of held-out documents, as queries for
+their neighbors where there are enough rows. Sentences of held-out documents, as queries for
 passages without them, show whether the text has meaning to learn from, and whether a step harms;
 a step need not be shown to help on each text, since few sentences can show little.
 """
@@ -20,7 +20,7 @@ from contrasent.adapt.learner import contrast, descend
 from contrasent.documents.sections import sentences
 from contrasent.metrics import normalize
 from contrasent.search.index import Index, document_of
-from contrasent.search.learned import Learned, Neighbours
+from contrasent.search.learned import Learned, Neighbors
 from contrasent.search.ranking import Ranker
 from contrasent.search.store import Row
 from contrasent.search.words import words
@@ -28,8 +28,8 @@ from contrasent.types import EncodeFn, Log, Numbers, Vectors, for_task
 
 UNMEASURED = "default, not measured here"
 MAP_SHARE = 0.25
-SMOOTHING, NEIGHBOURS = 0.6, 5
-SMOOTHED_ROWS = (500, 50_000)  # fewer have no near neighbours; of more these take minutes to find
+SMOOTHING, NEIGHBORS = 0.6, 5
+SMOOTHED_ROWS = (500, 50_000)  # fewer have no near neighbors; of more these take minutes to find
 ONE_DIRECTION = 0.8  # length of the mean of all vectors from which they point in one direction
 SENTENCES, JUDGED, MIN_SENTENCES = 1000, 150, 200
 ROWS = 5000  # of an index that sentences search
@@ -100,7 +100,7 @@ def learn_from_text(
     if above_chance.p >= MEANING or above_chance.value <= 0:
         note = "nothing learned from the text: its sentences do not find their own passages"
         return Steps(prior, Learned(), (note,))
-    near = Neighbours.of(bench.index.vectors, min(NEIGHBOURS, len(bench.documents) - 1))
+    near = Neighbors.of(bench.index.vectors, min(NEIGHBORS, len(bench.documents) - 1))
     trial = Learned(fit_map(lessons, vectors, own_rows[len(judged) :], seed=seed), near)
     notes = []
     for ranker, after in zip(tried, bench.values(tried, learned=trial), strict=True):
@@ -131,11 +131,11 @@ def learned_of(index: Index, ranker: Ranker, matrix: Vectors | None) -> Learned:
     if not ranker.smoothing:
         return Learned(matrix)
     numbers = index.numbers()
-    near = Neighbours.of(np.asarray(index.vectors[numbers]), NEIGHBOURS)
-    rows = np.full((index.facts.rows, NEIGHBOURS), -1, dtype=np.int32)
+    near = Neighbors.of(np.asarray(index.vectors[numbers]), NEIGHBORS)
+    rows = np.full((index.facts.rows, NEIGHBORS), -1, dtype=np.int32)
     products = np.zeros((index.facts.rows, 2), dtype=np.float32)
     rows[numbers], products[numbers] = numbers[near.rows], near.products
-    return Learned(matrix, Neighbours(rows, products))
+    return Learned(matrix, Neighbors(rows, products))
 
 
 # ---------------------------------------------------------------------- sentences

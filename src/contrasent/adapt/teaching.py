@@ -161,7 +161,7 @@ class _Teacher:
 
     def strategies(self, *, few: bool) -> list[Strategy]:
         """The default search, vectors alone, and all else."""
-        smooth, tuning = self.learner.neighbours is not None, self.learner.tuning
+        smooth, tuning = self.learner.neighbors is not None, self.learner.tuning
         own = candidate_strategies(
             self.learner.prior, "few" if few else "all", smooth=smooth, tuning=tuning
         )
@@ -180,7 +180,7 @@ class _Teacher:
         )
         few = [r for r in rankers if r.map_share == prior.map_share and not r.taught]
         began, probed = time.monotonic(), np.arange(len(self.bench.queries))[:PROBED]
-        learned = Learned(self.bench.learned.matrix, self.learner.neighbours)
+        learned = Learned(self.bench.learned.matrix, self.learner.neighbors)
         self.bench.values(few, probed, learned)
         parts = len(rankers) / len(few) * len(self.bench.queries) / len(probed)
         return 2 * parts * (time.monotonic() - began)  # two kinds of folds

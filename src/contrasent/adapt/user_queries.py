@@ -200,7 +200,7 @@ def _judged(folder: Path, log: Log) -> Iterator[_Row]:
     splits = {split: folder / "qrels" / f"{split}.tsv" for split in ("train", "dev")}
     sets = {split: read_qrels(qrels) for split, qrels in splits.items() if qrels.is_file()}
     if any(query in texts for judged in sets.values() for query in judged):
-        log(f"{folder}: judgements of {' and '.join(sets)} are used, and test is left to judge by")
+        log(f"{folder}: judgments of {' and '.join(sets)} are used, and test is left to judge by")
     else:
         sets = {"test": read_qrels(folder / "qrels" / "test.tsv")}
     for split, judged in sets.items():

@@ -32,7 +32,7 @@ class ObjectiveLoss(nn.Module):
         loss = ObjectiveLoss(model, "esimcse+simcse_plus_plus", queue_size=160)
         SentenceTransformerTrainer(model, train_dataset=sentences, loss=loss).train()
 
-    The data set has a column of sentences, or the columns that a labelled objective takes, scores
+    The data set has a column of sentences, or the columns that a labeled objective takes, scores
     as the label. The model's own weights train; projectors, queues, generators and discriminators
     live in the loss and are not saved. Dropout is the model's own. Momentum and queues move at the
     beginning of the next batch, which is the optimizer's step unless gradients are accumulated.
@@ -88,7 +88,7 @@ class ObjectiveLoss(nn.Module):
 
     def _batch(self, columns: list[Tokens], labels: Tensor | None) -> Batch:
         views = self.objective.views
-        if not self.objective.labelled:
+        if not self.objective.labeled:
             columns = columns * len(views)
         count = len(columns[0])
         rows = np.arange(self.batches * count, (self.batches + 1) * count)

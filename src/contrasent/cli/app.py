@@ -111,7 +111,7 @@ def _version(wanted: bool) -> None:
 
 
 WELCOME = """\
-contrasent: sentence embeddings learnt by contrast. Four things to try:
+contrasent: sentence embeddings learned by contrast. Four things to try:
 
   contrasent demo                           learning by contrast and a search, on text you have
   contrasent adapt FOLDER -o my-search     the same for your own documents

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from contrasent.cli import options
-from contrasent.cli.evaluate import UserEvaluation, judged_evaluations, labelled_evaluations
+from contrasent.cli.evaluate import UserEvaluation, judged_evaluations, labeled_evaluations
 from contrasent.errors import DataError, InputError, OptionError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def compare(
             --json.
         after: The model to compare with A, given in the same way.
         suite: Suites to measure models by, as in evaluate; sts if nothing else is given.
-        pairs: Your own labelled pairs: csv, tsv, jsonl or parquet; can be repeated.
+        pairs: Your own labeled pairs: csv, tsv, jsonl or parquet; can be repeated.
         columns: For --pairs: two texts and a number by name, or by position from 0.
         collection: Your own retrieval set, in BEIR's layout.
         on: A corpus of pairs, of which those are searched that train holds out.
@@ -71,7 +71,7 @@ def compare(
     chosen = Options(form=form, tasks=tasks, split=split, resamples=0, folder=data)
 
     evaluations = [
-        *labelled_evaluations(pairs or [], columns),
+        *labeled_evaluations(pairs or [], columns),
         *judged_evaluations(collection, False, [before]),
     ]
     evaluations += [_held_out(on, seed, [*arms[1], *arms[0]])] if on is not None else []
@@ -156,7 +156,7 @@ def diff(
 ) -> options.Output:
     """Will a search still find what it found with another model, version or runtime?
 
-    Both models rank the same documents for the same queries; no relevance judgements are
+    Both models rank the same documents for the same queries; no relevance judgments are
     needed. Changes are shown with 95 % intervals. The stored vectors of an index are used where
     OLD made them. A key for a server is read from CONTRASENT_API_KEY.
 
@@ -225,7 +225,7 @@ class Searched:
     vectors: "Vectors | None" = None
 
     def vectors_by(self, model: "TaskEncoder | RemoteModel") -> "Vectors | None":
-        """The stored vectors, if this model made them; a quantised copy has its own."""
+        """The stored vectors, if this model made them; a quantized copy has its own."""
         from contrasent.model.remote import RemoteModel
         from contrasent.model.runtime import NAME, read_export
 

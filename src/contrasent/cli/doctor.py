@@ -51,7 +51,7 @@ def doctor(
     """Check that a model gives the vectors it was saved with, or that an index is whole.
 
     Without a model: the installed packages, the missing extras and the processor. With one: every
-    difference, such as pooling, a missing head or scaling, tokenisation, truncation, precision; and
+    difference, such as pooling, a missing head or scaling, tokenization, truncation, precision; and
     a warning where heads of attention ignore the text, which changes no exit code. Of an index all
     rows and words are verified, then its model, and that it made the index. Exits with 0 if all is
     well and with 1 if not.

@@ -56,7 +56,7 @@ def evaluate(
         subsets: A row for each STS subset.
         seeds: Runs of the transfer classifier, each with other folds.
         captions: Flickr30k captions to search, from the end; 0 for all.
-        pairs: Your own labelled pairs: csv, tsv, jsonl or parquet; can be repeated.
+        pairs: Your own labeled pairs: csv, tsv, jsonl or parquet; can be repeated.
         columns: For --pairs: two texts and a number by name, or by position from 0 where there is
             no header.
         collection: Your own retrieval set, in BEIR's layout; of an index, the queries' answers are
@@ -101,7 +101,7 @@ def evaluate(
     if own_ids and collection is None:
         raise OptionError("--own-ids", "", "belongs to --collection, and there is none")
     user_evaluations = [
-        *labelled_evaluations(pairs or [], columns),
+        *labeled_evaluations(pairs or [], columns),
         *judged_evaluations(collection, own_ids, others),
     ]
     _check_before(models, others, suites, chosen, report_file, json_file)
@@ -246,13 +246,13 @@ def _load(
 
     @cache
     def count(sentence: str) -> int:
-        return int(opened.encoder.tokenise([sentence])[0].lengths[0]) - marks
+        return int(opened.encoder.tokenize([sentence])[0].lengths[0]) - marks
 
     return opened, count
 
 
-def labelled_evaluations(files: list[Path], columns: str | None) -> Iterator[UserEvaluation]:
-    """The evaluation on the user's own labelled pairs, if there are any."""
+def labeled_evaluations(files: list[Path], columns: str | None) -> Iterator[UserEvaluation]:
+    """The evaluation on the user's own labeled pairs, if there are any."""
     if columns is not None and not files:
         raise OptionError("--columns", columns, "chooses columns of --pairs, and there are none")
     if len({path.stem for path in files}) < len(files):
@@ -261,13 +261,13 @@ def labelled_evaluations(files: list[Path], columns: str | None) -> Iterator[Use
     if not files:
         return
     from contrasent.evaluate.sts import check_pairs, several_pairs
-    from contrasent.text.corpus import read_labelled_pairs
+    from contrasent.text.corpus import read_labeled_pairs
 
-    labelled = {}
+    labeled = {}
     for path in files:
-        read = read_labelled_pairs(path, columns=options.column_list(columns))
-        labelled[path.stem] = check_pairs(read.first, read.second, read.scores, path.stem)
-    yield lambda encode, number: several_pairs(encode, labelled, resamples=number)
+        read = read_labeled_pairs(path, columns=options.column_list(columns))
+        labeled[path.stem] = check_pairs(read.first, read.second, read.scores, path.stem)
+    yield lambda encode, number: several_pairs(encode, labeled, resamples=number)
 
 
 def judged_evaluations(
@@ -291,7 +291,7 @@ def _for_page(
     """Notes for the page alone: nearest captions to a few, and the geometry during training."""
     notes: dict[str, Any] = {}
     if "retrieval" in suites:
-        from contrasent.datasets.labelled import flickr30k
+        from contrasent.datasets.labeled import flickr30k
         from contrasent.evaluate.retrieval import nearest_documents
 
         captions = flickr30k(folder=chosen.folder).last(chosen.captions).texts

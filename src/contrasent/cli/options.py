@@ -37,7 +37,7 @@ DataFolder = Annotated[
     ),
 ]
 StsForm = Annotated[
-    str, typer.Option("--form", help="STS text: senteval (tokenised, lower-cased) or raw.")
+    str, typer.Option("--form", help="STS text: senteval (tokenized, lower-cased) or raw.")
 ]
 StsTask = Annotated[
     list[str] | None, typer.Option("--task", help="STS set, such as STSB; can be repeated.")
@@ -67,7 +67,7 @@ class Output(NamedTuple):
     text: str = ""
     notes: Sequence[str] = ()  # for standard error, after all else
     status: int = 0
-    styled: bool = False  # the text has colours, and all that came from outside is printable
+    styled: bool = False  # the text has colors, and all that came from outside is printable
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,13 +96,13 @@ def train(
             similarity, rating, ...]
         documents: Text in document order, a blank line between documents.
         evaluate: What decides the model: heldout (pairs of the corpus), documents (held out: the
-            first sentence finds the rest), neighbours (how much of the base is left), a file of
-            labelled pairs, stsb (needs CONTRASENT_DATA), or none. [default: heldout for pairs,
-            documents with --documents, else neighbours]
+            first sentence finds the rest), neighbors (how much of the base is left), a file of
+            labeled pairs, stsb (needs CONTRASENT_DATA), or none. [default: heldout for pairs,
+            documents with --documents, else neighbors]
         keep: Model to leave: proven (the best step if proven better than the base, else the base),
-            unharmed (the last step if enough of the base's neighbours are left, else the base),
+            unharmed (the last step if enough of the base's neighbors are left, else the base),
             trained (the best step in any case), or last. [default: proven; with --evaluate
-            neighbours, which proves nothing, unharmed]
+            neighbors, which proves nothing, unharmed]
         require_improvement: Exit with 3, all written, if nothing improved.
         recipe: TOML file with any of the options and [settings], or a model of the papers such as
             simcse/roberta-large-unsup.
@@ -199,7 +199,7 @@ def _check(
 def _check_visible(required: bool, evaluator: str | None) -> None:
     from contrasent.evaluate.validation import BETTER
 
-    if required and evaluator in ("none", "neighbours"):
+    if required and evaluator in ("none", "neighbors"):
         problem = f"an improvement cannot be seen; {BETTER}"
         raise OptionError("--require-improvement", evaluator, problem)
 
@@ -264,25 +264,32 @@ def _summary(run: "Run", evaluator: str, defaults: "Defaults | None") -> options
 
 
 def outcome(run: "Run", evaluator: str) -> str:
-    """The last line of a run that was evaluated: whether it improved, and the model it left."""
-    kept_step, base, gain = run.kept or 0, run.base_score, run.gain
-    place = {0: "the base", run.steps: "the last step"}.get(kept_step, f"step {kept_step}")
-    model = f"the model is {place}"
-    if kept_step == 0:
-        trained = "last" if evaluator == "neighbours" else "best"
-        model += f" (step {run.best_step} is in {run.folder}/run/{trained})"
-    if evaluator == "neighbours":
-        left = f"{run.score:.4f} of the base's neighbours are left"
+    """The last line of a run that was evaluated: its verdict, the figures, the model it left."""
+    from contrasent.report import shown
+
+    saved = {0: "the base model", run.steps: "the last step"}.get(run.kept or 0, f"step {run.kept}")
+    if not run.kept:
+        trained = "last" if evaluator == "neighbors" else "best"
+        saved += f"; trained weights: {run.folder}/run/{trained}"
+    if evaluator == "neighbors":
+        unchanged = f"{100 * (run.score or 0):.1f} % of the base's neighbors are unchanged"
         if run.improved is False:
-            return f"too much is lost: {left}; {model}"
-        return f"sentences alone show no gain, {left}; {model}"
-    best = f"step {run.best_step}, {evaluator} {run.metric} {run.score:.4f}"
-    if base is not None:
-        best += f", before training {base:.4f}"
-    if gain is not None and gain.low is not None:
-        interval = f"95 % interval {gain.low:+.4f} to {gain.high:+.4f}"
-        best += f"; on {gain.count} others {gain.value:+.4f}, {interval}"
-    if run.improved is False:
-        ahead = run.score is not None and base is not None and run.score > base
-        return f"{'not proven better' if ahead else 'no improvement'}: {best}; {model}"
-    return f"best model: {best}" + ("" if kept_step == run.best_step else f"; {model}")
+            return f"Worse and discarded: only {unchanged}. Saved {saved}."
+        return f"Saved {saved}. Without labels improvement cannot be measured; {unchanged}."
+    metric = run.metric or ""
+    figures = f"{evaluator} {metric} {shown(metric, run.score or 0)} after step {run.best_step}"
+    if run.base_score is not None:
+        figures += f", {shown(metric, run.base_score)} before training"
+    gain = run.gain
+    if gain is not None and gain.low is not None and gain.high is not None:
+        low, high = (f"{end:+.3f}" for end in (gain.low, gain.high))
+        figures += f"; on {gain.count} other items {gain.value:+.3f}, 95 % CI [{low}, {high}]"
+    if run.improved is None:
+        return f"Saved {saved}: {figures}."
+    if run.improved:
+        return f"Improved and saved: {figures}." + (
+            "" if run.kept == run.best_step else f" Saved {saved}."
+        )
+    ahead = run.score is not None and run.base_score is not None and run.score > run.base_score
+    verdict = "No reliable improvement" if ahead else "No improvement"
+    return f"{verdict}: {figures}. Saved {saved}."

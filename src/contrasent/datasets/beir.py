@@ -43,7 +43,7 @@ def read_collection(folder: Path, *, split: str = "test") -> Collection:
 
 
 def read_judged(folder: Path, *, split: str = "test") -> Judged:
-    """Read the queries and judgements of a folder in BEIR's layout, but not its corpus."""
+    """Read the queries and judgments of a folder in BEIR's layout, but not its corpus."""
     queries = read_texts(folder / "queries.jsonl")
     path = folder / "qrels" / f"{split}.tsv"
     judged = read_qrels(path)
@@ -66,9 +66,9 @@ def places_of(names: Sequence[str]) -> dict[str, int]:
 
 
 def read_qrels(path: Path) -> dict[str, dict[str, float]]:
-    """Read judgements as {query: {document: gain}}."""
+    """Read judgments as {query: {document: gain}}."""
     if not path.is_file():
-        raise DataError(f"{path}: no such file; judgements are lines of query, document, gain")
+        raise DataError(f"{path}: no such file; judgments are lines of query, document, gain")
     judged: dict[str, dict[str, float]] = {}
     for number, line in enumerate(read_lines(path), start=1):
         columns = [cell.strip() for cell in line.split("\t")] if "\t" in line else line.split()
@@ -83,7 +83,7 @@ def read_qrels(path: Path) -> dict[str, dict[str, float]]:
             raise DataError(f"{path}:{number}: {len(columns)} columns, expected 3 or 4")
         judged.setdefault(query, {})[document] = gain
     if not judged:
-        raise DataError(f"{path}: holds no judgements")
+        raise DataError(f"{path}: holds no judgments")
     return judged
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from contrasent.datasets import labelled, official
+from contrasent.datasets import labeled, official
 from contrasent.datasets.sts import FORMS, sts_names, sts_places
 
 
@@ -31,7 +31,7 @@ class DataSet:
 
 def data_sets() -> tuple[DataSet, ...]:
     """Every named data set."""
-    transfer, captions = [], {"all": labelled.CAPTION_COUNTS[0]}
+    transfer, captions = [], {"all": labeled.CAPTION_COUNTS[0]}
     for name, files in official.TRANSFER_FILES.items():
         rows: dict[str, int] = {}
         for file in files:
@@ -41,9 +41,9 @@ def data_sets() -> tuple[DataSet, ...]:
     return (
         *(_similarity(name) for name in sts_names()),
         *transfer,
-        DataSet("QQP", "pairs", {}, {"": labelled.QQP_PLACES}),
-        DataSet("NLI", "triples", {}, {"": labelled.NLI_PLACES}),
-        DataSet("flickr30k", "captions", captions, {"": labelled.CAPTION_PLACES}),
+        DataSet("QQP", "pairs", {}, {"": labeled.QQP_PLACES}),
+        DataSet("NLI", "triples", {}, {"": labeled.NLI_PLACES}),
+        DataSet("flickr30k", "captions", captions, {"": labeled.CAPTION_PLACES}),
     )
 
 

@@ -186,6 +186,6 @@ def _from_hub(task: str, split: str, form: str, place: str) -> tuple[ScoredPairs
         why = f"no copy on the hub has its test split alone{other}"
         raise DataError(official.missing(task, place, why))
     if form != "raw":
-        why = "the hub has the raw form only (choose form 'raw' to use it)"
+        why = "the hub has the raw form only (add --form raw to use it)"
         raise DataError(official.missing(task, place, why))
     return (_make_pairs(task, fetch_pairs(task, pin, split, place)),)

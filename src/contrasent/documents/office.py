@@ -301,7 +301,7 @@ def _numbered(archive: zipfile.ZipFile) -> bytes:
         return b""
     counted = _Numbering(parsed(archive, "word/numbering.xml"), parsed(archive, "word/styles.xml"))
 
-    def labelled(content: bytes) -> bytes:
+    def labeled(content: bytes) -> bytes:
         for _, (prefix, space) in ElementTree.iterparse(BytesIO(content), ["start-ns"]):
             with suppress(ValueError):  # "ns1" is one that the parser gives itself
                 ElementTree.register_namespace(prefix, space)
@@ -317,7 +317,7 @@ def _numbered(archive: zipfile.ZipFile) -> bytes:
                 one.insert(1, run)
         return bytes(ElementTree.tostring(root, "utf-8"))
 
-    return _changed(archive, "word/document.xml", labelled)
+    return _changed(archive, "word/document.xml", labeled)
 
 
 # ---------------------------------------------------------------------- slides and books

@@ -1,7 +1,7 @@
 """Documents cut into passages that a model reads whole, each below its title and headings."""
 
 # A document that fits is one passage. In others, sections are cut at paragraphs and sentences into
-# parts of about equal length, and small neighbouring sections are joined, without overlap.
+# parts of about equal length, and small neighboring sections are joined, without overlap.
 
 import re
 from collections import Counter
@@ -20,7 +20,7 @@ _Place = tuple[tuple[str, ...], int]  # headings, outermost first, and page; 0 w
 
 FEWEST = 16  # tokens that a passage must be able to hold
 PREFIX = 0.25  # share of a passage's tokens that its title and headings may take
-SMALL = 0.25  # share of a passage's tokens below which a section joins its neighbour
+SMALL = 0.25  # share of a passage's tokens below which a section joins its neighbor
 AT_ONCE = 256  # documents whose tokens are counted together
 
 

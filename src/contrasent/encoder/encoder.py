@@ -116,7 +116,7 @@ class Encoder(PooledBackbone, base.Encoder):
             check: compare the weights with the digests that :meth:`save` stored.
 
         Raises:
-            ModelError: no model there, weights missing, damaged, newly initialised or of another
+            ModelError: no model there, weights missing, damaged, newly initialized or of another
                 shape, or no pooling is specified.
             OptionError: a value that cannot be.
         """
@@ -202,7 +202,7 @@ class Encoder(PooledBackbone, base.Encoder):
         return EncoderConfig(self.identity, *settings, self.max_tokens, self.dimension)
 
     def forward(self, tokens: Tokens, places: Tensor | None = None) -> Tensor:
-        """Vectors of tokenised sentences, (n, d), not normalised.
+        """Vectors of tokenized sentences, (n, d), not normalized.
 
         Rows are packed or grouped by length, so that little or no padding is computed; the result
         does not depend on it. They are float32, whatever the precision inside; float64 of a model
@@ -225,7 +225,7 @@ class Encoder(PooledBackbone, base.Encoder):
 
     @torch.inference_mode()
     def embed(self, tokens: Tokens) -> Vectors:
-        """Vectors of tokenised sentences in one forward pass, without dropout, as in ``encode``."""
+        """Vectors of tokenized sentences in one forward pass, without dropout, as in ``encode``."""
         with self.dropout_off():
             vectors = self(tokens)
         if self.normalise:

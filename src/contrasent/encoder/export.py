@@ -42,7 +42,7 @@ BATCH_TOKENS = 512
 Inputs = dict[str, NDArray[np.int64]]
 
 
-def quantise(graph: Path, tokenizer: Tokenizer, sentences: list[str]) -> dict[str, Any]:
+def quantize(graph: Path, tokenizer: Tokenizer, sentences: list[str]) -> dict[str, Any]:
     """Replace a float32 graph by one whose matrix products are computed in int8."""
     if len(sentences) < FEWEST:
         raise OptionError("calibration", len(sentences), f"sentences; {FEWEST} at least are needed")
@@ -82,9 +82,9 @@ def quantise(graph: Path, tokenizer: Tokenizer, sentences: list[str]) -> dict[st
             },
         )
     return {
-        "quantisation": "int8, activations per tensor, weights per column, smoothed",
+        "quantization": "int8, activations per tensor, weights per column, smoothed",
         "calibration_sentences": len(sentences),
-        "quantised_products": len(products),
+        "quantized_products": len(products),
     }
 
 
@@ -211,7 +211,7 @@ def export(
         graph = folder / runtime.GRAPHS["onnx"]
         write_onnx(encoder, graph)
         if calibration is not None:
-            written.made.update(quantise(graph, encoder.tokenizer, list(calibration)))
+            written.made.update(quantize(graph, encoder.tokenizer, list(calibration)))
         if engine == "openvino":
             import openvino
 

@@ -169,7 +169,7 @@ def fit(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(s.seed)
         flow = Flow(x.shape[1], s)
-    optimiser = torch.optim.AdamW(flow.parameters(), lr=s.lr, weight_decay=s.weight_decay, eps=1e-6)
+    optimizer = torch.optim.AdamW(flow.parameters(), lr=s.lr, weight_decay=s.weight_decay, eps=1e-6)
     with torch.no_grad():
         flow(x[torch.randperm(len(x), generator=generator)[: max(s.batch, 512)]], start=True)
     per_epoch = len(x) // s.batch
@@ -182,10 +182,10 @@ def fit(
                 value = float(loss.detach())
                 if not math.isfinite(value):
                     raise DataError(f"the flow's loss is {value} at step {step}; lower its lr")
-                optimiser.zero_grad()
+                optimizer.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
                 nn.utils.clip_grad_norm_(flow.parameters(), s.clip)
-                optimiser.step()
+                optimizer.step()
                 report(step, value)
                 advance(1, loss=value)
                 step += 1
@@ -228,7 +228,7 @@ class FlowEncoder(Encoder):
         return replace(self.encoder.config, identity=self.identity)
 
     def embed(self, tokens: Tokens) -> Vectors:
-        """Vectors of tokenised sentences."""
+        """Vectors of tokenized sentences."""
         return self.flow.transform(self.encoder.embed(tokens))
 
     def encode_tokens(self, tokens: Tokens, batch: int) -> Vectors:

@@ -63,7 +63,7 @@ HEADS = ("none", "tanh", "batchnorm")
 
 
 def make_head(name: str, size: int) -> nn.Module | None:
-    """A freshly initialised head: "none" (None), "tanh" (SimCSE, section 6.1) or "batchnorm"."""
+    """A freshly initialized head: "none" (None), "tanh" (SimCSE, section 6.1) or "batchnorm"."""
     check_choice("head", name, HEADS)
     if name == "tanh":
         return Dense(size, size, nn.Tanh())

@@ -66,7 +66,7 @@ def cut(lengths: NDArray[np.int64], rows: int) -> list[NDArray[np.int64]]:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Neighbouring rows of one length, or padded to it."""
+    """Neighboring rows of one length, or padded to it."""
 
     count: int
     length: int

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from contrasent.engine.masked_models import (
         Guide as Guide,
         LanguageHead as LanguageHead,
-        MaskedLanguageModelling as MaskedLanguageModelling,
+        MaskedLanguageModeling as MaskedLanguageModeling,
         MaskedModel as MaskedModel,
     )
     from contrasent.engine.momentum_queue import (
@@ -64,7 +64,7 @@ __all__, __getattr__, __dir__ = exports(
         "contrasent.encoder.packing": "by_length",
         "contrasent.engine.contrast": "Contrast Duplicates",
         "contrasent.engine.encodings": "BatchEncodings Source Term Terms",
-        "contrasent.engine.masked_models": "Guide LanguageHead MaskedLanguageModelling MaskedModel",
+        "contrasent.engine.masked_models": "Guide LanguageHead MaskedLanguageModeling MaskedModel",
         "contrasent.engine.momentum_queue": "MomentumQueue copy_encoder",
         "contrasent.engine.objective": (
             "ContrastObjective Objective PairObjective Which check_view make_views"

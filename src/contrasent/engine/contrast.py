@@ -135,8 +135,8 @@ def _not_shared(encodings: BatchEncodings, column: int) -> Callable[[slice], Ten
     encoder = encodings.networks.encoder
     query, document = (encoder.prompts.of_task(task) for task in ("query", "document"))
     framed: list[tuple[Ids, Ids] | None] = [None, None]
-    if encodings.networks.labelled and query != document:  # equal ones tell no texts apart
-        framed = [around(encoder.tokenise(["", "a"], prompt)[0]) for prompt in (query, document)]
+    if encodings.networks.labeled and query != document:  # equal ones tell no texts apart
+        framed = [around(encoder.tokenize(["", "a"], prompt)[0]) for prompt in (query, document)]
     device = encoder.device  # NCCL gathers nothing that lies elsewhere
     sides = zip((anchors, positives[column]), framed, strict=True)
     pair_keys = [_keys(tokens, marks).to(device) for tokens, marks in sides]

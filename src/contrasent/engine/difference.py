@@ -20,7 +20,7 @@ from contrasent.engine.encodings import (
 from contrasent.engine.masked_models import LanguageHead, MaskedModel
 from contrasent.engine.momentum_queue import copy_encoder
 from contrasent.errors import ModelError, OptionError
-from contrasent.losses import Normalisation, corrective_lm, masked_lm, token_detection
+from contrasent.losses import Normalization, corrective_lm, masked_lm, token_detection
 from contrasent.text.batches import random_for
 from contrasent.types import Batch, Tokens
 
@@ -44,7 +44,7 @@ class DifferenceSettings:
     target: Target
     mask_ratio: float
     edit_ratio: float
-    normalisation: Normalisation
+    normalization: Normalization
     draw: Draw
     positions: Positions
     condition: Condition
@@ -57,7 +57,7 @@ class DifferenceSettings:
 
 
 class DifferencePrediction(Term):
-    """The term "difference": detection, or the language-modelling tasks of DiffCSE's Table 3."""
+    """The term "difference": detection, or the language-modeling tasks of DiffCSE's Table 3."""
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class DifferencePrediction(Term):
 
     def _detection(self, kind: str, edit: "Edit", condition: Tensor) -> dict[str, Tensor]:
         changed = edit.changed(kind)
-        padded = self.settings.normalisation == "mean_with_padding"
+        padded = self.settings.normalization == "mean_with_padding"
         flags = Tokens(changed.astype(np.int32), edit.tokens.offsets)
         total = torch.zeros((), device=condition.device)
         tally = torch.zeros(4, device=condition.device)
@@ -189,12 +189,12 @@ class DifferencePrediction(Term):
             labels = torch.from_numpy(flags.select(rows).pad(0)[0]).to(condition.device)
             labels = nn.functional.pad(labels, (0, mask.shape[1] - labels.shape[1]))
             scores = self.detect[kind](vectors)
-            part: Normalisation = "mean_with_padding" if padded else "sum"
-            total = total + token_detection(scores, labels, mask, normalisation=part, count=1.0)
+            part: Normalization = "mean_with_padding" if padded else "sum"
+            total = total + token_detection(scores, labels, mask, normalization=part, count=1.0)
             positions += mask.numel()
             tally += _tally(scores.detach().argmax(-1), labels.bool(), mask)
         count: Tensor | float
-        if self.settings.normalisation == "sum":
+        if self.settings.normalization == "sum":
             count = 1 / parallel.world()
         else:
             seen = positions if padded else len(edit.tokens.ids)

@@ -39,7 +39,7 @@ class Networks(Protocol):
     second_projector: nn.Module | None
     roles: tuple[str, ...]
     masks: str
-    labelled: bool
+    labeled: bool
     baseline: Baseline | None
     queue: Any  # :class:`contrasent.engine.momentum_queue.MomentumQueue`, or None
 
@@ -100,7 +100,7 @@ class BatchEncodings:
         self.networks = networks
         self.batch = batch
         self.frozen = frozen
-        # Columns of a labelled corpus beyond the declared ones are hard negatives.
+        # Columns of a labeled corpus beyond the declared ones are hard negatives.
         beyond = len(batch.columns) - len(networks.roles)
         self.roles = networks.roles + ("negative",) * beyond
         self._editing: list[nn.Module] = []
@@ -149,7 +149,7 @@ class BatchEncodings:
         Of single sentences the anchors alone: both sides of a negative pair are then the
         sentences themselves, whatever the view of the positive. Of pairs, all columns.
         """
-        roles = ("anchor", "positive", "negative") if self.networks.labelled else ("anchor",)
+        roles = ("anchor", "positive", "negative") if self.networks.labeled else ("anchor",)
         with ExitStack() as stack:
             for encoder in filter(None, (self.networks.encoder, self.networks.second)):
                 stack.enter_context(encoder.dropout_off())
@@ -185,12 +185,12 @@ class BatchEncodings:
         """Hard negatives of this process's rows, (n, h, d), or None where there are none.
 
         Args:
-            clean: without dropout, where the corpus is labelled.
+            clean: without dropout, where the corpus is labeled.
         """
         count = self.roles.count("negative")
         if not count:
             return None
-        if clean and self.networks.labelled:
+        if clean and self.networks.labeled:
             return torch.stack(self.clean[-count:], dim=1)
         return torch.stack(self.noisy[-count:], dim=1)
 
@@ -225,9 +225,9 @@ class BatchEncodings:
                 projected += part
                 continue
             rows = torch.cat(list(part))
-            normalised = any(isinstance(m, nn.BatchNorm1d) for m in projector.modules())
+            normalized = any(isinstance(m, nn.BatchNorm1d) for m in projector.modules())
             with self._gradient():
-                if parallel.world() > 1 and projector.training and normalised:
+                if parallel.world() > 1 and projector.training and normalized:
                     start = parallel.first_row(len(rows))
                     rows = projector(parallel.gather(rows))[start : start + len(rows)]
                 else:

@@ -191,7 +191,7 @@ def _on(beside: Tensor, values: NDArray[Any]) -> Tensor:
     return torch.from_numpy(values).to(beside.device)
 
 
-class MaskedLanguageModelling(Term):
+class MaskedLanguageModeling(Term):
     """A second pass of the encoder over masked copies of all columns (SimCSE, appendix A).
 
     Masks are drawn independently for every row of every view; the contrast never sees them. The
@@ -204,7 +204,7 @@ class MaskedLanguageModelling(Term):
     def __init__(self, encoder: Encoder, *, mask_ratio: float, head: str | None) -> None:
         super().__init__()
         if encoder.tokenizer.specials.mask is None:
-            raise ModelError("masked language modelling needs a tokenizer with a [MASK] token")
+            raise ModelError("masked language modeling needs a tokenizer with a [MASK] token")
         self.mask_ratio = mask_ratio
         self.head = LanguageHead.load(head, encoder)
 
@@ -322,7 +322,7 @@ class Guide:
         if not self._same_ids:
             backend = self.student.tokenizer.backend
             texts = backend.decode_batch([tokens[i].tolist() for i in range(len(tokens))])
-            tokens = self.encoder.tokenise(texts)[0]
+            tokens = self.encoder.tokenize(texts)[0]
         return list(self.encoder(tokens).split([len(column) for column in columns]))
 
 

@@ -28,12 +28,12 @@ class MomentumQueue(nn.Module):
     rows leave. With several processes the rows of all of them enter every process's queue, so that
     the loss is that of one process.
 
-    A batch normalisation, in the projector or in a head of the encoder, takes the statistics of the
+    A batch normalization, in the projector or in a head of the encoder, takes the statistics of the
     rows that enter together, as the views that they will be compared with take those of theirs, and
     as the key encoder does in MoCo (He et al., 2020, section 3.3; rows of the queue are negatives
     alone, so there is no positive for the statistics to give away). Running statistics would still
     be near their start in the first steps, and all rows of the queue nearly parallel. ESimCSE's
-    paper and code have no batch normalisation.
+    paper and code have no batch normalization.
 
     Attributes:
         momentum_encoder: theta_m, equal to the encoder at step 0 unless ``init`` is "random".
@@ -71,7 +71,7 @@ class MomentumQueue(nn.Module):
         self.size, self.momentum, self.column, self.start = size, momentum, column, start
         self.momentum_encoder = copy_encoder(encoder)
         if init == "random":
-            randomise(self.momentum_encoder)
+            randomize(self.momentum_encoder)
         self.momentum_encoder.requires_grad_(False)
         self.register_buffer("rows", torch.zeros(size, encoder.dimension))
         self.register_buffer("filled", torch.zeros((), dtype=torch.long))
@@ -105,13 +105,13 @@ class MomentumQueue(nn.Module):
         """Encode a batch; its rows enter with ``after_step``."""
         networks = encodings.networks
         tokens = encodings.columns("anchor" if self.column == "first" else "positive")[0]
-        with _without_running_statistics(self.momentum_encoder) as normalised:
-            if normalised and len(tokens) < 2:
+        with _without_running_statistics(self.momentum_encoder) as normalized:
+            if normalized and len(tokens) < 2:
                 return  # one row has no statistics
             vectors = parallel.gather(self.momentum_encoder(tokens))
         if networks.projector is not None:
-            with _without_running_statistics(networks.projector) as normalised:
-                if normalised and len(vectors) < 2:
+            with _without_running_statistics(networks.projector) as normalized:
+                if normalized and len(vectors) < 2:
                     return
                 vectors = networks.projector(vectors)
         self._waiting.append(vectors.to(self.rows.dtype))
@@ -149,7 +149,7 @@ def _sample(encoder: Encoder) -> Tensor:
 
 @contextmanager
 def _without_running_statistics(module: nn.Module) -> Iterator[bool]:
-    """Dropout off; batch normalisation by the rows alone, without storing their statistics."""
+    """Dropout off; batch normalization by the rows alone, without storing their statistics."""
     norms = [m for m in module.modules() if isinstance(m, nn.BatchNorm1d)]
     with dropout.off(module):
         for norm in norms:
@@ -167,7 +167,7 @@ def copy_encoder(encoder: Encoder) -> Encoder:
     return copy.deepcopy(encoder, memo)
 
 
-def randomise(encoder: Encoder) -> None:
+def randomize(encoder: Encoder) -> None:
     """Reset a backbone to random weights, as before pre-training."""
     from transformers import AutoModel
 

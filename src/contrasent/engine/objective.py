@@ -42,7 +42,7 @@ class Objective(nn.Module):
 
     Attributes:
         published: settings of a run with which the method was published for BERT base.
-        labelled: whether the corpus must have pairs (positives), and hard negatives beyond.
+        labeled: whether the corpus must have pairs (positives), and hard negatives beyond.
         graded: whether every pair must have a score; there are no hard negatives then.
         checks: functions of the parameters, by name, that reject combinations;
             they are called before any weights are loaded.
@@ -51,7 +51,7 @@ class Objective(nn.Module):
         views: view c makes column c of a batch, see :mod:`contrasent.text.batches`.
         resample_views: whether views are drawn anew in every epoch.
         roles: what each column is: "anchor", "positive" (one or more), "negative" or "edited"
-            (not contrasted). Columns of a labelled corpus beyond these are hard negatives.
+            (not contrasted). Columns of a labeled corpus beyond these are hard negatives.
         projector: network on the pooled vectors that is dropped after training, or None.
         second: an encoder of its own for all columns but the first, or None.
         baseline: what is subtracted from the encoder's vectors before the projector, or None.
@@ -63,7 +63,7 @@ class Objective(nn.Module):
     """
 
     published: ClassVar[dict[str, Any]] = {}
-    labelled: bool = False
+    labeled: bool = False
     graded: bool = False
     checks: ClassVar[tuple[Callable[[Mapping[str, Any]], Any], ...]] = ()
     vectors_only: bool = False
@@ -172,7 +172,7 @@ class Objective(nn.Module):
                 term.after_step(self.encoder)
 
     def use_projector(self, name: str, *, encoders: int = 1) -> None:
-        """Put a freshly initialised projector on the encoder, and a second encoder.
+        """Put a freshly initialized projector on the encoder, and a second encoder.
 
         Args:
             name: "tanh", "batchnorm" or "none".
@@ -210,12 +210,12 @@ class Objective(nn.Module):
             wanted = "two columns of text and a score" if self.graded else "text without scores"
             actual = f"{width} and {'scores' if scored else 'none'}"
             raise TrainingError(f"objective {self.name}: learns from {wanted}; this has {actual}")
-        if self.labelled and width < 2:
+        if self.labeled and width < 2:
             raise TrainingError(
                 f"objective {self.name}: needs a corpus of pairs (two columns or more); "
                 "this one has single sentences, for which there is simcse"
             )
-        if not self.labelled and width > 1:
+        if not self.labeled and width > 1:
             raise TrainingError(
                 f"objective {self.name}: takes single sentences and this corpus has "
                 f"{width} columns; name one column, or use simcse_supervised"
@@ -340,7 +340,7 @@ class Combination(Objective):
         if contrast_weight is None:
             weights = {p.weights["contrast"] for p in parts if "contrast" in p.weights}
             contrast_weight = _one(weights, 1.0, names, "weights of the contrast")
-        self.labelled = any(part.labelled for part in parts)
+        self.labeled = any(part.labeled for part in parts)
         self.graded = any(part.graded for part in parts)
         self.views = _views(parts, names)
         self.roles = _one({p.roles for p in parts}, ("anchor", "positive"), names, "columns")
@@ -371,7 +371,7 @@ class Combination(Objective):
         problem = None
         columns = zip(self.views, self.roles, strict=False)
         contrasted = [view for view, role in columns if role != "edited"]
-        plain = not self.labelled and contrasted == [Identity(), Identity()]
+        plain = not self.labeled and contrasted == [Identity(), Identity()]
         if self.graded and self.contrast is not None:
             problem = "a contrast takes every pair for a positive, and pairs with scores are not"
         elif twice:
@@ -382,9 +382,9 @@ class Combination(Objective):
             problem = "a queue with two independent encoders is not defined"
         elif self.queue is not None and self.baseline is not None:
             problem = "from a queue's vectors no template is subtracted; set denoise=false"
-        elif self.labelled and any(view.level == "row" for view in self.views):
+        elif self.labeled and any(view.level == "row" for view in self.views):
             problem = "next sentences and a corpus of pairs exclude each other"
-        elif self.labelled and len(self.roles) > 2:
+        elif self.labeled and len(self.roles) > 2:
             problem = "copies and next sentences are made of single sentences, not of pairs"
         elif self.masks == "fixed" and (not plain or self.second is not None):
             problem = "masks=fixed takes the anchor's vector for all others; set masks=independent"

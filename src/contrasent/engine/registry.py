@@ -44,7 +44,7 @@ METHODS = {
     "dimension_wise": "Dimension-wise contrast as the only loss: an alternative to whitening.",
     "esimcse": "ESimCSE: positives of another length, and negatives from the batches before.",
     "gist": "GISTEmbed: a guide says which negatives of a batch are none.",
-    "masked_lm": "Masked language modelling: with a contrast, or alone.",
+    "masked_lm": "Masked language modeling: with a contrast, or alone.",
     "matryoshka": "Matryoshka: the first dimensions of a vector are to be a vector of their own.",
     "promptbert": "PromptBERT: a sentence is what fills the mask of a template around it.",
     "ranking_distillation": "Ranking distillation: the batch is ranked as a guide ranks it.",
@@ -124,7 +124,7 @@ def published(name: str, base: str | None = None) -> dict[str, Any]:
 
 def needs_pairs(name: str) -> bool:
     """Whether a method, or one of a combination, learns from pairs that belong together."""
-    return any(method.kind.labelled for method in methods(name))
+    return any(method.kind.labeled for method in methods(name))
 
 
 def needs_scores(name: str) -> bool:

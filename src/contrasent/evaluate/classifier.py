@@ -28,7 +28,7 @@ OUTER = 10
 class Logistic:
     """Fits on subsets of one feature matrix.
 
-    Features are centred, and scaled by one number so that their mean variance is 1: an L2 weight
+    Features are centered, and scaled by one number so that their mean variance is 1: an L2 weight
     then means the same for vectors of any length.
     """
 
@@ -49,7 +49,7 @@ class Logistic:
         self.target: Matrix = shown.astype(np.float32)
 
     def fit(self, subsets: Sequence[Rows], penalties: Sequence[float]) -> Matrix:
-        """Minimise mean cross-entropy + penalty / 2 * ||weights||^2, the bias free of penalty."""
+        """Minimize mean cross-entropy + penalty / 2 * ||weights||^2, the bias free of penalty."""
         size = max(1, BLOCK // (len(self.rows) * self.columns))
         parts = [slice(i, i + size) for i in range(0, len(subsets), size)]
         return np.concatenate([self._fit(subsets[p], np.asarray(penalties[p])) for p in parts])

@@ -73,7 +73,7 @@ class MethodComparison:
         return {**asdict(self), "verdict": self.verdict}
 
     def line(self, width: int = 10) -> str:
-        """One line for a terminal, correlations and rates times 100."""
+        """One line for a terminal."""
         values = (self.before, self.after, self.difference, self.low, self.high)
         a, b, d, low, high = (shown(self.metric, v) for v in values)
         text = f"{self.name:<{width}} {a:>7} {b:>7} {d:>7}  [{low}, {high}]  p {self.p:.4f}"

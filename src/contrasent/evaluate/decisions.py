@@ -1,6 +1,6 @@
 """Paraphrases, triples and clusters by cosine alone; nothing is trained.
 
-F1 is at its best threshold, chosen on the same pairs (as in MTEB) and so a little optimistic;
+F1 is at its best threshold, chosen on the same pairs (as in MTEB) and so a little optimiztic;
 clusters are k-means, scored by V-measure (Rosenberg and Hirschberg, 2007).
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from contrasent import metrics
-from contrasent.datasets import labelled
+from contrasent.datasets import labeled
 from contrasent.errors import DataError
 from contrasent.evaluate.vectors import ReportBuilder, check_spread, encode_distinct
 from contrasent.report import Items, Report
@@ -74,7 +74,7 @@ class Thresholds:
 
 def pair_classification(
     encode: EncodeFn,
-    sets: Mapping[str, labelled.Labelled] | None = None,
+    sets: Mapping[str, labeled.Labeled] | None = None,
     *,
     resamples: int = RESAMPLES,
     seed: int = 0,
@@ -86,8 +86,8 @@ def pair_classification(
     (average precision) and "f1_best".
     """
     if sets is None:
-        mrpc = labelled.transfer_set("MRPC", folder=folder)["test"]
-        sets = {"MRPC": mrpc, "QQP": labelled.question_pairs(folder=folder)}
+        mrpc = labeled.transfer_set("MRPC", folder=folder)["test"]
+        sets = {"MRPC": mrpc, "QQP": labeled.question_pairs(folder=folder)}
     sides = [side for pairs in sets.values() for side in (pairs.first, pairs.second or ())]
     encoded, builder, thresholds = encode_distinct(encode, sides), ReportBuilder(), {}
     for task, pairs in sets.items():
@@ -110,7 +110,7 @@ def pair_classification(
 
 def triplet_accuracy(
     encode: EncodeFn,
-    triples: labelled.Triples | None = None,
+    triples: labeled.Triples | None = None,
     *,
     resamples: int = RESAMPLES,
     seed: int = 0,
@@ -122,7 +122,7 @@ def triplet_accuracy(
     triples at equal distances over the file of the data folder.
     """
     if triples is None:
-        triples = labelled.inference_triples(folder=folder).spread(TRIPLES)
+        triples = labeled.inference_triples(folder=folder).spread(TRIPLES)
     columns = (triples.premises, triples.entailed, triples.contradicted)
     premise, entailed, contradicted = map(encode_distinct(encode, columns), columns)
     right = metrics.cosine(premise, entailed) > metrics.cosine(premise, contradicted)
@@ -135,7 +135,7 @@ def triplet_accuracy(
 
 def clustering(
     encode: EncodeFn,
-    sets: Mapping[str, labelled.Labelled] | None = None,
+    sets: Mapping[str, labeled.Labeled] | None = None,
     *,
     starts: int = STARTS,
     resamples: int = RESAMPLES,
@@ -163,13 +163,13 @@ def clustering(
     return builder.report({"k-means starts": starts, "seed": seed, "resamples": resamples})
 
 
-def clustering_sets(folder: Path | None = None) -> dict[str, labelled.Labelled]:
+def clustering_sets(folder: Path | None = None) -> dict[str, labeled.Labeled]:
     """All texts of TREC and SUBJ with their classes."""
     sets = {}
     for task in CLUSTERED:
-        parts = list(labelled.transfer_set(task, folder=folder).values())
+        parts = list(labeled.transfer_set(task, folder=folder).values())
         texts = tuple(text for part in parts for text in part.first)
-        sets[task] = labelled.Labelled(texts, None, np.concatenate([part.labels for part in parts]))
+        sets[task] = labeled.Labeled(texts, None, np.concatenate([part.labels for part in parts]))
     return sets
 
 
@@ -187,11 +187,11 @@ def kmeans(vectors: Vectors, count: int, seed: int | tuple[int, ...]) -> Integer
         total = distance.sum()
         share = distance / total if total > 0 else None
         picked.append(int(random.choice(len(unit), p=share)))
-    centres = unit[picked]
+    centers = unit[picked]
     for _ in range(ROUNDS):
-        labels = np.argmin((centres * centres).sum(axis=1) - 2 * (unit @ centres.T), axis=1)
+        labels = np.argmin((centers * centers).sum(axis=1) - 2 * (unit @ centers.T), axis=1)
         for group in np.unique(labels):
-            centres[group] = unit[labels == group].mean(axis=0)
+            centers[group] = unit[labels == group].mean(axis=0)
     return np.asarray(labels, dtype=np.int64)
 
 

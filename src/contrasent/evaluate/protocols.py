@@ -158,7 +158,7 @@ def relatedness(
 
 
 def spread_scores(scores: Floats) -> Matrix:
-    """(n, 5) a score as shares of its whole neighbours (Tai et al., 2015, Equation 15)."""
+    """(n, 5) a score as shares of its whole neighbors (Tai et al., 2015, Equation 15)."""
     share: Matrix = np.maximum(1 - np.abs(scores[:, None] - CLASSES), 0).astype(np.float32)
     return share
 

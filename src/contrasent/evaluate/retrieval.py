@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from contrasent import metrics
 from contrasent.datasets.beir import Collection, Judged, places_of, read_collection
-from contrasent.datasets.labelled import Captions
+from contrasent.datasets.labeled import Captions
 from contrasent.datasets.sts import sts_pairs
 from contrasent.errors import DataError, OptionError, check_choice
 from contrasent.evaluate.vectors import ReportBuilder, encode_distinct, encode_search
@@ -56,7 +56,7 @@ class Ranking:
         return np.array([(r <= k).mean() for r in self.ranks])
 
     def ndcg(self, k: int) -> Floats:
-        """(q,) normalised discounted cumulative gain of each query."""
+        """(q,) normalized discounted cumulative gain of each query."""
         pairs = zip(self.gains, self.ranks, strict=True)
         return np.array([metrics.ndcg_at_k(g, r, k) for g, r in pairs])
 
@@ -317,7 +317,7 @@ def folder_retrieval(
     Args:
         encode: the model.
         path: the folder.
-        split: of the judgements.
+        split: of the judgments.
         own_ids: keep such documents, for a collection whose queries and documents have equal ids by
             chance.
         found: what the folder holds, if it was read already.

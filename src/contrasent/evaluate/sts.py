@@ -52,7 +52,7 @@ def sts(
     Args:
         encode: the model.
         tasks: names that :func:`contrasent.datasets.sts.sts_pairs` knows.
-        form: "senteval" (tokenised and lower-cased, the papers' form) or "raw" (MTEB's form).
+        form: "senteval" (tokenized and lower-cased, the papers' form) or "raw" (MTEB's form).
         aggregate: "all", "mean", "wmean", or several of them.
         split: "test", "dev" or "train".
         subsets: also give a row for each subset, as "STS12/MSRpar".
@@ -174,7 +174,7 @@ def several_pairs(
     resamples: int = bootstrap.RESAMPLES,
     seed: int = 0,
 ) -> Report:
-    """Score a model on several sets of labelled pairs, from :func:`check_pairs`.
+    """Score a model on several sets of labeled pairs, from :func:`check_pairs`.
 
     Rows "spearman" and "pearson" for each; of several also "pairs", aggregate "mean": the plain
     mean. With fewer than 20 pairs they have no interval, and a note says so.
@@ -195,7 +195,7 @@ def several_pairs(
 def check_pairs(
     first: Sequence[str], second: Sequence[str], scores: ArrayLike, task: str
 ) -> ScoredPairs:
-    """Labelled pairs, validated: as many of each, three or more, finite labels that differ."""
+    """Labeled pairs, validated: as many of each, three or more, finite labels that differ."""
     gold = np.asarray(scores, dtype=np.float64)
     if not len(first) == len(second) == len(gold):
         raise DataError(
@@ -203,7 +203,7 @@ def check_pairs(
             f"{len(gold):,} labels; there must be as many of each"
         )
     if len(gold) < MIN_PAIRS:
-        raise DataError(f"{task}: {len(gold)} labelled pairs; at least {MIN_PAIRS} are needed")
+        raise DataError(f"{task}: {len(gold)} labeled pairs; at least {MIN_PAIRS} are needed")
     bad = np.flatnonzero(~np.isfinite(gold))
     if len(bad):
         raise DataError(f"{task}: the label of pair {bad[0] + 1} is {gold[bad[0]]}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from contrasent.datasets import labelled, official
+from contrasent.datasets import labeled, official
 from contrasent.datasets.catalogue import data_sets
 from contrasent.datasets.sts import SPLITS, sts_pairs
 from contrasent.errors import OptionError, check_choice
@@ -74,7 +74,7 @@ class Suite:
 
 
 def _retrieval(encode: EncodeFn, o: Options) -> Report:
-    captions = labelled.flickr30k(folder=o.folder).last(o.captions)
+    captions = labeled.flickr30k(folder=o.folder).last(o.captions)
     sentences = stsb_retrieval(encode, form=o.form, resamples=o.resamples, folder=o.folder)
     pictures = caption_retrieval(encode, captions, resamples=o.resamples)
     notes = {"stsb": sentences.notes, "captions": pictures.notes}
@@ -86,7 +86,7 @@ def _bias(encode: EncodeFn, o: Options) -> Report:
     units = {"words": words, **({"tokens": o.tokens} if o.tokens else {})}
     measure = partial(length_bias, encode, form=o.form, resamples=o.resamples, folder=o.folder)
     length = {unit: measure(length=count, unit=unit) for unit, count in units.items()}
-    captions = labelled.flickr30k(folder=o.folder).last(CAPTIONS)
+    captions = labeled.flickr30k(folder=o.folder).last(CAPTIONS)
     repeated = repetition_bias(encode, captions.texts, resamples=o.resamples)
     notes = {f"length in {unit}": report.notes for unit, report in length.items()}
     notes["repetition"] = {**repeated.notes, "text": "Flickr30k"}
@@ -153,12 +153,12 @@ def read_data(suites: Sequence[str], options: Options) -> list[object]:
     """All data that the suites need, so that missing files are found before a model is loaded."""
     data: list[object] = []
     readers: dict[str, Callable[..., object]] = {
-        "QQP": labelled.question_pairs,
-        "NLI": labelled.inference_triples,
-        "flickr30k": labelled.flickr30k,
+        "QQP": labeled.question_pairs,
+        "NLI": labeled.inference_triples,
+        "flickr30k": labeled.flickr30k,
     }
     for name in dict.fromkeys(name for suite in suites for name in SUITES[suite].others):
-        read = readers.get(name) or partial(labelled.transfer_set, name)
+        read = readers.get(name) or partial(labeled.transfer_set, name)
         data.append(read(folder=options.folder))
     for pairs in dict.fromkeys(pairs for suite in suites for pairs in SUITES[suite].pairs(options)):
         task, split, form = pairs

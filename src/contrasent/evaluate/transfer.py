@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent import progress
-from contrasent.datasets.labelled import Labelled, transfer_set
+from contrasent.datasets.labeled import Labeled, transfer_set
 from contrasent.errors import DataError, OptionError, check_choice
 from contrasent.evaluate import senteval, vectors
 from contrasent.evaluate.classifier import ClassifierOutcome, ClassifierProblem, Logistic, classify
@@ -81,7 +81,7 @@ def transfer(
 
 
 def make_problem(
-    task: str, parts: dict[str, Labelled], encoded: vectors.Cached
+    task: str, parts: dict[str, Labeled], encoded: vectors.Cached
 ) -> tuple[ClassifierProblem, Keys]:
     """Features and keys of a task, its examples in SentEval's order (by length, then class)."""
     features, labels, keys = [], [], []
@@ -99,7 +99,7 @@ def make_problem(
     return problem, np.concatenate(keys)
 
 
-def _texts(part: Labelled) -> list[Sequence[str]]:
+def _texts(part: Labeled) -> list[Sequence[str]]:
     return [part.first] if part.second is None else [part.first, part.second]
 
 
@@ -153,7 +153,7 @@ def _add_spread(builder: vectors.ReportBuilder, task: str, values: Floats) -> No
 
 def few_shot(
     encode: EncodeFn,
-    sets: Mapping[str, Mapping[str, Labelled]] | None = None,
+    sets: Mapping[str, Mapping[str, Labeled]] | None = None,
     *,
     shots: Sequence[int] = SHOTS,
     draws: int = DRAWS,
@@ -183,7 +183,7 @@ def few_shot(
 
 def guess_items(
     encode: EncodeFn,
-    sets: Mapping[str, Mapping[str, Labelled]],
+    sets: Mapping[str, Mapping[str, Labeled]],
     shots: Sequence[int],
     draws: int,
     seed: int,
@@ -215,16 +215,14 @@ def guess_items(
     return guessed
 
 
-def _parted(
-    parts: Mapping[str, Labelled], random: np.random.Generator
-) -> tuple[Labelled, Labelled]:
+def _parted(parts: Mapping[str, Labeled], random: np.random.Generator) -> tuple[Labeled, Labeled]:
     """The examples to draw from, and those to test."""
     if "test" in parts:
         return parts["train"], parts["test"]
     whole = parts["all"]
     halves = np.split(random.permutation(len(whole)), [len(whole) // 2])
     pool, test = (
-        Labelled(tuple(whole.first[i] for i in rows), None, whole.labels[rows]) for rows in halves
+        Labeled(tuple(whole.first[i] for i in rows), None, whole.labels[rows]) for rows in halves
     )
     return pool, test
 

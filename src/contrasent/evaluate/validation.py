@@ -22,13 +22,13 @@ from contrasent.evaluate.vectors import encode_distinct, encode_search
 from contrasent.report import Report, Row
 from contrasent.stats import bootstrap
 from contrasent.text import heldout
-from contrasent.text.corpus import Corpus, ScoredPairs, read_labelled_pairs
+from contrasent.text.corpus import Corpus, ScoredPairs, read_labeled_pairs
 from contrasent.text.heldout import Keys, letters
 from contrasent.types import EncodeFn
 
-NEIGHBOURS = 10
+NEIGHBORS = 10
 FLOOR = 0.8
-"""Share of the base's neighbours below which the base is given instead (docs/evaluation.md)."""
+"""Share of the base's neighbors below which the base is given instead (docs/evaluation.md)."""
 
 CUT = 10
 DRAWS = 10_000
@@ -39,11 +39,11 @@ Evaluate = Callable[[EncodeFn], Report]
 BLIND = {
     "documents": "it sees whether sentences find the rest of their own held-out documents, and not "
     "whether people's questions find them",
-    "neighbours": "it sees how much of the base is left on held-out sentences, and not whether "
+    "neighbors": "it sees how much of the base is left on held-out sentences, and not whether "
     "what changed is better",
 }
 """The limits of evaluations without labels."""
-BETTER = "pairs (two columns) or --evaluate FILE with labelled pairs show more"
+BETTER = "pairs (two columns) or --evaluate FILE with labeled pairs show more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class RetrievalValidation:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LabelledValidation:
+class LabeledValidation:
     """Pairs of texts with a label each: Spearman's correlation of cosine and label."""
 
     first: Sequence[str]
@@ -134,38 +134,38 @@ class LabelledValidation:
 
 
 @dataclass(frozen=True, slots=True)
-class NeighbourValidation:
-    """The share of the base's neighbourhoods that stay: for text without pairs or labels.
+class NeighborValidation:
+    """The share of the base's neighborhoods that stay: for text without pairs or labels.
 
     It measures preservation, not gain: a better model and a worse one both score less than 1.
     """
 
     texts: Sequence[str]
     # least share at which a run gives the trained model rather than its base; 0 if the base is not
-    # a sentence encoder, so that its neighbourhoods are no standard
+    # a sentence encoder, so that its neighborhoods are no standard
     floor: float = FLOOR
 
     def __call__(self, encode: EncodeFn) -> Report:
-        """The base's report: overlap 1, and its neighbourhoods as ``notes["neighbours"]``."""
+        """The base's report: overlap 1, and its neighborhoods as ``notes["neighbors"]``."""
         return self.against(encode, None)
 
     def against(self, encode: EncodeFn, base: Report | None) -> Report:
         """The report of a later model; None is for the base itself."""
-        if len(self.texts) <= NEIGHBOURS:
-            raise DataError(f"{len(self.texts)} held-out sentences have no {NEIGHBOURS} neighbours")
+        if len(self.texts) <= NEIGHBORS:
+            raise DataError(f"{len(self.texts)} held-out sentences have no {NEIGHBORS} neighbors")
         vectors = encode_distinct(encode, [self.texts])(self.texts)
-        now = metrics.neighbours(vectors, NEIGHBOURS)
-        old = now if base is None else np.array(base.notes["neighbours"])
+        now = metrics.neighbors(vectors, NEIGHBORS)
+        old = now if base is None else np.array(base.notes["neighbors"])
         overlap = metrics.shared_share(old, now)
-        there = np.repeat(np.arange(len(old)), NEIGHBOURS)
+        there = np.repeat(np.arange(len(old)), NEIGHBORS)
         gap = metrics.alignment(vectors[there], vectors[old.ravel()])
         n = len(vectors)
         rows = (
-            _mean("neighbours", "heldout", f"overlap@{NEIGHBOURS}", overlap),
-            Row("neighbours", "heldout", "alignment", "", gap, n),
-            Row("neighbours", "heldout", "uniformity", "", metrics.uniformity(vectors), n),
+            _mean("neighbors", "heldout", f"overlap@{NEIGHBORS}", overlap),
+            Row("neighbors", "heldout", "alignment", "", gap, n),
+            Row("neighbors", "heldout", "uniformity", "", metrics.uniformity(vectors), n),
         )
-        return Report(rows, {"neighbours": now.tolist()} if base is None else {})
+        return Report(rows, {"neighbors": now.tolist()} if base is None else {})
 
 
 def choosing(items: NDArray[Any]) -> NDArray[Any]:
@@ -192,7 +192,7 @@ def choose_validation(
         judge, rows, note = _named(name, source, count, seed, keys)
         return name, judge, rows, note or _blind(name)
     problem = why = ""
-    for name in ("documents", "neighbours")[not source.documents :]:
+    for name in ("documents", "neighbors")[not source.documents :]:
         try:
             judge, rows, _ = _named(name, source, count, seed, keys)
             return name, judge, rows, why + _blind(name)
@@ -218,7 +218,7 @@ def _named(
     needs = {
         "heldout": (source.width > 1, "a corpus of pairs; this one has single sentences"),
         "documents": (source.width == 1 and source.documents, "sentences, and --documents"),
-        "neighbours": (source.width == 1, "a corpus of sentences; this one has pairs"),
+        "neighbors": (source.width == 1, "a corpus of sentences; this one has pairs"),
     }
     fits, what = needs.get(name, (True, ""))
     if not fits:
@@ -227,22 +227,22 @@ def _named(
         split = heldout.hold_out(source, count, seed=seed, keys=keys)
         if source.scored:
             _check_held_out_scores(source, split.scores)
-            judge = LabelledValidation(split.queries, split.documents, split.scores)
+            judge = LabeledValidation(split.queries, split.documents, split.scores)
             return judge, split.train, split.note
         pools = {"pairs": (split.queries, split.pool)}
         return RetrievalValidation(name, pools, split.relevant), split.train, split.note
     if name == "documents":
         rows, documents = heldout.hold_out_documents(source, count, seed=seed, keys=keys)
         return RetrievalValidation(name, heldout.passages(documents)), rows, ""
-    if name == "neighbours":
+    if name == "neighbors":
         rows, texts = heldout.hold_out_sentences(source, count, seed=seed, keys=keys)
-        return NeighbourValidation(texts), rows, ""
+        return NeighborValidation(texts), rows, ""
     if not Path(name).is_file():
-        problem = "neither a file of labelled pairs nor one of the names"
+        problem = "neither a file of labeled pairs nor one of the names"
         raise OptionError("--evaluate", name, problem, choices=(*needs, "none", "stsb"))
-    labels = read_labelled_pairs(name)
+    labels = read_labeled_pairs(name)
     digest = f"sha256 {hashlib.sha256(Path(name).read_bytes()).hexdigest()}"
-    judge = LabelledValidation(labels.first, labels.second, labels.scores, digest)
+    judge = LabeledValidation(labels.first, labels.second, labels.scores, digest)
     return judge, None, _trained_on(name, labels, source)
 
 
@@ -257,12 +257,12 @@ def _check_held_out_scores(source: Corpus, held_out: Floats) -> None:
         raise TrainingError(
             f"{source.source}: all {len(held_out):,} held-out pairs have the score {first:g}, as "
             f"{most:.0%} of all: nothing can be correlated with it; give more pairs of other "
-            "scores, --evaluate FILE with labelled pairs, or --evaluate none"
+            "scores, --evaluate FILE with labeled pairs, or --evaluate none"
         )
 
 
 def _trained_on(name: str, labels: ScoredPairs, source: Corpus) -> str:
-    """A warning if labelled pairs are rows of the training text."""
+    """A warning if labeled pairs are rows of the training text."""
     pairs = set(zip(labels.first, labels.second, strict=True))
     seen = sum(len({row[:2], row[1::-1]} & pairs) > 0 for row in source) if source.width > 1 else 0
     if any(Path(name).samefile(file) for file in source.files):

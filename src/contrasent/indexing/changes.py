@@ -119,7 +119,7 @@ class RemoveResult(NamedTuple):
     """How many rows were removed from an index, and how many are left.
 
     Attributes:
-        files: files of documents that rows were removed of; a synchronisation leaves these rows
+        files: files of documents that rows were removed of; a synchronization leaves these rows
             away until the file changes.
     """
 
@@ -159,7 +159,7 @@ def _is_part(row: Row, name: str, files: Container[str]) -> bool:
 
 
 def _remove(writer: Writer, names: Sequence[str], where: Where | None) -> RemoveResult:
-    """Remove rows, and note their files for the next synchronisation."""
+    """Remove rows, and note their files for the next synchronization."""
     numbers, files = set[int](), writer.store.files()
     for name, row in zip(names, writer.store.numbers_of(names).tolist(), strict=True):
         parts = (one.row for one in writer.store.rows_of(name) if _is_part(one, name, files))

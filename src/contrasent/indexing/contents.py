@@ -22,7 +22,7 @@ from contrasent.search.learned import HAS_LEARNED_TABLE
 from contrasent.search.ranking import Ranker
 from contrasent.types import Numbers
 
-LABELLED = 2000  # documents whose language is checked
+LABELED = 2000  # documents whose language is checked
 MOST = 100_000  # files that are listed where the documents were
 PAIRED_ROWS, PAIRED_COLUMNS = 1024, 8192
 
@@ -47,7 +47,7 @@ def describe(index: str | Path) -> dict[str, Any]:
     with closing(Index.open(folder)) as opened:
         known, facts = opened.store.files(), opened.facts
         documents = opened.store.query(_DOCUMENTS)
-        sample = documents[:: max(1, -(-len(documents) // LABELLED))]
+        sample = documents[:: max(1, -(-len(documents) // LABELED))]
         rows = opened.rows([row for *_, row in sample])
         unfinished, learned = opened.unfinished, []
         if opened.store.query(HAS_LEARNED_TABLE):

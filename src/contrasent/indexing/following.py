@@ -29,7 +29,7 @@ from contrasent.search.store import ROWS_AT_ONCE, Row, Store, check_model
 from contrasent.search.writer import Writer
 from contrasent.types import EncodeFn, Log, batched
 
-LONGEST_WAIT = 60.0  # seconds between two tries of a synchronisation that fails
+LONGEST_WAIT = 60.0  # seconds between two tries of a synchronization that fails
 TICK = 2_000_000_000  # nanoseconds, of the coarsest clock of a file system
 
 
@@ -92,7 +92,7 @@ def compare(index: Store, source: DocumentSource, checksum: bool) -> Changes:
 
 @dataclass(frozen=True, slots=True)
 class SyncResult:
-    """The outcome of a synchronisation.
+    """The outcome of a synchronization.
 
     Attributes:
         added: files with text that are new; likewise ``changed``, ``deleted`` and ``unchanged``.
@@ -135,7 +135,7 @@ def sync_index(
         source: where the documents are now, if they have moved.
         batch: sentences a forward pass.
         checksum: read every file to see whether it has changed. Else size and time tell, but for
-            files whose time is not older than the last synchronisation by two seconds.
+            files whose time is not older than the last synchronization by two seconds.
 
     Returns:
         How many files were added, changed and deleted.
@@ -186,10 +186,10 @@ def watch_index(
         index: as :func:`sync_index` takes it.
         source: likewise.
         batch: likewise.
-        log: takes a line when a synchronisation fails; it is tried again.
+        log: takes a line when a synchronization fails; it is tried again.
 
     Yields:
-        The outcome of each synchronisation, the first at once.
+        The outcome of each synchronization, the first at once.
 
     Raises:
         MissingExtraError: the package watchfiles is not installed.
@@ -209,7 +209,7 @@ def watch_index(
             return False
         return not any(part.startswith(".") for part in path.relative_to(documents).parts)
 
-    due, wait = 0.0, 1.0  # when to synchronise without a change, and seconds until another try
+    due, wait = 0.0, 1.0  # when to synchronize without a change, and seconds until another try
     # The first wait ends at once, with the watcher at work: no change is missed.
     for changes in watch(documents, watch_filter=counts, rust_timeout=1000, yield_on_timeout=True):
         if not changes and time.monotonic() < due:
@@ -270,7 +270,7 @@ class _Follower:
                 return SyncResult(0, 0, 0, *totals, removed=changes.removed)
             encode = self.encode = self.encode or open_index_model(index, batch=self.batch)
         model = encode.encoder
-        return synchronise(
+        return synchronize(
             self.folder,
             source,
             encode,
@@ -281,7 +281,7 @@ class _Follower:
         )
 
 
-def synchronise(
+def synchronize(
     folder: Path,
     source: DocumentSource,
     encode: EncodeFn,

@@ -87,7 +87,7 @@ def evaluate_index(
 
     Args:
         index: folder of an index, or one that ``adapt`` left.
-        collection: queries and relevance judgements in BEIR's layout; judged documents are rows,
+        collection: queries and relevance judgments in BEIR's layout; judged documents are rows,
             or the documents that rows are passages of.
         word_weight: share of words in a score; the index's own if None.
         own_ids: rank a document with the query's own id too.

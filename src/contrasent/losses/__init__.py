@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from contrasent.losses.auxiliary import (
         BarlowNorm as BarlowNorm,
         Norm as Norm,
-        Normalisation as Normalisation,
+        Normalization as Normalization,
         Reduction as Reduction,
         Variance as Variance,
         barlow_twins as barlow_twins,
@@ -46,7 +46,7 @@ __all__, __getattr__, __dir__ = exports(
     __name__,
     {
         "contrasent.losses.auxiliary": (
-            "BarlowNorm Norm Normalisation Reduction Variance barlow_twins corrective_lm "
+            "BarlowNorm Norm Normalization Reduction Variance barlow_twins corrective_lm "
             "dimension_wise_contrast masked_lm token_detection"
         ),
         "contrasent.losses.contrastive": "FactorForm Form Weights info_nce two_source_info_nce",

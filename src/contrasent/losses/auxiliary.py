@@ -40,7 +40,7 @@ def dimension_wise_contrast(
             {\sum_d e^{s(z^1_{\cdot c}, z^2_{\cdot d})}}, \qquad
         s(z^1_{\cdot c}, z^2_{\cdot d}) = \sum_i \tilde z^1_{ic} \tilde z^2_{id} / \tau
 
-    with each column standardised over the batch. The defaults are those of the released code:
+    with each column standardized over the batch. The defaults are those of the released code:
     biased variance, the inner product divided by the number of rows, the mean over dimensions.
     The paper's text is ``variance="unbiased", divide_by_rows=False, reduction="sum"``, whose
     gradient is about 10,000 times as large (docs/methods.md, "Does a term act?").
@@ -49,18 +49,18 @@ def dimension_wise_contrast(
         first: (n, d), one view; n >= 2.
         second: (n, d), the other view of the same sentences.
         temperature: tau of this loss.
-        norm: "batch" standardises every column of a view; "none" takes the vectors as they are.
+        norm: "batch" standardizes every column of a view; "none" takes the vectors as they are.
         variance: "biased" divides by n, "unbiased" by n - 1.
         divide_by_rows: divide the inner product by n.
         reduction: "mean" or "sum" over the d dimensions.
-        epsilon: added to the variance, as in batch normalisation.
+        epsilon: added to the variance, as in batch normalization.
 
     Returns:
         A scalar.
 
     Raises:
         OptionError: tau is not positive, or a name is unknown.
-        ValueError: the shapes differ, or a column of one row is to be standardised.
+        ValueError: the shapes differ, or a column of one row is to be standardized.
     """
     if not 0 < temperature < math.inf:
         raise OptionError("temperature", temperature, "must be greater than 0, such as 5")
@@ -71,7 +71,7 @@ def dimension_wise_contrast(
     with full_precision(first):
         columns = [full(first), full(second)]
         if norm == "batch":
-            columns = [_standardised(view, variance, epsilon) for view in columns]
+            columns = [_standardized(view, variance, epsilon) for view in columns]
         logits = columns[0].T @ columns[1] / temperature
         if divide_by_rows:
             logits = logits / len(first)
@@ -102,9 +102,9 @@ def barlow_twins(
         second: (n, d), the other view of the same sentences.
         off_diagonal: lambda; 0.012 in the released code.
         artificial: (M, d) rows of standard Gaussian noise, appended to both views (Table 2).
-        norm: "batch" standardises the columns and divides by the number of rows (released code);
-            "length" divides the columns by their length without centring them (equation 4).
-        epsilon: added to the variance, as in batch normalisation.
+        norm: "batch" standardizes the columns and divides by the number of rows (released code);
+            "length" divides the columns by their length without centering them (equation 4).
+        epsilon: added to the variance, as in batch normalization.
 
     Returns:
         A scalar.
@@ -122,7 +122,7 @@ def barlow_twins(
         if artificial is not None and len(artificial):
             views = [torch.cat([view, artificial.to(view)]) for view in views]
         if norm == "batch":
-            left, right = (_standardised(view, "biased", epsilon) for view in views)
+            left, right = (_standardized(view, "biased", epsilon) for view in views)
             correlation = left.T @ right / len(left)
         else:
             left, right = (F.normalize(view, dim=0, eps=1e-8) for view in views)
@@ -133,13 +133,13 @@ def barlow_twins(
         return on + off_diagonal * off
 
 
-def _standardised(view: Tensor, variance: Variance, epsilon: float) -> Tensor:
+def _standardized(view: Tensor, variance: Variance, epsilon: float) -> Tensor:
     """Every column with mean 0 and variance 1 over the rows."""
     if len(view) < 2:
-        raise ValueError("a column of one row cannot be standardised; the batch needs two rows")
-    centred = view - view.mean(dim=0)
+        raise ValueError("a column of one row cannot be standardized; the batch needs two rows")
+    centered = view - view.mean(dim=0)
     rows = len(view) - (variance == "unbiased")
-    return centred / (centred.square().sum(dim=0) / rows + epsilon).sqrt()
+    return centered / (centered.square().sum(dim=0) / rows + epsilon).sqrt()
 
 
 def _same_shape(first: Tensor, second: Tensor) -> None:
@@ -147,7 +147,7 @@ def _same_shape(first: Tensor, second: Tensor) -> None:
         raise ValueError(f"two views of shapes {tuple(first.shape)} and {tuple(second.shape)}")
 
 
-Normalisation = Literal["mean_with_padding", "mean_tokens", "sum"]
+Normalization = Literal["mean_with_padding", "mean_tokens", "sum"]
 Count = float | Tensor
 
 
@@ -173,7 +173,7 @@ def token_detection(
     labels: Tensor,
     mask: Tensor,
     *,
-    normalisation: Normalisation = "mean_with_padding",
+    normalization: Normalization = "mean_with_padding",
     count: Count | None = None,
 ) -> Tensor:
     r"""Two-way detection at every token: replaced, inserted, or preceded by a deletion.
@@ -182,7 +182,7 @@ def token_detection(
 
     .. math:: l = -\sum_{sentences} \sum_t \log p_t
 
-    The normalisation decides what lambda means, so it has a name. "sum" is the paper's text.
+    The normalization decides what lambda means, so it has a name. "sum" is the paper's text.
     "mean_with_padding" is the released code, and what the published lambda of 0.005 belongs to: the
     mean over all n * L positions, where padding counts as class 0. "mean_tokens" is the mean over
     real tokens, which does not depend on how rows are padded. At 20 tokens a sentence and
@@ -192,24 +192,24 @@ def token_detection(
         logits: (n, L, 2), scores of class 0 (original) and 1 (changed).
         labels: (n, L) bool or int, 1 where changed; ignored on padding.
         mask: (n, L) bool, true on real tokens.
-        normalisation: "mean_with_padding", "mean_tokens" or "sum".
-        count: what the sum is divided by, instead of what the normalisation says.
+        normalization: "mean_with_padding", "mean_tokens" or "sum".
+        count: what the sum is divided by, instead of what the normalization says.
 
     Returns:
         A scalar.
 
     Raises:
-        OptionError: the normalisation is unknown.
+        OptionError: the normalization is unknown.
     """
-    check_choice("normalisation", normalisation, get_args(Normalisation))
+    check_choice("normalization", normalization, get_args(Normalization))
     with full_precision(logits):
         targets = (labels.bool() & mask).long()
         each = F.cross_entropy(full(logits).flatten(0, 1), targets.flatten(), reduction="none")
-        if normalisation == "mean_with_padding":
+        if normalization == "mean_with_padding":
             return each.sum() / (each.numel() if count is None else count)
         total = each[mask.flatten()].sum()
         if count is None:
-            count = 1 if normalisation == "sum" else mask.sum().clamp_min(1)
+            count = 1 if normalization == "sum" else mask.sum().clamp_min(1)
         return total / count
 
 
@@ -224,7 +224,7 @@ def corrective_lm(
     copy_weight: float = 50.0,
     count: Count | None = None,
 ) -> Tensor:
-    r"""Corrective language modelling: recover the original of edited tokens (DiffCSE, Table 3).
+    r"""Corrective language modeling: recover the original of edited tokens (DiffCSE, Table 3).
 
     The form of COCO-LM (Meng et al., 2021, section 3), which DiffCSE names without details: a copy
     probability p_copy decides whether the token seen is kept, trained on all tokens; the language
@@ -258,6 +258,6 @@ def corrective_lm(
         logs = F.log_softmax(full(token_logits), dim=-1)
         language = logs.gather(1, originals[:, None]).squeeze(1) + F.logsigmoid(-copies)
         keep = F.logsigmoid(copies).masked_fill(~copied, float("-inf"))
-        modelling = -language.logaddexp(keep).sum()
+        modeling = -language.logaddexp(keep).sum()
         divisor = max(len(scores), 1) if count is None else count
-        return (modelling + copy_weight * copying) / divisor
+        return (modeling + copy_weight * copying) / divisor

@@ -19,7 +19,7 @@ from contrasent.losses.similarity import (
     check_temperature,
     full_precision,
     mean_of_rows,
-    normalised,
+    normalized,
 )
 
 Form = Literal["softmax", "decoupled", "sigmoid"]
@@ -82,9 +82,9 @@ class Negatives:
                 "wanted (candidates, negatives of each, dimensions)"
             )
         negatives = cls(
-            candidates=normalised(candidates, similarity),
-            hard=None if hard is None else normalised(hard.flatten(0, 1), similarity),
-            extra=normalised(extra, similarity) if extra is not None and len(extra) else None,
+            candidates=normalized(candidates, similarity),
+            hard=None if hard is None else normalized(hard.flatten(0, 1), similarity),
+            extra=normalized(extra, similarity) if extra is not None and len(extra) else None,
             **options,
         )
         if negatives.debias and similarity != "cosine":
@@ -282,13 +282,13 @@ def info_nce(
             form=form,
             bias=bias,
         )
-        rows = normalised(anchors, similarity)
+        rows = normalized(anchors, similarity)
         loss = _one_direction(rows, against)
         if symmetric:
             everyone = anchors if anchors_all is None else anchors_all
             if len(everyone) != m:
                 raise ValueError(f"symmetric needs the anchors of all {m} rows as anchors_all")
-            back = against.facing(normalised(everyone, similarity))
+            back = against.facing(normalized(everyone, similarity))
             loss = (loss + _one_direction(against.candidates[first : first + n], back)) / 2
         return loss
 
@@ -406,10 +406,10 @@ def two_source_info_nce(
             form=form,
             bias=bias,
         )
-        pairs = normalised(anchors, similarity) * normalised(positives, similarity)
+        pairs = normalized(anchors, similarity) * normalized(positives, similarity)
         plain = pairs.sum(dim=1) / temperature
         positive = plain * factor if factor_form == "positive_logit" else plain
-        rows = normalised(negative_anchors, similarity)
+        rows = normalized(negative_anchors, similarity)
 
         def block(part: slice) -> Tensor:
             logits = against.logits(rows[part])

@@ -16,7 +16,7 @@ from contrasent.losses.similarity import (
     full,
     full_precision,
     mean_of_rows,
-    normalised,
+    normalized,
 )
 
 
@@ -145,8 +145,8 @@ def gist(
     if {len(c) for c in (*columns, *guide)} != {m} or len(columns) != len(guide) or first + n > m:
         raise ValueError(f"columns of {m} rows, of which {n} from {first}, and a guide's differ")
     with full_precision(columns[0]):
-        trained = [normalised(c, "cosine") for c in columns]
-        guiding = [normalised(c, "cosine") for c in guide]
+        trained = [normalized(c, "cosine") for c in columns]
+        guiding = [normalized(c, "cosine") for c in guide]
 
         def block(part: slice) -> Tensor:
             span = slice(first + part.start, first + part.stop)
@@ -213,8 +213,8 @@ def distil_ranking(
     if len(guide_anchors) != n or len(guide_candidates) != m or not 0 <= first <= m - n or m < 2:
         raise ValueError(f"{n} anchors from {first} of {m} candidates and a guide's differ")
     with full_precision(anchors):
-        left, right = normalised(anchors, "cosine"), normalised(candidates, "cosine")
-        guide = normalised(guide_anchors, "cosine"), normalised(guide_candidates, "cosine")
+        left, right = normalized(anchors, "cosine"), normalized(candidates, "cosine")
+        guide = normalized(guide_anchors, "cosine"), normalized(guide_candidates, "cosine")
 
         def block(part: slice) -> Tensor:
             student = left[part] @ right.T / temperature

@@ -74,7 +74,7 @@ def similarities(a: Tensor, b: Tensor, kind: Similarity = "cosine") -> Tensor:
         OptionError: the kind is unknown.
     """
     with full_precision(a):
-        return normalised(a, kind) @ normalised(b, kind).T
+        return normalized(a, kind) @ normalized(b, kind).T
 
 
 def mean_cosines(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -88,7 +88,7 @@ def mean_cosines(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         Two scalars, float32 or float64; of one row alone the second is 0.
     """
     with full_precision(a):
-        left, right = normalised(a, "cosine"), normalised(b, "cosine")
+        left, right = normalized(a, "cosine"), normalized(b, "cosine")
         pairs = (left * right).sum(dim=1)
         # All cosines together are the product of the sums: no matrix of them is needed.
         others = left.sum(dim=0) @ right.sum(dim=0) - pairs.sum()
@@ -106,10 +106,10 @@ def pair_cosines(a: Tensor, b: Tensor) -> Tensor:
         (n,) float32 or float64, in [-1, 1].
     """
     with full_precision(a):
-        return (normalised(a, "cosine") * normalised(b, "cosine")).sum(dim=1)
+        return (normalized(a, "cosine") * normalized(b, "cosine")).sum(dim=1)
 
 
-def normalised(vectors: Tensor, kind: Similarity) -> Tensor:
+def normalized(vectors: Tensor, kind: Similarity) -> Tensor:
     """The vectors in full precision, divided by their length if the similarity is the cosine."""
     check_choice("similarity", kind, get_args(Similarity))
     vectors = full(vectors)

@@ -161,7 +161,7 @@ class Encoder(ABC):
         """Sentences are cut at this many tokens, special tokens included."""
         return self.tokenizer.max_tokens
 
-    def tokenise(
+    def tokenize(
         self, sentences: Sequence[str], prompt: str = ""
     ) -> tuple[Tokens, NDArray[np.bool_]]:
         """Token ids of sentences after (or in) a prompt, and which were cut at ``max_tokens``."""
@@ -171,13 +171,13 @@ class Encoder(ABC):
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text as a document, prompt included; one more where it was cut."""
-        tokens, cut = self.tokenise(texts, self.prompts.of_task("document"))
+        tokens, cut = self.tokenize(texts, self.prompts.of_task("document"))
         counts: list[int] = (tokens.lengths + cut).tolist()
         return counts
 
     @abstractmethod
     def embed(self, tokens: Tokens) -> Vectors:
-        """Vectors of tokenised sentences in one forward pass, without dropout, as of ``encode``."""
+        """Vectors of tokenized sentences in one forward pass, without dropout, as of ``encode``."""
 
     def encode(
         self,
@@ -269,7 +269,7 @@ class Encoder(ABC):
     ) -> tuple[Vectors, int]:
         """Vectors (n, d) as of ``encode``, and how many sentences were cut, without a warning."""
         texts, where = distinct(sentences)
-        tokens, cut = self.tokenise(texts, self.prompts.text() if prompt is None else prompt)
+        tokens, cut = self.tokenize(texts, self.prompts.text() if prompt is None else prompt)
         return self.encode_tokens(tokens, batch_size)[where], int(cut[where].sum())
 
     @property
@@ -279,7 +279,7 @@ class Encoder(ABC):
 
     def golden(self, texts: Sequence[str] = PROBES) -> Golden:
         """The vectors of texts, each computed alone, for ``contrasent doctor``."""
-        tokens, _ = self.tokenise(texts, self.prompts.text())
+        tokens, _ = self.tokenize(texts, self.prompts.text())
         rows = [self.embed(tokens.select(np.array([row]))) for row in range(len(texts))]
         return Golden(tuple(texts), tokens, np.concatenate(rows), self.config)
 
@@ -332,7 +332,7 @@ class TaskEncoder:
         encoder = self.encoder
         if self.batch_invariant:
             chosen = encoder.prompts.text() if prompt is None else prompt
-            tokens, marks = encoder.tokenise(sentences, chosen)
+            tokens, marks = encoder.tokenize(sentences, chosen)
             vectors = encode_batch_invariant(encoder.embed, tokens, encoder.dimension)
             cut = int(marks.sum())
         else:

@@ -282,7 +282,7 @@ def _settings(now: EncoderConfig, then: EncoderConfig) -> list[Finding]:
     rows = (
         ("pooling", now.pooling, then.pooling, "1_Pooling/config.json"),
         ("head", now.head, then.head, "the Dense module in modules.json"),
-        ("normalisation", now.normalise, then.normalise, "the Normalize module in modules.json"),
+        ("normalization", now.normalise, then.normalise, "the Normalize module in modules.json"),
         ("lower_case", now.lower_case, then.lower_case, "do_lower_case in sentence_bert_config"),
         ("truncation", now.max_tokens, then.max_tokens, "max_seq_length in sentence_bert_config"),
     )
@@ -307,8 +307,8 @@ def _tokens(computed: Golden, saved: Golden) -> list[Finding]:
         if not np.array_equal(have[:until], want[:until]):
             differ.append(text)
     if not differ:
-        return [Finding("tokenisation", True, f"{len(saved.texts)} probes give the same ids")]
+        return [Finding("tokenization", True, f"{len(saved.texts)} probes give the same ids")]
     counts = f"{len(differ)} of {len(saved.texts)} probes give other ids, first {differ[0][:40]!r}"
     return [
-        Finding("tokenisation", False, f"{counts}: tokenizer.json is not the one that was saved")
+        Finding("tokenization", False, f"{counts}: tokenizer.json is not the one that was saved")
     ]

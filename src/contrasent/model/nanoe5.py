@@ -103,7 +103,7 @@ def decode(source: Path, folder: Path) -> None:
 
 _DROPPED = r"[\x01-\x08\x0b\x0e-\x1f\x7f\x{8f}\x{9f}]"
 _SPACES = r"[\t\n\x0c\r\x{1680}\x{200b}-\x{200f}\x{2028}\x{2029}\x{2581}\x{feff}\x{fffd}]"
-"""Where its normalisation is not NFKC: characters that it drops, or takes for a space."""
+"""Where its normalization is not NFKC: characters that it drops, or takes for a space."""
 _SQUARE = ("q.w", "k.w", "v.w", "ao.w")
 
 

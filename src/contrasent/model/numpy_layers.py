@@ -94,7 +94,7 @@ class _Linear:
 
 @dataclass(frozen=True, slots=True)
 class _Norm:
-    """Layer normalisation over the last axis, in place."""
+    """Layer normalization over the last axis, in place."""
 
     weight: Vectors
     bias: Vectors
@@ -312,7 +312,7 @@ def _activation(config: Mapping[str, Any]) -> str:
 
 
 def _runs(lengths: NDArray[np.int64]) -> list[tuple[int, int, int]]:
-    """(first token, rows, length) of neighbouring rows of one length."""
+    """(first token, rows, length) of neighboring rows of one length."""
     edges = np.flatnonzero(np.diff(lengths)) + 1
     bounds = [0, *edges.tolist(), len(lengths)]
     firsts = np.concatenate([[0], np.cumsum(lengths)])

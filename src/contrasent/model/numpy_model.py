@@ -127,7 +127,7 @@ class NumpyModel(Encoder):
         return int(self.head[-1][1].shape[0]) if self.head else self.backbone.size
 
     def embed(self, tokens: Tokens) -> Vectors:
-        """Vectors of tokenised sentences in one call; equal lengths side by side are fastest."""
+        """Vectors of tokenized sentences in one call; equal lengths side by side are fastest."""
         layers = AVERAGED.get(self.pooling, (-1,))
         states = self.backbone(tokens, layers)
         hidden = states[0] if len(states) == 1 else (states[0] + states[1]) / np.float32(2)

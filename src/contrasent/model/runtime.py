@@ -71,7 +71,7 @@ class Export:
     compared: int
     # sha256 of the source model's files, by name; empty if the export lies elsewhere
     sources: dict[str, str] = field(default_factory=dict)
-    # versions of the exporting libraries, and the quantisation
+    # versions of the exporting libraries, and the quantization
     made: dict[str, Any] = field(default_factory=dict)
     # sha256 of the graph's files, by name; empty if none was stored
     graph: dict[str, str] = field(default_factory=dict)
@@ -184,7 +184,7 @@ class Exported(Encoder):
                 raise OptionError(option, wanted, problem)
 
     def embed(self, tokens: Tokens) -> Vectors:
-        """Vectors of tokenised sentences in one call, padded to the longest or slightly more."""
+        """Vectors of tokenized sentences in one call, padded to the longest or slightly more."""
         return self._call(self._session(1), tokens)
 
     def encode_tokens(self, tokens: Tokens, batch: int) -> Vectors:

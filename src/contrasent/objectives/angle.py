@@ -25,7 +25,7 @@ class AnglE(engine.Objective):
         angle_temperature: tau of the angle term; 1 in the paper and its first code.
     """
 
-    labelled = True
+    labeled = True
     graded = True
     published: ClassVar[dict[str, Any]] = {"batch": 32, "lr": 2e-5, "epochs": 5.0, "max_tokens": 64}
     """Those of CoSENT, which it extends; the paper's differ from one data set to the next."""

@@ -18,7 +18,7 @@ class BarlowTwins(engine.ContrastObjective):
         barlow_weight: of the term.
         off_diagonal: lambda of equation 4; 0.012 in the code.
         artificial: rows of noise, 0, 100, 300 or 704 in Table 2.
-        barlow_norm: "batch" (code), or "length" (equation 4: columns by their length, not centred).
+        barlow_norm: "batch" (code), or "length" (equation 4: by length, not centered).
     """
 
     published: ClassVar[dict[str, Any]] = {"batch": 64, "lr": 3e-5, "epochs": 1.0, "max_tokens": 32}

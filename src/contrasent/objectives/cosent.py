@@ -18,7 +18,7 @@ class CoSENT(engine.Objective):
         temperature: tau; the code has lambda = 1 / tau = 20.
     """
 
-    labelled = True
+    labeled = True
     graded = True
     published: ClassVar[dict[str, Any]] = {"batch": 32, "lr": 2e-5, "epochs": 5.0, "max_tokens": 64}
     """The released code."""

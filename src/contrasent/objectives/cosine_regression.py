@@ -17,7 +17,7 @@ class CosineRegression(engine.Objective):
             STS Benchmark.
     """
 
-    labelled = True
+    labeled = True
     graded = True
     published: ClassVar[dict[str, Any]] = {"batch": 16, "lr": 2e-5, "epochs": 4.0, "warmup": 0.1}
     """The released script for the STS Benchmark."""

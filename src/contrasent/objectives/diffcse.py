@@ -7,7 +7,7 @@ from contrasent import engine
 from contrasent.engine import difference
 from contrasent.engine.masked_models import check_masked_model
 from contrasent.errors import OptionError
-from contrasent.losses import Normalisation
+from contrasent.losses import Normalization
 from contrasent.text.views import Identity, NextSentence
 
 
@@ -53,7 +53,7 @@ class DiffCSE(engine.ContrastObjective):
             were masked (paper).
         generator_draw: "argmax" (code) or "sample" from the generator.
         mask_ratio: share of tokens masked for replacement; 0.30 in the STS script.
-        normalisation: see ``token_detection``; lambda belongs to it.
+        normalization: see ``token_detection``; lambda belongs to it.
         condition: "projected" takes the vector after the projector (code), "pooled" before.
         condition_vector: whose vector the discriminator is given: the sentence's "own";
             "permuted", another sentence's of the batch, which has the same noise and says nothing
@@ -68,7 +68,7 @@ class DiffCSE(engine.ContrastObjective):
             LM"; the latter after COCO-LM).
         target: the sentence that is edited: "same", "next", or "both" in one mean (Table 3); next
             sentences need a corpus in document order.
-        language_head: for the language-modelling tasks: folder of the checkpoint with the head,
+        language_head: for the language-modeling tasks: folder of the checkpoint with the head,
             "new", or none for the encoder's own folder.
     """
 
@@ -88,7 +88,7 @@ class DiffCSE(engine.ContrastObjective):
         generator_positions: difference.Positions = "all",
         generator_draw: difference.Draw = "argmax",
         mask_ratio: engine.Share = 0.30,
-        normalisation: Normalisation = "mean_with_padding",
+        normalization: Normalization = "mean_with_padding",
         condition: difference.Condition = "projected",
         condition_vector: difference.ConditionVector = "own",
         discriminator_learning_rate: engine.Positive | None = None,
@@ -116,7 +116,7 @@ class DiffCSE(engine.ContrastObjective):
             target=target,
             mask_ratio=mask_ratio,
             edit_ratio=edit_ratio,
-            normalisation=normalisation,
+            normalization=normalization,
             draw=generator_draw,
             positions=generator_positions,
             condition=condition,

@@ -17,7 +17,7 @@ class DimensionWiseContrast(engine.Objective):
         dimension_variance: "biased" or "unbiased".
         dimension_reduction: "mean" or "sum" over dimensions.
         divide_by_rows: divide the inner product by the rows.
-        dimension_epsilon: added to a dimension's variance; 1e-5 as in batch normalisation (code).
+        dimension_epsilon: added to a dimension's variance; 1e-5 as in batch normalization (code).
     """
 
     def __init__(

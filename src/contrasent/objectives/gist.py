@@ -44,7 +44,7 @@ class GISTEmbed(engine.Objective):
         margin: how much less alike a negative must be, 0 in the paper; below 0 masks less.
     """
 
-    labelled = True
+    labeled = True
     published: ClassVar[dict[str, Any]] = {"batch": 16, "lr": 5e-6, "warmup": 0.1}
     """The paper's fine-tuning; the epochs it took suit its own data alone."""
 

@@ -1,10 +1,10 @@
-"""Masked language modelling: with a contrast, or alone."""
+"""Masked language modeling: with a contrast, or alone."""
 
 from contrasent import engine
 
 
 class MaskedLM(engine.Objective):
-    """Masked language modelling (SimCSE: Gao et al., 2021, appendix A, Tables D.2 and E.1).
+    """Masked language modeling (SimCSE: Gao et al., 2021, appendix A, Tables D.2 and E.1).
 
     SimCSE's auxiliary loss is the combination "simcse+masked_lm", or with simcse_supervised. Of
     15 % of the tokens 80 % become [MASK], 10 % a random token and 10 % stay; special tokens are
@@ -28,6 +28,6 @@ class MaskedLM(engine.Objective):
     ) -> None:
         super().__init__(encoder)
         self.weights = {"masked_lm": masked_lm_weight}
-        self.terms["masked_lm"] = engine.MaskedLanguageModelling(
+        self.terms["masked_lm"] = engine.MaskedLanguageModeling(
             encoder, mask_ratio=mask_ratio, head=language_head
         )

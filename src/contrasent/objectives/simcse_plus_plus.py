@@ -15,7 +15,7 @@ class SimCSEPlusPlus(engine.ContrastObjective):
 
     Paper and code: the defaults follow the code; whether it made the paper's tables is not known.
     m (``factor``) multiplies the positive logit there and the sum of the negatives in equation 3;
-    the standardisation divides by n there and by n - 1 in the paper; the inner product is divided
+    the standardization divides by n there and by n - 1 in the paper; the inner product is divided
     by the rows and the loss averaged over dimensions there, neither in equation 5, whose gradient
     is about 10,000 times as large. The paper's m of 0.9 is the default; the released script has 1.
 
@@ -29,7 +29,7 @@ class SimCSEPlusPlus(engine.ContrastObjective):
         dimension_variance: "biased" (code) or "unbiased" (paper).
         dimension_reduction: "mean" (code) or "sum" (paper) over dimensions.
         divide_by_rows: divide the inner product by the rows (code); the paper does not.
-        dimension_epsilon: added to a dimension's variance; 1e-5 as in batch normalisation (code).
+        dimension_epsilon: added to a dimension's variance; 1e-5 as in batch normalization (code).
     """
 
     published: ClassVar[dict[str, Any]] = {"batch": 64, "lr": 3e-5, "epochs": 1.0, "max_tokens": 32}

@@ -23,7 +23,7 @@ class SupervisedSimCSE(engine.PairObjective):
         alpha: weight of a row's own hard negatives (Table 7).
     """
 
-    labelled = True
+    labeled = True
     published: ClassVar[dict[str, Any]] = {
         "batch": 512,
         "lr": 5e-5,

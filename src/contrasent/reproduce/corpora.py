@@ -155,7 +155,7 @@ def _nli(path: Path) -> Iterator[Texts]:
             yield cells[2], cells[3].strip(), cells[4].strip()
 
 
-def _labelled_pairs(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
+def _labeled_pairs(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
     return ((first, second) for label, first, second in _nli(path) if label in corpus.labels)
 
 
@@ -171,7 +171,7 @@ def _hypotheses(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
             yield row
 
 
-def _labelled_sentences(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
+def _labeled_sentences(path: Path, corpus: NamedCorpus) -> Iterator[Texts]:
     texts = dict.fromkeys(text for _, *pair in _nli(path) for text in pair)
     return ((text,) for text in texts)
 
@@ -198,8 +198,8 @@ READERS: dict[str, Callable[[Path, NamedCorpus], Iterable[Texts]]] = {
     "documents": _documents,
     "columns": _columns,
     "hypotheses": _hypotheses,
-    "labelled_pairs": _labelled_pairs,
-    "labelled_sentences": _labelled_sentences,
+    "labeled_pairs": _labeled_pairs,
+    "labeled_sentences": _labeled_sentences,
     "duplicates": _duplicates,
     "captions": _captions,
 }

@@ -71,18 +71,18 @@ def _sweep_panel(axes: Any, points: Sequence[Json], *, apart: bool) -> None:
     places = list(dict.fromkeys(point["x"] for point in points))
     lines = list(dict.fromkeys(point["line"] for point in points))
     for i, line in enumerate(lines):
-        colour = pictures.COLOURS[i % len(pictures.COLOURS)]
+        color = pictures.COLORS[i % len(pictures.COLORS)]
         line_points = [p for p in points if p["line"] == line]
         ours, published = ([p for p in line_points if key in p] for key in ("ours", "paper"))
         x = [places.index(p["x"]) for p in ours]
         if ours:
             values = [p["ours"] for p in ours]
-            axes.plot(x, values, "o-", color=colour, label=f"ours {line}".strip())
+            axes.plot(x, values, "o-", color=color, label=f"ours {line}".strip())
         for place, p in zip(x, ours, strict=True):
             if p.get("low") is not None:
-                axes.plot([place] * 2, [p["low"], p["high"]], color=colour, linewidth=1.4)
+                axes.plot([place] * 2, [p["low"], p["high"]], color=color, linewidth=1.4)
         if published:
-            style = {"color": colour, "markerfacecolor": "none", "alpha": 0.7}
+            style = {"color": color, "markerfacecolor": "none", "alpha": 0.7}
             label = f"published {line}".strip() + (", right axis" if other is not None else "")
             x, y = [places.index(p["x"]) for p in published], [p["paper"] for p in published]
             (other or axes).plot(x, y, "o--", **style)
@@ -97,12 +97,12 @@ def curves(figure: Json) -> str:
         for i, (name, seeds) in enumerate(figure["rows"].items()):
             steps = sorted(set.intersection(*({step for step, _ in seed} for seed in seeds)))
             values = [[100 * dict(seed)[step] for step in steps] for seed in seeds]
-            colour = pictures.colour(i)
+            color = pictures.color(i)
             for run_values in values if len(values) > 1 else ():
-                axes.plot(steps, run_values, color=colour, linewidth=0.5, alpha=0.5)
+                axes.plot(steps, run_values, color=color, linewidth=0.5, alpha=0.5)
             mean = [sum(scores) / len(scores) for scores in zip(*values, strict=True)]
-            axes.plot(steps, mean, color=colour, linewidth=1.8, label=name)
-            axes.plot(steps[-1:], mean[-1:], pictures.mark(i), color=colour, markersize=5)
+            axes.plot(steps, mean, color=color, linewidth=1.8, label=name)
+            axes.plot(steps[-1:], mean[-1:], pictures.mark(i), color=color, markersize=5)
         axes.set_xlabel("steps")
         axes.set_ylabel("Spearman's correlation, points")
         pictures.add_legend(drawing, axes)

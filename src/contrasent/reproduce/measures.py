@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from contrasent.datasets.labelled import flickr30k, transfer_set
+from contrasent.datasets.labeled import flickr30k, transfer_set
 from contrasent.datasets.official import STS_YEARS, data_folder, find
 from contrasent.datasets.sts import SPLITS, sts_pairs
 from contrasent.engine.parameters import Size
@@ -221,7 +221,7 @@ def _spectrum(encode: EncodeFn, folder: Path | None, *, split: str, form: str) -
     vectors = encode(texts)
     values = spectral_bound(vectors)
     ranks = np.asarray(batch_ranks(vectors), np.float64).mean(axis=0)
-    values |= {"batch_rank": float(ranks[0]), "centred_batch_rank": float(ranks[1])}
+    values |= {"batch_rank": float(ranks[0]), "centered_batch_rank": float(ranks[1])}
     rows = [Row("STSB", split, name, "", value, len(texts)) for name, value in values.items()]
     return Report(tuple(rows), {})
 

@@ -295,12 +295,12 @@ class Planner:
             import torch
 
             from contrasent.encoder.encoder import Encoder
-            from contrasent.engine.momentum_queue import randomise
+            from contrasent.engine.momentum_queue import randomize
 
             encoder = Encoder.load(base, pooler="cls")
             with torch.random.fork_rng():
                 torch.manual_seed(0)
-                randomise(encoder)
+                randomize(encoder)
             encoder.save(target)
         return target
 

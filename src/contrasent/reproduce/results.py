@@ -470,11 +470,11 @@ def _claim_part(found: ItemResults, part: StatementPart, shown: float | None) ->
     if comparison.effect is None:
         return entry
     ends = bounds(comparison.effect) if comparison.effect.error else None
-    low, high = sorted(round(comparison.favour * end, 4) for end in ends) if ends else (None, None)
+    low, high = sorted(round(comparison.favor * end, 4) for end in ends) if ends else (None, None)
     within = comparison.kind in (NO_WORSE, NO_BETTER, EQUAL)
     # Signed so that larger values support the statement, which holds above "beyond".
     entry["effect"] = {
-        "ours": round(comparison.favour * comparison.effect.mean, 4),
+        "ours": round(comparison.favor * comparison.effect.mean, 4),
         "low": low,
         "high": high,
         "beyond": -(comparison.margin or 0.0) if within else 0.0,

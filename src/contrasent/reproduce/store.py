@@ -7,7 +7,7 @@ RESULTS/units/train-KEY.json           the record of one training run
 RESULTS/skipped/KEY.json               why a model could not be made
 RESULTS/models/KEY/                    a model, until all of its measurements are done
 RESULTS/corpora/                       the sampled corpora
-RESULTS/tokens/                        and tokenised, for all runs
+RESULTS/tokens/                        and tokenized, for all runs
 RESULTS/locks/KEY                      held while a process works on a model
 ```
 

@@ -188,7 +188,7 @@ class RowComparison:
     margin: float | None = None  # a difference that does not matter, the tolerance of a value
 
     @property
-    def favour(self) -> float:
+    def favor(self) -> float:
         """The sign of a difference that supports the statement."""
         return -self.sign if self.kind == NO_BETTER else self.sign
 
@@ -196,7 +196,7 @@ class RowComparison:
         """None without a standard error. The differences' p is two-sided."""
         if self.effect is None or math.isinf(self.effect.error):
             return {}
-        mean, margin = self.favour * self.effect.mean, self.margin or 0.0
+        mean, margin = self.favor * self.effect.mean, self.margin or 0.0
         if self.kind in (EQUAL, VALUE):
             beyond = p_value(self.effect, math.copysign(margin, self.effect.mean))
             word = AGREES if self.kind == EQUAL else EQUIVALENT
@@ -205,7 +205,7 @@ class RowComparison:
                 "equivalence": (word, tost(self.effect, margin)),
             }
         edge = 0.0 if self.kind == BETTER else -margin
-        p = p_value(self.effect, self.favour * edge)
+        p = p_value(self.effect, self.favor * edge)
         tests: Tests = {"difference": (AGREES if mean > edge else DIFFERS, p)}
         if self.kind == BETTER and margin:
             return {**tests, "equivalence": (EQUIVALENT, tost(self.effect, margin))}

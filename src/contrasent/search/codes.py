@@ -28,10 +28,10 @@ NEVER = np.iinfo(np.uint16).max
 
 
 class BinaryCodes:
-    """Codes of the first rows of an index: columns (words, rows) of 64 bits, and a centre (d,)."""
+    """Codes of the first rows of an index: columns (words, rows) of 64 bits, and a center (d,)."""
 
-    def __init__(self, columns: NDArray[np.uint64], centre: Vectors) -> None:
-        self.columns, self.centre = columns, centre
+    def __init__(self, columns: NDArray[np.uint64], center: Vectors) -> None:
+        self.columns, self.center = columns, center
         self.rows = int(columns.shape[1])  # rows of the index that have codes
 
     @classmethod
@@ -58,8 +58,8 @@ class BinaryCodes:
         rows, dimension = vectors.shape
         blocks = range(0, rows, BLOCK)
         sums = (vectors[at : at + BLOCK].sum(axis=0, dtype=np.float64) for at in blocks)
-        centre = np.asarray(sum(sums, np.zeros(dimension)) / max(1, rows), dtype=np.float32)
-        codes = cls(np.zeros((-(-dimension // WORD), rows), np.uint64), centre)
+        center = np.asarray(sum(sums, np.zeros(dimension)) / max(1, rows), dtype=np.float32)
+        codes = cls(np.zeros((-(-dimension // WORD), rows), np.uint64), center)
         with progress.task("binary codes", rows, "texts") as advance:
             for start in blocks:
                 block = codes.words(vectors[start : start + BLOCK])
@@ -70,7 +70,7 @@ class BinaryCodes:
     def words(self, vectors: Vectors) -> NDArray[np.uint64]:
         """(n, words) codes of vectors (n, d)."""
         bits = np.zeros((len(vectors), len(self.columns) * WORD), dtype=bool)
-        bits[:, : vectors.shape[1]] = vectors > self.centre
+        bits[:, : vectors.shape[1]] = vectors > self.center
         return np.packbits(bits, axis=1).view(np.uint64)
 
     def hamming(self, query: Vectors) -> NDArray[np.uint16]:
@@ -110,4 +110,4 @@ def make_codes(folder: Path, vectors: Vectors) -> dict[str, Any]:
         flush(path)
         flush(folder)
     facts = {"file": path.name, "rows": codes.rows, "sum": zlib.crc32(data.data)}
-    return {**facts, "centre": [float(number) for number in codes.centre]}
+    return {**facts, "centre": [float(number) for number in codes.center]}

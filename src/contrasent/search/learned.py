@@ -1,6 +1,6 @@
 """Changes to how queries find rows, learned from an index's texts or from user queries.
 
-A map of the query's vector, rows smoothed by their neighbours, and documents that queries like this
+A map of the query's vector, rows smoothed by their neighbors, and documents that queries like this
 one were answered by. Rows keep the base model's vectors, so nothing is encoded again; a
 :class:`~contrasent.search.ranking.Ranker` says how much each counts. Kept in the index's database.
 """
@@ -23,6 +23,7 @@ from contrasent.types import Mask, Numbers, Vectors
 TABLE = """CREATE TABLE IF NOT EXISTS learned
     (name TEXT PRIMARY KEY, shape TEXT NOT NULL, data BLOB NOT NULL, sum INTEGER NOT NULL)"""
 HAS_LEARNED_TABLE = "SELECT 1 FROM sqlite_master WHERE name = 'learned'"
+# Names that indexes hold keep their spelling.
 _TYPES = {"matrix": "<f4", "neighbours": "<i4", "products": "<f4", "taught": "<f4"}
 _DOCUMENTS = "documents"  # documents of the taught queries, as JSON
 ROWS_AT_ONCE = 1024
@@ -31,14 +32,14 @@ Query = Callable[..., list[tuple[Any, ...]]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Neighbours:
+class Neighbors:
     """The nearest rows of each row; a row that has lost one of them, or is newer, has none."""
 
     rows: NDArray[np.int32]  # (n, k), -1 for none
-    products: Floats  # (n, 2): the row with the mean of its neighbours, and that mean with itself
+    products: Floats  # (n, 2): the row with the mean of its neighbors, and that mean with itself
 
     @classmethod
-    def of(cls, vectors: Vectors, k: int) -> "Neighbours":
+    def of(cls, vectors: Vectors, k: int) -> "Neighbors":
         """The k nearest rows of each, by (n, d) unit vectors; n is greater than k."""
         rows = np.sort(nearest(vectors, vectors, k, own=np.arange(len(vectors)))[0], axis=1)
         products = np.empty((len(vectors), 2), dtype=np.float32)
@@ -48,15 +49,15 @@ class Neighbours:
             products[here] = np.stack([(part * mean).sum(1), np.square(mean).sum(1)], axis=1)
         return cls(rows.astype(np.int32), products)
 
-    def moved(self, place: Numbers) -> "Neighbours":
+    def moved(self, place: Numbers) -> "Neighbors":
         """With new row numbers, ``place[old number]``; -1 for rows that are gone."""
         rows = np.append(place, -1).astype(np.int32)[self.rows]
         products, lost = self.products.copy(), np.any(rows < 0, axis=1)
         rows[lost], products[lost] = -1, 0
-        return Neighbours(rows, products)
+        return Neighbors(rows, products)
 
     def lengths(self, smoothing: float) -> Floats:
-        """(n,) lengths of row + smoothing x mean of its neighbours; 1 for a row without them."""
+        """(n,) lengths of row + smoothing x mean of its neighbors; 1 for a row without them."""
         once, twice = self.products.T
         norms: Floats = np.sqrt(1 + np.float32(2 * smoothing) * once + smoothing**2 * twice)
         return norms
@@ -75,30 +76,30 @@ class Learned:
     """Everything that was learned; None for what was not."""
 
     matrix: Vectors | None = None  # (d, d) of the map of queries
-    neighbours: Neighbours | None = None
+    neighbors: Neighbors | None = None
     taught: Taught | None = None
 
     def renumbered(self, numbers: Numbers, rows: int) -> "Learned":
         """For an index that keeps some of its ``rows`` rows, in this order."""
-        if self.neighbours is None:
+        if self.neighbors is None:
             return self
         place = np.full(rows, -1)
         place[numbers] = np.arange(len(numbers))
-        first = numbers[numbers < len(self.neighbours.rows)]
-        neighbours = Neighbours(self.neighbours.rows[first], self.neighbours.products[first])
-        return replace(self, neighbours=neighbours.moved(place))
+        first = numbers[numbers < len(self.neighbors.rows)]
+        neighbors = Neighbors(self.neighbors.rows[first], self.neighbors.products[first])
+        return replace(self, neighbors=neighbors.moved(place))
 
     def among(self, alive: Mask) -> "Learned":
-        """With the neighbours that are not deleted."""
-        if self.neighbours is None:
+        """With the neighbors that are not deleted."""
+        if self.neighbors is None:
             return self
         place = np.where(alive, np.arange(len(alive)), -1)
-        return replace(self, neighbours=self.neighbours.moved(place))
+        return replace(self, neighbors=self.neighbors.moved(place))
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays that an index keeps, by their names there."""
-        near, taught = self.neighbours, self.taught
+        near, taught = self.neighbors, self.taught
         parts = {
             "matrix": self.matrix,
             "neighbours": None if near is None else near.rows,
@@ -111,7 +112,7 @@ class Learned:
         """A part that a ranker needs but that is missing, or ""."""
         needed = {
             "map": bool(ranker.map_share) and self.matrix is None,
-            "neighbours": bool(ranker.smoothing) and self.neighbours is None,
+            "neighbors": bool(ranker.smoothing) and self.neighbors is None,
             "taught queries": bool(ranker.taught) and self.taught is None,
         }
         return next((name for name, missing in needed.items() if missing), "")
@@ -132,7 +133,7 @@ def read_learned(run: Query) -> Learned | None:
     near, taught = arrays.get("neighbours"), arrays.get("taught")
     return Learned(
         arrays.get("matrix"),
-        None if near is None else Neighbours(near, arrays["products"]),
+        None if near is None else Neighbors(near, arrays["products"]),
         None if taught is None or documents is None else Taught(taught, documents),
     )
 
@@ -168,9 +169,9 @@ def mapped(ranker: Ranker, learned: Learned, queries: Vectors) -> Vectors:
 
 
 def smoothed(ranker: Ranker, learned: Learned, cosines: Floats) -> Floats:
-    """(rows,) cosines of a query with rows smoothed by their neighbours, from those of all rows."""
-    # A row d whose neighbours have the mean m counts as the direction of d + smoothing x m.
-    near = learned.neighbours
+    """(rows,) cosines of a query with rows smoothed by their neighbors, from those of all rows."""
+    # A row d whose neighbors have the mean m counts as the direction of d + smoothing x m.
+    near = learned.neighbors
     if not ranker.smoothing or near is None:
         return cosines
     weight = np.float32(ranker.smoothing / max(1, near.rows.shape[1]))
@@ -185,7 +186,7 @@ def smoothed(ranker: Ranker, learned: Learned, cosines: Floats) -> Floats:
 def smooth_vectors(ranker: Ranker, learned: Learned, vectors: Vectors, numbers: Numbers) -> Vectors:
     """(n, d) vectors of some rows, smoothed, from those of all rows."""
     selected = np.asarray(vectors[numbers])
-    near = learned.neighbours
+    near = learned.neighbors
     if not ranker.smoothing or near is None:
         return selected
     having = np.flatnonzero(numbers < len(near.rows))

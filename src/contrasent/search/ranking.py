@@ -168,7 +168,7 @@ class Ranker:
         word_weight: share of words, in [0, 1], where words and vectors single out their best row
             equally clearly; 0 searches by vectors alone.
         map_share: share of the learned map in a query's vector, the rest is the query's own.
-        smoothing: weight of the mean of a row's neighbours.
+        smoothing: weight of the mean of a row's neighbors.
         taught: weight of the bonus of documents that queries like this were answered by.
         taught_from: cosine of two queries from which that counts.
     """

@@ -30,7 +30,7 @@ class Served:
     max_tokens: int  # special ones included
     vocabulary: int
     # Sentences and the prompt before each, or rows of bare ids, to rows of ids, and which were cut.
-    tokenise: Callable[[Sequence[str], str], tuple[Tokens, Mask]]
+    tokenize: Callable[[Sequence[str], str], tuple[Tokens, Mask]]
     wrap: Callable[[Sequence[Sequence[int]]], tuple[Tokens, Mask]]
     embed: Callable[[Tokens], Vectors]  # called from one thread
     prompts: Mapping[str, str] = field(default_factory=dict)
@@ -187,7 +187,7 @@ class Embedder:
     ) -> tuple[Vectors, int, int]:
         """Encode texts after a prompt, the model's default one if None."""
         first = self.model.default_prompt if prompt is None else prompt
-        tokens, cut = await asyncio.to_thread(self.model.tokenise, texts, first)
+        tokens, cut = await asyncio.to_thread(self.model.tokenize, texts, first)
         return await self._embed(tokens, cut)
 
     async def ids(self, rows: Sequence[Sequence[int]]) -> tuple[Vectors, int, int]:

@@ -154,7 +154,7 @@ def served(encoder: Encoder, name: str) -> "Served":
         dimension=encoder.dimension,
         max_tokens=encoder.max_tokens,
         vocabulary=encoder.tokenizer.size,
-        tokenise=encoder.tokenise,
+        tokenize=encoder.tokenize,
         wrap=wrap,
         embed=encoder.embed,
         prompts=dict(encoder.prompts.texts),

@@ -91,7 +91,7 @@ def _keyed(base: Keys, first: int, block: int) -> Counts:
 
 
 def mixed(x: Keys) -> Keys:
-    """The finaliser of splitmix64 (Steele et al. 2014): every bit depends on every other."""
+    """The finalizer of splitmix64 (Steele et al. 2014): every bit depends on every other."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
@@ -143,7 +143,7 @@ def weighted_pearson(x: ArrayLike, y: ArrayLike, counts: Counts) -> NDArray[np.f
     """(b,) Pearson correlation of each resample; NaN where a column is constant in it."""
     a = np.asarray(x, dtype=np.float64)
     b = np.asarray(y, dtype=np.float64)
-    # Standardised first, so that the differences of moments keep their digits in float32.
+    # Standardized first, so that the differences of moments keep their digits in float32.
     a = (a - a.mean()) / max(a.std(), 1e-300)
     b = (b - b.mean()) / max(b.std(), 1e-300)
     columns = np.stack([a, b, a * a, b * b, a * b], axis=1).astype(np.float32)

@@ -29,8 +29,8 @@ def measure(items: Items) -> tuple[float, Floats]:
     if items.aggregate == "all":
         total, moved = compute(columns)
         # Subsets are strata: their means are not random.
-        centred = [part - part.mean() for part in np.split(moved / columns.shape[1], cuts)]
-        return total, np.concatenate(centred)
+        centered = [part - part.mean() for part in np.split(moved / columns.shape[1], cuts)]
+        return total, np.concatenate(centered)
     weights = sizes / sizes.sum() if items.aggregate == "wmean" else np.full(len(sizes), 1.0)
     weights = weights / weights.sum()
     results = [compute(part) for part in np.split(columns, cuts, axis=1)]
@@ -114,7 +114,7 @@ def _check(
             counts = f"{len(keys):,} and {len(other):,} items, {same:,} distinct ones in both"
             raise DataError(f"{label}: {names[0]} and {name} hold different items ({counts})")
         if not np.array_equal(gold, its_gold) or context != its_context:
-            what = "labels" if context == its_context else "documents, judgements or settings"
+            what = "labels" if context == its_context else "documents, judgments or settings"
             problem = f"{names[0]} and {name} have the same items, other {what}"
             again = "; measure both again if an older version wrote one" * (what != "labels")
             raise DataError(f"{label}: {problem}{again}")

@@ -116,7 +116,7 @@ def t_share(point: float, df: float) -> float:
 
 
 def _incomplete_beta(x: float, rest: float, a: float, b: float) -> float:
-    """The regularised incomplete beta function; ``rest`` is 1 - x."""
+    """The regularized incomplete beta function; ``rest`` is 1 - x."""
     # Its continued fraction (DLMF 8.17.22) by Lentz's method; it converges below the mean.
     if not x:
         return 0.0

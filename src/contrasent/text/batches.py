@@ -218,14 +218,14 @@ def _mixed_order(seed: int, epoch: int, counts: tuple[int, ...]) -> NDArray[np.i
 
 @dataclass(frozen=True, slots=True)
 class Collator:
-    """Makes batches of a tokenised corpus."""
+    """Makes batches of a tokenized corpus."""
 
     cache: TokenCache
     plan: BatchPlan
     # view c rewrites column c; with a corpus of single sentences every view rewrites the sentence.
     # Columns beyond the views are taken as they are
     views: tuple[View, ...]
-    tokenizer: Tokenizer  # for views of words, whose result is tokenised afresh
+    tokenizer: Tokenizer  # for views of words, whose result is tokenized afresh
     lower: bool = False
     resample_views: bool = True  # draw views anew in every epoch; else each row keeps its draw
     # rows that a view made longer are cut at this many tokens, None for no cut

@@ -1,4 +1,4 @@
-"""A corpus, tokenised once and kept on disk, so that it may be larger than memory.
+"""A corpus, tokenized once and kept on disk, so that it may be larger than memory.
 
 One mapped file, renamed into place when it is whole. For every text its token ids and then the text
 itself, row after row; after all of them the places where each begins, and the numbers of the rows.
@@ -25,12 +25,12 @@ from contrasent.text.tokens import Tokenizer, lowered, row_keys
 from contrasent.types import Tokens, batched
 
 FORMAT = 4
-CHUNK = 8192  # rows tokenised at once
+CHUNK = 8192  # rows tokenized at once
 WORD = 4  # bytes of an id; texts are filled up to it with NUL, which none holds
 
 
 class TokenCache:
-    """A tokenised corpus, opened by :func:`tokenised`.
+    """A tokenized corpus, opened by :func:`tokenized`.
 
     ``width``: texts in a row. ``cut``: texts that are longer than the tokenizer allows, over all
     columns. ``following``: (n,) how many sentences of the same document follow each row, or None
@@ -98,7 +98,7 @@ class TokenCache:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def tokenised(
+def tokenized(
     corpus: Corpus,
     tokenizer: Tokenizer,
     folder: Path,
@@ -107,7 +107,7 @@ def tokenised(
     prompts: Sequence[str] = (),
     shared: bool = False,
 ) -> TokenCache:
-    """Tokenise a corpus into a folder, unless the folder holds just that.
+    """Tokenize a corpus into a folder, unless the folder holds just that.
 
     Args:
         corpus: what to read.
@@ -146,7 +146,7 @@ def _write(
     """Write the file of a corpus; ``starts`` holds what is to stand behind the texts meanwhile."""
     count = position = cut = 0
     starts.write(np.zeros(1, np.int64).tobytes())
-    with progress.task("tokenise", unit="rows") as advance:
+    with progress.task("tokenize", unit="rows") as advance:
         for chunk in batched(corpus, CHUNK):
             columns = list[list[bytes]]()
             for texts, prompt in zip(zip(*chunk, strict=True), prompts, strict=True):

@@ -124,7 +124,7 @@ def training_roles(
             raise InputError(table.source, f"column {table.columns[0]!r} holds numbers, no text")
         raise InputError(table.source, f"{problem} by --columns")
     found = _pair(table, texts, cells, single=single)
-    return _roles(table, found, at, _labelled(table, found, cells, kinds) if at is None else "")
+    return _roles(table, found, at, _labeled(table, found, cells, kinds) if at is None else "")
 
 
 def _roles(table: Table, texts: Sequence[int], score: int | None, note: str = "") -> Roles:
@@ -296,7 +296,7 @@ def _ambiguous(table: Table, *readings: Sequence[int]) -> InputError:
     return InputError(table.source, f"{problem}; choose: {', or '.join(ways)}")
 
 
-def _labelled(
+def _labeled(
     table: Table, texts: Sequence[int], cells: Sequence[Sequence[Any]], kinds: Sequence[str]
 ) -> str:
     """A warning where pairs have labels, which may say that they do not belong together."""

@@ -346,7 +346,7 @@ def _lacking(cells: Sequence[Any], names: Sequence[str]) -> str:
     return f"{' and '.join(empty)} empty"
 
 
-def read_labelled_pairs(path: str | Path, *, columns: Columns | None = None) -> ScoredPairs:
+def read_labeled_pairs(path: str | Path, *, columns: Columns | None = None) -> ScoredPairs:
     """Read two texts and a number from each row of a tsv, csv, jsonl or parquet file.
 
     ``columns``: first text, second text and number, by name or position; by default the file's
@@ -357,7 +357,7 @@ def read_labelled_pairs(path: str | Path, *, columns: Columns | None = None) -> 
         raise OptionError("columns", list(columns), "two texts and a number are three columns")
     files = find(path)
     if len(files) > 1 or Path(path).is_dir() or files[0].form == ".txt":
-        raise InputError(path, "labelled pairs are one file, .tsv, .csv, .jsonl or .parquet")
+        raise InputError(path, "labeled pairs are one file, .tsv, .csv, .jsonl or .parquet")
     (table,) = open_tables(files, columns or ())
     if not _has_rows(table):
         raise InputError(path, "the file is empty")
@@ -378,7 +378,7 @@ def read_labelled_pairs(path: str | Path, *, columns: Columns | None = None) -> 
     for line in corpus.notes():
         log.warning("%s", line)
     if not rows:
-        raise InputError(path, "; ".join(["holds no labelled pairs", *corpus.notes()]))
+        raise InputError(path, "; ".join(["holds no labeled pairs", *corpus.notes()]))
     first, second = zip(*rows, strict=True)
     return ScoredPairs(Path(path).stem, first, second, corpus.scores)
 

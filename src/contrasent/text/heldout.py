@@ -80,7 +80,7 @@ def hold_out(corpus: Corpus, count: int, *, seed: int, keys: Keys = letters) -> 
     if not chosen:
         raise TrainingError(
             f"{corpus.source}: {len(order)} pairs are too few to hold some out for evaluation, or "
-            "their two texts are alike; give more, or evaluate on labelled pairs or not at all "
+            "their two texts are alike; give more, or evaluate on labeled pairs or not at all "
             "(--evaluate)"
         )
     numbers = sorted(chosen)

@@ -182,7 +182,7 @@ class Tokenizer:
     def __call__(
         self, sentences: Sequence[str], prompt: str = ""
     ) -> tuple[Tokens, NDArray[np.bool_]]:
-        """Tokenise sentences."""
+        """Tokenize sentences."""
         if SLOT in prompt:
             return self._in_template(sentences, prompt)
         if prompt:

@@ -39,7 +39,7 @@ def _synsets(path: Path) -> Iterator[list[str]]:
     """Members of each synset of a data file (the format is WordNet's manual page wndb(5WN))."""
     with path.open(encoding="utf-8") as stream:
         for number, line in enumerate(stream, 1):
-            if line.startswith("  "):  # the licence
+            if line.startswith("  "):  # the license
                 continue
             fields = line.split(" ")
             try:

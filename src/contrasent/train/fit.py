@@ -90,13 +90,13 @@ def fit(
             row of its report decides which model is the best (higher is better). Those of
             :mod:`contrasent.evaluate.validation` also say, on items that took no part in choosing,
             how far it is from the base. By name, with a method's name: "heldout", "documents",
-            "neighbours", "stsb", "none" or a file of labelled pairs. A function may give a number.
+            "neighbors", "stsb", "none" or a file of labeled pairs. A function may give a number.
         geometry: called every ``geometry_every`` steps in the same way, before the first and after
             the last too; its report goes to the run's log and decides nothing. By default alignment
             and uniformity on STS-B's development split.
         keep: the model to leave where there is an evaluation: "proven" the best step if it improves
             on the base (:attr:`Run.improved`), else the base, the default; "unharmed" the last step
-            if enough of the base is left, else the base, the default for "neighbours", which proves
+            if enough of the base is left, else the base, the default for "neighbors", which proves
             nothing; "trained" the best step in any case, as the papers do; "last" the last step.
         rows: which rows of the corpus to train on, by number or as a mask, all if None; those held
             out for an evaluation by name are left out.
@@ -105,7 +105,7 @@ def fit(
         facts: more for the model card.
         defaults: which of the settings were chosen rather than stated, for ``run/settings.json``.
         on_start: called when all is read and checked, before the first step.
-        tokens: folder in which runs on one machine share what they have tokenised, and leave it; a
+        tokens: folder in which runs on one machine share what they have tokenized, and leave it; a
             run by itself keeps it in its own folder until it ends.
         on_step: called with a step's number, from 1, and its numbers by name ("loss", "lr",
             "shares/contrast", "evaluation/heldout/mrr_at_10"), after every step and evaluation.
@@ -177,7 +177,7 @@ def _check_arguments(objective: Any, base: Any, evaluate: Any) -> None:
         problem = "must be the name or the folder of a model; save an Encoder first: save(FOLDER)"
         raise OptionError("base", type(base).__name__, problem)
     if evaluate is not None and not (callable(evaluate) or isinstance(evaluate, str | Path)):
-        problem = "must be a name, a file of labelled pairs, or a function of encode"
+        problem = "must be a name, a file of labeled pairs, or a function of encode"
         raise OptionError("evaluate", evaluate, problem)
 
 
@@ -394,7 +394,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
     if parallel.is_main():
         save_model(place.last, step, selector.latest)
         facts = replace(facts, objective=objective.describe())
-        near = (drift.base["neighbours"], drift.latest) if drift.base and drift.latest else ()
+        near = (drift.base["neighbors"], drift.latest) if drift.base and drift.latest else ()
         texts = [batches.cache.text(0, int(row)) for row in drift.places]
         write_text(place.model / "report.html", run_page(run, facts, texts, *near))
         place.publish(run)  # last: its result marks a run as complete

@@ -40,7 +40,7 @@ SENTENCES = [
     f"{who} {did} {what}"
     for what in ("a wooden ladder", "the copper kettle before dawn", "two lamps")
     for did in ("mended", "painted", "sold", "forgot the key to")
-    for who in ("the gardener", "an old sailor", "my neighbour", "a young clerk")
+    for who in ("the gardener", "an old sailor", "my neighbor", "a young clerk")
 ]
 
 Verdict = tuple[bool | None, str]
@@ -112,7 +112,7 @@ def _corpus(objective: Objective, folder: Path) -> Corpus:
     if objective.graded:
         rows = [(*pair, i % 6) for i, pair in enumerate(pairwise(SENTENCES))]
         return open_corpus(rows, score=2)
-    if objective.labelled:
+    if objective.labeled:
         return open_corpus(list(zip(SENTENCES, SENTENCES[1:], SENTENCES[7:], strict=False)))
     # Documents of four sentences, for views of the next one.
     documents = ["\n".join(SENTENCES[i : i + 4]) for i in range(0, len(SENTENCES), 4)]

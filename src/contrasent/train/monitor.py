@@ -28,12 +28,12 @@ LASTING = 25
 
 TEXTS = 500
 FEWEST_TEXTS = 50
-NEIGHBOURS = 10
+NEIGHBORS = 10
 ROWS_BETWEEN = 3200
 LOOKS = 20
 
 LEAST_OVERLAP = 0.7
-"""Of a sentence encoder's neighbours; runs at 0.65 and 0.50 searched worse (docs/results.md)."""
+"""Of a sentence encoder's neighbors; runs at 0.65 and 0.50 searched worse (docs/results.md)."""
 
 MOST_COSINE_GAIN = 0.1
 """How much the mean cosine of random pairs may rise above the base's; it fell in every run."""
@@ -104,17 +104,17 @@ class Drift:
         self.every = max(10, math.ceil(ROWS_BETWEEN / plan.batch), total // LOOKS)
         self.total = total  # steps of the run; the last one is measured too
         self.encoder = objective.encoder
-        self.labelled = objective.labelled
-        # Whether the base's neighbours should stay: those of a sentence encoder, unless pairs say
+        self.labeled = objective.labeled
+        # Whether the base's neighbors should stay: those of a sentence encoder, unless pairs say
         # what is near. A language model's are meant to change.
-        self.guards = base_kind(self.encoder.source) == SENTENCE_ENCODER and not self.labelled
+        self.guards = base_kind(self.encoder.source) == SENTENCE_ENCODER and not self.labeled
         self.warned = False  # which a run does once
         # The last measurement: "mean_cosine" of random pairs, "effective_rank", the
-        # "neighbour_overlap" with the base, and "measured_at", its step.
+        # "neighbor_overlap" with the base, and "measured_at", its step.
         self.values: dict[str, float] = {}
-        # The first one, and the texts' neighbours there; None before it.
+        # The first one, and the texts' neighbors there; None before it.
         self.base: dict[str, Any] | None = None
-        self.latest: Any = ()  # the texts' neighbours at the last measurement
+        self.latest: Any = ()  # the texts' neighbors at the last measurement
 
     def state(self) -> dict[str, Any]:
         """The state for a checkpoint."""
@@ -134,30 +134,30 @@ class Drift:
         budget = BUDGET if self.encoder.device.type == "cpu" else None
         calls = by_budget(self.tokens.lengths, 64, budget=budget)
         vectors = in_calls(self.encoder.embed, self.tokens, self.encoder.dimension, calls)
-        near = metrics.neighbours(vectors, NEIGHBOURS)
+        near = metrics.neighbors(vectors, NEIGHBORS)
         self.latest = near.tolist()
         numbers = {
             "mean_cosine": metrics.anisotropy(vectors),
             "effective_rank": metrics.effective_rank(vectors),
         }
         if self.base is None:
-            self.base = {**numbers, "neighbours": near.tolist()}
-        shared = metrics.shared_share(np.array(self.base["neighbours"]), near)
-        numbers["neighbour_overlap"] = float(shared.mean())
+            self.base = {**numbers, "neighbors": near.tolist()}
+        shared = metrics.shared_share(np.array(self.base["neighbors"]), near)
+        numbers["neighbor_overlap"] = float(shared.mean())
         self.values = {k: round(v, 6) for k, v in numbers.items()} | {"measured_at": step}
         problem = self._problem(self.base)
         if problem and not self.warned:
             self.warned = True
             remedy = ", take fewer steps, or train on pairs that belong together"
-            remedy = " or take fewer steps" if self.labelled else remedy
+            remedy = " or take fewer steps" if self.labeled else remedy
             message = "step %d: %s, so search may have become worse: lower lr (now %.1e)%s"
             log.warning(message, step, problem, lr, remedy)
 
     def _problem(self, base: dict[str, Any]) -> str | None:
-        overlap, cosine = self.values["neighbour_overlap"], self.values["mean_cosine"]
+        overlap, cosine = self.values["neighbor_overlap"], self.values["mean_cosine"]
         rank = self.values["effective_rank"]
         if self.guards and overlap < LEAST_OVERLAP:
-            left = "of the base's nearest neighbours are left"
+            left = "of the base's nearest neighbors are left"
             return f"{overlap:.0%} {left} (below {LEAST_OVERLAP:.0%})"
         if cosine > base["mean_cosine"] + MOST_COSINE_GAIN:
             return (

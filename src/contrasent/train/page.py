@@ -1,4 +1,4 @@
-"""A training run as one HTML page, ``report.html``: curves, neighbours, settings, data and time."""
+"""A training run as one HTML page, ``report.html``: curves, neighbors, settings, data and time."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from contrasent.encoder.card import CardMetadata
 
 MOST_POINTS = 400  # of a curve
-SHOWN = 6  # texts whose neighbours are listed
-DRIFT = {"mean_cosine", "effective_rank", "neighbour_overlap", "measured_at"}
+SHOWN = 6  # texts whose neighbors are listed
+DRIFT = {"mean_cosine", "effective_rank", "neighbor_overlap", "measured_at"}
 TERMS, HELD_OUT, SHARES = "loss and its terms", "held out, with 95 % interval", "share of each term"
 
 Lines = Mapping[str, Sequence[pictures.Point]]
@@ -43,7 +43,7 @@ def run_page(
         note=note,
         shares=run.shares,
         evaluations=[(line["step"], line["evaluation"]) for line in evaluations],
-        neighbours=[
+        neighbors=[
             (
                 texts[i],
                 [(texts[j], j not in after[i]) for j in before[i]],
@@ -83,5 +83,5 @@ def curves(log: Sequence[Mapping[str, Any]]) -> dict[str, Lines]:
         title: {name: points[:: -(-len(points) // MOST_POINTS)] for name, points in lines.items()}
         for title, lines in panels.items()
     }
-    first = [title for title in (TERMS, HELD_OUT, "neighbour overlap", "lr") if title in thinned]
+    first = [title for title in (TERMS, HELD_OUT, "neighbor overlap", "lr") if title in thinned]
     return {title: thinned[title] for title in (*first, *(t for t in thinned if t not in first))}

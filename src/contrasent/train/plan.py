@@ -15,7 +15,7 @@ from contrasent.datasets.sts import sts_pairs
 from contrasent.engine.registry import described, needs_pairs, needs_scores
 from contrasent.errors import OptionError, UserError
 from contrasent.evaluate.geometry import DURING_TRAINING, geometry
-from contrasent.evaluate.validation import NeighbourValidation, choose_validation
+from contrasent.evaluate.validation import NeighborValidation, choose_validation
 from contrasent.files import read_object
 from contrasent.model.base import TASKS, Prompts
 from contrasent.model.description import describe
@@ -143,8 +143,8 @@ def make_plan(
             settings.seed,
             keys,
         )
-    if isinstance(judge, NeighbourValidation) and base_kind(folder) == LANGUAGE_MODEL:
-        # Training should change a language model's neighbourhoods.
+    if isinstance(judge, NeighborValidation) and base_kind(folder) == LANGUAGE_MODEL:
+        # Training should change a language model's neighborhoods.
         judge = replace(judge, floor=0.0)
     return Plan(
         objective=method,

@@ -21,7 +21,7 @@ from contrasent.engine.registry import check, find
 from contrasent.errors import OptionError
 from contrasent.model.description import describe
 from contrasent.text.batches import BatchPlan, BucketPlan, Collator, MixedPlan
-from contrasent.text.cache import TokenCache, tokenised
+from contrasent.text.cache import TokenCache, tokenized
 from contrasent.text.corpus import Corpus
 from contrasent.text.tokens import Tokenizer
 from contrasent.train.mining import mine
@@ -120,17 +120,17 @@ def collator(
     *,
     shared: bool = False,
 ) -> Collator:
-    """The maker of a run's batches; with several processes the main one tokenises."""
+    """The maker of a run's batches; with several processes the main one tokenizes."""
     encoder = objective.encoder
     inside = encoder.tokenizer
     cut = min(settings.max_tokens, encoder.max_tokens)
     tokenizer = Tokenizer(inside.backend, max_tokens=cut, names=inside.names)
     lower, prompts = encoder.lower_case, _column_prompts(objective, corpus, settings)
-    # The main process tokenises, then one on each machine that does not see its folder.
+    # The main process tokenizes, then one on each machine that does not see its folder.
     cache, wait = None, parallel.long_barrier()
     for turn in (parallel.is_main(), parallel.local_rank() == 0, True):
         if turn and cache is None:
-            cache = tokenised(
+            cache = tokenized(
                 corpus, tokenizer, folder, lower=lower, prompts=prompts, shared=shared
             )
         wait()
@@ -140,7 +140,7 @@ def collator(
         rows = rows[cache.following[rows] > 0]
     mined = None
     if settings.mined:
-        if not objective.labelled or objective.graded:
+        if not objective.labeled or objective.graded:
             problem = f"needs pairs of a question and its answer; {objective.name} does not learn"
             raise OptionError("mined", settings.mined, f"{problem} from them")
         mined = mine(encoder, cache, rows, settings.mined)
@@ -185,9 +185,9 @@ def warn_of_equal_rows(batches: Collator, objective: Objective) -> None:
         return
     equal = rows - len(np.unique(cache.keys(), axis=0))
     if equal and 100 * equal >= rows:
-        other = ", or --set duplicates=mask, lest it be pushed away from itself" if how else ""
-        shown = f"{equal:,} of {rows:,} rows are read as the tokens of an earlier one"
-        log.warning("%s; give each once%s", shown, other)
+        remedy = "remove them, or use --set duplicates=mask" if how else "remove them"
+        shown = f"{equal:,} of {rows:,} rows have the same tokens as an earlier one"
+        log.warning("%s. Duplicates act as false negatives: %s", shown, remedy)
 
 
 def _blocks(rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
@@ -204,7 +204,7 @@ def check_scores(batches: Collator, objective: Objective) -> None:
 
 def _column_prompts(objective: Objective, corpus: Corpus, settings: Settings) -> tuple[str, ...]:
     """The prompts of each column; of pairs, those of a query and of documents."""
-    prompts, paired = objective.encoder.prompts, objective.labelled and not objective.graded
+    prompts, paired = objective.encoder.prompts, objective.labeled and not objective.graded
     for option in () if paired else ("query_prompt", "document_prompt"):
         if getattr(settings, option):
             problem = f"needs pairs of a query and its document, which {objective.name} does not"

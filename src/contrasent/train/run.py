@@ -56,7 +56,7 @@ def choose_keep(keep: Keep | None, evaluate: Any) -> Keep:
     """The model to leave; the default depends on whether the evaluation shows gain or only harm."""
     blind = getattr(evaluate, "floor", None) is not None
     if keep == "unharmed" and not blind:
-        raise OptionError("--keep", keep, "goes with --evaluate neighbours alone")
+        raise OptionError("--keep", keep, "goes with --evaluate neighbors alone")
     return keep or ("unharmed" if blind else "proven")
 
 

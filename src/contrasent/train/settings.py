@@ -245,17 +245,17 @@ class Defaults:
         for name, value in self.values.items():
             why = f"published for {objective}"
             if name == "duplicates":
-                why = "equal texts are no negatives"
+                why = "so that equal texts are not negatives"
             elif name == "generator":
-                why = f"the base is {value}"
+                why = f"since the base is {value}"
             elif name == "precision":
-                why = "what this machine computes fast in; --set precision=fp32 changes it"
+                why = "for this processor (--set precision=fp32 changes it)"
             elif self.base == SENTENCE_ENCODER and name in (*ENCODER_SETTINGS, "steps"):
-                why = "the base is a sentence encoder"
+                why = "for a sentence encoder"
             number = f"{value:g}" if isinstance(value, float) else value
             chosen.setdefault(why, []).append(f"{name} {number}")
-        parts = [f"({why}): {', '.join(values)}" for why, values in chosen.items()]
-        return f"settings chosen {'; '.join(parts)}" if parts else ""
+        parts = [f"{why}: {', '.join(values)}" for why, values in chosen.items()]
+        return f"Defaults {'; '.join(parts)}" if parts else ""
 
 
 @dataclass(frozen=True, slots=True)

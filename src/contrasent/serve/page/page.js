@@ -340,7 +340,7 @@ onSubmit("heat-form", "heat-note", async () => {
   say("heat-note", `${lines.length} × ${lines.length} cosines`);
 });
 
-function colours(...names) {
+function colors(...names) {
   const style = getComputedStyle(document.documentElement);
   return names.map((name) => {
     const hex = style.getPropertyValue(name).trim().slice(1);
@@ -350,7 +350,7 @@ function colours(...names) {
 }
 
 function paintHeat() {
-  const [low, zero, high] = colours("--warm", "--card", "--accent");
+  const [low, zero, high] = colors("--warm", "--card", "--accent");
   const table = $("heat-table");
   const head = element("tr");
   head.append(element("td"));
@@ -368,9 +368,9 @@ function paintHeat() {
       const cell = element("td", "", score.toFixed(2).replace("-0.00", "0.00"));
       const end = score < 0 ? low : high;
       const part = Math.min(1, Math.abs(score));
-      const colour = zero.map((from, at) => Math.round(from + (end[at] - from) * part));
-      const light = (0.299 * colour[0] + 0.587 * colour[1] + 0.114 * colour[2]) > 140;
-      cell.style.background = `rgb(${colour.join(" ")})`;
+      const color = zero.map((from, at) => Math.round(from + (end[at] - from) * part));
+      const light = (0.299 * color[0] + 0.587 * color[1] + 0.114 * color[2]) > 140;
+      cell.style.background = `rgb(${color.join(" ")})`;
       cell.style.color = light ? "#10131c" : "#fff";
       cell.title = `${line}\n${heat.lines[column]}\n${score.toFixed(4)}`;
       made.append(cell);

@@ -1,4 +1,4 @@
-"""Named labelled text other than STS: transfer tasks, question pairs, triples, captions."""
+"""Named labeled text other than STS: transfer tasks, question pairs, triples, captions."""
 
 import gzip
 from collections.abc import Sequence
@@ -25,11 +25,11 @@ CAPTION_COUNTS = (158_915, 155_070)
 
 NO_COPY = "no pinned copy on the hub is known"
 
-LabelledRow = tuple[str, str, int]  # a sentence, the second one of a pair or "", and the class
+LabeledRow = tuple[str, str, int]  # a sentence, the second one of a pair or "", and the class
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Labelled:
+class Labeled:
     """Sentences, or pairs of them, each with a class."""
 
     first: tuple[str, ...]
@@ -40,26 +40,26 @@ class Labelled:
         return len(self.labels)
 
 
-def transfer_set(task: str, *, folder: Path | None = None) -> dict[str, Labelled]:
+def transfer_set(task: str, *, folder: Path | None = None) -> dict[str, Labeled]:
     """A transfer task of SentEval by split: all; train, test; or train, dev, test."""
     check_choice("task", task, tuple(official.TRANSFER_FILES))
-    rows: dict[str, list[LabelledRow]] = {}
+    rows: dict[str, list[LabeledRow]] = {}
     for file in official.TRANSFER_FILES[task]:
         places = [f"{root}/{file.path}" for root in official.ROOTS]
         path = official.need(task, places, folder, "no copy on the hub is known to be SentEval's")
         rows.setdefault(file.split, []).extend(_read_transfer(task, path, file))
-    return {split: _labelled(entries, pairs=task == "MRPC") for split, entries in rows.items()}
+    return {split: _labeled(entries, pairs=task == "MRPC") for split, entries in rows.items()}
 
 
-def _labelled(rows: Sequence[LabelledRow], *, pairs: bool) -> Labelled:
+def _labeled(rows: Sequence[LabeledRow], *, pairs: bool) -> Labeled:
     """Columns of rows; white space becomes single spaces."""
     first = tuple(" ".join(text.split()) for text, _, _ in rows)
     second = tuple(" ".join(two.split()) for _, two, _ in rows)
     labels = np.array([label for _, _, label in rows], dtype=np.int64)
-    return Labelled(first, second if pairs else None, labels)
+    return Labeled(first, second if pairs else None, labels)
 
 
-def _read_transfer(task: str, path: Path, file: official.TransferFile) -> list[LabelledRow]:
+def _read_transfer(task: str, path: Path, file: official.TransferFile) -> list[LabeledRow]:
     # SentEval reads these as Latin-1; copies in UTF-8 are about as well.
     lines = official.read_lines(path, fallback="latin-1")
     if task == "MRPC":
@@ -74,7 +74,7 @@ def _read_transfer(task: str, path: Path, file: official.TransferFile) -> list[L
     return rows
 
 
-def _transfer_row(task: str, line: str, label: int | None) -> LabelledRow:
+def _transfer_row(task: str, line: str, label: int | None) -> LabeledRow:
     if label is not None:
         return line, "", label
     if task == "TREC":
@@ -108,7 +108,7 @@ class Triples:
         return Triples(first, second, third, self.source)
 
 
-def question_pairs(*, folder: Path | None = None) -> Labelled:
+def question_pairs(*, folder: Path | None = None) -> Labeled:
     """Quora's question pairs, of which 1 are duplicates: GLUE's dev file, or a subset of it."""
     path = official.need("QQP", QQP_PLACES, folder, NO_COPY)
     wanted = ("question1", "question2", "is_duplicate")
@@ -119,7 +119,7 @@ def question_pairs(*, folder: Path | None = None) -> Labelled:
         if row["is_duplicate"] not in ("0", "1"):
             raise DataError(f"{path}:{line}: is_duplicate is {row['is_duplicate']!r}, not 0 or 1")
         rows.append((row["question1"], row["question2"], int(row["is_duplicate"])))
-    return _labelled(rows, pairs=True)
+    return _labeled(rows, pairs=True)
 
 
 def inference_triples(*, folder: Path | None = None) -> Triples:
@@ -162,7 +162,7 @@ class Captions:
 
 def flickr30k(*, folder: Path | None = None) -> Captions:
     """Read the captions from the data folder: lines of ``picture.jpg#k``, a tab and the caption."""
-    why = "its licence allows no copy on the hub"
+    why = "its license allows no copy on the hub"
     path = official.need("flickr30k", CAPTION_PLACES, folder, why)
     data = path.read_bytes()
     text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
