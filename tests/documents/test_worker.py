@@ -154,7 +154,7 @@ def test_files_made_to_hang_or_to_fill_memory_do_neither(tmp_path):
 
 @pytest.mark.slow
 def test_the_bench_of_attacks_finds_nothing(tmp_path):
-    """Each of its cases, a few times."""
+    """Each of its cases, once."""
     bench = [sys.executable, "-m", "benchmarks.attack"]
     listed = subprocess.run([*bench, "--list"], capture_output=True, text=True, check=True)
     names = [line.rpartition(" ")[0].strip() for line in listed.stdout.splitlines()]
@@ -162,12 +162,12 @@ def test_the_bench_of_attacks_finds_nothing(tmp_path):
     endless = {"clients at once"}  # goes on as long as it may
     for seconds, cases in ((15, endless), (60, {*names} - endless)):
         only = [word for name in sorted(cases) for word in ("--only", name)]
-        given = ["--count", "2", "--seconds", str(seconds), "--json", str(tmp_path / "table.json")]
+        given = ["--count", "1", "--seconds", str(seconds), "--json", str(tmp_path / "table.json")]
         done = subprocess.run([*bench, *only, *given], capture_output=True, text=True)
         assert done.returncode == 0, done.stdout
         rows = json.loads((tmp_path / "table.json").read_text())["cases"]
         assert len(rows) == len(cases)
-        assert all(row["tried"] >= 2 and row["failed"] == 0 for row in rows)
+        assert all(row["tried"] >= 1 and row["failed"] == 0 for row in rows)
 
 
 WITHOUT_UNIX = """
