@@ -297,7 +297,7 @@ def nested(depth):
 
 
 @pytest.mark.parametrize(("where", "words"), [
-    ("lang=en", "JSON object"), ({"lang": {"$like": "e"}}, "no operator"),
+    ("lang=en", "JSON object"), ({"lang": {"$like": "e"}}, "is not an operator"),
     ({"$xor": []}, "did you mean '\\$or'"), ({"$or": []}, "list of filters"),
     ({"$or": {"a": 1}}, "list of filters"), ({"$not": 3}, "JSON object"),
     ({"a": {"$in": "en"}}, "takes a list"), ({"a": {"$gt": None}}, "number or a string"),
