@@ -34,7 +34,7 @@ NEEDED = ["*.json", "*.safetensors", "*.txt", "*.model"]
 def resolve(name: str | Path, *, revision: str | None = None) -> Path:
     """Find the folder of a model."""
     folder = Path(name)
-    if os.path.isdir(folder):  # noqa: PTH112 - of a forged index, too long for a path
+    if os.path.isdir(folder):  # noqa: PTH112 - an index may name what is too long for a path
         return folder
     text = str(name)
     if text == SMOLLM2 and revision is None:
