@@ -101,9 +101,7 @@ def test_unknown_names_suggest_the_nearest(options, message):
 
 
 def test_what_the_hub_does_not_hold_says_which_file_goes_where(tmp_path, monkeypatch):
-    with pytest.raises(
-        DataError, match=r"form raw.*SentEval/downstream/STS/STSBenchmark/sts-test"
-    ):
+    with pytest.raises(DataError, match=r"form raw.*SentEval/downstream/STS/STSBenchmark/sts-test"):
         sts_pairs("STSB", folder=tmp_path)
     with pytest.raises(DataError, match=r"'SICKR-all'.*SICK/SICK_test_annotated.txt"):
         sts_pairs("SICKR", form="raw", folder=tmp_path)

@@ -74,6 +74,8 @@ def test_an_index_searches_and_grows_by_its_own_model(bert, tmp_path, sentences)
     assert opened.search("a boat shed that opens at noon", k=1)[0][0].id == "new"
     assert other.refreshed().search("a boat shed that opens at noon", k=1)[0][0].id == "new"
     bare = Index.build(encoder.encode, sentences[:5])
+    bare.add(["a boat shed that opens at noon"])
+    assert bare.search("a boat shed that opens at noon", k=1)[0][0].id == "5"
     bare.save(tmp_path / "bare")
     with pytest.raises(ModelError, match="does not say which model made it"):
         Index.open(tmp_path / "bare").search("a boat")

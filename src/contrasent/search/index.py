@@ -540,6 +540,7 @@ class Index(BaseIndex):
             done = change(writer)
         if self.folder is None:
             newest = self.of(writer) if writer.committed else self
+            newest.__dict__ |= {k: v for k, v in self.__dict__.items() if k == "encode"}
         else:
             newest = self.refreshed()
         if newest is not self:
