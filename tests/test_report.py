@@ -46,7 +46,7 @@ def test_values_as_they_are_read(metric, value, text):
 def test_the_table():
     lines = REPORT.table().splitlines()
     first, second = (" ".join(line.split()) for line in lines[:2])
-    assert first == "task split metric value 95 % interval count"
+    assert first == "task split metric value 95 % CI count"
     assert second == "STS12 test spearman all 72.37 70.00 to 74.00 3,108"
     assert lines[4].split() == ["mine", "heldout", "mrr@10", "0.500", "40"]
     assert lines[7:] == ["form: raw", "distinct_sentences: 21,234", "cached: True"]

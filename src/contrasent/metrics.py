@@ -314,7 +314,7 @@ class Metric:
     Attributes:
         name: as reports have it; "mrr@k" with any number for k. A part may follow: "error_near".
         table: the table of an evaluation's page that shows it; "" for none.
-        hundredths: whether people read it times 100.
+        hundredths: whether papers state it times 100.
         better: which direction is better.
         statistic: its value from the columns of the items behind it, with their influences.
     """
@@ -324,6 +324,11 @@ class Metric:
     hundredths: bool = True
     better: Literal["higher", "lower"] = "higher"
     statistic: Statistic = item_mean
+
+    @property
+    def printed_times_100(self) -> bool:
+        """Whether it is printed as papers state it; metrics of ranking are read from 0 to 1."""
+        return self.hundredths and self.table != "retrieval"
 
 
 METRICS = {

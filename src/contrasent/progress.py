@@ -49,9 +49,10 @@ def silent() -> bool:
 def shown(wanted: bool | None) -> Iterator[None]:
     """Show progress in the block, or not; None leaves it as it is."""
     global _mode
-    before = _mode
-    if wanted is not None:
-        _mode = "auto" if wanted else "silent"
+    if wanted is None:  # nothing to restore either, while other threads may choose
+        yield
+        return
+    before, _mode = _mode, "auto" if wanted else "silent"
     try:
         yield
     finally:

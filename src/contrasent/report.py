@@ -80,6 +80,9 @@ ItemsByRow = dict[RowKey, Items | tuple[RowKey, ...]]
 """Of rows by their key: the items behind the number, or the rows whose plain mean it is."""
 
 
+HEADER = ("task", "split", "metric", "", "value", "95 % CI", "count")
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """Rows, and what is needed to read them.
@@ -118,16 +121,14 @@ class Report:
 
     def table(self) -> str:
         """Plain text for a terminal: one line a row, values as :func:`shown`."""
-        header = ("task", "split", "metric", "", "value", "95 % interval", "count")
-        lines = [header, *(_cells(row) for row in self.rows)]
+        lines = [HEADER, *(_cells(row) for row in self.rows)]
         notes = [f"{key}: {_note(value)}" for key, value in self.notes.items() if _short(value)]
         # The first four columns are words, the others numbers.
         return "\n".join([*laid_out(lines, left=range(4)), *notes])
 
     def _repr_html_(self) -> str:
         """The same rows as a table of HTML, for a notebook."""
-        header = ("task", "split", "metric", "", "value", "95 % CI", "count")
-        lines = ["".join(f"<th>{escape(cell)}</th>" for cell in header)]
+        lines = ["".join(f"<th>{escape(cell)}</th>" for cell in HEADER)]
         lines += ["".join(f"<td>{escape(c)}</td>" for c in _cells(row)) for row in self.rows]
         return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
@@ -152,8 +153,7 @@ class Report:
 
 def shown(metric: str, value: float) -> str:
     """A value as printed: correlations and rates times 100, metrics of ranking as they are."""
-    entry = metrics.metric(metric)
-    if entry.hundredths and entry.table != "retrieval":
+    if metrics.metric(metric).printed_times_100:
         return f"{100 * value:.2f}"
     return f"{value:.3f}" if abs(value) < 1000 else f"{value:,.0f}"
 

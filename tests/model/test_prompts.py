@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
+from contrasent import progress
 from contrasent.datasets.labeled import Captions
 from contrasent.encoder.encoder import Encoder
 from contrasent.errors import ModelError, OptionError
@@ -237,7 +238,7 @@ def test_training_with_prompts(bert, sentences, tmp_path):
         collator(single, open_corpus(sentences[:30]), Settings(**given), tmp_path / "t", None)
 
 
-def test_encode_takes_the_arguments_of_sentence_transformers(saved, capfd):
+def test_encode_takes_the_arguments_of_sentence_transformers(saved, monkeypatch):
     texts = ["a map", "a copper lamp"]
     model = Encoder.load(saved)
     plain, asked = model.encode(texts, prompt=""), model.encode(texts, prompt_name="query")
@@ -249,8 +250,12 @@ def test_encode_takes_the_arguments_of_sentence_transformers(saved, capfd):
     tensor = model.encode(texts[0], prompt="", convert_to_tensor=True)
     assert type(tensor).__name__ == "Tensor"
     assert tensor.numpy() == pytest.approx(plain[0], abs=1e-6)
-    model.encode(texts, show_progress_bar=False)
-    assert capfd.readouterr() == ("", "")
+    silent = []
+    embed = model.embed
+    monkeypatch.setattr(model, "embed", lambda t: silent.append(progress.silent()) or embed(t))
+    for shown in (True, False, None):
+        model.encode(texts[0], show_progress_bar=shown)
+    assert silent == [False, True, True] and progress.silent()
     with pytest.raises(OptionError, match="prompt_name 'query': give this or prompt"):
         model.encode(texts, prompt="a", prompt_name="query")
     with pytest.raises(OptionError, match="no prompt of that name"):

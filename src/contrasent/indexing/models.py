@@ -50,7 +50,8 @@ def find_index_model(index: BaseIndex) -> Path:
     """The folder of the model that made an index's vectors."""
     name = index.facts.source
     if not name:
-        raise ModelError(f"{index.folder}: does not say which model made it; name it with --model")
+        problem = "does not say which model made it; name it with --model, or give encode="
+        raise ModelError(f"{index.folder}: {problem}")
     if index.folder is not None and Path(name).is_absolute() and not Path(name).exists():
         moved = index.folder.parent / Path(name).name  # with the folder that adapt made
         name = str(moved) if moved.is_dir() else name

@@ -108,14 +108,17 @@ class BaseIndex(ABC):
     facts: Facts
     folder: Path | None
     model_opener: ClassVar[Callable[["BaseIndex"], EncodeFn] | None] = None
+    _encode: EncodeFn | None = None  # of the model that made the vectors, once it is known
 
-    @cached_property
+    @property
     def encode(self) -> EncodeFn:
         """The model that made the vectors, opened when it is first needed."""
-        opener = type(self).model_opener
-        if opener is None:
-            raise UserError("searching by text needs encode=; or give vectors as queries")
-        return opener(self)
+        if self._encode is None:
+            opener = type(self).model_opener
+            if opener is None:
+                raise UserError("searching by text needs encode=; or give vectors as queries")
+            self._encode = opener(self)
+        return self._encode
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -423,8 +426,8 @@ class Index(BaseIndex):
 
     exact_up_to = 10_000  # rows up to which an exact search is preferred to binary codes
 
-    def __init__(self, store: Store) -> None:
-        self.store = store
+    def __init__(self, store: Store, encode: EncodeFn | None = None) -> None:
+        self.store, self._encode = store, encode
         self._samples = dict[float, Vectors]()  # sampled rows, by their smoothing weight
 
     # ------------------------------------------------------------------ making and reading
@@ -463,16 +466,14 @@ class Index(BaseIndex):
             writer.set(ranker=ranker or Ranker())
             if not writer.add(texts, encode, ids=ids, metadata=metadata):
                 raise UserError("there are no texts to index")
-        index = cls.of(writer)
-        index.encode = encode
-        return index
+        return cls.of(writer, encode)
 
     @classmethod
-    def of(cls, writer: Writer) -> "Index":
+    def of(cls, writer: Writer, encode: EncodeFn | None = None) -> "Index":
         """The index that a writer has made in memory."""
         store = Store(writer.store.connection, None, writer.store.facts)
         store.vectors = writer.store.vectors
-        return Index(store)
+        return Index(store, encode)
 
     @classmethod
     def open(cls, folder: str | Path, *, private: bool = False) -> "Index":
@@ -539,8 +540,7 @@ class Index(BaseIndex):
         with Writer(self.folder, of=self.store if self.folder is None else None) as writer:
             done = change(writer)
         if self.folder is None:
-            newest = self.of(writer) if writer.committed else self
-            newest.__dict__ |= {k: v for k, v in self.__dict__.items() if k == "encode"}
+            newest = self.of(writer, self._encode) if writer.committed else self
         else:
             newest = self.refreshed()
         if newest is not self:
@@ -603,10 +603,8 @@ class Index(BaseIndex):
         newest = self.store.refreshed()
         if newest is self.store:
             return self
-        index = type(self)(newest)
-        if "encode" in self.__dict__ and newest.facts.model == self.facts.model:
-            index.encode = self.encode
-        return index
+        same = newest.facts.model == self.facts.model
+        return type(self)(newest, self._encode if same else None)
 
     def close(self) -> None:
         """Let go of the folder."""
