@@ -422,6 +422,11 @@ class Index(BaseIndex):
     its folder (:meth:`refreshed` does). Its own :meth:`add`, :meth:`update` and :meth:`remove`
     change the folder, or what is in memory, and leave it as the newest snapshot; nothing may
     search it meanwhile.
+
+    Args:
+        store: the rows, their vectors and words, as :meth:`build` and :meth:`open` make it.
+        encode: sentences in, vectors out; by default the model that made the vectors is opened
+            when it is first needed.
     """
 
     exact_up_to = 10_000  # rows up to which an exact search is preferred to binary codes
