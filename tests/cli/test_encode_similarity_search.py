@@ -22,7 +22,7 @@ LINES = [
     "The central bank made borrowing dearer.",
     "Our dog dislikes the vacuum cleaner.",
 ]
-HIT = {"id", "text", "score", "cosine", "words", "sure", "metadata", "entry", "path", "answer"}
+HIT = {"id", "text", "score", "cosine", "bm25", "confidence", "metadata", "entry", "path", "answer"}
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +145,7 @@ def test_every_printed_score_is_in_the_json(built):
     shown = run("search", built, "monetary policy")
     (result,) = printed("search", built, "monetary policy")["results"]
     rows = [row.split(" · ")[1] for row in shown.splitlines() if " · " in row]
-    assert rows == [f"{hit['sure']:.0f} %" for hit in result["hits"]]
+    assert rows == [f"{hit['confidence']:.0f} %" for hit in result["hits"]]
 
 
 def test_passages_of_a_document_are_one_entry(tmp_path):
@@ -184,7 +184,7 @@ def test_a_terminal_gets_bold_words_a_link_and_no_orders_of_a_text(monkeypatch):
 
     hit = Hit(
         "r#0", "The \x1b[31mroof.", 1.0, {"document": "a b.md", "headings": ["Up\u202e", "On"]},
-        sure=87.3,
+        confidence=87.3,
     )  # fmt: skip
     lines = _entry(1, [hit, hit, hit], Answer(0, 14, ((9, 13),)), "/notes")
     plain = _printed(lines)
@@ -206,14 +206,14 @@ def test_search_threshold_and_query_file(built, tmp_path):
     (tmp_path / "queries.txt").write_text("monetary policy\n\na pet\n")
     said = printed("search", built, "--queries", tmp_path / "queries.txt", "--threshold", 20)
     assert [result["query"] for result in said["results"]] == ["monetary policy", "a pet"]
-    sure = [hit["sure"] for result in said["results"] for hit in result["hits"]]
+    sure = [hit["confidence"] for result in said["results"] for hit in result["hits"]]
     assert sure and min(sure) >= 20
     assert run("search", built, "x", "--threshold", 99) == "nothing found\n"
     for cosine in (0.4, -1, 101):
         with pytest.raises(OptionError, match="from 1 to 100 percent"):
             run("search", built, "x", "--threshold", cosine)
     weak = printed("search", built, "zzqq xkcd 12345")["results"][0]
-    assert weak["weak"] and max(hit["sure"] for hit in weak["hits"]) < 12
+    assert weak["no_match"] and max(hit["confidence"] for hit in weak["hits"]) < 12
     assert run("search", built, "zzqq xkcd 12345").startswith("nothing matches well\n")
 
 
@@ -418,7 +418,7 @@ def test_words_count_as_the_index_says_or_the_search(tmp_path, lines, built):
     alone = printed("search", folder, "dog", "--vectors-only")
     assert alone["word_weight"] == 0
     for hit in alone["results"][0]["hits"]:
-        assert hit["score"] == hit["cosine"] and hit["words"] == 0
+        assert hit["score"] == hit["cosine"] and hit["bm25"] == 0
 
 
 def test_an_index_in_a_folder_is_found(built, tmp_path):

@@ -151,7 +151,7 @@ def test_an_index_of_a_former_identity_is_one_of_today(model, tmp_path):
             index.check_model(model.identity)
             index.check_model(identity)
             (hit,) = index.search(texts[:1], encode=model.encode, k=1, model=model.identity)[0]
-            assert hit.text == texts[0] and hit.sure is not None
+            assert hit.text == texts[0] and hit.confidence is not None
 
 
 @pytest.mark.slow

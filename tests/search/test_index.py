@@ -293,8 +293,8 @@ def test_words_alone_search_what_is_not_encoded(index, tmp_path):
     assert (early.unfinished, early.words_only) == (30, "BM25 only: 25 % encoded")
     (hits,) = early.search(["rivers"], vectors=encode(["rivers"]), k=99)
     (words,) = index.search(["rivers"], vectors=encode(["rivers"]), k=20, ranker=Ranker(1.0))
-    assert {hit.id: hit.words for hit in hits} == {hit.id: hit.words for hit in words}
-    assert len(hits) == 20 and hits[0].shown.startswith("BM25 ") and hits[0].sure is None
+    assert {hit.id: hit.bm25 for hit in hits} == {hit.id: hit.bm25 for hit in words}
+    assert len(hits) == 20 and hits[0].shown.startswith("BM25 ") and hits[0].confidence is None
     assert early.search(["nowhere"], vectors=encode(["nowhere"])) == [[]]
     for refused in (
         lambda: early.search(encode(["x"])),

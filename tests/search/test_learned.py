@@ -126,7 +126,7 @@ def check(index, ranker, learned, **about):
             [wanted[by_id[h.id]] for h in hits], abs=2e-4
         )
         counted = dict.fromkeys(words, 0.0) if not ranker.word_weight else words
-        assert [h.words for h in hits] == pytest.approx([counted[by_id[h.id]] for h in hits])
+        assert [h.bm25 for h in hits] == pytest.approx([counted[by_id[h.id]] for h in hits])
         own = unit(query.tolist())
         assert [h.cosine for h in hits] == pytest.approx(
             [dot(own, vectors[by_id[h.id]]) for h in hits], abs=1e-5

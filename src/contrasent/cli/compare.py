@@ -245,11 +245,11 @@ def open_searched(on: str, most: int, column: str | None, seed: int) -> Searched
     import numpy as np
 
     from contrasent.search.folder import is_any_index
-    from contrasent.search.opening import index_folder, numbered_rows, open_index
+    from contrasent.search.opening import numbered_rows, open_index, resolve_index
     from contrasent.search.records import Records, TableColumns
 
     random = np.random.default_rng(seed)
-    place = index_folder(on)
+    place = resolve_index(on)
     if not is_any_index(place):
         texts = [text for text, _, _ in Records(on, TableColumns(column))]
         if len(texts) <= most:

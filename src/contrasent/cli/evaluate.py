@@ -216,13 +216,13 @@ def _check_indexes(
 ) -> list[str]:
     """The indexes among what is measured; they are searched."""
     from contrasent.search.folder import is_any_index
-    from contrasent.search.opening import index_folder
+    from contrasent.search.opening import resolve_index
 
     # The folder that adapt left is a model with an index in it: a model here, as ever.
     indexes = [
         model
         for model in models
-        if is_any_index(index_folder(model)) and not (Path(model) / "modules.json").is_file()
+        if is_any_index(resolve_index(model)) and not (Path(model) / "modules.json").is_file()
     ]
     if indexes and collection is None:
         raise UserError(f"{indexes[0]}: an index is measured by --collection FOLDER")

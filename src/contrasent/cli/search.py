@@ -51,7 +51,7 @@ def search(
         index: Index folder, made by 'contrasent index'.
         query: Words to search for; all of them are one query.
         k: Documents for each query, or rows with --flat.
-        threshold: Leave out results that are less sure, in percent; of a model that is not
+        threshold: Leave out results of less confidence, in percent; of a model that is not
             calibrated, results of a smaller cosine.
         where: Only rows whose metadata matches: year>=2000, or a JSON filter.
         exact: Search for the words as they were typed; typing errors are not repaired.
@@ -89,9 +89,9 @@ def search(
         if text != typed:
             repaired = f"searched for {text}; search for {typed} instead: --exact"
             lines.append([("", ""), (repaired, "")])
-        weak = opened.nothing_matches(hits)
-        if weak or not hits:
-            lines.append([("", ""), ("nothing matches well" if weak else "nothing found", "")])
+        no_match = opened.nothing_matches(hits)
+        if no_match or not hits:
+            lines.append([("", ""), ("nothing matches well" if no_match else "nothing found", "")])
         for rank, group in enumerate(groups, 1):
             # Of a document prose is shown before tasks and a table of contents.
             first, *others = sorted(group, key=lambda at: some[at].listed)
@@ -107,7 +107,7 @@ def search(
             }
             for at, (hit, answer, path) in enumerate(zip(hits, some, paths, strict=True))
         ]
-        results.append({"query": typed, "searched": text, "weak": weak, "hits": rows})
+        results.append({"query": typed, "searched": text, "no_match": no_match, "hits": rows})
     facts = {
         "index": str(index),
         "model": opened.model,

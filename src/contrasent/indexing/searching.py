@@ -42,7 +42,7 @@ def search_index(
         queries: one text or several.
         k: documents to find for each query; rows with ``rows``.
         where: only rows whose metadata matches, see :mod:`contrasent.search.filters`.
-        threshold: smallest sureness in percent that counts (``Hit.sure``); smallest cosine where
+        threshold: smallest confidence in percent that counts (``Hit.confidence``); smallest cosine where
             the model is not calibrated.
         rows: find rows, however many are of one document.
         exact: search for the words as they are; else typing errors are repaired, which is logged.

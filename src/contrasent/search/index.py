@@ -67,9 +67,9 @@ class Hit:
     Attributes:
         score: what the hits are ordered by; see :mod:`contrasent.search.ranking`.
         cosine: inner product of its vector and the query's, as the model gave both.
-        words: its BM25 score; 0 where it shares no term with the query, or words do not count.
-        sure: the chance in percent that it answers; None of models that are not calibrated, see
-            :mod:`contrasent.search.ranking`.
+        bm25: its BM25 score; 0 where it shares no term with the query, or BM25 has no weight.
+        confidence: the chance in percent that it answers; None for a model that is not calibrated,
+            see :mod:`contrasent.search.ranking`.
     """
 
     id: str
@@ -77,15 +77,15 @@ class Hit:
     score: float
     metadata: Any = None
     cosine: float = 0.0
-    words: float = 0.0
-    sure: float | None = None
+    bm25: float = 0.0
+    confidence: float | None = None
 
     @property
     def shown(self) -> str:
         """Its quality as printed, which a threshold is compared with."""
-        if self.sure is None and not self.cosine:
-            return f"BM25 {self.words:.2f}"
-        return f"cosine {self.cosine:.4f}" if self.sure is None else f"{self.sure:.0f} %"
+        if self.confidence is not None:
+            return f"{self.confidence:.0f} %"
+        return f"cosine {self.cosine:.4f}" if self.cosine else f"BM25 {self.bm25:.2f}"
 
 
 def document_of(name: str, metadata: Any) -> str:
@@ -270,13 +270,13 @@ class BaseIndex(ABC):
 
     @cached_property
     def calibration(self) -> Calibration | None:
-        """The regressions that tell how sure hits are; None for a model without any."""
+        """The regressions that give hits their confidence; None for a model without any."""
         return CALIBRATIONS.get(self.model) if self.metric == "cosine" else None
 
     def nothing_matches(self, hits: Sequence[Hit]) -> bool:
         """True if no hit of a query matches well."""
-        sure = [hit.sure for hit in hits if hit.sure is not None]
-        return self.calibration is not None and bool(sure) and max(sure) < self.calibration.well
+        known = [hit.confidence for hit in hits if hit.confidence is not None]
+        return self.calibration is not None and bool(known) and max(known) < self.calibration.well
 
     @cached_property
     def analyzer(self) -> Analyzer:
@@ -320,7 +320,7 @@ class BaseIndex(ABC):
             encode: texts in, vectors out; the index's own model if None.
             vectors: (q, d) of the texts, instead of ``encode``.
             k: rows to find.
-            threshold: smallest sureness in percent that counts; smallest cosine where the model
+            threshold: smallest confidence in percent that counts; smallest cosine where the model
                 is not calibrated.
             where: a filter, see :mod:`contrasent.search.filters`.
             model: identity of the model behind the queries' vectors, to be compared.
@@ -352,7 +352,7 @@ class BaseIndex(ABC):
         return [self._hits(best, k, threshold) for best in ranked]
 
     def evidence(self, cosines: Floats, vector: Vectors) -> Evidence | None:
-        """The evidence for how sure hits are from their cosines with a query (d,) alone."""
+        """The evidence for the confidence of hits from their cosines with a query (d,) alone."""
         if not self.calibration or not len(cosines):
             return None
         spread = Spread.of(self.sample() @ vector)
@@ -389,20 +389,20 @@ class BaseIndex(ABC):
         return [[*dict.fromkeys(document_of(h.id, h.metadata) for h in hits)] for hits in results]
 
     def _check_threshold(self, threshold: float | None) -> None:
-        """Reject an invalid threshold, or a cosine where sureness is printed."""
+        """Reject an invalid threshold, or a cosine where confidence is printed."""
         if threshold is None:
             return
         self.check_finished("a threshold")
         if math.isnan(threshold):
             raise OptionError("threshold", threshold, "is not a number")
         if self.calibration and (not 0 <= threshold <= 100 or 0 < threshold < 1):
-            problem = "is compared with how sure hits are: from 1 to 100 percent"
+            problem = "is compared with the confidence of hits: from 1 to 100 percent"
             raise OptionError("threshold", threshold, problem)
 
     def _hits(self, found: RankedRows, k: int, threshold: float | None) -> list[Hit]:
         columns, compared = [found.scores, found.cosines, found.words], found.cosines
         if self.calibration and found.evidence:
-            compared = self.calibration.sure(found.evidence)
+            compared = self.calibration.confidence(found.evidence)
             columns.append(compared)
         least = -math.inf if threshold is None else threshold
         chosen = np.flatnonzero(compared[:k].astype(np.float64) >= least)

@@ -44,7 +44,7 @@ _BEGINNING = (
 )
 
 
-def index_folder(folder: str | Path) -> Path:
+def resolve_index(folder: str | Path) -> Path:
     """The folder of an index: that one, or the one inside it that ``adapt`` left."""
     place = Path(folder)
     files.recover_folder(place, REPLACING)
@@ -57,14 +57,14 @@ def open_index(folder: str | Path, *, private: bool = False) -> BaseIndex:
 
     ``private``: a copy of the folder, which no change of its files reaches; Milvus has its own.
     """
-    place = index_folder(folder)
+    place = resolve_index(folder)
     return MilvusIndex.open(place) if in_milvus(place) else Index.open(place, private=private)
 
 
 @contextmanager
 def open_writer(folder: str | Path) -> Iterator[Writer | MilvusIndex]:
     """The writer of an index folder, of vectors or of a Milvus collection."""
-    place = index_folder(folder)
+    place = resolve_index(folder)
     if in_milvus(place):
         with closing(MilvusIndex.open(place)) as collection:
             yield collection

@@ -6,12 +6,12 @@ deviation; the two are averaged. Unlike scaling by the best and the last score f
 depend on how many rows are looked at. The share of words follows the query: it grows where words
 single out their best row more clearly than vectors do theirs, by the ratio of those two z-scores.
 
-How sure a hit is, in percent, is the chance that it answers, as judged collections taught: the
-product of two logistic regressions. The first tells whether the texts are about the query at all,
+The confidence of a hit, in percent, is the chance that it answers, as judged collections taught:
+the product of two logistic regressions. The first tells whether the texts are about the query at all,
 from the best cosine, the largest share of the query's words (by their rarity) that a row holds, and
 the number of rows; the second whether a hit answers if they are, from its z-score, how far that is
 above those of the other best hits, and the best cosine above the mean. Both are fitted for each
-base by ``benchmarks/sureness.py``; hits of other models have no sureness.
+base by ``benchmarks/confidence.py``; hits of other models have no confidence.
 """
 
 import math
@@ -33,7 +33,7 @@ were measured on whole collections, see docs/log.md, 2026-11-23."""
 EXACT = 3.0
 """Standard deviations that a row is raised by if it has all of a query exactly."""
 
-BEST = 6  # hits that each is compared with to tell how sure it is
+BEST = 6  # hits that each is compared with for its confidence
 
 Floats = NDArray[np.float32]
 
@@ -140,7 +140,7 @@ def _with_bonus(cosines: Floats, places: Numbers, gains: Floats) -> Floats:
 
 
 class Evidence(NamedTuple):
-    """The evidence for how sure the hits of one query are."""
+    """The evidence for the confidence of one query's hits."""
 
     z: Floats  # (n,) scores of the best rows in standard deviations over all rows
     best: float  # the largest cosine of a row that may be a hit
@@ -276,7 +276,7 @@ class Calibration(NamedTuple):
     # Percent below which nothing matches well, by collections and folders of mixed files.
     well: float = 1.0
 
-    def sure(self, evidence: Evidence) -> Floats:
+    def confidence(self, evidence: Evidence) -> Floats:
         """(n,) percent for the best hits, in order."""
         words = evidence.covered is not None
         about = self.about if words else self.about_by_vectors

@@ -212,9 +212,9 @@ class Routes:
             for row, hit, answer in zip(chain(*rows), chain(*lists), best, strict=True):
                 row["answer"] = answer.to_json(hit)
         self._log(request, len(queries), tokens, cut)
-        weak = snapshot.index.nothing_matches
+        no_match = snapshot.index.nothing_matches
         results = [
-            {"query": query, "searched": text, "weak": weak(hits), "hits": own}
+            {"query": query, "searched": text, "no_match": no_match(hits), "hits": own}
             for query, text, hits, own in zip(typed, queries, lists, rows, strict=True)
         ]
         seconds = time.perf_counter() - began

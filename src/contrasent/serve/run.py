@@ -16,7 +16,7 @@ from contrasent.model.opening import find_model, open_encoder
 from contrasent.processes import release_freed_memory
 from contrasent.search.folder import is_any_index
 from contrasent.search.index import Index
-from contrasent.search.opening import index_folder, open_index
+from contrasent.search.opening import open_index, resolve_index
 from contrasent.types import Log, Mask, Tokens
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def serve_model(
 
     hosts = _allowed_hosts(host, allow_hosts)
     settings = ServerSettings(api_key=api_key, hosts=hosts, origins=tuple(cors), **limits)
-    if index is None and is_any_index(index_folder(model)):
+    if index is None and is_any_index(resolve_index(model)):
         index = model
     library = None if index is None else open_index(index, private=True)
     try:
