@@ -1,6 +1,6 @@
 """How sure hits are, and typing errors: fitted on judged collections and judged on others.
 
-    CONTRASENT_DATA=... python -m benchmarks.confidence --vectors CACHE [--base NAME] [COLLECTION ...]
+    python -m benchmarks.confidence --vectors CACHE [--base NAME] [COLLECTION ...]
     CONTRASENT_DATA=... python -m benchmarks.confidence --vectors CACHE --typos [COLLECTION ...]
 
 Each collection is indexed whole and as drawn parts of 8 to 3,000 rows that hold the answers of some

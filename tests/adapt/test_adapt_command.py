@@ -224,7 +224,7 @@ def test_a_killed_one_continues_and_comes_to_the_same(
 def test_one_killed_before_its_report_comes_to_the_same(tmp_path, adapted, again):
     """The index searches by what was learned already; the default to compare with stays."""
     folder = shutil.copytree(adapted[0], tmp_path / "s")
-    default = {**adapted[1].facts["default"], "word_weight": 0.3}
+    default = {**adapted[1].facts["default"], "bm25_weight": 0.3}
     report = folder / "report.json"
     report.write_text(json.dumps({**json.loads(report.read_text()), "default": default}))
     whole = update_adaptation(folder)

@@ -318,7 +318,7 @@ WRONG = [
         (f"index {{i}} --sync {option}", UserError, f"^{option.split()[0]} .* go with --sync")
         for option in [
             "--as-text *.a",
-            "--word-weight 0",
+            "--bm25-weight 0",
             "--vectors-only",
             "--columns a",
             "--metadata a",
@@ -407,16 +407,16 @@ def test_index_grows_changes_and_shrinks(tmp_path):
 
 
 def test_words_count_as_the_index_says_or_the_search(tmp_path, lines, built):
-    found = printed("search", built, "vacuum", "--word-weight", "1", "-k", 1)
-    assert found["word_weight"] == 1 and found["results"][0]["hits"][0]["text"] == LINES[4]
-    assert printed("search", built, "vacuum")["word_weight"] == 0.12
+    found = printed("search", built, "vacuum", "--bm25-weight", "1", "-k", 1)
+    assert found["bm25_weight"] == 1 and found["results"][0]["hits"][0]["text"] == LINES[4]
+    assert printed("search", built, "vacuum")["bm25_weight"] == 0.12
     folder = tmp_path / "index"
-    made = printed("index", lines, "--model", MINILM, "-o", folder, "--word-weight", "0.4")
-    assert made["word_weight"] == 0.4
+    made = printed("index", lines, "--model", MINILM, "-o", folder, "--bm25-weight", "0.4")
+    assert made["bm25_weight"] == 0.4
     (result,) = printed("search", folder, "dog")["results"]
     assert result["hits"][0].keys() == HIT
     alone = printed("search", folder, "dog", "--vectors-only")
-    assert alone["word_weight"] == 0
+    assert alone["bm25_weight"] == 0
     for hit in alone["results"][0]["hits"]:
         assert hit["score"] == hit["cosine"] and hit["bm25"] == 0
 
@@ -428,9 +428,9 @@ def test_an_index_in_a_folder_is_found(built, tmp_path):
     assert "1 rows removed" in run("index", tmp_path / "mine", "--remove", "0")
 
 
-def test_word_weights_that_cannot_be(tmp_path, lines):
+def test_bm25_weights_that_cannot_be(tmp_path, lines):
     with pytest.raises(OptionError, match="--vectors-only"):
         run(
             *("index", lines, "--model", MINILM, "-o", tmp_path / "i"),
-            *("--word-weight", 0.3, "--vectors-only"),
+            *("--bm25-weight", 0.3, "--vectors-only"),
         )

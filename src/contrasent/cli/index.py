@@ -41,7 +41,7 @@ def index(
     uri: str = "",
     collection: str = COLLECTION,
     encoded: bool = False,
-    word_weight: options.WordWeight = None,
+    bm25_weight: options.WordWeight = None,
     vectors_only: options.VectorsOnly = False,
     add: bool = False,
     update: bool = False,
@@ -106,7 +106,7 @@ def index(
         "--uri": uri,
         "--collection": None if collection == COLLECTION else collection,
         "--encoded": encoded,
-        "--word-weight": None if word_weight is None else str(word_weight),
+        "--bm25-weight": None if bm25_weight is None else str(bm25_weight),
         "--vectors-only": vectors_only,
         "--overwrite": overwrite,
     }
@@ -138,7 +138,7 @@ def index(
     if synced is not None:
         problem = "is one too many: contrasent index SOURCE -o INDEX --model MODEL"
         raise OptionError("SOURCE", synced, problem)
-    weight = options.chosen_weight(word_weight, vectors_only)
+    weight = options.chosen_weight(bm25_weight, vectors_only)
     common: dict[str, Any] = {"model": model, "column": column, "id_column": id_column}
     common["batch_size"] = loading.batch_size
     common["metadata"] = [name.strip() for name in metadata.split(",")] if metadata else []
@@ -165,7 +165,7 @@ def index(
             encoding=encoding,
             encoded=encoded,
             metric=metric,
-            word_weight=weight,
+            bm25_weight=weight,
             uri=uri,
             collection=collection,
             overwrite=overwrite,
@@ -200,7 +200,7 @@ def _outcome(output: Path, made: "IndexResult") -> options.Output:
         "metric": made.index.metric,
         "model": made.model,
         "identity": made.index.model,
-        "word_weight": made.index.ranker.word_weight,
+        "bm25_weight": made.index.ranker.bm25_weight,
         "blank_lines": made.blank_lines,
         "truncated": made.truncated,
         "documents": documents,

@@ -38,7 +38,7 @@ def search(
     exact: bool = False,
     all_rows: bool = False,
     flat: bool = False,
-    word_weight: options.WordWeight = None,
+    bm25_weight: options.WordWeight = None,
     vectors_only: options.VectorsOnly = False,
     queries: Path | None = None,
     model: str | None = None,
@@ -69,9 +69,9 @@ def search(
     check_k(k)
     condition = parse_where(where or [])
     wanted = _wanted(query, queries)
-    weight = options.chosen_weight(word_weight, vectors_only)
+    weight = options.chosen_weight(bm25_weight, vectors_only)
     opened = open_index(index)
-    ranker = opened.ranker.with_words(weight)
+    ranker = opened.ranker.with_bm25(weight)
     encode = open_index_model(opened, model, runtime=loading.runtime)
     began = time.monotonic()
     how: dict[str, Any] = {"k": k, "threshold": threshold, "where": condition, "ranker": ranker}
@@ -112,20 +112,20 @@ def search(
         "index": str(index),
         "model": opened.model,
         "k": k,
-        "word_weight": ranker.word_weight,
+        "bm25_weight": ranker.bm25_weight,
         "threshold": threshold,
         "where": condition,
         "seconds": round(seconds, 4),
         "truncated": truncated,
-        "words_only": opened.words_only,
+        "bm25_only": opened.bm25_only,
         "results": results,
     }
     cut = (
         f"{truncated:,} of {len(wanted):,} queries were longer than {encode.encoder.max_seq_length}"
     )
     notes = [f"{cut} tokens and were cut there"] if truncated else []
-    if opened.words_only:
-        notes.append(f"{opened.words_only}; 'contrasent index {index} --sync' encodes the rest")
+    if opened.bm25_only:
+        notes.append(f"{opened.bm25_only}; 'contrasent index {index} --sync' encodes the rest")
     return options.Output(facts, _printed(lines), notes, styled=True)
 
 

@@ -250,7 +250,7 @@ class BaseIndex(ABC):
         return 0
 
     @property
-    def words_only(self) -> str:
+    def bm25_only(self) -> str:
         """The line about an index that words alone search as yet, or ""."""
         left, every = self.unfinished, len(self)
         return f"BM25 only: {100 * (every - left) // every} % encoded" if left else ""
@@ -345,7 +345,7 @@ class BaseIndex(ABC):
         if not isinstance(texts, np.ndarray):
             _check_pairs(texts, matrix)
         else:
-            ranker, texts = replace(ranker, word_weight=0.0), [""] * len(matrix)
+            ranker, texts = replace(ranker, bm25_weight=0.0), [""] * len(matrix)
         allowed = None if where is None else self.matching(where)
         most = max(k, BEST) if self.calibration else k
         ranked = self.find(texts, matrix, int(most), ranker, allowed=allowed, all_rows=all_rows)
@@ -698,7 +698,7 @@ class Index(BaseIndex):
         # Scores of all rows by words.
         words = exact = np.zeros(self.facts.rows, np.float32)
         rarity = 0.0
-        if ranker.uses_words:
+        if ranker.uses_bm25:
             words, exact, rarity = self.bm25.weigh(text)
         # What is added to rows of documents that similar queries were answered by.
         gained = bonus(ranker, learned, vector, lambda name: self._taught_rows[name])
@@ -720,7 +720,7 @@ class Index(BaseIndex):
             near = np.asarray(self.vectors[best.rows]) @ vector
             best = replace(best, cosines=near)
         # What tells how sure they are.
-        if adjusted is not ranker or not ranker.uses_words:
+        if adjusted is not ranker or not ranker.uses_bm25:
             return replace(best, evidence=self.evidence(best.cosines, vector))
         covered = float(candidates.words.max()) / max(rarity, 1e-9)
         covered = max(covered, float(candidates.exact.max()))
@@ -730,7 +730,7 @@ class Index(BaseIndex):
 
     def _by_words(self, text: str, k: int, ranker: Ranker, allowed: Mask | None) -> RankedRows:
         """The best rows by BM25 alone, as long as not all rows have vectors."""
-        if not ranker.uses_words:
+        if not ranker.uses_bm25:
             self.check_finished("a search by vectors")
         check_deadline()
         words, exact, _ = self.bm25.weigh(text)
@@ -742,12 +742,12 @@ class Index(BaseIndex):
 
     def ranker_for(self, text: str, ranker: Ranker) -> Ranker:
         """The ranker for a query: words count less where it is in another language."""
-        if ranker.uses_words and (stop := foreign_stop_words(text, self.facts.language)):
+        if ranker.uses_bm25 and (stop := foreign_stop_words(text, self.facts.language)):
             # Texts in several languages hold the query's stop words.
             terms = {term for word in stop for term in self.analyzer(word)}
             counts = self.count_rows([*terms]).values() if terms else ()
             if 2 * sum(rows > SPOKEN * len(self) for rows in counts) <= len(stop):
-                return replace(ranker, word_weight=FOREIGN_SHARE * ranker.word_weight)
+                return replace(ranker, bm25_weight=FOREIGN_SHARE * ranker.bm25_weight)
         return ranker
 
     def sample(self) -> Vectors:

@@ -235,7 +235,7 @@ def reembed(
         with KeptVectors(Path(folder), encode, replace(writer.facts, **about)) as memo:
             writer.rewrite(memo)
             # What was learned belongs to the previous model's vectors.
-            weight = Ranker.from_json(writer.facts.ranker).word_weight
+            weight = Ranker.from_json(writer.facts.ranker).bm25_weight
             writer.set(**about, learned=Learned(), ranker=Ranker(weight))
             writer.commit()
     return Index.open(folder)

@@ -38,7 +38,7 @@ def serve_model(
     cors: Sequence[str] = (),
     pooling: str | None = None,
     max_seq_length: int | None = None,
-    word_weight: float | None = None,
+    bm25_weight: float | None = None,
     log: Log = print,
     **limits: Any,
 ) -> None:
@@ -57,7 +57,7 @@ def serve_model(
         cors: origins of web pages that browsers let call this server; none by default.
         pooling: pooler of a bare encoder, which names none.
         max_seq_length: cut texts at this many tokens.
-        word_weight: share of words in a score; the index's own if None.
+        bm25_weight: share of words in a score; the index's own if None.
         log: takes the line that says where the server listens.
         limits: fields of :class:`contrasent.serve.guard.ServerSettings`, such as ``timeout``.
 
@@ -85,8 +85,8 @@ def serve_model(
         if library is None or str(index) != str(model):
             raise
         folder = find_index_model(library)
-    if library is None and word_weight is not None:
-        raise OptionError("--word-weight", word_weight, "goes with --index INDEX")
+    if library is None and bm25_weight is not None:
+        raise OptionError("--bm25-weight", bm25_weight, "goes with --index INDEX")
     stored = {} if library is None else model_settings(library)
     pooling, max_seq_length = (
         pooling or stored.get("pooling"),
@@ -103,7 +103,7 @@ def serve_model(
             index=library,
             open_model=open_index_model,
             settings=settings,
-            word_weight=word_weight,
+            bm25_weight=bm25_weight,
             encode=encode,
         )
         address = f"http://{_place(host, listener.getsockname()[1])}"

@@ -236,7 +236,7 @@ class SearchResponse(BaseModel):
     results: list[Result]
     texts: int
     seconds: float
-    words_only: str = Field(
+    bm25_only: str = Field(
         description='Empty, or "BM25 only: 12 % encoded" while words alone search the index.'
     )
 

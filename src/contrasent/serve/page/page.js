@@ -306,7 +306,7 @@ async function search(text, exact = false) {
   const shown = $("results").children.length;
   const time = Math.round(performance.now() - began).toLocaleString();
   const well = noMatch ? "nothing matches well; " : "";
-  const words = data.words_only && `${data.words_only}; `;
+  const words = data.bm25_only && `${data.bm25_only}; `;
   say("search-note", hits.length
     ? `${words}${well}the best ${shown} among ${data.texts.toLocaleString()} texts, ${time} ms`
     : `${words}nothing among ${data.texts.toLocaleString()} texts`);
