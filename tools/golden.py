@@ -48,7 +48,7 @@ def main() -> None:
     commands = (
         "index model texts.txt -o index",
         "encode model texts.txt -o shards",
-        "evaluate model --pairs ratings.csv --columns 0,1,2 --json report.json",
+        "evaluate model --pairs ratings.csv --columns 0,1,2 --json-file report.json",
     )
     for words in commands:
         run = [str(Path(sys.executable).with_name("contrasent")), *words.split(), "--quiet"]

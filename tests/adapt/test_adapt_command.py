@@ -308,7 +308,7 @@ def test_few_queries_are_ignored_and_a_no_can_be_an_exit_code(tmp_path, model, d
     for path in sorted(documents.iterdir())[:30]:
         shutil.copy(path, notes)
     result = invoke(
-        "adapt", notes, "-o", tmp_path / "s", "--base", model, "--queries", few,
+        "adapt", notes, "-o", tmp_path / "s", "--model", model, "--queries", few,
         "--require-improvement", "--report", tmp_path / "page.html",
     )  # fmt: skip
     assert result.exit_code == 3

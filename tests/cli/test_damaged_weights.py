@@ -16,7 +16,7 @@ COMMANDS = {
     "index": "index notes.txt --model {model} -o new", "search": "search made query",
     "evaluate": "evaluate {model} --pairs pairs.csv --columns a,b,score",
     "serve": "serve {model} --port 0",
-    "adapt": "adapt handbook -o adapted --base {model} --budget 10s",
+    "adapt": "adapt handbook -o adapted --model {model} --budget 10s",
     "train": "train notes.txt -o trained --base {model} --set max_steps=1",
     "diff": "diff {model} whole --on notes.txt", "export": "export {model} --to onnx -o exported",
     "postprocess": "postprocess whiten {model} notes.txt -o white",

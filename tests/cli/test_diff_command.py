@@ -144,7 +144,7 @@ def test_a_server_and_a_model(model, corpus, tmp_path, texts, monkeypatch):
         found = json.loads(
             run(
                 *("diff", f"{url}#fake", model / "cls", "--on", corpus, "--json"),
-                *("--queries", queries, "--batch-size", 50),
+                *("--query-file", queries, "--batch-size", 50),
             )
         )
         assert found["old"] == {
@@ -252,8 +252,12 @@ def test_bad_input(model, index, corpus, tmp_path):
         ((), OptionError, "--on"),
         (("--on", tmp_path / "nowhere"), InputError, "nowhere"),
         (("--on", index, "--column", "text"), OptionError, "is an index, which"),
-        (("--on", corpus, "--queries", tmp_path / "empty.txt"), InputError, "holds no query"),
-        (("--on", corpus, "--queries", tmp_path / "few.txt"), DataError, "2 different queries are"),
+        (("--on", corpus, "--query-file", tmp_path / "empty.txt"), InputError, "holds no query"),
+        (
+            ("--on", corpus, "--query-file", tmp_path / "few.txt"),
+            DataError,
+            "2 different queries are",
+        ),
     ):
         with pytest.raises(error, match=words):
             run("diff", model / "mean", model / "mean", *arguments)

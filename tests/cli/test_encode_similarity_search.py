@@ -132,7 +132,7 @@ def test_search_finds_the_near_text(built):
     assert len(rows) == 4
     assert {row[5:] for row in rows[::2]} == set(LINES[:2])
     (lines := built.parent / "queries.txt").write_text("a pet\n")
-    said = printed("search", built, "monetary", "policy", "--queries", lines, "-k", 2)
+    said = printed("search", built, "monetary", "policy", "--query-file", lines, "-k", 2)
     money, pet = said["results"]
     assert money["query"] == money["searched"] == "monetary policy"  # words are one query
     assert {hit["text"] for hit in money["hits"]} == {LINES[2], LINES[3]}
@@ -204,7 +204,7 @@ def test_a_terminal_gets_bold_words_a_link_and_no_orders_of_a_text(monkeypatch):
 
 def test_search_threshold_and_query_file(built, tmp_path):
     (tmp_path / "queries.txt").write_text("monetary policy\n\na pet\n")
-    said = printed("search", built, "--queries", tmp_path / "queries.txt", "--threshold", 20)
+    said = printed("search", built, "--query-file", tmp_path / "queries.txt", "--threshold", 20)
     assert [result["query"] for result in said["results"]] == ["monetary policy", "a pet"]
     sure = [hit["confidence"] for result in said["results"] for hit in result["hits"]]
     assert sure and min(sure) >= 20
@@ -305,12 +305,12 @@ WRONG = [
     ("search {d}/no x", InputError, "no such folder"),
     ("search {i} x -k 0", OptionError, "at least 1"),
     ("search {i}", OptionError, "name a query"),
-    ("search {i} --queries {d}/no", InputError, "no such file"),
+    ("search {i} --query-file {d}/no", InputError, "no such file"),
     ("search {i} ", OptionError, "is empty; name a query"),
     ("similarity {d}/no a b", ModelError, "no such"),
-    ("index {t} --model {m} -o {i} --add --update", UserError, "does not go with --update"),
+    ("index {t} --model {m} -o {i} --add --upsert", UserError, "does not go with --upsert"),
     ("index {t} --model m -o {i} --add --overwrite", UserError, "does not go with --add"),
-    ("index {t} --model {m} -o {i} --update", UserError, "needs --id"),
+    ("index {t} --model {m} -o {i} --upsert", UserError, "needs --id"),
     ("index {t} --model {m} -o {d}/no --add", UserError, "no such folder"),
     ("search {i} x --where year", UserError, "neither JSON nor"),
     ("index {i} {t} --remove 0", UserError, "does not go with --remove"),
@@ -322,7 +322,7 @@ WRONG = [
             "--vectors-only",
             "--columns a",
             "--metadata a",
-            "--update",
+            "--upsert",
             "--overwrite",
             "--encoded",
             "--id a",
@@ -393,7 +393,7 @@ def test_index_grows_changes_and_shrinks(tmp_path):
     assert found() == {"a": "one", "b": "two"}
     run(
         *("index", source, "--model", MINILM, "-o", folder),
-        *("--id", "id", "--metadata", "n", "--update"),
+        *("--id", "id", "--metadata", "n", "--upsert"),
     )
     assert found() == {"a": "one", "b": "deux", "c": "trois"}
     assert found("--where", "n>=3") == {"b": "deux", "c": "trois"}
