@@ -85,19 +85,19 @@ def corpus(tmp_path_factory, texts):
 @pytest.fixture(scope="module")
 def model(tmp_path_factory, bert):
     """The tiny BERT with a pooling of its own, and one with another."""
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
 
     home = tmp_path_factory.mktemp("models")
     for pooling in ("mean", "cls"):
-        Encoder.load(bert, pooling=pooling).save(home / pooling)
+        TorchEncoder.load(bert, pooling=pooling).save(home / pooling)
     return home
 
 
 @pytest.fixture
 def index(tmp_path, model, texts):
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
 
-    encoder = Encoder.load(model / "mean")
+    encoder = TorchEncoder.load(model / "mean")
     made = Index.build(
         encoder.encode, texts, model=encoder.identity, source=str((model / "mean").resolve())
     )

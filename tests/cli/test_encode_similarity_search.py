@@ -40,9 +40,9 @@ def built(tmp_path_factory, lines):
 
 
 def reference():
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
 
-    return Encoder.load(MINILM).encode(LINES)
+    return TorchEncoder.load(MINILM).encode(LINES)
 
 
 def test_encode_npy_and_parquet(tmp_path, lines):
@@ -73,7 +73,7 @@ def test_encode_standard_input_in_blocks(tmp_path, monkeypatch):
 
 def test_encode_goes_on_after_a_kill(tmp_path, lines):
     """What was encoded is kept next to the file; another input takes of it what is the same."""
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
     from contrasent.search.opening import KeptVectors
 
     long, order = tmp_path / "long.txt", np.random.default_rng(0).permutation(300)
@@ -93,7 +93,7 @@ def test_encode_goes_on_after_a_kill(tmp_path, lines):
         assert not target.exists() and len(done) == 270
     assert printed(*command)["computed"] == 30
     texts = long.read_text().splitlines()
-    assert np.load(target) == pytest.approx(Encoder.load(MINILM).encode(texts), abs=1e-5)
+    assert np.load(target) == pytest.approx(TorchEncoder.load(MINILM).encode(texts), abs=1e-5)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["long.txt", "v.npy"]
 
 
@@ -260,17 +260,17 @@ def test_search_remembers_how_the_model_was_loaded(tmp_path, lines):
 
 
 def test_search_refuses_another_model(built, tmp_path):
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
 
-    Encoder.load(MINILM, pooling="max").save(tmp_path / "other")
+    TorchEncoder.load(MINILM, pooling="max").save(tmp_path / "other")
     with pytest.raises(ModelError, match="cannot be compared"):
         run("search", built, "x", "--model", tmp_path / "other")
 
 
 def test_search_says_how_to_go_on_when_the_model_has_moved(built, tmp_path, lines):
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
 
-    Encoder.load(MINILM).save(tmp_path / "here")
+    TorchEncoder.load(MINILM).save(tmp_path / "here")
     folder = tmp_path / "index"
     run("index", lines, "--model", tmp_path / "here", "-o", folder)
     (tmp_path / "here").rename(tmp_path / "there")

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "serve"))
 from serving import running
 
 from commands import printed
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import InputError, OptionError, OutputError
 from contrasent.search.opening import open_index
 from contrasent.serve.app import create_app
@@ -31,7 +31,7 @@ def write(path, rows):
 @pytest.fixture(scope="module")
 def model(bert, tmp_path_factory):
     folder = tmp_path_factory.mktemp("model") / "mini"
-    Encoder.load(bert, pooling="mean").save(folder)
+    TorchEncoder.load(bert, pooling="mean").save(folder)
     return folder
 
 
@@ -86,7 +86,7 @@ def test_vectors_of_encode_are_loaded_and_words_are_searched_too(model, sentence
         plain = printed("search", folder, texts[11], "-k", 3, "--vectors-only")
         assert plain["results"][0]["hits"][0]["text"] == texts[11]
     index = open_index(tmp_path / "milvus")
-    with running(create_app(served(Encoder.load(model), "mini"), index=index)) as url:
+    with running(create_app(served(TorchEncoder.load(model), "mini"), index=index)) as url:
         (result,) = httpx.post(f"{url}/search", json={"query": texts[5]}).json()["results"]
         assert result["hits"][0]["text"] == texts[5]
     with pytest.raises(OptionError, match="does not go with --add"):
@@ -95,7 +95,7 @@ def test_vectors_of_encode_are_loaded_and_words_are_searched_too(model, sentence
 
 def test_serve(made, model, sentences):
     folder, _, _ = made
-    encoder = Encoder.load(model)
+    encoder = TorchEncoder.load(model)
     with running(create_app(served(encoder, "mini"), index=open_index(folder))) as url:
         assert httpx.get(f"{url}/health").json()["texts"] == 61
         body = {"query": sentences[9], "k": 2, "where": {"n": {"$lt": 20}}}

@@ -11,7 +11,7 @@ from contrasent.cli.options import Loading
 from contrasent.datasets import official
 from contrasent.datasets.official import PairsFile
 from contrasent.datasets.sts import score_digest
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import DataError, ModelError, OptionError, OutputError, UserError
 
 WORDS = "river stone lantern market orchard violin winter copper meadow harbour candle"
@@ -158,12 +158,12 @@ def white(bert, corpus, tmp_path_factory):
 
 
 def test_a_whitened_model_is_an_ordinary_model(bert, corpus, white):
-    model = Encoder.load(white)
+    model = TorchEncoder.load(white)
     lines = list(dict.fromkeys(corpus.read_text().splitlines()))
     vectors = model.encode(lines)
     assert vectors.shape[1] == 8
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
-    free = Encoder.load(white, normalize=False).encode(lines)
+    free = TorchEncoder.load(white, normalize=False).encode(lines)
     np.testing.assert_allclose(np.cov(free.T), np.eye(8), atol=1e-3)
     with pytest.raises(OutputError, match="exists; choose another folder or use --overwrite"):
         run("postprocess", "whiten", bert, corpus, "-o", white, "--pooling", "mean", "--quiet")
@@ -200,7 +200,7 @@ def test_postprocess_rejects_options_of_another_method(arguments, problem, tmp_p
 def test_bias_of_length_is_measured_in_words_and_in_the_models_tokens(bert, data_folder, tmp_path):
     _, count = _load(str(bert), Loading(pooling="mean", batch_size=8), False)
     sentence = "the orchard and a copper lantern"
-    tokens, _ = Encoder.load(bert, pooling="mean").tokenize([sentence])
+    tokens, _ = TorchEncoder.load(bert, pooling="mean").tokenize([sentence])
     assert count(sentence) == tokens.lengths[0] - 2  # [CLS] and [SEP]
     measure(bert, "--suite", "bias", "--json-file", tmp_path / "bias.json")
     out = json.loads((tmp_path / "bias.json").read_text())
