@@ -173,7 +173,7 @@ def create(
     facts: Facts,
     *,
     overwrite: bool = False,
-    batch: int = ROWS_AT_ONCE,
+    batch_size: int = ROWS_AT_ONCE,
     documents: Mapping[str, dict[str, Any]] | None = None,
     source: str | None = None,
 ) -> BaseIndex:
@@ -201,7 +201,7 @@ def create(
             progress.task(title, total, "texts") as memo.advance,
             Writer(temporary, new=facts) as writer,
         ):
-            for texts, ids, metadata, vectors in blocks(rows, batch):
+            for texts, ids, metadata, vectors in blocks(rows, batch_size):
                 given = memo if vectors is None else vectors
                 writer.add(texts, given, ids=ids, metadata=metadata)
                 if source is not None or vectors is not None:
