@@ -33,7 +33,7 @@ PYTHON = {
     ),
     "Search": (
         "contrasent.search.opening.open_index contrasent.search.opening.open_writer "
-        "contrasent.search.opening.index_folder contrasent.search.opening.numbered_rows "
+        "contrasent.search.opening.resolve_index contrasent.search.opening.numbered_rows "
         "contrasent.search.writer.Writer contrasent.search.ranking.Ranker "
         "contrasent.search.words.Bm25 contrasent.indexing.contents.near_duplicates"
     ),

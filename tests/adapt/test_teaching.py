@@ -107,10 +107,10 @@ def test_its_gradient_is_that_of_differences(batch):
 
 def test_it_descends(batch):
     start, *rest = batch
-    found = descend(start, lambda matrix: contrast(matrix, *rest, 0.1)[1], rate=0.05, steps=50)
+    found = descend(start, lambda matrix: contrast(matrix, *rest, 0.1)[1], rate=0.05, max_steps=50)
     before, after = (contrast(matrix, *rest, 0.1)[0] for matrix in (start, found))
     assert after < before / 2
-    assert descend(start, lambda matrix: matrix, rate=0.05, steps=0) == pytest.approx(start)
+    assert descend(start, lambda matrix: matrix, rate=0.05, max_steps=0) == pytest.approx(start)
 
 
 def test_it_descends_as_adam_does():
@@ -178,7 +178,7 @@ def test_all_ways_are_about_the_prior_and_what_is_there():
         own = [strategy.ranker for strategy in strategies if not strategy.maps]
         assert {ranker.map_share for ranker in own} == {0.25}
         assert {ranker.smoothing for ranker in own} == ({0.0, 0.5, 0.6} if smooth else {0.5})
-        assert {0.0, 0.3} <= {ranker.word_weight for ranker in own}
+        assert {0.0, 0.3} <= {ranker.bm25_weight for ranker in own}
         bonuses = {
             (strategy.ranker.taught, strategy.ranker.taught_from) for strategy in strategies[1:]
         }

@@ -22,7 +22,7 @@ LINES = [
     "The central bank made borrowing dearer.",
     "Our dog dislikes the vacuum cleaner.",
 ]
-HIT = {"id", "text", "score", "cosine", "words", "sure", "metadata", "entry", "path", "answer"}
+HIT = {"id", "text", "score", "cosine", "bm25", "confidence", "metadata", "entry", "path", "answer"}
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +145,7 @@ def test_every_printed_score_is_in_the_json(built):
     shown = run("search", built, "monetary policy")
     (result,) = printed("search", built, "monetary policy")["results"]
     rows = [row.split(" · ")[1] for row in shown.splitlines() if " · " in row]
-    assert rows == [f"{hit['sure']:.0f} %" for hit in result["hits"]]
+    assert rows == [f"{hit['confidence']:.0f} %" for hit in result["hits"]]
 
 
 def test_passages_of_a_document_are_one_entry(tmp_path):
@@ -184,7 +184,7 @@ def test_a_terminal_gets_bold_words_a_link_and_no_orders_of_a_text(monkeypatch):
 
     hit = Hit(
         "r#0", "The \x1b[31mroof.", 1.0, {"document": "a b.md", "headings": ["Up\u202e", "On"]},
-        sure=87.3,
+        confidence=87.3,
     )  # fmt: skip
     lines = _entry(1, [hit, hit, hit], Answer(0, 14, ((9, 13),)), "/notes")
     plain = _printed(lines)
@@ -206,14 +206,14 @@ def test_search_threshold_and_query_file(built, tmp_path):
     (tmp_path / "queries.txt").write_text("monetary policy\n\na pet\n")
     said = printed("search", built, "--queries", tmp_path / "queries.txt", "--threshold", 20)
     assert [result["query"] for result in said["results"]] == ["monetary policy", "a pet"]
-    sure = [hit["sure"] for result in said["results"] for hit in result["hits"]]
+    sure = [hit["confidence"] for result in said["results"] for hit in result["hits"]]
     assert sure and min(sure) >= 20
     assert run("search", built, "x", "--threshold", 99) == "nothing found\n"
     for cosine in (0.4, -1, 101):
         with pytest.raises(OptionError, match="from 1 to 100 percent"):
             run("search", built, "x", "--threshold", cosine)
     weak = printed("search", built, "zzqq xkcd 12345")["results"][0]
-    assert weak["weak"] and max(hit["sure"] for hit in weak["hits"]) < 12
+    assert weak["no_match"] and max(hit["confidence"] for hit in weak["hits"]) < 12
     assert run("search", built, "zzqq xkcd 12345").startswith("nothing matches well\n")
 
 
@@ -254,7 +254,7 @@ def test_ids_and_metadata_from_columns(tmp_path):
 
 def test_search_remembers_how_the_model_was_loaded(tmp_path, lines):
     folder = tmp_path / "index"
-    run("index", lines, "--model", MINILM, "-o", folder, "--pooler", "max", "--max-tokens", 16)
+    run("index", lines, "--model", MINILM, "-o", folder, "--pooling", "max", "--max-seq-length", 16)
     said = printed("search", folder, LINES[2], "-k", 1)
     assert said["results"][0]["hits"][0]["cosine"] == pytest.approx(1.0, abs=1e-5)
 
@@ -262,7 +262,7 @@ def test_search_remembers_how_the_model_was_loaded(tmp_path, lines):
 def test_search_refuses_another_model(built, tmp_path):
     from contrasent.encoder.encoder import Encoder
 
-    Encoder.load(MINILM, pooler="max").save(tmp_path / "other")
+    Encoder.load(MINILM, pooling="max").save(tmp_path / "other")
     with pytest.raises(ModelError, match="cannot be compared"):
         run("search", built, "x", "--model", tmp_path / "other")
 
@@ -318,7 +318,7 @@ WRONG = [
         (f"index {{i}} --sync {option}", UserError, f"^{option.split()[0]} .* go with --sync")
         for option in [
             "--as-text *.a",
-            "--word-weight 0",
+            "--bm25-weight 0",
             "--vectors-only",
             "--columns a",
             "--metadata a",
@@ -335,7 +335,11 @@ WRONG = [
         for change in ("--sync", "--watch", "--list", "--remove 0", "--model {m}")
     ),
     ("index {i} --remove 0 --sync", UserError, "--sync 'True': does not go with --remove"),
-    ("index {i} --list --max-tokens 5", UserError, "--max-tokens '5': does not go with --list"),
+    (
+        "index {i} --list --max-seq-length 5",
+        UserError,
+        "--max-seq-length '5': does not go with --list",
+    ),
     ("index {t} -o {i} --add --metric dot", UserError, "--metric 'dot': does not go with --add"),
     ("index {i} --remove nobody", UserError, "not in the index"),
     ("index {i} --remove-where year", UserError, "neither JSON nor"),
@@ -403,18 +407,18 @@ def test_index_grows_changes_and_shrinks(tmp_path):
 
 
 def test_words_count_as_the_index_says_or_the_search(tmp_path, lines, built):
-    found = printed("search", built, "vacuum", "--word-weight", "1", "-k", 1)
-    assert found["word_weight"] == 1 and found["results"][0]["hits"][0]["text"] == LINES[4]
-    assert printed("search", built, "vacuum")["word_weight"] == 0.12
+    found = printed("search", built, "vacuum", "--bm25-weight", "1", "-k", 1)
+    assert found["bm25_weight"] == 1 and found["results"][0]["hits"][0]["text"] == LINES[4]
+    assert printed("search", built, "vacuum")["bm25_weight"] == 0.12
     folder = tmp_path / "index"
-    made = printed("index", lines, "--model", MINILM, "-o", folder, "--word-weight", "0.4")
-    assert made["word_weight"] == 0.4
+    made = printed("index", lines, "--model", MINILM, "-o", folder, "--bm25-weight", "0.4")
+    assert made["bm25_weight"] == 0.4
     (result,) = printed("search", folder, "dog")["results"]
     assert result["hits"][0].keys() == HIT
     alone = printed("search", folder, "dog", "--vectors-only")
-    assert alone["word_weight"] == 0
+    assert alone["bm25_weight"] == 0
     for hit in alone["results"][0]["hits"]:
-        assert hit["score"] == hit["cosine"] and hit["words"] == 0
+        assert hit["score"] == hit["cosine"] and hit["bm25"] == 0
 
 
 def test_an_index_in_a_folder_is_found(built, tmp_path):
@@ -424,9 +428,9 @@ def test_an_index_in_a_folder_is_found(built, tmp_path):
     assert "1 rows removed" in run("index", tmp_path / "mine", "--remove", "0")
 
 
-def test_word_weights_that_cannot_be(tmp_path, lines):
+def test_bm25_weights_that_cannot_be(tmp_path, lines):
     with pytest.raises(OptionError, match="--vectors-only"):
         run(
             *("index", lines, "--model", MINILM, "-o", tmp_path / "i"),
-            *("--word-weight", 0.3, "--vectors-only"),
+            *("--bm25-weight", 0.3, "--vectors-only"),
         )

@@ -31,7 +31,7 @@ def write(path, rows):
 @pytest.fixture(scope="module")
 def model(bert, tmp_path_factory):
     folder = tmp_path_factory.mktemp("model") / "mini"
-    Encoder.load(bert, pooler="mean").save(folder)
+    Encoder.load(bert, pooling="mean").save(folder)
     return folder
 
 
@@ -76,13 +76,13 @@ def test_vectors_of_encode_are_loaded_and_words_are_searched_too(model, sentence
     file = write(tmp_path / "rows.jsonl", [{"text": text} for text in texts])
     vectors = tmp_path / "vectors.parquet"
     printed("encode", model, file, "-o", vectors)
-    options = ("--encoded", "--word-weight", 0.5)
+    options = ("--encoded", "--bm25-weight", 0.5)
     for name, place in (("milvus", ("--uri", tmp_path / "v.db")), ("folder", ())):
         folder = tmp_path / name
         made = printed("index", vectors, "--model", model, "-o", folder, *place, *options)
-        assert (made["texts"], made["word_weight"]) == (len(texts), 0.5)
+        assert (made["texts"], made["bm25_weight"]) == (len(texts), 0.5)
         found = printed("search", folder, texts[11], "-k", 3)
-        assert found["word_weight"] == 0.5 and found["results"][0]["hits"][0]["text"] == texts[11]
+        assert found["bm25_weight"] == 0.5 and found["results"][0]["hits"][0]["text"] == texts[11]
         plain = printed("search", folder, texts[11], "-k", 3, "--vectors-only")
         assert plain["results"][0]["hits"][0]["text"] == texts[11]
     index = open_index(tmp_path / "milvus")
@@ -116,8 +116,10 @@ def test_what_makes_no_sense_is_refused_in_a_line(made, model, tmp_path):
     printed("index", new, "--model", model, "-o", other, *options)
     with pytest.raises(OptionError, match="does not go with --add"):
         printed("index", new, "--model", model, "-o", other, "--add", "--uri", "x.db", *options)
-    with pytest.raises(OptionError, match="--max-tokens '5': does not go with --add"):
-        printed("index", new, "--model", model, "-o", folder, "--add", "--max-tokens", 5, *options)
+    with pytest.raises(OptionError, match="--max-seq-length '5': does not go with --add"):
+        printed(
+            "index", new, "--model", model, "-o", folder, "--add", "--max-seq-length", 5, *options
+        )
     (folder / "milvus.json").write_text('{"uri": "", "collection": "c", "manifest": {"model": 3}}')
     for command in (("dedupe", folder), ("index", folder, "--remove", "a")):
         with pytest.raises(InputError, match=r"milvus\.json: is missing or damaged"):

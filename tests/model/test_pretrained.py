@@ -151,7 +151,7 @@ def test_an_index_of_a_former_identity_is_one_of_today(model, tmp_path):
             index.check_model(model.identity)
             index.check_model(identity)
             (hit,) = index.search(texts[:1], encode=model.encode, k=1, model=model.identity)[0]
-            assert hit.text == texts[0] and hit.sure is not None
+            assert hit.text == texts[0] and hit.confidence is not None
 
 
 @pytest.mark.slow
@@ -164,7 +164,7 @@ def test_it_is_a_model_as_any_other(model, multilingual_base):
     assert model.identity == encoder.identity
     assert model.prompts.of_task("query") == "query: "
     assert model.prompts.of_task("document") == "passage: "
-    assert (model.dimension, model.max_tokens) == (384, 512)
+    assert (model.dimension, model.max_seq_length) == (384, 512)
 
 
 def test_spaces_and_control_characters_are_those_of_the_vocabulary(model):

@@ -91,7 +91,7 @@ def test_token_ids_give_the_vector_of_their_text(http, encoder):
 
 def test_token_ids_are_cut_like_texts(http, encoder):
     backend, words = encoder.tokenizer.backend, " ".join(["word"] * 500)
-    assert len(backend.encode(words).ids) == encoder.max_tokens
+    assert len(backend.encode(words).ids) == encoder.max_seq_length
     ids = backend.encode("word " * 500, add_special_tokens=False).ids
     bare = [i for i in ids if i not in encoder.tokenizer.frame[0]]
     answer = post(http, "/v1/embeddings", {"input": [bare + bare]}).json()
@@ -99,7 +99,7 @@ def test_token_ids_are_cut_like_texts(http, encoder):
     assert np.array(answer["data"][0]["embedding"]) == pytest.approx(
         encoder.encode(["word " * 500])[0], abs=1e-5
     )
-    assert answer["usage"]["prompt_tokens"] == encoder.max_tokens
+    assert answer["usage"]["prompt_tokens"] == encoder.max_seq_length
     texts = post(http, "/v1/embeddings", {"input": ["word " * 999, "short", ""]}).json()
     assert texts["truncated"] == 1
 
@@ -193,7 +193,7 @@ def test_search(http, encoder, index):
 @pytest.mark.parametrize(("options", "query", "new"), [
     ({}, "a pet", LINES[4]),
     # Words are counted anew of rows that come later.
-    ({"word_weight": 1.0}, "kettle", "Kettle, kettle."),
+    ({"bm25_weight": 1.0}, "kettle", "Kettle, kettle."),
 ], ids=["dense", "hybrid"])  # fmt: skip
 def test_search_sees_what_a_writer_commits(model, encoder, tmp_path, options, query, new):
     from contrasent.search.writer import Writer
@@ -247,7 +247,7 @@ def test_answers_go_on_while_the_words_of_a_newer_index_are_counted(encoder, tmp
 
 def test_an_index_that_is_locked_for_a_moment_is_looked_at_again():
     class Locked:
-        model, words_only = "m", ""
+        model, bm25_only = "m", ""
 
         def __len__(self):
             return 0

@@ -143,7 +143,7 @@ def _saved(name: str) -> "Report":
 def diff(
     old: str,
     new: str,
-    loading: Annotated[options.Loading, "batch"],
+    loading: Annotated[options.Loading, "batch_size"],
     on: str = "",
     queries: Path | None = None,
     sample: int = 1000,
@@ -245,11 +245,11 @@ def open_searched(on: str, most: int, column: str | None, seed: int) -> Searched
     import numpy as np
 
     from contrasent.search.folder import is_any_index
-    from contrasent.search.opening import index_folder, numbered_rows, open_index
+    from contrasent.search.opening import numbered_rows, open_index, resolve_index
     from contrasent.search.records import Records, TableColumns
 
     random = np.random.default_rng(seed)
-    place = index_folder(on)
+    place = resolve_index(on)
     if not is_any_index(place):
         texts = [text for text, _, _ in Records(on, TableColumns(column))]
         if len(texts) <= most:
@@ -277,7 +277,7 @@ def _open_side(
     from contrasent.model.remote import RemoteModel, is_address
 
     if is_address(name):
-        return RemoteModel(name, batch=loading.batch, option=side.upper())
+        return RemoteModel(name, batch_size=loading.batch_size, option=side.upper())
     index = searched.index
     if index is not None and index.facts.source == absolute_name(name):
         loading = replace(loading, **model_settings(index))

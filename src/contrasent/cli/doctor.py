@@ -70,10 +70,10 @@ def doctor(
     from contrasent.model.opening import find_model, open_encoder
     from contrasent.search.doctor import examine
     from contrasent.search.folder import is_any_index, is_index
-    from contrasent.search.opening import index_folder, open_index
+    from contrasent.search.opening import open_index, resolve_index
     from contrasent.types import Finding
 
-    place, about = index_folder(Path(model)), dict[str, Any]()
+    place, about = resolve_index(Path(model)), dict[str, Any]()
     content = examine(place) if is_index(place) else []
     if not all(finding.good for finding in content):
         return _findings(model, content, "the index is damaged: build it again, or restore a copy")
@@ -95,8 +95,8 @@ def doctor(
         raise
     encoder = open_encoder(
         folder,
-        pooler=loading.pooler,
-        max_tokens=loading.max_tokens,
+        pooling=loading.pooling,
+        max_seq_length=loading.max_seq_length,
         check=False,
         light=index is not None,
     )
@@ -127,7 +127,7 @@ def attention_warning(folder: Path, encoder: Any = None) -> str:
         from contrasent.encoder.encoder import Encoder
 
         if not isinstance(encoder, PooledBackbone):
-            encoder = Encoder.load(folder, pooler="mean", check=False)
+            encoder = Encoder.load(folder, pooling="mean", check=False)
         found = attention_of(encoder, PROBES)
         return "" if found is None else found.warning()
     return ""

@@ -41,7 +41,7 @@ def index(
     uri: str = "",
     collection: str = COLLECTION,
     encoded: bool = False,
-    word_weight: options.WordWeight = None,
+    bm25_weight: options.WordWeight = None,
     vectors_only: options.VectorsOnly = False,
     add: bool = False,
     update: bool = False,
@@ -91,7 +91,10 @@ def index(
         remove: Remove the row with this id, or a document, from an index; can be repeated.
         remove_where: Remove rows whose metadata matches: year<2000, or a JSON filter.
     """
-    fixed = {"--pooler": loading.pooler, "--max-tokens": loading.max_tokens}  # as in the index
+    fixed = {
+        "--pooling": loading.pooling,
+        "--max-seq-length": loading.max_seq_length,
+    }  # as in the index
     made: dict[str, Any] = {  # when an index is made
         "--as-text": as_text,
         "--exclude": exclude,
@@ -103,7 +106,7 @@ def index(
         "--uri": uri,
         "--collection": None if collection == COLLECTION else collection,
         "--encoded": encoded,
-        "--word-weight": None if word_weight is None else str(word_weight),
+        "--bm25-weight": None if bm25_weight is None else str(bm25_weight),
         "--vectors-only": vectors_only,
         "--overwrite": overwrite,
     }
@@ -123,7 +126,7 @@ def index(
         others |= {"--checksum": watch and checksum}
         _check_alone("--watch" if watch else "--sync", others)
         how: dict[str, Any] = {"watch": watch, "checksum": checksum}
-        return _sync(Path(source), synced, loading.batch, **how)
+        return _sync(Path(source), synced, loading.batch_size, **how)
     _check_alone("-o", {"--checksum": checksum})
     if output is None and model is not None:
         _check_alone("--model", building | {"SOURCE": synced})
@@ -135,9 +138,9 @@ def index(
     if synced is not None:
         problem = "is one too many: contrasent index SOURCE -o INDEX --model MODEL"
         raise OptionError("SOURCE", synced, problem)
-    weight = options.chosen_weight(word_weight, vectors_only)
+    weight = options.chosen_weight(bm25_weight, vectors_only)
     common: dict[str, Any] = {"model": model, "column": column, "id_column": id_column}
-    common["batch"] = loading.batch
+    common["batch_size"] = loading.batch_size
     common["metadata"] = [name.strip() for name in metadata.split(",")] if metadata else []
     common["columns"] = [name.strip() for name in columns.split(",")] if columns else []
     if column is not None and columns:
@@ -162,12 +165,12 @@ def index(
             encoding=encoding,
             encoded=encoded,
             metric=metric,
-            word_weight=weight,
+            bm25_weight=weight,
             uri=uri,
             collection=collection,
             overwrite=overwrite,
-            pooler=loading.pooler,
-            max_tokens=loading.max_tokens,
+            pooling=loading.pooling,
+            max_seq_length=loading.max_seq_length,
             log=options.note,
             **common,
         )
@@ -176,7 +179,7 @@ def index(
     options.echo(_outcome(output, result).text)
     for line in result.notes:
         options.note(line)
-    return _sync(output, None, loading.batch, watch=True, checksum=False)
+    return _sync(output, None, loading.batch_size, watch=True, checksum=False)
 
 
 def _check_alone(change: str, others: dict[str, Any]) -> None:
@@ -197,7 +200,7 @@ def _outcome(output: Path, made: "IndexResult") -> options.Output:
         "metric": made.index.metric,
         "model": made.model,
         "identity": made.index.model,
-        "word_weight": made.index.ranker.word_weight,
+        "bm25_weight": made.index.ranker.bm25_weight,
         "blank_lines": made.blank_lines,
         "truncated": made.truncated,
         "documents": documents,
@@ -221,9 +224,9 @@ def _change_model(folder: Path, model: str, loading: options.Loading) -> options
     new = change_model(
         folder,
         model,
-        pooler=loading.pooler,
-        max_tokens=loading.max_tokens,
-        batch=loading.batch,
+        pooling=loading.pooling,
+        max_seq_length=loading.max_seq_length,
+        batch_size=loading.batch_size,
     )
     facts = {"index": str(new.folder), "texts": len(new.index)}
     facts |= {"dimension": new.index.dimension, "model": model, "identity": new.index.model}
@@ -260,7 +263,7 @@ def _list(folder: Path, pattern: str) -> options.Output:
 def _sync(
     folder: Path,
     source: str | None,
-    batch: int,
+    batch_size: int,
     *,
     watch: bool,
     checksum: bool,
@@ -272,12 +275,12 @@ def _sync(
     began = time.monotonic()
     if watch:
         warn = lambda line: options.note(f"contrasent: {line}")  # noqa: E731
-        for outcome in watch_index(folder, source, batch=batch, log=warn):
+        for outcome in watch_index(folder, source, batch_size=batch_size, log=warn):
             options.echo(f"{time.strftime('%H:%M:%S')} {folder}: {outcome}")
             for line in outcome.notes:
                 options.note(line)
     with options.resumable("the same command goes on with what is encoded"):
-        outcome = sync_index(folder, source, batch=batch, checksum=checksum)
+        outcome = sync_index(folder, source, batch_size=batch_size, checksum=checksum)
     facts = asdict(outcome)
     facts["skipped"] = facts.pop("report")["skipped"]
     del facts["notes"]

@@ -74,15 +74,15 @@ class Output(NamedTuple):
 class Loading:
     """How a model is opened; a command shows those fields as options that its annotation names."""
 
-    pooler: Annotated[
+    pooling: Annotated[
         str | None,
         typer.Option(help="Pooler of a bare encoder, which names none: cls, mean, max, ..."),
     ] = None
-    max_tokens: Annotated[
+    max_seq_length: Annotated[
         int | None,
         typer.Option(help="Cut texts at this many tokens; the model's own if not given."),
     ] = None
-    batch: Annotated[int, typer.Option(min=1, help="Sentences a forward pass.")] = 64
+    batch_size: Annotated[int, typer.Option(min=1, help="Sentences a forward pass.")] = 64
     runtime: Annotated[
         str | None,
         typer.Option(
@@ -110,16 +110,18 @@ def open_model(
     encoder = open_encoder(
         find_model(name),
         runtime=settings.runtime,
-        pooler=settings.pooler,
-        max_tokens=settings.max_tokens,
+        pooling=settings.pooling,
+        max_seq_length=settings.max_seq_length,
         light=light,
     )
-    return TaskEncoder(encoder, batch=settings.batch, batch_invariant=settings.batch_invariant)
+    return TaskEncoder(
+        encoder, batch_size=settings.batch_size, batch_invariant=settings.batch_invariant
+    )
 
 
-Reading = Annotated[Loading, "pooler", "max_tokens"]
-Encoding = Annotated[Loading, "pooler", "max_tokens", "batch"]
-Running = Annotated[Loading, "pooler", "max_tokens", "batch", "runtime"]
+Reading = Annotated[Loading, "pooling", "max_seq_length"]
+Encoding = Annotated[Loading, "pooling", "max_seq_length", "batch_size"]
+Running = Annotated[Loading, "pooling", "max_seq_length", "batch_size", "runtime"]
 
 
 def command(function: Callable[..., Output | None]) -> Callable[..., None]:
@@ -269,8 +271,8 @@ def column_list(names: str | list[str | int] | None) -> list[str | int] | None:
     return [int(p) if str(p).strip().isdigit() else str(p).strip() for p in parts]
 
 
-def chosen_weight(word_weight: float | None, vectors_only: bool) -> float | None:
+def chosen_weight(bm25_weight: float | None, vectors_only: bool) -> float | None:
     """The share of words that a command's options choose; None for the index's own."""
-    if vectors_only and word_weight:
-        raise OptionError("--word-weight", word_weight, "does not go with --vectors-only")
-    return 0.0 if vectors_only else word_weight
+    if vectors_only and bm25_weight:
+        raise OptionError("--bm25-weight", bm25_weight, "does not go with --vectors-only")
+    return 0.0 if vectors_only else bm25_weight

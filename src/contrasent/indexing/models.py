@@ -43,7 +43,7 @@ EXTRA = "pip install 'contrasent[multilingual]' brings a base for about 100 lang
 
 def model_settings(index: BaseIndex) -> dict[str, Any]:
     """The settings that an index's model was opened with."""
-    return {key: index.facts.settings.get(key) for key in ("pooler", "max_tokens")}
+    return {key: index.facts.settings.get(key) for key in ("pooling", "max_seq_length")}
 
 
 def find_index_model(index: BaseIndex) -> Path:
@@ -66,14 +66,14 @@ def open_index_model(
     name: str | None = None,
     *,
     runtime: str | None = None,
-    batch: int = 64,
+    batch_size: int = 64,
     batch_invariant: bool = False,
 ) -> TaskEncoder:
     """The model that made an index's vectors, or ``name`` if it has moved, with its settings."""
     folder = find_index_model(index) if name is None else find_model(name)
     encoder = open_encoder(folder, runtime=runtime, light=True, **model_settings(index))
     index.check_model(encoder.identity, f"the model {name or index.facts.source}")
-    return TaskEncoder(encoder, batch=batch, batch_invariant=batch_invariant)
+    return TaskEncoder(encoder, batch_size=batch_size, batch_invariant=batch_invariant)
 
 
 BaseIndex.model_opener = staticmethod(open_index_model)
@@ -84,7 +84,7 @@ class OpenedBase(NamedTuple):
 
     name: str
     encode: TaskEncoder
-    word_weight: float  # the share of words in a score that suits the texts
+    bm25_weight: float  # the share of words in a score that suits the texts
     remarks: tuple[str, ...] = ()  # a line if the model was named and does not know the language
 
 
@@ -95,9 +95,9 @@ def open_base(
     firsts: Sequence[str] = (),
     log: Log = lambda line: None,
     runtime: str | None = None,
-    pooler: str | None = None,
-    max_tokens: int | None = None,
-    batch: int = 64,
+    pooling: str | None = None,
+    max_seq_length: int | None = None,
+    batch_size: int = 64,
 ) -> OpenedBase:
     """Open the model of a name, or the installed base that knows the language of some texts."""
     # A random thousand of these are examined, and the first texts of files.
@@ -107,17 +107,21 @@ def open_base(
         log(f"base: {chosen.name}; {chosen.reason}")
     name = chosen.name if chosen else name or MINILM
     encoder = open_encoder(
-        find_model(name), runtime=runtime, pooler=pooler, max_tokens=max_tokens, light=True
+        find_model(name),
+        runtime=runtime,
+        pooling=pooling,
+        max_seq_length=max_seq_length,
+        light=True,
     )
-    encode = TaskEncoder(encoder, batch=batch)
+    encode = TaskEncoder(encoder, batch_size=batch_size)
     if chosen:
-        return OpenedBase(name, encode, chosen.fit.word_weight)
+        return OpenedBase(name, encode, chosen.fit.bm25_weight)
     language = fit(sample, encoder.tokenizer)
     remark = (
         f"the model's vocabulary is of another language than the texts ({language.pieces:.1f} "
-        f"tokens a word): words count for {language.word_weight:g} of a score (--word-weight)"
+        f"tokens a word): words count for {language.bm25_weight:g} of a score (--bm25-weight)"
     )
-    return OpenedBase(name, encode, language.word_weight, () if language.known else (remark,))
+    return OpenedBase(name, encode, language.bm25_weight, () if language.known else (remark,))
 
 
 def find_hits(
@@ -144,7 +148,7 @@ class Fit(NamedTuple):
     unknown: float = 0.0
 
     @property
-    def word_weight(self) -> float:
+    def bm25_weight(self) -> float:
         """Share of words in a score."""
         return KNOWN_WEIGHT if self.known else OTHER_WEIGHT
 
@@ -214,7 +218,7 @@ def choose_base(
         return Base(name, best, reason, tokenizer)
     reason = (
         f"no installed base knows the language ({_cut(best)}{compared}): words count for "
-        f"{OTHER_WEIGHT:g} of a score (--word-weight){extra}"
+        f"{OTHER_WEIGHT:g} of a score (--bm25-weight){extra}"
     )
     return Base(name, best, reason + see("wrong-language"), tokenizer)
 

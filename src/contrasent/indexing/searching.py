@@ -28,7 +28,7 @@ def search_index(
     rows: bool = False,
     exact: bool = False,
     all_rows: bool = False,
-    word_weight: float | None = None,
+    bm25_weight: float | None = None,
     model: str | Path | None = None,
     runtime: str | None = None,
 ) -> list[list[Hit]]:
@@ -42,12 +42,12 @@ def search_index(
         queries: one text or several.
         k: documents to find for each query; rows with ``rows``.
         where: only rows whose metadata matches, see :mod:`contrasent.search.filters`.
-        threshold: smallest sureness in percent that counts (``Hit.sure``); smallest cosine where
-            the model is not calibrated.
+        threshold: smallest confidence in percent that counts (``Hit.confidence``); smallest cosine
+            where the model is not calibrated.
         rows: find rows, however many are of one document.
         exact: search for the words as they are; else typing errors are repaired, which is logged.
         all_rows: compare every row, even of a large index.
-        word_weight: share of words in a score; the index's own if None, 0 for vectors alone.
+        bm25_weight: share of words in a score; the index's own if None, 0 for vectors alone.
         model: where the model of the index is now, if it has moved.
         runtime: what computes the model; numpy where there is no accelerator.
 
@@ -64,7 +64,7 @@ def search_index(
     opened = open_index(index)
     encode = open_index_model(opened, None if model is None else str(model), runtime=runtime)
     how: dict[str, Any] = {"k": k, "threshold": threshold, "where": where, "all_rows": all_rows}
-    how |= {"ranker": opened.ranker.with_words(word_weight)}
+    how |= {"ranker": opened.ranker.with_bm25(bm25_weight)}
     searched, _, hits = find_hits(opened, texts, encode, rows=rows, exact=exact, **how)
     for before, text in zip(texts, searched, strict=True):
         if text != before:
@@ -76,10 +76,10 @@ def evaluate_index(
     index: str | Path,
     collection: str | Path,
     *,
-    word_weight: float | None = None,
+    bm25_weight: float | None = None,
     own_ids: bool = False,
     runtime: str | None = None,
-    batch: int = 64,
+    batch_size: int = 64,
     batch_invariant: bool = False,
     resamples: int = RESAMPLES,
 ) -> Report:
@@ -89,10 +89,10 @@ def evaluate_index(
         index: folder of an index, or one that ``adapt`` left.
         collection: queries and relevance judgments in BEIR's layout; judged documents are rows,
             or the documents that rows are passages of.
-        word_weight: share of words in a score; the index's own if None.
+        bm25_weight: share of words in a score; the index's own if None.
         own_ids: rank a document with the query's own id too.
         runtime: what computes the model; numpy where there is no accelerator.
-        batch: queries a forward pass.
+        batch_size: queries a forward pass.
         batch_invariant: the same bits whatever the batch.
         resamples: bootstrap resamples of the 95 % intervals; 0 for none.
 
@@ -104,8 +104,10 @@ def evaluate_index(
         ModelError: the model of the index is not there.
     """
     judged, opened = read_judged(Path(collection)), open_index(index)
-    ranker = opened.ranker.with_words(word_weight)
-    encode = open_index_model(opened, runtime=runtime, batch=batch, batch_invariant=batch_invariant)
+    ranker = opened.ranker.with_bm25(bm25_weight)
+    encode = open_index_model(
+        opened, runtime=runtime, batch_size=batch_size, batch_invariant=batch_invariant
+    )
     report = search_retrieval(
         lambda queries, k: opened.documents(queries, encode, k, ranker),
         [*dict.fromkeys(document_of(row.id, row.metadata) for row in opened.every())],
@@ -115,9 +117,9 @@ def evaluate_index(
         split="test",
         resamples=resamples,
     )
-    notes = {**report.notes, "word weight": ranker.word_weight, "rows": len(opened)}
+    notes = {**report.notes, "word weight": ranker.bm25_weight, "rows": len(opened)}
     if encode.truncated:
         notes["cut"] = " ".join(encode.notes)
-    if opened.words_only:
-        notes["not encoded yet"] = opened.words_only
+    if opened.bm25_only:
+        notes["not encoded yet"] = opened.bm25_only
     return replace(report, notes=notes)
