@@ -1,4 +1,4 @@
-"""From a corpus line to the loss: docs/architecture.md lists the calls, and these are they."""
+"""From a corpus line to the loss: ARCHITECTURE.md lists the calls, and these are they."""
 
 import re
 import sys
@@ -16,7 +16,7 @@ from contrasent.train.settings import Settings
 from contrasent.train.step import StepRunner
 
 HOME = Path(contrasent.__file__).parent
-PAGE = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "ARCHITECTURE.md").read_text("utf-8")
 WAY = {
     ("text/tokens.py", "Tokenizer.__call__"), ("text/cache.py", "TokenCache.tokens"),
     ("encoder/encoder.py", "Encoder.forward"), ("encoder/heads.py", "Dense.forward"),

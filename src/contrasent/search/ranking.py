@@ -28,7 +28,7 @@ from contrasent.types import Mask, Numbers
 
 KNOWN_WEIGHT, OTHER_WEIGHT = 0.12, 0.4
 """Share of words where the model knows the language of the texts, and where it does not; both
-were measured on whole collections, see docs/log.md, 2026-11-23."""
+were measured on whole collections, see research/log.md, 2026-11-23."""
 
 EXACT = 3.0
 """Standard deviations that a row is raised by if it has all of a query exactly."""

@@ -1,7 +1,7 @@
 """The settings of a run, by the same names in Python, recipes and ``--set``, and their defaults.
 
 A method's published settings are a plain BERT's and worsen a sentence encoder: such a base has
-its own, measured in docs/results.md.
+its own, measured in research/results.md.
 """
 
 import json
@@ -72,7 +72,7 @@ class Settings:
             BF16 or AMX), or the GPU, else fp32, and this attribute is then the one that it is. It
             is the default for methods that were shown to lose nothing by it (own:precision).
         padding: "none" computes rows without padding on CPU where the encoder is of a kind that
-            allows it (docs/architectures.md); "groups" in padded groups of similar length. The
+            allows it (docs/methods.md); "groups" in padded groups of similar length. The
             mathematics is the same, dropout masks are not.
         mini_batch_size: rows (of all views) whose forward pass is kept in memory at once; 0 for
             all. The gradient is that of the whole batch, for one more forward pass
