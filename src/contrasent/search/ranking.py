@@ -8,10 +8,10 @@ single out their best row more clearly than vectors do theirs, by the ratio of t
 
 The confidence of a hit, in percent, is the chance that it answers, as judged collections taught:
 the product of two logistic regressions. The first tells whether the texts are about the query at
-all, from the best cosine, the largest share of the query's words (by their rarity) that a row holds, and
-the number of rows; the second whether a hit answers if they are, from its z-score, how far that is
-above those of the other best hits, and the best cosine above the mean. Both are fitted for each
-base by ``benchmarks/confidence.py``; hits of other models have no confidence.
+all, from the best cosine, the largest share of the query's words (by their rarity) that a row
+holds, and the number of rows; the second whether a hit answers if they are, from its z-score, how
+far that is above those of the other best hits, and the best cosine above the mean. Both are fitted
+for each base by ``benchmarks/confidence.py``; hits of other models have no confidence.
 """
 
 import math
