@@ -19,7 +19,7 @@ HOME = Path(contrasent.__file__).parent
 PAGE = (Path(__file__).parents[2] / "ARCHITECTURE.md").read_text("utf-8")
 WAY = {
     ("text/tokens.py", "Tokenizer.__call__"), ("text/cache.py", "TokenCache.tokens"),
-    ("encoder/encoder.py", "Encoder.forward"), ("encoder/heads.py", "Dense.forward"),
+    ("encoder/encoder.py", "TorchEncoder.forward"), ("encoder/heads.py", "Dense.forward"),
     ("losses/contrastive.py", "info_nce"), ("engine/objective.py", "Objective.loss"),
 }  # fmt: skip
 """Where text becomes tokens, tokens become vectors, and vectors a number."""
