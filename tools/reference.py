@@ -136,7 +136,7 @@ def settings_page() -> str:
         "# Settings",
         "",
         "One name everywhere: `--set name=value`, the table `[settings]` of a "
-        "[recipe](../training.md#configuration-files), `Settings(name=value)` and keyword arguments of a method in "
+        "[recipe](../training.md), `Settings(name=value)` and keyword arguments of a method in "
         "Python. What is not given is chosen by one rule ([Methods](../methods.md)).",
         "",
         "## Of a run",
@@ -240,7 +240,7 @@ def python_page() -> str:
     """``python.md``."""
     lines = ["# Python", ""]
     lines += [
-        "What is listed here is public: it changes as [versions](../formats.md#versions) says. Names "
+        "What is listed here is public: it changes as [versions](../formats.md) says. Names "
         "load what they need on first use; importing `contrasent` costs nothing.",
     ]
     seen: set[int] = set()
@@ -326,7 +326,7 @@ def formats_page(schemas: Path) -> str:
         "What commands print with `--json` and what folders hold, each as a "
         "[JSON Schema](https://json-schema.org) (draft 2020-12) that the tests check real output "
         "against. Readers should ignore keys that they do not know: a minor version may add some "
-        "([versions](../formats.md#versions)).",
+        "([versions](../formats.md)).",
     ]
     for path in sorted(schemas.glob("*.json")):
         schema = json.loads(path.read_text("utf-8"))

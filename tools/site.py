@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 from tools import examples, figures, notebooks, reference
@@ -41,11 +42,11 @@ def prepare(target: Path) -> None:
     figures.write(target / "assets")
     notebooks.write_pages(target)
     for page in target.rglob("*.md"):
-        text = LINK.sub(lambda link, page=page: _placed(link, page, target), page.read_text("utf-8"))
-        page.write_text(text, "utf-8")
+        here = partial(_placed, page=page, target=target)
+        page.write_text(LINK.sub(here, page.read_text("utf-8")), "utf-8")
     for page in target.glob("*.md"):
-        text = PART.sub(lambda part: _generated(part[1], target), page.read_text("utf-8"))
-        page.write_text(text, "utf-8")
+        here = partial(_generated, target=target)
+        page.write_text(PART.sub(here, page.read_text("utf-8")), "utf-8")
     for name in INSERTED:
         (target / "reference" / f"{name}.md").unlink()
     examples.refresh(sorted(target.rglob("*.md")))
@@ -66,9 +67,9 @@ def _placed(link: re.Match[str], page: Path, target: Path) -> str:
     return f"]({Path(os.path.relpath(to, here)).as_posix()}"
 
 
-def _generated(name: str, target: Path) -> str:
+def _generated(part: re.Match[str], target: Path) -> str:
     """A generated page without its title, each heading a level lower."""
-    text = (target / "reference" / f"{name}.md").read_text("utf-8").partition("\n")[2]
+    text = (target / "reference" / f"{part[1]}.md").read_text("utf-8").partition("\n")[2]
     return re.sub(r"^#", "##", text.lstrip("\n"), flags=re.M)
 
 
