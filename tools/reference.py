@@ -127,7 +127,7 @@ PAGES = (
         "contrasent.engine.Encoder:load,forward,encode,embed,add_layer,save,dimension,identity "
         "contrasent.engine:Prompts,Guide,MaskedModel,LanguageHead,copy_encoder,by_length",
     ),
-    Page("methods", "Parameters and processes", "contrasent.engine"),
+    Page("parameters", "Parameters and processes", "contrasent.engine"),
     Page("losses", "Losses", "contrasent.losses"),
     Page(
         "errors",
@@ -146,55 +146,56 @@ MAIN = (
 )
 """The names to begin with, below ``contrasent``: each has an example, which the tests run."""
 
+SAME = (
+    "gradient_accumulation_steps num_train_epochs max_steps learning_rate weight_decay "
+    "max_grad_norm eval_steps save_steps seed"
+)
+"""Settings that transformers' ``TrainingArguments`` and SimCSE's ``train.py`` call the same."""
+
 ELSEWHERE = {
-    "batch_size": ("per_device_train_batch_size, of one device", "per_device_train_batch_size"),
+    **{name: (f"`{name}`", f"`{name}`") for name in SAME.split()},
+    "batch_size": ("`per_device_train_batch_size`", "`per_device_train_batch_size`"),
     "gradient_accumulation_steps": (
-        "gradient_accumulation_steps, which multiplies the batch instead of dividing it",
-        "gradient_accumulation_steps",
+        "`gradient_accumulation_steps`, which multiplies the batch and does not divide it",
+        "`gradient_accumulation_steps`, likewise",
     ),
-    "max_seq_length": ("SentenceTransformer.max_seq_length", "max_seq_length"),
-    "num_train_epochs": ("num_train_epochs", "num_train_epochs"),
-    "max_steps": ("max_steps", "max_steps"),
-    "learning_rate": ("learning_rate", "learning_rate"),
-    "warmup_ratio": ("warmup_ratio; from transformers 5 warmup_steps below 1", "warmup_steps"),
-    "weight_decay": ("weight_decay", "weight_decay"),
-    "max_grad_norm": ("max_grad_norm", "max_grad_norm"),
-    "dropout": ("hidden_dropout_prob of the model's config", ""),
-    "attention_dropout": ("attention_probs_dropout_prob of the model's config", ""),
-    "pooling": ("Pooling(pooling_mode=)", "pooler_type"),
-    "lora": ("peft.LoraConfig(r=)", ""),
-    "head": ("Dense", "mlp_only_train turns it off"),
-    "normalize": ("Normalize", ""),
-    "hard_negatives": ("mine_hard_negatives(num_negatives=, relative_margin=0.05)", ""),
-    "query_prompt": ("prompts", ""),
-    "document_prompt": ("prompts", ""),
-    "precision": ("bf16, fp16", "fp16"),
-    "mini_batch_size": ("CachedMultipleNegativesRankingLoss(mini_batch_size=)", ""),
-    "compile": ("torch_compile", ""),
-    "weights": ("multi_dataset_batch_sampler", ""),
-    "eval_steps": ("eval_steps", "eval_steps"),
-    "save_steps": ("save_steps", "save_steps"),
-    "early_stopping_patience": ("EarlyStoppingCallback(early_stopping_patience=)", ""),
-    "eval_size": ("Dataset.train_test_split(test_size=)", ""),
-    "seed": ("seed, data_seed", "seed"),
-    # of methods
-    "temperature": ("scale of a loss, its inverse", "temp"),
-    "similarity": ("similarity_fct of a loss", ""),
-    "projector": ("", "mlp_only_train"),
-    "symmetric": ("MultipleNegativesSymmetricRankingLoss", ""),
-    "hardness": ("hardness_strength of MultipleNegativesRankingLoss", ""),
-    "duplicates": ("batch_sampler", ""),
-    "simcse_supervised.alpha": ("", "hard_negative_weight, the logarithm"),
-    "masked_lm_weight": ("", "mlm_weight, with do_mlm"),
-    "masked_lm.mask_ratio": ("", "mlm_probability"),
-    "guide": ("GISTEmbedLoss(guide=)", ""),
-    "gist.temperature": ("GISTEmbedLoss(temperature=)", ""),
-    "margin": ("GISTEmbedLoss(margin=)", ""),
-    "dimensions": ("MatryoshkaLoss(matryoshka_dims=)", ""),
-    "guide_temperature": ("DistillKLDivLoss(teacher_temperature=)", ""),
+    "max_seq_length": ("`SentenceTransformer.max_seq_length`", "`max_seq_length`"),
+    "warmup_ratio": (
+        "`warmup_ratio`; from transformers 5 `warmup_steps` below 1",
+        "`warmup_steps`",
+    ),
+    "dropout": ("`hidden_dropout_prob` of a model's config", ""),
+    "attention_dropout": ("`attention_probs_dropout_prob` of a model's config", ""),
+    "pooling": ("`Pooling(pooling_mode=)`", "`pooler_type`"),
+    "lora": ("`LoraConfig(r=)` of PEFT", ""),
+    "head": ("module `Dense`", "kept without `mlp_only_train`"),
+    "normalize": ("module `Normalize`", ""),
+    "hard_negatives": ("`mine_hard_negatives(num_negatives=, relative_margin=0.05)`", ""),
+    "query_prompt": ("`prompts`", ""),
+    "document_prompt": ("`prompts`", ""),
+    "precision": ("`bf16`, `fp16`", "`fp16`"),
+    "mini_batch_size": ("`CachedMultipleNegativesRankingLoss(mini_batch_size=)`", ""),
+    "compile": ("`torch_compile`", ""),
+    "weights": ("`multi_dataset_batch_sampler`", ""),
+    "early_stopping_patience": ("`EarlyStoppingCallback(early_stopping_patience=)`", ""),
+    "eval_size": ("`Dataset.train_test_split(test_size=)`", ""),
+    "temperature": ("`scale` of a loss, which is its inverse", "`temp`"),
+    "gist.temperature": ("`GISTEmbedLoss(temperature=)`", ""),
+    "similarity": ("`similarity_fct` of a loss", ""),
+    "projector": ("", "`mlp_only_train`"),
+    "symmetric": ("`MultipleNegativesSymmetricRankingLoss`", ""),
+    "duplicates": ("`batch_sampler=NO_DUPLICATES`, which parts them", ""),
+    "simcse_supervised.alpha": ("", "`hard_negative_weight`, its logarithm"),
+    "masked_lm_weight": ("", "`mlm_weight` with `do_mlm`"),
+    "masked_lm.mask_ratio": ("", "`mlm_probability`"),
+    "gist.guide": ("`GISTEmbedLoss(guide=)`", ""),
+    "margin": ("`GISTEmbedLoss(margin=)`", ""),
+    "dimensions": ("`MatryoshkaLoss(matryoshka_dims=)`", ""),
+    "ranking_temperature": ("`DistillKLDivLoss(student_temperature=)`", ""),
+    "guide_temperature": ("`DistillKLDivLoss(teacher_temperature=)`", ""),
 }
 """What a setting is called in sentence-transformers or transformers, and in SimCSE's ``train.py``;
-below the name of a method and a dot its own."""
+behind the name of a method and a dot, a parameter of that method alone."""
 
 KINDS = {bool: "", str: "text", Path: "path", int: "whole number", float: "number"}
 
@@ -290,7 +291,7 @@ def settings_page() -> str:
         "",
         "A setting has one name everywhere: `--set NAME=VALUE`, the table `[settings]` of a "
         "[configuration](../howto/train.md), `Settings(NAME=VALUE)`, and keyword arguments of "
-        "`fit` in Python. [Methods](../methods.md) says how a value is chosen that you do not give.",
+        "`fit` in Python. [Methods](../methods.md) says how values that you leave out are chosen.",
         "",
         "The last two columns have the name in sentence-transformers or transformers, and the "
         "option of SimCSE's `train.py`. Their defaults may differ.",
@@ -316,27 +317,17 @@ def _settings_table(
 ) -> list[str]:
     from contrasent.engine.parameters import Range
 
-    lines = [
-        "| name | default | range | meaning | sentence-transformers | SimCSE |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
+    rows = [["name", "default", "range", "meaning", "sentence-transformers", "SimCSE"], ["---"] * 6]
     for name, parameter in known.items():
         kinds = " or ".join("none" if kind is None else kind.__name__ for kind in parameter.kinds)
         limits = str(parameter.mark(Range) or "")
         values = ", ".join(f"`{c}`" for c in parameter.choices) or kinds
         values += f", {limits}" if limits else ""
-        default = "none" if parameter.default is None else parameter.default
-        shown = f"`{default}`" if default != "" else ""
+        default = {"": '""', "None": "none"}.get(str(parameter.default), parameter.default)
         others = ELSEWHERE.get(f"{method}.{name}") or ELSEWHERE.get(name, ("", ""))
-        cells = (f"`{name}`", shown, values, described.get(name, ""), *map(_named, others))
-        lines.append(f"| {' | '.join(map(escape, cells))} |")
-    return lines
-
-
-def _named(text: str) -> str:
-    """A name as code, and what follows it."""
-    name, sign, more = re.match(r"([^,; ]*)(, (?=[a-z_0-9]+$)|)(.*)", text).groups()  # type: ignore
-    return f"`{name}`{sign}{more}" if name else ""
+        rows.append([f"`{name}`", f"`{default}`", values, described.get(name, ""), *others])
+    width = 6 if any(row[4] or row[5] for row in rows[2:]) else 4
+    return [f"| {' | '.join(map(escape, row[:width]))} |" for row in rows]
 
 
 # ---------------------------------------------------------------------------- Python

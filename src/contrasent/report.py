@@ -91,6 +91,15 @@ class Report:
         notes: facts that belong to all rows, such as {"form": "raw", "distinct_sentences": 21234}.
         items: of rows by their key: the items behind the number, or the keys of the rows whose
             plain mean it is. They are no part of the JSON; see :func:`write_reports`.
+
+    Examples:
+        >>> from contrasent import Encoder
+        >>> from contrasent.evaluate.retrieval import retrieval
+        >>> encode = Encoder.load("all-MiniLM-L6-v2").encode
+        >>> report = retrieval(encode, ["ferry", "tax"], ["a ship", "a map", "taxes"], [0, 2])
+        >>> report.one(metric="recall@1").value
+        1.0
+        >>> print(report.select(metric="mrr@10").table())
     """
 
     rows: tuple[Row, ...]

@@ -130,6 +130,15 @@ def adapt_index(
 
     Raises:
         UserError: an input, an option or the output cannot be used.
+
+    Examples:
+        >>> from contrasent import adapt_index, search_index
+        >>> done = adapt_index(
+        ...     "examples/handbook", "adapted", queries="examples/asked.csv", budget=20
+        ... )
+        >>> done.improved, done.reason
+        >>> search_index("adapted", "is there a hoover for sawdust?")[0][0].metadata["document"]
+        'building/cleaning.md'
     """
     if budget < SHORTEST_BUDGET:
         raise OptionError("budget", budget, f"must be at least {SHORTEST_BUDGET:g} seconds")

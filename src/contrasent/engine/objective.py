@@ -60,6 +60,17 @@ class Objective(nn.Module):
         terms: further terms by name, see :class:`contrasent.engine.encodings.Term`.
         weights: weight of each term in the loss.
         diagnosing: whether ``forward`` adds the diagnostics of its terms and queue.
+
+    Examples:
+        >>> from contrasent import fit
+        >>> from contrasent.engine import Encoder, Objective
+        >>> class Plain(Objective):
+        ...     def __init__(self, encoder: Encoder, *, temperature: float = 0.05) -> None:
+        ...         super().__init__(encoder)
+        ...         self.use_contrast(1.0, temperature=temperature)
+        >>> method = Plain(Encoder.load("contrasent-small", pooling="cls"), temperature=0.1)
+        >>> fit(method, ["a map", "a lamp", "a boat"], output_dir="plain", batch_size=3).steps
+        1
     """
 
     published: ClassVar[dict[str, Any]] = {}

@@ -69,6 +69,13 @@ def sts(
         OptionError: an unknown name.
         DataError: data that are missing or not official, vectors that are not finite, or cosines
             that are all equal.
+
+    Examples:
+        >>> from contrasent import Encoder, sts
+        >>> encode = Encoder.load("all-MiniLM-L6-v2").encode
+        >>> report = sts(encode, tasks=["STSB"])
+        >>> row = report.one(metric="spearman")
+        >>> round(row.value, 2), row.count, row.low < row.value < row.high
     """
     wanted = (aggregate,) if isinstance(aggregate, str) else tuple(aggregate)
     for name in wanted:

@@ -191,6 +191,13 @@ def evaluate_model(
     Raises:
         OptionError: an unknown suite or option.
         DataError: data that are missing or not official, or vectors that cannot be measured.
+
+    Examples:
+        >>> from contrasent import Encoder, evaluate_model
+        >>> from contrasent.evaluate.suite import Options
+        >>> encode = Encoder.load("all-MiniLM-L6-v2").encode
+        >>> report = evaluate_model(encode, ["sts"], Options(tasks=("STSB",), split="dev"))
+        >>> print(report.select(metric="spearman").table())
     """
     chosen = suite_names(suites)
     settings = options or Options()

@@ -182,6 +182,14 @@ def index_folder(
         ModelError: the model cannot be opened, or did not make the given vectors.
         OutputError: the output exists or cannot be written.
         MissingExtraError: a package for Milvus or for a format is not installed.
+
+    Examples:
+        >>> from contrasent import index_folder
+        >>> made = index_folder("examples/handbook", "my-index")
+        >>> made.model, len(made.index)
+        ('all-MiniLM-L6-v2', 42)
+        >>> made.index.search("who pays for a broken drill?", k=1)[0][0].metadata["document"]
+        'tools/damage.md'
     """
     began, target = time.monotonic(), Path(output)
     if metric is not None:

@@ -58,6 +58,15 @@ def search_index(
         InputError: there is no index, or it is damaged.
         OptionError: an option has a value that it cannot have.
         ModelError: the model of the index is not there.
+
+    Examples:
+        >>> from contrasent import index_folder, search_index
+        >>> made = index_folder("examples/notes.jsonl", "my-notes", metadata=["year"])
+        >>> hits = search_index("my-notes", ["a leak", "visitors"], k=2, where={"year": 2024})
+        >>> [hit.text for hit in hits[0]][0]
+        'The roof above the workshop leaks near the skylight. Two offers asked for.'
+        >>> hits[0][0].metadata
+        {'year': 2024}
     """
     check_k(k)
     texts = [queries] if isinstance(queries, str) else list(queries)

@@ -99,6 +99,15 @@ class Encoder(ABC):
         prompts: texts that ``encode`` puts before others, by name.
         matryoshka_dims: sizes that vectors were trained to be cut to, largest first.
         truncated: how many of the sentences of the last ``encode`` were cut at ``max_tokens``.
+
+    Examples:
+        >>> from contrasent import Encoder
+        >>> encoder = Encoder.load("all-MiniLM-L6-v2")
+        >>> encoder.encode(["a broken drill", "a train ticket"]).shape
+        (2, 384)
+        >>> texts = ["damaged tools", "travel expenses"]
+        >>> encoder.similarity("a broken drill", texts).round(1)
+        array([0.4, 0.1], dtype=float32)
     """
 
     opener: ClassVar[Callable[..., "Encoder"]]  # of :mod:`contrasent.model.opening`, which sets it
@@ -217,11 +226,6 @@ class Encoder(ABC):
         Raises:
             OptionError: something else than texts, with its place; an unknown prompt or size.
             MissingExtraError: a tensor is wanted, and torch is not installed.
-
-        Example:
-            >>> encoder = Encoder.load("all-MiniLM-L6-v2")
-            >>> encoder.encode(["a map", "a copper lamp"], normalize_embeddings=True).shape
-            (2, 384)
         """
         if prompt_name is not None:
             if prompt is not None:

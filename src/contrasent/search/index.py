@@ -329,11 +329,6 @@ class BaseIndex(ABC):
 
         Raises:
             UserError: an argument is wrong, or the index or its model is missing or damaged.
-
-        Example:
-            >>> index = Index.open("my-search")
-            >>> index.search("who pays for a broken drill?", k=1)[0][0].metadata["document"]
-            'tools/damage.md'
         """
         check_k(k)
         self._check_threshold(threshold)
@@ -427,6 +422,16 @@ class Index(BaseIndex):
         store: the rows, their vectors and words, as :meth:`build` and :meth:`open` make it.
         encode: sentences in, vectors out; by default the model that made the vectors is opened
             when it is first needed.
+
+    Examples:
+        >>> from contrasent import Encoder, Index
+        >>> encode = Encoder.load("all-MiniLM-L6-v2").encode
+        >>> index = Index.build(encode, ["boats and ships", "how to file taxes"], ids=["a", "b"])
+        >>> index.search("ferry", k=1)[0][0].id
+        'a'
+        >>> index.save("my-index")
+        >>> len(Index.open("my-index"))
+        2
     """
 
     exact_up_to = 10_000  # rows up to which an exact search is preferred to binary codes

@@ -245,6 +245,14 @@ def open_corpus(
             teaches, or there are two readings.
         OptionError: there is no such column; a list mixes paths and texts.
         MissingExtraError: parquet without pyarrow.
+
+    Examples:
+        >>> from contrasent import open_corpus
+        >>> corpus = open_corpus("examples/asked.csv", columns=["query", "answer"])
+        >>> corpus.width, corpus.names
+        (2, ('query', 'answer'))
+        >>> next(iter(corpus))[0]
+        'which hoover do I take for sawdust?'
     """
     columns = _checked(columns)
     if isinstance(source, Mapping) or hasattr(source, "columns"):

@@ -119,6 +119,14 @@ def fit(
     Raises:
         UserError: bad input, a target that cannot be written, NaN, collapse.
         KeyboardInterrupt: Ctrl-C or SIGTERM, after a checkpoint was written.
+
+    Examples:
+        >>> from contrasent import fit, open_corpus
+        >>> pairs = open_corpus("examples/asked.csv", columns=["query", "answer"])
+        >>> kind = {"base": "contrasent-small", "max_steps": 2}
+        >>> run = fit("simcse_supervised", pairs, output_dir="my-model", **kind)
+        >>> run.metric, run.encoder.dimension
+        ('mrr@10', 256)
     """
     _check_arguments(objective, base, evaluate)
     graded = needs_scores(objective) if isinstance(objective, str) else objective.graded

@@ -89,6 +89,15 @@ class Settings:
         patience: stop after this many evaluations without a new best; 0 never stops.
         heldout: pairs, sentences or documents of the corpus held out for evaluation, at most.
         seed: of everything random.
+
+    Examples:
+        >>> from contrasent import Settings
+        >>> settings = Settings(batch_size=32, learning_rate=2e-5)
+        >>> settings.num_train_epochs, settings.max_seq_length
+        (1.0, 32)
+        >>> Settings(batch_size=0)
+        Traceback (most recent call last):
+        contrasent.errors.OptionError: batch_size 0: must be 1 or more
     """
 
     batch: Count = 64
