@@ -84,7 +84,7 @@ def without_attention(encoder: Encoder) -> Iterator[None]:
 
 def gates(base: Path) -> dict[str, Any]:
     """What says whether a base is sound; development data alone, nothing is changed or kept."""
-    encoder = Encoder.load(base, pooler="mean")
+    encoder = Encoder.load(base, pooling="mean")
     if (text := find([TEXT], data_folder())) is None:
         raise DataError(f"{TEXT}: not in the data folder; name it by CONTRASENT_DATA")
     found = attention_of(encoder, [row[0] for row in islice(open_corpus(text), SENTENCES)])
@@ -139,31 +139,31 @@ def measure(
         known["gates"] = gates(base)
         write_json(target, known)
     print(shown(base, known["gates"]), flush=True)
-    for pooler in POOLERS:
-        if pooler not in before:
-            encoder = Encoder.load(base, pooler=pooler)
-            before[pooler] = {**measured(encoder), "dev": round(development(encoder), 2)}
+    for pooling in POOLERS:
+        if pooling not in before:
+            encoder = Encoder.load(base, pooling=pooling)
+            before[pooling] = {**measured(encoder), "dev": round(development(encoder), 2)}
             write_json(target, known)
-            print(f"{pooler}: {before[pooler]['STS7']:.2f}", flush=True)
-    for corpus, rate, pooler, seed in product(corpora, rates, poolers, seeds):
-        name = f"{corpus}, {pooler}, lr {rate:g}, {steps} steps, seed {seed}"
+            print(f"{pooling}: {before[pooling]['STS7']:.2f}", flush=True)
+    for corpus, rate, pooling, seed in product(corpora, rates, poolers, seeds):
+        name = f"{corpus}, {pooling}, learning_rate {rate:g}, {steps} steps, seed {seed}"
         if name in after:
             continue
         settings = Settings(
-            steps=steps,
-            lr=rate,
+            max_steps=steps,
+            learning_rate=rate,
             seed=seed,
-            batch=BATCH,
-            max_tokens=32,
-            pooler=pooler,
+            batch_size=BATCH,
+            max_seq_length=32,
+            pooling=pooling,
             precision="bf16",
         )
         sampled = build(read_corpora()[corpus], steps * BATCH, data_folder(), target.parent)
-        folder = target.parent / f"{target.stem}-{corpus}-{pooler}-{rate:g}-{seed}"
+        folder = target.parent / f"{target.stem}-{corpus}-{pooling}-{rate:g}-{seed}"
         objective = prepare(base, "simcse", {}, settings)
         resume = folder.is_dir() and any(folder.iterdir())
         texts = open_corpus(sampled.path)
-        run = fit(objective, texts, settings, folder=folder, keep="last", resume=resume)
+        run = fit(objective, texts, settings, output_dir=folder, keep="last", resume=resume)
         trained = Encoder.load(run.folder)
         after[name] = {**measured(trained), "dev": round(development(trained), 2)}
         write_json(target, known)
@@ -325,7 +325,7 @@ def main() -> None:
             rates=given.rates,
             steps=given.steps,
             seeds=given.seeds,
-            poolers=given.poolers,
+            poolers=given.poolings,
         )
     else:
         pack(given.base, given.package, json.loads(given.measured.read_text("utf-8")))

@@ -28,24 +28,24 @@ from contrasent.stats.bootstrap import from_draws, mean_draws
 COLLECTIONS = {"stackfaq": "stackfaq-answers", "cosqa": "cosqa"}
 TAUGHT = 624  # queries of stackfaq
 TOKENS = 32
-SHARED = ("batch=24", "steps=12", f"max_tokens={TOKENS}")
+SHARED = ("batch_size=24", "max_steps=12", f"max_seq_length={TOKENS}")
 # Corpora, settings, and the arm that the difference is from.
 ARMS: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
     "base": ((), (), ""),
     "stackfaq": (("stackfaq",), (), "base"),
-    "stackfaq mined": (("stackfaq",), ("mined=5",), "stackfaq"),
+    "stackfaq mined": (("stackfaq",), ("hard_negatives=5",), "stackfaq"),
     "cosqa": (("cosqa",), (), "base"),
-    "cosqa mined": (("cosqa",), ("mined=5",), "cosqa"),
+    "cosqa mined": (("cosqa",), ("hard_negatives=5",), "cosqa"),
     "stackfaq lora": (("stackfaq",), ("lora=16",), "stackfaq"),
-    "stackfaq lora 2e-4": (("stackfaq",), ("lora=16", "lr=2e-4"), "stackfaq"),
+    "stackfaq lora 2e-4": (("stackfaq",), ("lora=16", "learning_rate=2e-4"), "stackfaq"),
     **{
-        f"stackfaq {lr}": (("stackfaq",), (lr,), "stackfaq")
-        for lr in ("lr=1e-5", "lr=3e-5", "lr=1e-4")
+        f"stackfaq {learning_rate}": (("stackfaq",), (learning_rate,), "stackfaq")
+        for learning_rate in ("learning_rate=1e-5", "learning_rate=3e-5", "learning_rate=1e-4")
     },
-    "both": (("stackfaq", "cosqa"), ("weights=1,1", "steps=24"), ""),
-    "both 2,1": (("stackfaq", "cosqa"), ("weights=2,1", "steps=24"), "both"),
-    "stackfaq 84": (("stackfaq",), ("batch=84",), "stackfaq"),
-    "cosqa 84": (("cosqa",), ("batch=84",), "cosqa"),
+    "both": (("stackfaq", "cosqa"), ("weights=1,1", "max_steps=24"), ""),
+    "both 2,1": (("stackfaq", "cosqa"), ("weights=2,1", "max_steps=24"), "both"),
+    "stackfaq 84": (("stackfaq",), ("batch_size=84",), "stackfaq"),
+    "cosqa 84": (("cosqa",), ("batch_size=84",), "cosqa"),
 }
 
 
@@ -77,7 +77,7 @@ def scores(model: str, name: str) -> list[float]:
 
     _, judged, documents = parts(name)
     places = places_of(list(documents))
-    encoder = Encoder.load(model, max_tokens=TOKENS)
+    encoder = Encoder.load(model, max_seq_length=TOKENS)
     relevant = [
         {places[key]: gain for key, gain in gains.items() if gain > 0}
         for _, gains in judged.values()

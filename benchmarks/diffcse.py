@@ -82,7 +82,7 @@ def told(job: Job, given: argparse.Namespace) -> Result:
         "base": {"name": given.base, "sha256": digest(base / "model.safetensors")},
         "corpus": {"name": given.corpus.name, "sha256": digest(given.corpus)},
         "precision": given.precision,
-        "pooler": given.pooler,
+        "pooling": given.pooling,
     }
 
 
@@ -97,12 +97,12 @@ def work(job: Job, given: argparse.Namespace) -> None:
 
     begun, result = time.monotonic(), told(job, given)
     settings = Settings(
-        steps=job.steps + job.warmup,
-        lr=RATE,
-        batch=BATCH,
-        max_tokens=32,
+        max_steps=job.steps + job.warmup,
+        learning_rate=RATE,
+        batch_size=BATCH,
+        max_seq_length=32,
         seed=job.seed,
-        pooler=given.pooler,
+        pooling=given.pooling,
         precision=given.precision,
     )
     parameters: dict[str, Any] = {"projector": "tanh", "difference_weight": job.weight}
@@ -128,7 +128,7 @@ def work(job: Job, given: argparse.Namespace) -> None:
         prepare(resolve(given.base), "diffcse", parameters, settings),
         open_corpus(given.corpus),
         settings,
-        folder=folder,
+        output_dir=folder,
         keep="last",
         tokens=given.output / "tokens",
         on_step=follow,
@@ -310,7 +310,7 @@ def main() -> None:
     parser.add_argument("--weights", type=float, nargs="+", default=list(WEIGHTS))
     parser.add_argument("--steps", type=int, default=1000, help="of phase 0, and of phase 1")
     parser.add_argument("--warmup", type=int, help="of phase 1; those of phase 0 if not given")
-    parser.add_argument("--pooler", default="mean")
+    parser.add_argument("--pooling", default="mean")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--jobs", type=int, default=1, help="runs at once")
     parser.add_argument("--threads", type=int, default=2, help="of each run")

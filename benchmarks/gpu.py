@@ -1,6 +1,6 @@
 """Training on a GPU: sentences a second, share of the peak, and the time of an epoch.
 
-    python -m benchmarks.gpu [--steps 30] [--batch 512] [--tokens 32] [--rounds 5]
+    python -m benchmarks.gpu [--steps 30] [--batch-size 512] [--tokens 32] [--rounds 5]
                              [--peak 989e12] [--tiny] [--no-theirs]
 
 An encoder of BERT-base's size with random weights and MiniLM's tokenizer trains unsupervised SimCSE
@@ -44,7 +44,7 @@ def write_model(folder: Path, tokenizer: Path, *, tiny: bool) -> None:
     torch.manual_seed(0)
     config = BertConfig(**(sizes if tiny else {}), max_position_embeddings=512)
     BertModel(config, add_pooling_layer=False).save_pretrained(folder)
-    Tokenizer.load(describe(tokenizer).transformer, max_tokens=512).save(folder)
+    Tokenizer.load(describe(tokenizer).transformer, max_seq_length=512).save(folder)
 
 
 class Turns:
@@ -80,7 +80,7 @@ def ours(options: dict[str, Any]) -> None:
     from contrasent.train.step import StepRunner
 
     turns = Turns(options["steps"])
-    encoder = Encoder.load(options["base"], pooler="mean", dropout=0.1, attention_dropout=0.1)
+    encoder = Encoder.load(options["base"], pooling="mean", dropout=0.1, attention_dropout=0.1)
     total = options["total"]
     take, pool = StepRunner.take, Encoder.pool
 
@@ -96,15 +96,15 @@ def ours(options: dict[str, Any]) -> None:
     Encoder.pool = pooling  # type: ignore[method-assign, assignment]
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(
-            batch=options["batch"],
-            max_tokens=options["tokens"],
-            steps=total,
+            batch_size=options["batch_size"],
+            max_seq_length=options["tokens"],
+            max_steps=total,
             precision="bf16",
             compile=options["compile"],
-            checkpoint_every=10**6,
+            save_steps=10**6,
         )
-        texts = sentences(options["batch"] * total)
-        fit(SimCSE(encoder, projector="none"), texts, settings, folder=Path(folder) / "m")
+        texts = sentences(options["batch_size"] * total)
+        fit(SimCSE(encoder, projector="none"), texts, settings, output_dir=Path(folder) / "m")
 
 
 def theirs(options: dict[str, Any]) -> None:
@@ -123,7 +123,7 @@ def theirs(options: dict[str, Any]) -> None:
     turns = Turns(options["steps"])
     model = SentenceTransformer(options["base"])
     model.max_seq_length = options["tokens"]
-    texts = sentences(options["batch"] * options["total"])
+    texts = sentences(options["batch_size"] * options["total"])
 
     class OnStep(TrainerCallback):
         def on_step_begin(self, arguments: Any, state: Any, *args: Any, **kwargs: Any) -> None:
@@ -132,7 +132,7 @@ def theirs(options: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         arguments = SentenceTransformerTrainingArguments(
             folder,
-            per_device_train_batch_size=options["batch"],
+            per_device_train_batch_size=options["batch_size"],
             max_steps=options["total"],
             bf16=options["cuda"],
             use_cpu=not options["cuda"],
@@ -195,7 +195,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--batch", type=int, default=512)
+    parser.add_argument("--batch-size", type=int, default=512)
     parser.add_argument("--tokens", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--peak", type=float, default=989e12, help="FLOP a second in bf16, dense")
@@ -223,7 +223,7 @@ def main() -> None:
         write_model(folder / "base", Path(chosen.tokenizer or minilm()), tiny=chosen.tiny)
         options = {
             "base": str(folder / "base"),
-            "batch": chosen.batch,
+            "batch_size": chosen.batch_size,
             "steps": chosen.steps,
             "total": WARM + chosen.steps * chosen.rounds + 1,
             "tokens": chosen.tokens,
@@ -239,11 +239,12 @@ def main() -> None:
             worker.process.kill()
             worker.process.wait()
         weights = weights_of(folder / "base")
-    rows = chosen.batch * chosen.steps
+    rows = chosen.batch_size * chosen.steps
     rate = statistics.median(rows / mine["seconds"] for mine, *_ in turns)
     flops = statistics.median(6 * weights * m["tokens"] / m["seconds"] for m, *_ in turns)
     print(
-        f"{device}, torch {torch.__version__}, batch {chosen.batch}, {chosen.tokens} tokens, bf16"
+        f"{device}, torch {torch.__version__}, "
+        f"batch {chosen.batch_size}, {chosen.tokens} tokens, bf16"
     )
     share = 100 * flops / chosen.peak
     print(f"{rate:,.0f} sentences a second, {share:.1f} % of {chosen.peak:.3g} FLOP/s")
@@ -263,7 +264,7 @@ def weights_of(folder: Path) -> int:
     """Weights of the encoder, embeddings left out."""
     from contrasent.encoder.encoder import Encoder
 
-    named = Encoder.load(folder, pooler="mean").named_parameters()
+    named = Encoder.load(folder, pooling="mean").named_parameters()
     return sum(weight.numel() for name, weight in named if "embeddings" not in name)
 
 

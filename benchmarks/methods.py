@@ -73,13 +73,13 @@ def train(told: dict[str, Any]) -> None:
             table.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
             corpus = open_corpus(table, columns=["a", "b"], score="score")
         settings: dict[str, Any] = {
-            "batch": BATCH,
-            "max_tokens": TOKENS,
+            "batch_size": BATCH,
+            "max_seq_length": TOKENS,
             "steps": steps,
-            "lr": 1e-5,
+            "learning_rate": 1e-5,
         }
-        settings |= {"checkpoint_every": 10**6, "precision": "fp32", "grad_cache_rows": 0, **own}
-        fit(method, corpus, settings, base=BASE, folder=Path(folder) / "m", evaluate="none")
+        settings |= {"save_steps": 10**6, "precision": "fp32", "mini_batch_size": 0, **own}
+        fit(method, corpus, settings, base=BASE, output_dir=Path(folder) / "m", evaluate="none")
 
 
 def cost(name: str, steps: int, clock: str) -> str:

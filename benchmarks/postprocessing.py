@@ -66,13 +66,13 @@ def main() -> None:
     """Fit, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--base", required=True)
-    parser.add_argument("--pooler", default="first_last")
+    parser.add_argument("--pooling", default="first_last")
     parser.add_argument("--sentences", type=int, default=20_000)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     data = Path(os.environ["CONTRASENT_DATA"])
     progress.show("auto")
-    encoder = Encoder.load(options.base, pooler=options.pooler, normalise=False)
+    encoder = Encoder.load(options.base, pooling=options.pooling, normalize=False)
     texts = corpora(data, options.sentences)
     known: dict[str, Vectors] = {}
 

@@ -1,6 +1,6 @@
 """Train a small BERT from random weights by masked language modeling, as a base.
 
-    python -m benchmarks.pretrain wiki.txt -o my-bert --layers 4 --hidden 256 --set steps=20000
+    python -m benchmarks.pretrain wiki.txt -o my-bert --layers 4 --hidden 256 --set max_steps=20000
 
 One flat loop for a CPU or a GPU. The run is kept in ``OUTPUT.work`` until the model is whole; the
 same command resumes it, and ends on CPU in the same bits as a run that was not stopped.
@@ -71,15 +71,15 @@ class Recipe:
     """How to train; ``--set name=value`` changes a field.
 
     Attributes:
-        batch: rows of ``width`` tokens in a step; sentences share a row, but see themselves alone.
-        max_tokens: of a sentence; it is cut there.
-        steps: at most; the rate falls to zero at the last.
+        batch_size: rows of ``width`` tokens a step; sentences in a row see themselves alone.
+        max_seq_length: of a sentence; it is cut there.
+        max_steps: at most; the rate falls to zero at the last.
         seconds: of training; the run ends then if it is not at its last step, and the rate falls
             with whichever ends first. 0 for no limit. Such a run is not repeatable.
-        lr: of AdamW; matrices of the layers step at 13.3 times that.
+        learning_rate: of AdamW; matrices of the layers step at 13.3 times that.
         mask_ratio: of all tokens; 15 %, as BERT has it, learns less from the same time.
         queries_keys: their matrices are updated by "muon" or by "adamw".
-        clip: bound on the logits of attention, 0 for none (:func:`clip_queries_and_keys`).
+        qk_clip: bound on the logits of attention, 0 for none (:func:`clip_queries_and_keys`).
         bound: what is bounded: the largest "logit", or the largest "margin" of a logit over the
             mean of those that the same token sees; the softmax knows margins alone.
         precision: of the forward pass, "bf16" or "fp32".
@@ -88,20 +88,20 @@ class Recipe:
         log: steps between two lines of the log.
     """
 
-    batch: int = 128
+    batch_size: int = 128
     width: int = 128
-    max_tokens: int = 64
-    steps: int = 10_000
+    max_seq_length: int = 64
+    max_steps: int = 10_000
     seconds: float = 0.0
-    lr: float = 1.5e-3
-    warmup: float = 0.05
+    learning_rate: float = 1.5e-3
+    warmup_ratio: float = 0.05
     weight_decay: float = 0.01
     # SimCSE's noise ruins a base that was trained without it (docs/pretrain.md).
     dropout: float = 0.1
     attention_dropout: float = 0.1
     mask_ratio: float = 0.3
     queries_keys: str = "muon"
-    clip: float = 0.0
+    qk_clip: float = 0.0
     bound: str = "logit"
     precision: str = "bf16"
     weights: str = "float16"
@@ -117,7 +117,9 @@ CHOICES = {
     "precision": ("bf16", "fp32"),
     "weights": ("float16", "float32"),
 }
-POSITIVE = ("batch", "width", "max_tokens", "steps", "lr", "mask_ratio", "log")
+POSITIVE = tuple(
+    "batch_size width max_seq_length max_steps learning_rate mask_ratio log".split()  # noqa: SIM905
+)
 
 
 class MuonWithAdamW(torch.optim.Optimizer):
@@ -133,12 +135,12 @@ class MuonWithAdamW(torch.optim.Optimizer):
         matrices: list[nn.Parameter],
         others: list[nn.Parameter],
         *,
-        lr: float,
+        learning_rate: float,
         weight_decay: float,
     ) -> None:
-        super().__init__([*matrices, *others], {"lr": lr, "weight_decay": weight_decay})
+        super().__init__([*matrices, *others], {"lr": learning_rate, "weight_decay": weight_decay})
         self.others = torch.optim.AdamW(
-            others, lr=lr, betas=BETAS, weight_decay=weight_decay, fused=True
+            others, lr=learning_rate, betas=BETAS, weight_decay=weight_decay, fused=True
         )
         self.others.state = self.state  # one state: a checkpoint keeps it
         shapes: dict[torch.Size, list[Tensor]] = {}
@@ -417,9 +419,9 @@ def write_start(
             lower_case=not shape["cased"],
         )
         names = {**NAMES, "do_lower_case": not shape["cased"]}
-        made = Tokenizer(backend, max_tokens=recipe.max_tokens, names=names)
+        made = Tokenizer(backend, max_seq_length=recipe.max_seq_length, names=names)
     else:
-        made = Tokenizer.load(tokenizer, max_tokens=recipe.max_tokens)
+        made = Tokenizer.load(tokenizer, max_seq_length=recipe.max_seq_length)
     made.save(folder)
     torch.manual_seed(recipe.seed)
     config = BertConfig(
@@ -428,7 +430,7 @@ def write_start(
         num_hidden_layers=shape["layers"],
         num_attention_heads=shape["heads"],
         intermediate_size=shape["wide"],
-        max_position_embeddings=recipe.max_tokens,
+        max_position_embeddings=recipe.max_seq_length,
         pad_token_id=made.specials.pad,
     )
     with quiet():
@@ -485,13 +487,15 @@ def optimizer_of(model: Any, recipe: Recipe) -> MuonWithAdamW:
         own -= {id(part.weight) for one in attentions(model) for part in (one.query, one.key)}
     matrices = [p for p in model.parameters() if id(p) in own]
     others = [p for p in model.parameters() if id(p) not in own]
-    return MuonWithAdamW(matrices, others, lr=recipe.lr, weight_decay=recipe.weight_decay)
+    return MuonWithAdamW(
+        matrices, others, learning_rate=recipe.learning_rate, weight_decay=recipe.weight_decay
+    )
 
 
 def rate_at(done: float, recipe: Recipe) -> float:
     """The rate when a share of the run is done: a linear rise, then a linear fall to zero."""
-    rise = done / recipe.warmup if recipe.warmup else 1.0
-    return recipe.lr * min(rise, (1 - done) / (1 - recipe.warmup), 1.0)
+    rise = done / recipe.warmup_ratio if recipe.warmup_ratio else 1.0
+    return recipe.learning_rate * min(rise, (1 - done) / (1 - recipe.warmup_ratio), 1.0)
 
 
 def order_of(rows: int, epoch: int, recipe: Recipe) -> Tensor:
@@ -543,14 +547,16 @@ class Log:
         steps, spent = step - self.since, time.monotonic() - self.marked
         loss = self.loss.item() / steps
         if not math.isfinite(loss):
-            problem = f"the loss is {loss} before step {step}; try a smaller rate: --set lr="
+            problem = (
+                f"the loss is {loss} before step {step}; try a smaller rate: --set learning_rate="
+            )
             raise TrainingError(problem)
         line = {
             "step": step,
             "seconds": round(seconds, 1),
             "loss": round(loss, 4),
-            "lr": rate,
-            "tokens_per_second": round(steps * self.recipe.batch * self.recipe.width / spent),
+            "learning_rate": rate,
+            "tokens_per_second": round(steps * self.recipe.batch_size * self.recipe.width / spent),
             "clipped": round(int(self.clipped) / steps, 2),
             **attention_line(model, watched),
         }
@@ -572,36 +578,36 @@ def train(
     model.to(device)
     data = torch.from_numpy(rows).to(device)
     masking = Masking.of(tokenizer, recipe.mask_ratio, device)
-    watched = [part.to(device) for part in watched_sentences(rows, masking, recipe.max_tokens)]
+    watched = [part.to(device) for part in watched_sentences(rows, masking, recipe.max_seq_length)]
     optimizer, gradient = optimizer_of(model, recipe), loss_function(device, recipe)
     log, checkpoint = Log(work / "log.jsonl", recipe, device), work / "checkpoint.safetensors"
     step, before = 0, 0.0
 
     def share(step: int, seconds: float) -> float:
-        return max(step / recipe.steps, seconds / recipe.seconds if recipe.seconds else 0.0)
+        return max(step / recipe.max_steps, seconds / recipe.seconds if recipe.seconds else 0.0)
 
     if checkpoint.is_file():
         tensors, state = read_checkpoint(checkpoint)
         restore_checkpoint(tensors, model, optimizer)
         step, before = state["step"], state["seconds"]
         log.goes_on(step, state["log"])
-    per_epoch, order, epoch = len(rows) // recipe.batch, torch.empty(0), -1
+    per_epoch, order, epoch = len(rows) // recipe.batch_size, torch.empty(0), -1
     began = saved = time.monotonic()
-    with progress.task("pretrain", recipe.steps, "steps", step) as advance:
+    with progress.task("pretrain", recipe.max_steps, "steps", step) as advance:
         done = share(step, before)
         while done < 1:
             if epoch != step // per_epoch:
                 epoch = step // per_epoch
                 order = order_of(len(rows), epoch, recipe).to(device)
-            at = step % per_epoch * recipe.batch
-            ids = data[order[at : at + recipe.batch]].long()
+            at = step % per_epoch * recipe.batch_size
+            ids = data[order[at : at + recipe.batch_size]].long()
             torch.manual_seed(recipe.seed * 10**9 + step)
             rate = optimizer.param_groups[0]["lr"] = rate_at(done, recipe)
             optimizer.zero_grad(set_to_none=True)
             log.loss += gradient(model, ids, masking)
             optimizer.step()
-            if recipe.clip:
-                log.clipped += clip_queries_and_keys(model, recipe.clip)
+            if recipe.qk_clip:
+                log.clipped += clip_queries_and_keys(model, recipe.qk_clip)
             step += 1
             seconds = before + time.monotonic() - began
             done = share(step, seconds)
@@ -617,7 +623,7 @@ def train(
     return {
         "steps": step,
         "seconds": round(log.lines[-1]["seconds"], 1),
-        "tokens": step * recipe.batch * recipe.width,
+        "tokens": step * recipe.batch_size * recipe.width,
         "loss": sum(line["loss"] for line in end) / len(end),
         "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
     }
@@ -702,16 +708,16 @@ def pretrain(
                 write_start(source, target, shape, recipe, tokenizer)
             else:
                 copy_start(base, target)
-    words = Tokenizer.load(start, max_tokens=recipe.max_tokens)
+    words = Tokenizer.load(start, max_seq_length=recipe.max_seq_length)
     model: Any = load_start(start, recipe)
-    if (most := model.config.max_position_embeddings) < recipe.max_tokens:
-        raise OptionError("max_tokens", recipe.max_tokens, f"the base has {most} positions")
+    if (most := model.config.max_position_embeddings) < recipe.max_seq_length:
+        raise OptionError("max_seq_length", recipe.max_seq_length, f"the base has {most} positions")
     if isinstance(source, Path):
         packed = source
     elif not packed.is_file():
         write_rows(packed, packed_rows(source, words, recipe))
     rows = read_rows(packed, recipe, words.size)
-    recipe = replace(recipe, batch=min(recipe.batch, len(rows)))
+    recipe = replace(recipe, batch_size=min(recipe.batch_size, len(rows)))
     result = train(model, rows, words, recipe, work)
     result["parameters"] = sum(p.numel() for p in model.parameters())
     result["vocabulary"] = words.size
@@ -745,11 +751,11 @@ def recipe_of(given: list[str]) -> Recipe:
             raise OptionError(name, value, "is not known", choices=CHOICES[name])
         if name in POSITIVE and not 0 < values[name] < math.inf:
             raise OptionError(name, value, "must be more than 0")
-        if name in ("warmup", "dropout", "attention_dropout") and not 0 <= values[name] < 1:
+        if name in ("warmup_ratio", "dropout", "attention_dropout") and not 0 <= values[name] < 1:
             raise OptionError(name, value, "must be 0 or more and less than 1")
     recipe = Recipe(**values)
-    if recipe.max_tokens > recipe.width:
-        raise OptionError("width", recipe.width, f"must hold {recipe.max_tokens} tokens")
+    if recipe.max_seq_length > recipe.width:
+        raise OptionError("width", recipe.width, f"must hold {recipe.max_seq_length} tokens")
     if recipe.mask_ratio >= 1:
         raise OptionError("mask_ratio", recipe.mask_ratio, "must be less than 1")
     return recipe
@@ -794,7 +800,7 @@ def main(arguments: list[str] | None = None) -> None:
         ready = options.corpus.endswith(".npy")
         source = Path(options.corpus) if ready else open_corpus(options.corpus, columns=columns)
         if options.rows is not None:
-            words = Tokenizer.load(options.tokenizer, max_tokens=recipe.max_tokens)
+            words = Tokenizer.load(options.tokenizer, max_seq_length=recipe.max_seq_length)
             write_rows(options.rows, packed_rows(cast(Corpus, source), words, recipe))
             return
         found = pretrain(

@@ -47,7 +47,7 @@ def anonymous(pid: int) -> float:
 def measure(text: Path, base: Path, folder: Path, steps: int) -> dict[str, float]:
     """Train on a text and look at it four times a second."""
     model = folder / "model"
-    settings = [f"steps={steps}", "batch=16", f"checkpoint_every={steps}"]
+    settings = [f"max_steps={steps}", "batch_size=16", f"save_steps={steps}"]
     command = [sys.executable, "-m", "contrasent", "train", str(text), "-o", str(model), "-q"]
     command += ["--base", str(base), "--evaluate", "none"]
     command += [part for one in settings for part in ("--set", one)]

@@ -14,7 +14,7 @@ shapes reaches (:mod:`benchmarks.limit`).
 Both start from the same weights, with the same pooling, dropout 0.1, batch size and token limit,
 and learn unsupervised SimCSE: theirs by MultipleNegativesRankingLoss on (s, s). At batch 512 and
 128 tokens their padded batch would take tens of GiB, so that there both sides use cached gradients
-(theirs CachedMultipleNegativesRankingLoss, 64 sentences at a time; ours ``grad_cache_rows=128``).
+(theirs CachedMultipleNegativesRankingLoss, 64 sentences at a time; ours ``mini_batch_size=128``).
 
 Cached gradients are also measured against our own direct step, and the memory of a batch of 4,096
 against that of one of 64. The encoder of 4 layers is all-MiniLM-L6-v2 without its last two, unless
@@ -91,7 +91,7 @@ class Case:
         return f"training, {self.encoder}, batch {self.batch}, {self.tokens} tokens{how}"
 
     @property
-    def pooler(self) -> str:
+    def pooling(self) -> str:
         """Of both sides."""
         return {"MiniLM": "mean", "decoder": "last_token"}.get(self.encoder, "cls")
 
@@ -160,7 +160,7 @@ def cut_to_four_layers(target: Path) -> str:
     source = describe(Path(minilm())).transformer
     model = AutoModel.from_pretrained(source, num_hidden_layers=4, add_pooling_layer=False)
     model.save_pretrained(target)
-    Tokenizer.load(source, max_tokens=128).save(target)
+    Tokenizer.load(source, max_seq_length=128).save(target)
     return str(target)
 
 
@@ -172,7 +172,7 @@ def decoder_of_smollm2s_shape(target: Path) -> str:
     from contrasent.model.description import describe
     from contrasent.text.tokens import Tokenizer
 
-    tokenizer = Tokenizer.load(describe(Path(minilm())).transformer, max_tokens=128)
+    tokenizer = Tokenizer.load(describe(Path(minilm())).transformer, max_seq_length=128)
     shape = {"hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30}
     heads = {"num_attention_heads": 9, "num_key_value_heads": 3}
     config = LlamaConfig(vocab_size=tokenizer.size, pad_token_id=0, **shape, **heads)
@@ -185,7 +185,7 @@ def operations(case: Case) -> float:
     """Operations of a timed step, a mean; the backward pass has two products for each forward."""
     from contrasent.encoder.encoder import Encoder
 
-    encoder = Encoder.load(base(case), pooler=case.pooler, max_tokens=case.tokens)
+    encoder = Encoder.load(base(case), pooling=case.pooling, max_seq_length=case.tokens)
     timed = slice(case.batch * WARM, case.batch * (case.steps + WARM))
     forward = sum(limit.operations(encoder, column[timed]) for column in examples(case))
     return (4 if case.cached else 3) * forward / case.steps
@@ -217,7 +217,7 @@ def _ours(case: Case, gate: Gate, *, chunk: int, precision: Any = "fp32") -> Non
     steps = case.steps + WARM
     encoder = Encoder.load(
         base(case),
-        pooler=case.pooler,
+        pooling=case.pooling,
         dropout=0.1,
         attention_dropout=0.1,
     )
@@ -229,18 +229,18 @@ def _ours(case: Case, gate: Gate, *, chunk: int, precision: Any = "fp32") -> Non
 
     StepRunner.take = taking  # type: ignore[method-assign]
     settings = Settings(
-        batch=case.batch,
-        max_tokens=case.tokens,
-        steps=steps + 1,
-        grad_cache_rows=chunk,
+        batch_size=case.batch,
+        max_seq_length=case.tokens,
+        max_steps=steps + 1,
+        mini_batch_size=chunk,
         precision=precision,
-        checkpoint_every=10**6,
+        save_steps=10**6,
     )
     anchors, positives = examples(case)
     method = SupervisedSimCSE if case.pairs else SimCSE
     corpus = list(zip(anchors, positives, strict=True)) if case.pairs else anchors
     with tempfile.TemporaryDirectory() as folder:
-        fit(method(encoder, projector="none"), corpus, settings, folder=Path(folder) / "m")
+        fit(method(encoder, projector="none"), corpus, settings, output_dir=Path(folder) / "m")
 
 
 def theirs(case: Case, gate: Gate) -> None:
@@ -263,7 +263,7 @@ def theirs(case: Case, gate: Gate) -> None:
     else:
         transformer = models.Transformer(base(case))
         pooling = models.Pooling(
-            transformer.get_word_embedding_dimension(), case.pooler.replace("_", "")
+            transformer.get_word_embedding_dimension(), case.pooling.replace("_", "")
         )
         model = SentenceTransformer(modules=[transformer, pooling], device="cpu")
     model.max_seq_length = case.tokens

@@ -113,7 +113,7 @@ def graphs_written_once(tmp_path_factory):
     home, write = tmp_path_factory.mktemp("graphs"), export.write_onnx
 
     def written(encoder, path):
-        key = hashlib.sha256(repr((encoder, encoder.normalise)).encode())
+        key = hashlib.sha256(repr((encoder, encoder.normalize)).encode())
         for name, tensor in sorted(encoder.state_dict().items()):
             key.update(name.encode() + tensor.numpy().tobytes())
         graph = home / f"{key.hexdigest()}.onnx"

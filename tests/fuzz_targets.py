@@ -116,7 +116,7 @@ def _index_files():
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "index"
         rows = [(f"text {n} é", f"id{n}", [None, {"n": n, "tags": ["a"]}][n % 2]) for n in range(9)]
-        create(folder, encode, rows, Facts(model="m", source="s", settings={"max_tokens": 5}))
+        create(folder, encode, rows, Facts(model="m", source="s", settings={"max_seq_length": 5}))
         with Writer(folder) as writer:
             writer.delete(["id3"])
         return contents(folder)
@@ -172,7 +172,7 @@ def _model_files():
     with tempfile.TemporaryDirectory() as place:
         bare, folder = Path(place) / "bare", Path(place) / "model"
         write_backbone("bert", bare, write_tokenizer("bert", bare))
-        Encoder.load(bare, pooler="first_last", head="tanh", normalise=True).save(folder)
+        Encoder.load(bare, pooling="first_last", head="tanh", normalize=True).save(folder)
         return contents(folder)
 
 
@@ -296,7 +296,7 @@ def _app():
         return Tokens.from_rows([[1, *row[:5], 2] for row in rows]), np.zeros(len(rows), dtype=bool)
 
     model = Served(
-        name="m", identity="m", dimension=DIMENSION, max_tokens=7, vocabulary=300,
+        name="m", identity="m", dimension=DIMENSION, max_seq_length=7, vocabulary=300,
         tokenize=tokenize, wrap=wrap,
         embed=lambda tokens: np.ones((len(tokens), DIMENSION), dtype=np.float32),
     )  # fmt: skip

@@ -260,7 +260,7 @@ def test_a_full_disk_leaves_the_old_file(full):
 def test_a_full_disk_while_tensors_are_written(full, bert):
     import torch
 
-    encoder = Encoder.load(bert, pooler="mean")
+    encoder = Encoder.load(bert, pooling="mean")
     with pytest.raises(OutputError, match=r"m: cannot write \(.*[Nn]o space left"):
         encoder.save(full / "m")
     optimizer = torch.optim.AdamW(encoder.parameters())
@@ -301,10 +301,13 @@ def test_places():
 
 
 def test_options_and_missing_extras():
-    error = OptionError("--pooler", "maen", "no such pooler", choices=("mean", "max"))
-    assert str(error) == "--pooler 'maen': no such pooler; did you mean 'mean'? (one of max, mean)"
-    assert (error.option, error.value) == ("--pooler", "maen")
-    assert str(OptionError("lr", -1.0, "must be positive")) == "lr -1.0: must be positive"
+    error = OptionError("--pooling", "maen", "no such pooler", choices=("mean", "max"))
+    assert str(error) == "--pooling 'maen': no such pooler; did you mean 'mean'? (one of max, mean)"
+    assert (error.option, error.value) == ("--pooling", "maen")
+    assert (
+        str(OptionError("learning_rate", -1.0, "must be positive"))
+        == "learning_rate -1.0: must be positive"
+    )
     error = errors.MissingExtraError("pyarrow", "parquet", "reading a parquet file")
     expected = "reading a parquet file needs the package pyarrow: pip install 'contrasent[parquet]'"
     assert str(error) == expected

@@ -56,7 +56,7 @@ texts = json.loads(sys.argv[2])
 print(json.dumps({
     "is": isinstance(encoder, Encoder),
     "runtime": encoder.runtime,
-    "sizes": [len(encoder), encoder.dimension, encoder.max_tokens],
+    "sizes": [len(encoder), encoder.dimension, encoder.max_seq_length],
     "identity": encoder.identity,
     "many": encoder.encode(texts).tolist(),
     "one": encoder.encode(texts[0]).tolist(),
@@ -87,7 +87,7 @@ def light(script, *arguments):
 @pytest.fixture(scope="module")
 def model(bert, tmp_path_factory):
     folder = tmp_path_factory.mktemp("light") / "model"
-    TorchEncoder.load(bert, pooler="mean", head="tanh", max_tokens=24).save(folder)
+    TorchEncoder.load(bert, pooling="mean", head="tanh", max_seq_length=24).save(folder)
     return folder
 
 

@@ -36,7 +36,7 @@ def main() -> None:
     bare = target / "bare"
     torch.manual_seed(1)
     write_backbone("bert", bare, write_tokenizer("bert", bare))
-    encoder = Encoder.load(bare, pooler="mean", normalise=True)
+    encoder = Encoder.load(bare, pooling="mean", normalize=True)
     encoder.save(target / "model")
     for path in bare.iterdir():
         path.unlink()

@@ -264,7 +264,7 @@ def tiny_model(folder: Path) -> Path:
 
         bare = folder.with_name(f"{folder.name}-bare")
         write_backbone("bert", bare, write_tokenizer("bert", bare))
-        Encoder.load(bare, pooler="mean", normalise=True).save(folder)
+        Encoder.load(bare, pooling="mean", normalize=True).save(folder)
 
     done(make)
     return folder

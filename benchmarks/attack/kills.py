@@ -166,7 +166,7 @@ def same_in_the_end(
 def train(bench: Bench) -> None:
     """Training, resumed: the same bits."""
     model, lines = learned(bench)
-    settings = {"steps": 30, "batch": 8, "checkpoint_every": 4, "evaluate_every": 10}
+    settings = {"max_steps": 30, "batch_size": 8, "save_steps": 4, "eval_steps": 10}
     given = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
 
     def command(target: Path, *more: str) -> Callable[[], None]:

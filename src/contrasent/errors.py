@@ -123,6 +123,17 @@ def check_choice(option: str, value: object, choices: Iterable[str]) -> None:
         raise OptionError(option, value, "unknown", choices=known)
 
 
+RENAMED = {
+    "accumulate": "gradient_accumulation_steps", "batch": "batch_size",
+    "checkpoint_every": "save_steps", "clip": "max_grad_norm", "epochs": "num_train_epochs",
+    "evaluate_every": "eval_steps", "folder": "output_dir", "grad_cache_rows": "mini_batch_size",
+    "heldout": "eval_size", "lr": "learning_rate", "max_tokens": "max_seq_length",
+    "mined": "hard_negatives", "normalise": "normalize", "patience": "early_stopping_patience",
+    "pooler": "pooling", "recipe": "config", "steps": "max_steps", "warmup": "warmup_ratio",
+}  # fmt: skip
+"""Names of settings, arguments and options before the first release, and today's."""
+
+
 def suggestion(value: str, choices: Iterable[str]) -> str:
     """Return "; did you mean 'x'? (one of a, b, c)" for the choice nearest to a value, or ""."""
     known = sorted(choices)

@@ -33,7 +33,7 @@ ENCODING = "encoding them takes about"  # told before documents are encoded
 def model(tmp_path_factory, bert):
     """The tiny BERT as a sentence encoder, which says how it pools."""
     folder = tmp_path_factory.mktemp("base") / "tiny"
-    Encoder.load(bert, pooler="mean", normalise=True).save(folder)
+    Encoder.load(bert, pooling="mean", normalize=True).save(folder)
     return folder
 
 
@@ -154,10 +154,24 @@ def test_the_default_of_an_index_that_has_learned_is_the_search_without_it(
 
 
 def test_an_index_is_searched_with_the_settings_that_it_was_made_with(tmp_path, model, documents):
-    run("index", documents, "-o", tmp_path / "i", "--model", model, "--max-tokens", 20, "--quiet")
+    run(
+        "index",
+        documents,
+        "-o",
+        tmp_path / "i",
+        "--model",
+        model,
+        "--max-seq-length",
+        20,
+        "--quiet",
+    )
     done = adapt_index(tmp_path / "i", tmp_path / "s")
     made = Index.open(done.folder / "index")
-    assert made.model == Encoder.load(model, max_tokens=20).identity != Encoder.load(model).identity
+    assert (
+        made.model
+        == Encoder.load(model, max_seq_length=20).identity
+        != Encoder.load(model).identity
+    )
     (hits,) = json.loads(invoke("search", tmp_path / "s", "violin", "--json").stdout)["results"]
     assert hits["hits"]
     again = update_adaptation(tmp_path / "s")
@@ -460,7 +474,7 @@ def trained(monkeypatch, bert):
 
     def fit(method, pairs, settings, *, folder, base, **options):
         calls.update(pairs=pairs, base=base, **options)
-        Encoder.load(bert, pooler="cls", normalise=True).save(folder)
+        Encoder.load(bert, pooling="cls", normalize=True).save(folder)
         gain = SimpleNamespace(value=0.1, low=0.02, high=0.2, count=24)
         scores = {"metric": "mrr@10", "base_score": 0.5, "score": 0.6, "gain": gain}
         return SimpleNamespace(improved=calls["improved"], **scores)

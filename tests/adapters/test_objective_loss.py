@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 def folder(tiny, tmp_path_factory):
     """A tiny model in sentence-transformers' layout, dropout 0.1."""
     home = tmp_path_factory.mktemp("model") / "tiny"
-    encoder = Encoder.load(tiny["bert"], pooler="mean", head="tanh", max_tokens=24)
+    encoder = Encoder.load(tiny["bert"], pooling="mean", head="tanh", max_seq_length=24)
     encoder.save(home)
     return str(home)
 
@@ -33,9 +33,10 @@ def model_of(folder):
         return st.SentenceTransformer(folder, device="cpu", local_files_only=True)
 
 
-def train(model, loss, columns, folder, steps=4):
+def train(model, loss, columns, folder, max_steps=4):
     arguments = st.SentenceTransformerTrainingArguments(
-        output_dir=str(folder), max_steps=steps, per_device_train_batch_size=8, learning_rate=1e-3,
+        output_dir=str(folder), max_steps=max_steps, per_device_train_batch_size=8,
+        learning_rate=1e-3,
         report_to=[], save_strategy="no", disable_tqdm=True, use_cpu=True, seed=1,
     )  # fmt: skip
     data = datasets.Dataset.from_dict(columns)

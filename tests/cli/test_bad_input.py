@@ -106,7 +106,7 @@ def test_standard_input(train, text, word):
 def test_after_mending_the_file_the_same_command_works(train, run, bert, tmp_path):
     path = tmp_path / "notes.tsv"
     path.write_text("question\tanswer\n" + "why?\tbecause\n" * 20 + "how?\tso\0\n")
-    asked = ["--set", "steps=2", "--evaluate", "none"]
+    asked = ["--set", "max_steps=2", "--evaluate", "none"]
     train("notes.tsv", *asked, words=["notes.tsv:22: the text holds a NUL byte"])
     path.write_text("question\tanswer\n" + "why?\tbecause\n" * 20 + "how?\tso\n")
     out, _ = run("train", "notes.tsv", "-o", "m", "--base", bert, *asked)
@@ -116,7 +116,7 @@ def test_after_mending_the_file_the_same_command_works(train, run, bert, tmp_pat
 def test_a_line_of_a_megabyte_works(run, bert, tmp_path):
     lines = ["kettle " * 150_000, "a map", "the violin", "two lamps"]
     (tmp_path / "long.txt").write_text("\n".join(lines) + "\n")
-    asked = ["--set", "steps=2", "--set", "batch=4"]
+    asked = ["--set", "max_steps=2", "--set", "batch_size=4"]
     assert "Traceback" not in run("train", "long.txt", "-o", "m", "--base", bert, *asked)[1]
     assert '"cut": 1' in (tmp_path / "m" / "README.md").read_text()
 
@@ -131,13 +131,13 @@ def test_labels(train, good, tmp_path):
 OPTIONS = {
     "objective": (["--objective", "simsce"], ["--objective 'simsce': ", "did you mean 'simcse'?"]),
     "setting": (["--set", "temprature=1"], ["--set 'temprature': ", "did you mean 'temperature'?"]),
-    "range": (["--set", "lr=-1"], ["lr '-1': must be greater than 0"]),
-    "pooler": (["--set", "pooler=maen"], ["pooler 'maen': ", "did you mean 'mean'?"]),
-    "assignment": (["--set", "lr"], ["--set 'lr': write key=value"]),
+    "range": (["--set", "learning_rate=-1"], ["learning_rate '-1': must be greater than 0"]),
+    "pooling": (["--set", "pooling=maen"], ["pooling 'maen': ", "did you mean 'mean'?"]),
+    "assignment": (["--set", "learning_rate"], ["--set 'learning_rate': write key=value"]),
     "evaluate": (["--evaluate", "heldot"], ["--evaluate 'heldot': ", "did you mean 'heldout'?"]),
-    "heldout": (["--evaluate", "heldout"], ["needs a corpus of pairs"]),
-    "batch": (["--set", "batch=1"], ["fewer than two sentences to contrast"]),
-    "recipe": (["--recipe", "no.toml"], ["no.toml: cannot be read (No such file"]),
+    "eval_size": (["--evaluate", "heldout"], ["needs a corpus of pairs"]),
+    "batch_size": (["--set", "batch_size=1"], ["fewer than two sentences to contrast"]),
+    "recipe": (["--config", "no.toml"], ["no.toml: cannot be read (No such file"]),
 }
 
 
@@ -154,7 +154,7 @@ RECIPES = {
     "columns": ("columns = 1", ["mine.toml:1: columns must be a text or a list, it is 1"]),
     "settings": ("settings = 3", ["mine.toml:1: settings must be a table, it is 3"]),
     "setting": ("[settings]\nlearning = 1", ["mine.toml: 'learning': no such setting"]),
-    "value": ('[settings]\nlr = "high"', ["lr 'high': must be of type float"]),
+    "value": ('[settings]\nlr = "high"', ["learning_rate 'high': must be of type float"]),
 }
 
 
@@ -162,7 +162,7 @@ RECIPES = {
 def test_recipes(train, good, tmp_path, case):
     text, words = RECIPES[case]
     (tmp_path / "mine.toml").write_text(text)
-    train(good.name, "--recipe", "mine.toml", words=words)
+    train(good.name, "--config", "mine.toml", words=words)
 
 
 def test_models(refused, good, tmp_path):
@@ -203,11 +203,11 @@ def test_targets_that_hold_something(refused, good, bert, tmp_path):
 
 
 def test_a_run_is_not_overwritten_unasked(run, refused, good, bert):
-    asked = ["train", good.name, "-o", "m", "--base", bert, "--set", "steps=2"]
+    asked = ["train", good.name, "-o", "m", "--base", bert, "--set", "max_steps=2"]
     run(*asked)
     refused(*asked, words=["m: already holds a run; --resume goes on with it, --overwrite starts"])
     words = ["m: the run there has steps 2, this one 3; resume with the same command"]
-    refused(*asked[:-1], "steps=3", "--resume", words=words)
+    refused(*asked[:-1], "max_steps=3", "--resume", words=words)
     run(*asked, "--resume")
     run(*asked, "--overwrite")
 
@@ -227,7 +227,7 @@ UNPARSED = {
     "train a b -o m": "a: no such file or folder",
     "train x.txt -o m --seed abc": "--seed 'abc': must be a whole number",
     "serve m --timeout soon": "--timeout 'soon': must be a number",
-    "encode m x -o y --batch 0": "--batch '0': must be greater than or equal to 1",
+    "encode m x -o y --batch-size 0": "--batch-size '0': must be greater than or equal to 1",
 }
 
 
@@ -276,7 +276,7 @@ def test_nothing_from_outside_gives_orders_to_a_terminal(run, bert, tmp_path):
     (notes / f"b{order}\n{turned}.xyz").write_bytes(bytes(range(256)))
     (notes / f"c{turned}.csv").write_text(f'id,text{order}\n1{order},"{text.strip()}"\n')
     commands = [
-        ("index", notes, "-o", f"ix{turned}", "--model", bert, "--pooler", "mean"),
+        ("index", notes, "-o", f"ix{turned}", "--model", bert, "--pooling", "mean"),
         ("search", f"ix{turned}", "a torn map", f"hid{order}"),
         ("search", f"ix{turned}", f"hid{order}", "--json"),
         ("doctor", f"ix{turned}"),

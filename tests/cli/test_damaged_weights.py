@@ -17,7 +17,7 @@ COMMANDS = {
     "evaluate": "evaluate {model} --pairs pairs.csv --columns a,b,score",
     "serve": "serve {model} --port 0",
     "adapt": "adapt handbook -o adapted --base {model} --budget 10s",
-    "train": "train notes.txt -o trained --base {model} --set steps=1",
+    "train": "train notes.txt -o trained --base {model} --set max_steps=1",
     "diff": "diff {model} whole --on notes.txt", "export": "export {model} --to onnx -o exported",
     "postprocess": "postprocess whiten {model} notes.txt -o white",
 }  # fmt: skip
@@ -33,7 +33,7 @@ def flip(path, at=-5):
 def home(tmp_path_factory, bert, sentences):
     """A saved model, an index of it, and texts; then a byte of the model is another one."""
     home = tmp_path_factory.mktemp("damaged")
-    Encoder.load(bert, pooler="mean", head="tanh").save(home / "model")
+    Encoder.load(bert, pooling="mean", head="tanh").save(home / "model")
     shutil.copytree(home / "model", home / "whole")
     (home / "notes.txt").write_text("\n".join(sentences[:60]))
     (home / "pairs.csv").write_text("a,b,score\n" + "".join(f'"{s}","so",{n}\n' for n, s in

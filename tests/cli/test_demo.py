@@ -42,7 +42,7 @@ def test_it_searches_learns_and_answers(tmp_path, bert, sources, monkeypatch):
     from contrasent.encoder.encoder import Encoder
     from contrasent.search.index import Index
 
-    Encoder.load(bert, pooler="mean", normalise=True).save(tmp_path / "base")
+    Encoder.load(bert, pooling="mean", normalize=True).save(tmp_path / "base")
     judged = []
     gains = module._gains
     monkeypatch.setattr(
@@ -92,7 +92,7 @@ def test_the_model_that_learns_is_the_installed_one():
 def test_it_learns_by_a_method_and_draws_the_curve(tmp_path, bert, sources, monkeypatch):
     from contrasent.train import demo as lessons
 
-    quick = {"steps": 2, "evaluate_every": 1, "batch": 4}
+    quick = {"max_steps": 2, "eval_steps": 1, "batch_size": 4}
     monkeypatch.setattr(lessons, "STEPS", {n: s | quick for n, s in lessons.STEPS.items()})
     trained, fit = [], lessons.fit
 

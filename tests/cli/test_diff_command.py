@@ -84,12 +84,12 @@ def corpus(tmp_path_factory, texts):
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory, bert):
-    """The tiny BERT with a pooler of its own, and one with another."""
+    """The tiny BERT with a pooling of its own, and one with another."""
     from contrasent.encoder.encoder import Encoder
 
     home = tmp_path_factory.mktemp("models")
-    for pooler in ("mean", "cls"):
-        Encoder.load(bert, pooler=pooler).save(home / pooler)
+    for pooling in ("mean", "cls"):
+        Encoder.load(bert, pooling=pooling).save(home / pooling)
     return home
 
 
@@ -144,7 +144,7 @@ def test_a_server_and_a_model(model, corpus, tmp_path, texts, monkeypatch):
         found = json.loads(
             run(
                 *("diff", f"{url}#fake", model / "cls", "--on", corpus, "--json"),
-                *("--queries", queries, "--batch", 50),
+                *("--queries", queries, "--batch-size", 50),
             )
         )
         assert found["old"] == {

@@ -20,7 +20,7 @@ def run(*arguments):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, bert):
     folder = tmp_path_factory.mktemp("model") / "mini"
-    Encoder.load(bert, pooler="mean").save(folder)
+    Encoder.load(bert, pooling="mean").save(folder)
     return folder
 
 
@@ -39,7 +39,7 @@ def test_folder(folder):
     assert code == 0
     assert said.splitlines()[-1] == "all is well"
     assert "attention" not in said + invoke("doctor", folder).stderr
-    code, said = run(folder, "--json", "--pooler", "cls")
+    code, said = run(folder, "--json", "--pooling", "cls")
     assert code == 1
     report = json.loads(said)
     assert report["good"] is False
@@ -47,7 +47,7 @@ def test_folder(folder):
 
 
 def test_a_collapsed_head_is_a_warning(tmp_path, bert, caplog):
-    encoder = Encoder.load(bert, pooler="mean")
+    encoder = Encoder.load(bert, pooling="mean")
     collapse_head(encoder.eval(), 0, 1, PROBES)
     encoder.save(tmp_path / "m")
     result = invoke("doctor", tmp_path / "m")
@@ -64,7 +64,7 @@ def test_a_collapsed_head_is_a_warning(tmp_path, bert, caplog):
 def test_index(folder, bert, tmp_path):
     (tmp_path / "t.txt").write_text("a map\nan old boat\n")
     for name, model in (("saved", folder), ("bare", bert)):
-        options = ("--pooler", "mean") if name == "bare" else ()
+        options = ("--pooling", "mean") if name == "bare" else ()
         invoke("index", tmp_path / "t.txt", "--model", model, "-o", tmp_path / name, *options)
         code, said = run(tmp_path / name)
         assert (code, said.splitlines()[-1]) == (0, "all is well")
@@ -72,7 +72,7 @@ def test_index(folder, bert, tmp_path):
     invoke("index", tmp_path / "t.txt", "--model", folder, "-o", tmp_path / "adapted" / "index")
     assert run(tmp_path / "adapted")[0] == 0  # as adapt leaves it
     with Writer(tmp_path / "bare") as writer:
-        writer.set(settings={**writer.facts.settings, "pooler": "cls"})
+        writer.set(settings={**writer.facts.settings, "pooling": "cls"})
     code, said = run(tmp_path / "bare")
     assert code == 1
     assert "WRONG  index: 2 rows of another than" in said

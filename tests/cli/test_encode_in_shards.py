@@ -37,9 +37,9 @@ def test_the_vectors_are_the_models(tmp_path, bert, source, sentences):
     columns = ("--text", "body", "--id", "key", "--shard-rows", "25", "--keep-text")
     said = printed(
         *("encode", bert, source, "-o", tmp_path / "v", "--engine", "local", *columns),
-        *("--pooler", "mean", "--unit", "--dimensions", "8"),
+        *("--pooling", "mean", "--unit", "--dimensions", "8"),
     )
-    wanted = Encoder.load(bert, pooler="mean").encode(sentences[:60])[:, :8]
+    wanted = Encoder.load(bert, pooling="mean").encode(sentences[:60])[:, :8]
     wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
     table = stored(tmp_path / "v")
     assert table.column("id").to_pylist() == [f"k{n}" for n in range(60)]
@@ -57,7 +57,7 @@ def test_rows_are_documents_unless_a_prompt_is_named(tmp_path, bert, source, sen
     from contrasent.model.base import Prompts
 
     texts = {"query": "find: ", "document": "say: ", "other": "rhyme: "}
-    encoder = Encoder.load(bert, pooler="mean")
+    encoder = Encoder.load(bert, pooling="mean")
     encoder.prompts = Prompts(texts, "other")
     model = tmp_path / "prompted"
     encoder.save(model)
@@ -73,7 +73,7 @@ def test_rows_are_documents_unless_a_prompt_is_named(tmp_path, bert, source, sen
 
 
 def test_the_share_that_makes_the_last_shard_checks_them_all(tmp_path, bert, source):
-    command = ("encode", bert, source, "-o", tmp_path / "v", "--text", "body", "--pooler", "cls",
+    command = ("encode", bert, source, "-o", tmp_path / "v", "--text", "body", "--pooling", "cls",
                "--shard-rows", "7")  # fmt: skip
     for share, count, words in (
         ("2/2", 4, "5 shards are still missing"),
@@ -104,9 +104,9 @@ def test_urls_in_and_out(tmp_path, bert, source):
     system = fsspec.filesystem("memory")
     system.put_file(str(source), "/in/a.parquet")
     run("encode", bert, "memory://in/*.parquet", "-o", "memory://out", "--text", "body",
-        "--pooler", "cls", "--dtype", "float16")  # fmt: skip
+        "--pooling", "cls", "--dtype", "float16")  # fmt: skip
     run("encode", bert, source, "-o", tmp_path / "v", "--text", "body", "--engine", "local",
-        "--pooler", "cls", "--dtype", "float16")  # fmt: skip
+        "--pooling", "cls", "--dtype", "float16")  # fmt: skip
     with system.open("/out/shard-000000.parquet") as stream:
         there = pq.read_table(stream)
     assert there.equals(stored(tmp_path / "v"))
@@ -119,7 +119,7 @@ def test_a_bad_row_is_named_and_the_other_shards_stay(tmp_path, bert):
     lines = [json.dumps({"text": f"sentence {n}" if n != 12 else 12}) for n in range(20)]
     (tmp_path / "t.jsonl").write_text("\n".join(lines) + "\n")
     command = ("encode", bert, tmp_path / "t.jsonl", "-o", tmp_path / "v", "--engine", "local",
-               "--shard-rows", "5", "--pooler", "cls")  # fmt: skip
+               "--shard-rows", "5", "--pooling", "cls")  # fmt: skip
     with pytest.raises(UserError, match=r"t\.jsonl:13: .*holds 12"):
         run(*command)
     assert sorted(path.name for path in (tmp_path / "v").glob("*.parquet")) == [
@@ -147,7 +147,7 @@ def test_what_cannot_be_is_refused(tmp_path, bert, source, options, error, words
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "precious").touch()
     with pytest.raises(error, match=words):
-        invoke("encode", bert, source, "-o", "v", "--text", "body", "--pooler", "cls", *options)
+        invoke("encode", bert, source, "-o", "v", "--text", "body", "--pooling", "cls", *options)
     assert not (tmp_path / "v").exists() and not (tmp_path / "v.npy").exists()
 
 
@@ -163,12 +163,12 @@ def test_what_is_not_installed_is_named(tmp_path, bert, source, monkeypatch):
 def test_an_index_of_shards_is_that_of_a_stream(tmp_path, bert, source):
     from contrasent.search.index import Index
 
-    columns = ("--column", "body", "--id", "key", "--pooler", "cls")
+    columns = ("--column", "body", "--id", "key", "--pooling", "cls")
     run("index", source, "--model", bert, "-o", tmp_path / "one", *columns)
     run("encode", bert, source, "-o", tmp_path / "v", *columns, "--engine", "local", "--keep-text")
     run(
         *("index", tmp_path / "v", "--model", bert, "-o", tmp_path / "two"),
-        *("--encoded", "--pooler", "cls"),
+        *("--encoded", "--pooling", "cls"),
     )
     one, two = Index.open(tmp_path / "one"), Index.open(tmp_path / "two")
     assert np.array(two.vectors) == pytest.approx(np.array(one.vectors), abs=1e-6)

@@ -254,7 +254,7 @@ def test_ids_and_metadata_from_columns(tmp_path):
 
 def test_search_remembers_how_the_model_was_loaded(tmp_path, lines):
     folder = tmp_path / "index"
-    run("index", lines, "--model", MINILM, "-o", folder, "--pooler", "max", "--max-tokens", 16)
+    run("index", lines, "--model", MINILM, "-o", folder, "--pooling", "max", "--max-seq-length", 16)
     said = printed("search", folder, LINES[2], "-k", 1)
     assert said["results"][0]["hits"][0]["cosine"] == pytest.approx(1.0, abs=1e-5)
 
@@ -262,7 +262,7 @@ def test_search_remembers_how_the_model_was_loaded(tmp_path, lines):
 def test_search_refuses_another_model(built, tmp_path):
     from contrasent.encoder.encoder import Encoder
 
-    Encoder.load(MINILM, pooler="max").save(tmp_path / "other")
+    Encoder.load(MINILM, pooling="max").save(tmp_path / "other")
     with pytest.raises(ModelError, match="cannot be compared"):
         run("search", built, "x", "--model", tmp_path / "other")
 
@@ -335,7 +335,11 @@ WRONG = [
         for change in ("--sync", "--watch", "--list", "--remove 0", "--model {m}")
     ),
     ("index {i} --remove 0 --sync", UserError, "--sync 'True': does not go with --remove"),
-    ("index {i} --list --max-tokens 5", UserError, "--max-tokens '5': does not go with --list"),
+    (
+        "index {i} --list --max-seq-length 5",
+        UserError,
+        "--max-seq-length '5': does not go with --list",
+    ),
     ("index {t} -o {i} --add --metric dot", UserError, "--metric 'dot': does not go with --add"),
     ("index {i} --remove nobody", UserError, "not in the index"),
     ("index {i} --remove-where year", UserError, "neither JSON nor"),

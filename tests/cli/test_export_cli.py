@@ -26,7 +26,7 @@ def lines(tmp_path_factory, sentences):
 def model(bert, tmp_path_factory, lines, graphs_written_once):
     """A tiny model with two exports beside it."""
     folder = tmp_path_factory.mktemp("model") / "m"
-    Encoder.load(bert, pooler="mean", normalise=True).save(folder, card="# A card\n")
+    Encoder.load(bert, pooling="mean", normalize=True).save(folder, card="# A card\n")
     said = printed("export", folder, "--to", "onnx")
     assert said["difference"] <= 1e-5
     run("export", folder, "--to", "onnx", "--int8", "--calibrate", lines)
@@ -67,7 +67,7 @@ def test_what_an_export_cannot_do_is_refused(model, lines, tmp_path):
     for line, error, words in (
         ("encode {m} --runtime openvino-int8", ModelError, "contrasent export .* openvino --int8"),
         ("encode {m} --runtime onxx", OptionError, "unknown"),
-        ("encode {m}/onnx --max-tokens 9", OptionError, "--max-tokens 9"),
+        ("encode {m}/onnx --max-seq-length 9", OptionError, "--max-seq-length 9"),
         ("encode {m}/onnx --runtime torch", OptionError, "is exported to onnx"),
         ("export {m} --to onnx --calibrate x", OptionError, "is for --int8 alone"),
         ("export all-MiniLM-L6-v2 --to onnx", OptionError, "name a folder to write"),

@@ -16,8 +16,8 @@ def models(tmp_path_factory, bert):
     from contrasent.encoder.encoder import Encoder
 
     home = tmp_path_factory.mktemp("models")
-    for pooler in ("mean", "cls"):
-        Encoder.load(bert, pooler=pooler).save(home / pooler)
+    for pooling in ("mean", "cls"):
+        Encoder.load(bert, pooling=pooling).save(home / pooling)
     return home
 
 

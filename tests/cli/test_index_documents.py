@@ -149,7 +149,7 @@ def test_a_file_that_goes_while_the_folder_is_read(bert, tmp_path, monkeypatch):
 
         monkeypatch.setattr(owner, method, remove)
         index = tmp_path / name
-        said = invoke("index", notes, "-o", index, "--model", bert, "--pooler", "mean").stderr
+        said = invoke("index", notes, "-o", index, "--model", bert, "--pooling", "mean").stderr
         monkeypatch.undo()
         assert "skipped 1, unreadable: gone.md" in said
         assert rows(index).keys() == {"a.md#1"}
@@ -168,7 +168,7 @@ def test_a_change_of_the_same_size_and_time_is_seen(bert, tmp_path, age, options
     when = time.time_ns() - age * 10**9
     for name in "ab":
         os.utime(notes / f"{name}.md", ns=(when, when))
-    run("index", notes, "-o", index, "--model", bert, "--pooler", "mean")
+    run("index", notes, "-o", index, "--model", bert, "--pooling", "mean")
     put(notes, "a.md", "The ferry leaves at four.\n")
     os.utime(notes / "a.md", ns=(when, when))
     if options:

@@ -31,7 +31,7 @@ def write(path, rows):
 @pytest.fixture(scope="module")
 def model(bert, tmp_path_factory):
     folder = tmp_path_factory.mktemp("model") / "mini"
-    Encoder.load(bert, pooler="mean").save(folder)
+    Encoder.load(bert, pooling="mean").save(folder)
     return folder
 
 
@@ -116,8 +116,10 @@ def test_what_makes_no_sense_is_refused_in_a_line(made, model, tmp_path):
     printed("index", new, "--model", model, "-o", other, *options)
     with pytest.raises(OptionError, match="does not go with --add"):
         printed("index", new, "--model", model, "-o", other, "--add", "--uri", "x.db", *options)
-    with pytest.raises(OptionError, match="--max-tokens '5': does not go with --add"):
-        printed("index", new, "--model", model, "-o", folder, "--add", "--max-tokens", 5, *options)
+    with pytest.raises(OptionError, match="--max-seq-length '5': does not go with --add"):
+        printed(
+            "index", new, "--model", model, "-o", folder, "--add", "--max-seq-length", 5, *options
+        )
     (folder / "milvus.json").write_text('{"uri": "", "collection": "c", "manifest": {"model": 3}}')
     for command in (("dedupe", folder), ("index", folder, "--remove", "a")):
         with pytest.raises(InputError, match=r"milvus\.json: is missing or damaged"):

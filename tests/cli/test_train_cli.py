@@ -18,7 +18,7 @@ import pytest
 from contrasent.encoder.encoder import Encoder
 from contrasent.train.run import trajectory
 
-FAST = ["--set", "batch=8", "--set", "lr=1e-3", "--set", "pooler=mean"]
+FAST = ["--set", "batch_size=8", "--set", "learning_rate=1e-3", "--set", "pooling=mean"]
 
 
 @pytest.fixture
@@ -41,12 +41,12 @@ def settings_of(folder):
 
 
 def test_sentences(run, texts, bert, tmp_path):
-    out, err = run("train", texts, "-o", "m", "--base", bert, *FAST, "--set", "steps=5")
+    out, err = run("train", texts, "-o", "m", "--base", bert, *FAST, "--set", "max_steps=5")
     first, last = out.splitlines()
     assert first.startswith("m: 5 steps, ")
     assert re.fullmatch(r"Saved the last step\. .*; \d+\.\d % of the base's neighbors .*", last)
     blind, chosen = [line for line in err.splitlines() if not line.startswith("train:")]
-    assert "simcse" in chosen and "max_tokens 32" in chosen
+    assert "simcse" in chosen and "max_seq_length 32" in chosen
     assert blind.startswith("--evaluate neighbors: ") and "--evaluate FILE" in blind
     assert Encoder.load(tmp_path / "m").pooling == "mean"
     told = settings_of(tmp_path / "m")
@@ -55,7 +55,16 @@ def test_sentences(run, texts, bert, tmp_path):
 
 
 def test_pairs_are_held_out_and_json_tells_all(run, pairs, bert, tmp_path):
-    asked = ["--set", "steps=6", "--set", "evaluate_every=3", "--set", "heldout=10", "--seed", "4"]
+    asked = [
+        "--set",
+        "max_steps=6",
+        "--set",
+        "eval_steps=3",
+        "--set",
+        "eval_size=10",
+        "--seed",
+        "4",
+    ]
     out, _ = run("train", pairs, "-o", "m", "--base", bert, *FAST, *asked, "--json")
     told = json.loads(out)
     assert (told["folder"], told["steps"]) == ("m", 6)
@@ -80,7 +89,7 @@ def test_rows_that_share_answers_are_trained(
 ):
     table = [(sentences[n], f"so {sentences[n % answers]}") for n in range(count)]
     (tmp_path / "faq.tsv").write_text("".join(f"{q}\t{a}\n" for q, a in [("q", "a"), *table]))
-    asked = ["train", "faq.tsv", "--base", bert, *FAST, "--set", "steps=3"]
+    asked = ["train", "faq.tsv", "--base", bert, *FAST, "--set", "max_steps=3"]
     out, err = run(*asked, "-o", "m")
     lines = [line for line in err.splitlines() if not line.startswith("train:")]
     roles, first, chosen = lines
@@ -103,7 +112,7 @@ def test_what_is_better_and_not_proven_keeps_the_base():
     from contrasent.cli.train import outcome
     from contrasent.train.run import Gain, Run
 
-    numbers = {"steps": 9, "seconds": 1.0, "sentences_per_second": 1.0, "score": 0.44}
+    numbers = {"max_steps": 9, "seconds": 1.0, "sentences_per_second": 1.0, "score": 0.44}
     gain = Gain(0.01, -0.02, 0.04, 50)
     scores = {"improved": False, "kept": 0, "base_score": 0.43, "best_step": 5, "gain": gain}
     found = Run(folder=Path("m"), **numbers, **scores, metric="mrr@10")
@@ -116,7 +125,7 @@ def test_what_is_better_and_not_proven_keeps_the_base():
     assert outcome(replace(found, kept=5), "heldout").endswith(" Saved step 5.")
     better = outcome(replace(found, improved=True, kept=5), "heldout")
     assert better.startswith("Improved and saved: heldout mrr@10 0.440 after step 5, 0.430 before")
-    left = replace(found, score=0.3, kept=0, steps=5)
+    left = replace(found, score=0.3, kept=0, max_steps=5)
     assert outcome(left, "neighbors") == (
         "Worse and discarded: only 30.0 % of the base's neighbors are unchanged. Saved the base "
         "model; trained weights: m/run/last."
@@ -130,7 +139,7 @@ def test_what_is_better_and_not_proven_keeps_the_base():
 def test_labeled_pairs_decide(run, texts, bert, tmp_path, sentences):
     rows = [f"{sentences[i]}\t{sentences[i + 1]}\t{i % 6}" for i in range(40)]
     (tmp_path / "labels.tsv").write_text("one\ttwo\tscore\n" + "\n".join(rows) + "\n")
-    asked = ["--evaluate", "labels.tsv", "--set", "steps=4", "--set", "evaluate_every=2"]
+    asked = ["--evaluate", "labels.tsv", "--set", "max_steps=4", "--set", "eval_steps=2"]
     out, _ = run("train", texts, "-o", "m", "--base", bert, *FAST, *asked, "--json")
     assert [step for step, _ in json.loads(out)["history"]] == [0, 2, 4]
 
@@ -138,7 +147,7 @@ def test_labeled_pairs_decide(run, texts, bert, tmp_path, sentences):
 def test_ratings_train_and_decide(run, bert, tmp_path, sentences):
     rows = [f"{i % 6}\t{sentences[i]}\t{sentences[i + 1]}" for i in range(60)]
     (tmp_path / "ratings.tsv").write_text("mark\tone\ttwo\n" + "\n".join(rows) + "\n")
-    asked = ["--base", bert, *FAST, "--set", "steps=4", "--set", "evaluate_every=2", "--json"]
+    asked = ["--base", bert, *FAST, "--set", "max_steps=4", "--set", "eval_steps=2", "--json"]
     out, _ = run("train", "ratings.tsv", "-o", "m", "--score", "mark", *asked)
     assert json.loads(out)["evaluate"] == "heldout"
     assert settings_of(tmp_path / "m")["objective"]["name"] == "cosent"
@@ -160,7 +169,17 @@ def test_harm_is_said_and_the_base_is_given(run, bert, tmp_path, sentences):
     """Pairs, 50 of them held out, and a rate that wrecks any model."""
     rows = [f"{text}\t{text.replace('the', 'a')} indeed" for text in sentences[:250]]
     (tmp_path / "pairs.tsv").write_text("one\ttwo\n" + "\n".join(rows) + "\n")
-    asked = ["train", "pairs.tsv", "--base", bert, *FAST, "--set", "lr=1.0", "--set", "steps=4"]
+    asked = [
+        "train",
+        "pairs.tsv",
+        "--base",
+        bert,
+        *FAST,
+        "--set",
+        "learning_rate=1.0",
+        "--set",
+        "max_steps=4",
+    ]
     asked += ["--set", "head=none"]
     out, _ = run(*asked, "-o", "m", "--require-improvement", "--json", code=3)
     told = json.loads(out)
@@ -174,7 +193,7 @@ def test_harm_is_said_and_the_base_is_given(run, bert, tmp_path, sentences):
     numbers = (f"{told['base_score']:.3f}", *(f"{gain[k]:+.3f}" for k in ("value", "low", "high")))
     assert all(number in said[1] for number in numbers)
     assert said[1].endswith("(docs/troubleshooting.md#no-gain)")
-    base = Encoder.load(bert, pooler="mean").encode(sentences[:5])
+    base = Encoder.load(bert, pooling="mean").encode(sentences[:5])
     assert np.array_equal(Encoder.load(tmp_path / "m").encode(sentences[:5]), base)
     out, _ = run(*asked, "-o", "n", "--keep", "last")
     assert " Saved the last step. (docs/" in out.splitlines()[-1]
@@ -183,9 +202,9 @@ def test_harm_is_said_and_the_base_is_given(run, bert, tmp_path, sentences):
 
 def test_sentences_that_drift_from_a_sentence_encoder(run, bert, tmp_path, sentences):
     """The base is given where too little of it is left; a bare encoder has nothing to leave."""
-    Encoder.load(bert, pooler="mean").save(tmp_path / "base")
+    Encoder.load(bert, pooling="mean").save(tmp_path / "base")
     (tmp_path / "texts.txt").write_text("\n".join(sentences[:200]) + "\n")
-    asked = ["train", "texts.txt", *FAST, "--set", "lr=1.0", "--set", "steps=4"]
+    asked = ["train", "texts.txt", *FAST, "--set", "learning_rate=1.0", "--set", "max_steps=4"]
     out, _ = run(*asked, "-o", "m", "--base", "base", "--json")
     told = json.loads(out)
     assert (told["improved"], told["kept"], told["evaluate"]) == (False, 0, "neighbors")
@@ -206,7 +225,7 @@ def test_sentences_that_drift_from_a_sentence_encoder(run, bert, tmp_path, sente
 def test_documents_are_the_default_where_they_are_marked(run, bert, tmp_path, sentences):
     documents = ["\n".join(sentences[i : i + 3]) for i in range(0, 360, 3)]
     (tmp_path / "texts.txt").write_text("\n\n".join(documents) + "\n")
-    asked = ["train", "texts.txt", "--documents", "--base", bert, *FAST, "--set", "steps=2"]
+    asked = ["train", "texts.txt", "--documents", "--base", bert, *FAST, "--set", "max_steps=2"]
     out, err = run(*asked, "-o", "m", "--json")
     assert err.startswith("--evaluate documents: ")
     told = json.loads(out)
@@ -235,9 +254,9 @@ REFUSED = {
     "{texts} --evaluate neighbours": "did you mean 'neighbors'?",
     # Before the corpus is read.
     "missing.txt --keep lst": "--keep 'lst': unknown; did you mean 'last'?",
-    "missing.txt --recipe keep.toml": "--keep 'lst': unknown",
+    "missing.txt --config keep.toml": "--keep 'lst': unknown",
     "missing.txt --require-improvement --evaluate none": UNSEEN,
-    "missing.txt --recipe mine.toml": UNSEEN,
+    "missing.txt --config mine.toml": UNSEEN,
 }
 
 
@@ -253,7 +272,7 @@ def test_of_several_processes_the_first_says_that_nothing_improved(run, texts, b
     labels = texts.parent / "labels.tsv"
     labels.write_text("one\ttwo\tscore\n" + "A map\tThe map\t1\nA kite\tThe sea\t0\n" * 3)
     asked = ["train", texts, "-o", "m", "--base", bert, "--evaluate", labels, *FAST]
-    asked += ["--set", "steps=1", "--set", "lr=1e-12", "--require-improvement"]
+    asked += ["--set", "max_steps=1", "--set", "learning_rate=1e-12", "--require-improvement"]
     run(*asked, code=3)
     for rank, code in (("0", 3), ("1", 0)):
         monkeypatch.setenv("RANK", rank)
@@ -261,7 +280,7 @@ def test_of_several_processes_the_first_says_that_nothing_improved(run, texts, b
 
 
 def test_columns_by_name_and_position(run, pairs, bert, tmp_path):
-    asked = ["--set", "steps=2", "--evaluate", "none", "--quiet"]
+    asked = ["--set", "max_steps=2", "--evaluate", "none", "--quiet"]
     for i, columns in enumerate(("anchor,positive", "0,1")):
         _, err = run("train", pairs, "-o", i, "--base", bert, *FAST, *asked, "--columns", columns)
         assert err == ""
@@ -274,17 +293,20 @@ def test_a_recipe_and_what_overrides_it(run, texts, bert, tmp_path):
         f'objective = "simcse"\nbase = "{bert}"\n\n[settings]\nsteps = 3\nlr = 1e-3\nbatch = 8\n'
         'temperature = 0.1\nprojector = "none"\nseed = 7\n'
     )
-    run("train", texts, "-o", "m", "--recipe", "mine.toml", "--set", "temperature=0.2", "--seed", 8)
+    run("train", texts, "-o", "m", "--config", "mine.toml", "--set", "temperature=0.2", "--seed", 8)
     told = settings_of(tmp_path / "m")
-    assert told["settings"].items() >= dict(steps=3, lr=1e-3, batch=8, seed=8).items()
+    assert (
+        told["settings"].items()
+        >= dict(max_steps=3, learning_rate=1e-3, batch_size=8, seed=8).items()
+    )
     given = {k: told["objective"][k] for k in ("temperature", "projector", "symmetric")}
     assert given == {"temperature": 0.2, "projector": "none", "symmetric": False}
 
 
 def test_a_finished_run_says_so_before_a_model_is_loaded(run, texts, pairs, bert, tmp_path):
     base = shutil.copytree(bert, tmp_path / "base")
-    given = ["--set", "temperature=0.1", "--set", "heldout=10", "--set", "evaluate_every=2"]
-    given += ["--set", "steps=4", *FAST]
+    given = ["--set", "temperature=0.1", "--set", "eval_size=10", "--set", "eval_steps=2"]
+    given += ["--set", "max_steps=4", *FAST]
     methods = {"one": (texts, "simcse"), "two": (pairs, "simcse_supervised + esimcse")}
     asked = {
         name: ["train", corpus, "--objective", method, "-o", name, "--base", base, *given]
@@ -299,8 +321,8 @@ def test_a_finished_run_says_so_before_a_model_is_loaded(run, texts, pairs, bert
     assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")} == files
     for more, words in (
         (["--set", "temperature=0.2"], "has temperature 0.1, this one 0.2"),
-        (["--set", "steps=5"], "has steps 4, this one 5"),
-        (["--set", "heldout=12"], "has rows '"),
+        (["--set", "max_steps=5"], "has steps 4, this one 5"),
+        (["--set", "eval_size=12"], "has rows '"),
         (["--evaluate", "none"], "has evaluated True, this one False"),
     ):
         said = run(*asked["two"], *more, "--resume", code=2)[1]
@@ -311,9 +333,9 @@ def test_a_finished_run_says_so_before_a_model_is_loaded(run, texts, pairs, bert
 
 
 def test_the_head_of_the_base_is_dropped_on_request(run, texts, bert, tmp_path):
-    Encoder.load(bert, pooler="cls", head="tanh").save(tmp_path / "base")
+    Encoder.load(bert, pooling="cls", head="tanh").save(tmp_path / "base")
     for name, more in (("kept", []), ("dropped", ["--set", "head=none"])):
-        run("train", texts, "-o", name, "--base", "base", "--set", "steps=1", *more)
+        run("train", texts, "-o", name, "--base", "base", "--set", "max_steps=1", *more)
     assert Encoder.load(tmp_path / "kept").head is not None
     assert Encoder.load(tmp_path / "dropped").head is None
 
@@ -322,7 +344,7 @@ def test_the_head_of_the_base_is_dropped_on_request(run, texts, bert, tmp_path):
 def test_sts_benchmark_decides(run, bert, data_folder, tmp_path):
     lines = (data_folder / "wiki" / "wiki1m_for_simcse.head.txt").read_text("utf-8").splitlines()
     (tmp_path / "wiki.txt").write_text("\n".join(lines[:200]) + "\n", "utf-8")
-    asked = ["--evaluate", "stsb", "--set", "steps=2", "--set", "evaluate_every=2"]
+    asked = ["--evaluate", "stsb", "--set", "max_steps=2", "--set", "eval_steps=2"]
     asked += ["--set", "geometry_every=1"]
     out, _ = run("train", "wiki.txt", "-o", "m", "--base", bert, *FAST, *asked, "--json")
     assert len(json.loads(out)["history"]) == 2
@@ -354,8 +376,18 @@ def wait_for_lines(path, count, process):
 @pytest.mark.slow
 def test_ctrl_c_then_kill_then_to_the_end(run, texts, bert, tmp_path):
     """From the shell: 130 and a usable checkpoint; SIGKILL; and the same bits in the end."""
-    asked = ["train", texts, "--base", bert, *FAST, "--set", "steps=200", "--set", "dropout=0.2"]
-    asked += ["--set", "checkpoint_every=40", "--set", "view=repeat_tokens"]
+    asked = [
+        "train",
+        texts,
+        "--base",
+        bert,
+        *FAST,
+        "--set",
+        "max_steps=200",
+        "--set",
+        "dropout=0.2",
+    ]
+    asked += ["--set", "save_steps=40", "--set", "view=repeat_tokens"]
     log = tmp_path / "m" / "run" / "log.jsonl"
     first = started(*asked, "-o", "m", folder=tmp_path)
     wait_for_lines(log, 12, first)
@@ -393,7 +425,7 @@ def test_ctrl_c_is_answered_during_a_long_step(texts, bert, tmp_path):
         "            time.sleep(900)\n        return super().forward(batch)\n"
     )
     asked = ["train", texts, "--base", bert, *FAST, "--objective", "slow.py", "-o", "m"]
-    asked += ["--set", "steps=9", "--set", "checkpoint_every=1", "--evaluate", "none"]
+    asked += ["--set", "max_steps=9", "--set", "save_steps=1", "--evaluate", "none"]
     process = started(*asked, folder=tmp_path)
     while not (tmp_path / "begun").exists():
         assert process.poll() is None
@@ -410,14 +442,19 @@ def test_ctrl_c_is_answered_during_a_long_step(texts, bert, tmp_path):
 def test_help_lists_methods_and_settings(run):
     """Brackets in the help of options are shown too."""
     text = " ".join(run("train", "--help")[0].replace("│", " ").split())
-    for words in ("[settings]", "[default: proven;", "esimcse: ESimCSE", "batch=64, accumulate=1"):
+    for words in (
+        "[settings]",
+        "[default: proven;",
+        "esimcse: ESimCSE",
+        "batch_size=64, gradient_accumulation_steps=1",
+    ):
         assert words in text
 
 
 @pytest.mark.slow
 def test_of_two_processes_one_speaks(texts, bert, tmp_path):
     """Their losses: ``tests/train/test_distributed.py``."""
-    asked = ["train", texts, "--base", bert, *FAST, "--set", "steps=4", "--set", "dropout=0"]
+    asked = ["train", texts, "--base", bert, *FAST, "--set", "max_steps=4", "--set", "dropout=0"]
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     command += ["--standalone", "-m", "contrasent", *map(str, asked), "-o", "two", "--json"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -433,13 +470,13 @@ def test_of_two_processes_one_speaks(texts, bert, tmp_path):
 def test_several_corpora(run, pairs, bert, tmp_path, sentences):
     rows = [{"query": sentences[i], "pos": [sentences[i + 9]], "neg": ["a map"]} for i in range(99)]
     (tmp_path / "more.json").write_text(json.dumps(rows))
-    asked = ["train", pairs, "more.json", "--base", bert, *FAST, "--set", "steps=4"]
+    asked = ["train", pairs, "more.json", "--base", bert, *FAST, "--set", "max_steps=4"]
     asked += ["--evaluate", "none"]
     run(*asked, "-o", "m", "--set", "weights=1,3")
     assert settings_of(tmp_path / "m")["corpus"]["source"] == "pairs.tsv + more.json"
     assert settings_of(tmp_path / "m")["settings"]["weights"] == "1,3"
     _, err = run(*asked, "-o", "n", "--set", "weights=1,2,3", code=2)
     assert "weights '1,2,3': give as many numbers as there are corpora, 2" in err
-    alone = ["train", pairs, "--base", bert, *FAST, "--set", "steps=1", "-o", "n"]
+    alone = ["train", pairs, "--base", bert, *FAST, "--set", "max_steps=1", "-o", "n"]
     assert "are of several corpora" in run(*alone, "--set", "weights=1", code=2)[1]
     assert "a positive number each" in run(*alone, "--set", "weights=1,x", code=2)[1]

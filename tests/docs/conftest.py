@@ -20,7 +20,7 @@ def tiny_base(tiny, tmp_path_factory):
     from contrasent.encoder.encoder import Encoder
 
     folder = tmp_path_factory.mktemp("base") / "all-MiniLM-L6-v2"
-    Encoder.load(tiny["bert"], pooler="mean", normalise=True).save(folder)
+    Encoder.load(tiny["bert"], pooling="mean", normalize=True).save(folder)
     return folder
 
 
@@ -34,7 +34,7 @@ def workshop(tiny, tiny_base, sentences, tmp_path_factory):
     shutil.copytree(ROOT / "examples", home / "examples")
     for name in ("my-model", "better-model", "MODEL", "my-search"):
         shutil.copytree(tiny_base, home / name)
-    Encoder.load(tiny["bert"], pooler="cls", normalise=True).save(home / "other-model")
+    Encoder.load(tiny["bert"], pooling="cls", normalize=True).save(home / "other-model")
     shutil.copytree(tiny["bert"], home / "my-base")
     encoder = Encoder.load(tiny_base)
     for name in ("my-index", "notes.index", "INDEX"):

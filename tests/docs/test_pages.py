@@ -241,7 +241,10 @@ def test_a_notebook_runs_and_prints_what_it_shows(name):
     """Each cell gives outputs of the kinds that are shown; their figures depend on rounding."""
     path = notebooks.FOLDER / f"{name}.ipynb"
     kept = json.loads(path.read_text("utf-8"))
-    made = notebooks.run(path, {'"epochs": 20': '"epochs": 2', '"steps": 60': '"steps": 15'})
+    made = notebooks.run(
+        path,
+        {'"num_train_epochs": 20': '"num_train_epochs": 2', '"max_steps": 60': '"max_steps": 15'},
+    )
     printed = [[one.output_type for one in cell.get("outputs", ())] for cell in made.cells]
     shown = [[one["output_type"] for one in cell.get("outputs", ())] for cell in kept["cells"]]
     assert printed == shown

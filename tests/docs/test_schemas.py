@@ -12,7 +12,7 @@ from doc_pages import ROOT
 SCHEMAS = {p.stem: json.loads(p.read_text()) for p in (ROOT / "docs" / "schemas").glob("*.json")}
 
 PRINTED = {
-    "train": "train pairs.csv -o m --set steps=2", "adapt": "adapt handbook/ -o s --budget 10s",
+    "train": "train pairs.csv -o m --set max_steps=2", "adapt": "adapt handbook/ -o s --budget 10s",
     "encode": "encode my-model notes.txt -o v.npy",
     "encode-shards": "encode my-model notes.txt -o vs --shard 1/1",
     "similarity": "similarity my-model a b",

@@ -117,7 +117,7 @@ def test_titles_take_a_quarter_at_most():
     for above, first in (("aa bb", "tt\naa bb > cc"), ("aa bb dd", "tt\ncc")):
         ((text, *_),) = cut([document("Text.", title="tt", headings=(above, "cc"))], words, 24)
         assert text.startswith(first), text
-    with pytest.raises(OptionError, match=r"max_tokens 15.*at least 16"):
+    with pytest.raises(OptionError, match=r"max_seq_length 15.*at least 16"):
         list(cut([one], words, 15))
 
 

@@ -197,7 +197,7 @@ def test_index_search_and_server_do_without_the_modules_of_unix(tmp_path, bert):
     """A stand-in for Windows, as far as its missing modules go."""
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.md").write_text(PROSE)
-    Encoder.load(bert, pooler="mean", normalise=True).save(tmp_path / "model")
+    Encoder.load(bert, pooling="mean", normalize=True).save(tmp_path / "model")
     (tmp_path / "run.py").write_text(WITHOUT_UNIX)
     done = subprocess.run(
         [sys.executable, "run.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120

@@ -20,7 +20,7 @@ from tiny_models import KINDS, OTHERS, made_sentences, write_backbone, write_tok
 PAGE = Path(__file__).parents[2] / "docs" / "architectures.md"
 COLUMNS = (
     "model",
-    "pooler",
+    "pooling",
     "encodes",
     "trains",
     "packed",
@@ -56,8 +56,15 @@ def folder(tmp_path_factory):
 
 
 def trained(base, place, method="simcse", **given):
-    given = {"steps": 1, "batch": 8, "heldout": 0, "lr": 1e-3, "max_tokens": 24, **given}
-    return fit(method, TEXTS[:24], folder=place, base=base, evaluate="none", **given)
+    given = {
+        "max_steps": 1,
+        "batch_size": 8,
+        "eval_size": 0,
+        "learning_rate": 1e-3,
+        "max_seq_length": 24,
+        **given,
+    }
+    return fit(method, TEXTS[:24], output_dir=place, base=base, evaluate="none", **given)
 
 
 def write_generator(kind, folder):
@@ -79,7 +86,7 @@ def test_a_row(folder, tmp_path, kind):
     """Whether it encodes, trains, takes DiffCSE and runs in numpy is what its row says."""
     logging.getLogger("contrasent.train.monitor").setLevel(logging.ERROR)
     row, base = TABLE[kind], folder(kind)
-    encoder = Encoder.load(base, pooler="mean")
+    encoder = Encoder.load(base, pooling="mean")
     several = encoder.encode(TEXTS)
     alone = np.stack([encoder.encode(text) for text in TEXTS])
     assert row["encodes"] == "yes" and np.abs(several - alone).max() < 2e-5
@@ -88,9 +95,9 @@ def test_a_row(folder, tmp_path, kind):
     encoder.packed = False
     assert np.abs(encoder.encode(TEXTS) - several).max() < 1e-5
     run = trained(base, tmp_path / "m")
-    assert row["trains"] == "yes" and run.encoder.pooling == row["pooler"]
+    assert row["trains"] == "yes" and run.encoder.pooling == row["pooling"]
     after = Encoder.load(tmp_path / "m").encode(TEXTS)
-    assert np.abs(after - Encoder.load(base, pooler=row["pooler"]).encode(TEXTS)).max() > 1e-4
+    assert np.abs(after - Encoder.load(base, pooling=row["pooling"]).encode(TEXTS)).max() > 1e-4
     assert run.log[0]["cosine_positive"] < 1 - 1e-4  # dropout makes two views
     assert supports(tmp_path / "m") == (row["numpy"] == "yes")
     if row["numpy"] == "yes":
@@ -107,15 +114,15 @@ def test_a_row(folder, tmp_path, kind):
     if kind not in DECODERS:
         assert row["bidirectional"] == "always"
         with pytest.raises(OptionError, match="sees both sides of a token already"):
-            Encoder.load(base, pooler="mean", bidirectional=True)
+            Encoder.load(base, pooling="mean", bidirectional=True)
 
 
 @pytest.mark.parametrize("kind", DECODERS)
 def test_a_decoder_is_opened_by_the_setting(folder, tmp_path, kind):
     assert TABLE[kind]["bidirectional"] == "by the setting"
-    with pytest.raises(OptionError, match="pooler 'cls': a decoder's first token sees nothing"):
-        Encoder.load(folder(kind), pooler="cls")
-    encoder = Encoder.load(folder(kind), pooler="cls", bidirectional=True)
+    with pytest.raises(OptionError, match="pooling 'cls': a decoder's first token sees nothing"):
+        Encoder.load(folder(kind), pooling="cls")
+    encoder = Encoder.load(folder(kind), pooling="cls", bidirectional=True)
     # One length is computed without a mask, several with one; and the same in training.
     for texts in (["the map hid", "the map sold"], ["the map hid a lamp", "the map sold"]):
         first, second = encoder.encode(texts)
@@ -132,7 +139,7 @@ def test_a_decoder_is_opened_by_the_setting(folder, tmp_path, kind):
     packed = again.encode(TEXTS)
     again.packed = False
     assert np.abs(again.encode(TEXTS) - packed).max() < 1e-5
-    assert again.identity != Encoder.load(folder(kind), pooler="mean").identity
+    assert again.identity != Encoder.load(folder(kind), pooling="mean").identity
     assert json.loads((tmp_path / "m" / "config.json").read_text())["is_causal"] is False
 
 
@@ -142,9 +149,9 @@ def test_sentence_transformers_has_the_same_vectors(folder, tmp_path, kind):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         library = pytest.importorskip("sentence_transformers")
-    for opened, pooler in ((False, "last_token"), (True, "mean")):
-        place = tmp_path / pooler
-        encoder = Encoder.load(folder(kind), pooler=pooler, bidirectional=opened)
+    for opened, pooling in ((False, "last_token"), (True, "mean")):
+        place = tmp_path / pooling
+        encoder = Encoder.load(folder(kind), pooling=pooling, bidirectional=opened)
         encoder.save(place)
         config = json.loads((place / "tokenizer_config.json").read_text())
         (place / "tokenizer_config.json").write_text(json.dumps(config | {"padding_side": "left"}))
@@ -157,13 +164,15 @@ def test_sentence_transformers_has_the_same_vectors(folder, tmp_path, kind):
 
 
 def test_dropout_without_a_place_falls_on_what_is_pooled(folder):
-    encoder = Encoder.load(folder("llama"), pooler="last_token", dropout=0.4, attention_dropout=0.0)
+    encoder = Encoder.load(
+        folder("llama"), pooling="last_token", dropout=0.4, attention_dropout=0.0
+    )
     assert encoder.states_dropout.p == 0.4
     with torch.no_grad():
         vectors = encoder.train()(encoder.tokenize(TEXTS)[0])
     assert 0.3 < (vectors == 0).float().mean() < 0.5
     assert not (encoder.encode(TEXTS) == 0).any()
-    assert Encoder.load(folder("bert"), pooler="mean", dropout=0.4).states_dropout.p == 0
+    assert Encoder.load(folder("bert"), pooling="mean", dropout=0.4).states_dropout.p == 0
 
 
 def test_encoders_that_cannot_be_pooled_say_why(folder, tmp_path):
@@ -181,7 +190,7 @@ def test_encoders_that_cannot_be_pooled_say_why(folder, tmp_path):
 @pytest.mark.parametrize("kind", TABLE)
 def test_a_graph(folder, tmp_path, kind):
     pytest.importorskip("onnxruntime")
-    Encoder.load(folder(kind), pooler=TABLE[kind]["pooler"]).save(tmp_path / "m")
+    Encoder.load(folder(kind), pooling=TABLE[kind]["pooling"]).save(tmp_path / "m")
     able = "yes"
     try:
         export(tmp_path / "m", tmp_path / "graph", engine="onnx")

@@ -24,9 +24,13 @@ def front(text):
 
 
 def test_everything_is_told(bert):
-    encoder = Encoder.load(bert, pooler="mean", normalise=True, max_tokens=20)
+    encoder = Encoder.load(bert, pooling="mean", normalize=True, max_seq_length=20)
     data = {"source": "x.txt", "rows": 7, "sha256": "ab"}
-    trained = {"objective": {"name": "simcse"}, "settings": {"lr": 3e-5, "seed": 4}, "step": 250}
+    trained = {
+        "objective": {"name": "simcse"},
+        "settings": {"learning_rate": 3e-5, "seed": 4},
+        "step": 250,
+    }
     facts = CardMetadata(base='a "quoted" base', data=data, report=REPORT, **trained)
     text = card(encoder, facts)
     stated = front(text)
@@ -44,7 +48,7 @@ def test_everything_is_told(bert):
     for wanted in (
         "32 dimensions (unit length), pooled by `mean` from 2 layers; texts are cut at 20 tokens",
         '| objective | `{"name": "simcse"}` |',
-        '| settings | `{"lr": 3e-05, "seed": 4}` |',
+        '| settings | `{"learning_rate": 3e-05, "seed": 4}` |',
         '"rows": 7',
         "| taken after step | `250` |",
         "| STSB | dev | spearman | 0.8123 | 0.7900 to 0.8300 | 1500 |",
@@ -55,7 +59,7 @@ def test_everything_is_told(bert):
 
 
 def test_nothing_is_guessed(bert):
-    encoder = Encoder.load(bert, pooler="cls")
+    encoder = Encoder.load(bert, pooling="cls")
     text = card(encoder, CardMetadata())
     assert set(front(text)) == {"library_name", "pipeline_tag", "tags"}
     assert "## Training" not in text
@@ -68,7 +72,7 @@ def test_the_hub_reads_it(bert):
     from huggingface_hub import ModelCard
 
     facts = CardMetadata(base="person/base@" + "a" * 40, report=REPORT)
-    read = ModelCard(card(Encoder.load(bert, pooler="mean"), facts)).data
+    read = ModelCard(card(Encoder.load(bert, pooling="mean"), facts)).data
     assert read.base_model == "person/base"
     assert read.model_name == "this model"
     kept = {(r.task_type, r.dataset_type, r.metric_type, r.metric_value) for r in read.eval_results}
@@ -79,10 +83,10 @@ def test_the_hub_reads_it(bert):
 
 
 VARIANTS = [
-    *({"pooler": name} for name in PLAIN),
-    {"pooler": "cls", "head": "tanh"},
-    {"pooler": "first_last", "head": "batchnorm", "normalise": True},
-    {"pooler": "mean", "normalise": True, "max_tokens": 9},
+    *({"pooling": name} for name in PLAIN),
+    {"pooling": "cls", "head": "tanh"},
+    {"pooling": "first_last", "head": "batchnorm", "normalize": True},
+    {"pooling": "mean", "normalize": True, "max_seq_length": 9},
 ]
 
 

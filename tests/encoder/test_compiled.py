@@ -10,7 +10,7 @@ TEXTS = ["The gardener sold his violin.", "a map", "", "My neighbor hid two blue
 
 
 def load(folder):
-    encoder = Encoder.load(folder, pooler="mean", dropout=0.0, attention_dropout=0.0).train()
+    encoder = Encoder.load(folder, pooling="mean", dropout=0.0, attention_dropout=0.0).train()
     return encoder, encoder.tokenize(TEXTS)[0]
 
 

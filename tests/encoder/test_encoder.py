@@ -28,30 +28,32 @@ MIXED = [
 
 @pytest.fixture(scope="module")
 def encoder(bert):
-    return Encoder.load(bert, pooler="mean")
+    return Encoder.load(bert, pooling="mean")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("pooler", PLAIN)
-def test_saved_and_loaded_gives_the_same_vectors(tiny, tmp_path, kind, pooler):
+@pytest.mark.parametrize("pooling", PLAIN)
+def test_saved_and_loaded_gives_the_same_vectors(tiny, tmp_path, kind, pooling):
     torch.manual_seed(1)
-    encoder = Encoder.load(tiny[kind], pooler=pooler, head="tanh", normalise=True, max_tokens=20)
+    encoder = Encoder.load(
+        tiny[kind], pooling=pooling, head="tanh", normalize=True, max_seq_length=20
+    )
     vectors = encoder.encode(MIXED)
     encoder.save(tmp_path / "model")
     again = Encoder.load(tmp_path / "model")
-    stated = (again.pooling, again.normalise, again.max_tokens, again.dimension)
+    stated = (again.pooling, again.normalize, again.max_seq_length, again.dimension)
     # With two layers these are one and the same.
-    expected = "first_last" if pooler == "last_two" else pooler
+    expected = "first_last" if pooling == "last_two" else pooling
     assert stated == (expected, True, 20, 32)
     assert np.array_equal(again.encode(MIXED), vectors)
-    assert (again.identity == encoder.identity) == (expected == pooler)
+    assert (again.identity == encoder.identity) == (expected == pooling)
     # Nothing of ours may be left in a file that others read.
     assert "contrasent" not in (tmp_path / "model" / "config.json").read_text()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_padding_and_grouping_change_nothing(tiny, kind, sentences):
-    encoder = Encoder.load(tiny[kind], pooler="mean")
+    encoder = Encoder.load(tiny[kind], pooling="mean")
     texts = sentences[:150] + MIXED
     tokens = encoder.tokenize(texts)[0]
     assert len(by_length(tokens.lengths)) > 2
@@ -75,7 +77,7 @@ def test_equal_sentences_are_computed_once_longest_first(bert):
             seen.extend(tokens.lengths.tolist())
             return super().embed(tokens)
 
-    encoder = Counted.load(bert, pooler="mean")
+    encoder = Counted.load(bert, pooling="mean")
     vectors = encoder.encode(MIXED * 3, batch_size=2)
     assert len(seen) == len(set(MIXED)) == 7
     assert seen == sorted(seen, reverse=True)
@@ -85,9 +87,9 @@ def test_equal_sentences_are_computed_once_longest_first(bert):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_empty_sentences_and_the_longest(tiny, kind):
-    encoder = Encoder.load(tiny[kind], pooler="mean", normalise=True)
+    encoder = Encoder.load(tiny[kind], pooling="mean", normalize=True)
     none = encoder.encode([])
-    assert (none.shape, none.dtype, encoder.max_tokens) == ((0, 32), np.float32, 64)
+    assert (none.shape, none.dtype, encoder.max_seq_length) == ((0, 32), np.float32, 64)
     assert np.isfinite(encoder.encode(["kettle " * 200])).all()
     vectors = encoder.encode(["", " ", "a kettle"])
     assert np.isfinite(vectors).all()
@@ -95,7 +97,7 @@ def test_nothing_empty_sentences_and_the_longest(tiny, kind):
 
 
 def test_truncation_is_counted_and_logged(bert, caplog):
-    encoder = Encoder.load(bert, pooler="mean", max_tokens=12)
+    encoder = Encoder.load(bert, pooling="mean", max_seq_length=12)
     long = "violin " * 30
     # The command line quietens this logger, which other tests of this process call.
     with caplog.at_level(logging.WARNING, logger="contrasent.model.base"):
@@ -114,14 +116,14 @@ def test_truncation_is_counted_and_logged(bert, caplog):
 
 @pytest.mark.parametrize("value", [0, 2, -5, 65, 10**6])
 def test_max_tokens_out_of_range(bert, value):
-    with pytest.raises(OptionError, match=rf"max_tokens {value}: this encoder takes 3 to 64"):
-        Encoder.load(bert, pooler="mean", max_tokens=value)
+    with pytest.raises(OptionError, match=rf"max_seq_length {value}: this encoder takes 3 to 64"):
+        Encoder.load(bert, pooling="mean", max_seq_length=value)
 
 
 def test_a_head_is_kept_or_dropped(bert, tmp_path):
     torch.manual_seed(2)
-    bare = Encoder.load(bert, pooler="cls")
-    with_head = Encoder.load(bert, pooler="cls", head="tanh")
+    bare = Encoder.load(bert, pooling="cls")
+    with_head = Encoder.load(bert, pooling="cls", head="tanh")
     with_head.save(tmp_path / "m")
     weight = with_head.head.linear.weight.detach().numpy().astype(float)
     bias = with_head.head.linear.bias.detach().numpy().astype(float)
@@ -138,7 +140,7 @@ def test_a_head_is_kept_or_dropped(bert, tmp_path):
 
 def test_batchnorm_is_folded_into_dense_layers(bert, tmp_path, sentences):
     torch.manual_seed(3)
-    encoder = Encoder.load(bert, pooler="mean", head="batchnorm")
+    encoder = Encoder.load(bert, pooling="mean", head="batchnorm")
     encoder.train()
     for step in range(4):  # running statistics of their own
         encoder(encoder.tokenize(sentences[step * 16 : step * 16 + 16])[0])
@@ -156,7 +158,7 @@ def test_batchnorm_is_folded_into_dense_layers(bert, tmp_path, sentences):
 
 
 def test_encode_leaves_training_and_random_state_alone(bert):
-    encoder = Encoder.load(bert, pooler="mean", dropout=0.3, head="batchnorm").train()
+    encoder = Encoder.load(bert, pooling="mean", dropout=0.3, head="batchnorm").train()
     encoder.backbone.encoder.layer[0].eval()
     flags = [m.training for m in encoder.modules()]
     statistics = encoder.head[1].running_mean.clone()
@@ -168,15 +170,15 @@ def test_encode_leaves_training_and_random_state_alone(bert):
 
 
 def test_double_precision_is_kept(bert):
-    encoder = Encoder.load(bert, pooler="mean", head="tanh").double()
+    encoder = Encoder.load(bert, pooling="mean", head="tanh").double()
     assert encoder(encoder.tokenize(MIXED)[0]).dtype == torch.float64
-    single = Encoder.load(bert, pooler="mean").bfloat16()
+    single = Encoder.load(bert, pooling="mean").bfloat16()
     assert single(single.tokenize(MIXED)[0]).dtype == torch.float32
     assert single.encode(MIXED).dtype == np.float32
 
 
 def test_lower_casing_is_kept(tiny, tmp_path):
-    encoder = Encoder.load(tiny["roberta"], pooler="mean")
+    encoder = Encoder.load(tiny["roberta"], pooling="mean")
     assert not np.allclose(encoder.encode(["A MAP"]), encoder.encode(["a map"]))
     encoder.lower_case = True
     encoder.save(tmp_path / "m")
@@ -186,14 +188,14 @@ def test_lower_casing_is_kept(tiny, tmp_path):
 
 
 def test_identity_tells_models_apart(bert, tmp_path):
-    one = Encoder.load(bert, pooler="mean")
-    same = Encoder.load(bert, pooler="mean")
+    one = Encoder.load(bert, pooling="mean")
+    same = Encoder.load(bert, pooling="mean")
     assert one.identity == same.identity
     others = [
-        Encoder.load(bert, pooler="cls"),
-        Encoder.load(bert, pooler="mean", normalise=True),
-        Encoder.load(bert, pooler="mean", max_tokens=30),
-        Encoder.load(bert, pooler="mean", head="tanh"),
+        Encoder.load(bert, pooling="cls"),
+        Encoder.load(bert, pooling="mean", normalize=True),
+        Encoder.load(bert, pooling="mean", max_seq_length=30),
+        Encoder.load(bert, pooling="mean", head="tanh"),
     ]
     with torch.no_grad():
         same.backbone.embeddings.word_embeddings.weight[5, 5] += 1e-3
@@ -202,7 +204,7 @@ def test_identity_tells_models_apart(bert, tmp_path):
 
 @pytest.mark.parametrize(("kind", "key"), [("bert", "hidden_act"), ("distilbert", "activation")])
 def test_identity_counts_unusual_settings_that_weights_do_not_show(kind, key, tiny, tmp_path):
-    Encoder.load(tiny[kind], pooler="mean", head="tanh").save(tmp_path / "m")
+    Encoder.load(tiny[kind], pooling="mean", head="tanh").save(tmp_path / "m")
     config, dense = (tmp_path / "m" / name for name in ("config.json", "2_Dense/config.json"))
 
     def identity(path, **changes):
@@ -225,14 +227,14 @@ def test_identity_counts_unusual_settings_that_weights_do_not_show(kind, key, ti
 
 
 def test_a_layer_on_top_ends_nested_sizes(bert):
-    encoder = Encoder.load(bert, pooler="mean")
+    encoder = Encoder.load(bert, pooling="mean")
     encoder.matryoshka_dims = (32, 8)
     encoder.add_layer(np.eye(32), np.zeros(32))
     assert encoder.matryoshka_dims == ()
 
 
 def test_save_replaces_models_and_nothing_else(encoder, bert, tmp_path):
-    other = Encoder.load(bert, pooler="cls")
+    other = Encoder.load(bert, pooling="cls")
     other.save(tmp_path / "m")
     for name in ("onnx", "run", "LICENSE", "chat_template.jinja", ".modules.json.new"):
         (tmp_path / "m" / name).mkdir()  # of the model that is replaced
@@ -267,7 +269,7 @@ def test_saved_files_are_readable_by_all(encoder, tmp_path):
 
 
 def test_a_head_of_another_kind_is_rejected(encoder, bert, tmp_path):
-    other = Encoder.load(bert, pooler="cls")
+    other = Encoder.load(bert, pooling="cls")
     other.head = nn.Sequential(nn.Linear(32, 32), nn.Softmax(-1))
     with pytest.raises(TypeError, match="Sequential cannot be written"):
         other.save(tmp_path / "m")

@@ -1,4 +1,4 @@
-"""Exported graphs against torch: every kind of encoder, every pooler, head and scaling."""
+"""Exported graphs against torch: every kind of encoder, every pooling, head and scaling."""
 
 import json
 
@@ -27,7 +27,7 @@ WAYS = {
 
 @pytest.fixture(scope="module")
 def models(tiny, tmp_path_factory):
-    """A model of each kind, each with another pooler; together all heads and both scalings."""
+    """A model of each kind, each with another pooling; together all heads and both scalings."""
     import torch
 
     assert set(WAYS) == set(KINDS)
@@ -36,10 +36,10 @@ def models(tiny, tmp_path_factory):
     portable = {name for name in POOLERS if pooler_class(name).portable}
     assert {way[0] for way in WAYS.values()} == portable - {"last_token"}
     home = tmp_path_factory.mktemp("models")
-    for kind, (pooler, head, normalise) in WAYS.items():
+    for kind, (pooling, head, normalize) in WAYS.items():
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(3)
-            encoder = Encoder.load(tiny[kind], pooler=pooler, head=head, normalise=normalise)
+            encoder = Encoder.load(tiny[kind], pooling=pooling, head=head, normalize=normalize)
         if head == "batchnorm":  # statistics that do something
             encoder.head[1].running_mean.uniform_(-0.1, 0.1)
         encoder.matryoshka_dims = (32, 8) if kind == "bert" else ()
@@ -127,13 +127,13 @@ def test_openvino_in_int8_meets_few_shapes(models, tmp_path, sentences, monkeypa
     random = np.random.default_rng(0)
     for _ in range(2):
         shapes.clear()
-        sizes = random.integers(1, exported.max_tokens // 2, 300)
+        sizes = random.integers(1, exported.max_seq_length // 2, 300)
         exported.encode([" ".join(random.choice(words, size)) for size in sizes])
         widths = {width for _, width in shapes}
         # As many rows for each width, but for the call that takes what is left.
         assert len(widths) >= 3
         assert len(set(shapes)) <= len(widths) + 1
-        assert len(widths) <= 8 + 4 * np.ceil(np.log2(max(2, exported.max_tokens / 32)))
+        assert len(widths) <= 8 + 4 * np.ceil(np.log2(max(2, exported.max_seq_length / 32)))
 
 
 @pytest.mark.parametrize("engine", ["onnx", "openvino"])

@@ -103,7 +103,7 @@ def source(tmp_path):
 
 
 def test_weights_tokens_and_vectors_are_those_of_the_file(source):
-    encoder = Encoder.load(source, pooler="mean")
+    encoder = Encoder.load(source, pooling="mean")
     expected = model()
     for key, value in expected.state_dict().items():
         torch.testing.assert_close(encoder.backbone.state_dict()[key], value, rtol=0, atol=0)
@@ -126,11 +126,11 @@ def test_it_is_converted_once(source, monkeypatch):
 
 
 def test_a_training_pools_by_the_mean_and_names_the_origin(source, tmp_path):
-    settings = Settings(steps=1, batch=4, max_tokens=16, precision="fp32")
+    settings = Settings(max_steps=1, batch_size=4, max_seq_length=16, precision="fp32")
     objective = prepare(pretrained.resolve(source), "simcse", {}, settings)
     assert isinstance(objective, SimCSE)
     assert objective.encoder.pooling == "mean"
-    run = fit(objective, TEXTS, settings, folder=tmp_path / "trained", keep="last")
+    run = fit(objective, TEXTS, settings, output_dir=tmp_path / "trained", keep="last")
     origin = json.loads((run.folder / "origin.json").read_text("utf-8"))
     assert origin == {"file": "tiny.gguf", "license": "apache-2.0", "organization": "Nobody"}
     card = (run.folder / "README.md").read_text("utf-8")

@@ -14,7 +14,14 @@ from contrasent.errors import MissingExtraError
 from tiny_models import made_sentences, write_backbone, write_tokenizer
 
 TEXTS = made_sentences()[:24]
-GIVEN = {"steps": 3, "batch": 8, "evaluate": "none", "lr": 1e-2, "max_tokens": 24, "lora": 4}
+GIVEN = {
+    "max_steps": 3,
+    "batch_size": 8,
+    "evaluate": "none",
+    "learning_rate": 1e-2,
+    "max_seq_length": 24,
+    "lora": 4,
+}
 
 
 @pytest.mark.parametrize("kind", ["bert", "gpt2"])
@@ -22,21 +29,23 @@ def test_it_is_merged_when_saved(kind, tmp_path):
     pytest.importorskip("peft")
     base = tmp_path / "base"
     write_backbone(kind, base, write_tokenizer(kind, base))
-    run = fit("simcse", TEXTS, folder=tmp_path / "m", base=base, pooler="mean", **GIVEN)
+    run = fit("simcse", TEXTS, output_dir=tmp_path / "m", base=base, pooling="mean", **GIVEN)
     before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("base", "m"))
-    before, after = ({k: v for k, v in x.items() if "pooler" not in k} for x in (before, after))
+    before, after = ({k: v for k, v in x.items() if "pooling" not in k} for x in (before, after))
     assert before.keys() == after.keys()
     moved = {k for k in before if not torch.equal(before[k], after[k])}
     assert moved and all(before[k].dim() == 2 and "embed" not in k for k in moved)
     for key in moved:  # of rank 4, and no more
         assert torch.linalg.matrix_rank((after[key] - before[key]).double(), rtol=1e-4) <= 4
-    assert np.abs(run.encoder.encode(TEXTS) - Encoder.load(base, pooler="mean").encode(TEXTS)).max()
+    assert np.abs(
+        run.encoder.encode(TEXTS) - Encoder.load(base, pooling="mean").encode(TEXTS)
+    ).max()
     assert json.loads((tmp_path / "m" / "config.json").read_text())["model_type"] == kind
 
 
 def test_the_vectors_in_training_are_those_that_are_saved(bert, tmp_path):
     pytest.importorskip("peft")
-    encoder = Encoder.load(bert, pooler="mean")
+    encoder = Encoder.load(bert, pooling="mean")
     assert encoder.packed
     lora.add(encoder.backbone, 3)
     names = {k for k, p in encoder.named_parameters() if p.requires_grad}
@@ -52,10 +61,10 @@ def test_the_vectors_in_training_are_those_that_are_saved(bert, tmp_path):
     assert again.encode(TEXTS) == pytest.approx(vectors, abs=1e-5)
     assert again.identity == encoder.identity
     assert all(torch.equal(state[k], v) for k, v in encoder.state_dict().items())
-    assert np.abs(vectors - Encoder.load(bert, pooler="mean").encode(TEXTS)).max() > 0.01
+    assert np.abs(vectors - Encoder.load(bert, pooling="mean").encode(TEXTS)).max() > 0.01
 
 
 def test_without_peft_the_extra_is_named(bert, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'contrasent\[lora\]'"):
-        fit("simcse", TEXTS, folder=tmp_path / "m", base=bert, **GIVEN)
+        fit("simcse", TEXTS, output_dir=tmp_path / "m", base=bert, **GIVEN)

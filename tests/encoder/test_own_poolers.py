@@ -33,13 +33,13 @@ CORPUS = ["the gardener sold a map", "the old map", "a violin and a violin", "la
 
 
 def prompted(folder, **options):
-    encoder = Encoder.load(folder, **({"pooler": "mask", "max_tokens": 24} | options))
+    encoder = Encoder.load(folder, **({"pooling": "mask", "max_seq_length": 24} | options))
     encoder.prompts = Prompts({"query": TEMPLATE, "document": TEMPLATE}, "query")
     return encoder
 
 
 def fitted(folder, **options):
-    encoder = Encoder.load(folder, **({"pooler": "idf", "max_tokens": 24} | options))
+    encoder = Encoder.load(folder, **({"pooling": "idf", "max_seq_length": 24} | options))
     tokens = encoder.tokenize(CORPUS)[0]
     encoder.pooler.fit([tokens.select(np.arange(2)), tokens.select(np.arange(2, 4))])
     return encoder
@@ -59,7 +59,7 @@ def test_packed_padded_and_cached_give_the_same_gradients(tiny, name, kind):
     tokens = encoder.tokenize(TEXTS, encoder.prompts.text())[0]
     found = []
     for packed, cached, bucketed in ((True, 0, 0), (False, 0, 0), (False, 0, 1), (True, 2, 0)):
-        encoder.packed, encoder.grad_cache_rows, encoder.bucketed = packed, cached, bool(bucketed)
+        encoder.packed, encoder.mini_batch_size, encoder.bucketed = packed, cached, bool(bucketed)
         encoder.zero_grad()
         vectors = encoder(tokens)
         vectors.square().sum().sin().backward()
@@ -73,7 +73,7 @@ def test_packed_padded_and_cached_give_the_same_gradients(tiny, name, kind):
 
 @pytest.mark.parametrize(("name", "lower"), [("mask", False), ("mask", True), ("idf", False)])
 def test_saved_and_read_to_the_bit(bert, tmp_path, name, lower):
-    encoder = OWN[name](bert, head="tanh", normalise=True)
+    encoder = OWN[name](bert, head="tanh", normalize=True)
     encoder.lower_case = lower
     wanted = encoder.encode(TEXTS)
     encoder.save(tmp_path / "model", card=card(encoder, CardMetadata()))
@@ -97,7 +97,7 @@ def test_saved_and_read_to_the_bit(bert, tmp_path, name, lower):
 
 def test_the_mask_token_against_loops(bert):
     torch.manual_seed(0)
-    encoder = Encoder.load(bert, pooler="mask")
+    encoder = Encoder.load(bert, pooling="mask")
     ids = torch.tensor([[1, 4, 9, 2, 0, 0], [1, 7, 7, 9, 5, 2], [9, 1, 9, 3, 0, 0]])
     hidden = (torch.zeros(3, 6, 4), torch.randn(3, 6, 4))
     encoder.pooler.mask = 9
@@ -122,7 +122,9 @@ def test_the_tokens_are_the_templates_around_those_of_the_sentence(tiny, kind):
     room = 24 - len(empty) - sum(map(len, parts))
     assert room > 3
     for row, text in enumerate(TEXTS):
-        ids = Tokenizer(backend, max_tokens=99).backend.encode(text, add_special_tokens=False).ids
+        ids = (
+            Tokenizer(backend, max_seq_length=99).backend.encode(text, add_special_tokens=False).ids
+        )
         assert cut[row] == (len(ids) > room)
         wanted = [empty[0], *parts[0], *ids[:room], *parts[1], empty[-1]]
         assert tokens[row].tolist() == wanted
@@ -151,7 +153,7 @@ def test_what_cannot_be_is_rejected_in_a_line(bert, tmp_path):
     with pytest.raises(ModelError, match=r"^pooling at the mask token: a text has none; [^\n]*$"):
         encoder.encode(["a map"], prompt="")
     count = sum(map(len, encoder.tokenizer.around(TEMPLATE)))
-    small = Tokenizer(encoder.tokenizer.backend, max_tokens=count)
+    small = Tokenizer(encoder.tokenizer.backend, max_seq_length=count)
     with pytest.raises(OptionError, match=rf"no room for a sentence; its own tokens are {count}$"):
         small(TEXTS, TEMPLATE)
     with pytest.raises(OptionError, match=r"a template holds \[X\] once$"):
@@ -184,7 +186,7 @@ def test_the_weighted_mean_is_that_of_a_plain_loop(tiny, kind):
 def test_other_frequencies_are_another_model_and_damaged_ones_none(bert, tmp_path):
     encoder = fitted(bert)
     encoder.save(tmp_path / "model")
-    other = Encoder.load(bert, pooler="idf", max_tokens=24)
+    other = Encoder.load(bert, pooling="idf", max_seq_length=24)
     other.pooler.fit([encoder.tokenize(CORPUS[:2])[0]])
     assert other.identity != encoder.identity
     statistics = tmp_path / "model" / "1_IdfPooling" / "model.safetensors"
@@ -199,20 +201,20 @@ def test_other_frequencies_are_another_model_and_damaged_ones_none(bert, tmp_pat
 
 def test_training_counts_the_rows_it_trains_on(bert, tmp_path):
     rows = np.arange(3)
-    settings = Settings(batch=2, steps=2, pooler="idf", checkpoint_every=1)
+    settings = Settings(batch_size=2, max_steps=2, pooling="idf", save_steps=1)
     objective = prepare(bert, "esimcse", {"queue_size": 4}, settings)
-    fit(objective, CORPUS, settings, folder=tmp_path / "m", rows=rows)
+    fit(objective, CORPUS, settings, output_dir=tmp_path / "m", rows=rows)
     model = Encoder.load(tmp_path / "m")
-    assert int(model.pooler.texts) == 3
-    for token in range(len(model.pooler.frequencies)):
+    assert int(model.pooling.texts) == 3
+    for token in range(len(model.pooling.frequencies)):
         held = sum(token in model.tokenize([text])[0][0] for text in CORPUS[:3])
-        assert int(model.pooler.frequencies[token]) == held
+        assert int(model.pooling.frequencies[token]) == held
     momentum = objective.queue.momentum_encoder.pooler
-    assert torch.equal(momentum.frequencies, model.pooler.frequencies)
+    assert torch.equal(momentum.frequencies, model.pooling.frequencies)
 
 
 def test_without_frequencies_it_says_so_in_a_line(bert):
-    encoder = Encoder.load(bert, pooler="idf")
+    encoder = Encoder.load(bert, pooling="idf")
     with pytest.raises(ModelError, match=r"^pooler 'idf' has no token frequencies; [^\n]+$"):
         encoder.encode(TEXTS)
 

@@ -23,7 +23,7 @@ TEXTS = [
 
 
 def load(folder, **options):
-    encoder = Encoder.load(folder, **({"pooler": "mean"} | options)).double().train()
+    encoder = Encoder.load(folder, **({"pooling": "mean"} | options)).double().train()
     return encoder, encoder.tokenize(TEXTS)[0]
 
 
@@ -86,7 +86,7 @@ def test_few_numbers_of_tokens_are_computed_and_the_fill_changes_nothing(bert):
 @pytest.mark.parametrize("near", [False, True])
 def test_vectors_and_gradients_are_those_of_padded_rows(tiny, kind, pooling, near, monkeypatch):
     """Both ways of attention: torch's over rows of one length, ours over rows of near ones."""
-    encoder, tokens = load(tiny[kind], pooler=pooling, dropout=0.0, attention_dropout=0.0)
+    encoder, tokens = load(tiny[kind], pooling=pooling, dropout=0.0, attention_dropout=0.0)
     assert any(group.mask is not None for group in Packing(tokens).near)
     if near:
         attend = attention._packed
@@ -234,7 +234,7 @@ def test_a_pass_that_would_be_wrong_is_padded(bert, tiny, monkeypatch):
     encoder, tokens = load(bert)
     assert encoder.packs(tokens)
     # RoBERTa counts positions by what is no padding.
-    roberta = Encoder.load(tiny["roberta"], pooler="mean")
+    roberta = Encoder.load(tiny["roberta"], pooling="mean")
     pad = roberta.tokenizer.specials.pad
     assert not roberta.packs(Tokens.from_rows([[0, 5, pad, 6, 2]]))
     assert roberta.packs(Tokens.from_rows([[0, 5, 6, 2]]))
@@ -243,13 +243,13 @@ def test_a_pass_that_would_be_wrong_is_padded(bert, tiny, monkeypatch):
     forward = numbered.backbone.embeddings.forward
     numbered.backbone.embeddings.forward = lambda **given: forward(**given | {"position_ids": None})
     assert not numbered.packs(tokens)
-    assert not Encoder.load(tiny["mpnet"], pooler="mean").packs(tokens)
+    assert not Encoder.load(tiny["mpnet"], pooling="mean").packs(tokens)
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
 @pytest.mark.parametrize("pooling", ["mean", "cls", "first_last"])
 def test_in_bf16_it_is_as_near_to_the_truth_as_the_backbone(tiny, kind, pooling):
-    encoder, tokens = load(tiny[kind], pooler=pooling, dropout=0.0, attention_dropout=0.0)
+    encoder, tokens = load(tiny[kind], pooling=pooling, dropout=0.0, attention_dropout=0.0)
     vectors = encoder(tokens)
     truth = {"vectors": vectors.detach(), **gradients(encoder, vectors)}
     encoder.float()

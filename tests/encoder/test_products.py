@@ -98,8 +98,22 @@ def test_products_and_gradients_are_those_of_float64(library):
 
 def test_a_run_goes_on_with_the_library_that_it_began_with(bert, sentences, tmp_path, caplog):
     def train(place, **given):
-        options = {"steps": 4, "batch": 8, "checkpoint_every": 2, "heldout": 0, "lr": 1e-3}
-        fit("simcse", sentences[:40], folder=place, base=bert, evaluate="none", **options, **given)
+        options = {
+            "max_steps": 4,
+            "batch_size": 8,
+            "save_steps": 2,
+            "eval_size": 0,
+            "learning_rate": 1e-3,
+        }
+        fit(
+            "simcse",
+            sentences[:40],
+            output_dir=place,
+            base=bert,
+            evaluate="none",
+            **options,
+            **given,
+        )
         return json.loads((place / "run" / "settings.json").read_text())["products"]
 
     def stop(step, values):

@@ -67,7 +67,7 @@ def checkpoint(tiny, tmp_path):
 
 def first_tokens(folder):
     """The [CLS] vectors that transformers gives for the untouched body."""
-    return Encoder.load(folder, pooler="cls").encode(TEXTS)
+    return Encoder.load(folder, pooling="cls").encode(TEXTS)
 
 
 LAYOUTS = [
@@ -159,12 +159,12 @@ def test_what_is_no_checkpoint(checkpoint, tiny, tmp_path):
     for kind in set(KINDS) - {"bert", "roberta"}:
         with pytest.raises(ModelError, match="is not of a BERT or RoBERTa"):
             import_checkpoint(tiny[kind], method="esimcse")
-    Encoder.load(tiny["bert"], pooler="mean").save(tmp_path / "whole")
+    Encoder.load(tiny["bert"], pooling="mean").save(tmp_path / "whole")
     with pytest.raises(ModelError, match="needs no import"):
         import_checkpoint(tmp_path / "whole", method="esimcse")
     folder = checkpoint(TANH, converted=False)
     with pytest.raises(ModelError, match=r"contrasent import .*checkpoint -o MODEL"):
-        Encoder.load(folder, pooler="cls")
+        Encoder.load(folder, pooling="cls")
 
 
 def test_the_command(checkpoint, tmp_path):

@@ -87,7 +87,7 @@ def test_an_encoder_gives_the_same_bits(cluster, tmp_path, bert, sentences):
     from contrasent.cli.options import Loading
 
     (tmp_path / "texts.txt").write_text("\n".join(sentences[:60]) + "\n")
-    opener = OpenModel(str(bert), Loading(pooler="mean"), threads=1)
+    opener = OpenModel(str(bert), Loading(pooling="mean"), threads=1)
     here = opener()
     planned = plan(str(tmp_path / "texts.txt"), shard_rows=20)
     for name, engine in (("local", Local()), ("ray", OnRay(2, patience=240))):

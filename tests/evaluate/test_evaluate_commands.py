@@ -43,7 +43,7 @@ def data(tmp_path, monkeypatch):
 
 
 def measure(*arguments):
-    return run("evaluate", *arguments, "--pooler", "mean", "--quiet", "--resamples", 50)
+    return run("evaluate", *arguments, "--pooling", "mean", "--quiet", "--resamples", 50)
 
 
 STS = ("--task", "STSB", "--form", "raw")
@@ -128,7 +128,7 @@ def test_a_folder_that_is_no_model_is_an_error(data, tmp_path):
 
 
 def test_compare_models_and_reports(bert, tiny, data, tmp_path):
-    arguments = ("--pooler", "mean", "--data", data, "--quiet")
+    arguments = ("--pooling", "mean", "--data", data, "--quiet")
     out = run("compare", bert, tiny["electra"], *STS, *arguments)
     assert "a standard deviation over seeds of 1.2 points is assumed (--seed-sd)" in out
     assert "these models alone: [" in out
@@ -152,7 +152,7 @@ def test_compare_models_and_reports(bert, tiny, data, tmp_path):
 @pytest.fixture(scope="module")
 def white(bert, corpus, tmp_path_factory):
     target = tmp_path_factory.mktemp("white") / "white"
-    few = ("--pooler", "mean", "--dimensions", 8, "--quiet")
+    few = ("--pooling", "mean", "--dimensions", 8, "--quiet")
     run("postprocess", "whiten", bert, corpus, "-o", target, *few)
     return target
 
@@ -163,15 +163,15 @@ def test_a_whitened_model_is_an_ordinary_model(bert, corpus, white):
     vectors = model.encode(lines)
     assert vectors.shape[1] == 8
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
-    free = Encoder.load(white, normalise=False).encode(lines)
+    free = Encoder.load(white, normalize=False).encode(lines)
     np.testing.assert_allclose(np.cov(free.T), np.eye(8), atol=1e-3)
     with pytest.raises(OutputError, match="exists; choose another folder or use --overwrite"):
-        run("postprocess", "whiten", bert, corpus, "-o", white, "--pooler", "mean", "--quiet")
+        run("postprocess", "whiten", bert, corpus, "-o", white, "--pooling", "mean", "--quiet")
 
 
 def test_a_flow_can_be_evaluated(bert, corpus, data, tmp_path):
     target = tmp_path / "flow"
-    arguments = ("--pooler", "mean", "--set", "epochs=2", "--quiet")
+    arguments = ("--pooling", "mean", "--set", "num_train_epochs=2", "--quiet")
     run("postprocess", "flow", bert, corpus, "-o", target, *arguments)
     assert (target / "encoder" / "modules.json").is_file()
     out = measure(target, *STS, "--data", data)
@@ -184,9 +184,9 @@ def test_a_flow_can_be_evaluated(bert, corpus, data, tmp_path):
 
 @pytest.mark.parametrize(("arguments", "problem"), [
     (("whitening",), "METHOD 'whitening'.*did you mean 'whiten'"),
-    (("whiten", "--set", "epochs=2"), "--set 'epochs': no such setting of whiten"),
+    (("whiten", "--set", "num_train_epochs=2"), "num_train_epochs': no such setting of whiten"),
     (("flow", "--dimensions", 2), "--dimensions 2: goes with whiten"),
-    (("flow", "--set", "epochs=0"), "--set 'epochs=0': is too small"),
+    (("flow", "--set", "num_train_epochs=0"), "--set 'num_train_epochs=0': is too small"),
     (("flow", "--set", "level=2"), "--set 'level': .*did you mean 'levels'"),
     (("flow", "--sentences", 50), "--sentences 50: .*needs 64"),
 ])  # fmt: skip
@@ -198,9 +198,9 @@ def test_postprocess_rejects_options_of_another_method(arguments, problem, tmp_p
 
 @pytest.mark.slow
 def test_bias_of_length_is_measured_in_words_and_in_the_models_tokens(bert, data_folder, tmp_path):
-    _, count = _load(str(bert), Loading(pooler="mean", batch=8), False)
+    _, count = _load(str(bert), Loading(pooling="mean", batch_size=8), False)
     sentence = "the orchard and a copper lantern"
-    tokens, _ = Encoder.load(bert, pooler="mean").tokenize([sentence])
+    tokens, _ = Encoder.load(bert, pooling="mean").tokenize([sentence])
     assert count(sentence) == tokens.lengths[0] - 2  # [CLS] and [SEP]
     measure(bert, "--suite", "bias", "--json", tmp_path / "bias.json")
     out = json.loads((tmp_path / "bias.json").read_text())
@@ -219,7 +219,7 @@ def test_compare_on_data_of_ones_own(bert, tiny, tmp_path, sentences, monkeypatc
     monkeypatch.setenv("CONTRASENT_DATA", str(tmp_path))
     rows = [f"{sentences[i]}\t{sentences[i + 200]}\t{i % 6}" for i in range(150)]
     (tmp_path / "rated.tsv").write_text("\n".join(["a\tb\tscore", *rows]) + "\n")
-    arms = ("compare", bert, tiny["electra"], "--pooler", "mean", "--json", "--quiet")
+    arms = ("compare", bert, tiny["electra"], "--pooling", "mean", "--json", "--quiet")
     found = json.loads(run(*arms, "--pairs", tmp_path / "rated.tsv"))["rows"]
     assert {row["metric"] for row in found} >= {"spearman"} and found[0]["count"] == 150
     (tmp_path / "pairs.tsv").write_text("\n".join(["a\tb", *(r[:-2] for r in rows)]) + "\n")

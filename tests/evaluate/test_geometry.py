@@ -68,9 +68,9 @@ def test_the_spectral_bound_is_both_sides_of_equation_7():
 
 def test_a_batch_bounds_the_rank_of_its_correlation_matrix():
     wide = np.random.default_rng(1).normal(size=(70, 96)).astype(np.float32)
-    assert batch_ranks(wide, batch=32) == [(32, 31), (32, 31)]
-    assert batch_ranks(wide[:, :8], batch=32) == [(8, 8), (8, 8)]
-    assert batch_ranks(np.repeat(wide[:2], 16, axis=0), batch=32) == [(2, 1)]
+    assert batch_ranks(wide, batch_size=32) == [(32, 31), (32, 31)]
+    assert batch_ranks(wide[:, :8], batch_size=32) == [(8, 8), (8, 8)]
+    assert batch_ranks(np.repeat(wide[:2], 16, axis=0), batch_size=32) == [(2, 1)]
 
 
 def test_singular_values_and_effective_rank():

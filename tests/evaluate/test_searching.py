@@ -122,7 +122,7 @@ def judged_index(bert, run, tmp_path):
         (home / f"{name}.jsonl").write_text("\n".join(rows), "utf-8")
     judged = "\n".join(f"q{n}\tc{n}\t1" for n in range(10))
     (home / "qrels" / "test.tsv").write_text(judged, "utf-8")
-    arguments = ("--column", "text", "--id", "_id", "--pooler", "mean", "--word-weight", "0.9")
+    arguments = ("--column", "text", "--id", "_id", "--pooling", "mean", "--word-weight", "0.9")
     run("index", home / "corpus.jsonl", "--model", bert, "-o", "made", *arguments)
     return home
 

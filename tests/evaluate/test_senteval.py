@@ -10,7 +10,9 @@ from contrasent.evaluate.classifier import ClassifierProblem, stratified_folds, 
 from contrasent.evaluate.senteval import Procedure, Split
 
 torch = pytest.importorskip("torch")
-SHORT = Procedure(folds=4, rate=1e-2, batch=16, tenacity=2, epochs=2, longest=30, grid=(1e-4, 1e-1))
+SHORT = Procedure(
+    folds=4, rate=1e-2, batch_size=16, tenacity=2, num_train_epochs=2, longest=30, grid=(1e-4, 1e-1)
+)
 
 
 def made(n=230, d=7, classes=2, seed=0):
@@ -36,8 +38,8 @@ def one_fit(x, y, split, penalty, classes, seed):
     while epoch <= SHORT.longest:
         for _ in range(SHORT.epochs):
             order = train[random.permutation(len(train))]
-            for left in range(0, len(order), SHORT.batch):
-                rows = order[left : left + SHORT.batch]
+            for left in range(0, len(order), SHORT.batch_size):
+                rows = order[left : left + SHORT.batch_size]
                 adam.zero_grad()
                 torch.nn.functional.cross_entropy(model(x[rows]), y[rows]).backward()
                 adam.step()

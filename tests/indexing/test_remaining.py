@@ -30,7 +30,7 @@ def made(lines, bert, tmp_path_factory):
     """A way to index the table, and the state of an index made whole."""
 
     def index(target, **given):
-        return index_folder(lines, target, model=bert, pooler="mean", **given)
+        return index_folder(lines, target, model=bert, pooling="mean", **given)
 
     whole = tmp_path_factory.mktemp("whole") / "index"
     index(whole)
@@ -125,7 +125,7 @@ def test_what_was_encoded_for_another_state_is_not_kept(made, tmp_path):
 
 
 def test_an_unfinished_index_follows_its_documents(bert, tmp_path, sentences):
-    folder, given = tmp_path / "notes", {"model": bert, "pooler": "mean"}
+    folder, given = tmp_path / "notes", {"model": bert, "pooling": "mean"}
     folder.mkdir()
     for n in range(40):
         (folder / f"{n}.md").write_text(f"{sentences[n % len(sentences)]} Note {n}.\n")
@@ -150,9 +150,9 @@ def test_bad_input_is_a_line_and_loses_nothing(made, tiny, tmp_path, lines, run)
     target = tmp_path / "index"
     stopped(index, target)
     with pytest.raises(errors.UserError, match="was begun with"):
-        index(target, max_tokens=9)
+        index(target, max_seq_length=9)
     with pytest.raises(errors.UserError, match="cannot be compared"):  # another base
-        index_folder(lines, target, model=tiny["roberta"], pooler="mean")
+        index_folder(lines, target, model=tiny["roberta"], pooling="mean")
     for command in (
         ["dedupe", target],
         ["adapt", target, "-o", tmp_path / "out"],

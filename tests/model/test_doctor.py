@@ -35,9 +35,9 @@ def base(tmp_path_factory):
 def saved(base, tmp_path_factory):
     """The BERT with a tanh head, and with scaling and no head; both with golden vectors."""
     home = tmp_path_factory.mktemp("models")
-    kinds = {"head": {"head": "tanh"}, "plain": {"normalise": True}}
+    kinds = {"head": {"head": "tanh"}, "plain": {"normalize": True}}
     for name, options in kinds.items():
-        Encoder.load(base, pooler="mean", max_tokens=256, **options).save(home / name)
+        Encoder.load(base, pooling="mean", max_seq_length=256, **options).save(home / name)
     return home
 
 
@@ -65,7 +65,7 @@ def test_a_save_in_the_middle_of_training(base, tmp_path):
     """A BatchNorm head is saved folded and must match; the encoder trains on as it was."""
     import torch
 
-    encoder = Encoder.load(base, pooler="cls", head="batchnorm")
+    encoder = Encoder.load(base, pooling="cls", head="batchnorm")
     encoder.train()
     encoder.backbone.embeddings.eval()
     encoder(encoder.tokenize(made_sentences()[:32])[0])  # moves the running statistics

@@ -64,8 +64,8 @@ def dense(folder, activation="torch.nn.modules.activation.Tanh", out=5):
     return weights
 
 
-def pooled(bert, pooler):
-    return Encoder.load(bert, pooler=pooler, max_tokens=9).encode(TEXTS).astype(float)
+def pooled(bert, pooling):
+    return Encoder.load(bert, pooling=pooling, max_seq_length=9).encode(TEXTS).astype(float)
 
 
 @pytest.mark.parametrize("mode", ["cls", "mean", "max"])
@@ -77,7 +77,7 @@ def test_both_schemas_are_read(bert, folder, mode, schema):
     weights = dense(folder / "2_Dense")
     if schema == "older":
         key = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}[mode]
-        keys = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "lasttoken")
+        keys = ("cls_token", "mean_tokens", "max_seq_length", "mean_sqrt_len_tokens", "lasttoken")
         flags = {f"pooling_mode_{k}": k == key for k in keys}
         write(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": 32, **flags})
         stated = {"max_seq_length": 9, "do_lower_case": False}
@@ -96,7 +96,7 @@ def test_both_schemas_are_read(bert, folder, mode, schema):
         stated = {"model_type": "SentenceTransformer", "truncate_dim": None}
         write(folder / "config_sentence_transformers.json", stated | {"default_prompt_name": None})
     encoder = Encoder.load(folder)
-    assert (encoder.pooling, encoder.max_tokens, encoder.dimension) == (mode, 9, 5)
+    assert (encoder.pooling, encoder.max_seq_length, encoder.dimension) == (mode, 9, 5)
     expected = np.tanh(
         pooled(bert, mode) @ weights["linear.weight"].numpy().T + weights["linear.bias"].numpy()
     )
@@ -105,7 +105,7 @@ def test_both_schemas_are_read(bert, folder, mode, schema):
 
 
 def test_the_older_schema_is_written(bert, tmp_path):
-    encoder = Encoder.load(bert, pooler="cls", head="tanh", normalise=True, max_tokens=11)
+    encoder = Encoder.load(bert, pooling="cls", head="tanh", normalize=True, max_seq_length=11)
     encoder.lower_case = True
     encoder.save(tmp_path / "m")
     m = tmp_path / "m"
@@ -138,7 +138,7 @@ def test_layers_come_back_in_a_deeper_model(tmp_path, name):
 
     size = write_tokenizer("bert", tmp_path / "deep")
     write_backbone("bert", tmp_path / "deep", size, num_hidden_layers=4)
-    encoder = Encoder.load(tmp_path / "deep", pooler=name)
+    encoder = Encoder.load(tmp_path / "deep", pooling=name)
     encoder.save(tmp_path / "m")
     again = Encoder.load(tmp_path / "m")
     assert again.pooling == name
@@ -146,15 +146,15 @@ def test_layers_come_back_in_a_deeper_model(tmp_path, name):
 
 
 def test_the_length_that_a_bare_encoder_states(folder):
-    assert Encoder.load(folder, pooler="cls").max_tokens == 64
+    assert Encoder.load(folder, pooling="cls").max_seq_length == 64
     edit(folder / "tokenizer_config.json", model_max_length=20)
-    assert Encoder.load(folder, pooler="cls").max_tokens == 20
+    assert Encoder.load(folder, pooling="cls").max_seq_length == 20
     edit(folder / "tokenizer_config.json", model_max_length=10**30)
-    assert Encoder.load(folder, pooler="cls").max_tokens == 64
+    assert Encoder.load(folder, pooling="cls").max_seq_length == 64
 
 
 def test_a_bare_encoder_does_not_say_how_to_pool(bert):
-    with pytest.raises(ModelError, match=r"name a pooler \(cls, mean, max, last_token, "):
+    with pytest.raises(ModelError, match=r"name a pooling \(cls, mean, max, last_token, "):
         Encoder.load(bert)
 
 
@@ -250,7 +250,7 @@ def test_folders_that_are_none(tmp_path):
 
 @pytest.mark.parametrize("place", ["../other", "/etc", "a/../../b", 3, None])
 def test_no_module_leads_out_of_the_folder(bert, tmp_path, place):
-    Encoder.load(bert, pooler="mean").save(tmp_path / "m")
+    Encoder.load(bert, pooling="mean").save(tmp_path / "m")
     path = tmp_path / "m" / "modules.json"
     modules = json.loads(path.read_text())
     modules[1]["path"] = place

@@ -37,19 +37,19 @@ def same(model, encoder, sentences):
 @pytest.mark.parametrize("kind", TINY)
 def test_each_kind_of_encoder(kind, tiny, sentences):
     texts = [*sentences[:40], "", " ".join(sentences[:10]), HOLDS_PAD]
-    same(NumpyModel(tiny[kind], pooler="mean"), Encoder.load(tiny[kind], pooler="mean"), texts)
+    same(NumpyModel(tiny[kind], pooling="mean"), Encoder.load(tiny[kind], pooling="mean"), texts)
 
 
-@pytest.mark.parametrize("pooler", [name for name in POOLED if name != "idf"])
-def test_each_pooler(pooler, bert, sentences):
+@pytest.mark.parametrize("pooling", [name for name in POOLED if name != "idf"])
+def test_each_pooling(pooling, bert, sentences):
     texts = sentences[:20]
-    same(NumpyModel(bert, pooler=pooler), Encoder.load(bert, pooler=pooler), texts)
+    same(NumpyModel(bert, pooling=pooling), Encoder.load(bert, pooling=pooling), texts)
 
 
 @pytest.mark.parametrize("head", ["none", "tanh", "batchnorm"])
-@pytest.mark.parametrize("normalise", [False, True])
-def test_a_saved_model_with_its_head_prompts_and_length(head, normalise, bert, sentences, tmp_path):
-    encoder = Encoder.load(bert, pooler="mean", head=head, normalise=normalise, max_tokens=12)
+@pytest.mark.parametrize("normalize", [False, True])
+def test_a_saved_model_with_its_head_prompts_and_length(head, normalize, bert, sentences, tmp_path):
+    encoder = Encoder.load(bert, pooling="mean", head=head, normalize=normalize, max_seq_length=12)
     encoder.prompts = Prompts({"query": "the night nurse: "}, None)
     encoder.save(tmp_path / "model")
     model = NumpyModel(tmp_path / "model")
@@ -63,7 +63,7 @@ def test_a_saved_model_with_its_head_prompts_and_length(head, normalise, bert, s
 
 
 def test_weights_of_documents_frequencies(bert, sentences, tmp_path):
-    encoder = Encoder.load(bert, pooler="idf")
+    encoder = Encoder.load(bert, pooling="idf")
     encoder.pooler.fit([encoder.tokenize(sentences)[0]])
     encoder.save(tmp_path / "model")
     same(NumpyModel(tmp_path / "model"), Encoder.load(tmp_path / "model"), sentences[:20])
@@ -74,17 +74,17 @@ def test_what_needs_torch_says_what_to_install(tiny, bert):
     assert supports(bert, "mean") and not supports(bert) and not supports(bert, "mask")
     assert not supports(tiny["modernbert"], "mean")
     with pytest.raises(ModelError, match=r"'modernbert'.*pip install 'contrasent\[train\]'"):
-        NumpyModel(tiny["modernbert"], pooler="mean")
+        NumpyModel(tiny["modernbert"], pooling="mean")
     with pytest.raises(ModelError, match=r"pooler 'mask'.*pip install 'contrasent\[train\]'"):
-        NumpyModel(bert, pooler="mask")
-    with pytest.raises(ModelError, match="name a pooler"):
+        NumpyModel(bert, pooling="mask")
+    with pytest.raises(ModelError, match="name a pooling"):
         NumpyModel(bert)
     with pytest.raises(OptionError, match="3 to 64 tokens"):
-        NumpyModel(bert, pooler="mean", max_tokens=65)
+        NumpyModel(bert, pooling="mean", max_seq_length=65)
 
 
 def test_a_damaged_folder_is_one_line(bert, tmp_path, sentences):
-    Encoder.load(bert, pooler="mean").save(tmp_path / "model")
+    Encoder.load(bert, pooling="mean").save(tmp_path / "model")
     weights = tmp_path / "model" / "model.safetensors"
     data = bytearray(weights.read_bytes())
     data[-9] ^= 4
@@ -116,7 +116,7 @@ main()
 
 @pytest.mark.parametrize("scale", [1, 30])
 def test_scores_of_any_size_are_summed_without_overflow(scale, bert):
-    backbone = NumpyModel(bert, pooler="mean").backbone
+    backbone = NumpyModel(bert, pooling="mean").backbone
     qkv = np.random.default_rng(0).standard_normal((20, 3 * backbone.size)).astype(np.float32)
     qkv *= np.float32(scale)
     found = backbone._attend(qkv, [(0, 2, 10)])
@@ -176,9 +176,9 @@ def test_a_forged_config_is_one_line_that_names_file_key_and_value(bert, tmp_pat
     write_object(folder / "config.json", config)
     shown = re.escape(repr(value)[:60])
     with pytest.raises(ModelError, match=rf"config\.json: {key} is {shown}; it must"):
-        NumpyModel(folder, pooler="mean")
+        NumpyModel(folder, pooling="mean")
     with pytest.raises(ModelError) as caught:
-        Encoder.load(folder, pooler="mean")
+        Encoder.load(folder, pooling="mean")
     assert "\n" not in str(caught.value)
 
 
@@ -188,7 +188,7 @@ def test_a_config_without_a_key_names_it(bert, tmp_path):
     del config["num_attention_heads"]
     write_object(folder / "config.json", config)
     with pytest.raises(ModelError, match="num_attention_heads is missing"):
-        NumpyModel(folder, pooler="mean")
+        NumpyModel(folder, pooling="mean")
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_weights_of_other_shapes_are_one_line(bert, tmp_path, name, change):
     weights[name] = np.ascontiguousarray(change(weights[name]))
     save_file(weights, folder / "model.safetensors")
     with pytest.raises(ModelError, match=name):
-        NumpyModel(folder, pooler="mean")
+        NumpyModel(folder, pooling="mean")
 
 
 def test_a_token_without_a_row_is_named(bert, tmp_path):
@@ -217,18 +217,18 @@ def test_a_token_without_a_row_is_named(bert, tmp_path):
     weights[name] = weights[name][:5]
     save_file(weights, folder / "model.safetensors")
     with pytest.raises(ModelError, match="has no row in the 5 of the embeddings"):
-        NumpyModel(folder, pooler="mean").encode(["the gardener"])
+        NumpyModel(folder, pooling="mean").encode(["the gardener"])
 
 
 @pytest.mark.parametrize(
-    ("kind", "pooler"),
+    ("kind", "pooling"),
     [("bert", "mean"), ("roberta", "cls"), ("distilbert", "mean"), ("mpnet", "mean")],
 )
-def test_openvino_in_bfloat16_gives_the_same_directions(kind, pooler, tiny, sentences, monkeypatch):
+def test_openvino_in_bfloat16_keeps_directions(kind, pooling, tiny, sentences, monkeypatch):
     pytest.importorskip("openvino")
     if runtime.INSTRUCTIONS.isdisjoint(runtime.instructions()):
         pytest.skip("the processor, or what oneDNN may use of it, does not compute in bfloat16")
-    found, model = set(), NumpyModel(tiny[kind], pooler=pooler)
+    found, model = set(), NumpyModel(tiny[kind], pooling=pooling)
     monkeypatch.setattr(runtime, "instructions", lambda: found)
     assert runtime.in_bfloat16(model) is model  # of another processor
     found.add("amx_bf16")

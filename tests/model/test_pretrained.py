@@ -164,7 +164,7 @@ def test_it_is_a_model_as_any_other(model, multilingual_base):
     assert model.identity == encoder.identity
     assert model.prompts.of_task("query") == "query: "
     assert model.prompts.of_task("document") == "passage: "
-    assert (model.dimension, model.max_tokens) == (384, 512)
+    assert (model.dimension, model.max_seq_length) == (384, 512)
 
 
 def test_spaces_and_control_characters_are_those_of_the_vocabulary(model):

@@ -26,7 +26,7 @@ E5 = {"query": "query: ", "document": "passage: ", "odd": "Ω "}
 @pytest.fixture(scope="module")
 def saved(bert, tmp_path_factory):
     """A model with prompts."""
-    encoder = Encoder.load(bert, pooler="mean", max_tokens=24)
+    encoder = Encoder.load(bert, pooling="mean", max_seq_length=24)
     encoder.prompts = Prompts(E5)
     folder = tmp_path_factory.mktemp("prompts") / "model"
     encoder.save(folder)
@@ -36,7 +36,7 @@ def saved(bert, tmp_path_factory):
 @pytest.fixture
 def plain(bert):
     """The same model without prompts."""
-    return Encoder.load(bert, pooler="mean", max_tokens=24)
+    return Encoder.load(bert, pooling="mean", max_seq_length=24)
 
 
 def prefixed(plain, first, texts=TEXTS):
@@ -63,7 +63,7 @@ def test_the_folder_is_that_of_sentence_transformers(saved, plain):
 
 
 def test_a_default_prompt_is_used_where_none_is_named(bert, plain, tmp_path):
-    model = Encoder.load(bert, pooler="mean", max_tokens=24)
+    model = Encoder.load(bert, pooling="mean", max_seq_length=24)
     model.prompts = Prompts(E5, "odd")
     assert np.array_equal(model.encode(TEXTS), prefixed(plain, "Ω "))
     model.save(tmp_path / "m")
@@ -217,7 +217,7 @@ def test_training_with_prompts(bert, sentences, tmp_path):
     from contrasent.train.settings import Settings
 
     pairs = [(a, b) for a, b in zip(sentences[:30], sentences[30:60], strict=True)]
-    given = {"batch": 6, "steps": 2, "pooler": "mean", "query_prompt": "ask: "}
+    given = {"batch_size": 6, "max_steps": 2, "pooling": "mean", "query_prompt": "ask: "}
     settings = Settings(**given, document_prompt="read: ")
     objective = prepare(bert, "simcse_supervised", {}, settings)
     made = collator(objective, open_corpus(pairs), settings, tmp_path / "tokens", None)
@@ -226,7 +226,7 @@ def test_training_with_prompts(bert, sentences, tmp_path):
         tokens, _ = made.tokenizer([first + pairs[row][column] for row in batch.rows])
         assert batch.columns[column].ids.tolist() == tokens.ids.tolist()
     assert made.cache.text(0, 0) == pairs[0][0]
-    fit(objective, pairs, settings, folder=tmp_path / "m")
+    fit(objective, pairs, settings, output_dir=tmp_path / "m")
     model = Encoder.load(tmp_path / "m")
     assert model.prompts == Prompts({"query": "ask: ", "document": "read: "})
     # A base's own prompts stay unless a setting says otherwise.

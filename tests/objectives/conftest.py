@@ -37,7 +37,7 @@ def guide(tiny, tmp_path_factory):
 
     from contrasent.encoder.encoder import Encoder
 
-    encoder = Encoder.load(tiny["bert"], pooler="mean", max_tokens=24)
+    encoder = Encoder.load(tiny["bert"], pooling="mean", max_seq_length=24)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(12)
         for weight in encoder.parameters():
@@ -75,8 +75,9 @@ def load(tiny):
 
     def loaded(kind="bert", *, dropout=0.1, **options):
         return Encoder.load(
-            tiny[kind], pooler=options.pop("pooler", "cls"), dropout=dropout,
-            attention_dropout=options.pop("attention_dropout", dropout), max_tokens=24, **options,
+            tiny[kind], pooling=options.pop("pooling", "cls"), dropout=dropout,
+            attention_dropout=options.pop("attention_dropout", dropout),
+            max_seq_length=24, **options,
         )  # fmt: skip
 
     return loaded

@@ -95,7 +95,7 @@ def test_no_row_is_given_its_own_vector_and_each_is_given_once():
             assert np.array_equal(others, other_rows(count, 5, step))
             drawn.add((count, *others.tolist()))
     assert len(drawn) > 40 and not np.array_equal(other_rows(64, 5, 0), other_rows(64, 6, 0))
-    with pytest.raises(OptionError, match="batch=2"):
+    with pytest.raises(OptionError, match="batch_size=2"):
         other_rows(1, 5, 0)
 
 
@@ -118,9 +118,13 @@ def adamw(weights, grads, state, rate, decay):
 def test_rate_and_warm_up_are_a_plain_loop(load, masked, batches, rate, warmup):
     given = {"discriminator_learning_rate": rate, "discriminator_warmup_steps": warmup}
     given |= {**DECIDING, "difference_weight": 0.3}
-    settings = Settings(lr=1e-3, steps=5, weight_decay=0.01, clip=math.inf, seed=5)
+    settings = Settings(
+        learning_rate=1e-3, max_steps=5, weight_decay=0.01, max_grad_norm=math.inf, seed=5
+    )
     ours, plain = (made(load, masked, **given) for _ in range(2))
-    optimizer = ours.optimizer(lr=settings.lr, weight_decay=settings.weight_decay)
+    optimizer = ours.optimizer(
+        learning_rate=settings.learning_rate, weight_decay=settings.weight_decay
+    )
     collator = SimpleNamespace(batch=lambda step, *_: batches(ours, step))
     scaler = torch.amp.GradScaler("cpu", enabled=False)
     runner = StepRunner(ours, ours, collator, optimizer, scaler, settings, 5, Monitor())
@@ -177,12 +181,12 @@ def test_shares_are_measured_where_the_encoder_learns(load, masked):
 
 def test_a_run_with_a_warm_up(load, masked, tmp_path):
     texts = [f"{text} {number}" for text in TEXTS for number in ("one", "two", "three")]
-    settings = Settings(batch=6, steps=4, lr=1e-3)
+    settings = Settings(batch_size=6, max_steps=4, learning_rate=1e-3)
 
     def run(name, warmup):
         objective = made(load, masked, discriminator_warmup_steps=warmup, dropout=0.1).float()
         before = {k: v.clone() for k, v in objective.encoder.state_dict().items()}
-        outcome = fit(objective, texts, settings, folder=tmp_path / name, keep="last")
+        outcome = fit(objective, texts, settings, output_dir=tmp_path / name, keep="last")
         same = all(torch.equal(v, before[k]) for k, v in objective.encoder.state_dict().items())
         return outcome, same
 

@@ -64,7 +64,7 @@ def test_the_loss_is_that_of_plain_loops(load, batches, kind, denoise):
     from made_batches import TEXTS
 
     encoder = load(kind, dropout=0.0).double()
-    encoder.tokenizer.max_tokens = 64
+    encoder.tokenizer.max_seq_length = 64
     encoder.tokenizer.backend.enable_truncation(64)
     objective = find("promptbert")(encoder, **GIVEN, denoise=denoise, projector="none").train()
     with torch.no_grad():
@@ -77,9 +77,9 @@ def test_the_loss_is_that_of_plain_loops(load, batches, kind, denoise):
 
 def test_a_run_saves_what_it_trained(tiny, tmp_path, sentences):
     (tmp_path / "text.txt").write_text("\n".join(sentences[:64]) + "\n", "utf-8")
-    settings = Settings(batch=16, steps=2, max_tokens=20)
+    settings = Settings(batch_size=16, max_steps=2, max_seq_length=20)
     objective = prepare(tiny["bert"], "promptbert", dict(GIVEN), settings)
-    fit(objective, str(tmp_path / "text.txt"), settings, folder=tmp_path / "model")
+    fit(objective, str(tmp_path / "text.txt"), settings, output_dir=tmp_path / "model")
     model = Encoder.load(tmp_path / "model")
     assert model.pooling == "mask"
     assert model.prompts.text() == GIVEN["template"] == model.prompts.of_task("document")
@@ -90,7 +90,7 @@ def test_a_run_saves_what_it_trained(tiny, tmp_path, sentences):
     # A model like this goes on with any method, in its template.
     again = prepare(tmp_path / "model", "simcse", {}, settings)
     assert again.encoder.pooling == "mask"
-    fit(again, str(tmp_path / "text.txt"), settings, folder=tmp_path / "more")
+    fit(again, str(tmp_path / "text.txt"), settings, output_dir=tmp_path / "more")
     assert Encoder.load(tmp_path / "more").prompts == model.prompts
 
 
@@ -99,7 +99,7 @@ def test_what_it_cannot_take_is_rejected(tiny, load, tmp_path):
         with pytest.raises(OptionError, match=r"must hold \[X\] once and, after it, \[MASK\] once"):
             check("promptbert", {"positive_template": wrong})
     with pytest.raises(OptionError, match=r"promptbert pools by 'mask'; leave it out$"):
-        prepare(tiny["bert"], "promptbert", dict(GIVEN), Settings(pooler="mean"))
+        prepare(tiny["bert"], "promptbert", dict(GIVEN), Settings(pooling="mean"))
     with pytest.raises(OptionError, match="no template is subtracted; set denoise=false"):
         find("esimcse+promptbert")(load("bert"), **GIVEN, view="dropout")
     library = pytest.importorskip("sentence_transformers")

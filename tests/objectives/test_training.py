@@ -8,7 +8,9 @@ from contrasent.train.fit import fit
 from contrasent.train.prepare import configure, prepare
 from contrasent.train.settings import Settings
 
-SETTINGS = Settings(batch=8, steps=5, max_tokens=24, checkpoint_every=2, lr=1e-3, seed=4)
+SETTINGS = Settings(
+    batch_size=8, max_steps=5, max_seq_length=24, save_steps=2, learning_rate=1e-3, seed=4
+)
 
 
 def viewed_cases(masked):
@@ -35,7 +37,7 @@ def test_every_kind_of_view_trains(bert, masked, sentences, tmp_path, case):
     text.write_text("\n\n".join("\n".join(group) for group in groups) + "\n")
     corpus = open_corpus(text, documents=True)
     objective = prepare(bert, name, given, SETTINGS)
-    fit(objective, corpus, SETTINGS, folder=tmp_path / "model")
+    fit(objective, corpus, SETTINGS, output_dir=tmp_path / "model")
     assert objective.describe()["name"] == name
 
 

@@ -43,7 +43,7 @@ def test_the_volume_is_autograds(dimension, levels, steps):
 
 
 def test_the_loss_is_the_density_of_the_normal_in_bits():
-    flow = shaken(6, FlowSettings(levels=1, steps=1)).double()
+    flow = shaken(6, FlowSettings(levels=1, max_steps=1)).double()
     x = torch.from_numpy(cloud(5, 6)).double()
     z, volume = flow(x)
     total = 0.0
@@ -68,7 +68,7 @@ def test_the_first_batch_makes_every_channel_standard():
 def test_likelihood_rises_and_so_does_uniformity():
     vectors = cloud()
     losses = []
-    settings = FlowSettings(epochs=6, seed=1)
+    settings = FlowSettings(num_train_epochs=6, seed=1)
     flow = fit(vectors, settings, report=lambda step, loss: losses.append(loss))
     assert len(losses) == 6 * (2000 // 64)
     assert np.mean(losses[-30:]) < np.mean(losses[:30]) - 0.1

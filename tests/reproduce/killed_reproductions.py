@@ -46,12 +46,12 @@ corpus = "wiki"
 
 [scale.lab]
 sentences = 60
-set = { steps = 5, batch = 8, checkpoint_every = 2, precision = "fp32", lr = 1e-3 }
+set = { steps = 5, batch = 8, save_steps = 2, precision = "fp32", learning_rate = 1e-3 }
 
 [[rows]]
 name = "base"
 encoder = "@base"
-pooler = "cls"
+pooling = "cls"
 expected = { made = 10.0 }
 
 [[rows]]

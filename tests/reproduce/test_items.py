@@ -40,7 +40,7 @@ expected = { stsb = 82.5 }
 [[rows]]
 name = "crop {percent}, tau {temperature}"
 use = "unsup"
-set = { view = "crop", lr = 5e-5 }
+set = { view = "crop", learning_rate = 5e-5 }
 axes = { percent = [10, 20], temperature = [0.05, 0.1] }
 expected = { stsb = [1.0, 2.0, "", 4.0] }
 
@@ -113,11 +113,13 @@ def test_settings_come_from_scale_template_and_row(write):
     scale = ("[[claims]]", "[scale.lab]\nset = { batch = 16, warmup = 0.2 }\n\n[[claims]]")
     item = read_item(write(('corpus = "wiki"\n', more), scale))
     lab = resolve_row(item, item.rows[1], OWN.scales["lab"], seed=3)
-    assert (lab.settings["batch"], lab.settings["steps"], lab.settings["seed"]) == (16, 7, 3)
-    assert (lab.settings["warmup"], lab.settings["lr"]) == (0.1, 5e-5)
+    size = lab.settings["batch_size"]
+    assert (size, lab.settings["max_steps"], lab.settings["seed"]) == (16, 7, 3)
+    assert (lab.settings["warmup_ratio"], lab.settings["learning_rate"]) == (0.1, 5e-5)
     assert lab.given == {"view": "crop", "percent": 10.0, "temperature": 0.05}
     paper = resolve_row(item, item.rows[0], OWN.scales["paper"])
-    assert (paper.settings["batch"], paper.settings["steps"], paper.select) == (64, None, "stsb")
+    size = paper.settings["batch_size"]
+    assert (size, paper.settings["max_steps"], paper.select) == (64, None, "stsb")
 
 
 def test_an_evaluation_may_have_other_options_at_a_scale(write):
@@ -152,7 +154,7 @@ def test_a_row_may_say_how_many_sentences(write):
     item = read_item(write(("[[claims]]", f"{changes}\n\n[[claims]]")))
     lab, paper = (resolve_row(item, item.rows[0], OWN.scales[s]) for s in SCALES)
     assert (lab.sentences, paper.sentences) == (100, None)
-    assert (paper.select, paper.settings["steps"]) == ("none", 9)
+    assert (paper.select, paper.settings["max_steps"]) == ("none", 9)
 
 
 def test_a_folder_from_outside_has_papers_and_corpora_of_its_own(write):
@@ -194,9 +196,18 @@ WRONG = [
     (('objective = "simcse"', 'objective = "simsce"'), "did you mean 'simcse'?"),
     (('corpus = "wiki"', 'corpus = "wikki"'), "rows.plain.corpus 'wikki': unknown; did you"),
     (('use = "unsup"\nset', 'use = "unsop"\nset'), "use 'unsop': unknown; did you mean 'unsup'?"),
-    (("lr = 5e-5", "learning_rate = 5e-5"), "tau 0.05: set 'learning_rate': no such setting"),
-    (("lr = 5e-5", "lr = -1.0"), "lr -1.0: must be greater than 0"),
-    (("lr = 5e-5", "lr = [1.0]"), "set.lr (1.0,): must be a single value"),
+    (
+        ("learning_rate = 5e-5", "learning_rate = 5e-5"),
+        "tau 0.05: set 'learning_rate': no such setting",
+    ),
+    (
+        ("learning_rate = 5e-5", "learning_rate = -1.0"),
+        "learning_rate -1.0: must be greater than 0",
+    ),
+    (
+        ("learning_rate = 5e-5", "learning_rate = [1.0]"),
+        "set.learning_rate (1.0,): must be a single value",
+    ),
     (('view = "crop"', 'view = "crops"'), "did you mean 'crop'?"),
     (("percent = [10, 20]", "percent = [10, 120]"), "percent 120"),
     (("percent = [10, 20]", "percnt = [10, 20]"), "{...} of a name must be one of"),
@@ -277,13 +288,13 @@ def test_margins(write):
 
 
 def test_settings_of_the_command_line_give_way_to_an_items():
-    scale = OWN.scales["lab"].with_changes({"lr": "1e-3"}, 500)
-    assert scale.changed == {"lr": 1e-3, "sentences": 500}
+    scale = OWN.scales["lab"].with_changes({"learning_rate": "1e-3"}, 500)
+    assert scale.changed == {"learning_rate": 1e-3, "sentences": 500}
     (methods, swept) = OWN.find(["own:methods", "own:rates"])
     row = next(row for row in methods.rows if row.kind == "train")
     found = resolve_row(methods, row, scale)
-    assert (found.settings["lr"], found.sentences) == (1e-3, 500)
-    assert resolve_row(swept, swept.row("SimCSE, 0.003"), scale).settings["lr"] == 3e-3
+    assert (found.settings["learning_rate"], found.sentences) == (1e-3, 500)
+    assert resolve_row(swept, swept.row("SimCSE, 0.003"), scale).settings["learning_rate"] == 3e-3
 
 
 def test_a_published_spread(write):

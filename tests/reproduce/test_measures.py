@@ -277,12 +277,12 @@ def test_the_terms_of_a_run_and_their_ratio_to_the_contrast():
         [*log, {"step": 8, "evaluation": []}], {"contrast": 1.0, "difference": 9}
     )
     assert kept == {"contrast": 0.75, "difference": 8.0}
-    found = MEASURES["terms"].run({"terms": kept, "steps": 8})
+    found = MEASURES["terms"].run({"terms": kept, "max_steps": 8})
     rows = {(row.task, row.metric): row.value for row in found}
     ratio = ("difference", "to_contrast")
     assert rows == {("contrast", "loss"): 0.75, ("difference", "loss"): 8.0, ratio: 8.0 / 0.75}
     with pytest.raises(DataError, match="run it again"):
-        MEASURES["terms"].run({"steps": 8})
+        MEASURES["terms"].run({"max_steps": 8})
 
 
 def test_lexical_overlap_counts_each_word_as_often_as_both_have_it(folder):
@@ -363,12 +363,12 @@ def test_a_sweep_shows_the_rows_of_its_own_scale():
         assert len(panel["points"]) == len(own) == 12
         lines = {point["line"] for point in panel["points"]}
         drawn = draw({"kind": "sweep", "panels": [panel]})
-        assert len(lines) == len(re.findall(">ours lr", drawn)) == count
+        assert len(lines) == len(re.findall(">ours learning_rate", drawn)) == count
     assert figure_data(recipe, "lab", {}, {}) == {}
 
 
 def test_what_one_measurement_lacks_another_does_not_need(tmp_path, bert):
-    model = PlannedModel("m", "encoder", str(bert), pooler="mean")
+    model = PlannedModel("m", "encoder", str(bert), pooling="mean")
     pair = {"query": "a map", "texts": ("a torn map",)}
     units = [
         Unit("captions", "listing", MEASURES["listing"].complete({})),

@@ -95,9 +95,9 @@ def test_what_makes_another_run(plan, tiny, folder, tmp_path):
 
     key = keys()
     lab = OWN.scales["lab"]
-    same = lab.model_copy(update={"set": {**lab.set, "checkpoint_every": 7}})
+    same = lab.model_copy(update={"set": {**lab.set, "save_steps": 7}})
     assert keys(scale=same) == key
-    other = lab.model_copy(update={"set": {**lab.set, "steps": 81}})
+    other = lab.model_copy(update={"set": {**lab.set, "max_steps": 81}})
     seen = {key, keys(scale=other), keys(base=tiny["electra"])}
     wiki = folder / "wiki" / "wiki1m_for_simcse.txt"
     wiki.write_text(wiki.read_text() + "One more sentence.\n")
@@ -124,7 +124,7 @@ def test_results_of_another_recipe_are_noted(plan, tmp_path):
     store, (item,) = ResultStore(tmp_path / "results"), OWN.find(["simcse:table3"])
     manifest = plan(item.name).manifests[item.name]
     first, *rest = item.rows
-    first = first.model_copy(update={"set": {"lr": 1e-3}})
+    first = first.model_copy(update={"set": {"learning_rate": 1e-3}})
     judged = {name: replace(one, kind="curve") for name, one in item.evaluations.items()}
     changes = {}, {"rows": (first, *rest)}, {"evaluations": judged}
 

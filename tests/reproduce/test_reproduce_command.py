@@ -52,20 +52,20 @@ expected = { made = 1.0 }
 [[rows]]
 name = "large"
 encoder = "bert-large-uncased"
-pooler = "cls"
+pooling = "cls"
 expected = { made = 2.0 }
 
 [[rows]]
 name = "whitened"
 encoder = "@base"
-pooler = "mean"
+pooling = "mean"
 postprocess = { kind = "whitening", corpus = "wiki", dimensions = 8 }
 expected = { made = 5.0 }
 
 [[rows]]
 name = "through a flow"
 encoder = "@base"
-pooler = "mean"
+pooling = "mean"
 postprocess = { kind = "flow", corpus = "wiki", sentences = 80 }
 expected = { made = 6.0 }
 
@@ -252,12 +252,12 @@ def test_seeds_that_were_run_stay_and_another_base_is_refused(call, home, bert, 
 
 def test_a_folder_of_recipes_may_have_its_own_scales(call, home, bert):
     # The recipe says steps and batch itself, but not this.
-    text = (HERE / "scales.toml").read_text().replace("max_tokens = 32", "max_tokens = 8")
+    text = (HERE / "scales.toml").read_text().replace("max_seq_length = 32", "max_seq_length = 8")
     (home / "recipes" / "scales.toml").write_text(text)
     run = ["simcse:table2", "--recipes", "recipes", "--scale", "lab", "-q"]
     call(*run, "--seeds", 1, "--base", bert)
     records = [json.loads(p.read_text()) for p in (home / "reproduction/units").glob("train-*")]
-    assert [r["settings"]["max_tokens"] for r in records] == [8, 8]
+    assert [r["settings"]["max_seq_length"] for r in records] == [8, 8]
     (home / "recipes" / "scales.toml").write_text("[labs]\n")
     _, err = call(*run, "--base", bert, code=2)
     assert "scales.toml" in err
@@ -285,7 +285,7 @@ def test_quality_is_followed_through_a_run(call, home, bert, sentences, monkeypa
     """The item on the length of training, at a tiny scale, with its figure by the same command."""
     text = (HERE / "own" / "length.toml").read_text()
     for old, new in (
-        ("steps = 4000, checkpoint_every = 100", "steps = 5, batch = 8, lr = 1e-3"),
+        ("steps = 4000, save_steps = 100", "steps = 5, batch = 8, learning_rate = 1e-3"),
         ("every = 100", "every = 2"),
         ('aggregate = "100"', 'aggregate = "2"'),
         ("sentences = 256000", "sentences = 60"),
@@ -468,7 +468,7 @@ def test_own_scores_on_another_form_of_the_data_are_no_row(form, suites, call, t
     (["simcse:table1", "--budget", "soon"], "write a time such as 90s"),
     (["simcse:table1", "--scale", "lab", "--checkpoint", "bert"], "write NAME=FOLDER"),
     (["simcse:table1", "--scale", "lab", "--set", "stps=9"], "did you mean 'steps'?"),
-    (["simcse:table1", "--scale", "lab", "--set", "steps=0"], "must be 1 or more"),
+    (["simcse:table1", "--scale", "lab", "--set", "max_steps=0"], "must be 1 or more"),
     (["simcse:table1", "--scale", "lab", "--set", "view=crop"], "belongs to an objective"),
     (["simcse:table1", "--from", "nowhere"], "--from: dir 'nowhere' does not"),
     (["simcse:table1", "--recipes", "nowhere"], "does not exist"),

@@ -103,7 +103,7 @@ def test_unit_keeps_zero_and_survives_huge_values():
 def created(index, folder):
     """From a stream of rows, some at a time."""
     rows = ((row.text, row.id, row.metadata) for row in index.every())
-    create(folder, encode, rows, replace(index.facts, rows=0), batch=7)
+    create(folder, encode, rows, replace(index.facts, rows=0), batch_size=7)
 
 
 @pytest.mark.parametrize("make", [Index.save, created])
@@ -136,7 +136,7 @@ def test_saved_index_gives_the_same(index, tmp_path, make):
 )
 def test_any_text_and_json_survive(tmp_path_factory, rows):
     folder = tmp_path_factory.mktemp("any") / "index"
-    made = create(folder, encode, ((t, None, m) for t, m in rows), Facts(), batch=3)
+    made = create(folder, encode, ((t, None, m) for t, m in rows), Facts(), batch_size=3)
     hits = {hit.id: hit for hit in made.search(encode(["q"]), k=len(rows))[0]}
     assert len(hits) == len(rows)
     for number, (text, value) in enumerate(rows):
@@ -179,7 +179,7 @@ def test_repeated_ids(tmp_path):
         Index.build(encode, ["x", "y", "z"], ids=["a", "b", "a"])
     rows = [("x", "a", None), ("y", "b", None), ("z", "a", None)]
     with pytest.raises(OptionError, match=r"'a'.*is there twice"):
-        create(tmp_path / "index", encode, rows, Facts(), batch=1)
+        create(tmp_path / "index", encode, rows, Facts(), batch_size=1)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -28,7 +28,7 @@ def folder(tmp_path):
     with Writer(tmp_path / "index") as writer:
         writer.add(TEXTS[600:], old, metadata=[{"n": n} for n in range(600, 700)])
         writer.delete(["3", "644"])
-        writer.set(settings={"note": 0.5, "pooler": "cls"})
+        writer.set(settings={"note": 0.5, "pooling": "cls"})
         writer.set(ranker=Ranker(0.3, map_share=0.5), learned=Learned(np.eye(6, dtype=np.float32)))
     return tmp_path / "index"
 
@@ -52,12 +52,12 @@ def check_renewed(index, encode):
 
 def test_all_but_the_vectors_stays(folder):
     before = Index.open(folder)
-    made = reembed(folder, new, model="new", source="there", settings={"pooler": "cls"})
+    made = reembed(folder, new, model="new", source="there", settings={"pooling": "cls"})
     check_renewed(made, new)
     assert (made.model, made.facts.source, made.dimension) == ("new", "there", 9)
     assert made.facts.generation == before.facts.generation + 1
     stored = made.facts.settings
-    assert stored == {"note": 0.5, "pooler": "cls"} and made.ranker == Ranker(0.3)
+    assert stored == {"note": 0.5, "pooling": "cls"} and made.ranker == Ranker(0.3)
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
     assert len(made.search(new(["x"]), k=700, where={"n": {"$lt": 10}})[0]) == 9
     (hit,) = made.search("entry 12", encode=new, k=1)[0]

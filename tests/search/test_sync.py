@@ -40,7 +40,7 @@ def notes(tmp_path):
 def follow(source, index):
     """The outcome, and the ids of the rows that are left."""
     source = source if isinstance(source, DocumentSource) else DocumentSource(source)
-    found = synchronize(index, source, encode, count, max_tokens=64, model="m")
+    found = synchronize(index, source, encode, count, max_seq_length=64, model="m")
     return found, {row.id for row in Index.open(index).every()}
 
 

@@ -107,7 +107,7 @@ def _notes(folder, name, notes):
 def _synchronize(folder, name, notes):
     following_.synchronize(
         folder, DocumentSource(_notes(folder, name, notes)), MODELS["one"],
-        lambda texts: [len(text.split()) for text in texts], max_tokens=64, model="one",
+        lambda texts: [len(text.split()) for text in texts], max_seq_length=64, model="one",
     )  # fmt: skip
 
 

@@ -91,7 +91,7 @@ def test_token_ids_give_the_vector_of_their_text(http, encoder):
 
 def test_token_ids_are_cut_like_texts(http, encoder):
     backend, words = encoder.tokenizer.backend, " ".join(["word"] * 500)
-    assert len(backend.encode(words).ids) == encoder.max_tokens
+    assert len(backend.encode(words).ids) == encoder.max_seq_length
     ids = backend.encode("word " * 500, add_special_tokens=False).ids
     bare = [i for i in ids if i not in encoder.tokenizer.frame[0]]
     answer = post(http, "/v1/embeddings", {"input": [bare + bare]}).json()
@@ -99,7 +99,7 @@ def test_token_ids_are_cut_like_texts(http, encoder):
     assert np.array(answer["data"][0]["embedding"]) == pytest.approx(
         encoder.encode(["word " * 500])[0], abs=1e-5
     )
-    assert answer["usage"]["prompt_tokens"] == encoder.max_tokens
+    assert answer["usage"]["prompt_tokens"] == encoder.max_seq_length
     texts = post(http, "/v1/embeddings", {"input": ["word " * 999, "short", ""]}).json()
     assert texts["truncated"] == 1
 

@@ -21,23 +21,23 @@ from contrasent.train.settings import FINE
 ROWS = [(f"kettle number {n} on the roof", f"a map of {n} lamps", f"violin {n}") for n in range(20)]
 
 
-def plan(count=23, batch=5, seed=3):
-    return BatchPlan.make(np.arange(count) * 10, batch=batch, seed=seed, parts=1)
+def plan(count=23, batch_size=5, seed=3):
+    return BatchPlan.make(np.arange(count) * 10, batch_size=batch_size, seed=seed, parts=1)
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(2, 60), st.integers(2, 20), st.integers(0, 2**63 - 1))
 def test_every_row_once_an_epoch(count, batch, seed):
-    order = BatchPlan.make(np.arange(count) + 100, batch=batch, seed=seed, parts=1)
+    order = BatchPlan.make(np.arange(count) + 100, batch_size=batch, seed=seed, parts=1)
     steps = order.steps_per_epoch
     assert steps == count // min(batch, count)
     for epoch in range(3):
         rows = np.concatenate([order.at(epoch * steps + i) for i in range(steps)])
-        assert len(rows) == steps * order.batch
+        assert len(rows) == steps * order.batch_size
         assert len(set(rows.tolist())) == len(rows)  # none twice
         assert set(rows.tolist()) <= set(range(100, 100 + count))
         assert [order.epoch(epoch * steps + i) for i in range(steps)] == [epoch] * steps
-    if count % order.batch == 0:
+    if count % order.batch_size == 0:
         assert set(rows.tolist()) == set(range(100, 100 + count))
 
 
@@ -61,14 +61,14 @@ def test_a_step_does_not_depend_on_those_before():
 
 
 def test_small_corpora_and_impossible_batches():
-    assert BatchPlan.make(np.arange(5), batch=64, seed=0, parts=1).batch == 5
-    assert BatchPlan.make(np.arange(11), batch=64, seed=0, parts=4).batch == 8
+    assert BatchPlan.make(np.arange(5), batch_size=64, seed=0, parts=1).batch_size == 5
+    assert BatchPlan.make(np.arange(11), batch_size=64, seed=0, parts=4).batch_size == 8
     for batch in (0, -2, 7):
         with pytest.raises(OptionError, match=rf"batch {batch}: must be a multiple of 2"):
-            BatchPlan.make(np.arange(50), batch=batch, seed=0, parts=2)
+            BatchPlan.make(np.arange(50), batch_size=batch, seed=0, parts=2)
     for count, batch, parts in ((1, 64, 1), (50, 1, 1), (3, 64, 2), (50, 4, 4), (0, 8, 1)):
         with pytest.raises(TrainingError, match="fewer than two sentences to contrast"):
-            BatchPlan.make(np.arange(count), batch=batch, seed=0, parts=parts)
+            BatchPlan.make(np.arange(count), batch_size=batch, seed=0, parts=parts)
 
 
 def test_random_streams_are_apart():
@@ -86,7 +86,7 @@ def test_random_streams_are_apart():
 
 @pytest.fixture(scope="module")
 def tokenizer(bert):
-    return Tokenizer.load(bert, max_tokens=24)
+    return Tokenizer.load(bert, max_seq_length=24)
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +102,7 @@ def single(tokenizer, tmp_path_factory):
 
 
 def rows_of(cache, batch):
-    return BatchPlan.make(np.arange(len(cache)), batch=batch, seed=9, parts=1)
+    return BatchPlan.make(np.arange(len(cache)), batch_size=batch, seed=9, parts=1)
 
 
 def lists(batch):
@@ -166,7 +166,7 @@ def test_parts_make_the_batch(single, tokenizer):
 
 def test_views_are_functions_of_seed_row_and_epoch(single, tokenizer):
     def made(step, seed=9, resample_views=True):
-        order = BatchPlan.make(np.arange(20), batch=10, seed=seed, parts=1)
+        order = BatchPlan.make(np.arange(20), batch_size=10, seed=seed, parts=1)
         views = (RepeatTokens(rate=0.5, rule="paper"), RepeatTokens(rate=0.5, rule="paper"))
         batch = Collator(single, order, views, tokenizer, resample_views=resample_views).batch(step)
         columns = lists(batch)
@@ -183,10 +183,10 @@ def test_views_are_functions_of_seed_row_and_epoch(single, tokenizer):
 
 
 def test_a_word_view_is_tokenised_and_cut_as_the_corpus_was(tiny, tmp_path):
-    tokenizer = Tokenizer.load(tiny["roberta"], max_tokens=8)
+    tokenizer = Tokenizer.load(tiny["roberta"], max_seq_length=8)
     texts = ["A MAP of the ROOF", "My VIOLIN"]
     cache = tokenized(open_corpus(texts), tokenizer, tmp_path / "c", lower=True)
-    order = BatchPlan.make(np.arange(2), batch=2, seed=0, parts=1)
+    order = BatchPlan.make(np.arange(2), batch_size=2, seed=0, parts=1)
     views = (RepeatWords(rate=0.0, rule="exact"), Identity())
     made = Collator(cache, order, views, tokenizer, lower=True).batch(0)
     one, two = lists(made)
@@ -196,7 +196,7 @@ def test_a_word_view_is_tokenised_and_cut_as_the_corpus_was(tiny, tmp_path):
 
 @pytest.mark.parametrize(("kind", "lower"), [("bert", False), ("bert", True), ("roberta", True)])
 def test_a_view_of_tokens_leaves_the_prompt_alone(tiny, tmp_path, kind, lower):
-    tokenizer = Tokenizer.load(tiny[kind], max_tokens=40)
+    tokenizer = Tokenizer.load(tiny[kind], max_seq_length=40)
     corpus, prompt = open_corpus([a for a, _, _ in ROWS]), "My torn Map: "
     cache = tokenized(corpus, tokenizer, tmp_path / "c", lower=lower, prompts=(prompt,))
     views = (RepeatTokens(rate=1.0, rule="exact"), Identity())
@@ -236,7 +236,7 @@ def test_every_batch_is_of_one_bucket_and_no_row_comes_twice(seed, lengths, cuts
     counts = Counter(bucket(n, cuts) for n in lengths)
     if max(counts.values()) < 4:
         return
-    plan = BucketPlan.divide(rows, np.asarray(lengths), cuts=cuts, batch=4, seed=seed)
+    plan = BucketPlan.divide(rows, np.asarray(lengths), cuts=cuts, batch_size=4, seed=seed)
     assert plan.steps_per_epoch == sum(n // 4 for n in counts.values())
     for epoch in (0, 1):
         steps = range(epoch * plan.steps_per_epoch, (epoch + 1) * plan.steps_per_epoch)
@@ -250,7 +250,7 @@ def test_every_batch_is_of_one_bucket_and_no_row_comes_twice(seed, lengths, cuts
 
 def test_the_fine_buckets_are_the_papers_six():
     lengths = np.tile(np.arange(1, 13), 2)
-    plan = BucketPlan.divide(np.arange(24), lengths, cuts=FINE, batch=2, seed=0)
+    plan = BucketPlan.divide(np.arange(24), lengths, cuts=FINE, batch_size=2, seed=0)
     assert plan.sizes == (6, 2, 2, 2, 2, 10)
 
 
@@ -258,7 +258,7 @@ def test_order_is_a_function_of_seed_and_step_and_changes_with_the_epoch():
     lengths = np.arange(64) % 9
 
     def plan(seed):
-        return BucketPlan.divide(np.arange(64), lengths, cuts=(4,), batch=8, seed=seed)
+        return BucketPlan.divide(np.arange(64), lengths, cuts=(4,), batch_size=8, seed=seed)
 
     steps = plan(0).steps_per_epoch
     assert all(np.array_equal(plan(3).at(k), plan(3).at(k)) for k in range(2 * steps))
@@ -270,10 +270,10 @@ def test_order_is_a_function_of_seed_and_step_and_changes_with_the_epoch():
 
 
 @pytest.mark.parametrize(("options", "kind", "words"), [
-    ({"cuts": (5, 3), "batch": 2}, OptionError, "rising"),
-    ({"cuts": (), "batch": 2}, OptionError, "rising"),
-    ({"cuts": (3,), "batch": 6, "parts": 4}, OptionError, "multiple of 4"),
-    ({"cuts": (3,), "batch": 6}, TrainingError, "fill no batch of 6"),
+    ({"cuts": (5, 3), "batch_size": 2}, OptionError, "rising"),
+    ({"cuts": (), "batch_size": 2}, OptionError, "rising"),
+    ({"cuts": (3,), "batch_size": 6, "parts": 4}, OptionError, "multiple of 4"),
+    ({"cuts": (3,), "batch_size": 6}, TrainingError, "fill no batch of 6"),
 ])  # fmt: skip
 def test_bad_buckets(options, kind, words):
     with pytest.raises(kind, match=words):
@@ -286,27 +286,27 @@ def test_bad_buckets(options, kind, words):
 def test_batches_of_several_corpora(weights, counts):
     parts_of = np.repeat([0, 1], [13, 8])
     rows = np.array([n for n in range(21) if n != 5])
-    plan = MixedPlan.divide(rows, parts_of, weights, batch=4, seed=3, parts=2)
-    assert (plan.counts, plan.steps_per_epoch, plan.batch) == (counts, 5, 4)
+    plan = MixedPlan.divide(rows, parts_of, weights, batch_size=4, seed=3, parts=2)
+    assert (plan.counts, plan.steps_per_epoch, plan.batch_size) == (counts, 5, 4)
     seen = [[], []]
     for step in range(20):
         batch = plan.at(step)
         (part,) = set(parts_of[batch])  # of one corpus alone
-        alone = BatchPlan.make(rows[parts_of[rows] == part], batch=4, seed=3, parts=2)
+        alone = BatchPlan.make(rows[parts_of[rows] == part], batch_size=4, seed=3, parts=2)
         assert batch.tolist() == alone.at(len(seen[part])).tolist()
         assert plan.epoch(step) == alone.epoch(len(seen[part]))
         seen[part].append(step)
     assert tuple(map(len, seen)) == tuple(4 * n for n in counts)
     assert len({tuple(s in seen[0] for s in range(e, e + 5)) for e in (0, 5, 10, 15)}) > 1
     with pytest.raises(TrainingError, match="12, 8 rows to train on: each must fill a batch of 9"):
-        MixedPlan.divide(rows, parts_of, (), batch=9, seed=3, parts=1)
+        MixedPlan.divide(rows, parts_of, (), batch_size=9, seed=3, parts=1)
     with pytest.raises(OptionError, match=r"weights '1,2,3': give as many numbers as .* 2"):
-        MixedPlan.divide(rows, parts_of, (1, 2, 3), batch=4, seed=3, parts=1)
+        MixedPlan.divide(rows, parts_of, (1, 2, 3), batch_size=4, seed=3, parts=1)
 
 
 def test_the_order_of_an_epoch_is_drawn_once_however_many_corpora():
     rows, parts_of = np.arange(120_000), np.repeat(range(4), [27_000, 29_000, 31_000, 33_000])
-    plan = MixedPlan.divide(rows, parts_of, (), batch=64, seed=3, parts=1)
+    plan = MixedPlan.divide(rows, parts_of, (), batch_size=64, seed=3, parts=1)
     [plan.at(step) for step in range(40)]
     tracemalloc.start()
     [plan.at(step) for step in range(40, 80)]

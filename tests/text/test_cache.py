@@ -27,7 +27,7 @@ def files(folder):
 
 @pytest.fixture(scope="module")
 def tokenizer(bert):
-    return Tokenizer.load(bert, max_tokens=10)
+    return Tokenizer.load(bert, max_seq_length=10)
 
 
 def test_tokens_and_texts_come_back(tokenizer, tmp_path):
@@ -54,7 +54,7 @@ def test_scores_are_kept_and_reopened(tokenizer, tmp_path):
     (after,) = (path.stat() for path in files(tmp_path / "c"))
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     assert cache.width == 2
-    plan = BatchPlan.make(np.arange(3), batch=2, seed=1, parts=1)
+    plan = BatchPlan.make(np.arange(3), batch_size=2, seed=1, parts=1)
     made = Collator(cache, plan, (), tokenizer).batch(4)
     assert made.scores.tolist() == [[0.5, -2, 3][row] for row in made.rows]
     other = tokenized(open_corpus(ROWS), tokenizer, tmp_path / "c", lower=False)
@@ -69,13 +69,13 @@ def test_anything_else_makes_it_anew(tokenizer, bert, tmp_path):
 
     changed = [*ROWS[:2], ("kettle " * 19, "x")]
     keys = [key(), key(rows=changed), key(columns=(1, 0)), key(lower=True)]
-    keys += [key(tokenizer=Tokenizer.load(bert, max_tokens=11)), key()]
+    keys += [key(tokenizer=Tokenizer.load(bert, max_seq_length=11)), key()]
     assert len(set(keys)) == 5 and keys[0] == keys[-1]
     assert [p.name for p in tmp_path.iterdir()] == ["c"]
 
 
 def test_runs_share_a_folder(tokenizer, bert, tmp_path):
-    longer = Tokenizer.load(bert, max_tokens=11)
+    longer = Tokenizer.load(bert, max_seq_length=11)
     made = []
 
     class Counted(Corpus):

@@ -27,7 +27,7 @@ def test_the_same_ids_as_transformers(tiny, kind, sentences):
 
     texts = [*sentences[:40], "", " ", "naïve 老水手 🎻", "a\tb\nc", "x" * 300, "[MASK] <mask>"]
     theirs = AutoTokenizer.from_pretrained(tiny[kind])(texts, truncation=True, max_length=12)
-    tokens, cut = Tokenizer.load(tiny[kind], max_tokens=12)(texts)
+    tokens, cut = Tokenizer.load(tiny[kind], max_seq_length=12)(texts)
     assert lists(tokens) == theirs["input_ids"]
     whole = AutoTokenizer.from_pretrained(tiny[kind])(texts)["input_ids"]
     assert cut.tolist() == [len(ids) > 12 for ids in whole]
@@ -35,16 +35,16 @@ def test_the_same_ids_as_transformers(tiny, kind, sentences):
 
 
 def test_special_tokens_are_found(tiny):
-    found = Tokenizer.load(tiny["bert"], max_tokens=20).specials
+    found = Tokenizer.load(tiny["bert"], max_seq_length=20).specials
     assert (found.pad, found.unknown, found.mask) == (0, 1, 4)
     assert found.all == frozenset(range(5))
-    found = Tokenizer.load(tiny["roberta"], max_tokens=20).specials
+    found = Tokenizer.load(tiny["roberta"], max_seq_length=20).specials
     assert (found.pad, found.unknown, found.mask) == (1, 3, 4)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_frame_is_what_stands_around_every_sentence(tiny, kind):
-    tokenizer = Tokenizer.load(tiny[kind], max_tokens=20)
+    tokenizer = Tokenizer.load(tiny[kind], max_seq_length=20)
     before, after = tokenizer.frame
     assert (len(before), len(after)) == (1, 1)
     for ids in lists(tokenizer(["a map", "", "kettle " * 30])[0]):
@@ -53,7 +53,7 @@ def test_the_frame_is_what_stands_around_every_sentence(tiny, kind):
 
 
 def test_many_sentences_keep_their_order(tiny):
-    tokenizer = Tokenizer.load(tiny["bert"], max_tokens=20)
+    tokenizer = Tokenizer.load(tiny["bert"], max_seq_length=20)
     texts = [f"kettle {'a ' * (i % 7)}" for i in range(2 * CHUNK + 3)]
     tokens = tokenizer(texts)[0]
     seven = lists(tokenizer(texts[:7])[0])
@@ -62,7 +62,7 @@ def test_many_sentences_keep_their_order(tiny):
 
 
 def test_nothing_at_all(tiny):
-    tokens, cut = Tokenizer.load(tiny["bert"], max_tokens=20)([])
+    tokens, cut = Tokenizer.load(tiny["bert"], max_seq_length=20)([])
     assert (len(tokens), len(cut), tokens.ids.dtype) == (0, 0, np.int32)
 
 
@@ -70,7 +70,7 @@ def test_a_text_without_tokens_gets_one():
     backend = tokenizers.Tokenizer(WordLevel({"<unk>": 0, "a": 1, "<pad>": 2}, unk_token="<unk>"))
     backend.pre_tokenizer = Whitespace()
     names = {"unk_token": "<unk>", "pad_token": {"content": "<pad>", "special": True}}
-    tokenizer = Tokenizer(backend, max_tokens=3, names=names)
+    tokenizer = Tokenizer(backend, max_seq_length=3, names=names)
     assert lists(tokenizer(["", "a", "a b"])[0]) == [[0], [1], [1, 0]]
     assert tokenizer.specials.pad == 2
     assert [part.tolist() for part in tokenizer.frame] == [[], []]
@@ -83,12 +83,12 @@ def test_only_texts_name_special_tokens(tiny, tmp_path):
     config["sep_token"] = {"content": "[SEP]", "lstrip": False}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     (tmp_path / "tokenizer.json").write_bytes((tiny["bert"] / "tokenizer.json").read_bytes())
-    tokenizer = Tokenizer.load(tmp_path, max_tokens=20)
+    tokenizer = Tokenizer.load(tmp_path, max_seq_length=20)
     names = ("pad", "unk", "cls", "sep", "mask")
     assert tokenizer.names == {f"{name}_token": f"[{name.upper()}]" for name in names}
     (tmp_path / "out").mkdir()
     tokenizer.save(tmp_path / "out")
-    again = Tokenizer.load(tmp_path / "out", max_tokens=20)
+    again = Tokenizer.load(tmp_path / "out", max_seq_length=20)
     assert again.names == tokenizer.names
     assert again.to_str() == tokenizer.to_str()
     from transformers import AutoTokenizer
@@ -100,16 +100,16 @@ def test_only_texts_name_special_tokens(tiny, tmp_path):
 
 def test_size_is_one_more_than_the_largest_id():
     backend = tokenizers.Tokenizer(WordLevel({"<unk>": 0, "a": 70}, unk_token="<unk>"))
-    assert Tokenizer(backend, max_tokens=5).size == 71
+    assert Tokenizer(backend, max_seq_length=5).size == 71
     dense = tokenizers.Tokenizer(WordLevel({"<unk>": 0, "a": 1}, unk_token="<unk>"))
     dense.add_tokens(["new"])
-    assert Tokenizer(dense, max_tokens=5).size == 3
+    assert Tokenizer(dense, max_seq_length=5).size == 3
 
 
 def test_the_backend_is_copied(tiny):
     backend = tokenizers.Tokenizer.from_file(str(tiny["bert"] / "tokenizer.json"))
     backend.enable_padding(length=50)
-    one, two = Tokenizer(backend, max_tokens=5), Tokenizer(backend, max_tokens=9)
+    one, two = Tokenizer(backend, max_seq_length=5), Tokenizer(backend, max_seq_length=9)
     text = "the gardener sold his violin to my neighbor"
     assert [len(t([text])[0][0]) for t in (one, two)] == [5, 9]
     assert len(backend.encode("a").ids) == 50

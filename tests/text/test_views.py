@@ -338,7 +338,7 @@ def tokenizer(vocabulary: list[str]) -> Tokenizer:
         WordLevel({text: i for i, text in enumerate(vocabulary)}, unk_token=vocabulary[0])
     )
     backend.add_special_tokens([t for t in vocabulary if t[0] in "[<"])
-    return Tokenizer(backend, max_tokens=16)
+    return Tokenizer(backend, max_seq_length=16)
 
 
 def test_where_words_continue():

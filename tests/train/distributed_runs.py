@@ -23,9 +23,9 @@ SENTENCES = made_sentences()[:200]
 # Every method and its options: tests/objectives/test_two_processes.py.
 CASES = {
     "simcse": ("simcse", {}, SENTENCES, {}),
-    "chunked": ("simcse", {}, SENTENCES, {"grad_cache_rows": 5}),
+    "chunked": ("simcse", {}, SENTENCES, {"mini_batch_size": 5}),
     "dot": ("simcse", {"similarity": "dot", "temperature": 5.0}, SENTENCES, {}),
-    "accumulated": ("simcse", {}, SENTENCES, {"accumulate": 2}),
+    "accumulated": ("simcse", {}, SENTENCES, {"gradient_accumulation_steps": 2}),
 }
 
 
@@ -33,10 +33,17 @@ def train(base, folder, case, steps):
     """A run without dropout in float64; its losses, and the gradient of the last step."""
     name, parameters, rows, changes = CASES[case]
     settings = Settings(
-        batch=16, steps=steps, dropout=0.0, lr=1e-3, clip=1e9, seed=3, pooler="mean", **changes
+        batch_size=16,
+        max_steps=steps,
+        dropout=0.0,
+        learning_rate=1e-3,
+        max_grad_norm=1e9,
+        seed=3,
+        pooling="mean",
+        **changes,
     )
     learner = prepare(base, name, parameters, settings).double()
-    module.fit(learner, rows, settings, folder=folder)
+    module.fit(learner, rows, settings, output_dir=folder)
     lines = [json.loads(line) for line in (folder / "run" / "log.jsonl").read_text().splitlines()]
     gradient = [p.grad.flatten() for _, p in sorted(learner.named_parameters())]
     return [line["loss"] for line in lines], torch.cat(gradient)
@@ -45,13 +52,13 @@ def train(base, folder, case, steps):
 def choose(base, folder):
     """The outcome in this process of a run whose base is the best; only the main one evaluates."""
     values = iter([0.9, 0.1, 0.3])
-    settings = Settings(batch=16, steps=4, evaluate_every=2, pooler="mean")
+    settings = Settings(batch_size=16, max_steps=4, eval_steps=2, pooling="mean")
 
     def evaluate(encode):
         return Report((Row("made", "dev", "spearman", "", next(values), 10),))
 
     learner = prepare(base, "simcse", {}, settings)
-    run = module.fit(learner, SENTENCES, settings, folder=folder, evaluate=evaluate)
+    run = module.fit(learner, SENTENCES, settings, output_dir=folder, evaluate=evaluate)
     return [run.improved, run.kept, run.base_score, run.score, run.best_step]
 
 

@@ -27,14 +27,25 @@ from kills import ended, fork, passed, prepared
 from tiny_models import made_sentences
 
 SENTENCES = made_sentences()[:90]
-COMMON = {"batch": 8, "steps": 17, "lr": 3e-3, "dropout": 0.2, "warmup": 0.2, "seed": 5}
+COMMON = {
+    "batch_size": 8,
+    "max_steps": 17,
+    "learning_rate": 3e-3,
+    "dropout": 0.2,
+    "warmup_ratio": 0.2,
+    "seed": 5,
+}
 KINDS = {
     # A view of words and one of tokens, evaluation, geometry, best and last.
-    "views": ("simcse", {}, {"checkpoint_every": 4, "evaluate_every": 3, "geometry_every": 5}),
+    "views": ("simcse", {}, {"save_steps": 4, "eval_steps": 3, "geometry_every": 5}),
     # Statistics of BatchNorm, accumulation, hard negatives, no evaluation.
-    "pairs": ("simcse_supervised", {"alpha": 2.0}, {"accumulate": 2, "head": "batchnorm"}),
+    "pairs": (
+        "simcse_supervised",
+        {"alpha": 2.0},
+        {"gradient_accumulation_steps": 2, "head": "batchnorm"},
+    ),
     # A momentum encoder and a queue; several epochs.
-    "queue": ("esimcse", {}, {"checkpoint_every": 5, "evaluate_every": 4, "patience": 3}),
+    "queue": ("esimcse", {}, {"save_steps": 5, "eval_steps": 4, "early_stopping_patience": 3}),
 }
 
 
@@ -47,7 +58,7 @@ def evaluate(encode):
 
 def train(base, folder, kind, *, resume):
     name, parameters, changes = KINDS[kind]
-    settings = Settings(**(COMMON | {"checkpoint_every": 6} | changes))
+    settings = Settings(**(COMMON | {"save_steps": 6} | changes))
     learner = prepare(base, name, parameters, settings)
     rows = SENTENCES
     if kind == "views":
@@ -57,7 +68,7 @@ def train(base, folder, kind, *, resume):
         learner.views = (Identity(), RepeatTokens(rate=0.5, rule="paper"))
     options = {"evaluate": evaluate if kind != "pairs" else None, "geometry": evaluate}
     facts = CardMetadata(base="tiny")
-    module.fit(learner, rows, settings, folder=folder, resume=resume, facts=facts, **options)
+    module.fit(learner, rows, settings, output_dir=folder, resume=resume, facts=facts, **options)
 
 
 def inside_log(instants):
@@ -126,8 +137,14 @@ def ends(base, home):
     """Runs by a method's name that are killed at each of their last instants: what they leave."""
 
     def train(*, resume=True):
-        given = {"steps": 6, "batch": 8, "checkpoint_every": 4, "max_tokens": 32, "resume": resume}
-        found = module.fit("simcse", SENTENCES, base=base, folder=folder, keep="last", **given)
+        given = {
+            "max_steps": 6,
+            "batch_size": 8,
+            "save_steps": 4,
+            "max_seq_length": 32,
+            "resume": resume,
+        }
+        found = module.fit("simcse", SENTENCES, base=base, output_dir=folder, keep="last", **given)
         assert found.steps == 6
 
     def left():

@@ -19,7 +19,7 @@ GATES |= {"dev_without_attention": 50.0, "passed": PASSED}
 
 
 def test_without_attention_a_token_sees_itself_alone(bert, sentences):
-    encoder = Encoder.load(bert, pooler="cls")
+    encoder = Encoder.load(bert, pooling="cls")
     texts = sentences[:4]
     before = encoder.encode(texts)
     with without_attention(encoder):
@@ -30,7 +30,7 @@ def test_without_attention_a_token_sees_itself_alone(bert, sentences):
 
 
 def test_gates_name_what_fails(bert, sentences, tmp_path, monkeypatch):
-    encoder = Encoder.load(bert, pooler="mean")
+    encoder = Encoder.load(bert, pooling="mean")
     for head in range(2):
         collapse_head(encoder.eval(), 1, head, sentences[:20])
     encoder.save(tmp_path / "m")
@@ -49,9 +49,9 @@ def test_gates_name_what_fails(bert, sentences, tmp_path, monkeypatch):
 
 def test_the_rate_is_chosen_by_development_scores():
     runs = {
-        "wiki, mean, lr 0.1, 9 steps, seed 0": {"dev": 50.0, "STS7": 90.0},
-        "wiki, mean, lr 0.2, 9 steps, seed 0": {"dev": 60.0, "STS7": 40.0},
-        "wiki, mean, lr 0.2, 9 steps, seed 1": {"dev": 58.0, "STS7": 42.0},
+        "wiki, mean, learning_rate 0.1, 9 steps, seed 0": {"dev": 50.0, "STS7": 90.0},
+        "wiki, mean, learning_rate 0.2, 9 steps, seed 0": {"dev": 60.0, "STS7": 40.0},
+        "wiki, mean, learning_rate 0.2, 9 steps, seed 1": {"dev": 58.0, "STS7": 42.0},
     }
     assert [run["STS7"] for run in chosen({"simcse": runs})["wiki"]] == [40.0, 42.0]
 
@@ -60,11 +60,20 @@ def test_pack_writes_half_precision_and_a_card(sentences, tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text.txt").write_text("\n".join(sentences[:200]) + "\n")
     shape = ["--layers", "2", "--hidden", "32", "--vocabulary", "160"]
-    settings = ["batch=8", "width=48", "max_tokens=24", "steps=2", "clip=4", "bound=margin"]
+    settings = [
+        "batch_size=8",
+        "width=48",
+        "max_seq_length=24",
+        "max_steps=2",
+        "qk_clip=4",
+        "bound=margin",
+    ]
     main(["text.txt", "-o", "made", *shape, *(word for s in settings for word in ("--set", s))])
     scores = dict.fromkeys(STS7, 50.0)
     facts = {"gates": GATES, "before": {"mean": scores}}
-    facts["simcse"] = {"wiki, mean, lr 0.0001, 9 steps, seed 0": {**scores, "STS7": 53.0}}
+    facts["simcse"] = {
+        "wiki, mean, learning_rate 0.0001, 9 steps, seed 0": {**scores, "STS7": 53.0}
+    }
     model = tmp_path / "bases" / "src" / "small" / "model"
     model.parent.mkdir(parents=True)
     pack(tmp_path / "made", tmp_path / "bases", facts)
@@ -73,12 +82,12 @@ def test_pack_writes_half_precision_and_a_card(sentences, tmp_path, monkeypatch)
     text = (model / "README.md").read_text()
     for part in (
         "attention margins clipped at 4; the rate",
-        "--set batch=8 --set width=48",
+        "--set batch_size=8 --set width=48",
         "+3.0 points on wiki (seeds: 1)",
         "ok     entropy of at least 0.5 nats",
         "768 tokens of a million sentences",
     ):
         assert part in text
-    assert Encoder.load(model, pooler="mean").encode(["A map."]).shape == (1, 32)
+    assert Encoder.load(model, pooling="mean").encode(["A map."]).shape == (1, 32)
     with pytest.raises(SystemExit, match="made: exists"):
         main(["text.txt", "-o", "made", *shape])

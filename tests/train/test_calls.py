@@ -58,7 +58,7 @@ def calls_of(work):
 
 
 def test_the_calls_are_those_of_the_page(bert, sentences, tmp_path):
-    settings = Settings(batch=8, steps=1, pooler="cls")
+    settings = Settings(batch_size=8, max_steps=1, pooling="cls")
     objective = prepare(bert, "simcse", {}, settings).train()
     configure(objective, settings)
     corpus = open_corpus(sentences[:40])

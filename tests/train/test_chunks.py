@@ -12,7 +12,7 @@ from contrasent.train.prepare import configure, prepare
 from contrasent.train.settings import Settings
 from contrasent.types import Batch, Tokens
 
-LEARN = {"batch": 12, "pooler": "mean", "dropout": 0.2, "seed": 2, "lr": 1e-3}
+LEARN = {"batch_size": 12, "pooling": "mean", "dropout": 0.2, "seed": 2, "learning_rate": 1e-3}
 CASES = {
     "simcse": ("simcse", {}, 2),
     "simcse, cls": ("simcse", {}, 2),
@@ -41,12 +41,14 @@ def test_every_row_once_in_chunks_of_about_equal_tokens(rows, size):
 
 def made(bert, case, sentences, padding="none"):
     name, parameters, width = CASES[case]
-    settings = Settings(**(LEARN | {"grad_cache_rows": 5, "padding": padding}))
+    settings = Settings(**(LEARN | {"mini_batch_size": 5, "padding": padding}))
     if case == "simcse, cls":
-        settings = Settings(**(LEARN | {"grad_cache_rows": 5, "padding": padding, "pooler": "cls"}))
+        settings = Settings(
+            **(LEARN | {"mini_batch_size": 5, "padding": padding, "pooling": "cls"})
+        )
     objective = prepare(bert, name, parameters, settings).double().train()
     configure(objective, settings)
-    assert objective.encoder.grad_cache_rows == 5
+    assert objective.encoder.mini_batch_size == 5
     assert objective.encoder.packed == (padding == "none")
     columns = [objective.encoder.tokenize(sentences[12 * i : 12 * i + 12])[0] for i in range(width)]
     scores = np.arange(12) % 5.0 if objective.graded else None
@@ -98,7 +100,7 @@ def test_only_one_chunk_at_a_time_is_kept(bert, sentences, monkeypatch):
 
     sizes = []
     for chunk in (5, 0):
-        objective.encoder.grad_cache_rows = chunk
+        objective.encoder.mini_batch_size = chunk
         kept.clear()
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
             objective(batch)
@@ -107,10 +109,10 @@ def test_only_one_chunk_at_a_time_is_kept(bert, sentences, monkeypatch):
 
 
 def test_what_works_on_tokens_is_rejected(bert):
-    settings = Settings(**LEARN, grad_cache_rows=4)
+    settings = Settings(**LEARN, mini_batch_size=4)
     learner = prepare(bert, "simcse", {}, settings)
     learner.terms["difference"] = torch.nn.Identity()
-    with pytest.raises(OptionError, match=r"grad_cache_rows .*'difference' works on tokens.*use 0"):
+    with pytest.raises(OptionError, match=r"mini_batch_size .*'difference' works on tokens.*use 0"):
         configure(learner, settings)
     configure(learner, Settings(**LEARN))
 
@@ -118,6 +120,6 @@ def test_what_works_on_tokens_is_rejected(bert):
 def test_an_encoder_that_encodes_is_not_disturbed(bert, sentences):
     objective, _ = made(bert, "simcse", sentences)
     vectors = objective.encoder.eval().encode(sentences[:20])
-    objective.encoder.grad_cache_rows = 0
+    objective.encoder.mini_batch_size = 0
     assert vectors == pytest.approx(objective.encoder.encode(sentences[:20]), abs=1e-6)
     assert objective.encoder.pool(Tokens.from_rows([])).shape == (0, 32)

@@ -27,7 +27,7 @@ from contrasent.train.settings import (
 @pytest.fixture
 def encoder(bert, tmp_path):
     """A folder that states how to pool."""
-    Encoder.load(bert, pooler="mean").save(tmp_path / "encoder")
+    Encoder.load(bert, pooling="mean").save(tmp_path / "encoder")
     return tmp_path / "encoder"
 
 
@@ -56,46 +56,53 @@ def test_each_rule_gives_way_to_the_one_before_it(bert, encoder):
         return changed(resolve_settings(base, objective, given).settings)
 
     assert resolved(bert, "simcse") == {}
-    assert resolved(bert, "diffcse") == {"lr": 7e-6, "epochs": 2.0}
-    assert resolved(bert, "diffcse", lr="1e-4") == {"lr": 1e-4, "epochs": 2.0}
-    assert resolved(bert, "diffcse", steps=9) == {"lr": 7e-6, "steps": 9}
-    supervised = {"batch": 512, "lr": 5e-5, "epochs": 3.0, "head": "tanh"}
-    supervised["grad_cache_rows"] = 256
+    assert resolved(bert, "diffcse") == {"learning_rate": 7e-6, "num_train_epochs": 2.0}
+    assert resolved(bert, "diffcse", learning_rate="1e-4") == {
+        "learning_rate": 1e-4,
+        "num_train_epochs": 2.0,
+    }
+    assert resolved(bert, "diffcse", max_steps=9) == {"learning_rate": 7e-6, "max_steps": 9}
+    supervised = {"batch_size": 512, "learning_rate": 5e-5, "num_train_epochs": 3.0, "head": "tanh"}
+    supervised["mini_batch_size"] = 256
     assert resolved(bert, "simcse_supervised") == supervised
     # A base that is an encoder needs none of that, and keeps its own head.
-    assert resolved(encoder, "simcse") == resolved(encoder, "diffcse") == {"lr": 3e-6}
-    assert resolved(encoder, "simcse_supervised+masked_lm") == {"lr": 2e-5}
-    assert (ENCODER_SETTINGS["lr"], ENCODER_SETTINGS_PAIRS["lr"]) == (3e-6, 2e-5)
-    stated = {"lr": 1e-4, "head": "tanh", "batch": 512, "epochs": 3.0}
+    assert resolved(encoder, "simcse") == resolved(encoder, "diffcse") == {"learning_rate": 3e-6}
+    assert resolved(encoder, "simcse_supervised+masked_lm") == {"learning_rate": 2e-5}
+    assert (ENCODER_SETTINGS["learning_rate"], ENCODER_SETTINGS_PAIRS["learning_rate"]) == (
+        3e-6,
+        2e-5,
+    )
+    stated = {"learning_rate": 1e-4, "head": "tanh", "batch_size": 512, "num_train_epochs": 3.0}
     assert resolved(encoder, "simcse_supervised", **stated) == stated
-    with pytest.raises(OptionError, match="did you mean 'lr'"):
+    with pytest.raises(OptionError, match="did you mean 'learning_rate'"):
         resolve_settings(bert, "simcse", {"lrr": 1})
     for batch in (0, -8):
         with pytest.raises(OptionError, match="must be 1 or more"):
-            resolve_settings(encoder, "simcse", {"batch": batch}, corpus=iter(lambda: 1 / 0, None))
+            given, endless = {"batch_size": batch}, iter(lambda: 1 / 0, None)
+            resolve_settings(encoder, "simcse", given, corpus=endless)
 
 
 def test_a_large_corpus_does_not_make_a_long_run_of_an_encoder(bert, encoder):
     def steps(base, rows, objective="simcse", **given):
         found = resolve_settings(base, objective, given, corpus=["a text"] * rows)
-        return found.settings.steps, found.defaults.values.get("steps")
+        return found.settings.max_steps, found.defaults.values.get("max_steps")
 
     most = MOST_STEPS
     assert steps(encoder, 64 * most) == (None, None)
     assert steps(encoder, 64 * (most + 1)) == (most, most)
-    assert steps(encoder, 8 * (most + 1), batch=8) == (most, most)
+    assert steps(encoder, 8 * (most + 1), batch_size=8) == (most, most)
     assert steps(bert, 64 * (most + 1)) == (None, None)
     assert steps(encoder, 64 * (most + 1), "simcse_supervised") == (None, None)
-    assert steps(encoder, 64 * (most + 1), epochs=1) == (None, None)
-    assert steps(encoder, 64 * (most + 1), steps=most + 7) == (most + 7, None)
+    assert steps(encoder, 64 * (most + 1), num_train_epochs=1) == (None, None)
+    assert steps(encoder, 64 * (most + 1), max_steps=most + 7) == (most + 7, None)
 
 
 def test_a_run_that_goes_on_has_the_settings_it_was_begun_with(encoder, tmp_path):
     begun = resolve_settings(encoder, "simcse", {"seed": 3})
-    stored = {"base": "sentence encoder", "values": {"lr": 4e-6, "batch": 16}}
-    again = resolve_settings(encoder, "simcse", {"seed": 3, "batch": 8}, stored=stored)
-    assert changed(again.settings) == {"lr": 4e-6, "seed": 3, "batch": 8}
-    assert again.defaults.values == {"lr": 4e-6}
+    stored = {"base": "sentence encoder", "values": {"learning_rate": 4e-6, "batch_size": 16}}
+    again = resolve_settings(encoder, "simcse", {"seed": 3, "batch_size": 8}, stored=stored)
+    assert changed(again.settings) == {"learning_rate": 4e-6, "seed": 3, "batch_size": 8}
+    assert again.defaults.values == {"learning_rate": 4e-6}
     # Of a version that chose nothing.
     old = resolve_settings(encoder, "simcse", {"seed": 3}, stored={})
     assert (old.settings, old.defaults) == (Settings(seed=3), None)
@@ -106,7 +113,7 @@ def test_a_run_that_goes_on_has_the_settings_it_was_begun_with(encoder, tmp_path
     assert place.defaults() == {}
     place.settings.write_text(json.dumps({"defaults": stored}))
     assert place.defaults() == stored
-    assert begun.defaults.values["lr"] == 3e-6
+    assert begun.defaults.values["learning_rate"] == 3e-6
 
 
 PAPERS = {
@@ -126,8 +133,8 @@ def test_published_settings_are_those_of_the_papers_items():
         (own,) = folder.find([f"{name}:{item}"])
         row = next(r for r in own.rows if (r.name, r.objective) == (title, objective))
         trained = resolve_row(own, row, folder.scales["paper"]).settings
-        stated = {k: v for k, v in published(objective).items() if k != "grad_cache_rows"}
-        assert {"lr", "batch", "epochs", "max_tokens"} <= stated.keys()
+        stated = {k: v for k, v in published(objective).items() if k != "mini_batch_size"}
+        assert {"learning_rate", "batch", "epochs", "max_seq_length"} <= stated.keys()
         assert {k: trained[k] for k in stated} == stated
         assert ("head" in stated) == (trained["head"] is not None)
         found.add(objective)
@@ -161,7 +168,7 @@ def test_recipes_are_the_papers_items():
         paper = resolve_row(own, row, folder.scales["paper"])
         trained = {**paper.settings, **paper.defaults, **paper.given}
         # Chunks change no gradient, and evaluations no step; no rate is 0.32.
-        indifferent = ("grad_cache_rows", "evaluate_every")
+        indifferent = ("mini_batch_size", "eval_steps")
         found = {k: v for k, v in stated["settings"].items() if k not in indifferent}
         assert {k: trained[k] or found[k] for k in found} == found, recipe
         assert row.base in ("@base", stated["base"])
@@ -175,7 +182,7 @@ def test_every_recipe_can_be_read():
         check(recipe["objective"], own, models=False)
         large = "large" in name and name.startswith("esimcse")
         assert settings.dropout == (0.15 if large else 0.1)
-        assert settings.evaluate_every == (250 if name.endswith("-sup") else 125)
+        assert settings.eval_steps == (250 if name.endswith("-sup") else 125)
         assert (recipe["evaluate"], recipe["keep"]) == ("stsb", "trained") and recipe["source"]
 
 
@@ -188,18 +195,23 @@ def test_a_base_of_a_papers_shape_has_its_settings(bert, tmp_path):
         return found.settings, found.parameters, found.defaults
 
     small = resolve_settings(bert, "simcse", {}).settings
-    assert (small.batch, small.lr) == (64, 3e-5)
+    assert (small.batch_size, small.learning_rate) == (64, 3e-5)
     run, _, defaults = resolved(("roberta", 12, 768))
-    assert (run.batch, run.lr, run.grad_cache_rows, run.evaluate_every) == (512, 1e-5, 256, 125)
-    assert "batch 512, lr 1e-05" in defaults.line("simcse")
-    assert resolved(("bert", 24, 1024))[0].lr == 1e-5
+    assert (run.batch_size, run.learning_rate, run.mini_batch_size, run.eval_steps) == (
+        512,
+        1e-5,
+        256,
+        125,
+    )
+    assert "batch 512, learning_rate 1e-05" in defaults.line("simcse")
+    assert resolved(("bert", 24, 1024))[0].learning_rate == 1e-5
     run, own, _ = resolved(("roberta", 24, 1024), "esimcse")
-    assert (run.batch, run.dropout, own) == (64, 0.15, {"rate": 0.28, "queue_size": 128})
+    assert (run.batch_size, run.dropout, own) == (64, 0.15, {"rate": 0.28, "queue_size": 128})
     run, own, _ = resolved(("roberta", 12, 768), "diffcse")
-    assert (run.lr, own) == (1e-5, {"mask_ratio": 0.2, "difference_weight": 0.005})
-    assert resolved(("bert", 12, 768), "simcse_plus_plus+diffcse")[0].lr == 7e-6
-    assert resolved(("bert", 24, 1024), "simcse_supervised")[0].lr == 1e-5
-    assert resolved(("mpnet", 12, 768))[0].batch == 64
+    assert (run.learning_rate, own) == (1e-5, {"mask_ratio": 0.2, "difference_weight": 0.005})
+    assert resolved(("bert", 12, 768), "simcse_plus_plus+diffcse")[0].learning_rate == 7e-6
+    assert resolved(("bert", 24, 1024), "simcse_supervised")[0].learning_rate == 1e-5
+    assert resolved(("mpnet", 12, 768))[0].batch_size == 64
 
 
 def test_every_objective_says_the_same_to_readers_and_to_python():
@@ -216,7 +228,7 @@ def test_a_combination_has_the_settings_of_the_first_method_that_departs():
     assert published("esimcse+simcse_plus_plus") == plain
     assert published("simcse_plus_plus+diffcse") == published("diffcse+esimcse") == difference
     assert published("masked_lm+simcse") == plain
-    supervised = {k: v for k, v in published("simcse_supervised").items() if k != "grad_cache_rows"}
+    supervised = {k: v for k, v in published("simcse_supervised").items() if k != "mini_batch_size"}
     assert published("simcse_supervised+masked_lm") == supervised
     assert published("masked_lm+dimension_wise") == {}
     with pytest.raises(OptionError, match="did you mean 'diffcse'"):
@@ -240,8 +252,8 @@ def test_contrasent_small_is_its_own_generator(bert):
 @pytest.mark.parametrize("method", ["simcse", "esimcse", "diffcse", "simcse_plus_plus"])
 def test_each_method_trains_from_contrasent_small_by_one_command(run, tmp_path, method, sentences):
     (tmp_path / "texts.txt").write_text("\n".join(sentences[:64]) + "\n")
-    options = ("--base", "contrasent-small", "--objective", method, "--set", "batch=16")
-    run("train", "texts.txt", "-o", "model", *options, "--set", "steps=2", "--evaluate", "none")
+    options = ("--base", "contrasent-small", "--objective", method, "--set", "batch_size=16")
+    run("train", "texts.txt", "-o", "model", *options, "--set", "max_steps=2", "--evaluate", "none")
     assert Encoder.load(tmp_path / "model").dimension == 256
 
 
@@ -250,24 +262,24 @@ def test_the_command_says_what_it_chose(bert, encoder, tmp_path, run, sentences)
     (tmp_path / "pairs.tsv").write_text("one\ttwo\n" + "\n".join(rows) + "\n")
 
     train = partial(run, "train", "pairs.tsv")
-    fast = ["--set", "steps=1", "--evaluate", "none"]
-    _, err = train("-o", "a", "--base", bert, *fast, "--set", "batch=8")
+    fast = ["--set", "max_steps=1", "--evaluate", "none"]
+    _, err = train("-o", "a", "--base", bert, *fast, "--set", "batch_size=8")
     assert err.splitlines()[:2] == [
         "query: one, positive: two",
-        "Defaults published for simcse_supervised: lr 5e-05, max_tokens 32, head tanh, "
-        "grad_cache_rows 256; so that equal texts are not negatives: duplicates mask",
+        "Defaults published for simcse_supervised: learning_rate 5e-05, max_seq_length 32, head "
+        "tanh, mini_batch_size 256; so that equal texts are not negatives: duplicates mask",
     ]
     assert Encoder.load(tmp_path / "a").head is not None
-    out, err = train("-o", "b", "--base", encoder, *fast, "--set", "lr=1e-4", "--json")
+    out, err = train("-o", "b", "--base", encoder, *fast, "--set", "learning_rate=1e-4", "--json")
     assert "Defaults" not in err
     chosen = {
         "base": "sentence encoder",
-        "values": {"max_tokens": 32, "batch": 64, "duplicates": "mask"},
+        "values": {"max_seq_length": 32, "batch_size": 64, "duplicates": "mask"},
     }
     assert json.loads(out)["defaults"] == chosen
     stored = json.loads((tmp_path / "b" / "run" / "settings.json").read_text())
     assert stored["defaults"] == chosen
-    assert (stored["settings"]["head"], stored["settings"]["lr"]) == (None, 1e-4)
+    assert (stored["settings"]["head"], stored["settings"]["learning_rate"]) == (None, 1e-4)
 
 
 @pytest.fixture

@@ -50,8 +50,10 @@ def by_loops(base, vectors):
 
 
 def trained(bert, texts, folder, rows=None, **given):
-    settings = Settings(batch=10, steps=12, lr=1e-3, max_tokens=8, pooler="mean", **given)
-    fit(prepare(bert, "simcse", {}, settings), texts, settings, folder=folder, rows=rows)
+    settings = Settings(
+        batch_size=10, max_steps=12, learning_rate=1e-3, max_seq_length=8, pooling="mean", **given
+    )
+    fit(prepare(bert, "simcse", {}, settings), texts, settings, output_dir=folder, rows=rows)
     lines = (folder / "run" / "log.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines]
 
@@ -64,14 +66,14 @@ def test_lines_carry_the_numbers_and_the_training_knows_nothing_of_it(
     lines = trained(bert, texts, tmp_path / "m")
     assert [line["measured_at"] for line in lines] == [0] * 9 + [10] * 2 + [12]
     # As training sees them: cut at its length.
-    base = Encoder.load(bert, pooler="mean", max_tokens=8).encode(texts)
+    base = Encoder.load(bert, pooling="mean", max_seq_length=8).encode(texts)
     first = lines[0]
     assert [first[name] for name in NUMBERS] == pytest.approx(by_loops(base, base), abs=2e-5)
     checkpoint = (tmp_path / "m" / "run" / "checkpoint.safetensors").read_bytes()
     header = json.loads(checkpoint[8 : 8 + int.from_bytes(checkpoint[:8], "little")])
     drift = json.loads(header["__metadata__"]["contrasent"])["drift"]
     assert drift["values"]["measured_at"] == 12
-    after = Encoder.load(tmp_path / "m", max_tokens=8).encode(texts)
+    after = Encoder.load(tmp_path / "m", max_seq_length=8).encode(texts)
     last = [drift["values"][name] for name in NUMBERS]
     assert last == pytest.approx(by_loops(base, after), abs=2e-3)
     assert last[2] < 1
@@ -93,11 +95,11 @@ def made_cache(count, tokens):
 
 
 def test_held_out_texts_are_preferred_and_spread(bert):
-    model = Encoder.load(bert, pooler="mean")
+    model = Encoder.load(bert, pooling="mean")
     objective = SimpleNamespace(encoder=model, labeled=False)
 
-    def rows(count, trained, total=100, batch=64):
-        plan = SimpleNamespace(rows=np.asarray(trained), batch=batch)
+    def rows(count, trained, total=100, batch_size=64):
+        plan = SimpleNamespace(rows=np.asarray(trained), batch_size=batch_size)
         cache = made_cache(count, lambda column, rows: (column, rows))
         batches = SimpleNamespace(cache=cache, plan=plan)
         drift = Drift(objective, batches, total)
@@ -112,19 +114,19 @@ def test_held_out_texts_are_preferred_and_spread(bert):
     assert rows(60, range(60))[1].tolist() == list(range(60))
     assert rows(49, range(49))[1] is None
     assert rows(60, range(60), total=4000)[0] == 200
-    assert rows(60, range(60), batch=512)[0] == 10
+    assert rows(60, range(60), batch_size=512)[0] == 10
 
 
 def test_neighbors_of_an_encoder_are_guarded_unless_pairs_say_what_is_near(bert, tmp_path):
-    Encoder.load(bert, pooler="mean").save(tmp_path / "m")
-    plan = SimpleNamespace(rows=np.arange(40), batch=8)
+    Encoder.load(bert, pooling="mean").save(tmp_path / "m")
+    plan = SimpleNamespace(rows=np.arange(40), batch_size=8)
     batches = SimpleNamespace(cache=range(40), plan=plan)  # too few texts to take any
     for folder, labeled, expected in (
         (tmp_path / "m", False, True),
         (tmp_path / "m", True, False),
         (bert, False, False),
     ):
-        encoder = Encoder.load(folder, pooler="mean")
+        encoder = Encoder.load(folder, pooling="mean")
         objective = SimpleNamespace(encoder=encoder, labeled=labeled)
         assert Drift(objective, batches, 10).guards is expected
 
@@ -137,7 +139,7 @@ def made(*, guards):
     ]
     encoder.source = None
     cache = made_cache(COUNT, lambda column, rows: Tokens.from_rows([[i, 1, 2] for i in rows]))
-    plan = SimpleNamespace(rows=np.arange(COUNT), batch=320)
+    plan = SimpleNamespace(rows=np.arange(COUNT), batch_size=320)
     objective = SimpleNamespace(encoder=encoder, labeled=False)
     drift = Drift(objective, SimpleNamespace(cache=cache, plan=plan), 35)
     assert (drift.every, drift.guards) == (10, False)
@@ -163,7 +165,10 @@ def test_it_warns_once_and_says_what_to_change(caplog):
     assert [drift.values[name] for name in NUMBERS] == pytest.approx(expected, abs=1e-5)
     assert expected[2] < LEAST_OVERLAP
     (line,) = caplog.messages
-    for words in (f"step 10: {expected[2]:.0%} of the base's nearest", "lr (now 1.0e-04)"):
+    for words in (
+        f"step 10: {expected[2]:.0%} of the base's nearest",
+        "learning_rate (now 1.0e-04)",
+    ):
         assert words in line
     assert "\n" not in line
     # A run on pairs is not advised to train on pairs.
@@ -171,7 +176,7 @@ def test_it_warns_once_and_says_what_to_change(caplog):
     paired.labeled = True
     for paired_step, encoder.vectors in ((0, BASE), (10, OTHER)):
         paired.look(paired_step, 1e-4)
-    assert caplog.messages.pop().endswith("lower lr (now 1.0e-04) or take fewer steps")
+    assert caplog.messages.pop().endswith("lower learning_rate (now 1.0e-04) or take fewer steps")
     caplog.clear()
     # Not again, after a resume neither.
     encoder, again = made(guards=True)

@@ -29,11 +29,18 @@ from contrasent.train.fit import fit
 from contrasent.train.prepare import prepare
 from contrasent.train.run import Gain, RunFolder, trajectory
 from contrasent.train.settings import Settings
-from contrasent.train.step import learning_rate
+from contrasent.train.step import scheduled_rate
 from contrasent.types import Batch
 
 pytestmark = pytest.mark.early
-FEW = {"batch": 8, "steps": 6, "lr": 1e-3, "seed": 1, "pooler": "mean", "max_tokens": 64}
+FEW = {
+    "batch_size": 8,
+    "max_steps": 6,
+    "learning_rate": 1e-3,
+    "seed": 1,
+    "pooling": "mean",
+    "max_seq_length": 64,
+}
 
 
 @pytest.fixture
@@ -47,7 +54,7 @@ def start(bert, sentences, tmp_path):
         learner = prepare(bert, "simcse", parameters or {}, settings)
         if spoil is not None:
             spoil(learner)
-        run = fit(learner, rows or sentences[:80], settings, folder=tmp_path / folder, **stated)
+        run = fit(learner, rows or sentences[:80], settings, output_dir=tmp_path / folder, **stated)
         return learner, run
 
     return start
@@ -77,7 +84,7 @@ def same(one, two):
 
 
 def test_a_run_leaves_a_model_and_its_record(start, tmp_path, sentences):
-    learner, run = start(steps=23)
+    learner, run = start(max_steps=23)
     folder = tmp_path / "m"
     assert (run.folder, run.steps, run.history) == (folder, 23, [])
     assert (run.score, run.best_step, run.improved, run.kept) == (None, None, None, 23)
@@ -86,7 +93,7 @@ def test_a_run_leaves_a_model_and_its_record(start, tmp_path, sentences):
     assert np.array_equal(trained.encode(sentences[:5]), learner.encoder.encode(sentences[:5]))
     lines = log(folder)
     assert [line["step"] for line in lines] == [*range(1, 11), 11, 12, 21, 23]
-    named = "step lr norm loss contrast cosine_positive cosine_negative mean_cosine"
+    named = "step learning_rate norm loss contrast cosine_positive cosine_negative mean_cosine"
     named += " effective_rank neighbor_overlap measured_at"
     assert set(lines[1]) == set(named.split())
     measured = {line["step"]: line["shares"] for line in lines if "shares" in line}
@@ -117,13 +124,13 @@ def test_runs_share_what_they_tokenized(start, tmp_path):
 ])  # fmt: skip
 def test_rows_that_come_again_are_counted(start, sentences, caplog, times, parameters, said):
     rows = sentences[:40] + (sentences[:times] + sentences[:1] if times else [])
-    start(rows=rows, parameters=parameters, steps=1)
+    start(rows=rows, parameters=parameters, max_steps=1)
     assert [line for line in caplog.messages if "earlier" in line] == [said] * bool(said)
 
 
 def test_the_projector_trains_and_is_dropped_but_a_head_is_kept(start, tmp_path):
     learner, _ = start(head="tanh")
-    fresh, _ = start(folder="again", head="tanh", steps=1, lr=1e-12)
+    fresh, _ = start(folder="again", head="tanh", max_steps=1, learning_rate=1e-12)
     assert not torch.equal(learner.projector.linear.weight, fresh.projector.linear.weight)
     assert not torch.equal(learner.encoder.head.linear.weight, fresh.encoder.head.linear.weight)
     stored = load_file(tmp_path / "m" / "2_Dense" / "model.safetensors")
@@ -131,25 +138,25 @@ def test_the_projector_trains_and_is_dropped_but_a_head_is_kept(start, tmp_path)
 
 
 def test_the_learning_rate_follows_the_schedule(start, tmp_path):
-    start(steps=10, warmup=0.3, lr=2e-3)
-    rates = [line["lr"] for line in log(tmp_path / "m")]
-    assert rates == [learning_rate(s, total=10, peak=2e-3, warmup=0.3) for s in range(10)]
+    start(max_steps=10, warmup_ratio=0.3, learning_rate=2e-3)
+    rates = [line["learning_rate"] for line in log(tmp_path / "m")]
+    assert rates == [scheduled_rate(s, total=10, peak=2e-3, warmup_ratio=0.3) for s in range(10)]
 
 
 def test_epochs_and_steps(start, sentences):
     rows = sentences[:20]  # two batches of eight an epoch
-    assert start("a", rows, steps=None, epochs=3)[1].steps == 6
-    assert start("b", rows, steps=None, epochs=0.5)[1].steps == 1
-    assert start("c", rows, steps=None, epochs=1.3)[1].steps == 3
-    assert start("d", rows, steps=5, epochs=3)[1].steps == 5
-    assert start("e", sentences[:5], steps=None, epochs=2)[1].steps == 2
+    assert start("a", rows, max_steps=None, num_train_epochs=3)[1].steps == 6
+    assert start("b", rows, max_steps=None, num_train_epochs=0.5)[1].steps == 1
+    assert start("c", rows, max_steps=None, num_train_epochs=1.3)[1].steps == 3
+    assert start("d", rows, max_steps=5, num_train_epochs=3)[1].steps == 5
+    assert start("e", sentences[:5], max_steps=None, num_train_epochs=2)[1].steps == 2
 
 
 def test_named_rows_alone_are_trained_on(bert, start, sentences, tmp_path):
     settings = Settings(**FEW)
     rows = np.arange(3, 80, 5)
     learner = prepare(bert, "simcse", {}, settings)
-    fit(learner, sentences[:80], settings, folder=tmp_path / "m", rows=rows)
+    fit(learner, sentences[:80], settings, output_dir=tmp_path / "m", rows=rows)
     start("alone", [sentences[row] for row in rows])
     assert same(weights(tmp_path / "m"), weights(tmp_path / "alone"))
 
@@ -157,7 +164,7 @@ def test_named_rows_alone_are_trained_on(bert, start, sentences, tmp_path):
 def test_named_rows_that_are_held_out_are_not_trained_on(bert, sentences, tmp_path):
     texts = sentences[:100]
     kept, _ = hold_out_sentences(open_corpus(texts), 1000, seed=1)
-    train = partial(fit, "simcse", texts, FEW | {"steps": 1}, base=bert, evaluate="neighbors")
+    train = partial(fit, "simcse", texts, FEW | {"max_steps": 1}, base=bert, evaluate="neighbors")
     train(folder=tmp_path / "m", rows=np.arange(60))
     stated = json.loads((tmp_path / "m" / "run" / "settings.json").read_text())
     both = np.intersect1d(kept, np.arange(60))
@@ -169,7 +176,7 @@ def test_named_rows_that_are_held_out_are_not_trained_on(bert, sentences, tmp_pa
 
 def test_the_best_is_kept_and_the_last(start, tmp_path, kept_steps):
     evaluate, calls = scores([0.1, 0.4, 0.9, 0.2, 0.9])
-    _, run = start(steps=8, evaluate_every=2, evaluate=evaluate)
+    _, run = start(max_steps=8, eval_steps=2, evaluate=evaluate)
     folder = tmp_path / "m"
     assert run.history == [(0, 0.1), (2, 0.4), (4, 0.9), (6, 0.2), (8, 0.9)]
     assert (run.score, run.best_step) == (0.9, 4)  # the first of two equal ones
@@ -183,13 +190,13 @@ def test_the_best_is_kept_and_the_last(start, tmp_path, kept_steps):
     assert [line["step"] for line in lines] == [0, 2, 4, 6, 8]
     assert lines[2]["evaluation"][0]["value"] == 0.9
     stated = json.loads((folder / "run" / "result.json").read_text())
-    assert (stated["best_step"], stated["steps"]) == (4, 8)
+    assert (stated["best_step"], stated["max_steps"]) == (4, 8)
 
 
 def test_a_run_that_only_harms_gives_the_base(start, tmp_path):
     for keep, kept in (("proven", 0), ("trained", 4), ("last", 6)):
         evaluate, calls = scores([0.9, 0.1, 0.3, 0.2])
-        _, run = start(keep, steps=6, evaluate_every=2, evaluate=evaluate, keep=keep)
+        _, run = start(keep, max_steps=6, eval_steps=2, evaluate=evaluate, keep=keep)
         assert (run.improved, run.kept, run.base_score) == (False, kept, 0.9)
         assert (run.score, run.best_step, run.gain) == (0.3, 4, None)
         top = Encoder.load(tmp_path / keep)
@@ -209,13 +216,13 @@ def test_a_run_that_only_harms_gives_the_base(start, tmp_path):
 
 @pytest.mark.parametrize("own", [(), (32, 4)])
 def test_a_base_that_is_given_keeps_its_own_nested_sizes(bert, sentences, tmp_path, own):
-    base = Encoder.load(bert, pooler="mean")
+    base = Encoder.load(bert, pooling="mean")
     base.matryoshka_dims = own
     base.save(tmp_path / "base")
-    settings = Settings(**FEW | {"steps": 1})
+    settings = Settings(**FEW | {"max_steps": 1})
     learner = prepare(tmp_path / "base", "matryoshka", {"dimensions": "16,8"}, settings)
     evaluate, _ = scores([0.9, 0.1])
-    fit(learner, sentences[:40], settings, folder=tmp_path / "m", evaluate=evaluate)
+    fit(learner, sentences[:40], settings, output_dir=tmp_path / "m", evaluate=evaluate)
     assert Encoder.load(tmp_path / "m").matryoshka_dims == own
     card = (tmp_path / "m" / "README.md").read_text().splitlines()
     assert any(line.startswith("tags:") and '"matryoshka"' in line for line in card) == bool(own)
@@ -246,20 +253,20 @@ class Against:
 @pytest.mark.parametrize(("low", "improved"), [(0.01, True), (0.0, False), (-0.3, False)])
 def test_the_interval_on_other_items_decides(start, low, improved):
     judge = Against([0.2, 0.6, 0.4], [None, low, 0.15])
-    _, run = start(steps=4, evaluate_every=2, evaluate=judge)
+    _, run = start(max_steps=4, eval_steps=2, evaluate=judge)
     assert (run.improved, run.kept) == (improved, 2 if improved else 0)
     assert (run.score, run.best_step, run.base_score) == (0.6, 2, 0.2)
     assert run.gain == Gain(low + 0.1, low, low + 0.2, 10)  # the best step's, not the last's
     assert [report.notes for report in judge.given] == [{"items": [1.0, 2.0]}] * 2
     assert RunFolder(run.folder).finished() == run
     # A sure gain is none if its score did not win.
-    assert start("b", steps=2, evaluate=Against([0.7, 0.6], [None, 0.3]))[1].improved is False
+    assert start("b", max_steps=2, evaluate=Against([0.7, 0.6], [None, 0.3]))[1].improved is False
 
 
 @pytest.mark.parametrize(("last", "improved", "kept"), [(0.5, None, 4), (0.49, False, 0)])
 def test_what_only_sees_preservation_claims_nothing(start, tmp_path, last, improved, kept):
     judge = Against([1.0, 0.9, last], [None, 0.2, 0.3], floor=0.5)
-    learner, run = start(steps=4, evaluate_every=2, patience=1, evaluate=judge)
+    learner, run = start(max_steps=4, eval_steps=2, early_stopping_patience=1, evaluate=judge)
     assert (run.steps, run.improved, run.kept) == (4, improved, kept)
     assert (run.score, run.best_step, run.base_score) == (last, 4, 1.0)
     same_vectors = np.array_equal(
@@ -268,10 +275,10 @@ def test_what_only_sees_preservation_claims_nothing(start, tmp_path, last, impro
     assert same_vectors == (kept == 4)
     assert (tmp_path / "m" / "run" / "last").is_dir() == (kept == 0)
     judge = Against([1.0, 0.9, last], [None, 0.2, 0.3], floor=0.5)
-    options = {"steps": 4, "evaluate_every": 2, "evaluate": judge}
+    options = {"max_steps": 4, "eval_steps": 2, "evaluate": judge}
     assert start("literal", keep="proven", **options)[1].kept == 0  # nothing was proven
     with pytest.raises(OptionError, match="--keep 'unharmed': goes with --evaluate neighbors"):
-        start("none", keep="unharmed", steps=1)
+        start("none", keep="unharmed", max_steps=1)
 
 
 def test_a_resumed_run_compares_with_the_same_base(start, tmp_path, kept_steps):
@@ -285,9 +292,9 @@ def test_a_resumed_run_compares_with_the_same_base(start, tmp_path, kept_steps):
             return super().against(encode, base)
 
     with pytest.raises(Stop):
-        start(steps=6, evaluate_every=2, checkpoint_every=2, evaluate=Cut([0.5, 0.4, 0.3]))
+        start(max_steps=6, eval_steps=2, save_steps=2, evaluate=Cut([0.5, 0.4, 0.3]))
     judge = Against([0.3, 0.2], [-0.1, -0.1])
-    options = {"steps": 6, "evaluate_every": 2, "checkpoint_every": 2, "resume": True}
+    options = {"max_steps": 6, "eval_steps": 2, "save_steps": 2, "resume": True}
     with pytest.raises(OutputError, match="has keep 'proven', this one 'last'"):
         start(evaluate=judge, keep="last", **options)
     _, run = start(evaluate=judge, **options)
@@ -295,7 +302,7 @@ def test_a_resumed_run_compares_with_the_same_base(start, tmp_path, kept_steps):
     assert judge.given[0].notes == {"items": [1.0, 2.0]}
     assert (run.improved, run.kept, run.base_score) == (False, 0, 0.5)
     base = Encoder.load(tmp_path / "m" / "run" / "base")
-    fresh = start("fresh", steps=1, lr=1e-12)[0].encoder  # as good as untouched
+    fresh = start("fresh", max_steps=1, learning_rate=1e-12)[0].encoder  # as good as untouched
     assert np.allclose(base.encode(["a map"]), fresh.encode(["a map"]), atol=1e-6)
     assert same(weights(tmp_path / "m"), weights(tmp_path / "m" / "run" / "base"))
 
@@ -306,10 +313,10 @@ def test_a_run_by_name_is_that_of_the_command(run, bert, sentences, tmp_path):
         "question\tanswer\n"
         + "".join(f"{a}\t{b}\n" for a, b in zip(sentences[:90], sentences[90:180], strict=True))
     )
-    given = {"batch": 8, "pooler": "mean", "temperature": 0.1, "evaluate_every": 2}
+    given = {"batch_size": 8, "pooling": "mean", "temperature": 0.1, "eval_steps": 2}
     words = [part for name, value in given.items() for part in ("--set", f"{name}={value}")]
-    run("train", path, "-o", "shell", "--base", bert, *words, "--set", "steps=4")
-    found = fit("simcse_supervised", path, given, folder=tmp_path / "m", base=bert, steps=4)
+    run("train", path, "-o", "shell", "--base", bert, *words, "--set", "max_steps=4")
+    found = fit("simcse_supervised", path, given, output_dir=tmp_path / "m", base=bert, max_steps=4)
     stated = [
         json.loads((tmp_path / name / "run" / "settings.json").read_text())
         for name in ("shell", "m")
@@ -323,7 +330,13 @@ def test_a_run_by_name_is_that_of_the_command(run, bert, sentences, tmp_path):
     kept = dict(found.history)[found.kept]
     assert (found.report.rows[0].metric, found.report.rows[0].value) == ("mrr@10", kept)
     again = fit(
-        "simcse_supervised", path, given, folder=found.folder, base=bert, steps=4, resume=True
+        "simcse_supervised",
+        path,
+        given,
+        output_dir=found.folder,
+        base=bert,
+        max_steps=4,
+        resume=True,
     )
     assert again == found
 
@@ -347,24 +360,26 @@ def test_an_objective_takes_no_names(bert, sentences, tmp_path):
         ({"evaluate": "stsb"}, "goes with the name of a method"),
         ({"temperature": 0.1}, "no such setting of a run"),
         ({"lora": 4}, "lora 4: goes with the name of a method"),
-        ({"settings": {"heldout": 9}}, "heldout 9: goes with the name of a method"),
-        ({"settings": Settings(**FEW), "normalise": True}, "normalise True: goes with"),
+        ({"settings": {"eval_size": 9}}, "eval_size 9: goes with the name of a method"),
+        ({"settings": Settings(**FEW), "normalize": True}, "normalize True: goes with"),
     ]:
         with pytest.raises(OptionError, match=message):
-            fit(learner, sentences[:80], folder=tmp_path / "m", **given)
-    usual = {"heldout": Settings().heldout, "lora": 0, "bidirectional": False, "steps": 1}
-    assert fit(learner, sentences[:80], folder=tmp_path / "m", **usual).steps == 1
+            fit(learner, sentences[:80], output_dir=tmp_path / "m", **given)
+    usual = {"eval_size": Settings().eval_size, "lora": 0, "bidirectional": False, "max_steps": 1}
+    assert fit(learner, sentences[:80], output_dir=tmp_path / "m", **usual).steps == 1
 
 
 def test_patience(start):
     values = [0.0, 0.3, 0.5, 0.4, 0.45, 0.5, 0.9]
     evaluate, calls = scores(values)
-    _, run = start(steps=12, evaluate_every=2, patience=3, evaluate=evaluate)
+    _, run = start(max_steps=12, eval_steps=2, early_stopping_patience=3, evaluate=evaluate)
     # The best is the second; three without a better one follow, and equal is not better.
     assert run.steps == 10
     assert len(calls) == 6
     evaluate, calls = scores(values)
-    _, run = start(folder="two", steps=12, evaluate_every=2, patience=4, evaluate=evaluate)
+    _, run = start(
+        folder="two", max_steps=12, eval_steps=2, early_stopping_patience=4, evaluate=evaluate
+    )
     assert (run.steps, run.score, len(calls)) == (12, 0.9, 7)
 
 
@@ -377,7 +392,7 @@ def test_evaluation_does_not_change_training(start, tmp_path, kept_steps):
         return Report((Row("made", "dev", "spearman", "", float(vectors.sum()), 30),))
 
     start("without", head="batchnorm", dropout=0.3)
-    start("with", head="batchnorm", dropout=0.3, evaluate=evaluate, evaluate_every=1)
+    start("with", head="batchnorm", dropout=0.3, evaluate=evaluate, eval_steps=1)
     last = [
         load_file(tmp_path / name / "run" / "checkpoint.safetensors")
         for name in ("without", "with")
@@ -387,13 +402,14 @@ def test_evaluation_does_not_change_training(start, tmp_path, kept_steps):
 
 @pytest.mark.parametrize("parts", [2, 4])
 def test_accumulated_parts_are_the_mean_of_their_losses(start, tmp_path, bert, sentences, parts):
-    learner, _ = start(steps=1, accumulate=parts, dropout=0.0, clip=1e9, batch=16)
+    how = {"gradient_accumulation_steps": parts, "dropout": 0.0, "max_grad_norm": 1e9}
+    learner, _ = start(max_steps=1, batch_size=16, **how)
     found = {name: p.grad.clone() for name, p in learner.named_parameters()}
     stated = log(tmp_path / "m")[0]
     # By hand: each part is a batch of its own, the gradient the mean of theirs.
-    settings = Settings(**(FEW | {"batch": 16, "dropout": 0.0}))
+    settings = Settings(**(FEW | {"batch_size": 16, "dropout": 0.0}))
     fresh = prepare(bert, "simcse", {}, settings)
-    order = BatchPlan.make(np.arange(80), batch=16, seed=1, parts=parts).at(0)
+    order = BatchPlan.make(np.arange(80), batch_size=16, seed=1, parts=parts).at(0)
     size, losses = 16 // parts, []
     for part in range(parts):
         rows = order[part * size : (part + 1) * size]
@@ -407,7 +423,7 @@ def test_accumulated_parts_are_the_mean_of_their_losses(start, tmp_path, bert, s
 
 
 def test_clipping(start, tmp_path):
-    learner, _ = start(steps=3, clip=0.05)
+    learner, _ = start(max_steps=3, max_grad_norm=0.05)
     assert min(line["norm"] for line in log(tmp_path / "m")) > 0.05  # before clipping
     grads = [p.grad.norm() for p in learner.parameters() if p.grad is not None]
     assert torch.stack(grads).norm().item() == pytest.approx(0.05, rel=1e-3)
@@ -415,8 +431,8 @@ def test_clipping(start, tmp_path):
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_half_precision(start, tmp_path, precision):
-    learner, _ = start(steps=12, precision=precision, dropout=0.0)
-    start("full", steps=12, dropout=0.0)
+    learner, _ = start(max_steps=12, precision=precision, dropout=0.0)
+    start("full", max_steps=12, dropout=0.0)
     half, full = (log(tmp_path / name) for name in ("m", "full"))
     assert half[0]["loss"] == pytest.approx(full[0]["loss"], rel=0.05)
     assert half[0]["loss"] != full[0]["loss"]
@@ -427,7 +443,7 @@ def test_half_precision(start, tmp_path, precision):
 
 
 def test_fp16_resumes_with_its_scale(start, tmp_path, kept_steps):
-    options = {"steps": 14, "precision": "fp16", "evaluate_every": 1}
+    options = {"max_steps": 14, "precision": "fp16", "eval_steps": 1}
     options["parameters"] = {"temperature": 5e-4}  # with it the first scale is too large
     with pytest.raises(KeyboardInterrupt):
         start(evaluate=interrupt_after(5), **options)
@@ -461,15 +477,17 @@ def poison(where, value, at):
 @pytest.mark.parametrize(("where", "value"), [("loss", math.inf), ("gradient", math.nan)])
 def test_what_is_no_number_stops_the_run_before_the_weights(start, tmp_path, value, where):
     name = "loss" if where == "loss" else "the gradient"
-    message = rf"step 4: {name} is not a finite number; the last checkpoint .* smaller lr than"
+    message = (
+        rf"step 4: {name} is not a finite number; the last checkpoint .* smaller learning_rate than"
+    )
     with pytest.raises(TrainingError, match=message):
-        start(steps=10, checkpoint_every=1, spoil=poison(where, value, 4))
+        start(max_steps=10, save_steps=1, spoil=poison(where, value, 4))
     kept = load_file(tmp_path / "m" / "run" / "checkpoint.safetensors")
     assert all(torch.isfinite(tensor.double()).all() for tensor in kept.values())
     # The checkpoint is usable: without the poison the run goes on from there.
-    _, run = start(steps=10, checkpoint_every=1, resume=True)
+    _, run = start(max_steps=10, save_steps=1, resume=True)
     assert run.steps == 10
-    start("whole", steps=10, checkpoint_every=1)
+    start("whole", max_steps=10, save_steps=1)
     assert same(weights(tmp_path / "m"), weights(tmp_path / "whole"))
 
 
@@ -486,7 +504,7 @@ def test_an_existing_run_is_not_overwritten_unasked(start, tmp_path):
 
 
 def test_a_run_that_cannot_begin_leaves_the_model_that_it_would_replace(start, tmp_path):
-    start(steps=1)
+    start(max_steps=1)
     before = weights(tmp_path / "m")
     with pytest.raises(OptionError, match="nothing is left to learn"):
         start(overwrite=True, spoil=lambda learner: learner.weights.update(contrast=0.0))
@@ -518,16 +536,16 @@ def interrupt_after(count, number=signal.SIGINT):
 def test_a_signal_finishes_the_step_and_writes_a_checkpoint(start, tmp_path, number):
     before = signal.getsignal(number)
     with pytest.raises(KeyboardInterrupt):
-        start(steps=9, evaluate_every=1, evaluate=interrupt_after(4, number))
+        start(max_steps=9, eval_steps=1, evaluate=interrupt_after(4, number))
     assert signal.getsignal(number) is before
     from contrasent.encoder.tensors import read_checkpoint
 
     _, stated = read_checkpoint(tmp_path / "m" / "run" / "checkpoint.safetensors")
     assert stated["step"] == 3
     evaluate = scores([1 / 5, 1 / 6, 1 / 7, 1 / 8, 1 / 9, 1 / 10])[0]
-    _, run = start(steps=9, evaluate_every=1, evaluate=evaluate, resume=True)
+    _, run = start(max_steps=9, eval_steps=1, evaluate=evaluate, resume=True)
     whole = scores([1 / n for n in range(1, 11)])[0]
-    _, other = start("whole", steps=9, evaluate_every=1, evaluate=whole)
+    _, other = start("whole", max_steps=9, eval_steps=1, evaluate=whole)
     assert run.history == other.history
     assert same(weights(tmp_path / "m"), weights(tmp_path / "whole"))
     assert log(tmp_path / "m") == log(tmp_path / "whole")
@@ -540,13 +558,13 @@ def test_a_disk_that_fills_up_loses_nothing(start, tmp_path):
             if step == 5:
                 (home / "filler").write_bytes(b"x" * shutil.disk_usage(home).free)
 
-        start("whole", steps=8, checkpoint_every=2)
+        start("whole", max_steps=8, save_steps=2)
         with pytest.raises(OutputError, match=r"disk/m/run/.*No space left"):
-            start("disk/m", steps=8, checkpoint_every=2, on_step=fill)
+            start("disk/m", max_steps=8, save_steps=2, on_step=fill)
         (home / "filler").unlink()
         assert (home / "m" / "run" / "checkpoint.safetensors").is_file()
         subprocess.run(["mount", "-o", "remount,size=20m", str(home)], check=True)
-        start("disk/m", steps=8, checkpoint_every=2, resume=True)
+        start("disk/m", max_steps=8, save_steps=2, resume=True)
         assert same(weights(home / "m"), weights(tmp_path / "whole"))
         assert log(home / "m") == log(tmp_path / "whole")
 
@@ -568,21 +586,21 @@ def test_geometry_is_followed_and_changes_nothing(start, tmp_path):
         ]
         return Report(tuple(rows))
 
-    start("plain", steps=7, dropout=0.3)
-    start("followed", steps=7, dropout=0.3, geometry=space, geometry_every=3)
+    start("plain", max_steps=7, dropout=0.3)
+    start("followed", max_steps=7, dropout=0.3, geometry=space, geometry_every=3)
     assert same(weights(tmp_path / "plain"), weights(tmp_path / "followed"))
     points = trajectory(tmp_path / "followed")
     assert [point["step"] for point in points] == [0, 3, 6, 7]
     assert len({point["alignment"] for point in points}) == 4
     assert points[0]["alignment"] == points[0]["x"]
     assert trajectory(tmp_path / "plain") == trajectory(tmp_path / "nowhere") == []
-    start("off", steps=2, geometry=space)
+    start("off", max_steps=2, geometry=space)
     assert trajectory(tmp_path / "off") == []
 
 
 @pytest.mark.data
 def test_geometry_is_that_of_sts_b_where_none_is_given(start, tmp_path):
-    start(steps=1, geometry_every=1)
+    start(max_steps=1, geometry_every=1)
     points = trajectory(tmp_path / "m")
     assert [point["step"] for point in points] == [0, 1]
     assert {"alignment", "uniformity"} <= points[0].keys()
@@ -600,7 +618,7 @@ def test_the_page_and_the_callback_have_every_number(start, tmp_path):
     told = []
     evaluate, _ = scores([0.1, 0.4, 0.3])
     on_step = lambda step, values: told.append((step, values))  # noqa: E731
-    start(steps=24, evaluate_every=12, evaluate=evaluate, on_step=on_step)
+    start(max_steps=24, eval_steps=12, evaluate=evaluate, on_step=on_step)
     steps = [(step, values) for step, values in told if "loss" in values]
     assert [step for step, _ in steps] == list(range(1, 25))  # the log has some of them
     logged = {line["step"]: line for line in log(tmp_path / "m") if "loss" in line}
@@ -630,9 +648,9 @@ def test_tensorboard_has_the_same_numbers(start, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboardX", module)
     told = []
     on_step = lambda step, values: told.extend((step, *pair) for pair in values.items())  # noqa: E731
-    start(steps=3, on_step=on_step, tensorboard=True)
+    start(max_steps=3, on_step=on_step, tensorboard=True)
     assert written == [("tensorboard", 1), *told]
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
     with pytest.raises(MissingExtraError, match=r"contrasent\[tensorboard\]"):
-        start("n", steps=3, tensorboard=True)
+        start("n", max_steps=3, tensorboard=True)
     assert not (tmp_path / "n").exists()

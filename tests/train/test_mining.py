@@ -10,7 +10,7 @@ from contrasent.train.mining import mine
 
 
 def test_against_loops(bert, sentences, tmp_path):
-    encoder = Encoder.load(bert, pooler="mean")
+    encoder = Encoder.load(bert, pooling="mean")
     mean = encoder.encode(sentences).mean(0, dtype=np.float64)
     encoder.add_layer(np.eye(32), -mean)  # random weights give vectors of one direction
     # Questions with several answers, and answers to several questions.
@@ -42,15 +42,16 @@ def test_against_loops(bert, sentences, tmp_path):
 
 def test_a_run_learns_from_them_and_its_card_says_so(bert, sentences, tmp_path):
     pairs = [(f"what about {text}", text) for text in sentences[:40]]
-    given = {"base": bert, "pooler": "mean", "steps": 2, "batch": 8, "evaluate": "none"}
+    given = {"base": bert, "pooling": "mean", "max_steps": 2, "batch_size": 8, "evaluate": "none"}
     plain, mined = (
-        fit("simcse_supervised", pairs, folder=tmp_path / str(k), mined=k, **given) for k in (0, 2)
+        fit("simcse_supervised", pairs, output_dir=tmp_path / str(k), hard_negatives=k, **given)
+        for k in (0, 2)
     )
     assert mined.log[0]["contrast"] > plain.log[0]["contrast"]  # more to be told apart
     label = "2 a pair, mined by the base among the answers"
     assert label in (tmp_path / "2" / "README.md").read_text()
     assert "mined by" not in (tmp_path / "0" / "README.md").read_text()
     with pytest.raises(OptionError, match=r"mined 40: the pairs .* 40 different answers only"):
-        fit("simcse_supervised", pairs, folder=tmp_path / "few", mined=40, **given)
+        fit("simcse_supervised", pairs, output_dir=tmp_path / "few", hard_negatives=40, **given)
     with pytest.raises(OptionError, match=r"mined 2: needs pairs .*; simcse does not learn"):
-        fit("simcse", sentences[:40], folder=tmp_path / "no", mined=2, **given)
+        fit("simcse", sentences[:40], output_dir=tmp_path / "no", hard_negatives=2, **given)

@@ -57,7 +57,7 @@ def test_a_file_of_ones_own_trains_resumes_and_combines(run, own, bert, sentence
         'objective = "elsewhere/away.py"\n[settings]\nbatch = 8\nsteps = 3\nrate = 3\n'
     )
     train = ["train", texts, "--base", bert, "--evaluate", "none"]
-    first = [*train, "-o", "m", "--recipe", recipe, "--set", "grad_cache_rows=6"]
+    first = [*train, "-o", "m", "--config", recipe, "--set", "mini_batch_size=6"]
     run(*first)
     stored = json.loads((tmp_path / "m" / "run" / "settings.json").read_text())
     digest = hashlib.sha256(own.read_bytes()).hexdigest()
@@ -72,7 +72,7 @@ def test_a_file_of_ones_own_trains_resumes_and_combines(run, own, bert, sentence
     _, err = run(*first, "--resume", code=2)
     assert "the file of away.py has changed since the run began" in err
     assert err.count("\n") == 1
-    more = ["--set", "batch=8", "--set", "steps=1"]
+    more = ["--set", "batch_size=8", "--set", "max_steps=1"]
     run(*train, "-o", "both", "--objective", f"esimcse+{own}", *more, "--set", "queue_size=9")
     stored = json.loads((tmp_path / "both" / "run" / "settings.json").read_text())["objective"]
     assert stored["name"] == "esimcse+away.py"
@@ -95,7 +95,7 @@ def test_the_command_checks_it(run, own, sentences, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"elsewhere", "texts.txt"}
     for wrong, problem in (
         (("--set", "rat=2"), "did you mean 'rate'"),
-        (("--set", "batch=0"), "batch '0': must be 1 or more"),
+        (("--set", "batch_size=0"), "batch '0': must be 1 or more"),
         (("--set", "rate=0.5"), "rate '0.5': must be 1 or more"),
         (("--objective", "gist", "--set", "guide=small"), "needs a corpus of pairs"),
     ):
@@ -139,19 +139,38 @@ def test_a_check_fails_where_it_should_and_says_why(check, own, base):
     assert message in result.detail
 
 
-@pytest.mark.parametrize("of", ["AdamW(p, lr=lr, amsgrad=True)", "RMSprop(p, lr=lr)"])
+@pytest.mark.parametrize(
+    "of",
+    [
+        "AdamW(p, learning_rate=learning_rate, amsgrad=True)",
+        "RMSprop(p, learning_rate=learning_rate)",
+    ],
+)
 def test_a_run_with_an_optimizer_of_ones_own_resumes_to_the_same_bits(of, own, base, tmp_path):
     p = "p = [p for p in self.parameters() if p.requires_grad]"
     body = f"        {p}\n        return torch.optim.{of}\n"
-    own.write_text(f"{METHOD}\n    def optimizer(self, *, lr, weight_decay):\n{body}")
+    own.write_text(f"{METHOD}\n    def optimizer(self, *, learning_rate, weight_decay):\n{body}")
 
     def train(folder, stop=None, **options):
         def on_step(step, values):
             if step == stop and "loss" in values:
                 os.kill(os.getpid(), signal.SIGINT)
 
-        given = {"batch": 8, "steps": 4, "lr": 1e-3, "evaluate": "none", "base": base}
-        fit(str(own), method_checks.SENTENCES, folder=folder, on_step=on_step, **given, **options)
+        given = {
+            "batch_size": 8,
+            "max_steps": 4,
+            "learning_rate": 1e-3,
+            "evaluate": "none",
+            "base": base,
+        }
+        fit(
+            str(own),
+            method_checks.SENTENCES,
+            output_dir=folder,
+            on_step=on_step,
+            **given,
+            **options,
+        )
         return (folder / "model.safetensors").read_bytes()
 
     assert finding(method_checks.check_resume, Trial(str(own), {}, base)).passed
@@ -214,7 +233,7 @@ def test_a_subclass_has_the_parameters_of_its_base_and_is_kept_in_a_combination(
     assert {k: p.default for k, p in parameters_of(kind).items()} == {
         k: p.default for k, p in own.items()
     }
-    settings = Settings(pooler="cls")
+    settings = Settings(pooling="cls")
     joined = prepare(bert, f"simcse_plus_plus+{path}", {"temperature": 0.1}, settings)
     assert type(joined.contrast).__name__ == "Doubled"
     assert (joined.contrast.temperature, joined.contrast.factor) == (0.1, 0.9)

@@ -33,9 +33,17 @@ from contrasent.text.tokens import Tokenizer
 from contrasent.train.settings import LANGUAGE_MODEL, base_kind
 
 TINY = ["--layers", "2", "--hidden", "32", "--heads", "2", "--vocabulary", "160"]
-SHORT = ["batch=8", "width=48", "max_tokens=24", "steps=8", "lr=3e-3", "precision=fp32", "seed=5"]
+SHORT = [
+    "batch_size=8",
+    "width=48",
+    "max_seq_length=24",
+    "max_steps=8",
+    "learning_rate=3e-3",
+    "precision=fp32",
+    "seed=5",
+]
 SHAPE = {"layers": 2, "hidden": 32, "heads": 2, "wide": 64, "vocabulary": 160, "cased": False}
-RECIPE = Recipe(width=48, max_tokens=24, dropout=0.0, attention_dropout=0.0, seed=5)
+RECIPE = Recipe(width=48, max_seq_length=24, dropout=0.0, attention_dropout=0.0, seed=5)
 
 
 def test_a_vocabulary_is_the_same_whatever_the_order(sentences):
@@ -65,7 +73,7 @@ def start(sentences, tmp_path_factory):
 @pytest.fixture(scope="module")
 def packed(start, sentences):
     """The tokenizer and rows of 200 sentences."""
-    tokenizer = Tokenizer.load(start, max_tokens=24)
+    tokenizer = Tokenizer.load(start, max_seq_length=24)
     return tokenizer, packed_rows(open_corpus(sentences[:200]), tokenizer, RECIPE)
 
 
@@ -236,7 +244,7 @@ def pretrain(output, *changes, shape=TINY, corpus="text.txt"):
 
 @pytest.mark.slow
 def test_killed_and_resumed_it_is_the_same_to_the_bit(text, monkeypatch, capsys):
-    changes = "checkpoint=0", "clip=0.003", "log=2"
+    changes = "checkpoint=0", "qk_clip=0.003", "log=2"
     pretrain("whole", *changes)
     line = capsys.readouterr().out.rpartition(", ")[0]
     assert line.startswith("whole: 8 steps, 0.0 M weights, 160 entries; masked-LM loss ")
@@ -267,23 +275,23 @@ def test_killed_and_resumed_it_is_the_same_to_the_bit(text, monkeypatch, capsys)
 
 
 def test_what_it_leaves_is_a_base(text, sentences):
-    pretrain("base", "steps=2", "precision=bf16", "queries_keys=adamw")
+    pretrain("base", "max_steps=2", "precision=bf16", "queries_keys=adamw")
     assert base_kind(text / "base") == LANGUAGE_MODEL
     assert {v.dtype for v in load_file(text / "base/model.safetensors").values()} == {torch.float16}
-    run("train", "text.txt", "-o", "model", "--base", "base", "--set", "steps=2", "-q")
+    run("train", "text.txt", "-o", "model", "--base", "base", "--set", "max_steps=2", "-q")
     assert Encoder.load(text / "model").encode(sentences[:3]).shape == (3, 32)
 
 
 def test_a_limit_of_time_ends_it(text):
-    pretrain("base", "steps=100000", "seconds=0.1")
+    pretrain("base", "max_steps=100000", "seconds=0.1")
     result = json.loads((text / "base/run/result.json").read_text())
     assert 0 < result["steps"] < 100_000
     assert len((text / "base/run/log.jsonl").read_text().splitlines()) >= 1
 
 
 def test_it_goes_on_from_a_base_with_its_head(text):
-    pretrain("base", "steps=2", "weights=float32")
-    more = "steps=1", "lr=1e-9", "warmup=0", "weights=float32"
+    pretrain("base", "max_steps=2", "weights=float32")
+    more = "max_steps=1", "learning_rate=1e-9", "warmup_ratio=0", "weights=float32"
     pretrain("more", *more, shape=["--base", "base"])
     before, after = (load_file(text / name / "model.safetensors") for name in ("base", "more"))
     assert before.keys() == after.keys() and any(key.startswith("cls.") for key in before)
@@ -294,10 +302,10 @@ def test_it_goes_on_from_a_base_with_its_head(text):
 
 def test_rows_made_before_and_packed_text_give_the_same_model(text):
     (text / "text.txt.xz").write_bytes(lzma.compress((text / "text.txt").read_bytes()))
-    pretrain("base", "steps=2")
-    width = ["--set", "width=48", "--set", "max_tokens=24", "--set", "seed=5"]
+    pretrain("base", "max_steps=2")
+    width = ["--set", "width=48", "--set", "max_seq_length=24", "--set", "seed=5"]
     main(["text.txt.xz", "--rows", "rows.npy", "--tokenizer", "base", *width])
-    pretrain("other", "steps=2", shape=[*TINY, "--tokenizer", "base"], corpus="rows.npy")
+    pretrain("other", "max_steps=2", shape=[*TINY, "--tokenizer", "base"], corpus="rows.npy")
     assert contents(text / "base") == contents(text / "other")
     with pytest.raises(SystemExit, match=r"rows.npy: holds int16 .* not rows of 64 ids"):
         pretrain("x", "width=64", shape=[*TINY, "--tokenizer", "base"], corpus="rows.npy")
@@ -327,9 +335,9 @@ def test_another_shape_or_setting_does_not_resume(text, monkeypatch):
     [
         ("bound=logits", "bound"),
         ("stepz=3", "did you mean|no setting"),
-        ("steps=many", "must be a number"),
+        ("max_steps=many", "must be a number"),
         ("compile=1", "true or false"),
-        ("lr=-1", "more than 0"),
+        ("learning_rate=-1", "more than 0"),
         ("width=16", "must hold 24 tokens"),
         ("dropout=1", "less than 1"),
     ],

@@ -12,7 +12,11 @@ from contrasent.text.corpus import open_corpus
 from contrasent.train.plan import make_plan
 from contrasent.train.run import Run, RunFolder
 
-STATED = {"settings": {"lr": 1e-3, "batch": 8}, "corpus": {"sha256": "ab"}, "processes": 1}
+STATED = {
+    "settings": {"learning_rate": 1e-3, "batch_size": 8},
+    "corpus": {"sha256": "ab"},
+    "processes": 1,
+}
 ASK = {"resume": False, "overwrite": False, "needed": 0}
 
 
@@ -89,8 +93,11 @@ def test_a_run_is_resumed_or_overwritten(tmp_path):
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    ({"settings": {"lr": 2e-3, "batch": 8}}, "the run there has lr 0.001, this one 0.002"),
-    ({"settings": {"lr": 1e-3}}, "has batch 8, this one None"),
+    (
+        {"settings": {"learning_rate": 2e-3, "batch_size": 8}},
+        "the run there has learning_rate 0.001, this one 0.002",
+    ),
+    ({"settings": {"learning_rate": 1e-3}}, "has batch 8, this one None"),
     ({"processes": 2}, "has processes 1, this one 2; resume with the same command"),
     ({"new": 1}, "has new None, this one 1"),
 ])  # fmt: skip
@@ -186,7 +193,7 @@ def test_publishing_can_be_repeated(tmp_path):
     place = RunFolder(tmp_path / "m")
     opened(tmp_path / "m")
     run = Run(
-        **{"folder": tmp_path / "m", "steps": 10, "seconds": 1.0, "sentences_per_second": 5.0},
+        **{"folder": tmp_path / "m", "max_steps": 10, "seconds": 1.0, "sentences_per_second": 5.0},
         **{"score": 0.5, "best_step": 8, "history": [(0, 0.1), (8, 0.5)]},
     )
     made(place.last, "last")

@@ -16,18 +16,27 @@ from contrasent.train.settings import Pooler, Settings, assignments, choose, run
 
 
 def test_texts_are_read_as_the_type_wanted():
-    run = {"batch": "128", "lr": "5e-5", "steps": "none", "head": "none", "normalise": "True"}
+    run = {
+        "batch_size": "128",
+        "learning_rate": "5e-5",
+        "max_steps": "none",
+        "head": "none",
+        "normalize": "True",
+    }
     method = {"temperature": "0.1", "symmetric": "true", "projector": "none", "encoders": "2"}
     of_run, of_method = choose(run | method, "simcse")
-    numbers = {"batch": 128, "lr": 5e-5, "steps": None}
-    assert of_run == numbers | {"head": "none", "normalise": True}
+    numbers = {"batch_size": 128, "learning_rate": 5e-5, "max_steps": None}
+    assert of_run == numbers | {"head": "none", "normalize": True}
     # "none" is a head and a projector; the text stands for None only where it is no value itself.
     read = {"temperature": 0.1, "symmetric": True, "projector": "none", "encoders": 2}
     assert of_method == read
     with pytest.raises(OptionError, match="encoders '3': no such value; one of 1, 2"):
         choose({"encoders": "3"}, "simcse")
-    assert Settings(**of_run).batch == 128
-    assert choose({"head": None, "steps": None}, "simcse")[0] == {"head": None, "steps": None}
+    assert Settings(**of_run).batch_size == 128
+    assert choose({"head": None, "max_steps": None}, "simcse")[0] == {
+        "head": None,
+        "max_steps": None,
+    }
     with pytest.raises(OptionError, match="projector None: must be of type str"):
         choose({"projector": None}, "simcse")
 
@@ -44,8 +53,8 @@ def test_every_default_and_choice_is_read_from_its_text(method):
     ("batch", "many", "batch 'many': must be of type int"),
     ("batch", True, "batch True: must be of type int"),
     ("steps", "x", "steps 'x': must be of type int or none"),
-    ("normalise", "maybe", "normalise 'maybe': must be of type bool or none"),
-    ("pooler", 3, "pooler 3: must be of type str or none"),
+    ("normalize", "maybe", "normalize 'maybe': must be of type bool or none"),
+    ("pooling", 3, "pooling 3: must be of type str or none"),
 ])  # fmt: skip
 def test_values_of_another_type(name, value, message):
     with pytest.raises(OptionError) as caught:
@@ -55,7 +64,7 @@ def test_values_of_another_type(name, value, message):
 
 @pytest.mark.parametrize(
     ("name", "near"),
-    [("temprature", "temperature"), ("batchsize", "batch"), ("leaning_rate", "lr")],
+    [("temprature", "temperature"), ("batchsize", "batch"), ("leaning_rate", "learning_rate")],
 )
 def test_an_unknown_name_suggests_the_nearest(name, near):
     with pytest.raises(OptionError) as caught:
@@ -75,19 +84,19 @@ def test_the_objective_decides_what_is_known():
 
 def test_assignments():
     assert assignments(["a=1", " b = x=y ", "c="]) == {"a": "1", "b": " x=y ", "c": ""}
-    with pytest.raises(OptionError, match="--set 'lr': write key=value"):
-        assignments(["lr"])
+    with pytest.raises(OptionError, match="--set 'learning_rate': write key=value"):
+        assignments(["learning_rate"])
 
 
 @pytest.mark.parametrize(("name", "values"), [
-    ("batch", [0, -1]), ("accumulate", [0]), ("max_tokens", [0, 1, 2]), ("evaluate_every", [0]),
-    ("geometry_every", [-1]), ("checkpoint_every", [0]), ("steps", [0, -3]),
-    ("epochs", [0, -1.0, math.inf, math.nan]), ("lr", [0, -1e-5, math.inf, math.nan]),
+    ("batch", [0, -1]), ("accumulate", [0]), ("max_seq_length", [0, 1, 2]), ("eval_steps", [0]),
+    ("geometry_every", [-1]), ("save_steps", [0]), ("steps", [0, -3]),
+    ("epochs", [0, -1.0, math.inf, math.nan]), ("learning_rate", [0, -1e-5, math.inf, math.nan]),
     ("warmup", [-0.1, 1.0, math.nan]), ("clip", [0, -1, math.nan]),
     ("weight_decay", [-0.1, math.inf, math.nan]), ("dropout", [-0.1, 1.0, math.nan]),
     ("attention_dropout", [-0.1, 1.0]), ("patience", [-1]), ("heldout", [-1]),
     ("seed", [-1, 2**63]), ("precision", ["fp61", "float32"]), ("padding", ["noen", "None"]),
-    ("grad_cache_rows", [-1]), ("pooler", ["maen", "none"]), ("head", ["tahn"]),
+    ("mini_batch_size", [-1]), ("pooling", ["maen", "none"]), ("head", ["tahn"]),
     ("buckets", ["fien", "4;8"]), ("weights", ["2;1", "2,-1"]),
 ])  # fmt: skip
 def test_values_out_of_range(name, values):
@@ -104,25 +113,30 @@ def test_names_are_those_of_poolers_and_heads():
 
     assert get_args(Pooler) == tuple(POOLERS)
     assert get_args(Projector) == HEADS
-    with pytest.raises(OptionError, match=r"pooler 'maen': no such value; did you mean 'mean'\?"):
-        Settings(pooler="maen")
+    with pytest.raises(OptionError, match=r"pooling 'maen': no such value; did you mean 'mean'\?"):
+        Settings(pooling="maen")
     with pytest.raises(OptionError, match=r"precision 'fp61': .* did you mean 'fp16'\?"):
         Settings(precision="fp61")
 
 
 def test_every_setting_is_checked():
-    checked = "batch accumulate max_tokens evaluate_every checkpoint_every steps epochs lr warmup"
-    checked += " clip weight_decay dropout attention_dropout patience heldout seed precision pooler"
-    checked += " head buckets weights geometry_every padding grad_cache_rows mined lora"
-    free = {"normalise", "compile", "query_prompt", "document_prompt", "bidirectional"}
+    checked = (
+        "batch accumulate max_seq_length eval_steps save_steps steps epochs learning_rate warmup"
+    )
+    checked += (
+        " max_grad_norm weight_decay dropout attention_dropout early_stopping_patience eval_size"
+    )
+    checked += " seed precision pooling"
+    checked += " head buckets weights geometry_every padding mini_batch_size mined lora"
+    free = {"normalize", "compile", "query_prompt", "document_prompt", "bidirectional"}
     assert {field.name for field in fields(Settings)} == {*checked.split(), *free}
     assert len(checked.split()) == 26
 
 
 def test_settings_reach_the_encoder(bert):
-    options = {"dropout": 0.3, "pooler": "last_two", "head": "tanh", "normalise": True}
+    options = {"dropout": 0.3, "pooling": "last_two", "head": "tanh", "normalize": True}
     encoder = prepare(bert, "simcse", {}, Settings(**options)).encoder
-    assert (encoder.pooling, encoder.normalise, encoder.dimension) == ("last_two", True, 32)
+    assert (encoder.pooling, encoder.normalize, encoder.dimension) == ("last_two", True, 32)
     config = encoder.backbone.config
     assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (0.3, 0.3)
     encoder = prepare(bert, "simcse", {}, Settings(dropout=0.3, attention_dropout=0.0)).encoder
@@ -131,10 +145,10 @@ def test_settings_reach_the_encoder(bert):
 
 def test_a_bare_encoder_is_pooled_by_cls_and_a_model_as_it_says(bert, tmp_path):
     assert prepare(bert, "simcse", {}, Settings()).encoder.pooling == "cls"
-    Encoder.load(bert, pooler="max", max_tokens=20).save(tmp_path / "m")
-    encoder = prepare(tmp_path / "m", "simcse", {}, Settings(max_tokens=10)).encoder
+    Encoder.load(bert, pooling="max", max_seq_length=20).save(tmp_path / "m")
+    encoder = prepare(tmp_path / "m", "simcse", {}, Settings(max_seq_length=10)).encoder
     # The length of training is not that of the model.
-    assert (encoder.pooling, encoder.max_tokens) == ("max", 20)
+    assert (encoder.pooling, encoder.max_seq_length) == ("max", 20)
 
 
 def test_fresh_weights_come_of_the_seed_alone(bert):

@@ -25,10 +25,10 @@ from contrasent.train.fit import fit
 from contrasent.train.monitor import CALM_STEPS, LASTING, Monitor
 from contrasent.train.prepare import prepare
 from contrasent.train.settings import Settings
-from contrasent.train.step import StepRunner, learning_rate, without_onednn
+from contrasent.train.step import StepRunner, scheduled_rate, without_onednn
 
 pytestmark = pytest.mark.early
-LEARN = {"batch": 16, "pooler": "mean", "seed": 4, "lr": 1e-3}
+LEARN = {"batch_size": 16, "pooling": "mean", "seed": 4, "learning_rate": 1e-3}
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def train(bert, sentences, tmp_path):
     def train(folder, objective="simcse", on_step=None, **options):
         settings = Settings(**(LEARN | options))
         learner = prepare(bert, objective, {}, settings)
-        fit(learner, sentences[:400], settings, folder=tmp_path / folder, on_step=on_step)
+        fit(learner, sentences[:400], settings, output_dir=tmp_path / folder, on_step=on_step)
         text = (tmp_path / folder / "run" / "log.jsonl").read_text()
         return [json.loads(line) for line in text.splitlines()], learner
 
@@ -46,9 +46,9 @@ def train(bert, sentences, tmp_path):
 
 
 @pytest.mark.parametrize("objective", ["simcse", "simcse_plus_plus", "esimcse"])
-@pytest.mark.parametrize("pooler", ["mean", "cls"])
-def test_the_first_twenty_losses_are_those_of_the_plain_way(train, objective, pooler):
-    options = {"steps": 20, "dropout": 0.0, "objective": objective, "pooler": pooler}
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_the_first_twenty_losses_are_those_of_the_plain_way(train, objective, pooling):
+    options = {"max_steps": 20, "dropout": 0.0, "objective": objective, "pooling": pooling}
     losses = [[], []]
     for found, padding in zip(losses, ("none", "groups"), strict=True):
         follow = lambda step, values, found=found: found.append(values["loss"])  # noqa: E731
@@ -61,7 +61,12 @@ def test_the_first_twenty_losses_are_those_of_the_plain_way(train, objective, po
 
 def test_accumulated_parts_draw_dropout_of_their_own(bert, tmp_path):
     """One sentence throughout: what differs between the parts of a step is dropout alone."""
-    settings = Settings(**(LEARN | {"lr": 1e-12}), steps=3, accumulate=4, dropout=0.2)
+    settings = Settings(
+        **(LEARN | {"learning_rate": 1e-12}),
+        max_steps=3,
+        gradient_accumulation_steps=4,
+        dropout=0.2,
+    )
     learner = prepare(bert, "simcse", {}, settings)
     encode, vectors = learner.encoder.forward, []
 
@@ -72,7 +77,7 @@ def test_accumulated_parts_draw_dropout_of_their_own(bert, tmp_path):
         return made
 
     learner.encoder.forward = spied
-    fit(learner, ["the gardener sold two blue lamps"] * 16, settings, folder=tmp_path / "m")
+    fit(learner, ["the gardener sold two blue lamps"] * 16, settings, output_dir=tmp_path / "m")
     assert len(vectors) == 12
     assert {v.shape for v in vectors} == {(8, 32)}
     for i, one in enumerate(vectors):
@@ -90,9 +95,9 @@ def look_every(monkeypatch, steps):
 
 def test_looking_late_changes_nothing(train, monkeypatch):
     """A GPU is read every tenth step; on CPU the same can be tried."""
-    at_once, one = train("one", steps=25)
+    at_once, one = train("one", max_steps=25)
     look_every(monkeypatch, 10)
-    late, two = train("two", steps=25)
+    late, two = train("two", max_steps=25)
     # How far the model has moved is what was known when the line was written.
     moved = {"mean_cosine", "effective_rank", "neighbor_overlap", "measured_at"}
     kept = [
@@ -107,7 +112,7 @@ def test_looking_late_changes_nothing(train, monkeypatch):
 
 def test_weights_stay_numbers_when_a_gradient_does_not(bert, sentences, tmp_path, monkeypatch):
     look_every(monkeypatch, 10)
-    settings = Settings(**LEARN, steps=30, checkpoint_every=4)
+    settings = Settings(**LEARN, max_steps=30, save_steps=4)
     learner = prepare(bert, "simcse", {}, settings)
     loss, count = learner.loss, []
 
@@ -118,7 +123,7 @@ def test_weights_stay_numbers_when_a_gradient_does_not(bert, sentences, tmp_path
     learner.loss = spoilt
     before = {k: v.clone() for k, v in learner.state_dict().items()}
     with pytest.raises(TrainingError, match=r"step 5: .* is not a finite number"):
-        fit(learner, sentences[:400], settings, folder=tmp_path / "m")
+        fit(learner, sentences[:400], settings, output_dir=tmp_path / "m")
     assert len(count) == 8  # looked at before the checkpoint of step 8
     assert all(v.isfinite().all() for v in learner.state_dict().values())
     assert not all(torch.equal(before[k], v) for k, v in learner.state_dict().items())
@@ -145,7 +150,7 @@ def test_no_kernel_is_made_for_a_shape_in_fp32(train, padding, capfd, monkeypatc
         if "primitive,exec" not in capfd.readouterr().out:
             pytest.skip("this torch does not leave GELU to oneDNN, or that tells nothing")
         monkeypatch.setattr(products, "_used", [products.TORCH])
-        train("plain", steps=2, **padding)
+        train("plain", max_steps=2, **padding)
     assert len(steps) == 2
     assert "primitive,exec" not in "".join(steps)
     assert torch.backends.mkldnn.enabled
@@ -230,7 +235,7 @@ def test_runs_leave_no_open_files(elsewhere):
 
 @given(st.integers(1, 500), st.floats(0, 0.99), st.floats(1e-6, 1))
 def test_up_and_down(total, warmup, peak):
-    rates = [learning_rate(s, total=total, peak=peak, warmup=warmup) for s in range(total)]
+    rates = [scheduled_rate(s, total=total, peak=peak, warmup_ratio=warmup) for s in range(total)]
     rise = int(warmup * total)
     assert all(0 < rate <= peak * (1 + 1e-12) for rate in rates)
     assert rates[rise] == pytest.approx(peak)  # the peak is reached

@@ -21,7 +21,7 @@ METHODS = {
     "cosent+cosine_regression": {"highest_score": 5.0},
     "dimension_wise": {},
 }
-FEW = {"batch": 8, "lr": 1e-3, "seed": 1, "pooler": "mean", "max_tokens": 24}
+FEW = {"batch_size": 8, "learning_rate": 1e-3, "seed": 1, "pooling": "mean", "max_seq_length": 24}
 
 
 @pytest.fixture(scope="module")
@@ -75,14 +75,15 @@ def trained(small, folder, method, on_step=None, **options):
     resume = folder.exists()
     learner = prepare(small, method, given, settings)
     corpus = [f"the gardener sold {n} lamps" for n in range(60)]
-    return fit(learner, corpus, settings, folder=folder, resume=resume, on_step=on_step)
+    return fit(learner, corpus, settings, output_dir=folder, resume=resume, on_step=on_step)
 
 
 @pytest.mark.parametrize(
-    ("method", "more"), [("diffcse", {}), ("simcse_plus_plus+esimcse", {"accumulate": 2})]
+    ("method", "more"),
+    [("diffcse", {}), ("simcse_plus_plus+esimcse", {"gradient_accumulation_steps": 2})],
 )
 def test_measuring_changes_no_bit_of_a_run(small, tmp_path, monkeypatch, method, more):
-    options = {"steps": 5, "dropout": 0.3, **more}
+    options = {"max_steps": 5, "dropout": 0.3, **more}
     run = trained(small, tmp_path / "with", method, **options)
     assert [shares["step"] for shares in run.shares] == [1, 5]
     monkeypatch.setattr(step_module, "moments", lambda *given: frozenset())
@@ -100,7 +101,7 @@ def test_measuring_changes_no_bit_of_a_run(small, tmp_path, monkeypatch, method,
 
 
 def test_a_resumed_run_has_the_shares_of_a_whole_one(small, tmp_path):
-    options = {"steps": 6, "dropout": 0.3, "checkpoint_every": 2}
+    options = {"max_steps": 6, "dropout": 0.3, "save_steps": 2}
     whole = trained(small, tmp_path / "whole", "simcse_plus_plus", **options)
 
     def stop(step, values):

@@ -25,11 +25,11 @@ class Queued(ESimCSE):
         return super().forward(batch)
 '''
 SET = {
-    "batch": 8,
-    "max_tokens": 64,
-    "steps": 8,
-    "checkpoint_every": 3,
-    "lr": 1e-3,
+    "batch_size": 8,
+    "max_seq_length": 64,
+    "max_steps": 8,
+    "save_steps": 3,
+    "learning_rate": 1e-3,
     "dropout": 0.2,
     "queue_size": 12,
 }

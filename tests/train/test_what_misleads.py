@@ -12,7 +12,7 @@ from contrasent.text.tokens import TextKeys, Tokenizer
 from contrasent.train.fit import fit, row_numbers
 from contrasent.train.monitor import NO_GRADIENT, as_report
 
-QUICK = {"steps": 2, "batch": 8, "pooler": "mean", "evaluate": "none"}
+QUICK = {"max_steps": 2, "batch_size": 8, "pooling": "mean", "evaluate": "none"}
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def pairs(sentences):
 @pytest.fixture
 def start(bert, tmp_path):
     def start(corpus, method="simcse_supervised", **given):
-        return fit(method, corpus, folder=tmp_path / "m", **{"base": bert} | QUICK | given)
+        return fit(method, corpus, output_dir=tmp_path / "m", **{"base": bert} | QUICK | given)
 
     return start
 
@@ -35,7 +35,7 @@ def start(bert, tmp_path):
     ({"base": 7}, "base 'int': must be the name or the folder of a model"),
     ({"evaluate": 7}, "evaluate 7: must be a name, a file of labeled pairs, or a function"),
     ({"evaluate": lambda encode: None}, "evaluate None: must give a Report with a row or more"),
-    ({"max_tokens": 600}, "max_tokens 600: this encoder takes 3 to"),
+    ({"max_seq_length": 600}, "max_seq_length 600: this encoder takes 3 to"),
     ({"query_prompt": "a lamp " * 30}, "leaves no room for a text"),
 ])  # fmt: skip
 def test_arguments_that_cannot_be(start, pairs, given, said):
@@ -57,11 +57,11 @@ def test_masks_and_numbers_are_taken_for_what_they_are(start, pairs, tmp_path):
 @pytest.mark.parametrize("side", [0, 1])
 def test_a_run_without_gradient_says_so(start, pairs, caplog, tmp_path, side):
     same = [(pair[0], "ask the desk")[:: 1 if side else -1] for pair in pairs]
-    start(same, steps=4)
+    start(same, max_steps=4)
     assert [line for line in caplog.messages if NO_GRADIENT in line] == [f"step 3: {NO_GRADIENT}"]
     assert "so nothing is learned" in (tmp_path / "m" / "README.md").read_text()
     caplog.clear()
-    start(pairs, steps=4, overwrite=True)
+    start(pairs, max_steps=4, overwrite=True)
     assert not any("gradient" in line for line in caplog.messages)
 
 
@@ -83,7 +83,7 @@ def test_scores_are_checked_before_the_first_step(start, pairs, tmp_path, caplog
 
 
 def test_equal_texts_are_those_with_equal_tokens(bert):
-    tokenizer = Tokenizer.load(bert, max_tokens=24)
+    tokenizer = Tokenizer.load(bert, max_seq_length=24)
     keys = TextKeys(tokenizer, True, ("find a lamp: ", ""))
     texts = ["The kettle", "the KETTLE", "the map", "the kettle " * 30, "the kettle " * 40]
     queries, documents = keys(texts, 0), keys(texts, 1)
@@ -92,7 +92,7 @@ def test_equal_texts_are_those_with_equal_tokens(bert):
 
 
 def test_settings_of_models_are_honored_or_refused(bert, tmp_path, sentences):
-    encoder = Encoder.load(bert, pooler="mean", max_tokens=8)
+    encoder = Encoder.load(bert, pooling="mean", max_seq_length=8)
     encoder.save(tmp_path / "m")
     config = tmp_path / "m" / "tokenizer_config.json"
     write_object(config, read_object(config) | {"truncation_side": "left"})
@@ -116,8 +116,8 @@ def test_settings_of_models_are_honored_or_refused(bert, tmp_path, sentences):
 
 
 def test_a_tokenizer_without_a_padding_token_names_one(bert, tmp_path):
-    loaded = Tokenizer.load(bert, max_tokens=8)
-    Tokenizer(loaded.backend, max_tokens=8, names={"eos_token": "[SEP]"}).save(tmp_path)
+    loaded = Tokenizer.load(bert, max_seq_length=8)
+    Tokenizer(loaded.backend, max_seq_length=8, names={"eos_token": "[SEP]"}).save(tmp_path)
     assert read_object(tmp_path / "tokenizer_config.json")["pad_token"] == "[SEP]"
 
 
@@ -128,7 +128,7 @@ def test_a_tokenizer_without_a_padding_token_names_one(bert, tmp_path):
     (None, "sentences None: is no text, nor a sequence"), (b"a", "is no text, nor a sequence"),
 ])  # fmt: skip
 def test_what_is_no_text_is_not_encoded(bert, given, said):
-    encoder = Encoder.load(bert, pooler="mean")
+    encoder = Encoder.load(bert, pooling="mean")
     with pytest.raises(OptionError, match=said):
         encoder.encode(given)
     assert encoder.encode(np.array(["a", "b"])).shape == (2, encoder.dimension)
@@ -137,7 +137,7 @@ def test_what_is_no_text_is_not_encoded(bert, given, said):
 
 def test_four_threads_load_a_model_at_once(bert):
     found = []
-    load = lambda: found.append(Encoder.load(bert, pooler="mean").dimension)  # noqa: E731
+    load = lambda: found.append(Encoder.load(bert, pooling="mean").dimension)  # noqa: E731
     threads = [threading.Thread(target=load) for _ in range(4)]
     for thread in threads:
         thread.start()

@@ -368,8 +368,8 @@ class _AdaptationRun:
             self.encoder = found
             if self.index.facts.source != str(model.absolute()):
                 self.index.close()
-                most = model_settings(self.index)["max_tokens"]
-                change_model(self.place, model, max_tokens=most).index.close()
+                most = model_settings(self.index)["max_seq_length"]
+                change_model(self.place, model, max_seq_length=most).index.close()
                 self._open()
         elif model.exists():
             remove(model)

@@ -15,7 +15,7 @@ from contrasent.text.corpus import open_corpus
 from contrasent.text.heldout import hold_out
 
 METHOD = "simcse_supervised"
-SETTINGS = {"epochs": 3.0, "lr": 5e-5, "max_tokens": 128}
+SETTINGS = {"num_train_epochs": 3.0, "learning_rate": 5e-5, "max_seq_length": 128}
 HELD_OUT = 1000  # pairs at most
 
 
@@ -27,8 +27,9 @@ def train_encoder(bench: Bench, base: Path, folder: Path, seed: int) -> dict[str
     """
     fit = import_extra("contrasent.train.fit", "train", "--train-encoder").fit
     pairs = query_passage_pairs(bench)
-    settings = SETTINGS | {"heldout": HELD_OUT, "seed": seed}
-    run = fit(METHOD, pairs, settings, folder=folder, base=base, evaluate="heldout", resume=True)
+    settings = SETTINGS | {"eval_size": HELD_OUT, "seed": seed}
+    how: dict[str, Any] = {"evaluate": "heldout", "resume": True}
+    run = fit(METHOD, pairs, settings, output_dir=folder, base=base, **how)
     rows = hold_out(open_corpus(pairs), HELD_OUT, seed=seed).train
     seen = {pairs[row][0] for row in rows.tolist()}
     reason = f"held-out {run.metric} {run.base_score:.3f} to {run.score:.3f}"

@@ -126,7 +126,7 @@ def encoder_around(model: Any) -> Encoder:
     names = {k: v for k, v in slow.special_tokens_map.items() if isinstance(v, str)}
     encoder = Encoder(
         backbone,
-        Tokenizer(slow.backend_tokenizer, max_tokens=length, names=names),
+        Tokenizer(slow.backend_tokenizer, max_seq_length=length, names=names),
         pooling=_mode(pooling),
         head=heads[0] if len(heads) == 1 else nn.Sequential(*heads) if heads else None,
     )

@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 
 from contrasent import __version__, progress
 from contrasent.cli.options import LineFormatter
-from contrasent.errors import OptionError, UserError
+from contrasent.errors import RENAMED, OptionError, UserError
 
 PANELS = {
     "Start": ("index", "search", "adapt", "serve", "demo", "doctor"),
@@ -72,6 +72,10 @@ def _usage_error(error: Any, parent: Any) -> UserError:
         first = details()[0]
         words = TYPES.get(first["type"]) or str(first["msg"]).replace("Input should", "must")
         return OptionError(_name(param), first["input"], words)
+    old = str(getattr(error, "option_name", "")).strip("-").replace("-", "_")
+    if old in RENAMED:
+        new = RENAMED[old].replace("_", "-")
+        return UserError(f"{error.option_name} is called --{new} now")
     command = "contrasent"
     if error.ctx is not None:
         command = str(error.ctx.command_path)

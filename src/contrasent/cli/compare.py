@@ -143,7 +143,7 @@ def _saved(name: str) -> "Report":
 def diff(
     old: str,
     new: str,
-    loading: Annotated[options.Loading, "batch"],
+    loading: Annotated[options.Loading, "batch_size"],
     on: str = "",
     queries: Path | None = None,
     sample: int = 1000,
@@ -277,7 +277,7 @@ def _open_side(
     from contrasent.model.remote import RemoteModel, is_address
 
     if is_address(name):
-        return RemoteModel(name, batch=loading.batch, option=side.upper())
+        return RemoteModel(name, batch_size=loading.batch_size, option=side.upper())
     index = searched.index
     if index is not None and index.facts.source == absolute_name(name):
         loading = replace(loading, **model_settings(index))

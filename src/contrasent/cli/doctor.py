@@ -95,8 +95,8 @@ def doctor(
         raise
     encoder = open_encoder(
         folder,
-        pooler=loading.pooler,
-        max_tokens=loading.max_tokens,
+        pooling=loading.pooling,
+        max_seq_length=loading.max_seq_length,
         check=False,
         light=index is not None,
     )
@@ -127,7 +127,7 @@ def attention_warning(folder: Path, encoder: Any = None) -> str:
         from contrasent.encoder.encoder import Encoder
 
         if not isinstance(encoder, PooledBackbone):
-            encoder = Encoder.load(folder, pooler="mean", check=False)
+            encoder = Encoder.load(folder, pooling="mean", check=False)
         found = attention_of(encoder, PROBES)
         return "" if found is None else found.warning()
     return ""

@@ -32,7 +32,9 @@ FORMATS = (".npy", ".parquet")
 SHOWN = 10  # near-duplicates that are printed
 AT_ONCE = 16_384  # texts of a stream: what a kill costs at most, and what memory holds
 
-Batched = Annotated[options.Loading, "runtime", "batch_invariant", "pooler", "max_tokens", "batch"]
+Batched = Annotated[
+    options.Loading, "runtime", "batch_invariant", "pooling", "max_seq_length", "batch_size"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +337,7 @@ def _in_shards(
     )
     notes = list(here.notes)
     if done.truncated:
-        notes.append(f"{done.truncated:,} of {done.rows:,} texts were cut (--max-tokens)")
+        notes.append(f"{done.truncated:,} of {done.rows:,} texts were cut (--max-seq-length)")
     return options.Output(facts, "\n".join(lines), notes)
 
 

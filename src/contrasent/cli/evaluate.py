@@ -115,7 +115,7 @@ def evaluate(
                 word_weight=weight,
                 own_ids=own_ids,
                 runtime=loading.runtime,
-                batch=loading.batch,
+                batch_size=loading.batch_size,
                 batch_invariant=loading.batch_invariant,
                 resamples=resamples,
             )

@@ -91,7 +91,10 @@ def index(
         remove: Remove the row with this id, or a document, from an index; can be repeated.
         remove_where: Remove rows whose metadata matches: year<2000, or a JSON filter.
     """
-    fixed = {"--pooler": loading.pooler, "--max-tokens": loading.max_tokens}  # as in the index
+    fixed = {
+        "--pooling": loading.pooling,
+        "--max-seq-length": loading.max_seq_length,
+    }  # as in the index
     made: dict[str, Any] = {  # when an index is made
         "--as-text": as_text,
         "--exclude": exclude,
@@ -123,7 +126,7 @@ def index(
         others |= {"--checksum": watch and checksum}
         _check_alone("--watch" if watch else "--sync", others)
         how: dict[str, Any] = {"watch": watch, "checksum": checksum}
-        return _sync(Path(source), synced, loading.batch, **how)
+        return _sync(Path(source), synced, loading.batch_size, **how)
     _check_alone("-o", {"--checksum": checksum})
     if output is None and model is not None:
         _check_alone("--model", building | {"SOURCE": synced})
@@ -137,7 +140,7 @@ def index(
         raise OptionError("SOURCE", synced, problem)
     weight = options.chosen_weight(word_weight, vectors_only)
     common: dict[str, Any] = {"model": model, "column": column, "id_column": id_column}
-    common["batch"] = loading.batch
+    common["batch_size"] = loading.batch_size
     common["metadata"] = [name.strip() for name in metadata.split(",")] if metadata else []
     common["columns"] = [name.strip() for name in columns.split(",")] if columns else []
     if column is not None and columns:
@@ -166,8 +169,8 @@ def index(
             uri=uri,
             collection=collection,
             overwrite=overwrite,
-            pooler=loading.pooler,
-            max_tokens=loading.max_tokens,
+            pooling=loading.pooling,
+            max_seq_length=loading.max_seq_length,
             log=options.note,
             **common,
         )
@@ -176,7 +179,7 @@ def index(
     options.echo(_outcome(output, result).text)
     for line in result.notes:
         options.note(line)
-    return _sync(output, None, loading.batch, watch=True, checksum=False)
+    return _sync(output, None, loading.batch_size, watch=True, checksum=False)
 
 
 def _check_alone(change: str, others: dict[str, Any]) -> None:
@@ -221,9 +224,9 @@ def _change_model(folder: Path, model: str, loading: options.Loading) -> options
     new = change_model(
         folder,
         model,
-        pooler=loading.pooler,
-        max_tokens=loading.max_tokens,
-        batch=loading.batch,
+        pooling=loading.pooling,
+        max_seq_length=loading.max_seq_length,
+        batch_size=loading.batch_size,
     )
     facts = {"index": str(new.folder), "texts": len(new.index)}
     facts |= {"dimension": new.index.dimension, "model": model, "identity": new.index.model}
@@ -260,7 +263,7 @@ def _list(folder: Path, pattern: str) -> options.Output:
 def _sync(
     folder: Path,
     source: str | None,
-    batch: int,
+    batch_size: int,
     *,
     watch: bool,
     checksum: bool,
@@ -272,12 +275,12 @@ def _sync(
     began = time.monotonic()
     if watch:
         warn = lambda line: options.note(f"contrasent: {line}")  # noqa: E731
-        for outcome in watch_index(folder, source, batch=batch, log=warn):
+        for outcome in watch_index(folder, source, batch_size=batch_size, log=warn):
             options.echo(f"{time.strftime('%H:%M:%S')} {folder}: {outcome}")
             for line in outcome.notes:
                 options.note(line)
     with options.resumable("the same command goes on with what is encoded"):
-        outcome = sync_index(folder, source, batch=batch, checksum=checksum)
+        outcome = sync_index(folder, source, batch_size=batch_size, checksum=checksum)
     facts = asdict(outcome)
     facts["skipped"] = facts.pop("report")["skipped"]
     del facts["notes"]

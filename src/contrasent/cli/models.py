@@ -60,8 +60,8 @@ def export(
         target,
         engine=to,
         calibration=texts,
-        pooler=loading.pooler,
-        max_tokens=loading.max_tokens,
+        pooling=loading.pooling,
+        max_seq_length=loading.max_seq_length,
         overwrite=overwrite,
     )
     line = (
@@ -92,7 +92,7 @@ def calibration(source: str | None) -> list[str]:
 def import_(
     checkpoint: str,
     output: options.NewModel,
-    loading: Annotated[options.Loading, "max_tokens"],
+    loading: Annotated[options.Loading, "max_seq_length"],
     method: str | None = None,
     overwrite: options.Overwrite = False,
 ) -> options.Output:
@@ -114,7 +114,9 @@ def import_(
     from contrasent.encoder.card import CardMetadata, card
     from contrasent.encoder.released import import_checkpoint
 
-    encoder, detected = import_checkpoint(folder, method=method, max_tokens=loading.max_tokens)
+    encoder, detected = import_checkpoint(
+        folder, method=method, max_seq_length=loading.max_seq_length
+    )
     about = CardMetadata(base=checkpoint, objective={"name": detected})
     encoder.save(output, card=card(encoder, about))
     pooled = "[CLS]" if encoder.head is None else "[CLS] through the tanh head"
@@ -153,7 +155,7 @@ def postprocess(
         corpus: Text to fit on: a file or folder.
         output: Folder of the new model.
         dimensions: whiten: keep so many dimensions; all by default.
-        assign: flow: a setting, key=value, such as epochs=2; may be repeated.
+        assign: flow: a setting, key=value, such as num_train_epochs=2; may be repeated.
         sentences: Fit on at most so many distinct sentences.
     """
     check_choice("METHOD", method, MIN_SENTENCES)
@@ -183,9 +185,12 @@ def postprocess(
     from contrasent.postprocess import whiten
 
     encoder = Encoder.load(
-        folder, pooler=loading.pooler, max_tokens=loading.max_tokens, normalise=False
+        folder, pooling=loading.pooling, max_seq_length=loading.max_seq_length, normalize=False
     )
-    vectors, fitted = encoder.encode(texts, batch_size=loading.batch), f"{len(texts):,} sentences"
+    vectors, fitted = (
+        encoder.encode(texts, batch_size=loading.batch_size),
+        f"{len(texts):,} sentences",
+    )
     if method == "flow":
         from contrasent.encoder.flow import fit, write_flow
 

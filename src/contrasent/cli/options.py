@@ -74,15 +74,15 @@ class Output(NamedTuple):
 class Loading:
     """How a model is opened; a command shows those fields as options that its annotation names."""
 
-    pooler: Annotated[
+    pooling: Annotated[
         str | None,
         typer.Option(help="Pooler of a bare encoder, which names none: cls, mean, max, ..."),
     ] = None
-    max_tokens: Annotated[
+    max_seq_length: Annotated[
         int | None,
         typer.Option(help="Cut texts at this many tokens; the model's own if not given."),
     ] = None
-    batch: Annotated[int, typer.Option(min=1, help="Sentences a forward pass.")] = 64
+    batch_size: Annotated[int, typer.Option(min=1, help="Sentences a forward pass.")] = 64
     runtime: Annotated[
         str | None,
         typer.Option(
@@ -110,16 +110,18 @@ def open_model(
     encoder = open_encoder(
         find_model(name),
         runtime=settings.runtime,
-        pooler=settings.pooler,
-        max_tokens=settings.max_tokens,
+        pooling=settings.pooling,
+        max_seq_length=settings.max_seq_length,
         light=light,
     )
-    return TaskEncoder(encoder, batch=settings.batch, batch_invariant=settings.batch_invariant)
+    return TaskEncoder(
+        encoder, batch_size=settings.batch_size, batch_invariant=settings.batch_invariant
+    )
 
 
-Reading = Annotated[Loading, "pooler", "max_tokens"]
-Encoding = Annotated[Loading, "pooler", "max_tokens", "batch"]
-Running = Annotated[Loading, "pooler", "max_tokens", "batch", "runtime"]
+Reading = Annotated[Loading, "pooling", "max_seq_length"]
+Encoding = Annotated[Loading, "pooling", "max_seq_length", "batch_size"]
+Running = Annotated[Loading, "pooling", "max_seq_length", "batch_size", "runtime"]
 
 
 def command(function: Callable[..., Output | None]) -> Callable[..., None]:

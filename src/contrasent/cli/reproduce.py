@@ -52,7 +52,7 @@ def reproduce(
         listing: List every table and figure, and stop.
         check: Read and check the items, all if none is named, and stop; nothing is computed.
         scale: lab or paper. [default: paper with a GPU, lab without]
-        assign: Change the scale's runs, such as steps=500; can be repeated.
+        assign: Change the scale's runs, such as max_steps=500; can be repeated.
         sentences: Rows drawn from a corpus; 0 for all.
         seeds: Runs of each row. [default: each item's own]
         jobs: Processes.

@@ -120,7 +120,9 @@ def search(
         "words_only": opened.words_only,
         "results": results,
     }
-    cut = f"{truncated:,} of {len(wanted):,} queries were longer than {encode.encoder.max_tokens}"
+    cut = (
+        f"{truncated:,} of {len(wanted):,} queries were longer than {encode.encoder.max_seq_length}"
+    )
     notes = [f"{cut} tokens and were cut there"] if truncated else []
     if opened.words_only:
         notes.append(f"{opened.words_only}; 'contrasent index {index} --sync' encodes the rest")

@@ -50,7 +50,7 @@ def listing() -> str:
 
     lines = ['Methods (`--objective`), whose own settings the page "Settings" has:', ""]
     lines += [f"- {name}: {about}" for name, about in METHODS.items()]
-    lines += ["", "Recipes of the papers' models (`--recipe`): " + ", ".join(recipes()) + "."]
+    lines += ["", "Recipes of the papers' models (`--config`): " + ", ".join(recipes()) + "."]
     lines += ["", "Settings (`--set`) and their defaults, where base and method have no others:"]
     defaults = (f"{name}={setting.default}" for name, setting in run_settings().items())
     return "\n".join([*lines, "", ", ".join(defaults)])
@@ -70,7 +70,7 @@ def train(
     evaluate: str | None = None,
     keep: str | None = None,
     require_improvement: bool = False,
-    recipe: str | None = None,
+    config: str | None = None,
     assign: Annotated[list[str] | None, typer.Option("--set")] = None,
     seed: int | None = None,
     resume: Resume = False,
@@ -104,7 +104,7 @@ def train(
             trained (the best step in any case), or last. [default: proven; with --evaluate
             neighbors, which proves nothing, unharmed]
         require_improvement: Exit with 3, all written, if nothing improved.
-        recipe: TOML file with any of the options and [settings], or a model of the papers such as
+        config: TOML file with any of the options and [settings], or a model of the papers such as
             simcse/roberta-large-unsup.
         assign: A setting, key=value; may be repeated.
         seed: Seed of everything random.
@@ -117,7 +117,7 @@ def train(
     leads = os.environ.get("RANK", "0") == "0"
     if not leads:  # of several processes one speaks
         progress.show("silent")
-    stated = (_recipe(recipe) if recipe else {}) | overrides
+    stated = (_config(config) if config else {}) | overrides
     from contrasent.train.plan import default_method, make_plan, open_corpora
     from contrasent.train.run import Keep, RunFolder
     from contrasent.train.settings import assignments, choose
@@ -136,7 +136,7 @@ def train(
     )
     name = objective or default_method(source)
     settings: dict[str, Any] = stated.get("settings", {})
-    choose(settings, name, option=f"{recipe}:")
+    choose(settings, name, option=f"{config}:")
     settings |= assignments(assign or []) | ({} if seed is None else {"seed": seed})
     if check:
         return _check(source, name, settings, as_json=as_json)
@@ -218,7 +218,7 @@ def _score_column(stated: str | int | None, objective: str | None) -> str | int 
     return columns[0] if columns else None
 
 
-def _recipe(name: str) -> dict[str, Any]:
+def _config(name: str) -> dict[str, Any]:
     from contrasent.engine.registry import recipes
 
     path, known = Path(name), recipes()
@@ -226,7 +226,7 @@ def _recipe(name: str) -> dict[str, Any]:
         return {k: v for k, v in known[name].items() if k in RECIPE_KEYS}
     if not path.exists() and path.suffix != ".toml":
         problem = "neither a file nor a model of the papers"
-        raise OptionError("--recipe", name, problem, choices=known)
+        raise OptionError("--config", name, problem, choices=known)
     stated = read_toml(path)
     for key, value in stated.items():
         kinds = RECIPE_KEYS.get(key, ())

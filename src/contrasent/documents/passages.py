@@ -42,18 +42,20 @@ class _Part(NamedTuple):
         return sum(piece.size for piece in self.pieces)
 
 
-def cut(documents: Iterable[Document], count_tokens: CountTokens, max_tokens: int) -> Iterator[Row]:
+def cut(
+    documents: Iterable[Document], count_tokens: CountTokens, max_seq_length: int
+) -> Iterator[Row]:
     """Cut documents into passages, each document by itself."""
-    if max_tokens < FEWEST:
-        raise OptionError("max_tokens", max_tokens, f"a passage needs at least {FEWEST}")
-    cutter = _Cutter(count_tokens, max_tokens)
+    if max_seq_length < FEWEST:
+        raise OptionError("max_seq_length", max_seq_length, f"a passage needs at least {FEWEST}")
+    cutter = _Cutter(count_tokens, max_seq_length)
     for batch in batched(documents, AT_ONCE):
         yield from cutter.cut(batch)
 
 
 class _Cutter:
-    def __init__(self, count_tokens: CountTokens, max_tokens: int) -> None:
-        self._count, self._most = count_tokens, max_tokens
+    def __init__(self, count_tokens: CountTokens, max_seq_length: int) -> None:
+        self._count, self._most = count_tokens, max_seq_length
         self._special = count_tokens([""])[0]
         self._prefixes: dict[tuple[str, tuple[str, ...]], _Piece] = {}
 

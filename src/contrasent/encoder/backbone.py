@@ -209,7 +209,7 @@ class PooledBackbone(nn.Module):
         states_dropout: on the states that are pooled, for a kind that has no hidden dropout.
         packed: compute without padding (:mod:`contrasent.encoder.attention`) where that is
             possible; false for padded groups of similar length.
-        grad_cache_rows: rows whose forward pass is kept in memory at once; 0 for all.
+        mini_batch_size: rows whose forward pass is kept in memory at once; 0 for all.
         bucketed: pad a block to a multiple of 8 tokens instead of cutting it into groups: a GPU is
             faster on one block of a known shape.
     """
@@ -225,7 +225,7 @@ class PooledBackbone(nn.Module):
         self.states_dropout = dropout_.Dropout(0.0)
         self.packed = True
         self._packs: bool | None = None
-        self.grad_cache_rows = 0
+        self.mini_batch_size = 0
         self.bucketed = False
 
     def use_pooler(self, pooling: str) -> None:
@@ -265,9 +265,9 @@ class PooledBackbone(nn.Module):
         """Pooled vectors before the head, (n, hidden size), as precise as those of ``forward``."""
         if len(tokens) == 0:
             return torch.empty(0, int(self._config.hidden_size), device=self.device)
-        if not 0 < self.grad_cache_rows < len(tokens):
+        if not 0 < self.mini_batch_size < len(tokens):
             return self._pool_block(tokens)
-        order = cut(tokens.lengths, self.grad_cache_rows)
+        order = cut(tokens.lengths, self.mini_batch_size)
         # When a chunk is recomputed, dropout may have been switched on in the meantime.
         work = self._pool_block if self.backbone.training else self.dropout_off()(self._pool_block)
         parts = [replayed(work, tokens.select(rows), random=True) for rows in order]

@@ -55,7 +55,7 @@ class Encoder(PooledBackbone, base.Encoder):
     Args:
         backbone: a transformers encoder without its own pooling layer.
         head: network on the pooled vector, or None.
-        normalise: whether ``encode`` scales vectors to unit length.
+        normalize: whether ``encode`` scales vectors to unit length.
         lower_case: whether texts are lower-cased before the tokenizer.
         source: the transformers folder that the weights came from, or None.
         prompts: texts that ``encode`` puts before others, by name.
@@ -70,14 +70,14 @@ class Encoder(PooledBackbone, base.Encoder):
         *,
         pooling: str,
         head: nn.Module | None = None,
-        normalise: bool = False,
+        normalize: bool = False,
         lower_case: bool = False,
         source: Path | None = None,
         prompts: Prompts | None = None,
     ) -> None:
         super().__init__(backbone, tokenizer, pooling)
         self.head = head
-        self.normalise = normalise
+        self.normalize = normalize
         self.lower_case = lower_case
         self.source = source
         self.prompts = prompts or Prompts()
@@ -87,10 +87,10 @@ class Encoder(PooledBackbone, base.Encoder):
         cls,
         name: str | Path,
         *,
-        pooler: str | None = None,
+        pooling: str | None = None,
         head: str | None = None,
-        normalise: bool | None = None,
-        max_tokens: int | None = None,
+        normalize: bool | None = None,
+        max_seq_length: int | None = None,
         dropout: float | None = None,
         attention_dropout: float | None = None,
         bidirectional: bool = False,
@@ -102,10 +102,10 @@ class Encoder(PooledBackbone, base.Encoder):
 
         Args:
             name: see :func:`contrasent.model.pretrained.resolve`.
-            pooler: needed for a bare transformers encoder, which does not say how to pool.
+            pooling: needed for a bare transformers encoder, which does not say how to pool.
             head: "none" drops the folder's head; "tanh" or "batchnorm" put a new one there.
-            normalise: scale vectors to unit length.
-            max_tokens: cut sentences at this many tokens, special tokens included.
+            normalize: scale vectors to unit length.
+            max_seq_length: cut sentences at this many tokens, special tokens included.
             dropout: probability for hidden states in training; the folder's own if None. Of a kind
                 that has none, those that are pooled.
             attention_dropout: the same for attention weights.
@@ -124,7 +124,7 @@ class Encoder(PooledBackbone, base.Encoder):
         stored = describe(folder)
         if check:
             check_weights(folder)
-        pooling = stored.pooler_or(pooler, name, POOLERS)
+        pooling = stored.pooling_or(pooling, name, POOLERS)
         if head is not None:
             check_choice("head", head, heads.HEADS)
         backbone = load_backbone(
@@ -135,21 +135,21 @@ class Encoder(PooledBackbone, base.Encoder):
         )
         if pooling == "cls" and is_causal(backbone):
             problem = "a decoder's first token sees nothing of the text; pool last_token or mean"
-            raise OptionError("pooler", "cls", f"{problem}, or set bidirectional=true")
+            raise OptionError("pooling", "cls", f"{problem}, or set bidirectional=true")
         config: Any = backbone.config
-        cut, size = stored.length(max_tokens, longest_input(config)), int(config.hidden_size)
+        cut, size = stored.length(max_seq_length, longest_input(config)), int(config.hidden_size)
         encoder = cls(
             backbone,
-            Tokenizer.load(stored.transformer, max_tokens=cut),
+            Tokenizer.load(stored.transformer, max_seq_length=cut),
             pooling=pooling,
             head=heads.read_head(stored.head) if head is None else heads.make_head(head, size),
-            normalise=stored.normalise if normalise is None else normalise,
+            normalize=stored.normalize if normalize is None else normalize,
             lower_case=stored.lower_case,
             source=stored.transformer,
             prompts=stored.prompts,
         )
-        if pooling == stored.pooler and stored.pooling is not None:
-            encoder.pooler.load(stored.pooling)
+        if pooling == stored.pooling and stored.pooling_folder is not None:
+            encoder.pooler.load(stored.pooling_folder)
         entries = encoder.tokenizer.size
         if entries > int(config.vocab_size):
             raise ModelError(
@@ -198,8 +198,8 @@ class Encoder(PooledBackbone, base.Encoder):
     @property
     def config(self) -> EncoderConfig:
         """The settings that determine the vectors, with :attr:`identity`."""
-        settings = (self.pooling, self.head is not None, self.normalise, self.lower_case)
-        return EncoderConfig(self.identity, *settings, self.max_tokens, self.dimension)
+        settings = (self.pooling, self.head is not None, self.normalize, self.lower_case)
+        return EncoderConfig(self.identity, *settings, self.max_seq_length, self.dimension)
 
     def forward(self, tokens: Tokens, places: Tensor | None = None) -> Tensor:
         """Vectors of tokenized sentences, (n, d), not normalized.
@@ -216,10 +216,10 @@ class Encoder(PooledBackbone, base.Encoder):
         return pooled if self.head is None else full(self.head(pooled))
 
     @torch.inference_mode()
-    def encode_tokens(self, tokens: Tokens, batch: int) -> Vectors:
-        """Vectors of distinct rows in calls of at most ``batch`` of them."""
+    def encode_tokens(self, tokens: Tokens, batch_size: int) -> Vectors:
+        """Vectors of distinct rows in calls of at most ``batch_size`` of them."""
         budget = BUDGET if self.device.type == "cpu" else None
-        calls = by_budget(tokens.lengths, batch, budget=budget)
+        calls = by_budget(tokens.lengths, batch_size, budget=budget)
         with self.dropout_off(), workers(self.device, len(calls)) as pool:
             return in_calls(self.embed, tokens, self.dimension, calls, pool)
 
@@ -228,7 +228,7 @@ class Encoder(PooledBackbone, base.Encoder):
         """Vectors of tokenized sentences in one forward pass, without dropout, as in ``encode``."""
         with self.dropout_off():
             vectors = self(tokens)
-        if self.normalise:
+        if self.normalize:
             vectors = nn.functional.normalize(vectors, dim=-1)
         return np.asarray(vectors.cpu().numpy(), dtype=np.float32)
 
@@ -243,7 +243,7 @@ class Encoder(PooledBackbone, base.Encoder):
         below = heads.as_dense(self.head) if self.head is not None else []
         self.head = heads.stacked([*below, heads.dense_of(*weights, nn.Identity())])
         self.to(self.device).eval()
-        self.normalise, self.matryoshka_dims = True, ()
+        self.normalize, self.matryoshka_dims = True, ()
 
     def save(self, folder: str | Path, *, card: str = "") -> None:
         """Write a model folder, atomically; an older model of that name is replaced.
@@ -279,14 +279,14 @@ class Encoder(PooledBackbone, base.Encoder):
         parts = self.pooler.parts()
         for layer in heads.as_dense(self.head) if self.head is not None else []:
             parts.append((f"{MODULES}.Dense", layer.describe(), layer.state_dict()))
-        if self.normalise:
+        if self.normalize:
             parts.append((f"{MODULES}.Normalize", {}, {}))
         versions = {"sentence_transformers": WRITTEN_FOR, "pytorch": torch.__version__}
         versions["transformers"] = str(self._config.transformers_version or "")
         write_description(
             folder,
             parts,
-            max_tokens=self.max_tokens,
+            max_seq_length=self.max_seq_length,
             lower_case=self.lower_case,
             prompts=self.prompts,
             save=save_tensors,

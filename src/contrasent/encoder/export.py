@@ -150,7 +150,7 @@ class Graph(nn.Module):
         self.backbone, self.head = encoder.backbone, encoder.head
         self.pooler = encoder.pooler
         self.all_layers = len(encoder.pooler.layers) > 1
-        self.normalise = encoder.normalise
+        self.normalize = encoder.normalize
         # Torch's fused kernel would add checks for rows without keys to the graph.
         cast(Any, self.backbone).set_attn_implementation("eager")
 
@@ -166,7 +166,7 @@ class Graph(nn.Module):
         vectors = self.pooler(tuple(states), input_ids, attention_mask.bool())
         if self.head is not None:
             vectors = self.head(vectors)
-        return nn.functional.normalize(vectors, dim=-1) if self.normalise else vectors
+        return nn.functional.normalize(vectors, dim=-1) if self.normalize else vectors
 
 
 def export(
@@ -175,14 +175,14 @@ def export(
     *,
     engine: str,
     calibration: Sequence[str] | None = None,
-    pooler: str | None = None,
-    max_tokens: int | None = None,
+    pooling: str | None = None,
+    max_seq_length: int | None = None,
     overwrite: bool = False,
 ) -> runtime.Export:
     """Write a model's graph into a folder of its own, and compare it with torch."""
     runtime.check_engine(engine)
     runtime.check_target(target, overwrite)
-    encoder = Encoder.load(model, pooler=pooler, max_tokens=max_tokens, device="cpu")
+    encoder = Encoder.load(model, pooling=pooling, max_seq_length=max_seq_length, device="cpu")
     if not encoder.pooler.exportable:
         raise ModelError(
             f"{model}: pooled by {encoder.pooling!r}, which a graph cannot do; use it with torch"

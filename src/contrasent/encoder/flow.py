@@ -38,11 +38,11 @@ class FlowSettings:
     levels: int = 3  # each but the last is followed by a split of the channels in half
     steps: int = 3
     hidden: int = 32
-    lr: float = 1e-3
+    learning_rate: float = 1e-3
     weight_decay: float = 0.01
-    batch: int = 64  # vectors a step (the released code takes both sentences of 32 pairs)
-    epochs: int = 1
-    clip: float = 1.0
+    batch_size: int = 64  # vectors a step (the released code takes both sentences of 32 pairs)
+    num_train_epochs: int = 1
+    max_grad_norm: float = 1.0
     seed: int = 0
 
 
@@ -161,30 +161,36 @@ def fit(
     """Train a flow on vectors (n, d) of a frozen encoder by maximum likelihood."""
     s = settings or FlowSettings()
     x = torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32))
-    if len(x) < s.batch:
-        raise DataError(f"{len(x):,} vectors are fewer than a batch of {s.batch}; give more text")
+    if len(x) < s.batch_size:
+        raise DataError(
+            f"{len(x):,} vectors are fewer than a batch of {s.batch_size}; give more text"
+        )
     if not torch.isfinite(x).all():
         raise DataError("some of the vectors hold NaN or infinite numbers")
     generator = torch.Generator().manual_seed(s.seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(s.seed)
         flow = Flow(x.shape[1], s)
-    optimizer = torch.optim.AdamW(flow.parameters(), lr=s.lr, weight_decay=s.weight_decay, eps=1e-6)
+    optimizer = torch.optim.AdamW(
+        flow.parameters(), lr=s.learning_rate, weight_decay=s.weight_decay, eps=1e-6
+    )
     with torch.no_grad():
-        flow(x[torch.randperm(len(x), generator=generator)[: max(s.batch, 512)]], start=True)
-    per_epoch = len(x) // s.batch
+        flow(x[torch.randperm(len(x), generator=generator)[: max(s.batch_size, 512)]], start=True)
+    per_epoch = len(x) // s.batch_size
     step = 0
-    with progress.task("flow", per_epoch * s.epochs, "steps") as advance:
-        for _ in range(s.epochs):
+    with progress.task("flow", per_epoch * s.num_train_epochs, "steps") as advance:
+        for _ in range(s.num_train_epochs):
             order = torch.randperm(len(x), generator=generator)
             for i in range(per_epoch):
-                loss = flow.loss(x[order[i * s.batch : (i + 1) * s.batch]])
+                loss = flow.loss(x[order[i * s.batch_size : (i + 1) * s.batch_size]])
                 value = float(loss.detach())
                 if not math.isfinite(value):
-                    raise DataError(f"the flow's loss is {value} at step {step}; lower its lr")
+                    raise DataError(
+                        f"the flow's loss is {value} at step {step}; lower its learning_rate"
+                    )
                 optimizer.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
-                nn.utils.clip_grad_norm_(flow.parameters(), s.clip)
+                nn.utils.max_grad_norm_grad_norm_(flow.parameters(), s.max_grad_norm)
                 optimizer.step()
                 report(step, value)
                 advance(1, loss=value)
@@ -231,9 +237,9 @@ class FlowEncoder(Encoder):
         """Vectors of tokenized sentences."""
         return self.flow.transform(self.encoder.embed(tokens))
 
-    def encode_tokens(self, tokens: Tokens, batch: int) -> Vectors:
-        """Vectors of distinct rows in calls of at most ``batch`` of them."""
-        return self.flow.transform(self.encoder.encode_tokens(tokens, batch))
+    def encode_tokens(self, tokens: Tokens, batch_size: int) -> Vectors:
+        """Vectors of distinct rows in calls of at most ``batch_size`` of them."""
+        return self.flow.transform(self.encoder.encode_tokens(tokens, batch_size))
 
 
 def write_flow(target: Path, flow: Flow, save_encoder: Callable[[Path], Any]) -> None:

@@ -53,7 +53,7 @@ def convert(source: Path, folder: Path) -> None:
     save_tensors(folder / "model.safetensors", model.state_dict())
     longest = int(config["max_position_embeddings"])
     names = dict(fast.special_tokens_map)
-    Tokenizer(fast.backend_tokenizer, max_tokens=longest, names=names).save(folder)
+    Tokenizer(fast.backend_tokenizer, max_seq_length=longest, names=names).save(folder)
     write_object(folder / ORIGIN, {"file": source.name, **_origin(fields)})
 
 

@@ -231,7 +231,7 @@ class IdfPooling(Pooler):
         if not torch.compiler.is_exporting() and not int(self.texts):
             raise ModelError(
                 "pooler 'idf' has no token frequencies; they are counted when training starts "
-                "(contrasent train --set pooler=idf) and saved with the model"
+                "(contrasent train --set pooling=idf) and saved with the model"
             )
         rarity = ((1 + self.texts).float() / (1 + self.frequencies[ids]).float()).log() + 1
         return masked_mean(states[-1], rarity * mask)
@@ -247,5 +247,5 @@ KINDS: dict[str, type[Pooler]] = {
 
 def pooler_class(name: str) -> type[Pooler]:
     """The pooler of that name."""
-    check_choice("pooler", name, KINDS)
+    check_choice("pooling", name, KINDS)
     return KINDS[name]

@@ -31,7 +31,7 @@ CONVERT = (
 
 
 def import_checkpoint(
-    folder: Path, *, method: str | None = None, max_tokens: int | None = None
+    folder: Path, *, method: str | None = None, max_seq_length: int | None = None
 ) -> tuple[Encoder, str]:
     """Read a released or trained checkpoint of the four papers."""
     if method is not None and method not in METHODS:
@@ -48,7 +48,7 @@ def import_checkpoint(
         for path in (path for pattern in TOKENIZER for path in folder.glob(pattern)):
             (bare / path.name).write_bytes(path.read_bytes())
         try:
-            encoder = Encoder.load(bare, pooler="cls", max_tokens=max_tokens)
+            encoder = Encoder.load(bare, pooling="cls", max_seq_length=max_seq_length)
         except ModelError as error:
             raise ModelError(str(error).replace(str(bare), str(folder))) from error
     encoder.source = None

@@ -324,7 +324,9 @@ def _take_condition(backbone: nn.Module, name: str) -> None:
 def other_rows(count: int, seed: int, step: int) -> NDArray[np.int64]:
     """(count,) for each row another one, each once: the next in one random cycle through all."""
     if count < 2:
-        problem = "takes another sentence's vector of the batch, and there is none; use batch=2"
+        problem = (
+            "takes another sentence's vector of the batch, and there is none; use batch_size=2"
+        )
         raise OptionError("condition_vector", "permuted", f"{problem} or more")
     order = random_for(seed, PERMUTATION, step).permutation(count)
     others = np.empty_like(order)

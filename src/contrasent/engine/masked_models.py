@@ -104,7 +104,7 @@ class MaskedModel(nn.Module):
     ) -> "MaskedModel":
         """Load one and check that it reads the encoder's ids."""
         folder = check_masked_model(option, name, None)
-        tokenizer = Tokenizer.load(folder, max_tokens=16)
+        tokenizer = Tokenizer.load(folder, max_seq_length=16)
         check_vocabularies(tokenizer, encoder.tokenizer, str(name))
         return cls(_read(str(folder)), encoder.tokenizer, noisy=noisy).to(encoder.device)
 
@@ -247,8 +247,8 @@ def check_masked_model(option: str, name: str | None, base: Path | None) -> Path
         )
     folder = resolve(name)
     if base is not None:
-        tokenizer = Tokenizer.load(describe(base).transformer, max_tokens=16)
-        check_vocabularies(Tokenizer.load(folder, max_tokens=16), tokenizer, name)
+        tokenizer = Tokenizer.load(describe(base).transformer, max_seq_length=16)
+        check_vocabularies(Tokenizer.load(folder, max_seq_length=16), tokenizer, name)
     return folder
 
 
@@ -306,7 +306,7 @@ class Guide:
         self.encoder = encoder.requires_grad_(False).eval()
         self.student = student
         mine, theirs = encoder.tokenizer, student.tokenizer
-        longer = mine.max_tokens >= theirs.max_tokens
+        longer = mine.max_seq_length >= theirs.max_seq_length
         self._same_ids = longer and _uncut(mine) == _uncut(theirs)
 
     @classmethod
@@ -339,6 +339,6 @@ def check_guide(option: str, name: str | None) -> Path:
             option, "", "needs a sentence encoder to learn from, by folder or name@commit"
         )
     folder = resolve(name)
-    if describe(folder).pooler is None:
+    if describe(folder).pooling is None:
         raise ModelError(f"{name}: a bare encoder, which does not say how it pools, is no guide")
     return folder

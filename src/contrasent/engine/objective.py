@@ -143,11 +143,11 @@ class Objective(nn.Module):
         """The weighted sum of the terms that have a weight."""
         return torch.stack([w * terms[name] for name, w in self.weights.items()]).sum()
 
-    def optimizer(self, *, lr: float, weight_decay: float) -> torch.optim.Optimizer:
+    def optimizer(self, *, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
         """The optimizer of a run over everything that trains: AdamW, unless a method has another.
 
         Args:
-            lr: peak rate; every step sets the rate of all parameter groups. That of a group with a
+            learning_rate: peak; every step sets the rate of all parameter groups. A group with a
                 "peak" of its own rises to it, and is 0 before the group's "start", a step.
             weight_decay: of all weights.
         """
@@ -156,12 +156,15 @@ class Objective(nn.Module):
         for term in self.terms.values():
             if isinstance(term, Term) and (term.learning_rate or term.warmup_steps):
                 own = [p for p in term.parameters() if p.requires_grad]
-                peak, begins = term.learning_rate or lr, 0 if term.warmup_steps else start
+                peak, begins = (
+                    term.learning_rate or learning_rate,
+                    0 if term.warmup_steps else start,
+                )
                 groups.append({"params": own, "peak": peak, "start": begins})
         apart = {p for group in groups for p in group["params"]}
         others = [p for p in self.parameters() if p.requires_grad and p not in apart]
-        groups.insert(0, {"params": others, "peak": lr, "start": start})
-        return torch.optim.AdamW(groups, lr=lr, weight_decay=weight_decay, fused=True)
+        groups.insert(0, {"params": others, "peak": learning_rate, "start": start})
+        return torch.optim.AdamW(groups, lr=learning_rate, weight_decay=weight_decay, fused=True)
 
     def describe(self) -> dict[str, Any]:
         """Name and own parameters, as logs and model cards show them; a digest of others' files."""

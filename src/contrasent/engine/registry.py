@@ -57,7 +57,7 @@ METHODS = {
 """The methods in ``objectives/``: the first line of each module's docstring."""
 
 SHAPE = ("model_type", "num_hidden_layers", "hidden_size")
-RECIPE_ONLY = ("generator", "evaluate_every")
+RECIPE_ONLY = ("generator", "eval_steps")
 """Settings of a recipe that do not come with a base: it has a generator by name only."""
 
 
@@ -119,7 +119,7 @@ def published(name: str, base: str | None = None) -> dict[str, Any]:
     plain = published("simcse", base)
     departing = [values for values in sets if any(values.get(k) != v for k, v in plain.items())]
     chosen = next(iter(departing or sets), {})
-    return {key: value for key, value in chosen.items() if key != "grad_cache_rows"}
+    return {key: value for key, value in chosen.items() if key != "mini_batch_size"}
 
 
 def needs_pairs(name: str) -> bool:

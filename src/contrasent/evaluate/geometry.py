@@ -136,15 +136,15 @@ def spectral_bound(vectors: Vectors, *, temperature: float = 0.05) -> dict[str, 
     }
 
 
-def batch_ranks(vectors: Vectors, *, batch: int = 64) -> list[tuple[int, int]]:
+def batch_ranks(vectors: Vectors, *, batch_size: int = 64) -> list[tuple[int, int]]:
     """Ranks of the correlation matrix of dimensions in each whole batch (SimCSE++, Section 4.2).
 
     The first is that of Z^T Z with columns of length one, as in the paper, at most the rows of a
     batch; the second that after columns are centered, as Barlow Twins has it, which loses one more.
     """
     ranks = []
-    for start in range(0, len(vectors) - batch + 1, batch):
-        rows = np.asarray(vectors[start : start + batch], np.float64)
+    for start in range(0, len(vectors) - batch_size + 1, batch_size):
+        rows = np.asarray(vectors[start : start + batch_size], np.float64)
         columns = (rows, rows - rows.mean(axis=0))
         plain, centered = (
             np.linalg.matrix_rank(metrics.normalize(z.T), rtol=1e-6) for z in columns

@@ -33,7 +33,7 @@ class Procedure:
 
     folds: int = 10
     rate: float = 1e-3
-    batch: int = 64
+    batch_size: int = 64
     tenacity: int = 5  # checks without a new best that are tolerated; one more stops a fit
     epochs: int = 4  # between two checks
     longest: int = 200  # epochs after which no check begins
@@ -135,7 +135,7 @@ class _Trainer:
         return [Fitted(fit.best, best) for fit, best in zip(self.fits, self.best, strict=True)]
 
     def _epoch(self, going: list[int]) -> None:
-        size = self.how.batch
+        size = self.how.batch_size
         trains = {i: self.fits[i].train for i in going}
         orders = {i: rows[self.fits[i].random.permutation(len(rows))] for i, rows in trains.items()}
         for left in range(0, max(map(len, orders.values())), size):

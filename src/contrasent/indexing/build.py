@@ -54,9 +54,9 @@ def read_input(
     source: Documents | Records | EncodedRecords,
     model: str | None = None,
     *,
-    pooler: str | None = None,
-    max_tokens: int | None = None,
-    batch: int = 64,
+    pooling: str | None = None,
+    max_seq_length: int | None = None,
+    batch_size: int = 64,
     metric: str | None = None,
     word_weight: float | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -67,8 +67,8 @@ def read_input(
     texts, firsts = document_texts(documents)
     if isinstance(source, Records):
         texts = (text for text, *_ in source)
-    opening: dict[str, Any] = {"pooler": pooler, "max_tokens": max_tokens}
-    base = open_base(texts, model, firsts=firsts, log=log, batch=batch, **opening)
+    opening: dict[str, Any] = {"pooling": pooling, "max_seq_length": max_seq_length}
+    base = open_base(texts, model, firsts=firsts, log=log, batch_size=batch_size, **opening)
     encode, encoder = base.encode, base.encode.encoder
     weight = base.word_weight if word_weight is None else word_weight
     notes = base.remarks if word_weight is None else ()
@@ -82,7 +82,7 @@ def read_input(
     if isinstance(source, Records | EncodedRecords):
         notes = (*notes, *(source.roles if isinstance(source, Records) else ()))
         return IndexInput(source, base.name, encode, facts, notes=notes)
-    rows = document_rows(documents, source.files, encoder.count_tokens, encoder.max_tokens)
+    rows = document_rows(documents, source.files, encoder.count_tokens, encoder.max_seq_length)
     if not rows:
         raise InputError(str(source), "holds no text")
     if source.origin is not None:
@@ -121,9 +121,9 @@ def index_folder(
     output: str | Path,
     *,
     model: str | Path | None = None,
-    pooler: str | None = None,
-    max_tokens: int | None = None,
-    batch: int = 64,
+    pooling: str | None = None,
+    max_seq_length: int | None = None,
+    batch_size: int = 64,
     max_file_text: int = TEXT_LIMIT,
     column: str | None = None,
     columns: Sequence[str] = (),
@@ -155,9 +155,9 @@ def index_folder(
             a text; "-" for lines on standard input.
         output: the index to make.
         model: folder or name of the model; the installed base for the language by default.
-        pooler: pooler of a bare encoder, which names none.
-        max_tokens: cut texts at this many tokens; the model's own limit if None.
-        batch: sentences a forward pass.
+        pooling: pooler of a bare encoder, which names none.
+        max_seq_length: cut texts at this many tokens; the model's own limit if None.
+        batch_size: sentences a forward pass.
         max_file_text: characters of the longest document that is read.
         column: column of a table's texts, by name or position; title and text are found if None.
         columns: several columns of tables instead, that of the titles first.
@@ -195,10 +195,10 @@ def index_folder(
     if metric is not None:
         check_choice("metric", metric, METRICS)
     place = "-" if str(source) == "-" else str(Path(source).absolute())
-    settings: dict[str, Any] = {"pooler": pooler, "max_tokens": max_tokens}
+    settings: dict[str, Any] = {"pooling": pooling, "max_seq_length": max_seq_length}
     name = None if model is None else str(model)
     if not overwrite:
-        resumed = resume_index(target, place, name, settings, batch=batch, log=log)
+        resumed = resume_index(target, place, name, settings, batch_size=batch_size, log=log)
         if resumed is not None:
             opened, seconds = Index.open(target), time.monotonic() - began
             return IndexResult(target, opened, opened.facts.source, resumed.truncated, seconds)
@@ -220,7 +220,7 @@ def index_folder(
         ),
         name,
         **settings,
-        batch=batch,
+        batch_size=batch_size,
         metric=metric,
         word_weight=word_weight,
         settings={"uri": uri, "collection": collection} if uri else None,

@@ -29,9 +29,9 @@ def change_model(
     index: str | Path,
     model: str | Path,
     *,
-    pooler: str | None = None,
-    max_tokens: int | None = None,
-    batch: int = 64,
+    pooling: str | None = None,
+    max_seq_length: int | None = None,
+    batch_size: int = 64,
 ) -> IndexResult:
     """Give an index the vectors of another model, in place; texts, ids and metadata stay.
 
@@ -41,9 +41,9 @@ def change_model(
     Args:
         index: folder of an index, or one that ``adapt`` left.
         model: folder or name of the model.
-        pooler: pooler of a bare encoder, which names none.
-        max_tokens: cut texts at this many tokens; the model's own limit if None.
-        batch: sentences a forward pass.
+        pooling: pooler of a bare encoder, which names none.
+        max_seq_length: cut texts at this many tokens; the model's own limit if None.
+        batch_size: sentences a forward pass.
 
     Raises:
         ModelError: the model cannot be opened.
@@ -51,14 +51,16 @@ def change_model(
     """
     folder, began = own_folder(index), time.monotonic()
     Index.open(folder).close()
-    encoder = open_encoder(find_model(model), pooler=pooler, max_tokens=max_tokens, light=True)
-    encode = TaskEncoder(encoder, batch=batch)
+    encoder = open_encoder(
+        find_model(model), pooling=pooling, max_seq_length=max_seq_length, light=True
+    )
+    encode = TaskEncoder(encoder, batch_size=batch_size)
     updated = reembed(
         folder,
         encode,
         model=encoder.identity,
         source=absolute_name(str(model)),
-        settings={"pooler": pooler, "max_tokens": max_tokens},
+        settings={"pooling": pooling, "max_seq_length": max_seq_length},
     )
     seconds = time.monotonic() - began
     notes = tuple(encode.notes)
@@ -75,7 +77,7 @@ def add_rows(
     columns: Sequence[str] = (),
     id_column: str | None = None,
     metadata: Sequence[str] = (),
-    batch: int = 64,
+    batch_size: int = 64,
 ) -> IndexResult:
     """Add the rows of a table to an index, or replace those of the same ids; in one transaction.
 
@@ -88,7 +90,7 @@ def add_rows(
         columns: several instead; likewise.
         id_column: column of the ids, which ``update`` needs; numbers if None.
         metadata: columns to keep as metadata.
-        batch: sentences a forward pass.
+        batch_size: sentences a forward pass.
 
     Raises:
         OptionError: an id is there already, or ``update`` lacks ids.
@@ -100,7 +102,7 @@ def add_rows(
     before = open_index(folder)
     name = None if model is None else str(model)
     table = TableColumns(column, columns, id_column, metadata).read(str(source))
-    encode = open_index_model(before, name, batch=batch)
+    encode = open_index_model(before, name, batch_size=batch_size)
     with open_writer(folder) as writer, progress.task("index", unit="texts") as advance:
         for texts, ids, extra, _ in blocks(table, ROWS_AT_ONCE):
             if update:

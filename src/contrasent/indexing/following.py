@@ -122,7 +122,7 @@ def sync_index(
     index: str | Path,
     source: str | Path | None = None,
     *,
-    batch: int = 64,
+    batch_size: int = 64,
     checksum: bool = False,
 ) -> SyncResult:
     """Make an index true to its documents: what was added or changed is encoded, all else stays.
@@ -133,7 +133,7 @@ def sync_index(
     Args:
         index: folder of an index of documents, or one that ``adapt`` left.
         source: where the documents are now, if they have moved.
-        batch: sentences a forward pass.
+        batch_size: sentences a forward pass.
         checksum: read every file to see whether it has changed. Else size and time tell, but for
             files whose time is not older than the last synchronization by two seconds.
 
@@ -144,7 +144,7 @@ def sync_index(
         InputError: the index does not say which documents it was made of, or none is there now.
         OutputError: the index is in Milvus, or cannot be written.
     """
-    return _Follower(index, source, batch).sync(checksum=checksum)
+    return _Follower(index, source, batch_size).sync(checksum=checksum)
 
 
 def resume_index(
@@ -153,7 +153,7 @@ def resume_index(
     model: str | None,
     settings: dict[str, Any],
     *,
-    batch: int,
+    batch_size: int,
     log: Log,
 ) -> TaskEncoder | None:
     """Resume an index of this source that is not fully encoded; None if there is none."""
@@ -165,9 +165,9 @@ def resume_index(
         if model_settings(index) != settings:
             problem = f"was begun with {model_settings(index)}; use that, or --overwrite"
             raise OutputError(f"{folder}: {problem}")
-        encode = open_index_model(index, model, batch=batch)
+        encode = open_index_model(index, model, batch_size=batch_size)
         log(f"{folder}: {index.unfinished:,} of {len(index):,} rows are to be encoded")
-    follower = _Follower(folder, None, batch)
+    follower = _Follower(folder, None, batch_size)
     follower.encode = encode
     follower.sync()
     return encode
@@ -177,7 +177,7 @@ def watch_index(
     index: str | Path,
     source: str | Path | None = None,
     *,
-    batch: int = 64,
+    batch_size: int = 64,
     log: Log = lambda line: None,
 ) -> Iterator[SyncResult]:
     """Follow the documents of an index as they change, until the caller stops.
@@ -185,7 +185,7 @@ def watch_index(
     Args:
         index: as :func:`sync_index` takes it.
         source: likewise.
-        batch: likewise.
+        batch_size: likewise.
         log: takes a line when a synchronization fails; it is tried again.
 
     Yields:
@@ -194,7 +194,7 @@ def watch_index(
     Raises:
         MissingExtraError: the package watchfiles is not installed.
     """
-    follower = _Follower(index, source, batch)
+    follower = _Follower(index, source, batch_size)
     if find_spec("watchfiles") is None:
         raise MissingExtraError("watchfiles", "documents", "--watch")
     from watchfiles import watch
@@ -233,8 +233,8 @@ def own_folder(index: str | Path) -> Path:
 class _Follower:
     """An index and its documents; the model is opened when something is to be encoded."""
 
-    def __init__(self, index: str | Path, source: str | Path | None, batch: int) -> None:
-        self.folder, self.source, self.batch = own_folder(index), source, batch
+    def __init__(self, index: str | Path, source: str | Path | None, batch_size: int) -> None:
+        self.folder, self.source, self.batch_size = own_folder(index), source, batch_size
         self.encode: TaskEncoder | None = None
 
     def documents(self, index: Index) -> DocumentSource:
@@ -250,7 +250,7 @@ class _Follower:
         with closing(Index.open(self.folder)) as index:
             unfinished, rows = index.unfinished, len(index)
             if unfinished:
-                self.encode = self.encode or open_index_model(index, batch=self.batch)
+                self.encode = self.encode or open_index_model(index, batch_size=self.batch_size)
             no_documents = unfinished and not self.source and not index.facts.origin
         if unfinished and self.encode is not None:
             finish(self.folder, self.encode)
@@ -268,14 +268,16 @@ class _Follower:
                     os.utime(self.folder / CHECKSUM)
                 totals = changes.unchanged, len(index), source.report
                 return SyncResult(0, 0, 0, *totals, removed=changes.removed)
-            encode = self.encode = self.encode or open_index_model(index, batch=self.batch)
+            encode = self.encode = self.encode or open_index_model(
+                index, batch_size=self.batch_size
+            )
         model = encode.encoder
         return synchronize(
             self.folder,
             source,
             encode,
             model.count_tokens,
-            max_tokens=model.max_tokens,
+            max_seq_length=model.max_seq_length,
             model=model.identity,
             checksum=checksum,
         )
@@ -287,7 +289,7 @@ def synchronize(
     encode: EncodeFn,
     count: CountTokens,
     *,
-    max_tokens: int,
+    max_seq_length: int,
     model: str,
     checksum: bool = False,
 ) -> SyncResult:
@@ -296,7 +298,7 @@ def synchronize(
         check_model(writer.facts, folder, model)
         known, changes = writer.store.files(), compare(writer.store, source, checksum)
         chosen = [*changes.added, *changes.changed]
-        rows = document_rows(source.read(chosen), source.files, count, max_tokens)
+        rows = document_rows(source.read(chosen), source.files, count, max_seq_length)
         fresh: dict[str, FileFacts | None] = {**changes.refreshed, **source.files}
         fresh |= dict.fromkeys(changes.deleted)
         replaced = [name for name in fresh if name in known and name not in changes.refreshed]

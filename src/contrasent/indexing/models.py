@@ -43,7 +43,7 @@ EXTRA = "pip install 'contrasent[multilingual]' brings a base for about 100 lang
 
 def model_settings(index: BaseIndex) -> dict[str, Any]:
     """The settings that an index's model was opened with."""
-    return {key: index.facts.settings.get(key) for key in ("pooler", "max_tokens")}
+    return {key: index.facts.settings.get(key) for key in ("pooling", "max_seq_length")}
 
 
 def find_index_model(index: BaseIndex) -> Path:
@@ -66,14 +66,14 @@ def open_index_model(
     name: str | None = None,
     *,
     runtime: str | None = None,
-    batch: int = 64,
+    batch_size: int = 64,
     batch_invariant: bool = False,
 ) -> TaskEncoder:
     """The model that made an index's vectors, or ``name`` if it has moved, with its settings."""
     folder = find_index_model(index) if name is None else find_model(name)
     encoder = open_encoder(folder, runtime=runtime, light=True, **model_settings(index))
     index.check_model(encoder.identity, f"the model {name or index.facts.source}")
-    return TaskEncoder(encoder, batch=batch, batch_invariant=batch_invariant)
+    return TaskEncoder(encoder, batch_size=batch_size, batch_invariant=batch_invariant)
 
 
 BaseIndex.model_opener = staticmethod(open_index_model)
@@ -95,9 +95,9 @@ def open_base(
     firsts: Sequence[str] = (),
     log: Log = lambda line: None,
     runtime: str | None = None,
-    pooler: str | None = None,
-    max_tokens: int | None = None,
-    batch: int = 64,
+    pooling: str | None = None,
+    max_seq_length: int | None = None,
+    batch_size: int = 64,
 ) -> OpenedBase:
     """Open the model of a name, or the installed base that knows the language of some texts."""
     # A random thousand of these are examined, and the first texts of files.
@@ -107,9 +107,13 @@ def open_base(
         log(f"base: {chosen.name}; {chosen.reason}")
     name = chosen.name if chosen else name or MINILM
     encoder = open_encoder(
-        find_model(name), runtime=runtime, pooler=pooler, max_tokens=max_tokens, light=True
+        find_model(name),
+        runtime=runtime,
+        pooling=pooling,
+        max_seq_length=max_seq_length,
+        light=True,
     )
-    encode = TaskEncoder(encoder, batch=batch)
+    encode = TaskEncoder(encoder, batch_size=batch_size)
     if chosen:
         return OpenedBase(name, encode, chosen.fit.word_weight)
     language = fit(sample, encoder.tokenizer)

@@ -59,7 +59,9 @@ def pace(encode: TaskEncoder, texts: Sequence[str]) -> float:
 def quick(encode: TaskEncoder, characters: int) -> TaskEncoder:
     """The fastest encoder of the same model for so much text."""
     encoder = in_bfloat16(encode.encoder) if characters >= QUICK_FROM else encode.encoder
-    return encode if encoder is encode.encoder else TaskEncoder(encoder, batch=encode.batch)
+    return (
+        encode if encoder is encode.encoder else TaskEncoder(encoder, batch_size=encode.batch_size)
+    )
 
 
 def rest_encoder(index: Index, encode: TaskEncoder) -> TaskEncoder:

@@ -88,7 +88,7 @@ def evaluate_index(
     word_weight: float | None = None,
     own_ids: bool = False,
     runtime: str | None = None,
-    batch: int = 64,
+    batch_size: int = 64,
     batch_invariant: bool = False,
     resamples: int = RESAMPLES,
 ) -> Report:
@@ -101,7 +101,7 @@ def evaluate_index(
         word_weight: share of words in a score; the index's own if None.
         own_ids: rank a document with the query's own id too.
         runtime: what computes the model; numpy where there is no accelerator.
-        batch: queries a forward pass.
+        batch_size: queries a forward pass.
         batch_invariant: the same bits whatever the batch.
         resamples: bootstrap resamples of the 95 % intervals; 0 for none.
 
@@ -114,7 +114,9 @@ def evaluate_index(
     """
     judged, opened = read_judged(Path(collection)), open_index(index)
     ranker = opened.ranker.with_words(word_weight)
-    encode = open_index_model(opened, runtime=runtime, batch=batch, batch_invariant=batch_invariant)
+    encode = open_index_model(
+        opened, runtime=runtime, batch_size=batch_size, batch_invariant=batch_invariant
+    )
     report = search_retrieval(
         lambda queries, k: opened.documents(queries, encode, k, ranker),
         [*dict.fromkeys(document_of(row.id, row.metadata) for row in opened.every())],

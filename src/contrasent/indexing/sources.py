@@ -51,10 +51,13 @@ def is_lines(source: str | Path) -> bool:
 
 
 def document_rows(
-    documents: Iterable[Document], files: dict[str, FileFacts], count: CountTokens, max_tokens: int
+    documents: Iterable[Document],
+    files: dict[str, FileFacts],
+    count: CountTokens,
+    max_seq_length: int,
 ) -> list[IndexRow]:
     """A row for each passage; their count goes into the facts of the files."""
-    rows: list[IndexRow] = list(cut(documents, count, max_tokens))
+    rows: list[IndexRow] = list(cut(documents, count, max_seq_length))
     count_rows(files, rows)
     return rows
 

@@ -98,7 +98,7 @@ class Encoder(ABC):
         runtime: what computes it: torch, numpy, onnx, onnx-int8, openvino or openvino-int8.
         prompts: texts that ``encode`` puts before others, by name.
         matryoshka_dims: sizes that vectors were trained to be cut to, largest first.
-        truncated: how many of the sentences of the last ``encode`` were cut at ``max_tokens``.
+        truncated: how many of the sentences of the last ``encode`` were cut at ``max_seq_length``.
 
     Examples:
         >>> from contrasent import Encoder
@@ -124,8 +124,8 @@ class Encoder(ABC):
         name: str | Path,
         *,
         runtime: str | None = None,
-        pooler: str | None = None,
-        max_tokens: int | None = None,
+        pooling: str | None = None,
+        max_seq_length: int | None = None,
         revision: str | None = None,
         check: bool = True,
         **torch_settings: Any,
@@ -137,11 +137,11 @@ class Encoder(ABC):
                 with a commit (NAME@COMMIT) if it is to be fetched.
             runtime: what computes it; torch if it is installed, else numpy, whose vectors are the
                 same to 1e-5. An exported model has its own.
-            pooler: needed for a bare transformers encoder, which does not say how to pool.
-            max_tokens: cut sentences at this many tokens, special tokens included.
+            pooling: needed for a bare transformers encoder, which does not say how to pool.
+            max_seq_length: cut sentences at this many tokens, special tokens included.
             revision: commit of a model on the hub.
             check: compare the weights with the digests that were saved with them.
-            torch_settings: ``head``, ``normalise``, ``dropout``, ``attention_dropout`` and
+            torch_settings: ``head``, ``normalize``, ``dropout``, ``attention_dropout`` and
                 ``device``, as :meth:`contrasent.engine.Encoder.load` takes them.
 
         Raises:
@@ -149,7 +149,11 @@ class Encoder(ABC):
             OptionError: a value that cannot be.
             MissingExtraError: torch, or what runs an exported model, is not installed.
         """
-        given: dict[str, Any] = {"pooler": pooler, "max_tokens": max_tokens, "check": check}
+        given: dict[str, Any] = {
+            "pooling": pooling,
+            "max_seq_length": max_seq_length,
+            "check": check,
+        }
         return cls.opener(name, revision, runtime=runtime, **given, torch_settings=torch_settings)
 
     @property
@@ -166,14 +170,14 @@ class Encoder(ABC):
         return self.dimension
 
     @property
-    def max_tokens(self) -> int:
+    def max_seq_length(self) -> int:
         """Sentences are cut at this many tokens, special tokens included."""
-        return self.tokenizer.max_tokens
+        return self.tokenizer.max_seq_length
 
     def tokenize(
         self, sentences: Sequence[str], prompt: str = ""
     ) -> tuple[Tokens, NDArray[np.bool_]]:
-        """Token ids of sentences after (or in) a prompt, and which were cut at ``max_tokens``."""
+        """Token ids of sentences after (or in) a prompt, and which were cut at that length."""
         if self.lower_case:
             sentences, prompt = lowered(sentences, prompt)
         return self.tokenizer(sentences, prompt)
@@ -240,7 +244,7 @@ class Encoder(ABC):
                 several, batch_size=batch_size, prompt=prompt
             )
         if self.truncated:
-            counts = (self.truncated, len(several), self.max_tokens)
+            counts = (self.truncated, len(several), self.max_seq_length)
             log.warning("%d of %d sentences were cut at %d tokens", *counts)
         vectors = vectors[:, :truncate_dim]
         if normalize_embeddings:
@@ -288,19 +292,19 @@ class Encoder(ABC):
         return Golden(tuple(texts), tokens, np.concatenate(rows), self.config)
 
     @abstractmethod
-    def encode_tokens(self, tokens: Tokens, batch: int) -> Vectors:
-        """Vectors of distinct rows in calls of at most ``batch`` of them."""
+    def encode_tokens(self, tokens: Tokens, batch_size: int) -> Vectors:
+        """Vectors of distinct rows in calls of at most ``batch_size`` of them."""
 
     def _by_cores(
         self,
         embed: Callable[[Tokens], Vectors],
         tokens: Tokens,
-        batch: int,
+        batch_size: int,
         widths: NDArray[np.int64],
         cores: int,
     ) -> Vectors:
         """Vectors of rows whose calls have these widths, a call for each core at once."""
-        most = max(1, min(batch, -(-len(tokens) // cores)))
+        most = max(1, min(batch_size, -(-len(tokens) // cores)))
         calls = by_budget(widths, most, budget=BUDGET)
         if cores == 1:
             return in_calls(embed, tokens, self.dimension, calls)
@@ -311,14 +315,18 @@ class Encoder(ABC):
 class TaskEncoder:
     """An encoder's ``EncodeFn``, with one for each task for :func:`contrasent.types.for_task`."""
 
-    def __init__(self, encoder: Encoder, *, batch: int = 64, batch_invariant: bool = False) -> None:
-        self.encoder, self.batch, self.batch_invariant = encoder, batch, batch_invariant
+    def __init__(
+        self, encoder: Encoder, *, batch_size: int = 64, batch_invariant: bool = False
+    ) -> None:
+        self.encoder, self.batch_size, self.batch_invariant = encoder, batch_size, batch_invariant
         self.texts = self.truncated = 0  # how many were encoded, and how many of these cut
         self.prompt: str | None = None  # put before each; the encoder's default prompt if None
 
     def again(self) -> "TaskEncoder":
         """The same with counts of its own."""
-        return TaskEncoder(self.encoder, batch=self.batch, batch_invariant=self.batch_invariant)
+        return TaskEncoder(
+            self.encoder, batch_size=self.batch_size, batch_invariant=self.batch_invariant
+        )
 
     def __call__(self, sentences: Sequence[str]) -> Vectors:
         """Vectors (n, d)."""
@@ -340,7 +348,9 @@ class TaskEncoder:
             vectors = encode_batch_invariant(encoder.embed, tokens, encoder.dimension)
             cut = int(marks.sum())
         else:
-            vectors, cut = encoder.encode_and_count(sentences, batch_size=self.batch, prompt=prompt)
+            vectors, cut = encoder.encode_and_count(
+                sentences, batch_size=self.batch_size, prompt=prompt
+            )
         self.texts += len(sentences)
         self.truncated += cut
         return vectors
@@ -351,7 +361,7 @@ class TaskEncoder:
         if not self.truncated:
             return []
         cut = f"{self.truncated:,} of {self.texts:,} texts were longer than "
-        return [f"{cut}{self.encoder.max_tokens} tokens and were cut there (--max-tokens)"]
+        return [f"{cut}{self.encoder.max_seq_length} tokens and were cut there (--max-seq-length)"]
 
 
 def cores_for(tokens: Tokens) -> int:

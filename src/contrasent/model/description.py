@@ -46,32 +46,32 @@ class Description:
     """The settings of a model folder beyond its backbone."""
 
     transformer: Path
-    # name of the pooler, or None for a bare transformers folder, which states none
-    pooler: str | None
+    # how token vectors become one; None for a bare transformers folder, which does not say
+    pooling: str | None
     head: tuple[Path, ...]
-    normalise: bool  # whether vectors are scaled to unit length
-    max_tokens: int | None  # the length that texts are truncated to, if stated
+    normalize: bool  # whether vectors are scaled to unit length
+    max_seq_length: int | None  # the length that texts are truncated to, if stated
     lower_case: bool  # whether texts are lower-cased before the tokenizer sees them
     prompts: Prompts = field(default_factory=Prompts)
-    pooling: Path | None = None  # folder of a pooler that may have stored something
+    pooling_folder: Path | None = None  # of a pooler that may have stored something
 
-    def pooler_or(self, chosen: str | None, name: object, known: Iterable[str]) -> str:
+    def pooling_or(self, chosen: str | None, name: object, known: Iterable[str]) -> str:
         """The pooler that was chosen, or the folder's own."""
-        pooler = self.pooler if chosen is None else chosen
-        if pooler is None:
+        pooling = self.pooling if chosen is None else chosen
+        if pooling is None:
             raise ModelError(
                 f"{name}: a bare encoder does not say how its tokens become one vector; "
-                f"name a pooler ({', '.join(known)}), or, for a checkpoint of SimCSE or its "
+                f"name a pooling ({', '.join(known)}), or, for a checkpoint of SimCSE or its "
                 f"kin, see 'contrasent import'{see('no-model')}"
             )
-        check_pooler(pooler)
-        return pooler
+        check_pooler(pooling)
+        return pooling
 
     def length(self, chosen: int | None, limit: int) -> int:
         """The length that texts are truncated to: the one chosen, or the folder's own."""
-        cut = min(self.max_tokens or limit, limit) if chosen is None else chosen
+        cut = min(self.max_seq_length or limit, limit) if chosen is None else chosen
         if not 3 <= cut <= limit:
-            raise OptionError("max_tokens", cut, f"this encoder takes 3 to {limit} tokens")
+            raise OptionError("max_seq_length", cut, f"this encoder takes 3 to {limit} tokens")
         return cut
 
 
@@ -124,7 +124,8 @@ def describe(folder: Path) -> Description:
             )
         return Description(folder, None, (), False, _length(folder, {}), False)
     prompts = Prompts.read(folder)
-    transformer, pooler, pooling, normalise, head = folder, None, None, False, []
+    transformer, normalize, head = folder, False, []
+    pooling, pooling_folder = None, None
     weights: list[float] | None = None
     for name, path in _modules(folder):
         kind = name.rsplit(".", 1)[-1]
@@ -133,13 +134,13 @@ def describe(folder: Path) -> Description:
         elif kind == "WeightedLayerPooling":
             weights = _layer_weights(path / "model.safetensors")
         elif kind == "Pooling":
-            pooler = _pooler(path, weights, prompts)
+            pooling = _pooler(path, weights, prompts)
         elif name.startswith(f"{OWN}."):
-            pooler, pooling = _own_pooler(path), path
+            pooling, pooling_folder = _own_pooler(path), path
         elif kind == "Dense":
             head.append(path)
         elif kind == "Normalize":
-            normalise = True
+            normalize = True
         else:
             raise ModelError(
                 f"{folder / 'modules.json'}: module {name!r} is not supported "
@@ -148,13 +149,13 @@ def describe(folder: Path) -> Description:
     stated = read_object(transformer / "sentence_bert_config.json")
     return Description(
         transformer,
-        pooler,
+        pooling,
         tuple(head),
-        normalise,
+        normalize,
         _length(transformer, stated),
         bool(stated.get("do_lower_case", False)),
         prompts,
-        pooling,
+        pooling_folder,
     )
 
 
@@ -255,7 +256,7 @@ def write_description(
     folder: Path,
     parts: Iterable[Part],
     *,
-    max_tokens: int,
+    max_seq_length: int,
     lower_case: bool,
     prompts: Prompts,
     save: Callable[[Path, dict[str, Any]], None],
@@ -276,7 +277,7 @@ def write_description(
             save(path / "model.safetensors", tensors)
         rows.append({"idx": number, "name": str(number), "path": path.name, "type": kind})
     write_object(folder / "modules.json", rows)
-    stated = {"max_seq_length": max_tokens, "do_lower_case": lower_case}
+    stated = {"max_seq_length": max_seq_length, "do_lower_case": lower_case}
     write_object(folder / "sentence_bert_config.json", stated)
     more |= {"prompts": dict(prompts.texts), "default_prompt_name": prompts.default}
     write_object(folder / PROMPTS, {**more, "similarity_fn_name": prompts.similarity})

@@ -73,9 +73,9 @@ class EncoderConfig:
     identity: str
     pooling: str
     head: bool  # whether there is a head on the pooled vector
-    normalise: bool  # whether vectors are scaled to unit length
+    normalize: bool  # whether vectors are scaled to unit length
     lower_case: bool
-    max_tokens: int  # texts are truncated to this many tokens
+    max_seq_length: int  # texts are truncated to this many tokens
     dimension: int
 
 
@@ -129,9 +129,9 @@ def model_identity(
         usual: the settings there that its kind of model has by default.
     """
     hashed = hashlib.sha256()
-    settings = (model.pooling, model.normalise, model.lower_case, model.max_tokens)
+    settings = (model.pooling, model.normalize, model.lower_case, model.max_seq_length)
     hashed.update(repr(settings).encode())
-    if unusual := _unusual(tuple(head), model.normalise, config, usual):
+    if unusual := _unusual(tuple(head), model.normalize, config, usual):
         hashed.update(repr(unusual).encode())
     if model.prompts.texts:
         prompts = sorted(model.prompts.texts.items())
@@ -144,12 +144,12 @@ def model_identity(
 
 
 def _unusual(
-    head: tuple[str, ...], normalise: bool, config: Mapping[str, Any], usual: Mapping[str, Any]
+    head: tuple[str, ...], normalize: bool, config: Mapping[str, Any], usual: Mapping[str, Any]
 ) -> list[Any]:
     """The unusual settings of a model that its weights do not show."""
     found: list[Any] = []
     # Vectors that are scaled may come from a layer that is only a product.
-    if head not in USUAL_HEADS and not (normalise and set(head) == {"Identity"}):
+    if head not in USUAL_HEADS and not (normalize and set(head) == {"Identity"}):
         found.append(head)
     for key in ("hidden_act", "activation"):
         if usual.get(key) == "gelu" != config.get(key, "gelu"):
@@ -282,9 +282,14 @@ def _settings(now: EncoderConfig, then: EncoderConfig) -> list[Finding]:
     rows = (
         ("pooling", now.pooling, then.pooling, "1_Pooling/config.json"),
         ("head", now.head, then.head, "the Dense module in modules.json"),
-        ("normalization", now.normalise, then.normalise, "the Normalize module in modules.json"),
+        ("normalization", now.normalize, then.normalize, "the Normalize module in modules.json"),
         ("lower_case", now.lower_case, then.lower_case, "do_lower_case in sentence_bert_config"),
-        ("truncation", now.max_tokens, then.max_tokens, "max_seq_length in sentence_bert_config"),
+        (
+            "truncation",
+            now.max_seq_length,
+            then.max_seq_length,
+            "max_seq_length in sentence_bert_config",
+        ),
     )
     return [
         Finding(check, have == want, f"{_shown(want)}" if have == want else
@@ -298,7 +303,7 @@ def _shown(value: object) -> str:
 
 
 def _tokens(computed: Golden, saved: Golden) -> list[Finding]:
-    limit = min(computed.config.max_tokens, saved.config.max_tokens)
+    limit = min(computed.config.max_seq_length, saved.config.max_seq_length)
     differ = []
     for row, text in enumerate(saved.texts):
         have, want = computed.tokens[row], saved.tokens[row]

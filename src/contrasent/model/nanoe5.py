@@ -91,7 +91,7 @@ def decode(source: Path, folder: Path) -> None:
     parts: list[Part] = [(f"{MODULES}.Pooling", pooling, {}), (f"{MODULES}.Normalize", {}, {})]
     prompts = Prompts({"query": "query: ", "document": "passage: "})
     write_description(
-        folder, parts, max_tokens=512, lower_case=False, prompts=prompts, save=save_arrays
+        folder, parts, max_seq_length=512, lower_case=False, prompts=prompts, save=save_arrays
     )
     _unigram(vocab, unknown).save(str(folder / "tokenizer.json"))
     names = {"bos_token": vocab[bos][0], "eos_token": vocab[eos][0], "pad_token": vocab[pad][0]}

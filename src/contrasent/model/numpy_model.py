@@ -30,7 +30,7 @@ _ACTIVATIONS: dict[str, Callable[[Vectors], Vectors]] = {
 }
 
 
-def supports(folder: Path, pooler: str | None = None) -> bool:
+def supports(folder: Path, pooling: str | None = None) -> bool:
     """Whether a model folder can be computed here."""
     try:
         stored = describe(folder)
@@ -39,12 +39,12 @@ def supports(folder: Path, pooler: str | None = None) -> bool:
         return False
     return (
         not not_computed(config)
-        and (pooler or stored.pooler) in POOLED
+        and (pooling or stored.pooling) in POOLED
         and (stored.transformer / "model.safetensors").is_file()
     )
 
 
-def by_numpy(folder: Path, pooler: str | None = None, *, light: bool = True) -> bool:
+def by_numpy(folder: Path, pooling: str | None = None, *, light: bool = True) -> bool:
     """Whether numpy is to compute a model: without torch, or if ``light`` and there is no GPU.
 
     Starting torch takes longer than encoding some thousand texts.
@@ -52,7 +52,7 @@ def by_numpy(folder: Path, pooler: str | None = None, *, light: bool = True) -> 
     if find_spec("torch") is None:
         return True
     accelerated = sys.platform == "darwin" or Path("/dev/nvidiactl").exists()
-    return light and not accelerated and supports(folder, pooler)
+    return light and not accelerated and supports(folder, pooling)
 
 
 class NumpyModel(Encoder):
@@ -64,15 +64,15 @@ class NumpyModel(Encoder):
         self,
         folder: Path,
         *,
-        pooler: str | None = None,
-        max_tokens: int | None = None,
+        pooling: str | None = None,
+        max_seq_length: int | None = None,
         check: bool = True,
     ) -> None:
         """Read a model folder."""
         stored = describe(folder)
         if check:
             check_weights(folder)
-        self.pooling = stored.pooler_or(pooler, folder, POOLED)
+        self.pooling = stored.pooling_or(pooling, folder, POOLED)
         if self.pooling not in POOLED:
             raise ModelError(
                 f"{folder}: pooler {self.pooling!r} is not computed without torch; install it: "
@@ -82,9 +82,9 @@ class NumpyModel(Encoder):
         self._weights = read_arrays(stored.transformer / "model.safetensors")
         self.backbone = NumpyEncoder(config, self._weights)
         places = self.backbone.positions[self.backbone.first_position :]
-        cut = stored.length(max_tokens, len(places))
-        self.tokenizer = Tokenizer.load(stored.transformer, max_tokens=cut)
-        self.prompts, self.normalise = stored.prompts, stored.normalise
+        cut = stored.length(max_seq_length, len(places))
+        self.tokenizer = Tokenizer.load(stored.transformer, max_seq_length=cut)
+        self.prompts, self.normalize = stored.prompts, stored.normalize
         self.lower_case = stored.lower_case
         self.head = [read_dense(path, read_arrays) for path in stored.head]
         self._frequencies = self._rarity = None
@@ -118,8 +118,8 @@ class NumpyModel(Encoder):
     @property
     def config(self) -> EncoderConfig:
         """The settings that determine the vectors, with :attr:`identity`."""
-        settings = (self.pooling, bool(self.head), self.normalise, self.lower_case)
-        return EncoderConfig(self.identity, *settings, self.max_tokens, self.dimension)
+        settings = (self.pooling, bool(self.head), self.normalize, self.lower_case)
+        return EncoderConfig(self.identity, *settings, self.max_seq_length, self.dimension)
 
     @property
     def dimension(self) -> int:
@@ -137,7 +137,7 @@ class NumpyModel(Encoder):
             if bias is not None:
                 vectors += bias
             vectors = _ACTIVATIONS[activation](vectors)
-        return np.asarray(normalize(vectors) if self.normalise else vectors, dtype=np.float32)
+        return np.asarray(normalize(vectors) if self.normalize else vectors, dtype=np.float32)
 
     def _pool(self, hidden: Vectors, tokens: Tokens) -> Vectors:
         starts = tokens.offsets[:-1] - tokens.offsets[0]
@@ -155,9 +155,9 @@ class NumpyModel(Encoder):
             weights = tokens.lengths.astype(np.float32)
         return np.asarray(np.add.reduceat(hidden, starts, axis=0) / weights[:, None], np.float32)
 
-    def encode_tokens(self, tokens: Tokens, batch: int) -> Vectors:
-        """Vectors of distinct rows in calls of at most ``batch`` of them."""
+    def encode_tokens(self, tokens: Tokens, batch_size: int) -> Vectors:
+        """Vectors of distinct rows in calls of at most ``batch_size`` of them."""
         cores = cores_for(tokens)
         # One call a core: the matrix library should not split each of them as well.
         with threadpool_limits(1, "blas") if cores > 1 else nullcontext():
-            return self._by_cores(self.embed, tokens, batch, tokens.lengths, cores)
+            return self._by_cores(self.embed, tokens, batch_size, tokens.lengths, cores)

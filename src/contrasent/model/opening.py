@@ -35,8 +35,8 @@ def open_encoder(
     folder: Path,
     *,
     runtime: str | None = None,
-    pooler: str | None = None,
-    max_tokens: int | None = None,
+    pooling: str | None = None,
+    max_seq_length: int | None = None,
     light: bool = False,
     check: bool = True,
     torch_settings: Mapping[str, Any] | None = None,
@@ -46,7 +46,7 @@ def open_encoder(
     ``light``: by default numpy, where it knows the model and there is no accelerator. ``check``:
     compare the weights with the digests that were saved with them.
     """
-    settings: dict[str, Any] = {"pooler": pooler, "max_tokens": max_tokens}
+    settings: dict[str, Any] = {"pooling": pooling, "max_seq_length": max_seq_length}
     if runtime is not None:
         check_choice("--runtime", runtime, RUNTIMES)
     is_flow = (folder / FLOW).is_file()
@@ -55,9 +55,9 @@ def open_encoder(
         raise OptionError("--runtime", runtime, problem)
     more = {key: value for key, value in (torch_settings or {}).items() if value is not None}
     if (folder / NAME).is_file() or runtime not in (None, "torch", "numpy"):
-        encoder: Encoder = _open_export(folder, runtime, pooler, max_tokens)
+        encoder: Encoder = _open_export(folder, runtime, pooling, max_seq_length)
     elif runtime == "numpy" or (
-        not (is_flow or runtime or more) and by_numpy(folder, pooler, light=light)
+        not (is_flow or runtime or more) and by_numpy(folder, pooling, light=light)
     ):
         encoder = NumpyModel(folder, **settings, check=check)
     elif is_flow:
@@ -81,7 +81,7 @@ Encoder.opener = _open_named
 
 
 def _open_export(
-    folder: Path, runtime: str | None, pooler: str | None, max_tokens: int | None
+    folder: Path, runtime: str | None, pooling: str | None, max_seq_length: int | None
 ) -> Exported:
     """The export in the folder itself, or the one of this runtime in a model's folder."""
     if (folder / NAME).is_file():
@@ -96,5 +96,5 @@ def _open_export(
             how = f"contrasent export {folder} --to {to}{' --int8' if int8 else ''}"
             raise ModelError(f"{folder}: is not exported to {runtime}; do that with '{how}'")
         exported = Exported.open(place, model=folder)
-    exported.check(pooler=pooler, max_tokens=max_tokens)
+    exported.check(pooling=pooling, max_seq_length=max_seq_length)
     return exported

@@ -24,7 +24,7 @@ Part = tuple[str, dict[str, Any], dict[str, Any]]
 
 def check_pooler(name: str) -> None:
     """Reject an unknown pooler."""
-    check_choice("pooler", name, POOLERS)
+    check_choice("pooling", name, POOLERS)
 
 
 def layer_weights(read: tuple[int, ...], depth: int) -> list[float] | None:

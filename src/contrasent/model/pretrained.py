@@ -78,7 +78,7 @@ def installed_bases() -> dict[str, Callable[[], Tokenizer]]:
 
 def _tokenizer(name: str) -> Tokenizer:
     folder = resolve(name)
-    return Tokenizer.load(folder, max_tokens=TOKENS).hand_over(folder)
+    return Tokenizer.load(folder, max_seq_length=TOKENS).hand_over(folder)
 
 
 def installed_small() -> Path | None:

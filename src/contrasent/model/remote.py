@@ -100,7 +100,7 @@ class RemoteModel:
     put before texts only by a server that names them in its list of models, as contrasent's does.
     """
 
-    def __init__(self, address: str, *, batch: int = 64, option: str = "MODEL") -> None:
+    def __init__(self, address: str, *, batch_size: int = 64, option: str = "MODEL") -> None:
         bare, of_address = urldefrag(address)
         parts = urlsplit(bare)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -108,7 +108,7 @@ class RemoteModel:
         self.base = bare.rstrip("/")
         self.base = self.base if self.base.endswith("/v1") else f"{self.base}/v1"
         self._server = JsonServer(self.base)
-        self.batch, self.dimension = batch, 0
+        self.batch_size, self.dimension = batch_size, 0
         self._answered = False
         self.name = of_address
         listed: list[dict[str, Any]] = []
@@ -133,13 +133,13 @@ class RemoteModel:
         return self if named is None else lambda texts: self._encode(texts, named)
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
-        """(n, d) vectors, in requests of ``batch`` texts."""
+        """(n, d) vectors, in requests of ``batch_size`` texts."""
         return self._encode(texts, None)
 
     def _encode(self, texts: Sequence[str], prompt: str | None) -> Vectors:
         blocks = []
-        for start in range(0, len(texts), self.batch):
-            part = list(texts[start : start + self.batch])
+        for start in range(0, len(texts), self.batch_size):
+            part = list(texts[start : start + self.batch_size])
             body = {"model": self.name, "input": part, "encoding_format": "float"}
             answer = self._talk("embeddings", body | ({"prompt_name": prompt} if prompt else {}))
             blocks.append(self._vectors(answer, len(part)))

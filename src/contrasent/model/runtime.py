@@ -148,7 +148,7 @@ class Exported(Encoder):
                 f"{place}: was made from other weights, settings or prompts than {model} has now; "
                 "export the model again (contrasent export ... --overwrite)"
             )
-        tokenizer = Tokenizer.load(place, max_tokens=export.facts.max_tokens)
+        tokenizer = Tokenizer.load(place, max_seq_length=export.facts.max_seq_length)
         graph = place / GRAPHS[export.engine]
         check_session(export.engine, graph)
         for name, saved in export.graph.items():
@@ -174,10 +174,13 @@ class Exported(Encoder):
         """Size of the vectors."""
         return self.export.facts.dimension
 
-    def check(self, *, pooler: str | None, max_tokens: int | None) -> None:
+    def check(self, *, pooling: str | None, max_seq_length: int | None) -> None:
         """Reject settings that differ from those fixed in the graph."""
         fixed = self.export.facts
-        stated = ("--pooler", pooler, fixed.pooling), ("--max-tokens", max_tokens, fixed.max_tokens)
+        stated = (
+            ("--pooling", pooling, fixed.pooling),
+            ("--max-seq-length", max_seq_length, fixed.max_seq_length),
+        )
         for option, wanted, had in stated:
             if wanted is not None and wanted != had:
                 problem = f"the export has {had!r} inside; export the model again with it"
@@ -187,13 +190,13 @@ class Exported(Encoder):
         """Vectors of tokenized sentences in one call, padded to the longest or slightly more."""
         return self._call(self._session(1), tokens)
 
-    def encode_tokens(self, tokens: Tokens, batch: int) -> Vectors:
-        """Vectors of distinct rows in calls of at most ``batch`` of them."""
+    def encode_tokens(self, tokens: Tokens, batch_size: int) -> Vectors:
+        """Vectors of distinct rows in calls of at most ``batch_size`` of them."""
         # By padded width, with as many rows in each call of a width, so that shapes are few.
         widths = np.array([self._width(length) for length in tokens.lengths.tolist()], np.int64)
         cores = cores_for(tokens)
         run = self._session(cores)
-        return self._by_cores(partial(self._call, run), tokens, batch, widths, cores)
+        return self._by_cores(partial(self._call, run), tokens, batch_size, widths, cores)
 
     def _session(self, streams: int) -> Run:
         """The graph, opened for a number of concurrent calls; cached, as opening is slow."""
@@ -224,7 +227,7 @@ class Exported(Encoder):
         if self.export.precision != "fp32":
             while 8 * step < tokens:
                 step *= 2
-        return min(-(-tokens // step) * step, self.max_tokens)
+        return min(-(-tokens // step) * step, self.max_seq_length)
 
 
 def check_engine(engine: str) -> None:
@@ -398,6 +401,6 @@ def _graph(model: NumpyModel) -> Any:
         weights = ops.unsqueeze(real, places(2))
         total = ops.reduce_sum(ops.multiply(x, weights), places(1), False)
         pooled = ops.divide(total, ops.reduce_sum(weights, places(1), False))
-    if model.normalise:
+    if model.normalize:
         pooled = ops.normalize_l2(pooled, places(1), 1e-12, "max")
     return openvino.Model([pooled], [ids, mask], "encoder")

@@ -27,7 +27,12 @@ class AnglE(engine.Objective):
 
     labeled = True
     graded = True
-    published: ClassVar[dict[str, Any]] = {"batch": 32, "lr": 2e-5, "epochs": 5.0, "max_tokens": 64}
+    published: ClassVar[dict[str, Any]] = {
+        "batch_size": 32,
+        "learning_rate": 2e-5,
+        "num_train_epochs": 5.0,
+        "max_seq_length": 64,
+    }
     """Those of CoSENT, which it extends; the paper's differ from one data set to the next."""
 
     def __init__(

@@ -21,7 +21,12 @@ class BarlowTwins(engine.ContrastObjective):
         barlow_norm: "batch" (code), or "length" (equation 4: by length, not centered).
     """
 
-    published: ClassVar[dict[str, Any]] = {"batch": 64, "lr": 3e-5, "epochs": 1.0, "max_tokens": 32}
+    published: ClassVar[dict[str, Any]] = {
+        "batch_size": 64,
+        "learning_rate": 3e-5,
+        "num_train_epochs": 1.0,
+        "max_seq_length": 32,
+    }
     """Those of SimCSE, which Table 2 departs from in the loss alone."""
 
     def __init__(

@@ -20,7 +20,12 @@ class CoSENT(engine.Objective):
 
     labeled = True
     graded = True
-    published: ClassVar[dict[str, Any]] = {"batch": 32, "lr": 2e-5, "epochs": 5.0, "max_tokens": 64}
+    published: ClassVar[dict[str, Any]] = {
+        "batch_size": 32,
+        "learning_rate": 2e-5,
+        "num_train_epochs": 5.0,
+        "max_seq_length": 64,
+    }
     """The released code."""
 
     def __init__(self, encoder: engine.Encoder, *, temperature: engine.Positive = 0.05) -> None:

@@ -19,7 +19,12 @@ class CosineRegression(engine.Objective):
 
     labeled = True
     graded = True
-    published: ClassVar[dict[str, Any]] = {"batch": 16, "lr": 2e-5, "epochs": 4.0, "warmup": 0.1}
+    published: ClassVar[dict[str, Any]] = {
+        "batch_size": 16,
+        "learning_rate": 2e-5,
+        "num_train_epochs": 4.0,
+        "warmup_ratio": 0.1,
+    }
     """The released script for the STS Benchmark."""
 
     def __init__(self, encoder: engine.Encoder, *, highest_score: engine.Positive = 1.0) -> None:

@@ -72,7 +72,12 @@ class DiffCSE(engine.ContrastObjective):
             "new", or none for the encoder's own folder.
     """
 
-    published: ClassVar[dict[str, Any]] = {"batch": 64, "lr": 7e-6, "epochs": 2.0, "max_tokens": 32}
+    published: ClassVar[dict[str, Any]] = {
+        "batch_size": 64,
+        "learning_rate": 7e-6,
+        "num_train_epochs": 2.0,
+        "max_seq_length": 32,
+    }
     """Table 12 and the released script, for similarity."""
     checks = (check_difference,)
 

@@ -34,7 +34,12 @@ class ESimCSE(engine.ContrastObjective):
         queue_start: "grow" uses the queue from the second step (code), "full" once it is full.
     """
 
-    published: ClassVar[dict[str, Any]] = {"batch": 64, "lr": 3e-5, "epochs": 1.0, "max_tokens": 32}
+    published: ClassVar[dict[str, Any]] = {
+        "batch_size": 64,
+        "learning_rate": 3e-5,
+        "num_train_epochs": 1.0,
+        "max_seq_length": 32,
+    }
     """The released script."""
     checks = (engine.check_view,)
 

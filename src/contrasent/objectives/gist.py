@@ -45,7 +45,11 @@ class GISTEmbed(engine.Objective):
     """
 
     labeled = True
-    published: ClassVar[dict[str, Any]] = {"batch": 16, "lr": 5e-6, "warmup": 0.1}
+    published: ClassVar[dict[str, Any]] = {
+        "batch_size": 16,
+        "learning_rate": 5e-6,
+        "warmup_ratio": 0.1,
+    }
     """The paper's fine-tuning; the epochs it took suit its own data alone."""
 
     def __init__(

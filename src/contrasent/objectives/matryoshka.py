@@ -37,7 +37,12 @@ class Matryoshka(engine.ContrastObjective):
         projector: "none".
     """
 
-    published: ClassVar[dict[str, Any]] = {"batch": 64, "lr": 3e-5, "epochs": 1.0, "max_tokens": 32}
+    published: ClassVar[dict[str, Any]] = {
+        "batch_size": 64,
+        "learning_rate": 3e-5,
+        "num_train_epochs": 1.0,
+        "max_seq_length": 32,
+    }
     """Those of SimCSE; the paper trains no sentence encoders."""
     checks = (sizes,)
 

@@ -41,7 +41,11 @@ class PromptBERT(engine.Objective):
         projector: "tanh", "batchnorm" or "none"; dropped after training.
     """
 
-    published: ClassVar[dict[str, Any]] = {"batch": 256, "lr": 1e-5, "max_tokens": 42}
+    published: ClassVar[dict[str, Any]] = {
+        "batch_size": 256,
+        "learning_rate": 1e-5,
+        "max_seq_length": 42,
+    }
     """The released script for BERT base, of one epoch."""
     checks = (check_templates,)
 

@@ -53,10 +53,10 @@ class RankingDistillation(engine.Objective):
     """
 
     published: ClassVar[dict[str, Any]] = {
-        "batch": 128,
-        "lr": 3e-5,
-        "epochs": 1.0,
-        "max_tokens": 32,
+        "batch_size": 128,
+        "learning_rate": 3e-5,
+        "num_train_epochs": 1.0,
+        "max_seq_length": 32,
     }
     """A released script for BERT base, by others than the authors."""
 

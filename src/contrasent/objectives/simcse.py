@@ -46,7 +46,12 @@ class SimCSE(engine.PairObjective):
         filler: folder of the masked language model.
     """
 
-    published: ClassVar[dict[str, Any]] = {"batch": 64, "lr": 3e-5, "epochs": 1.0, "max_tokens": 32}
+    published: ClassVar[dict[str, Any]] = {
+        "batch_size": 64,
+        "learning_rate": 3e-5,
+        "num_train_epochs": 1.0,
+        "max_seq_length": 32,
+    }
     """Table A.1, and the released script."""
     checks = (engine.check_view, check_fixed_masks)
 

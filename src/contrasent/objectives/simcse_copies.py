@@ -45,7 +45,12 @@ class CopiesSimCSE(engine.ContrastObjective):
         resample_views: draw copies anew in each "epoch", or once ("static").
     """
 
-    published: ClassVar[dict[str, Any]] = {"batch": 64, "lr": 3e-5, "epochs": 1.0, "max_tokens": 32}
+    published: ClassVar[dict[str, Any]] = {
+        "batch_size": 64,
+        "learning_rate": 3e-5,
+        "num_train_epochs": 1.0,
+        "max_seq_length": 32,
+    }
     """Not stated; those of SimCSE, which the copies are added to."""
     checks = (copy_view,)
 

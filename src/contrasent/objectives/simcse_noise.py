@@ -22,7 +22,12 @@ class NoisySimCSE(engine.ContrastObjective):
         noise_variance: of "gaussian".
     """
 
-    published: ClassVar[dict[str, Any]] = {"batch": 64, "lr": 3e-5, "epochs": 1.0, "max_tokens": 32}
+    published: ClassVar[dict[str, Any]] = {
+        "batch_size": 64,
+        "learning_rate": 3e-5,
+        "num_train_epochs": 1.0,
+        "max_seq_length": 32,
+    }
     """Those of SimCSE, which Table 1 departs from in the loss alone."""
 
     def __init__(

@@ -32,7 +32,12 @@ class SimCSEPlusPlus(engine.ContrastObjective):
         dimension_epsilon: added to a dimension's variance; 1e-5 as in batch normalization (code).
     """
 
-    published: ClassVar[dict[str, Any]] = {"batch": 64, "lr": 3e-5, "epochs": 1.0, "max_tokens": 32}
+    published: ClassVar[dict[str, Any]] = {
+        "batch_size": 64,
+        "learning_rate": 3e-5,
+        "num_train_epochs": 1.0,
+        "max_seq_length": 32,
+    }
     """The released script."""
 
     def __init__(

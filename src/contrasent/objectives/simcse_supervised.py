@@ -25,12 +25,12 @@ class SupervisedSimCSE(engine.PairObjective):
 
     labeled = True
     published: ClassVar[dict[str, Any]] = {
-        "batch": 512,
-        "lr": 5e-5,
-        "epochs": 3.0,
-        "max_tokens": 32,
+        "batch_size": 512,
+        "learning_rate": 5e-5,
+        "num_train_epochs": 3.0,
+        "max_seq_length": 32,
         "head": "tanh",
-        "grad_cache_rows": 256,
+        "mini_batch_size": 256,
     }
     """Table A.1 and the released script, which has 4 GPUs for a batch of 512. Chunks give the same
     gradient within the memory of one machine."""

@@ -139,7 +139,7 @@ def terms(record: Json) -> Report:
 def speed(record: Json) -> Report:
     """The speed of a training run, evaluations excluded."""
     rate = float(record["sentences_per_second"])
-    steps, batch = int(record["steps"]), int(record["batch"])
+    steps, batch = int(record["steps"]), int(record["batch_size"])
     rows = (
         Row("training", "", "sentences_per_second", "", rate, steps * batch),
         Row("training", "", "seconds_per_step", "", batch / rate if rate else 0.0, steps),

@@ -34,8 +34,11 @@ NUMBERS = {"train": 2, "measure": 2}
 older results are not taken for today's. A digest of the source would throw away hours of work for
 every comment, so it is only recorded."""
 
-INDIFFERENT = ("checkpoint_every", "heldout")  # settings that do not affect numbers
-OF_EVALUATION = ("evaluate_every", "patience")  # settings that matter only if a run is evaluated
+INDIFFERENT = ("save_steps", "eval_size")  # settings that do not affect numbers
+OF_EVALUATION = (
+    "eval_steps",
+    "early_stopping_patience",
+)  # settings that matter only if a run is evaluated
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class PlannedModel:
     kind: str
     base: str
     training: Training | None = None
-    pooler: str = ""
+    pooling: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +215,8 @@ class Planner:
         base = self._folder(row.base)
         models = {k: self._folder(v, row.base) for k, v in models_of(resolved_row.given).items()}
         settings = dict(resolved_row.settings)
-        if settings["pooler"] is None and not (base / "modules.json").is_file():
-            settings["pooler"] = "cls"
+        if settings["pooling"] is None and not (base / "modules.json").is_file():
+            settings["pooling"] = "cls"
         built = self._corpus(row.corpus, resolved_row.sentences, seed if row.fresh_samples else 0)
         trace = options if kind in measures.FOLLOWING else None
         select = "none" if trace else resolved_row.select
@@ -247,8 +250,8 @@ class Planner:
             parts: dict[str, Any] = {"glove": [path.name, stamp.st_size, stamp.st_mtime_ns]}
             return PlannedModel(digest_of(parts), "glove", str(path))
         folder = self._folder(row.encoder, row.base)
-        parts = {"encoder": self._digest(folder), "pooler": row.pooler}
-        return PlannedModel(digest_of(parts), "encoder", str(folder), pooler=row.pooler)
+        parts = {"encoder": self._digest(folder), "pooling": row.pooling}
+        return PlannedModel(digest_of(parts), "encoder", str(folder), pooling=row.pooling)
 
     def _unit(self, model: PlannedModel, row: Row, kind: str, options: Options, seed: int) -> Unit:
         fit = None if MEASURES[kind].of_training else row.postprocess
@@ -297,7 +300,7 @@ class Planner:
             from contrasent.encoder.encoder import Encoder
             from contrasent.engine.momentum_queue import randomize
 
-            encoder = Encoder.load(base, pooler="cls")
+            encoder = Encoder.load(base, pooling="cls")
             with torch.random.fork_rng():
                 torch.manual_seed(0)
                 randomize(encoder)

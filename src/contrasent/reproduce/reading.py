@@ -84,7 +84,7 @@ def evaluations_of(item: tables.Item, row: tables.Row, scale: tables.ScaleName) 
 
 def recipe_digest(item: tables.Item, row: tables.Row, scale: tables.ScaleName) -> str:
     """A digest of all that an item says of how one of its rows is run and measured at a scale."""
-    named = {"objective", "base", "corpus", "encoder", "pooler", "postprocess"}
+    named = {"objective", "base", "corpus", "encoder", "pooling", "postprocess"}
     stated = changes_of(item, row, scale).model_dump(mode="json", exclude={"evaluations"})
     measured = {name: item.evaluations[name] for name in evaluations_of(item, row, scale)}
     return digest_of(

@@ -47,7 +47,7 @@ from contrasent.reproduce.tables import (
 )
 from contrasent.stats.seeds import EffectEstimate
 
-ORDER = ("batch", "accumulate", "buckets", "steps", "epochs")
+ORDER = ("batch_size", "gradient_accumulation_steps", "buckets", "max_steps", "num_train_epochs")
 """Settings that rows must share to see their sentences in the same order."""
 
 Reports = Mapping[tuple[str, str], Mapping[str, Report]]

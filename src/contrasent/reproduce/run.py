@@ -244,7 +244,7 @@ class _Loaded:
             return measure(self._fitted(unit, list(texts)), unit.kind, unit.options, self.folder)
         if self._plain is None:
             # Each sentence is encoded once for all measurements.
-            self._plain = Cached(self._load(normalise=None))
+            self._plain = Cached(self._load(normalize=None))
         return measure(self._plain, unit.kind, unit.options, self.folder)
 
     def _on_targets(self, unit: Unit) -> Report:
@@ -259,7 +259,7 @@ class _Loaded:
         joined = with_sts7_mean(Report.join(reports), options)
         return Report(joined.rows, {"fitted": "to each task"}, joined.items)
 
-    def _load(self, *, normalise: bool | None) -> EncodeFn:
+    def _load(self, *, normalize: bool | None) -> EncodeFn:
         if self.model.kind == "glove":
             from contrasent.postprocess import Glove
 
@@ -268,10 +268,10 @@ class _Loaded:
 
         if self.model.kind == "train":
             self._trained(again=True)
-            encoder = Encoder.load(self.store.model(self.model.key), normalise=normalise)
+            encoder = Encoder.load(self.store.model(self.model.key), normalize=normalize)
         else:
-            pooler = self.model.pooler or None
-            encoder = Encoder.load(Path(self.model.base), pooler=pooler, normalise=normalise)
+            pooling = self.model.pooling or None
+            encoder = Encoder.load(Path(self.model.base), pooling=pooling, normalize=normalize)
         # More than 64 keep a GPU busy; on CPU a call is bounded by its tokens in any case.
         return partial(encoder.encode, batch_size=CALL)
 
@@ -279,14 +279,16 @@ class _Loaded:
         from contrasent.encoder import flow
         from contrasent.postprocess import whiten
 
-        encode = self._load(normalise=False)
+        encode = self._load(normalize=False)
         vectors = encode(texts)
         assert unit.fit is not None
         transform: Callable[[Vectors], Vectors]
         if unit.fit.kind == "whitening":
             transform = whiten(vectors, dimensions=unit.fit.dimensions)
         else:
-            settings = flow.FlowSettings(epochs=unit.fit.epochs or 1, seed=unit.seed)
+            settings = flow.FlowSettings(
+                num_train_epochs=unit.fit.num_train_epochs or 1, seed=unit.seed
+            )
             transform = flow.fit(vectors, settings).transform
         return lambda sentences: transform(encode(sentences))
 
@@ -320,7 +322,7 @@ def train(training: Training, base: Path, target: Path, folder: Path | None, tok
     resolved, trace = training.resolved, training.trace
     values: dict[str, Any] = dict(resolved.settings)
     if trace is not None:
-        values["evaluate_every"] = trace["every"]
+        values["eval_steps"] = trace["every"]
     settings = Settings(**values)
     learner = prepare(base, resolved.objective, dict(resolved.given), settings)
     corpus = open_built(training.corpus.path, documents=training.corpus.documents)
@@ -330,7 +332,7 @@ def train(training: Training, base: Path, target: Path, folder: Path | None, tok
         learner,
         corpus,
         settings,
-        folder=target,
+        output_dir=target,
         evaluate=_evaluator(training, folder),
         keep="trained",  # the papers choose among trained steps
         resume=resume,
@@ -340,7 +342,7 @@ def train(training: Training, base: Path, target: Path, folder: Path | None, tok
     )
     return {
         "steps": run.steps,
-        "batch": settings.batch,
+        "batch_size": settings.batch_size,
         "precision": settings.precision,
         "seconds": round(time.monotonic() - began, 1),
         "sentences_per_second": run.sentences_per_second,

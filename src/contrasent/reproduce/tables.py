@@ -160,11 +160,11 @@ class FittedTransform(Strict):
     corpus: str  # the text, a name of the folder's corpora; "target" is each task's own sentences
     sentences: int | None = None  # rows of it; None for the scale's own number
     dimensions: int | None = None
-    epochs: int | None = None
+    num_train_epochs: int | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> "FittedTransform":
-        name = "dimensions" if self.kind == "flow" else "epochs"
+        name = "dimensions" if self.kind == "flow" else "num_train_epochs"
         if getattr(self, name) is not None:
             raise ValueError(f"{name} does not belong to {self.kind}")
         return self
@@ -172,7 +172,7 @@ class FittedTransform(Strict):
     @property
     def options(self) -> dict[str, int]:
         """The given options, as named in a result's key."""
-        named = ("sentences", "dimensions", "epochs")
+        named = ("sentences", "dimensions", "num_train_epochs")
         return {name: value for name in named if (value := getattr(self, name)) is not None}
 
 
@@ -208,7 +208,7 @@ class Row(Changes):
     base: str = BASE
     corpus: str = ""
     encoder: str = ""
-    pooler: str = ""
+    pooling: str = ""
     postprocess: FittedTransform | None = None  # the transform of its vectors
     fresh_samples: bool = False  # whether each seed draws sentences of its own
     scales: tuple[ScaleName, ...] = SCALES

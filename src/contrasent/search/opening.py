@@ -33,7 +33,7 @@ from contrasent.types import EncodeFn, Vectors, batched, for_task
 
 INSIDE = "index"  # the index in a folder that ``adapt`` left
 BATCH_SIZE = 256  # texts that are encoded, and kept, together
-MODEL_SETTINGS = ("pooler", "max_tokens")  # settings of an index that change with its model
+MODEL_SETTINGS = ("pooling", "max_seq_length")  # settings of an index that change with its model
 
 _BEGINNING = (
     "PRAGMA locking_mode = EXCLUSIVE",  # until it is closed

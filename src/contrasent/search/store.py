@@ -54,7 +54,7 @@ from contrasent.search.readings import UnlikeError, compares
 from contrasent.search.words import Posting
 from contrasent.types import EncodeFn, Mask, Numbers, Vectors, for_task
 
-FORMAT = 3
+FORMAT = 4
 REPLACING, ATTEMPTS = 1.0, 5  # seconds, and tries, for a reader while an index is being replaced
 ROWS_AT_ONCE = 4096
 STEPS = 50_000  # SQLite's steps, a few milliseconds, between two looks at the deadline

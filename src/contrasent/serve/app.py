@@ -88,7 +88,7 @@ class Routes:
             "created": int(time.time()),
             "owned_by": "contrasent",
             "dimension": self.model.dimension,
-            "max_tokens": self.model.max_tokens,
+            "max_seq_length": self.model.max_seq_length,
             "identity": self.model.identity,
             "prompts": dict(self.model.prompts),
             "nested_dimensions": list(self.model.nested),
@@ -242,7 +242,7 @@ class Routes:
                 "status": "ok",
                 "model": self.model.name,
                 "dimension": self.model.dimension,
-                "max_tokens": self.model.max_tokens,
+                "max_seq_length": self.model.max_seq_length,
                 "texts": None if now is None else now.texts,
                 "key_needed": bool(self.settings.api_key),
             }

@@ -27,7 +27,7 @@ class Served:
     name: str
     identity: str  # a hash of all that decides its vectors
     dimension: int
-    max_tokens: int  # special ones included
+    max_seq_length: int  # special ones included
     vocabulary: int
     # Sentences and the prompt before each, or rows of bare ids, to rows of ids, and which were cut.
     tokenize: Callable[[Sequence[str], str], tuple[Tokens, Mask]]

@@ -36,8 +36,8 @@ def serve_model(
     api_key: str = "",
     allow_hosts: Sequence[str] = (),
     cors: Sequence[str] = (),
-    pooler: str | None = None,
-    max_tokens: int | None = None,
+    pooling: str | None = None,
+    max_seq_length: int | None = None,
     word_weight: float | None = None,
     log: Log = print,
     **limits: Any,
@@ -55,8 +55,8 @@ def serve_model(
         api_key: key that clients must send; none by default.
         allow_hosts: further names that clients may use for this server.
         cors: origins of web pages that browsers let call this server; none by default.
-        pooler: pooler of a bare encoder, which names none.
-        max_tokens: cut texts at this many tokens.
+        pooling: pooler of a bare encoder, which names none.
+        max_seq_length: cut texts at this many tokens.
         word_weight: share of words in a score; the index's own if None.
         log: takes the line that says where the server listens.
         limits: fields of :class:`contrasent.serve.guard.ServerSettings`, such as ``timeout``.
@@ -88,9 +88,12 @@ def serve_model(
     if library is None and word_weight is not None:
         raise OptionError("--word-weight", word_weight, "goes with --index INDEX")
     stored = {} if library is None else model_settings(library)
-    pooler, max_tokens = pooler or stored.get("pooler"), max_tokens or stored.get("max_tokens")
+    pooling, max_seq_length = (
+        pooling or stored.get("pooling"),
+        max_seq_length or stored.get("max_seq_length"),
+    )
     with _listen(host, port) as listener:  # before the model is loaded
-        encoder = open_encoder(folder, pooler=pooler, max_tokens=max_tokens, light=True)
+        encoder = open_encoder(folder, pooling=pooling, max_seq_length=max_seq_length, light=True)
         release_freed_memory()
         shown, encode = name or Path(model).name or folder.name, None
         if isinstance(library, Index) and library.unfinished:
@@ -142,7 +145,7 @@ def served(encoder: Encoder, name: str) -> "Served":
     from contrasent.serve.batching import Served
 
     before, after = (ids.tolist() for ids in encoder.tokenizer.frame)
-    room = encoder.max_tokens - len(before) - len(after)
+    room = encoder.max_seq_length - len(before) - len(after)
 
     def wrap(rows: Sequence[Sequence[int]]) -> tuple[Tokens, Mask]:
         framed = Tokens.from_rows([[*before, *row[:room], *after] for row in rows])
@@ -152,7 +155,7 @@ def served(encoder: Encoder, name: str) -> "Served":
         name=name,
         identity=encoder.identity,
         dimension=encoder.dimension,
-        max_tokens=encoder.max_tokens,
+        max_seq_length=encoder.max_seq_length,
         vocabulary=encoder.tokenizer.size,
         tokenize=encoder.tokenize,
         wrap=wrap,

@@ -147,7 +147,7 @@ class ModelInfo(BaseModel):
     created: int
     owned_by: str
     dimension: int
-    max_tokens: int
+    max_seq_length: int
     identity: str
     prompts: dict[str, str]
     nested_dimensions: list[int]
@@ -247,7 +247,7 @@ class Health(BaseModel):
     status: Literal["ok"]
     model: str
     dimension: int
-    max_tokens: int
+    max_seq_length: int
     texts: int | None
     key_needed: bool
 

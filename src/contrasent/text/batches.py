@@ -42,7 +42,7 @@ class BatchPlan:
     """
 
     rows: NDArray[np.int64]  # (n,) the corpus rows to train on
-    batch: int
+    batch_size: int
     seed: int
     # the order of the latest epoch, by its number
     _drawn: dict[int, NDArray[np.int64]] = field(
@@ -50,34 +50,38 @@ class BatchPlan:
     )
 
     @classmethod
-    def make(cls, rows: NDArray[np.int64], *, batch: int, seed: int, parts: int) -> "BatchPlan":
+    def make(
+        cls, rows: NDArray[np.int64], *, batch_size: int, seed: int, parts: int
+    ) -> "BatchPlan":
         """Check a batch size against the rows and the number of equal parts it is cut into."""
-        if batch < 1 or batch % parts:
-            raise OptionError("batch", batch, f"must be a multiple of {parts} (processes x steps)")
-        usable = min(batch, len(rows) // parts * parts)
+        if batch_size < 1 or batch_size % parts:
+            raise OptionError(
+                "batch_size", batch_size, f"must be a multiple of {parts} (processes x steps)"
+            )
+        usable = min(batch_size, len(rows) // parts * parts)
         if usable < 2 * parts:
             raise TrainingError(
-                f"{len(rows)} rows in batches of {batch} over {parts} part(s) leave fewer than two "
-                "sentences to contrast with one another; give more text or a larger batch"
+                f"{len(rows)} rows in batches of {batch_size} over {parts} part(s) leave fewer "
+                "than two sentences to contrast with one another; give more text or a larger batch"
             )
         return cls(rows, usable, seed)
 
     @property
     def steps_per_epoch(self) -> int:
         """Whole batches in an epoch."""
-        return len(self.rows) // self.batch
+        return len(self.rows) // self.batch_size
 
     def epoch(self, step: int) -> int:
         """The epoch that a step belongs to, from 0."""
         return step // self.steps_per_epoch
 
     def at(self, step: int) -> NDArray[np.int64]:
-        """(batch,) corpus rows of a step."""
-        epoch, start = self.epoch(step), step % self.steps_per_epoch * self.batch
+        """(batch_size,) corpus rows of a step."""
+        epoch, start = self.epoch(step), step % self.steps_per_epoch * self.batch_size
         if epoch not in self._drawn:
             self._drawn.clear()
             self._drawn[epoch] = random_for(self.seed, ORDER, epoch).permutation(len(self.rows))
-        chosen: NDArray[np.int64] = self.rows[self._drawn[epoch][start : start + self.batch]]
+        chosen: NDArray[np.int64] = self.rows[self._drawn[epoch][start : start + self.batch_size]]
         return chosen
 
 
@@ -98,46 +102,50 @@ class BucketPlan(BatchPlan):
         lengths: NDArray[np.int64],
         *,
         cuts: Sequence[int],
-        batch: int,
+        batch_size: int,
         seed: int,
         parts: int = 1,
     ) -> "BucketPlan":
         """Divide rows by length; ``cuts``: the greatest length of each bucket but the last."""
         if not cuts or list(cuts) != sorted(set(cuts)):
             raise OptionError("cuts", tuple(cuts), "must be one length or more, rising")
-        if batch < 2 * parts or batch % parts:
-            raise OptionError("batch", batch, f"must be a multiple of {parts}, two a part or more")
+        if batch_size < 2 * parts or batch_size % parts:
+            raise OptionError(
+                "batch_size", batch_size, f"must be a multiple of {parts}, two a part or more"
+            )
         bucket = np.searchsorted(np.asarray(cuts), lengths, side="left")
         order = np.argsort(bucket, kind="stable")
         sizes = tuple(int(n) for n in np.bincount(bucket, minlength=len(cuts) + 1))
-        if max(sizes, default=0) < batch:
+        if max(sizes, default=0) < batch_size:
             raise TrainingError(
-                f"buckets of {', '.join(map(str, sizes))} rows fill no batch of {batch}; "
+                f"buckets of {', '.join(map(str, sizes))} rows fill no batch of {batch_size}; "
                 "give more text, fewer cuts or a smaller batch"
             )
-        return cls(rows[order], batch, seed, sizes)
+        return cls(rows[order], batch_size, seed, sizes)
 
     @property
     def steps_per_epoch(self) -> int:
         """Whole batches in an epoch."""
-        return sum(size // self.batch for size in self.sizes)
+        return sum(size // self.batch_size for size in self.sizes)
 
     def at(self, step: int) -> NDArray[np.int64]:
-        """(batch,) corpus rows of a step."""
-        order = _bucket_order(self.seed, self.epoch(step), self.sizes, self.batch)
+        """(batch_size,) corpus rows of a step."""
+        order = _bucket_order(self.seed, self.epoch(step), self.sizes, self.batch_size)
         rows: NDArray[np.int64] = self.rows[order[step % self.steps_per_epoch]]
         return rows
 
 
 @lru_cache(maxsize=2)
-def _bucket_order(seed: int, epoch: int, sizes: tuple[int, ...], batch: int) -> NDArray[np.int64]:
-    """(steps, batch) positions of an epoch."""
+def _bucket_order(
+    seed: int, epoch: int, sizes: tuple[int, ...], batch_size: int
+) -> NDArray[np.int64]:
+    """(steps, batch_size) positions of an epoch."""
     random = random_for(seed, ORDER, epoch, 1)
     blocks, start = [], 0
     for size in sizes:
-        whole = size // batch
-        rows = start + random.permutation(size)[: whole * batch]
-        blocks.append(rows.reshape(whole, batch))
+        whole = size // batch_size
+        rows = start + random.permutation(size)[: whole * batch_size]
+        blocks.append(rows.reshape(whole, batch_size))
         start += size
     batches = np.concatenate(blocks).astype(np.int64)
     return batches[random.permutation(len(batches))]
@@ -161,7 +169,7 @@ class MixedPlan(BatchPlan):
         parts_of: NDArray[np.int64],
         weights: Sequence[float],
         *,
-        batch: int,
+        batch_size: int,
         seed: int,
         parts: int,
     ) -> "MixedPlan":
@@ -170,13 +178,13 @@ class MixedPlan(BatchPlan):
         if weights and len(weights) != len(several):
             problem = f"give as many numbers as there are corpora, {len(several)}"
             raise OptionError("weights", ",".join(f"{w:g}" for w in weights), problem)
-        if min(map(len, several)) < batch:
+        if min(map(len, several)) < batch_size:
             sizes = ", ".join(f"{len(own):,}" for own in several)
             raise TrainingError(
-                f"corpora of {sizes} rows to train on: each must fill a batch of {batch}; lower "
-                "batch, or put their rows into one file"
+                f"corpora of {sizes} rows to train on: each must fill a batch of {batch_size}; "
+                "lower batch_size, or put their rows into one file"
             )
-        make = partial(BatchPlan.make, batch=batch, seed=seed, parts=parts)
+        make = partial(BatchPlan.make, batch_size=batch_size, seed=seed, parts=parts)
         plans = tuple(make(own) for own in several)
         steps = sum(plan.steps_per_epoch for plan in plans)
         shares = np.array(weights or [plan.steps_per_epoch for plan in plans], np.float64)
@@ -184,7 +192,7 @@ class MixedPlan(BatchPlan):
         counts = np.diff(ends, prepend=0)
         while not counts.all():  # a share of less than one batch; the largest gives it one
             counts[[counts.argmin(), counts.argmax()]] += 1, -1
-        return cls(rows, plans[0].batch, seed, plans, tuple(counts.tolist()))
+        return cls(rows, plans[0].batch_size, seed, plans, tuple(counts.tolist()))
 
     @property
     def steps_per_epoch(self) -> int:
@@ -197,7 +205,7 @@ class MixedPlan(BatchPlan):
         return plan.epoch(place)
 
     def at(self, step: int) -> NDArray[np.int64]:
-        """(batch,) corpus rows of a step."""
+        """(batch_size,) corpus rows of a step."""
         plan, place = self._place(step)
         return plan.at(place)
 
@@ -233,11 +241,11 @@ class Collator:
     # what stands before (or around) the texts of each column of the corpus; nothing if empty
     prompts: tuple[str, ...] = ()
     # (n, m) rows whose second text is a hard negative of each row, by ``train.prepare``
-    mined: NDArray[np.int64] | None = None
+    hard_negatives: NDArray[np.int64] | None = None
 
     def batch(self, step: int, part: int = 0, parts: int = 1) -> Batch:
         """Part ``part`` of the ``parts`` equal parts of a step's batch."""
-        size = self.plan.batch // parts
+        size = self.plan.batch_size // parts
         rows = self.plan.at(step)[part * size : (part + 1) * size]
         width = self.cache.width
         count = max(len(self.views), width)
@@ -247,8 +255,8 @@ class Collator:
             self._column(view, i if width > 1 else 0, i, rows, epoch)
             for i, view in enumerate(views)
         )
-        if self.mined is not None:
-            columns += tuple(self.cache.tokens(1, picked) for picked in self.mined[rows].T)
+        if self.hard_negatives is not None:
+            columns += tuple(self.cache.tokens(1, picked) for picked in self.hard_negatives[rows].T)
         scores = None if self.cache.scores is None else self.cache.scores[rows]
         return Batch(columns, rows, step, self.plan.seed, scores)
 

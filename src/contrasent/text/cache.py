@@ -118,7 +118,7 @@ def tokenized(
         shared: whether others use the folder too.
     """
     digest, prompts = corpus.digest(), [*prompts] or [""] * corpus.width
-    how = [tokenizer.to_str(), tokenizer.names, tokenizer.max_tokens, lower, prompts]
+    how = [tokenizer.to_str(), tokenizer.names, tokenizer.max_seq_length, lower, prompts]
     content = json.dumps([FORMAT, digest, corpus.documents, how], sort_keys=True)
     name = f"{hashlib.sha256(content.encode()).hexdigest()[:32]}.tokens"
     path = folder / name

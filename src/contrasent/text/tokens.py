@@ -49,7 +49,7 @@ class Tokenizer:
         self,
         backend: tokenizers.Tokenizer,
         *,
-        max_tokens: int,
+        max_seq_length: int,
         names: dict[str, Any] | None = None,
         copy: bool = True,
     ) -> None:
@@ -57,12 +57,12 @@ class Tokenizer:
         self.backend = tokenizers.Tokenizer.from_str(backend.to_str()) if copy else backend
         self.backend.no_padding()
         self.names = _special_names(names or {})
-        self.max_tokens = max_tokens
+        self.max_seq_length = max_seq_length
         side = self.names.get(SIDE) or (self.backend.truncation or {}).get("direction", "right")
         self.from_left = side == "left"  # whether the beginning of a long text is cut
         if self.from_left:
             self.names[SIDE] = side
-        self.backend.enable_truncation(max_tokens, direction=side)
+        self.backend.enable_truncation(max_seq_length, direction=side)
 
     def hand_over(self, folder: Path) -> "Tokenizer":
         """Hand the backend to the next load of this folder while this one exists; use it no more.
@@ -73,18 +73,18 @@ class Tokenizer:
         return self
 
     @classmethod
-    def load(cls, folder: Path, *, max_tokens: int) -> "Tokenizer":
+    def load(cls, folder: Path, *, max_seq_length: int) -> "Tokenizer":
         """Read ``tokenizer.json``, or let transformers convert an older format."""
         names = read_object(folder / "tokenizer_config.json")
         path = folder / "tokenizer.json"
         if (loaded := _HANDED_OVER.pop(folder.resolve(), None)) is not None:
-            return cls(loaded.backend, max_tokens=max_tokens, names=names, copy=False)
+            return cls(loaded.backend, max_seq_length=max_seq_length, names=names, copy=False)
         if path.is_file():
             try:
                 backend = tokenizers.Tokenizer.from_file(str(path))
             except Exception as error:
                 raise ModelError(f"{path}: not a readable tokenizer ({error})") from error
-            return cls(backend, max_tokens=max_tokens, names=names, copy=False)
+            return cls(backend, max_seq_length=max_seq_length, names=names, copy=False)
         if not any(file for pattern in VOCABULARIES for file in folder.glob(pattern)):
             raise ModelError(f"{folder}: no tokenizer.json in it, nor a vocabulary to make one of")
         purpose = f"making a tokenizer of the vocabulary in {folder}"
@@ -95,7 +95,7 @@ class Tokenizer:
             names = dict(slow.special_tokens_map)
         except Exception as error:
             raise ModelError(f"{folder}: no tokenizer.json, and none could be made") from error
-        return cls(backend, max_tokens=max_tokens, names=names)
+        return cls(backend, max_seq_length=max_seq_length, names=names)
 
     def save(self, folder: Path) -> None:
         """Write ``tokenizer.json`` and the settings that readers need with it."""
@@ -104,7 +104,7 @@ class Tokenizer:
             **self._padding,
             **self.names,
             "tokenizer_class": "PreTrainedTokenizerFast",
-            "model_max_length": self.max_tokens,
+            "model_max_length": self.max_seq_length,
             # Not every encoder knows token types, and with one text they are all zero.
             "model_input_names": ["input_ids", "attention_mask"],
         }
@@ -207,11 +207,11 @@ class Tokenizer:
         self, sentences: Sequence[str], template: str
     ) -> tuple[Tokens, NDArray[np.bool_]]:
         before, after = self.around(template)
-        room = self.max_tokens - len(before) - len(after)
+        room = self.max_seq_length - len(before) - len(after)
         if room < 1:
             raise OptionError(
-                "max_tokens",
-                self.max_tokens,
+                "max_seq_length",
+                self.max_seq_length,
                 f"the template {template!r} leaves no room for a sentence; its own tokens are "
                 f"{len(before) + len(after)}",
             )

@@ -18,10 +18,15 @@ from contrasent.train.run import Run
 
 PAIRS = "simcse_supervised"
 POOLER = "mean"
-SETTINGS: dict[str, Any] = {"pooler": POOLER, "head": "none", "max_tokens": 64, "batch": 64}
+SETTINGS: dict[str, Any] = {
+    "pooling": POOLER,
+    "head": "none",
+    "max_seq_length": 64,
+    "batch_size": 64,
+}
 STEPS = {
-    "sentences": {"steps": 40, "evaluate_every": 20, "lr": 3e-5, "dropout": 0.1},
-    "pairs": {"steps": 60, "evaluate_every": 20, "lr": 3e-4, "dropout": 0.0},
+    "sentences": {"max_steps": 40, "eval_steps": 20, "learning_rate": 3e-5, "dropout": 0.1},
+    "pairs": {"max_steps": 60, "eval_steps": 20, "learning_rate": 3e-4, "dropout": 0.0},
 }
 """Settings of each step on top of those, in the order of the steps."""
 
@@ -71,7 +76,8 @@ def learn(
     for (name, settings), method in zip(STEPS.items(), (objective, PAIRS), strict=True):
         place, chosen = folder / name, SETTINGS | settings
         again = run | {"resume": run.get("resume", False) and place.is_dir()}
-        done = fit(method, corpora[name], chosen, folder=place, base=model, evaluate=judge, **again)
+        how = {"output_dir": place, "base": model, "evaluate": judge, **again}
+        done = fit(method, corpora[name], chosen, **how)
         lessons.append(Lesson(f"{method}, {len(corpora[name]):,} {name}", done))
         model = str(done.folder)
     write_text(folder / "learning.html", _page(lessons, base, questions, answers))
@@ -87,7 +93,7 @@ def _page(
         (points,) = curves(lesson.run.log)[HELD_OUT].values()
         drawn[lesson.name] = [(steps + step, value, low, high) for step, value, low, high in points]
         steps += lesson.run.steps
-    encoders = (Encoder.load(resolve(base), pooler=POOLER), lessons[-1].run.encoder)
+    encoders = (Encoder.load(resolve(base), pooling=POOLER), lessons[-1].run.encoder)
     first, last = (e.similarity(questions[:SHOWN], answers).argmax(axis=1) for e in encoders)
     return render(
         "learning.html",

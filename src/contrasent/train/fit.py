@@ -50,7 +50,7 @@ def fit(
     corpus: Corpus | str | Path | Sequence[str] | Sequence[Path] | Sequence[tuple[str, ...]],
     settings: Settings | Mapping[str, Any] | None = None,
     *,
-    folder: str | Path,
+    output_dir: str | Path,
     base: str | Path | None = None,
     evaluate: Evaluate | str | None = None,
     geometry: Evaluate | None = None,
@@ -71,7 +71,7 @@ def fit(
     By a method's name this is the command ``contrasent train``: settings that are not stated are
     chosen for the base and the method, and a part of the corpus is held out to choose the model.
     With an :class:`~contrasent.engine.Objective` settings are as they are written, nothing is
-    evaluated unless ``evaluate`` is given, and settings of its model (``pooler``, ``dropout``, ...)
+    evaluated unless ``evaluate`` is given, and its model's settings (``pooling``, ``dropout``, ...)
     are an error, except in a ``Settings``, which may be the one that the objective was made with.
 
     Order, views, dropout and learning rate are functions of (seed, step, rank): a run that was
@@ -84,9 +84,9 @@ def fit(
             set of the hub, "owner/name@commit#config/split". Several corpora are joined by
             :meth:`~contrasent.text.corpus.Corpus.join`, with shares by the setting ``weights``.
         settings: of the run, and by name of the method too; keywords add to them.
-        folder: where the model and the record of the run go.
+        output_dir: folder of the model and of the run's record.
         base: model to begin from, by folder or name; with an objective's name only.
-        evaluate: called every ``evaluate_every`` steps with the encoder's ``encode``; the first
+        evaluate: called every ``eval_steps`` steps with the encoder's ``encode``; the first
             row of its report decides which model is the best (higher is better). Those of
             :mod:`contrasent.evaluate.validation` also say, on items that took no part in choosing,
             how far it is from the base. By name, with a method's name: "heldout", "documents",
@@ -107,10 +107,11 @@ def fit(
         on_start: called when all is read and checked, before the first step.
         tokens: folder in which runs on one machine share what they have tokenized, and leave it; a
             run by itself keeps it in its own folder until it ends.
-        on_step: called with a step's number, from 1, and its numbers by name ("loss", "lr",
-            "shares/contrast", "evaluation/heldout/mrr_at_10"), after every step and evaluation.
+        on_step: called with a step's number, from 1, and its numbers by name ("loss",
+            "learning_rate", "shares/contrast", "evaluation/heldout/mrr_at_10"), after every step
+            and evaluation.
         tensorboard: write the same to ``run/tensorboard``; needs the extra "tensorboard".
-        **given: settings by name, such as ``steps=500``.
+        **given: settings by name, such as ``max_steps=500``.
 
     Returns:
         The outcome, with the model as ``encoder``, its scores as ``report`` and all steps as
@@ -138,7 +139,7 @@ def fit(
         settings = {name: v for name, v in asdict(settings).items() if v is not None}
     stated = dict(settings or {}) | given
     if isinstance(objective, str):
-        stored = RunFolder(Path(folder)).defaults() if resume else None
+        stored = RunFolder(Path(output_dir)).defaults() if resume else None
         chosen: dict[str, Any] = {"evaluate": evaluate, "keep": keep, "stored": stored}
         plan = make_plan(source, stated, method=objective, base=base, **chosen)
         for line in plan.said():
@@ -164,7 +165,7 @@ def fit(
         )
     return fit_plan(
         plan,
-        Path(folder),
+        Path(output_dir),
         geometry=geometry,
         resume=resume,
         overwrite=overwrite,
@@ -192,7 +193,7 @@ def _check_arguments(objective: Any, base: Any, evaluate: Any) -> None:
 def _check_own(base: Any, evaluate: Any, named: Mapping[str, Any]) -> None:
     """Reject, for an objective, what goes with the name of a method."""
     refused = {"base": base, "evaluate": evaluate if isinstance(evaluate, str) else None}
-    refused |= {name: named.get(name) for name in ("heldout", *prepare.OF_MODEL)}
+    refused |= {name: named.get(name) for name in ("eval_size", *prepare.OF_MODEL)}
     usual = Settings()
     for option, value in refused.items():
         if value is not None and value != getattr(usual, option, None):
@@ -281,7 +282,7 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
     batches = prepare.collator(objective, corpus, settings, where, plan.rows, shared=shared)
     prepare.fit_poolers(objective, batches)
     if parallel.is_main():
-        prepare.warn_of_cuts(batches, settings, encoder.max_tokens)
+        prepare.warn_of_cuts(batches, settings, encoder.max_seq_length)
         prepare.warn_of_equal_rows(batches, objective)
     prepare.check_scores(batches, objective)
     data = {"source": corpus.source.rsplit("/", 1)[-1], "rows": len(batches.plan.rows)}
@@ -290,12 +291,16 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
         data["columns"] = "; ".join(corpus.roles)
     if corpus.notes():
         data["left out"] = "; ".join(corpus.notes())
-    if settings.mined:
-        data["hard negatives"] = f"{settings.mined} a pair, mined by the base among the answers"
+    if settings.hard_negatives:
+        data["hard negatives"] = (
+            f"{settings.hard_negatives} a pair, mined by the base among the answers"
+        )
     facts = replace(facts, data=data, settings=asdict(settings))
-    optimizer = objective.optimizer(lr=settings.lr, weight_decay=settings.weight_decay)
+    optimizer = objective.optimizer(
+        learning_rate=settings.learning_rate, weight_decay=settings.weight_decay
+    )
     scaler = torch.amp.GradScaler(encoder.device.type, enabled=settings.precision == "fp16")
-    total, batch = prepare.total_steps(objective, batches.plan, settings), batches.plan.batch
+    total, batch = prepare.total_steps(objective, batches.plan, settings), batches.plan.batch_size
     monitor, drift = Monitor(), Drift(objective, batches, total)
     first = 0
     if going_on:
@@ -343,12 +348,12 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
 
     if on_start is not None:
         on_start()
-    stopping = selector.out_of(settings.patience)
+    stopping = selector.out_of(settings.early_stopping_patience)
     if first == 0:
         if selector.evaluator is not None and not selector.history:
             selector.evaluate(0, save_model)
         selector.measure(0)
-        drift.look(0, settings.lr)
+        drift.look(0, settings.learning_rate)
     objective.train()
     step = first
     with (
@@ -361,25 +366,27 @@ def _train(  # noqa: C901, PLR0915 - one flat loop, to be read from top to botto
             step += 1
             last = step == total
             evaluating = selector.evaluator is not None and (
-                step % settings.evaluate_every == 0 or last
+                step % settings.eval_steps == 0 or last
             )
             if evaluating:
                 metrics += steps.known()
             trained_seconds += time.monotonic() - begun
-            drift.look(step, settings.lr)  # before the lines, so that the last has the latest drift
+            drift.look(
+                step, settings.learning_rate
+            )  # before the lines, so that the last has the latest drift
             write_log(metrics)
             shown = {"loss": metrics[-1].terms["loss"]} if metrics else {}
             best = selector.best()
             advance(batch, **shown, **({"best": best[1]} if best else {}))
             if evaluating:
                 selector.evaluate(step, save_model)
-                stopping = selector.out_of(settings.patience)
+                stopping = selector.out_of(settings.early_stopping_patience)
             every = settings.geometry_every
             if every and (step % every == 0 or last or stopping):
                 selector.measure(step)
             # One decision for all: processes that disagree would wait for each other.
             leaving = parallel.anywhere(interrupted())
-            if leaving or stopping or last or step % settings.checkpoint_every == 0:
+            if leaving or stopping or last or step % settings.save_steps == 0:
                 write_log(steps.known())
                 save_checkpoint(step)
             if leaving:

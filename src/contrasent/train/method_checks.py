@@ -59,8 +59,13 @@ class Trial:
         self, *, dropout: float = 0.0, cached_rows: int = 0
     ) -> Iterator[tuple[Objective, Callable[[int], Batch]]]:
         """The objective in float64, ready to train, and a run's batches."""
-        small: dict[str, Any] = {"batch": ROWS, "steps": STEPS, "max_tokens": 24, "seed": 3}
-        settings = Settings(**small, dropout=dropout, grad_cache_rows=cached_rows)
+        small: dict[str, Any] = {
+            "batch_size": ROWS,
+            "max_steps": STEPS,
+            "max_seq_length": 24,
+            "seed": 3,
+        }
+        settings = Settings(**small, dropout=dropout, mini_batch_size=cached_rows)
         objective = prepare(self.base, self.method, dict(self.parameters), settings)
         configure(objective, settings)
         objective.double().train()
@@ -103,7 +108,7 @@ def with_small_models(method: str, given: Mapping[str, Any], base: Path) -> dict
                 values[name] = str(base)
         if parameter.mark(GuideName):
             guide = base.with_name("guide")
-            Encoder.load(base, pooler="mean").save(guide)
+            Encoder.load(base, pooling="mean").save(guide)
             values[name] = str(guide)
     return values
 
@@ -306,7 +311,7 @@ def check_gradient(trial: Trial) -> Verdict:
 
 
 def check_cached_gradients(trial: Trial) -> Verdict:
-    """Whether cached gradients (``grad_cache_rows``) are those of the whole batch."""
+    """Whether cached gradients (``mini_batch_size``) are those of the whole batch."""
     gradients = []
     for rows in (0, CACHED_ROWS):
         try:
@@ -329,7 +334,7 @@ def check_resume(trial: Trial) -> Verdict:
         path = Path(home) / "checkpoint.safetensors"
         for steps in ((0, 1, 2, 3), (2, 3)):
             with trial.training(dropout=0.1) as (objective, batch):
-                optimizer = objective.optimizer(lr=1e-3, weight_decay=0.01)
+                optimizer = objective.optimizer(learning_rate=1e-3, weight_decay=0.01)
                 if path.is_file():
                     restore_checkpoint(read_checkpoint(path)[0], objective, optimizer)
                 for step in steps:

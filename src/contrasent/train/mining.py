@@ -33,7 +33,7 @@ def mine(
     first = np.unique(answers, return_index=True)[1]  # a row for each different answer
     if len(first) <= count:
         problem = f"the pairs that are trained on have {len(first)} different answers only"
-        raise OptionError("mined", count, problem)
+        raise OptionError("hard_negatives", count, problem)
     answers_of: dict[int, list[int]] = defaultdict(list)
     for question, answer in zip(questions.tolist(), answers.tolist(), strict=True):
         answers_of[question].append(answer)
@@ -56,7 +56,7 @@ def mine(
                 short += int((rank[picked] >= -1).sum() < count)
                 if not len(picked):
                     problem = f"{cache.text(0, int(rows[row]))[:60]!r} has every answer for its own"
-                    raise OptionError("mined", count, problem)
+                    raise OptionError("hard_negatives", count, problem)
                 negatives[rows[row]] = rows[first[np.resize(picked, count)]]
             advance(len(block))
     if short:

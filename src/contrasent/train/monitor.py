@@ -58,13 +58,13 @@ class Monitor:
     still: int = 0  # steps without a gradient, before the first that has one
     moved: bool = False  # whether a step had a gradient
 
-    def check(self, step: int, terms: dict[str, float], lr: float) -> None:
+    def check(self, step: int, terms: dict[str, float], learning_rate: float) -> None:
         """Look at one step."""
         wrong = [name for name, value in terms.items() if not math.isfinite(value)]
         if wrong:
             raise TrainingError(
                 f"step {step}: {wrong[0]} is not a finite number; the last checkpoint is kept. "
-                f"Try a smaller lr than {lr:.1e}, or precision fp32 or bf16"
+                f"Try a smaller learning_rate than {learning_rate:.1e}, or precision fp32 or bf16"
                 f"{see('training-stopped')}"
             )
         self.moved = self.moved or terms.get(GRADIENT, 1.0) > 0.0
@@ -76,9 +76,9 @@ class Monitor:
         if self.high >= LASTING:
             raise TrainingError(
                 f"step {step}: the model has collapsed, different sentences have a mean cosine of "
-                f"{terms['cosine_negative']:.4f}; the last checkpoint is kept. Try a smaller lr "
-                f"than {lr:.1e}, a larger batch, or text with less repetition"
-                f"{see('training-stopped')}"
+                f"{terms['cosine_negative']:.4f}; the last checkpoint is kept. Try a smaller "
+                f"learning_rate than {learning_rate:.1e}, a larger batch, or text with less "
+                f"repetition{see('training-stopped')}"
             )
 
 
@@ -101,7 +101,7 @@ class Drift:
         few = len(cache) < FEWEST_TEXTS
         self.tokens = None if few else cache.tokens(0, self.places)
         # Seldom, as it costs training time, and some twenty times in a long run.
-        self.every = max(10, math.ceil(ROWS_BETWEEN / plan.batch), total // LOOKS)
+        self.every = max(10, math.ceil(ROWS_BETWEEN / plan.batch_size), total // LOOKS)
         self.total = total  # steps of the run; the last one is measured too
         self.encoder = objective.encoder
         self.labeled = objective.labeled
@@ -126,7 +126,7 @@ class Drift:
         self.values, self.base, self.warned = state["values"], state["base"], state["warned"]
         self.latest = state["latest"]
 
-    def look(self, step: int, lr: float) -> None:
+    def look(self, step: int, learning_rate: float) -> None:
         """Measure if it is time; warn, once in a run, if the model has moved too far."""
         due = step % self.every == 0 or step == self.total
         if self.tokens is None or not due or not parallel.is_main():
@@ -150,8 +150,10 @@ class Drift:
             self.warned = True
             remedy = ", take fewer steps, or train on pairs that belong together"
             remedy = " or take fewer steps" if self.labeled else remedy
-            message = "step %d: %s, so search may have become worse: lower lr (now %.1e)%s"
-            log.warning(message, step, problem, lr, remedy)
+            message = (
+                "step %d: %s, so search may have become worse: lower learning_rate (now %.1e)%s"
+            )
+            log.warning(message, step, problem, learning_rate, remedy)
 
     def _problem(self, base: dict[str, Any]) -> str | None:
         overlap, cosine = self.values["neighbor_overlap"], self.values["mean_cosine"]

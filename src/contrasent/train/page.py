@@ -67,7 +67,7 @@ def curves(log: Sequence[Mapping[str, Any]]) -> dict[str, Lines]:
         for name, value in numbers(line).items():
             kind, _, label = name.rpartition("/")
             title = {"": TERMS, "shares": SHARES}.get(kind, name if kind != "to_contrast" else "")
-            if kind == "" and (name in DRIFT | {"lr", "norm"} or "cosine" in name):
+            if kind == "" and (name in DRIFT | {"learning_rate", "norm"} or "cosine" in name):
                 title = "cosines" if "cosine" in name else name.replace("_", " ")
             if kind in ("", "shares") and title and name != "measured_at":
                 points = panels.setdefault(title, {}).setdefault(label, [])
@@ -83,5 +83,9 @@ def curves(log: Sequence[Mapping[str, Any]]) -> dict[str, Lines]:
         title: {name: points[:: -(-len(points) // MOST_POINTS)] for name, points in lines.items()}
         for title, lines in panels.items()
     }
-    first = [title for title in (TERMS, HELD_OUT, "neighbor overlap", "lr") if title in thinned]
+    first = [
+        title
+        for title in (TERMS, HELD_OUT, "neighbor overlap", "learning_rate")
+        if title in thinned
+    ]
     return {title: thinned[title] for title in (*first, *(t for t in thinned if t not in first))}

@@ -130,7 +130,7 @@ def make_plan(
     resolved = resolve_settings(folder, method, given, corpus=corpus, stored=stored)
     paired = needs_pairs(method) and not needs_scores(method)
     prompts = with_prompts(describe(folder).prompts, resolved.settings)
-    keys = text_keys(folder, resolved.settings.max_tokens, prompts, corpus.width, paired=paired)
+    keys = text_keys(folder, resolved.settings.max_seq_length, prompts, corpus.width, paired=paired)
     judge: Evaluate | None
     if callable(evaluate):
         validation, judge, rows, note = "function", evaluate, None, ""
@@ -139,7 +139,7 @@ def make_plan(
         validation, judge, rows, note = choose_validation(
             None if evaluate is None else str(evaluate),
             corpus,
-            settings.heldout,
+            settings.eval_size,
             settings.seed,
             keys,
         )
@@ -180,7 +180,7 @@ def column_prompts(prompts: Prompts, width: int, *, paired: bool) -> tuple[str, 
 
 
 def text_keys(
-    folder: Path, max_tokens: int, prompts: Prompts, width: int, *, paired: bool
+    folder: Path, max_seq_length: int, prompts: Prompts, width: int, *, paired: bool
 ) -> TextKeys:
     """Which texts are equal as a model reads them in training.
 
@@ -188,16 +188,16 @@ def text_keys(
         OptionError: a prompt leaves no room for a text.
     """
     stored = describe(folder)
-    tokenizer = Tokenizer.load(stored.transformer, max_tokens=max_tokens)
+    tokenizer = Tokenizer.load(stored.transformer, max_seq_length=max_seq_length)
     by_column = column_prompts(prompts, width, paired=paired)
     for prompt in by_column:
         taken = len(tokenizer.plain(prompt)) + sum(map(len, tokenizer.around(prompt)))
-        if prompt and taken >= max_tokens:
+        if prompt and taken >= max_seq_length:
             problem = (
                 f"the prompt {brief(prompt)} leaves no room for a text; with the special tokens"
             )
             raise OptionError(
-                "max_tokens", max_tokens, f"{problem} it has {taken}: raise max_tokens"
+                "max_seq_length", max_seq_length, f"{problem} it has {taken}: raise max_seq_length"
             )
     return TextKeys(tokenizer, stored.lower_case, by_column)
 
@@ -212,7 +212,7 @@ def keys_of_run(models: Iterable[str], width: int) -> Keys:
             continue
         if settings:
             prompts = describe(folder).prompts
-            return text_keys(folder, int(settings["max_tokens"]), prompts, width, paired=True)
+            return text_keys(folder, int(settings["max_seq_length"]), prompts, width, paired=True)
     return letters
 
 

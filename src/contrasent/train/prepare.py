@@ -30,11 +30,11 @@ from contrasent.train.settings import Settings
 
 log = logging.getLogger(__name__)
 
-LENGTH = Settings().max_tokens
+LENGTH = Settings().max_seq_length
 BLOCK = 8192  # rows whose tokens a pooler counts at once
 COMPARED = 4_000_000  # rows up to which it is counted how many are read alike
 OF_MODEL = (
-    *("pooler", "head", "normalise", "dropout", "attention_dropout", "bidirectional", "lora"),
+    *("pooling", "head", "normalize", "dropout", "attention_dropout", "bidirectional", "lora"),
     *("query_prompt", "document_prompt"),
 )
 """Settings of the model, on which :func:`prepare` alone acts."""
@@ -47,25 +47,27 @@ def prepare(
     check(objective, parameters, base=base)
     torch.manual_seed(settings.seed)
     stored = describe(base)
-    pooler = settings.pooler or stored.pooler
-    own = settings.max_tokens if stored.max_tokens is None else stored.max_tokens
-    stated = settings.max_tokens != LENGTH  # the default gives way to a base that reads less
+    pooling = settings.pooling or stored.pooling
+    own = settings.max_seq_length if stored.max_seq_length is None else stored.max_seq_length
+    stated = settings.max_seq_length != LENGTH  # the default gives way to a base that reads less
     attention = settings.attention_dropout
     encoder = Encoder.load(
         base,
-        pooler=pooler or "mean",
+        pooling=pooling or "mean",
         head=settings.head,
-        normalise=settings.normalise,
+        normalize=settings.normalize,
         dropout=settings.dropout,
         attention_dropout=settings.dropout if attention is None else attention,
         bidirectional=settings.bidirectional,
         # A longer text than the base was made for is read as far as its positions allow.
-        max_tokens=settings.max_tokens if stated and settings.max_tokens > own else None,
+        max_seq_length=settings.max_seq_length
+        if stated and settings.max_seq_length > own
+        else None,
     )
-    if stated and settings.max_tokens > encoder.max_tokens:
-        problem = f"this encoder takes 3 to {encoder.max_tokens} tokens"
-        raise OptionError("max_tokens", settings.max_tokens, problem)
-    if pooler is None:
+    if stated and settings.max_seq_length > encoder.max_seq_length:
+        problem = f"this encoder takes 3 to {encoder.max_seq_length} tokens"
+        raise OptionError("max_seq_length", settings.max_seq_length, problem)
+    if pooling is None:
         decoder = is_causal(encoder.backbone, always=True)
         encoder.use_pooler("mean" if decoder else "cls")
     if settings.lora:
@@ -79,9 +81,9 @@ def prepare(
     encoder.prompts = replace(encoder.prompts, similarity=trained)
     if compared != trained:
         log.warning("the base compares vectors by %s, the new model by %s", compared, trained)
-    if settings.pooler not in (None, encoder.pooling):
+    if settings.pooling not in (None, encoder.pooling):
         problem = f"{objective} pools by {encoder.pooling!r}; leave it out"
-        raise OptionError("pooler", settings.pooler, problem)
+        raise OptionError("pooling", settings.pooling, problem)
     return module
 
 
@@ -98,15 +100,15 @@ def configure(objective: Objective, settings: Settings) -> None:
     terms = objective.terms.items()
     others = [name for name, t in terms if not getattr(t, "vectors_only", False)]
     custom = type(objective).forward is not Objective.forward and not objective.vectors_only
-    if settings.grad_cache_rows and (others or custom):
+    if settings.mini_batch_size and (others or custom):
         what = f"its term {others[0]!r}" if others else "it"
         problem = f"not for {objective.name}: {what} works on tokens, whose memory is not bounded"
-        raise OptionError("grad_cache_rows", settings.grad_cache_rows, f"{problem}; use 0")
+        raise OptionError("mini_batch_size", settings.mini_batch_size, f"{problem}; use 0")
     objective.to(objective.encoder.device)
     for encoder in objective.modules():
         if isinstance(encoder, Encoder):
             encoder.packed = settings.padding == "none"
-            encoder.grad_cache_rows = settings.grad_cache_rows
+            encoder.mini_batch_size = settings.mini_batch_size
             if settings.compile:
                 encoder.compile_backbone()
 
@@ -123,8 +125,8 @@ def collator(
     """The maker of a run's batches; with several processes the main one tokenizes."""
     encoder = objective.encoder
     inside = encoder.tokenizer
-    cut = min(settings.max_tokens, encoder.max_tokens)
-    tokenizer = Tokenizer(inside.backend, max_tokens=cut, names=inside.names)
+    cut = min(settings.max_seq_length, encoder.max_seq_length)
+    tokenizer = Tokenizer(inside.backend, max_seq_length=cut, names=inside.names)
     lower, prompts = encoder.lower_case, _column_prompts(objective, corpus, settings)
     # The main process tokenizes, then one on each machine that does not see its folder.
     cache, wait = None, parallel.long_barrier()
@@ -139,11 +141,11 @@ def collator(
     if cache.following is not None and any(v.level == "row" for v in objective.views):
         rows = rows[cache.following[rows] > 0]
     mined = None
-    if settings.mined:
+    if settings.hard_negatives:
         if not objective.labeled or objective.graded:
             problem = f"needs pairs of a question and its answer; {objective.name} does not learn"
-            raise OptionError("mined", settings.mined, f"{problem} from them")
-        mined = mine(encoder, cache, rows, settings.mined)
+            raise OptionError("hard_negatives", settings.hard_negatives, f"{problem} from them")
+        mined = mine(encoder, cache, rows, settings.hard_negatives)
     return Collator(
         cache,
         _order(objective, cache, rows, settings),
@@ -153,7 +155,7 @@ def collator(
         resample_views=objective.resample_views,
         longest=longest_input(encoder.backbone.config),
         prompts=prompts,
-        mined=mined,
+        hard_negatives=mined,
     )
 
 
@@ -171,9 +173,9 @@ def warn_of_cuts(batches: Collator, settings: Settings, most: int) -> None:
     """Warn how many texts are truncated, with the setting; not below one in a hundred."""
     cut, texts = batches.cache.cut, len(batches.cache) * batches.cache.width
     if 100 * cut >= texts:
-        raised = settings.max_tokens < most
-        remedy = f"--set max_tokens={most} reads" if raised else "the base reads no"
-        shown = f"{cut:,} of {texts:,} texts are cut at {min(settings.max_tokens, most)} tokens"
+        raised = settings.max_seq_length < most
+        remedy = f"--set max_seq_length={most} reads" if raised else "the base reads no"
+        shown = f"{cut:,} of {texts:,} texts are cut at {min(settings.max_seq_length, most)} tokens"
         log.warning("%s; %s more", shown, remedy)
 
 
@@ -218,7 +220,9 @@ def total_steps(objective: Objective, plan: BatchPlan, settings: Settings) -> in
     Raises:
         OptionError: a term's warm-up is longer.
     """
-    total = settings.steps or max(1, math.ceil(settings.epochs * plan.steps_per_epoch))
+    total = settings.max_steps or max(
+        1, math.ceil(settings.num_train_epochs * plan.steps_per_epoch)
+    )
     if objective.warmup_steps > total:
         names = [name for name in objective.describe() if name.endswith("warmup_steps")]
         problem = f"is more than the {total:,} steps of the run"
@@ -229,22 +233,22 @@ def total_steps(objective: Objective, plan: BatchPlan, settings: Settings) -> in
 def _order(
     objective: Objective, cache: TokenCache, rows: NDArray[np.int64], settings: Settings
 ) -> BatchPlan:
-    parts = parallel.world() * settings.accumulate
+    parts = parallel.world() * settings.gradient_accumulation_steps
     cuts, weights = settings.bucket_cuts, settings.corpus_weights
     if cache.parts is not None and not cuts:
-        sizes = {"batch": settings.batch, "seed": settings.seed, "parts": parts}
+        sizes = {"batch_size": settings.batch_size, "seed": settings.seed, "parts": parts}
         return MixedPlan.divide(rows, cache.parts, weights, **sizes)
     if weights:
         problem = "are of several corpora" if not cuts else "exclude buckets"
         raise OptionError("weights", settings.weights, problem)
     if not cuts:
-        return BatchPlan.make(rows, batch=settings.batch, seed=settings.seed, parts=parts)
+        return BatchPlan.make(rows, batch_size=settings.batch_size, seed=settings.seed, parts=parts)
     before, after = objective.encoder.tokenizer.frame
     return BucketPlan.divide(
         rows,
         cache.lengths(0)[rows] - len(before) - len(after),
         cuts=cuts,
-        batch=settings.batch,
+        batch_size=settings.batch_size,
         seed=settings.seed,
         parts=parts,
     )

@@ -23,7 +23,7 @@ from contrasent.engine.parameters import (
     check_values,
 )
 from contrasent.engine.registry import base_shape, needs_pairs, parameters, published
-from contrasent.errors import OptionError, check_choice
+from contrasent.errors import RENAMED, OptionError, check_choice
 from contrasent.model.pooling import POOLERS
 from contrasent.processes import instructions
 
@@ -43,26 +43,27 @@ class Settings:
     """How to train, whatever the objective.
 
     Attributes:
-        batch: rows a step, over all processes and accumulated parts.
-        accumulate: cut each batch into this many forward passes; negatives come from a part alone.
-        max_tokens: cut sentences at this many tokens in training.
-        epochs: passes over the corpus, unless ``steps`` is given.
-        steps: optimizer steps.
-        lr: peak learning rate of AdamW.
-        warmup: share of the steps over which the rate rises to its peak.
+        batch_size: rows a step, over all processes and accumulated parts.
+        gradient_accumulation_steps: cut each batch into this many forward passes; negatives come
+            from a part alone.
+        max_seq_length: cut sentences at this many tokens in training.
+        num_train_epochs: passes over the corpus, unless ``max_steps`` is given.
+        max_steps: optimizer steps.
+        learning_rate: peak learning rate of AdamW.
+        warmup_ratio: share of the steps over which the rate rises to its peak.
         weight_decay: of AdamW.
-        clip: gradient norm to clip at.
+        max_grad_norm: gradient norm to clip at.
         dropout: probability for hidden states.
         attention_dropout: probability for attention weights; that of ``dropout`` if None.
-        pooler: pooler of the model; if None the base's own, or else cls; of a decoder last_token,
+        pooling: pooler of the model; if None the base's own, or else cls; of a decoder last_token,
             of a bidirectional one mean.
         bidirectional: whether every token of a decoder sees all others; saved with the model
             (LLM2Vec: BehnamGhader et al. 2024, section 2.1).
         lora: rank of the matrices that are trained in the place of each layer's weights (LoRA: Hu
             et al. 2022); they are merged when the model is saved. 0 trains the weights.
         head: head of the model, kept at inference: "none", "tanh", "batchnorm"; base's own if None.
-        normalise: whether the model gives unit vectors; as the base does if None.
-        mined: hard negatives of every pair that the base finds among the other answers: the nearest
+        normalize: whether the model gives unit vectors; as the base does if None.
+        hard_negatives: how many the base finds for every pair among the other answers: the nearest
             of those whose cosine is at most 95 % of the positive's; 0 for none.
         query_prompt: what stands before queries, the first column of a corpus of pairs, in training
             and for the saved model; the base's if None, "" for nothing.
@@ -73,7 +74,7 @@ class Settings:
         padding: "none" computes rows without padding on CPU where the encoder is of a kind that
             allows it (docs/architectures.md); "groups" in padded groups of similar length. The
             mathematics is the same, dropout masks are not.
-        grad_cache_rows: rows (of all views) whose forward pass is kept in memory at once; 0 for
+        mini_batch_size: rows (of all views) whose forward pass is kept in memory at once; 0 for
             all. The gradient is that of the whole batch, for one more forward pass
             (:mod:`contrasent.encoder.packing`).
         compile: compile the encoder's own forward pass with torch.compile, on a GPU with CUDA
@@ -82,12 +83,12 @@ class Settings:
             tokens, such as "5" or "4,8" (ESimCSE, Table 6: an ablation that costs quality).
         weights: of several corpora, in their order, such as "2,1": how many batches each gives. By
             default as many as its rows fill.
-        evaluate_every: steps between evaluations.
+        eval_steps: steps between evaluations.
         geometry_every: steps between measurements of alignment and uniformity on STS-B's dev split
             (SimCSE, Figure 2), kept in the run's log; 0 for none.
-        checkpoint_every: steps between checkpoints.
-        patience: stop after this many evaluations without a new best; 0 never stops.
-        heldout: pairs, sentences or documents of the corpus held out for evaluation, at most.
+        save_steps: steps between checkpoints.
+        early_stopping_patience: stop after this many evaluations without a new best; 0 never stops.
+        eval_size: pairs, sentences or documents of the corpus held out for evaluation, at most.
         seed: of everything random.
 
     Examples:
@@ -100,37 +101,37 @@ class Settings:
         contrasent.errors.OptionError: batch_size 0: must be 1 or more
     """
 
-    batch: Count = 64
-    accumulate: Count = 1
+    batch_size: Count = 64
+    gradient_accumulation_steps: Count = 1
     # Two tokens are the marks at both ends.
-    max_tokens: Annotated[int, Range(least=3)] = 32
-    epochs: Positive = 1.0
-    steps: Count | None = None
-    lr: Positive = 3e-5
-    warmup: Probability = 0.0
+    max_seq_length: Annotated[int, Range(least=3)] = 32
+    num_train_epochs: Positive = 1.0
+    max_steps: Count | None = None
+    learning_rate: Positive = 3e-5
+    warmup_ratio: Probability = 0.0
     weight_decay: Annotated[float, Range(least=0)] = 0.0
-    clip: Annotated[float, Range(above=0, most=math.inf)] = 1.0
+    max_grad_norm: Annotated[float, Range(above=0, most=math.inf)] = 1.0
     dropout: Probability = 0.1
     attention_dropout: Probability | None = None
-    pooler: Pooler | None = None
+    pooling: Pooler | None = None
     bidirectional: bool = False
     lora: Size = 0
     head: Projector | None = None
-    normalise: bool | None = None
-    mined: Size = 0
+    normalize: bool | None = None
+    hard_negatives: Size = 0
     query_prompt: str | None = None
     document_prompt: str | None = None
     precision: Precision = "fp32"
     padding: Padding = "none"
-    grad_cache_rows: Size = 0
+    mini_batch_size: Size = 0
     compile: bool = False
     buckets: str = "none"
     weights: str = ""
-    evaluate_every: Count = 125
+    eval_steps: Count = 125
     geometry_every: Size = 0
-    checkpoint_every: Count = 250
-    patience: Size = 0
-    heldout: Size = 1000
+    save_steps: Count = 250
+    early_stopping_patience: Size = 0
+    eval_size: Size = 1000
     seed: Annotated[int, Range(least=0, below=2**63)] = 0
 
     def __post_init__(self) -> None:
@@ -207,6 +208,8 @@ def choose(
         raise OptionError("--objective", objective, problem)
     for name in given:
         if name not in declared | known:
+            if name in RENAMED:
+                raise OptionError(option, name, f"is called {RENAMED[name]!r} now")
             problem = f"no such setting of a run{f' or of {objective}' if objective else ''}"
             raise OptionError(option, name, problem, choices=sorted(known | declared))
     of_run = {name: known[name].read(value) for name, value in given.items() if name in known}
@@ -226,13 +229,17 @@ def assignments(texts: list[str], option: str = "--set", form: str = "key=value"
 
 SENTENCE_ENCODER, LANGUAGE_MODEL = "sentence encoder", "language model"
 
-ENCODER_SETTINGS: dict[str, Any] = {"batch": 64, "lr": 3e-6, "epochs": 1.0}
+ENCODER_SETTINGS: dict[str, Any] = {
+    "batch_size": 64,
+    "learning_rate": 3e-6,
+    "num_train_epochs": 1.0,
+}
 """Settings that take the place of a method's where the base is a sentence encoder."""
 
-ENCODER_SETTINGS_PAIRS = {**ENCODER_SETTINGS, "lr": 2e-5}
+ENCODER_SETTINGS_PAIRS = {**ENCODER_SETTINGS, "learning_rate": 2e-5}
 """The same where the method learns from pairs: they teach, and the held-out ones watch over it."""
 
-ENCODER_DROPS = ("head", "grad_cache_rows")
+ENCODER_DROPS = ("head", "mini_batch_size")
 """Published settings that a sentence encoder has no use for: it keeps its own head."""
 
 MOST_STEPS = 40
@@ -259,7 +266,7 @@ class Defaults:
                 why = f"since the base is {value}"
             elif name == "precision":
                 why = "for this processor (--set precision=fp32 changes it)"
-            elif self.base == SENTENCE_ENCODER and name in (*ENCODER_SETTINGS, "steps"):
+            elif self.base == SENTENCE_ENCODER and name in (*ENCODER_SETTINGS, "max_steps"):
                 why = "for a sentence encoder"
             number = f"{value:g}" if isinstance(value, float) else value
             chosen.setdefault(why, []).append(f"{name} {number}")
@@ -330,14 +337,14 @@ def _choose(
     if kind == SENTENCE_ENCODER:
         values = {k: v for k, v in values.items() if k not in ENCODER_DROPS}
         values |= ENCODER_SETTINGS_PAIRS if needs_pairs(objective) else ENCODER_SETTINGS
-    length_stated = not stated.keys().isdisjoint(("steps", "epochs"))
+    length_stated = not stated.keys().isdisjoint(("max_steps", "num_train_epochs"))
     if length_stated:
-        values.pop("epochs", None)
+        values.pop("num_train_epochs", None)
     elif kind == SENTENCE_ENCODER and corpus is not None and not needs_pairs(objective):
-        batch = int(stated.get("batch", values["batch"]))
+        batch = int(stated.get("batch_size", values["batch_size"]))
         if sum(1 for _ in corpus) // batch > MOST_STEPS:
-            del values["epochs"]
-            values["steps"] = MOST_STEPS
+            del values["num_train_epochs"]
+            values["max_steps"] = MOST_STEPS
     if needs_pairs(objective) and "duplicates" in parameters(objective):
         values["duplicates"] = "mask"
     shown = all(name in SHOWN_IN_BF16 for name in objective.split("+"))

@@ -124,7 +124,12 @@ class StepMetrics:
     def line(self) -> dict[str, Any]:
         """The line in the run's log."""
         norm = self.norm if math.isfinite(self.norm) else None
-        line: dict[str, Any] = {"step": self.step + 1, "lr": self.rate, "norm": norm, **self.terms}
+        line: dict[str, Any] = {
+            "step": self.step + 1,
+            "learning_rate": self.rate,
+            "norm": norm,
+            **self.terms,
+        }
         if self.shares:
             line |= {"shares": self.shares, "to_contrast": to_contrast(self.shares)}
         return line
@@ -157,16 +162,16 @@ class StepRunner:
         """Take a step; return the numbers that have become known."""
         settings = self.settings
         start = self.objective.warmup_steps
-        rate = self._rate(step, settings.lr, start)
+        rate = self._rate(step, settings.learning_rate, start)
         for group in self.optimizer.param_groups:
             group["lr"] = self._rate(
-                step, group.get("peak", settings.lr), group.get("start", start)
+                step, group.get("peak", settings.learning_rate), group.get("start", start)
             )
         self.optimizer.zero_grad(set_to_none=True)
         with without_onednn(settings.precision):
             sums = self._gradient(step)
         self.scaler.unscale_(self.optimizer)
-        norm = nn.utils.clip_grad_norm_(self.objective.parameters(), settings.clip)
+        norm = nn.utils.clip_grad_norm_(self.objective.parameters(), settings.max_grad_norm)
         numbers = torch.stack([norm, *(parallel.average(v).to(norm) for v in sums.values())])
         self._waiting.append((step, rate, list(sums), numbers))
         known = self.known() if self.window == 1 else []
@@ -182,7 +187,9 @@ class StepRunner:
         if step < start:
             return 0.0
         steps = self.total - start
-        return learning_rate(step - start, total=steps, peak=peak, warmup=self.settings.warmup)
+        return scheduled_rate(
+            step - start, total=steps, peak=peak, warmup_ratio=self.settings.warmup_ratio
+        )
 
     def known(self) -> list[StepMetrics]:
         """The numbers of the steps that have not been read yet."""
@@ -201,7 +208,7 @@ class StepRunner:
     def _gradient(self, step: int) -> dict[str, Tensor]:
         """Leave the batch's gradient in the parameters; return the loss and its terms."""
         settings, device = self.settings, self.objective.encoder.device.type
-        parts = settings.accumulate
+        parts = settings.gradient_accumulation_steps
         dtype = DTYPES.get(settings.precision)
         sums: dict[str, Tensor] = {}
         self.objective.diagnosing = step in self.moments
@@ -240,9 +247,9 @@ def mix(seed: int, step: int, rank: int, part: int) -> int:
     return int(number >> 1)
 
 
-def learning_rate(step: int, *, total: int, peak: float, warmup: float) -> float:
+def scheduled_rate(step: int, *, total: int, peak: float, warmup_ratio: float) -> float:
     """Linear rise over the warm-up, then linear decay to zero after the last step."""
-    rise = int(warmup * total)
+    rise = int(warmup_ratio * total)
     if step < rise:
         return peak * (step + 1) / (rise + 1)
     return peak * (total - step) / (total - rise)
