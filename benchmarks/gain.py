@@ -85,7 +85,7 @@ class Judged:
 def measure(one: Judged, number: int, seed: int) -> tuple[dict[str, Any], list[Any]]:
     """A line about a collection, and draws of its gains over vectors and over the default."""
     base = choose_base(one.texts.documents, installed_bases())
-    prior = Ranker(base.fit.word_weight)
+    prior = Ranker(base.fit.bm25_weight)
     index = one.index(base.name, prior)
     encode: Any = TaskEncoder(NumpyModel(resolve(base.name)))
     begun = time.monotonic()

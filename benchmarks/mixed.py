@@ -1,4 +1,4 @@
-"""Folders of mixed small files with questions about them, for :mod:`benchmarks.sureness`.
+"""Folders of mixed small files with questions about them, for :mod:`benchmarks.confidence`.
 
 A line of ``mixed.tsv`` is a note, a mail or a row of a table, and a question that it answers in
 other words; or a question that none of them answers.

@@ -48,7 +48,7 @@ PAGES = (
         "Index",
         "contrasent.Index:build,open,save,add,update,remove,search,search_documents,every,"
         "matching,refreshed,close,dimension,metric,ranker,calibration,vectors,model,folder "
-        "contrasent.search.index.Hit contrasent.search.ranking.Ranker:with_words,without_words",
+        "contrasent.search.index.Hit contrasent.search.ranking.Ranker:with_bm25,without_words",
     ),
     Page(
         "index-folder",
@@ -124,7 +124,8 @@ PAGES = (
     Page(
         "networks",
         "Networks",
-        "contrasent.engine.Encoder:load,forward,encode,embed,add_layer,save,dimension,identity "
+        "contrasent.engine.TorchEncoder:load,forward,encode,embed,add_layer,save,dimension,"
+        "identity "
         "contrasent.engine:Prompts,Guide,MaskedModel,LanguageHead,copy_encoder,by_length",
     ),
     Page("parameters", "Parameters and processes", "contrasent.engine"),

@@ -130,6 +130,7 @@ RENAMED = {
     "heldout": "eval_size", "lr": "learning_rate", "max_tokens": "max_seq_length",
     "mined": "hard_negatives", "normalise": "normalize", "patience": "early_stopping_patience",
     "pooler": "pooling", "recipe": "config", "steps": "max_steps", "warmup": "warmup_ratio",
+    "word_weight": "bm25_weight",
 }  # fmt: skip
 """Names of settings, arguments and options before the first release, and today's."""
 

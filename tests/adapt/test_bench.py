@@ -112,7 +112,7 @@ def test_a_new_way_to_rank_is_a_field_and_its_part_in_fuse(index, bench):
         for number, (hits, before) in enumerate(zip(found, plain, strict=True)):
             best = bench.best_rows(number, ranker, learned).tolist()
             assert best == [rows[hit.id] for hit in hits]
-            matching = [hit.words > 0 for hit in hits]
+            matching = [hit.bm25 > 0 for hit in hits]
             first = matching == sorted(matching, reverse=True)
             assert (hits == before, first) == ((True, False), (False, True))[bool(ranker.more)]
     index.learned = Learned()

@@ -44,7 +44,7 @@ def test_of_text_without_meaning_nothing_is_kept(seed):
 
 def test_of_text_with_meaning_steps_are_kept_and_last(tmp_path):
     index, found = learn(with_topics())
-    assert found.ranker == Ranker(index.ranker.word_weight, map_share=0.25, smoothing=0.6)
+    assert found.ranker == Ranker(index.ranker.bm25_weight, map_share=0.25, smoothing=0.6)
     assert "default, not measured here" in found.notes[-1] and "held-out" in found.notes[-1]
     index.save(tmp_path / "index")
     with Writer(tmp_path / "index") as writer:

@@ -178,7 +178,7 @@ def test_all_ways_are_about_the_prior_and_what_is_there():
         own = [strategy.ranker for strategy in strategies if not strategy.maps]
         assert {ranker.map_share for ranker in own} == {0.25}
         assert {ranker.smoothing for ranker in own} == ({0.0, 0.5, 0.6} if smooth else {0.5})
-        assert {0.0, 0.3} <= {ranker.word_weight for ranker in own}
+        assert {0.0, 0.3} <= {ranker.bm25_weight for ranker in own}
         bonuses = {
             (strategy.ranker.taught, strategy.ranker.taught_from) for strategy in strategies[1:]
         }

@@ -22,7 +22,7 @@ LINES = [
     "The central bank made borrowing dearer.",
     "Our dog dislikes the vacuum cleaner.",
 ]
-HIT = {"id", "text", "score", "cosine", "words", "sure", "metadata", "entry", "path", "answer"}
+HIT = {"id", "text", "score", "cosine", "bm25", "confidence", "metadata", "entry", "path", "answer"}
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +40,9 @@ def built(tmp_path_factory, lines):
 
 
 def reference():
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
 
-    return Encoder.load(MINILM).encode(LINES)
+    return TorchEncoder.load(MINILM).encode(LINES)
 
 
 def test_encode_npy_and_parquet(tmp_path, lines):
@@ -73,7 +73,7 @@ def test_encode_standard_input_in_blocks(tmp_path, monkeypatch):
 
 def test_encode_goes_on_after_a_kill(tmp_path, lines):
     """What was encoded is kept next to the file; another input takes of it what is the same."""
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
     from contrasent.search.opening import KeptVectors
 
     long, order = tmp_path / "long.txt", np.random.default_rng(0).permutation(300)
@@ -93,7 +93,7 @@ def test_encode_goes_on_after_a_kill(tmp_path, lines):
         assert not target.exists() and len(done) == 270
     assert printed(*command)["computed"] == 30
     texts = long.read_text().splitlines()
-    assert np.load(target) == pytest.approx(Encoder.load(MINILM).encode(texts), abs=1e-5)
+    assert np.load(target) == pytest.approx(TorchEncoder.load(MINILM).encode(texts), abs=1e-5)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["long.txt", "v.npy"]
 
 
@@ -132,7 +132,7 @@ def test_search_finds_the_near_text(built):
     assert len(rows) == 4
     assert {row[5:] for row in rows[::2]} == set(LINES[:2])
     (lines := built.parent / "queries.txt").write_text("a pet\n")
-    said = printed("search", built, "monetary", "policy", "--queries", lines, "-k", 2)
+    said = printed("search", built, "monetary", "policy", "--query-file", lines, "-k", 2)
     money, pet = said["results"]
     assert money["query"] == money["searched"] == "monetary policy"  # words are one query
     assert {hit["text"] for hit in money["hits"]} == {LINES[2], LINES[3]}
@@ -145,7 +145,7 @@ def test_every_printed_score_is_in_the_json(built):
     shown = run("search", built, "monetary policy")
     (result,) = printed("search", built, "monetary policy")["results"]
     rows = [row.split(" · ")[1] for row in shown.splitlines() if " · " in row]
-    assert rows == [f"{hit['sure']:.0f} %" for hit in result["hits"]]
+    assert rows == [f"{hit['confidence']:.0f} %" for hit in result["hits"]]
 
 
 def test_passages_of_a_document_are_one_entry(tmp_path):
@@ -184,7 +184,7 @@ def test_a_terminal_gets_bold_words_a_link_and_no_orders_of_a_text(monkeypatch):
 
     hit = Hit(
         "r#0", "The \x1b[31mroof.", 1.0, {"document": "a b.md", "headings": ["Up\u202e", "On"]},
-        sure=87.3,
+        confidence=87.3,
     )  # fmt: skip
     lines = _entry(1, [hit, hit, hit], Answer(0, 14, ((9, 13),)), "/notes")
     plain = _printed(lines)
@@ -204,16 +204,16 @@ def test_a_terminal_gets_bold_words_a_link_and_no_orders_of_a_text(monkeypatch):
 
 def test_search_threshold_and_query_file(built, tmp_path):
     (tmp_path / "queries.txt").write_text("monetary policy\n\na pet\n")
-    said = printed("search", built, "--queries", tmp_path / "queries.txt", "--threshold", 20)
+    said = printed("search", built, "--query-file", tmp_path / "queries.txt", "--threshold", 20)
     assert [result["query"] for result in said["results"]] == ["monetary policy", "a pet"]
-    sure = [hit["sure"] for result in said["results"] for hit in result["hits"]]
+    sure = [hit["confidence"] for result in said["results"] for hit in result["hits"]]
     assert sure and min(sure) >= 20
     assert run("search", built, "x", "--threshold", 99) == "nothing found\n"
     for cosine in (0.4, -1, 101):
         with pytest.raises(OptionError, match="from 1 to 100 percent"):
             run("search", built, "x", "--threshold", cosine)
     weak = printed("search", built, "zzqq xkcd 12345")["results"][0]
-    assert weak["weak"] and max(hit["sure"] for hit in weak["hits"]) < 12
+    assert weak["no_match"] and max(hit["confidence"] for hit in weak["hits"]) < 12
     assert run("search", built, "zzqq xkcd 12345").startswith("nothing matches well\n")
 
 
@@ -260,17 +260,17 @@ def test_search_remembers_how_the_model_was_loaded(tmp_path, lines):
 
 
 def test_search_refuses_another_model(built, tmp_path):
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
 
-    Encoder.load(MINILM, pooling="max").save(tmp_path / "other")
+    TorchEncoder.load(MINILM, pooling="max").save(tmp_path / "other")
     with pytest.raises(ModelError, match="cannot be compared"):
         run("search", built, "x", "--model", tmp_path / "other")
 
 
 def test_search_says_how_to_go_on_when_the_model_has_moved(built, tmp_path, lines):
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
 
-    Encoder.load(MINILM).save(tmp_path / "here")
+    TorchEncoder.load(MINILM).save(tmp_path / "here")
     folder = tmp_path / "index"
     run("index", lines, "--model", tmp_path / "here", "-o", folder)
     (tmp_path / "here").rename(tmp_path / "there")
@@ -305,12 +305,12 @@ WRONG = [
     ("search {d}/no x", InputError, "no such folder"),
     ("search {i} x -k 0", OptionError, "at least 1"),
     ("search {i}", OptionError, "name a query"),
-    ("search {i} --queries {d}/no", InputError, "no such file"),
+    ("search {i} --query-file {d}/no", InputError, "no such file"),
     ("search {i} ", OptionError, "is empty; name a query"),
     ("similarity {d}/no a b", ModelError, "no such"),
-    ("index {t} --model {m} -o {i} --add --update", UserError, "does not go with --update"),
+    ("index {t} --model {m} -o {i} --add --upsert", UserError, "does not go with --upsert"),
     ("index {t} --model m -o {i} --add --overwrite", UserError, "does not go with --add"),
-    ("index {t} --model {m} -o {i} --update", UserError, "needs --id"),
+    ("index {t} --model {m} -o {i} --upsert", UserError, "needs --id"),
     ("index {t} --model {m} -o {d}/no --add", UserError, "no such folder"),
     ("search {i} x --where year", UserError, "neither JSON nor"),
     ("index {i} {t} --remove 0", UserError, "does not go with --remove"),
@@ -318,11 +318,11 @@ WRONG = [
         (f"index {{i}} --sync {option}", UserError, f"^{option.split()[0]} .* go with --sync")
         for option in [
             "--as-text *.a",
-            "--word-weight 0",
+            "--bm25-weight 0",
             "--vectors-only",
             "--columns a",
             "--metadata a",
-            "--update",
+            "--upsert",
             "--overwrite",
             "--encoded",
             "--id a",
@@ -393,7 +393,7 @@ def test_index_grows_changes_and_shrinks(tmp_path):
     assert found() == {"a": "one", "b": "two"}
     run(
         *("index", source, "--model", MINILM, "-o", folder),
-        *("--id", "id", "--metadata", "n", "--update"),
+        *("--id", "id", "--metadata", "n", "--upsert"),
     )
     assert found() == {"a": "one", "b": "deux", "c": "trois"}
     assert found("--where", "n>=3") == {"b": "deux", "c": "trois"}
@@ -407,18 +407,18 @@ def test_index_grows_changes_and_shrinks(tmp_path):
 
 
 def test_words_count_as_the_index_says_or_the_search(tmp_path, lines, built):
-    found = printed("search", built, "vacuum", "--word-weight", "1", "-k", 1)
-    assert found["word_weight"] == 1 and found["results"][0]["hits"][0]["text"] == LINES[4]
-    assert printed("search", built, "vacuum")["word_weight"] == 0.12
+    found = printed("search", built, "vacuum", "--bm25-weight", "1", "-k", 1)
+    assert found["bm25_weight"] == 1 and found["results"][0]["hits"][0]["text"] == LINES[4]
+    assert printed("search", built, "vacuum")["bm25_weight"] == 0.12
     folder = tmp_path / "index"
-    made = printed("index", lines, "--model", MINILM, "-o", folder, "--word-weight", "0.4")
-    assert made["word_weight"] == 0.4
+    made = printed("index", lines, "--model", MINILM, "-o", folder, "--bm25-weight", "0.4")
+    assert made["bm25_weight"] == 0.4
     (result,) = printed("search", folder, "dog")["results"]
     assert result["hits"][0].keys() == HIT
     alone = printed("search", folder, "dog", "--vectors-only")
-    assert alone["word_weight"] == 0
+    assert alone["bm25_weight"] == 0
     for hit in alone["results"][0]["hits"]:
-        assert hit["score"] == hit["cosine"] and hit["words"] == 0
+        assert hit["score"] == hit["cosine"] and hit["bm25"] == 0
 
 
 def test_an_index_in_a_folder_is_found(built, tmp_path):
@@ -428,9 +428,9 @@ def test_an_index_in_a_folder_is_found(built, tmp_path):
     assert "1 rows removed" in run("index", tmp_path / "mine", "--remove", "0")
 
 
-def test_word_weights_that_cannot_be(tmp_path, lines):
+def test_bm25_weights_that_cannot_be(tmp_path, lines):
     with pytest.raises(OptionError, match="--vectors-only"):
         run(
             *("index", lines, "--model", MINILM, "-o", tmp_path / "i"),
-            *("--word-weight", 0.3, "--vectors-only"),
+            *("--bm25-weight", 0.3, "--vectors-only"),
         )

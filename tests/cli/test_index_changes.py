@@ -13,11 +13,11 @@ from tiny_models import made_sentences
 @pytest.fixture(scope="module")
 def models(tmp_path_factory, bert):
     """A model, and the same with another pooling."""
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
 
     home = tmp_path_factory.mktemp("models")
     for pooling in ("mean", "cls"):
-        Encoder.load(bert, pooling=pooling).save(home / pooling)
+        TorchEncoder.load(bert, pooling=pooling).save(home / pooling)
     return home
 
 
@@ -26,7 +26,7 @@ def built(tmp_path, models):
     (tmp_path / "notes.txt").write_text("\n".join(made_sentences()[:400]) + "\n")
     run(
         "index", tmp_path / "notes.txt", "--model", models / "mean", "-o", tmp_path / "index",
-        "--word-weight", 0.4,
+        "--bm25-weight", 0.4,
     )  # fmt: skip
     return tmp_path / "index"
 

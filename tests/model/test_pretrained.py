@@ -151,14 +151,14 @@ def test_an_index_of_a_former_identity_is_one_of_today(model, tmp_path):
             index.check_model(model.identity)
             index.check_model(identity)
             (hit,) = index.search(texts[:1], encode=model.encode, k=1, model=model.identity)[0]
-            assert hit.text == texts[0] and hit.sure is not None
+            assert hit.text == texts[0] and hit.confidence is not None
 
 
 @pytest.mark.slow
 def test_it_is_a_model_as_any_other(model, multilingual_base):
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
 
-    encoder = Encoder.load(multilingual_base)
+    encoder = TorchEncoder.load(multilingual_base)
     texts = [text for pair in SAME.values() for text in pair]
     assert np.abs(model.encode(texts) - encoder.encode(texts)).max() < 1e-5
     assert model.identity == encoder.identity

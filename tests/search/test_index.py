@@ -58,7 +58,7 @@ def test_finds_what_a_full_sort_finds(k, metric):
 
 
 def test_text_and_vector_queries_agree(index):
-    alone = Ranker(word_weight=0)
+    alone = Ranker(bm25_weight=0)
     by_text = index.search("a river", encode=encode, k=5, ranker=alone)
     assert by_text == index.search(["a river"], encode=encode, k=5, ranker=alone)
     assert by_text == index.search("a river", vectors=encode(["a river"]), k=5, ranker=alone)
@@ -290,11 +290,11 @@ def test_an_index_whose_last_rows_to_encode_were_removed_is_whole(tmp_path):
 def test_words_alone_search_what_is_not_encoded(index, tmp_path):
     unfinished(tmp_path / "index")
     early = Index.open(tmp_path / "index")
-    assert (early.unfinished, early.words_only) == (30, "BM25 only: 25 % encoded")
+    assert (early.unfinished, early.bm25_only) == (30, "BM25 only: 25 % encoded")
     (hits,) = early.search(["rivers"], vectors=encode(["rivers"]), k=99)
     (words,) = index.search(["rivers"], vectors=encode(["rivers"]), k=20, ranker=Ranker(1.0))
-    assert {hit.id: hit.words for hit in hits} == {hit.id: hit.words for hit in words}
-    assert len(hits) == 20 and hits[0].shown.startswith("BM25 ") and hits[0].sure is None
+    assert {hit.id: hit.bm25 for hit in hits} == {hit.id: hit.bm25 for hit in words}
+    assert len(hits) == 20 and hits[0].shown.startswith("BM25 ") and hits[0].confidence is None
     assert early.search(["nowhere"], vectors=encode(["nowhere"])) == [[]]
     for refused in (
         lambda: early.search(encode(["x"])),
@@ -307,7 +307,7 @@ def test_words_alone_search_what_is_not_encoded(index, tmp_path):
     with Writer(tmp_path / "index") as writer:
         writer.put_vectors(normalize(encode(TEXTS[10:])))
     done = early.refreshed()
-    assert done.words_only == "" and np.array_equal(done.vectors, index.vectors)
+    assert done.bm25_only == "" and np.array_equal(done.vectors, index.vectors)
     assert examine(tmp_path / "index")[0].good
 
 

@@ -92,7 +92,7 @@ def scores_of(ranker, learned, vectors, documents, query, words):
             for row, document in documents.items():
                 if document in names:
                     gains[row] = max(gains[row], gain)
-    if not ranker.word_weight:
+    if not ranker.bm25_weight:
         return {row: cosines[row] + gains[row] for row in vectors}
 
     def scaled(values, spread):
@@ -103,8 +103,8 @@ def scores_of(ranker, learned, vectors, documents, query, words):
     dense = scaled({row: cosines[row] + gains[row] for row in vectors}, list(cosines.values()))
     sparse = scaled(words, list(words.values()))
     clear = max(scaled(cosines, list(cosines.values())).values())
-    one, two = (1 - ranker.word_weight) * clear, ranker.word_weight * max(sparse.values())
-    share = two / (one + two) if one + two else ranker.word_weight
+    one, two = (1 - ranker.bm25_weight) * clear, ranker.bm25_weight * max(sparse.values())
+    share = two / (one + two) if one + two else ranker.bm25_weight
     return {row: (1 - share) * dense[row] + share * sparse[row] for row in vectors}
 
 
@@ -125,8 +125,8 @@ def check(index, ranker, learned, **about):
         assert [h.score for h in hits] == pytest.approx(
             [wanted[by_id[h.id]] for h in hits], abs=2e-4
         )
-        counted = dict.fromkeys(words, 0.0) if not ranker.word_weight else words
-        assert [h.words for h in hits] == pytest.approx([counted[by_id[h.id]] for h in hits])
+        counted = dict.fromkeys(words, 0.0) if not ranker.bm25_weight else words
+        assert [h.bm25 for h in hits] == pytest.approx([counted[by_id[h.id]] for h in hits])
         own = unit(query.tolist())
         assert [h.cosine for h in hits] == pytest.approx(
             [dot(own, vectors[by_id[h.id]]) for h in hits], abs=1e-5
@@ -158,10 +158,10 @@ def test_vectors_as_queries_and_vectors_alone():
         QUERIES, vectors=given, k=5, ranker=Ranker(0.0, 0.25, 0.4, 1.0, 0.1)
     )
     plain = Index.build(encode, TEXTS, metadata=METADATA)
-    alone = index.search(QUERIES, vectors=given, k=5, ranker=index.ranker.with_words(0.0))
+    alone = index.search(QUERIES, vectors=given, k=5, ranker=index.ranker.with_bm25(0.0))
     assert alone == plain.search(QUERIES, vectors=given, k=5, ranker=Ranker(0.0))
-    assert index.ranker.with_words(None) == WAYS[6]
-    assert index.ranker.with_words(0.7) == Ranker(0.7, 0.25, 0.4, 1.0, 0.1)
+    assert index.ranker.with_bm25(None) == WAYS[6]
+    assert index.ranker.with_bm25(0.7) == Ranker(0.7, 0.25, 0.4, 1.0, 0.1)
 
 
 @each_way
@@ -215,7 +215,7 @@ def test_nothing_learned_leaves_no_table(tmp_path):
         Ranker(map_share=1.5)
 
 
-@pytest.mark.parametrize("weights", [{"word_weight": 9.0}, {"map_share": -1.0}])
+@pytest.mark.parametrize("weights", [{"bm25_weight": 9.0}, {"map_share": -1.0}])
 def test_a_stored_weight_out_of_range_is_damage_and_no_option(weights):
     pattern = r"^the index is damaged \(.*[= ](-1|9)\.0.*\); build it again$"
     with pytest.raises(DataError, match=pattern):

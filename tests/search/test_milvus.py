@@ -87,7 +87,7 @@ def test_finds_what_an_index_in_memory_finds(both, where, weight):
     for found, expected in zip(ours, theirs, strict=True):
         assert [hit.id for hit in found] == [hit.id for hit in expected]
         assert [(h.text, h.metadata) for h in found] == [(h.text, h.metadata) for h in expected]
-        for name in ("score", "cosine", "words"):
+        for name in ("score", "cosine", "bm25"):
             left, right = ([getattr(hit, name) for hit in hits] for hits in (found, expected))
             assert left == pytest.approx(right, abs=1e-4), name
 
@@ -101,7 +101,7 @@ def test_few_proposals_and_a_sample_come_near(both):
     assert 50 < len(index._drawn) < 160
     known = {hit.id: hit for hit in expected}
     for hit in found:
-        assert hit.words == pytest.approx(known[hit.id].words, rel=0.1)
+        assert hit.bm25 == pytest.approx(known[hit.id].bm25, rel=0.1)
         assert hit.cosine == pytest.approx(known[hit.id].cosine, abs=1e-5)
     assert {hit.id for hit in found} <= {hit.id for hit in expected[:12]}
 
@@ -168,7 +168,7 @@ def test_changes_are_those_of_a_writer(tmp_path):
         (hit,) = index.search(encode([text]), k=1)[0]
         assert (hit.text, hit.id, hit.metadata) == (text, name, facts)
     (hit,) = index.search("z", encode=encode, k=1)[0]
-    assert (hit.text, hit.words > 0) == ("z", True)
+    assert (hit.text, hit.bm25 > 0) == ("z", True)
 
 
 def test_blocks_are_the_rows_of_the_index_in_memory(both):

@@ -193,7 +193,7 @@ def test_search(http, encoder, index):
 @pytest.mark.parametrize(("options", "query", "new"), [
     ({}, "a pet", LINES[4]),
     # Words are counted anew of rows that come later.
-    ({"word_weight": 1.0}, "kettle", "Kettle, kettle."),
+    ({"bm25_weight": 1.0}, "kettle", "Kettle, kettle."),
 ], ids=["dense", "hybrid"])  # fmt: skip
 def test_search_sees_what_a_writer_commits(model, encoder, tmp_path, options, query, new):
     from contrasent.search.writer import Writer
@@ -247,7 +247,7 @@ def test_answers_go_on_while_the_words_of_a_newer_index_are_counted(encoder, tmp
 
 def test_an_index_that_is_locked_for_a_moment_is_looked_at_again():
     class Locked:
-        model, words_only = "m", ""
+        model, bm25_only = "m", ""
 
         def __len__(self):
             return 0

@@ -143,7 +143,7 @@ class Bench:
                 )
                 for ranker in by_vectors
             }
-            adjusted = (replace(r, word_weight=share * r.word_weight) for r in rankers)
+            adjusted = (replace(r, bm25_weight=share * r.bm25_weight) for r in rankers)
             ranked = (r.rank(candidates[r.without_words], PROPOSED) for r in adjusted)
             rankings.append([best.rows for best in ranked])
         return rankings
@@ -161,7 +161,7 @@ class Bench:
         if text not in self._words:
             scores, exact, _ = self.index.bm25.weigh(text)
             rows = np.flatnonzero(scores)
-            share = self.index.ranker_for(text, Ranker(1.0)).word_weight
+            share = self.index.ranker_for(text, Ranker(1.0)).bm25_weight
             self._words[text] = rows, scores[rows], exact[rows], share
         words, exact = np.zeros((2, self.index.facts.rows), dtype=np.float32)
         rows, *stored, share = self._words[text]

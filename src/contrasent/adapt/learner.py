@@ -109,13 +109,13 @@ def candidate_strategies(
     prior: Ranker, size: Literal["all", "few"], *, smooth: bool, tuning: Tuning = TUNING
 ) -> list[Strategy]:
     """All strategies to try, the prior first; ``smooth``: whether rows' neighbors are known."""
-    weights = {prior.word_weight, *(tuning.weights if size == "all" else tuning.few_weights)}
+    weights = {prior.bm25_weight, *(tuning.weights if size == "all" else tuning.few_weights)}
     smoothings = {prior.smoothing, *(SMOOTHINGS if smooth else ())}
     bonuses = tuning.bonuses if size == "all" else tuning.few_bonuses
     strategies = [Strategy(prior, False)]
     every = product(SHARES, sorted(weights), sorted(smoothings), bonuses)
     for share, weight, smoothing, (taught, start) in every:
-        ranker = replace(prior, word_weight=weight, smoothing=smoothing)
+        ranker = replace(prior, bm25_weight=weight, smoothing=smoothing)
         ranker = replace(ranker, taught=taught, taught_from=start)
         if share is None:
             strategies.append(Strategy(ranker, False))

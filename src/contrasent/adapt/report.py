@@ -25,7 +25,7 @@ SHOWN = 5  # queries that gained most, and that lost most
 
 def gain_of_words(bench: Bench, default: Ranker, *, seed: int) -> Difference | None:
     """The default search minus vectors alone on user queries; None if they are too few to tell."""
-    if len({query.document for query in bench.queries}) < MIN_DOCUMENTS or not default.uses_words:
+    if len({query.document for query in bench.queries}) < MIN_DOCUMENTS or not default.uses_bm25:
         return None
     vectors, both = bench.values([default.without_words, default])
     return difference(bench.queries, both - vectors, seed=seed, level=LEVEL)

@@ -55,7 +55,7 @@ from contrasent.model.base import TaskEncoder
 from contrasent.progress import duration
 from contrasent.search.folder import in_milvus, is_index
 from contrasent.search.index import Index, document_of
-from contrasent.search.opening import INSIDE, index_folder
+from contrasent.search.opening import INSIDE, resolve_index
 from contrasent.search.ranking import Ranker
 from contrasent.search.records import IndexRow
 from contrasent.search.writer import Writer
@@ -233,7 +233,7 @@ def _source(
     """Documents, or an index to be copied."""
     if not isinstance(source, str | Path):
         return source
-    place = index_folder(source)
+    place = resolve_index(source)
     if in_milvus(place):
         raise InputError(place, "is in Milvus; adapt needs the rows in an index of its own")
     if is_index(place):
@@ -334,7 +334,7 @@ class _AdaptationRun:
         self.encode = open_index_model(self.index)
         self.documents, self.units = document_names(self.index)
         # Stored, since learning changes the ranker of the index before the run is complete.
-        default = Ranker(self.index.ranker.word_weight)
+        default = Ranker(self.index.ranker.bm25_weight)
         self.prior = Ranker.from_json(self.work.stage("default", default.to_json))
 
     # ------------------------------------------------------------------ queries

@@ -145,7 +145,7 @@ def diff(
     new: str,
     loading: Annotated[options.Loading, "batch_size"],
     on: str = "",
-    queries: Path | None = None,
+    query_file: Path | None = None,
     sample: int = 1000,
     documents: Annotated[int, typer.Option(min=200)] = 20000,
     threshold: float | None = None,
@@ -164,7 +164,7 @@ def diff(
         old: The model in use: folder, name, export, or a server's http://HOST:PORT/v1#MODEL.
         new: The model that is to replace it, given in the same way.
         on: Index folder, or a corpus: a file or folder.
-        queries: File with one query a line; if not given, documents are the queries.
+        query_file: File with one query a line; if not given, documents are the queries.
         sample: Queries at most, drawn at random; at least 20.
         documents: Documents at most, drawn at random.
         threshold: Score of OLD to carry over to NEW.
@@ -181,9 +181,9 @@ def diff(
 
     if report is not None:
         check_writable(report.absolute().parent)
-    wanted = None if queries is None else read_queries(queries)
+    wanted = None if query_file is None else read_queries(query_file)
     if wanted == []:
-        raise InputError(queries or "", "holds no query")
+        raise InputError(query_file or "", "holds no query")
     searched = open_searched(on, documents, column, seed)
     names = {"old": old, "new": new}
     models = {side: _open_side(name, side, loading, searched) for side, name in names.items()}
@@ -245,11 +245,11 @@ def open_searched(on: str, most: int, column: str | None, seed: int) -> Searched
     import numpy as np
 
     from contrasent.search.folder import is_any_index
-    from contrasent.search.opening import index_folder, numbered_rows, open_index
+    from contrasent.search.opening import numbered_rows, open_index, resolve_index
     from contrasent.search.records import Records, TableColumns
 
     random = np.random.default_rng(seed)
-    place = index_folder(on)
+    place = resolve_index(on)
     if not is_any_index(place):
         texts = [text for text, _, _ in Records(on, TableColumns(column))]
         if len(texts) <= most:

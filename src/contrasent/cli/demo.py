@@ -152,7 +152,7 @@ def _gains(
     queries = [Query(text, {n: 1.0}, n) for text, n in known]
     vectors = for_task(encode, "query")([text for text, _ in known])
     bench = Bench(index, queries, vectors, documents, units, index.learned)
-    default = Ranker(done.facts["default"]["word_weight"])
+    default = Ranker(done.facts["default"]["bm25_weight"])
     alone, both, learned = bench.values([Ranker(0.0), default, index.ranker])
     gains = {
         name: difference(queries, values, seed=seed)

@@ -70,10 +70,10 @@ def doctor(
     from contrasent.model.opening import find_model, open_encoder
     from contrasent.search.doctor import examine
     from contrasent.search.folder import is_any_index, is_index
-    from contrasent.search.opening import index_folder, open_index
+    from contrasent.search.opening import open_index, resolve_index
     from contrasent.types import Finding
 
-    place, about = index_folder(Path(model)), dict[str, Any]()
+    place, about = resolve_index(Path(model)), dict[str, Any]()
     content = examine(place) if is_index(place) else []
     if not all(finding.good for finding in content):
         return _findings(model, content, "the index is damaged: build it again, or restore a copy")
@@ -124,10 +124,10 @@ def attention_warning(folder: Path, encoder: Any = None) -> str:
     with suppress(ImportError, UserError):  # what else is wrong with the model is said elsewhere
         from contrasent.encoder.attention_weights import attention_of
         from contrasent.encoder.backbone import PooledBackbone
-        from contrasent.encoder.encoder import Encoder
+        from contrasent.encoder.encoder import TorchEncoder
 
         if not isinstance(encoder, PooledBackbone):
-            encoder = Encoder.load(folder, pooling="mean", check=False)
+            encoder = TorchEncoder.load(folder, pooling="mean", check=False)
         found = attention_of(encoder, PROBES)
         return "" if found is None else found.warning()
     return ""

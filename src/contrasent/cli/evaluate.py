@@ -37,11 +37,11 @@ def evaluate(
     columns: Annotated[str | None, typer.Option(metavar="A,B,SCORE")] = None,
     collection: Annotated[Path | None, typer.Option(metavar="FOLDER")] = None,
     own_ids: bool = False,
-    word_weight: options.WordWeight = None,
+    bm25_weight: options.WordWeight = None,
     vectors_only: options.VectorsOnly = False,
     stop_words: bool = False,
     resamples: Annotated[int, typer.Option(min=0)] = 1000,
-    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE")] = None,
+    json_file: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
     report_file: Annotated[Path | None, typer.Option("--report", metavar="FILE")] = None,
     list_: Annotated[bool, typer.Option("--list")] = False,
 ) -> None:
@@ -95,7 +95,7 @@ def evaluate(
         resamples=resamples,
         folder=data,
     )
-    weight = options.chosen_weight(word_weight, vectors_only)
+    weight = options.chosen_weight(bm25_weight, vectors_only)
     indexes = _check_indexes(models, weight, collection, bool(suites or pairs))
     others = [model for model in models if model not in indexes]
     if own_ids and collection is None:
@@ -112,7 +112,7 @@ def evaluate(
             reports_of[model] = evaluate_index(
                 model,
                 collection,
-                word_weight=weight,
+                bm25_weight=weight,
                 own_ids=own_ids,
                 runtime=loading.runtime,
                 batch_size=loading.batch_size,
@@ -216,20 +216,20 @@ def _check_indexes(
 ) -> list[str]:
     """The indexes among what is measured; they are searched."""
     from contrasent.search.folder import is_any_index
-    from contrasent.search.opening import index_folder
+    from contrasent.search.opening import resolve_index
 
     # The folder that adapt left is a model with an index in it: a model here, as ever.
     indexes = [
         model
         for model in models
-        if is_any_index(index_folder(model)) and not (Path(model) / "modules.json").is_file()
+        if is_any_index(resolve_index(model)) and not (Path(model) / "modules.json").is_file()
     ]
     if indexes and collection is None:
         raise UserError(f"{indexes[0]}: an index is measured by --collection FOLDER")
     if indexes and others:
         raise UserError(f"{indexes[0]}: is an index; --suite and --pairs measure models")
     if weight is not None and not indexes:
-        raise OptionError("--word-weight", weight, "is for an index that is measured")
+        raise OptionError("--bm25-weight", weight, "is for an index that is measured")
     return indexes
 
 

@@ -38,13 +38,13 @@ def index(
     id_column: Annotated[str | None, typer.Option("--id")] = None,
     metadata: str | None = None,
     metric: str | None = None,
-    uri: str = "",
-    collection: str = COLLECTION,
+    milvus_uri: str = "",
+    milvus_collection: str = COLLECTION,
     encoded: bool = False,
-    word_weight: options.WordWeight = None,
+    bm25_weight: options.WordWeight = None,
     vectors_only: options.VectorsOnly = False,
     add: bool = False,
-    update: bool = False,
+    upsert: bool = False,
     listing: Annotated[bool, typer.Option("--list")] = False,
     remove: Annotated[list[str] | None, typer.Option("--remove", metavar="ID|DOCUMENT")] = None,
     remove_where: Annotated[
@@ -82,11 +82,11 @@ def index(
         id_column: Column with the ids of a table's rows; row numbers if not given.
         metadata: Columns of a table to keep as metadata: a,b,c; * for all others.
         metric: cosine or dot. [default: the model's]
-        uri: Keep it in Milvus: http://HOST:19530, or a file NAME.db.
-        collection: Name of the collection in Milvus.
+        milvus_uri: Keep it in Milvus: http://HOST:19530, or a file NAME.db.
+        milvus_collection: Name of the collection in Milvus.
         encoded: SOURCE is parquet with vectors in it, as encode writes it: nothing is encoded.
         add: Add the rows of a table to an index that exists.
-        update: Replace rows of the same id, add the others.
+        upsert: Replace rows of the same id, add the others.
         listing: List the documents of an index, and how many passages each has.
         remove: Remove the row with this id, or a document, from an index; can be repeated.
         remove_where: Remove rows whose metadata matches: year<2000, or a JSON filter.
@@ -103,14 +103,14 @@ def index(
         "--encoding": encoding,
         "--max-file-text": None if max_file_text == TEXT_LIMIT else max_file_text,
         "--metric": metric,
-        "--uri": uri,
-        "--collection": None if collection == COLLECTION else collection,
+        "--milvus-uri": milvus_uri,
+        "--milvus-collection": None if milvus_collection == COLLECTION else milvus_collection,
         "--encoded": encoded,
-        "--word-weight": None if word_weight is None else str(word_weight),
+        "--bm25-weight": None if bm25_weight is None else str(bm25_weight),
         "--vectors-only": vectors_only,
         "--overwrite": overwrite,
     }
-    building = made | {"-o": output, "--add": add, "--update": update, "--column": column}
+    building = made | {"-o": output, "--add": add, "--upsert": upsert, "--column": column}
     building |= {"--columns": columns, "--id": id_column, "--metadata": metadata}
     if remove or remove_where:
         others = building | fixed | {"SOURCE": synced, "--model": model}
@@ -138,19 +138,19 @@ def index(
     if synced is not None:
         problem = "is one too many: contrasent index SOURCE -o INDEX --model MODEL"
         raise OptionError("SOURCE", synced, problem)
-    weight = options.chosen_weight(word_weight, vectors_only)
+    weight = options.chosen_weight(bm25_weight, vectors_only)
     common: dict[str, Any] = {"model": model, "column": column, "id_column": id_column}
     common["batch_size"] = loading.batch_size
     common["metadata"] = [name.strip() for name in metadata.split(",")] if metadata else []
     common["columns"] = [name.strip() for name in columns.split(",")] if columns else []
     if column is not None and columns:
         raise OptionError("--column", column, "does not go with --columns; name it there")
-    if add or update:
-        others = made | fixed | {"--add": add and update, "--watch": watch}
-        _check_alone("--update" if update else "--add", others)
+    if add or upsert:
+        others = made | fixed | {"--add": add and upsert, "--watch": watch}
+        _check_alone("--upsert" if upsert else "--add", others)
         from contrasent.indexing.changes import add_rows
 
-        return _outcome(output, add_rows(output, source, update=update, **common))
+        return _outcome(output, add_rows(output, source, update=upsert, **common))
     from contrasent.indexing.build import index_folder
 
     with options.resumable("the same command goes on with what is encoded"):
@@ -165,9 +165,9 @@ def index(
             encoding=encoding,
             encoded=encoded,
             metric=metric,
-            word_weight=weight,
-            uri=uri,
-            collection=collection,
+            bm25_weight=weight,
+            uri=milvus_uri,
+            collection=milvus_collection,
             overwrite=overwrite,
             pooling=loading.pooling,
             max_seq_length=loading.max_seq_length,
@@ -200,7 +200,7 @@ def _outcome(output: Path, made: "IndexResult") -> options.Output:
         "metric": made.index.metric,
         "model": made.model,
         "identity": made.index.model,
-        "word_weight": made.index.ranker.word_weight,
+        "bm25_weight": made.index.ranker.bm25_weight,
         "blank_lines": made.blank_lines,
         "truncated": made.truncated,
         "documents": documents,

@@ -271,8 +271,8 @@ def column_list(names: str | list[str | int] | None) -> list[str | int] | None:
     return [int(p) if str(p).strip().isdigit() else str(p).strip() for p in parts]
 
 
-def chosen_weight(word_weight: float | None, vectors_only: bool) -> float | None:
+def chosen_weight(bm25_weight: float | None, vectors_only: bool) -> float | None:
     """The share of words that a command's options choose; None for the index's own."""
-    if vectors_only and word_weight:
-        raise OptionError("--word-weight", word_weight, "does not go with --vectors-only")
-    return 0.0 if vectors_only else word_weight
+    if vectors_only and bm25_weight:
+        raise OptionError("--bm25-weight", bm25_weight, "does not go with --vectors-only")
+    return 0.0 if vectors_only else bm25_weight

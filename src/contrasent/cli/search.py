@@ -38,9 +38,9 @@ def search(
     exact: bool = False,
     all_rows: bool = False,
     flat: bool = False,
-    word_weight: options.WordWeight = None,
+    bm25_weight: options.WordWeight = None,
     vectors_only: options.VectorsOnly = False,
-    queries: Path | None = None,
+    query_file: Path | None = None,
     model: str | None = None,
 ) -> options.Output:
     """Find the texts of an index that answer a query best, by words and vectors.
@@ -51,13 +51,13 @@ def search(
         index: Index folder, made by 'contrasent index'.
         query: Words to search for; all of them are one query.
         k: Documents for each query, or rows with --flat.
-        threshold: Leave out results that are less sure, in percent; of a model that is not
+        threshold: Leave out results of less confidence, in percent; of a model that is not
             calibrated, results of a smaller cosine.
         where: Only rows whose metadata matches: year>=2000, or a JSON filter.
         exact: Search for the words as they were typed; typing errors are not repaired.
         all_rows: Compare every row, even of a large index.
         flat: Print every row found, also where several are of one document.
-        queries: File with one query a line, besides the one named.
+        query_file: File with one query a line, besides the one named.
         model: Where the index's model is now, if it has moved.
     """
     from contrasent.indexing.models import find_hits, open_index_model
@@ -68,10 +68,10 @@ def search(
 
     check_k(k)
     condition = parse_where(where or [])
-    wanted = _wanted(query, queries)
-    weight = options.chosen_weight(word_weight, vectors_only)
+    wanted = _wanted(query, query_file)
+    weight = options.chosen_weight(bm25_weight, vectors_only)
     opened = open_index(index)
-    ranker = opened.ranker.with_words(weight)
+    ranker = opened.ranker.with_bm25(weight)
     encode = open_index_model(opened, model, runtime=loading.runtime)
     began = time.monotonic()
     how: dict[str, Any] = {"k": k, "threshold": threshold, "where": condition, "ranker": ranker}
@@ -89,9 +89,9 @@ def search(
         if text != typed:
             repaired = f"searched for {text}; search for {typed} instead: --exact"
             lines.append([("", ""), (repaired, "")])
-        weak = opened.nothing_matches(hits)
-        if weak or not hits:
-            lines.append([("", ""), ("nothing matches well" if weak else "nothing found", "")])
+        no_match = opened.nothing_matches(hits)
+        if no_match or not hits:
+            lines.append([("", ""), ("nothing matches well" if no_match else "nothing found", "")])
         for rank, group in enumerate(groups, 1):
             # Of a document prose is shown before tasks and a table of contents.
             first, *others = sorted(group, key=lambda at: some[at].listed)
@@ -107,25 +107,25 @@ def search(
             }
             for at, (hit, answer, path) in enumerate(zip(hits, some, paths, strict=True))
         ]
-        results.append({"query": typed, "searched": text, "weak": weak, "hits": rows})
+        results.append({"query": typed, "searched": text, "no_match": no_match, "hits": rows})
     facts = {
         "index": str(index),
         "model": opened.model,
         "k": k,
-        "word_weight": ranker.word_weight,
+        "bm25_weight": ranker.bm25_weight,
         "threshold": threshold,
         "where": condition,
         "seconds": round(seconds, 4),
         "truncated": truncated,
-        "words_only": opened.words_only,
+        "bm25_only": opened.bm25_only,
         "results": results,
     }
     cut = (
         f"{truncated:,} of {len(wanted):,} queries were longer than {encode.encoder.max_seq_length}"
     )
     notes = [f"{cut} tokens and were cut there"] if truncated else []
-    if opened.words_only:
-        notes.append(f"{opened.words_only}; 'contrasent index {index} --sync' encodes the rest")
+    if opened.bm25_only:
+        notes.append(f"{opened.bm25_only}; 'contrasent index {index} --sync' encodes the rest")
     return options.Output(facts, _printed(lines), notes, styled=True)
 
 
@@ -134,7 +134,7 @@ def _wanted(query: list[str] | None, file: Path | None) -> list[str]:
     wanted = [" ".join(query)] if query else []
     wanted += read_queries(file) if file else []
     if not wanted or not all(map(str.strip, wanted)):
-        raise OptionError("QUERY", "", "is empty; name a query, or --queries FILE")
+        raise OptionError("QUERY", "", "is empty; name a query, or --query-file FILE")
     return wanted
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor, nn
 
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.encoder.heads import make_head
 from contrasent.engine import contrast
 from contrasent.engine.contrast import Contrast, Duplicates
@@ -62,12 +62,12 @@ class Objective(nn.Module):
 
     Examples:
         >>> from contrasent import fit
-        >>> from contrasent.engine import Encoder, Objective
+        >>> from contrasent.engine import Objective, TorchEncoder
         >>> class Plain(Objective):
-        ...     def __init__(self, encoder: Encoder, *, temperature: float = 0.05) -> None:
+        ...     def __init__(self, encoder: TorchEncoder, *, temperature: float = 0.05) -> None:
         ...         super().__init__(encoder)
         ...         self.use_contrast(1.0, temperature=temperature)
-        >>> method = Plain(Encoder.load("contrasent-small", pooling="cls"), temperature=0.1)
+        >>> method = Plain(TorchEncoder.load("contrasent-small", pooling="cls"), temperature=0.1)
         >>> fit(method, ["a map", "a lamp", "a boat"], output_dir="plain", batch_size=3).steps
         1
     """
@@ -86,7 +86,7 @@ class Objective(nn.Module):
         self.__dict__["_given"] = {k: v for k, v in given.items() if k != "encoder"}
         return self
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(self, encoder: TorchEncoder) -> None:
         super().__init__()
         check_values(parameters_of(type(self)).values(), self._given)
         self.encoder = encoder
@@ -94,7 +94,7 @@ class Objective(nn.Module):
         self.resample_views = True
         self.roles: tuple[str, ...] = ("anchor", "positive")
         self.projector: nn.Module | None = None
-        self.second: Encoder | None = None
+        self.second: TorchEncoder | None = None
         self.second_projector: nn.Module | None = None
         self.masks = "independent"
         self.baseline: Baseline | None = None
@@ -254,7 +254,7 @@ class ContrastObjective(Objective):
 
     def __init__(
         self,
-        encoder: Encoder,
+        encoder: TorchEncoder,
         *,
         temperature: Positive = 0.05,
         similarity: Similarity = "cosine",
@@ -293,7 +293,7 @@ class PairObjective(Objective):
 
     def __init__(
         self,
-        encoder: Encoder,
+        encoder: TorchEncoder,
         *,
         temperature: Positive = 0.05,
         similarity: Similarity = "cosine",
@@ -336,7 +336,7 @@ class Combination(Objective):
     """
 
     def __init__(
-        self, encoder: Encoder, parts: Sequence[Objective], description: dict[str, Any]
+        self, encoder: TorchEncoder, parts: Sequence[Objective], description: dict[str, Any]
     ) -> None:
         """Join the parts of several methods."""
         super().__init__(encoder)
@@ -465,7 +465,7 @@ def check_view(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_views(
-    encoder: "Encoder", values: Mapping[str, Any], *, views: Which = "second"
+    encoder: "TorchEncoder", values: Mapping[str, Any], *, views: Which = "second"
 ) -> tuple[View, View]:
     """Make the views of anchor and positive.
 

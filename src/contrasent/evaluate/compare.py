@@ -122,7 +122,7 @@ def compare_reports(
     if not results:
         raise DataError(
             "the reports hold no items, and one run an arm shows no spread over seeds: write them "
-            "again with evaluate --json, give at least two an arm, or compare the models themselves"
+            "again with evaluate --json-file, give at least two an arm, or compare the models"
         )
     return results
 

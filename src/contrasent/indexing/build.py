@@ -58,7 +58,7 @@ def read_input(
     max_seq_length: int | None = None,
     batch_size: int = 64,
     metric: str | None = None,
-    word_weight: float | None = None,
+    bm25_weight: float | None = None,
     settings: Mapping[str, Any] | None = None,
     log: Log = lambda line: None,
 ) -> IndexInput:
@@ -70,8 +70,8 @@ def read_input(
     opening: dict[str, Any] = {"pooling": pooling, "max_seq_length": max_seq_length}
     base = open_base(texts, model, firsts=firsts, log=log, batch_size=batch_size, **opening)
     encode, encoder = base.encode, base.encode.encoder
-    weight = base.word_weight if word_weight is None else word_weight
-    notes = base.remarks if word_weight is None else ()
+    weight = base.bm25_weight if bm25_weight is None else bm25_weight
+    notes = base.remarks if bm25_weight is None else ()
     facts = Facts(
         model=encoder.identity,
         source=absolute_name(base.name),
@@ -136,7 +136,7 @@ def index_folder(
     metadata: Sequence[str] = (),
     encoded: bool = False,
     metric: str | None = None,
-    word_weight: float | None = None,
+    bm25_weight: float | None = None,
     uri: str = "",
     collection: str = "contrasent",
     overwrite: bool = False,
@@ -168,7 +168,7 @@ def index_folder(
         metadata: columns to keep as metadata; ``["*"]`` for all others.
         encoded: the source is a parquet file with vectors, as ``contrasent encode`` writes.
         metric: "cosine" or "dot"; the model's own if None.
-        word_weight: share of BM25 in a score, from 0 to 1; chosen for the language if None.
+        bm25_weight: share of BM25 in a score, from 0 to 1; chosen for the language if None.
         uri: keep the rows in Milvus: ``http://HOST:19530``, or a file ``NAME.db``.
         collection: name of the collection in Milvus.
         overwrite: replace an existing index.
@@ -203,7 +203,7 @@ def index_folder(
     if overwrite or not (uri and in_milvus(target)):  # a killed load resumes
         check_target(target, overwrite)
     if uri and find_spec("pymilvus") is None:
-        raise MissingExtraError("pymilvus", "milvus", "--uri")
+        raise MissingExtraError("pymilvus", "milvus", "--milvus-uri")
     table = TableColumns(column, tuple(columns), id_column, tuple(metadata), encoded)
     inputs = read_input(
         open_source(
@@ -220,7 +220,7 @@ def index_folder(
         **settings,
         batch_size=batch_size,
         metric=metric,
-        word_weight=word_weight,
+        bm25_weight=bm25_weight,
         settings={"uri": uri, "collection": collection} if uri else None,
         log=log,
     )

@@ -19,7 +19,7 @@ from contrasent.model.base import TaskEncoder
 from contrasent.model.opening import absolute_name, find_model, open_encoder
 from contrasent.search.filters import Where, check_where
 from contrasent.search.index import Index, document_of
-from contrasent.search.opening import index_folder, open_index, open_writer, reembed
+from contrasent.search.opening import open_index, open_writer, reembed, resolve_index
 from contrasent.search.records import TableColumns, blocks
 from contrasent.search.store import ROWS_AT_ONCE, Row
 from contrasent.search.writer import Writer
@@ -97,8 +97,8 @@ def add_rows(
         ModelError: the model is not that of the index.
     """
     if update and id_column is None:
-        raise OptionError("--update", True, "needs --id COLUMN, to know which rows to replace")
-    folder, began = index_folder(index), time.monotonic()
+        raise OptionError("--upsert", True, "needs --id COLUMN, to know which rows to replace")
+    folder, began = resolve_index(index), time.monotonic()
     before = open_index(folder)
     name = None if model is None else str(model)
     table = TableColumns(column, columns, id_column, metadata).read(str(source))

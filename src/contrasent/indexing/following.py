@@ -23,7 +23,7 @@ from contrasent.indexing.sources import FileFacts, document_rows
 from contrasent.model.base import TaskEncoder
 from contrasent.search.folder import CHECKSUM, in_milvus, is_index
 from contrasent.search.index import Index
-from contrasent.search.opening import KeptVectors, index_folder
+from contrasent.search.opening import KeptVectors, resolve_index
 from contrasent.search.records import IndexRow
 from contrasent.search.store import ROWS_AT_ONCE, Row, Store, check_model
 from contrasent.search.writer import Writer
@@ -224,7 +224,7 @@ def watch_index(
 
 def own_folder(index: str | Path) -> Path:
     """The folder of an index that has its vectors in it, not in Milvus."""
-    folder = index_folder(index)
+    folder = resolve_index(index)
     if in_milvus(folder):
         raise OutputError(f"{folder}: is in Milvus; build it anew with 'contrasent index'")
     return folder

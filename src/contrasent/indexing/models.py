@@ -84,7 +84,7 @@ class OpenedBase(NamedTuple):
 
     name: str
     encode: TaskEncoder
-    word_weight: float  # the share of words in a score that suits the texts
+    bm25_weight: float  # the share of words in a score that suits the texts
     remarks: tuple[str, ...] = ()  # a line if the model was named and does not know the language
 
 
@@ -115,13 +115,13 @@ def open_base(
     )
     encode = TaskEncoder(encoder, batch_size=batch_size)
     if chosen:
-        return OpenedBase(name, encode, chosen.fit.word_weight)
+        return OpenedBase(name, encode, chosen.fit.bm25_weight)
     language = fit(sample, encoder.tokenizer)
     remark = (
         f"the model's vocabulary is of another language than the texts ({language.pieces:.1f} "
-        f"tokens a word): words count for {language.word_weight:g} of a score (--word-weight)"
+        f"tokens a word): words count for {language.bm25_weight:g} of a score (--bm25-weight)"
     )
-    return OpenedBase(name, encode, language.word_weight, () if language.known else (remark,))
+    return OpenedBase(name, encode, language.bm25_weight, () if language.known else (remark,))
 
 
 def find_hits(
@@ -148,7 +148,7 @@ class Fit(NamedTuple):
     unknown: float = 0.0
 
     @property
-    def word_weight(self) -> float:
+    def bm25_weight(self) -> float:
         """Share of words in a score."""
         return KNOWN_WEIGHT if self.known else OTHER_WEIGHT
 
@@ -218,7 +218,7 @@ def choose_base(
         return Base(name, best, reason, tokenizer)
     reason = (
         f"no installed base knows the language ({_cut(best)}{compared}): words count for "
-        f"{OTHER_WEIGHT:g} of a score (--word-weight){extra}"
+        f"{OTHER_WEIGHT:g} of a score (--bm25-weight){extra}"
     )
     return Base(name, best, reason + see("wrong-language"), tokenizer)
 

@@ -28,7 +28,7 @@ def search_index(
     rows: bool = False,
     exact: bool = False,
     all_rows: bool = False,
-    word_weight: float | None = None,
+    bm25_weight: float | None = None,
     model: str | Path | None = None,
     runtime: str | None = None,
 ) -> list[list[Hit]]:
@@ -42,12 +42,12 @@ def search_index(
         queries: one query or several.
         k: number of documents for each query; of rows with ``rows``.
         where: a filter on metadata, such as ``{"year": {"$gte": 2024}}``.
-        threshold: least confidence in percent (``Hit.sure``), or least cosine for a model without
-            calibration.
+        threshold: least confidence in percent (``Hit.confidence``), or least cosine for a model
+            without calibration.
         rows: rank rows instead of documents.
         exact: leave typing errors in queries; by default they are corrected, which is logged.
         all_rows: compare every row of a large index, without binary codes.
-        word_weight: share of BM25 in a score; the index's own if None, 0 for vectors alone.
+        bm25_weight: share of BM25 in a score; the index's own if None, 0 for vectors alone.
         model: folder or name of the index's model, if it has moved.
         runtime: what runs the model; numpy by default without an accelerator.
 
@@ -74,7 +74,7 @@ def search_index(
     opened = open_index(index)
     encode = open_index_model(opened, None if model is None else str(model), runtime=runtime)
     how: dict[str, Any] = {"k": k, "threshold": threshold, "where": where, "all_rows": all_rows}
-    how |= {"ranker": opened.ranker.with_words(word_weight)}
+    how |= {"ranker": opened.ranker.with_bm25(bm25_weight)}
     searched, _, hits = find_hits(opened, texts, encode, rows=rows, exact=exact, **how)
     for before, text in zip(texts, searched, strict=True):
         if text != before:
@@ -86,7 +86,7 @@ def evaluate_index(
     index: str | Path,
     collection: str | Path,
     *,
-    word_weight: float | None = None,
+    bm25_weight: float | None = None,
     own_ids: bool = False,
     runtime: str | None = None,
     batch_size: int = 64,
@@ -99,7 +99,7 @@ def evaluate_index(
         index: folder of an index, or the output of ``adapt``.
         collection: folder with queries and relevance judgments in BEIR's layout. Its documents are
             rows, or the documents whose passages are rows.
-        word_weight: share of BM25 in a score; the index's own if None.
+        bm25_weight: share of BM25 in a score; the index's own if None.
         own_ids: also rank a document whose id is the query's.
         runtime: what runs the model; numpy by default without an accelerator.
         batch_size: queries in a forward pass.
@@ -115,7 +115,7 @@ def evaluate_index(
         ModelError: the index's model cannot be found.
     """
     judged, opened = read_judged(Path(collection)), open_index(index)
-    ranker = opened.ranker.with_words(word_weight)
+    ranker = opened.ranker.with_bm25(bm25_weight)
     encode = open_index_model(
         opened, runtime=runtime, batch_size=batch_size, batch_invariant=batch_invariant
     )
@@ -128,9 +128,9 @@ def evaluate_index(
         split="test",
         resamples=resamples,
     )
-    notes = {**report.notes, "word weight": ranker.word_weight, "rows": len(opened)}
+    notes = {**report.notes, "word weight": ranker.bm25_weight, "rows": len(opened)}
     if encode.truncated:
         notes["cut"] = " ".join(encode.notes)
-    if opened.words_only:
-        notes["not encoded yet"] = opened.words_only
+    if opened.bm25_only:
+        notes["not encoded yet"] = opened.bm25_only
     return replace(report, notes=notes)

@@ -142,7 +142,7 @@ class Encoder(ABC):
             revision: commit of a model on the hub.
             check: verify the weights by the digests that were saved with them.
             torch_settings: ``head``, ``normalize``, ``dropout``, ``attention_dropout`` and
-                ``device``, as :meth:`contrasent.engine.Encoder.load` takes them.
+                ``device``, as :meth:`contrasent.engine.TorchEncoder.load` takes them.
 
         Raises:
             ModelError: the folder is not a model, or its weights are missing, damaged or of another

@@ -69,8 +69,8 @@ class Hit:
             the cosine without BM25.
         cosine: inner product of its vector and the query's; their cosine if the index scales
             vectors.
-        words: its BM25 score; 0 without a term of the query, or if BM25 is off.
-        sure: confidence, in percent, that it answers the query; None for a model without
+        bm25: its BM25 score; 0 without a term of the query, or if BM25 has no weight.
+        confidence: chance, in percent, that it answers the query; None for a model without
             calibration.
     """
 
@@ -79,15 +79,15 @@ class Hit:
     score: float
     metadata: Any = None
     cosine: float = 0.0
-    words: float = 0.0
-    sure: float | None = None
+    bm25: float = 0.0
+    confidence: float | None = None
 
     @property
     def shown(self) -> str:
         """Its confidence or cosine as printed, which a threshold is compared with."""
-        if self.sure is None and not self.cosine:
-            return f"BM25 {self.words:.2f}"
-        return f"cosine {self.cosine:.4f}" if self.sure is None else f"{self.sure:.0f} %"
+        if self.confidence is not None:
+            return f"{self.confidence:.0f} %"
+        return f"cosine {self.cosine:.4f}" if self.cosine else f"BM25 {self.bm25:.2f}"
 
 
 def document_of(name: str, metadata: Any) -> str:
@@ -254,7 +254,7 @@ class BaseIndex(ABC):
         return 0
 
     @property
-    def words_only(self) -> str:
+    def bm25_only(self) -> str:
         """The line about an index that words alone search as yet, or ""."""
         left, every = self.unfinished, len(self)
         return f"BM25 only: {100 * (every - left) // every} % encoded" if left else ""
@@ -279,8 +279,8 @@ class BaseIndex(ABC):
 
     def nothing_matches(self, hits: Sequence[Hit]) -> bool:
         """True if no hit of a query matches well."""
-        sure = [hit.sure for hit in hits if hit.sure is not None]
-        return self.calibration is not None and bool(sure) and max(sure) < self.calibration.well
+        known = [hit.confidence for hit in hits if hit.confidence is not None]
+        return self.calibration is not None and bool(known) and max(known) < self.calibration.well
 
     @cached_property
     def analyzer(self) -> Analyzer:
@@ -343,14 +343,14 @@ class BaseIndex(ABC):
         if not isinstance(texts, np.ndarray):
             _check_pairs(texts, matrix)
         else:
-            ranker, texts = replace(ranker, word_weight=0.0), [""] * len(matrix)
+            ranker, texts = replace(ranker, bm25_weight=0.0), [""] * len(matrix)
         allowed = None if where is None else self.matching(where)
         most = max(k, BEST) if self.calibration else k
         ranked = self.find(texts, matrix, int(most), ranker, allowed=allowed, all_rows=all_rows)
         return [self._hits(best, k, threshold) for best in ranked]
 
     def evidence(self, cosines: Floats, vector: Vectors) -> Evidence | None:
-        """The evidence for how sure hits are from their cosines with a query (d,) alone."""
+        """The evidence for the confidence of hits from their cosines with a query (d,) alone."""
         if not self.calibration or not len(cosines):
             return None
         spread = Spread.of(self.sample() @ vector)
@@ -387,20 +387,20 @@ class BaseIndex(ABC):
         return [[*dict.fromkeys(document_of(h.id, h.metadata) for h in hits)] for hits in results]
 
     def _check_threshold(self, threshold: float | None) -> None:
-        """Reject an invalid threshold, or a cosine where sureness is printed."""
+        """Reject an invalid threshold, or a cosine where confidence is printed."""
         if threshold is None:
             return
         self.check_finished("a threshold")
         if math.isnan(threshold):
             raise OptionError("threshold", threshold, "is not a number")
         if self.calibration and (not 0 <= threshold <= 100 or 0 < threshold < 1):
-            problem = "is compared with how sure hits are: from 1 to 100 percent"
+            problem = "is compared with the confidence of hits: from 1 to 100 percent"
             raise OptionError("threshold", threshold, problem)
 
     def _hits(self, found: RankedRows, k: int, threshold: float | None) -> list[Hit]:
         columns, compared = [found.scores, found.cosines, found.words], found.cosines
         if self.calibration and found.evidence:
-            compared = self.calibration.sure(found.evidence)
+            compared = self.calibration.confidence(found.evidence)
             columns.append(compared)
         least = -math.inf if threshold is None else threshold
         chosen = np.flatnonzero(compared[:k].astype(np.float64) >= least)
@@ -705,7 +705,7 @@ class Index(BaseIndex):
         # Scores of all rows by words.
         words = exact = np.zeros(self.facts.rows, np.float32)
         rarity = 0.0
-        if ranker.uses_words:
+        if ranker.uses_bm25:
             words, exact, rarity = self.bm25.weigh(text)
         # What is added to rows of documents that similar queries were answered by.
         gained = bonus(ranker, learned, vector, lambda name: self._taught_rows[name])
@@ -727,7 +727,7 @@ class Index(BaseIndex):
             near = np.asarray(self.vectors[best.rows]) @ vector
             best = replace(best, cosines=near)
         # What tells how sure they are.
-        if adjusted is not ranker or not ranker.uses_words:
+        if adjusted is not ranker or not ranker.uses_bm25:
             return replace(best, evidence=self.evidence(best.cosines, vector))
         covered = float(candidates.words.max()) / max(rarity, 1e-9)
         covered = max(covered, float(candidates.exact.max()))
@@ -737,7 +737,7 @@ class Index(BaseIndex):
 
     def _by_words(self, text: str, k: int, ranker: Ranker, allowed: Mask | None) -> RankedRows:
         """The best rows by BM25 alone, as long as not all rows have vectors."""
-        if not ranker.uses_words:
+        if not ranker.uses_bm25:
             self.check_finished("a search by vectors")
         check_deadline()
         words, exact, _ = self.bm25.weigh(text)
@@ -749,12 +749,12 @@ class Index(BaseIndex):
 
     def ranker_for(self, text: str, ranker: Ranker) -> Ranker:
         """The ranker for a query: words count less where it is in another language."""
-        if ranker.uses_words and (stop := foreign_stop_words(text, self.facts.language)):
+        if ranker.uses_bm25 and (stop := foreign_stop_words(text, self.facts.language)):
             # Texts in several languages hold the query's stop words.
             terms = {term for word in stop for term in self.analyzer(word)}
             counts = self.count_rows([*terms]).values() if terms else ()
             if 2 * sum(rows > SPOKEN * len(self) for rows in counts) <= len(stop):
-                return replace(ranker, word_weight=FOREIGN_SHARE * ranker.word_weight)
+                return replace(ranker, bm25_weight=FOREIGN_SHARE * ranker.bm25_weight)
         return ranker
 
     def sample(self) -> Vectors:

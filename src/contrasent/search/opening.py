@@ -44,7 +44,7 @@ _BEGINNING = (
 )
 
 
-def index_folder(folder: str | Path) -> Path:
+def resolve_index(folder: str | Path) -> Path:
     """The folder of an index: that one, or the one inside it that ``adapt`` left."""
     place = Path(folder)
     files.recover_folder(place, REPLACING)
@@ -57,14 +57,14 @@ def open_index(folder: str | Path, *, private: bool = False) -> BaseIndex:
 
     ``private``: work on a copy, which later changes of the folder do not reach.
     """
-    place = index_folder(folder)
+    place = resolve_index(folder)
     return MilvusIndex.open(place) if in_milvus(place) else Index.open(place, private=private)
 
 
 @contextmanager
 def open_writer(folder: str | Path) -> Iterator[Writer | MilvusIndex]:
     """Open an index folder for changes, also one whose rows are in Milvus."""
-    place = index_folder(folder)
+    place = resolve_index(folder)
     if in_milvus(place):
         with closing(MilvusIndex.open(place)) as collection:
             yield collection
@@ -235,7 +235,7 @@ def reembed(
         with KeptVectors(Path(folder), encode, replace(writer.facts, **about)) as memo:
             writer.rewrite(memo)
             # What was learned belongs to the previous model's vectors.
-            weight = Ranker.from_json(writer.facts.ranker).word_weight
+            weight = Ranker.from_json(writer.facts.ranker).bm25_weight
             writer.set(**about, learned=Learned(), ranker=Ranker(weight))
             writer.commit()
     return Index.open(folder)

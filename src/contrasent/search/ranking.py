@@ -6,12 +6,12 @@ deviation; the two are averaged. Unlike scaling by the best and the last score f
 depend on how many rows are looked at. The share of words follows the query: it grows where words
 single out their best row more clearly than vectors do theirs, by the ratio of those two z-scores.
 
-How sure a hit is, in percent, is the chance that it answers, as judged collections taught: the
-product of two logistic regressions. The first tells whether the texts are about the query at all,
-from the best cosine, the largest share of the query's words (by their rarity) that a row holds, and
-the number of rows; the second whether a hit answers if they are, from its z-score, how far that is
-above those of the other best hits, and the best cosine above the mean. Both are fitted for each
-base by ``benchmarks/sureness.py``; hits of other models have no sureness.
+The confidence of a hit, in percent, is the chance that it answers, as judged collections taught:
+the product of two logistic regressions. The first tells whether the texts are about the query at
+all, from the best cosine, the largest share of the query's words (by their rarity) that a row
+holds, and the number of rows; the second whether a hit answers if they are, from its z-score, how
+far that is above those of the other best hits, and the best cosine above the mean. Both are fitted
+for each base by ``benchmarks/confidence.py``; hits of other models have no confidence.
 """
 
 import math
@@ -33,7 +33,7 @@ were measured on whole collections, see docs/log.md, 2026-11-23."""
 EXACT = 3.0
 """Standard deviations that a row is raised by if it has all of a query exactly."""
 
-BEST = 6  # hits that each is compared with to tell how sure it is
+BEST = 6  # hits that each is compared with for its confidence
 
 Floats = NDArray[np.float32]
 
@@ -140,7 +140,7 @@ def _with_bonus(cosines: Floats, places: Numbers, gains: Floats) -> Floats:
 
 
 class Evidence(NamedTuple):
-    """The evidence for how sure the hits of one query are."""
+    """The evidence for the confidence of one query's hits."""
 
     z: Floats  # (n,) scores of the best rows in standard deviations over all rows
     best: float  # the largest cosine of a row that may be a hit
@@ -165,7 +165,7 @@ class Ranker:
     """How a search ranks rows; saved with the index.
 
     Attributes:
-        word_weight: share of BM25 in a score, in [0, 1], for a query whose best row stands out
+        bm25_weight: share of BM25 in a score, in [0, 1], for a query whose best row stands out
             equally in BM25 and in cosine; 0 searches by vectors alone.
         map_share: share of the learned query map in a query's vector; the rest is the vector
             itself.
@@ -174,22 +174,22 @@ class Ranker:
         taught_from: least cosine of two queries that count as similar.
     """
 
-    word_weight: float = KNOWN_WEIGHT
+    bm25_weight: float = KNOWN_WEIGHT
     map_share: float = 0.0
     smoothing: float = 0.0
     taught: float = 0.0
     taught_from: float = 0.8
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.word_weight <= 1.0:
-            raise OptionError("--word-weight", self.word_weight, "must be from 0 to 1")
+        if not 0.0 <= self.bm25_weight <= 1.0:
+            raise OptionError("--bm25-weight", self.bm25_weight, "must be from 0 to 1")
         if not (0.0 <= self.map_share <= 1.0 and self.smoothing >= 0.0 and self.taught >= 0.0):
             raise OptionError("ranker", self, "has a share or weight out of range")
 
     @property
-    def uses_words(self) -> bool:
+    def uses_bm25(self) -> bool:
         """True if words count."""
-        return self.word_weight > 0.0
+        return self.bm25_weight > 0.0
 
     @property
     def uses_learned(self) -> bool:
@@ -204,21 +204,21 @@ class Ranker:
     @property
     def without_words(self) -> "Ranker":
         """The same ranker without BM25."""
-        return replace(self, word_weight=0.0)
+        return replace(self, bm25_weight=0.0)
 
     @property
     def summary(self) -> str:
         """How it searches, in a few words."""
-        parts = [f"BM25 {self.word_weight:g}" if self.uses_words else "vectors alone"]
+        parts = [f"BM25 {self.bm25_weight:g}" if self.uses_bm25 else "vectors alone"]
         learned = {"query map": self.map_share, "smoothing": self.smoothing}
         learned["known queries"] = self.taught
         return ", ".join(parts + [f"{name} {share:g}" for name, share in learned.items() if share])
 
-    def with_words(self, weight: float | None) -> "Ranker":
+    def with_bm25(self, weight: float | None) -> "Ranker":
         """The ranker with another share of BM25; unchanged for None, and plain cosines for 0."""
         if weight is None:
             return self
-        return replace(self, word_weight=weight) if weight else Ranker(0.0)
+        return replace(self, bm25_weight=weight) if weight else Ranker(0.0)
 
     def rank(self, candidates: Candidates, k: int) -> RankedRows:
         """The best k candidates; of equal scores the first come first."""
@@ -229,7 +229,7 @@ class Ranker:
 
     def fuse(self, candidates: Candidates) -> Floats:
         """(n,) scores: cosines as they are, or, where words count, z-scores of both, weighed."""
-        if not self.uses_words:
+        if not self.uses_bm25:
             return candidates.cosines
         dense, sparse = candidates.dense, candidates.sparse
         share = np.float32(self.share(dense, sparse))
@@ -239,9 +239,9 @@ class Ranker:
 
     def share(self, dense: Spread, sparse: Spread) -> float:
         """Share of words in one query's scores."""
-        words = self.word_weight * sparse.clearness
-        both = words + (1 - self.word_weight) * dense.clearness
-        return words / both if both > 0.0 else self.word_weight
+        words = self.bm25_weight * sparse.clearness
+        both = words + (1 - self.bm25_weight) * dense.clearness
+        return words / both if both > 0.0 else self.bm25_weight
 
     def to_json(self) -> dict[str, Any]:
         """The record that the index stores: the share of words and what is not the default."""
@@ -249,7 +249,7 @@ class Ranker:
         return {
             name: value
             for name, value in asdict(self).items()
-            if name == "word_weight" or value != plain[name]
+            if name == "bm25_weight" or value != plain[name]
         }
 
     @classmethod
@@ -277,7 +277,7 @@ class Calibration(NamedTuple):
     # Percent below which nothing matches well, by collections and folders of mixed files.
     well: float = 1.0
 
-    def sure(self, evidence: Evidence) -> Floats:
+    def confidence(self, evidence: Evidence) -> Floats:
         """(n,) percent for the best hits, in order."""
         words = evidence.covered is not None
         about = self.about if words else self.about_by_vectors

@@ -212,14 +212,14 @@ class Routes:
             for row, hit, answer in zip(chain(*rows), chain(*lists), best, strict=True):
                 row["answer"] = answer.to_json(hit)
         self._log(request, len(queries), tokens, cut)
-        weak = snapshot.index.nothing_matches
+        no_match = snapshot.index.nothing_matches
         results = [
-            {"query": query, "searched": text, "weak": weak(hits), "hits": own}
+            {"query": query, "searched": text, "no_match": no_match(hits), "hits": own}
             for query, text, hits, own in zip(typed, queries, lists, rows, strict=True)
         ]
         seconds = time.perf_counter() - began
         facts = {"results": results, "texts": snapshot.texts, "seconds": seconds}
-        return reply(facts | {"words_only": snapshot.words_only})
+        return reply(facts | {"bm25_only": snapshot.bm25_only})
 
     async def facets(self) -> Response:
         """Fields of the metadata that have few distinct values, and these."""
@@ -260,7 +260,7 @@ def create_app(
     index: BaseIndex | None = None,
     open_model: OpenModel | None = None,
     settings: ServerSettings | None = None,
-    word_weight: float | None = None,
+    bm25_weight: float | None = None,
     encode: EncodeFn | None = None,
 ) -> FastAPI:
     """The server as an ASGI application; ``encode``: goes on with an unfinished index."""
@@ -294,7 +294,7 @@ def create_app(
     )
     library = None
     if index is not None:
-        library = Library(index, model.identity, open_model=open_model, word_weight=word_weight)
+        library = Library(index, model.identity, open_model=open_model, bm25_weight=bm25_weight)
     embedder = Embedder(model, batcher, limits)
     most = max(2, usable_cores())
     threads, filtering = (ThreadPoolExecutor(most, name) for name in ("search", "filter"))

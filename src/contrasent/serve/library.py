@@ -34,7 +34,7 @@ class Snapshot:
 
     index: BaseIndex
     texts: int
-    words_only: str
+    bm25_only: str
     encode: EncodeFn | None
 
     @cached_property
@@ -56,9 +56,9 @@ class Library:
         identity: str,
         *,
         open_model: OpenModel | None = None,
-        word_weight: float | None = None,
+        bm25_weight: float | None = None,
     ) -> None:
-        self.identity, self._open_model, self._weight = identity, open_model, word_weight
+        self.identity, self._open_model, self._weight = identity, open_model, bm25_weight
         self._snapshot = self._take(index)
         self._looked = time.monotonic()
         self._lock = threading.Lock()
@@ -73,7 +73,7 @@ class Library:
                 index.check_model(self.identity, "the model served")
             else:
                 encode = for_task(self._open_model(index), "query")
-        return Snapshot(index, len(index), index.words_only, encode)
+        return Snapshot(index, len(index), index.bm25_only, encode)
 
     def newest(self, patience: float = PATIENCE) -> Snapshot:
         """The snapshot to use; looks for a newer one once a second at most, so many seconds."""
@@ -122,7 +122,7 @@ class Library:
                 raise UserError("the queries have no vectors")
             with self._encoding:
                 vectors = snapshot.encode(queries)
-        ranker = snapshot.index.ranker.with_words(self._weight)
+        ranker = snapshot.index.ranker.with_bm25(self._weight)
         search = snapshot.index.search_documents if documents else snapshot.index.search
         how: dict[str, Any] = {"threshold": threshold, "where": where, "ranker": ranker}
         return search(queries, vectors=vectors, k=k, **how)

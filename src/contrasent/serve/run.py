@@ -16,7 +16,7 @@ from contrasent.model.opening import find_model, open_encoder
 from contrasent.processes import release_freed_memory
 from contrasent.search.folder import is_any_index
 from contrasent.search.index import Index
-from contrasent.search.opening import index_folder, open_index
+from contrasent.search.opening import open_index, resolve_index
 from contrasent.types import Log, Mask, Tokens
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def serve_model(
     cors: Sequence[str] = (),
     pooling: str | None = None,
     max_seq_length: int | None = None,
-    word_weight: float | None = None,
+    bm25_weight: float | None = None,
     log: Log = print,
     **limits: Any,
 ) -> None:
@@ -57,7 +57,7 @@ def serve_model(
         cors: origins of web pages that may call this server; none by default.
         pooling: pooling of a plain encoder, whose folder does not name one.
         max_seq_length: cut texts at this many tokens.
-        word_weight: share of BM25 in a score; the index's own if None.
+        bm25_weight: share of BM25 in a score; the index's own if None.
         log: called with the line that has the server's address.
         limits: fields of :class:`contrasent.serve.guard.ServerSettings`, such as ``timeout``.
 
@@ -76,7 +76,7 @@ def serve_model(
 
     hosts = _allowed_hosts(host, allow_hosts)
     settings = ServerSettings(api_key=api_key, hosts=hosts, origins=tuple(cors), **limits)
-    if index is None and is_any_index(index_folder(model)):
+    if index is None and is_any_index(resolve_index(model)):
         index = model
     library = None if index is None else open_index(index, private=True)
     try:
@@ -85,8 +85,8 @@ def serve_model(
         if library is None or str(index) != str(model):
             raise
         folder = find_index_model(library)
-    if library is None and word_weight is not None:
-        raise OptionError("--word-weight", word_weight, "goes with --index INDEX")
+    if library is None and bm25_weight is not None:
+        raise OptionError("--bm25-weight", bm25_weight, "goes with --index INDEX")
     stored = {} if library is None else model_settings(library)
     pooling, max_seq_length = (
         pooling or stored.get("pooling"),
@@ -103,7 +103,7 @@ def serve_model(
             index=library,
             open_model=open_index_model,
             settings=settings,
-            word_weight=word_weight,
+            bm25_weight=bm25_weight,
             encode=encode,
         )
         address = f"http://{_place(host, listener.getsockname()[1])}"

@@ -181,7 +181,7 @@ class SearchRequest(RequestBody):
     query: Text | Texts
     k: Hits = 10
     threshold: Annotated[float, Field(strict=True, allow_inf_nan=False)] | None = Field(
-        None, description="Smallest sureness in percent that counts."
+        None, description="Smallest confidence in percent that counts."
     )
     exact: StrictBool = Field(False, description="Whether typing errors are left as they are.")
     where: dict[str, Any] | None = Field(
@@ -215,8 +215,8 @@ class FoundHit(BaseModel):
     text: str
     score: float
     cosine: float
-    words: float
-    sure: float | None = Field(description="Chance in percent that it answers, where known.")
+    bm25: float
+    confidence: float | None = Field(description="Chance in percent that it answers, where known.")
     metadata: Any
     answer: FoundAnswer | None = None
 
@@ -226,7 +226,7 @@ class Result(BaseModel):
 
     query: str
     searched: str = Field(description="The query without typing errors.")
-    weak: bool = Field(description="Whether nothing matches well.")
+    no_match: bool = Field(description="Whether nothing matches well.")
     hits: list[FoundHit]
 
 
@@ -236,7 +236,7 @@ class SearchResponse(BaseModel):
     results: list[Result]
     texts: int
     seconds: float
-    words_only: str = Field(
+    bm25_only: str = Field(
         description='Empty, or "BM25 only: 12 % encoded" while words alone search the index.'
     )
 

@@ -203,13 +203,13 @@ function entry(hits, best) {
   const [hit, ...others] = hits;
   const item = element("li");
   const left = element("div", "left");
-  const calibrated = typeof hit.sure === "number";
-  const value = element("span", "value", calibrated ? `${Math.round(hit.sure)} %` : (hit.cosine ?? hit.score).toFixed(2));
+  const calibrated = typeof hit.confidence === "number";
+  const value = element("span", "value", calibrated ? `${Math.round(hit.confidence)} %` : (hit.cosine ?? hit.score).toFixed(2));
   value.title = calibrated ? "the chance that this answers" : "cosine";
   left.append(value);
   const bar = element("div", "bar");
   const fill = element("i");
-  const width = calibrated ? hit.sure : hit.score / best * 100;
+  const width = calibrated ? hit.confidence : hit.score / best * 100;
   fill.style.width = `${Math.max(0, Math.min(100, width))}%`;
   bar.append(fill);
   left.append(bar);
@@ -296,7 +296,7 @@ async function search(text, exact = false) {
   if (where !== undefined) body.where = where;
   const began = performance.now();
   const data = await ask("search", { ...body, answers: true, documents: true });
-  const { hits, searched, weak } = data.results[0];
+  const { hits, searched, no_match: noMatch } = data.results[0];
   list("results", hits, true);
   const other = element("button", "label", `search for ${text} instead`);
   other.type = "button";
@@ -305,8 +305,8 @@ async function search(text, exact = false) {
   $("searched").hidden = searched === text;
   const shown = $("results").children.length;
   const time = Math.round(performance.now() - began).toLocaleString();
-  const well = weak ? "nothing matches well; " : "";
-  const words = data.words_only && `${data.words_only}; `;
+  const well = noMatch ? "nothing matches well; " : "";
+  const words = data.bm25_only && `${data.bm25_only}; `;
   say("search-note", hits.length
     ? `${words}${well}the best ${shown} among ${data.texts.toLocaleString()} texts, ${time} ms`
     : `${words}nothing among ${data.texts.toLocaleString()} texts`);

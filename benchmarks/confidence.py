@@ -1,7 +1,7 @@
 """How sure hits are, and typing errors: fitted on judged collections and judged on others.
 
-    CONTRASENT_DATA=... python -m benchmarks.sureness --vectors CACHE [--base NAME] [COLLECTION ...]
-    CONTRASENT_DATA=... python -m benchmarks.sureness --vectors CACHE --typos [COLLECTION ...]
+    python -m benchmarks.confidence --vectors CACHE [--base NAME] [COLLECTION ...]
+    CONTRASENT_DATA=... python -m benchmarks.confidence --vectors CACHE --typos [COLLECTION ...]
 
 Each collection is indexed whole and as drawn parts of 8 to 3,000 rows that hold the answers of some
 of its queries. Searched are its own queries, the same with the rows that answer taken out, and
@@ -247,7 +247,7 @@ def fit(rows: Sequence[Case]) -> tuple[tuple[float, ...], tuple[float, ...]]:
 def judged(about: Any, answers: Any, rows: Sequence[Case], well: float) -> Any:
     """Figures of one collection, and its hits: how sure each was, and whether it answers."""
     calibration = Calibration(about, answers, about, answers)
-    sure = [calibration.sure(case.evidence) for case in rows]
+    sure = [calibration.confidence(case.evidence) for case in rows]
     best = np.array([one.max() for one in sure])
     kinds = np.array([case.kind for case in rows])
 
@@ -274,7 +274,7 @@ def judged(about: Any, answers: Any, rows: Sequence[Case], well: float) -> Any:
     return figures, hits
 
 
-def sureness(samples: Sequence[Sample]) -> Iterator[dict[str, Any]]:
+def confidence(samples: Sequence[Sample]) -> Iterator[dict[str, Any]]:
     """Lines: each collection judged by the others, their mean, and what all of them give."""
     for by_vectors in (False, True):
         base, rows = samples[0].base, [*cases(samples, by_vectors)]
@@ -379,7 +379,7 @@ def main() -> None:
         folder, _, rows = name.partition(":")
         samples.append(Sample(home / folder, given.vectors, given.base, int(rows or 0)))
     if not given.typos:
-        for line in sureness(samples):
+        for line in confidence(samples):
             print(json.dumps(line), flush=True)
         return
     every = [typos(sample, number) for number, sample in enumerate(samples)]
