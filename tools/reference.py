@@ -292,7 +292,7 @@ def settings_page() -> str:
         "",
         "A setting has one name everywhere: `--set NAME=VALUE`, the table `[settings]` of a "
         "[configuration](../training.md), `Settings(NAME=VALUE)`, and keyword arguments of "
-        "`fit` in Python. [Methods](../methods.md) says how values that you leave out are chosen.",
+        "`fit` in Python. [How settings are chosen](../methods.md) says what holds without them.",
         "",
         "The last two columns have the name in sentence-transformers or transformers, and the "
         "option of SimCSE's `train.py`. Their defaults may differ.",
