@@ -101,6 +101,10 @@ class Report:
         >>> report.one(metric="recall@1").value
         1.0
         >>> print(report.select(metric="mrr@10").table())
+        task     split    metric  value  count
+        heldout  heldout  mrr@10  1.000      2
+        documents: 3
+        ties: against the model
     """
 
     rows: tuple[Row, ...]

@@ -12,6 +12,9 @@ from doc_pages import ROOT
 
 COSTS = {
     "fit": pytest.mark.slow,
+    "index_folder": pytest.mark.slow,
+    "search_index": pytest.mark.slow,
+    "engine.Objective": pytest.mark.slow,
     "adapt_index": pytest.mark.slow,
     "evaluate_model": [pytest.mark.slow, pytest.mark.data],
     "sts": [pytest.mark.slow, pytest.mark.data],
@@ -85,7 +88,7 @@ def test_links_of_the_reference_lead_somewhere(generated):
             if anchor and file.is_relative_to(generated):
                 headings = re.findall(r"^#+ (\S+)$", file.read_text("utf-8"), re.M)
                 assert anchor in map(str.lower, headings), f"{page.name}: {target}"
-    assert count > 100
+    assert count > 60
 
 
 def test_names_in_other_libraries_belong_to_settings():
@@ -103,7 +106,8 @@ def test_other_libraries_have_the_names():
     """Those of transformers' arguments; the others are of losses and modules."""
     from dataclasses import fields
 
-    from sentence_transformers import SentenceTransformerTrainingArguments, losses, util
+    from sentence_transformers import SentenceTransformerTrainingArguments, util
+    from sentence_transformers.sentence_transformer import losses
 
     ours = set(reference.SAME.split()) | {"per_device_train_batch_size", "warmup_steps"}
     ours |= {"bf16", "fp16", "torch_compile", "prompts", "multi_dataset_batch_sampler"}

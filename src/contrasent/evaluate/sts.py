@@ -77,6 +77,7 @@ def sts(
         >>> report = sts(encode, tasks=["STSB"])
         >>> row = report.one(metric="spearman")
         >>> round(row.value, 2), row.count, row.low < row.value < row.high
+        (0.82, 1379, True)
     """
     wanted = (aggregate,) if isinstance(aggregate, str) else tuple(aggregate)
     for name in wanted:

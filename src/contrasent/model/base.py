@@ -106,8 +106,8 @@ class Encoder(ABC):
         >>> encoder.encode(["a broken drill", "a train ticket"]).shape
         (2, 384)
         >>> texts = ["damaged tools", "travel expenses"]
-        >>> encoder.similarity("a broken drill", texts).round(1)
-        array([0.4, 0.1], dtype=float32)
+        >>> encoder.similarity("a broken drill", texts).round(2)
+        array([0.65, 0.03], dtype=float32)
     """
 
     opener: ClassVar[Callable[..., "Encoder"]]  # of :mod:`contrasent.model.opening`, which sets it

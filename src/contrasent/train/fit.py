@@ -123,10 +123,13 @@ def fit(
     Examples:
         >>> from contrasent import fit, open_corpus
         >>> pairs = open_corpus("examples/asked.csv", columns=["query", "answer"])
-        >>> kind = {"base": "contrasent-small", "max_steps": 2}
-        >>> run = fit("simcse_supervised", pairs, output_dir="my-model", **kind)
-        >>> run.metric, run.encoder.dimension
-        ('mrr@10', 256)
+        >>> settings = {"max_steps": 2, "batch_size": 16}
+        >>> base = "all-MiniLM-L6-v2"
+        >>> run = fit("simcse_supervised", pairs, settings, output_dir="my-model", base=base)
+        >>> run.metric, run.report.one(metric="mrr@10").count
+        ('mrr@10', 31)
+        >>> run.encoder.encode("a broken drill").shape
+        (384,)
     """
     _check_arguments(objective, base, evaluate)
     graded = needs_scores(objective) if isinstance(objective, str) else objective.graded
