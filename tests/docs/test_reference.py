@@ -116,3 +116,13 @@ def test_other_libraries_have_the_names():
     for loss in set(re.findall(r"\b[A-Z]\w+Loss\b", text)):
         assert hasattr(losses, loss), loss
     assert callable(util.mine_hard_negatives)
+
+
+def test_each_page_of_python_has_one_title(generated):
+    navigation = (ROOT / "zensical.toml").read_text("utf-8")
+    for page in reference.PAGES:
+        text = (generated / "python" / f"{page.file}.md").read_text("utf-8")
+        bare = re.sub(r"```.*?```", "", text, flags=re.S)
+        assert re.findall(r"^# (.+)$", bare, re.M) == [page.title]
+        assert bare.startswith("# ")
+        assert f'"{page.title}" = "reference/python/{page.file}.md"' in navigation

@@ -14,10 +14,11 @@ from torch import Tensor
 from contrasent.errors import OptionError, check_choice
 from contrasent.losses.similarity import full, full_precision
 
-Norm = Literal["batch", "none"]
-Variance = Literal["biased", "unbiased"]
-Reduction = Literal["mean", "sum"]
+Norm = Literal["batch", "none"]  # whether columns are standardized over the batch
+Variance = Literal["biased", "unbiased"]  # whether a variance divides by n or by n - 1
+Reduction = Literal["mean", "sum"]  # how the losses of dimensions are combined
 BarlowNorm = Literal["batch", "length"]
+"""Whether columns are standardized over the batch, or divided by their length."""
 BATCH_NORM_EPSILON = 1e-5
 
 
@@ -148,6 +149,7 @@ def _same_shape(first: Tensor, second: Tensor) -> None:
 
 
 Normalization = Literal["mean_with_padding", "mean_tokens", "sum"]
+"""How the losses of tokens are combined, see ``token_detection``."""
 Count = float | Tensor
 
 

@@ -23,7 +23,7 @@ from contrasent.losses.similarity import (
 )
 
 Form = Literal["softmax", "decoupled", "sigmoid"]
-"""How a positive is set against the negatives, see ``info_nce``."""
+"""How positive and negatives are compared, see ``info_nce``."""
 
 Weights = Tensor | Callable[[slice], Tensor]
 """Weights of negatives, 0 or False for what is none: (rows, columns), or a function that makes them
@@ -188,6 +188,7 @@ def _of(weights: Weights, part: slice) -> Tensor:
 
 
 FactorForm = Literal["positive_logit", "negative_sum"]
+"""Place of the factor of SimCSE++, see ``two_source_info_nce``."""
 
 
 def info_nce(

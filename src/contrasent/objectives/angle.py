@@ -20,8 +20,8 @@ class AnglE(engine.Objective):
 
     Args:
         temperature: tau of the cosine term.
-        cosine_weight: of the cosine term; 1 in the paper.
-        angle_weight: of the angle term; 1 in the paper.
+        cosine_weight: weight of the cosine term; 1 in the paper.
+        angle_weight: weight of the angle term; 1 in the paper.
         angle_temperature: tau of the angle term; 1 in the paper and its first code.
     """
 

@@ -14,10 +14,10 @@ class BarlowTwins(engine.ContrastObjective):
     that the code does not have. The weight of the term relative to SimCSE's is not stated.
 
     Args:
-        contrast_weight: of the contrast; 0 trains by Barlow Twins alone.
-        barlow_weight: of the term.
+        contrast_weight: weight of the contrast; 0 trains with Barlow Twins alone.
+        barlow_weight: weight of the Barlow Twins term.
         off_diagonal: lambda of equation 4; 0.012 in the code.
-        artificial: rows of noise, 0, 100, 300 or 704 in Table 2.
+        artificial: number of rows of noise; 0, 100, 300 or 704 in Table 2.
         barlow_norm: "batch" (code), or "length" (equation 4: by length, not centered).
     """
 

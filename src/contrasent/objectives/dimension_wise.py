@@ -11,7 +11,7 @@ class DimensionWiseContrast(engine.Objective):
     rows has a workable scale at the paper's temperature of 0.05.
 
     Args:
-        projector: "tanh", "batchnorm" or "none"; dropped after training.
+        projector: "tanh", "batchnorm" or "none"; removed after training.
         dimension_temperature: tau_DCL.
         dimension_norm: "batch" or "none".
         dimension_variance: "biased" or "unbiased".

@@ -23,11 +23,12 @@ class ESimCSE(engine.ContrastObjective):
     Args:
         view: "repeat_tokens", "repeat_words", or Table 5's "insert_stop_words", "insert_mask" and
             "insert_prediction"; "dropout" for none.
-        rate: dup_rate; 0.32 for BERT, 0.30 and 0.28 for RoBERTa base and large in the code.
-        rule: "code", "paper" (equation 3) or "exact".
+        rate: dup_rate, the greatest share to repeat; 0.32 for BERT, 0.30 and 0.28 for RoBERTa base
+            and large in the code.
+        rule: how ``rate`` counts: "code", "paper" (equation 3) or "exact".
         filler: folder of the masked language model of "insert_prediction".
-        resample_views: draw views anew in each "epoch", or once as in the code ("static").
-        queue_size: rows of the queue, 2.5 times the batch in the paper; 0 for none.
+        resample_views: draw views again in each "epoch", or once, as in the code ("static").
+        queue_size: rows of the queue; 2.5 times the batch in the paper, 0 for none.
         momentum: lambda of equation 5.
         momentum_init: "copy", or "random" for the released code's accident.
         queue_column: "first" enqueues the sentence (code), "second" its view (the paper's h+).

@@ -33,8 +33,8 @@ class Matryoshka(engine.ContrastObjective):
     The sizes are saved with the model, and are those that serving promises.
 
     Args:
-        dimensions: sizes with commas, each less than the encoder's.
-        projector: "none".
+        dimensions: sizes, separated by commas, each below the encoder's.
+        projector: always "none".
     """
 
     published: ClassVar[dict[str, Any]] = {

@@ -33,12 +33,12 @@ class PromptBERT(engine.Objective):
     the template; the template alone has one dropout mask for each length, as here.
 
     Args:
-        encoder: what is trained; it pools at the mask token of ``template`` from now on.
-        template: what stands around sentences, [X]; saved as the model's prompt.
-        positive_template: what stands around the positives.
+        encoder: the encoder to train, which pools at the mask token of ``template`` from then on.
+        template: text around a sentence, [X]; saved as the model's prompt.
+        positive_template: text around the positive.
         denoise: subtract the vector of the template alone.
         temperature: tau.
-        projector: "tanh", "batchnorm" or "none"; dropped after training.
+        projector: "tanh", "batchnorm" or "none"; removed after training.
     """
 
     published: ClassVar[dict[str, Any]] = {

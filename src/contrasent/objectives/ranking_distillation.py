@@ -44,12 +44,13 @@ class RankingDistillation(engine.Objective):
     Args:
         guide: folder or name@commit of a sentence encoder.
         temperature: tau of the contrast.
-        similarity: "cosine" or "dot", of the contrast.
-        projector: "tanh", "batchnorm" or "none"; dropped after training.
-        contrast_weight: of the contrast; 0 distils alone.
-        ranking_weight: of the term (gamma); the paper does not settle on one, here it is 1.
+        similarity: similarity of the contrast, "cosine" or "dot".
+        projector: "tanh", "batchnorm" or "none"; removed after training.
+        contrast_weight: weight of the contrast; 0 only distills.
+        ranking_weight: weight of the term (gamma); the paper does not state one.
         ranking_temperature: tau of the term; 0.05 in the released code.
-        guide_temperature: tau of the guide's ranking, half of the above in the released code.
+        guide_temperature: tau of the guide's ranking; half of ``ranking_temperature`` in the
+            released code.
     """
 
     published: ClassVar[dict[str, Any]] = {

@@ -31,17 +31,18 @@ class SimCSE(engine.PairObjective):
     Args:
         masks: "independent", or "fixed": both views with the same dropout masks (Table 3, "fixed
             0.1": the author encodes once and takes the vector twice).
-        view: what makes the positive, see :mod:`contrasent.text.views`: "dropout", "crop",
+        view: what makes the positive: "dropout", "crop",
             "delete_words", "delete_one_word", "synonym", "masked_lm" (Table 1), "next_sentence"
             (Table 2).
-        views: "second" changes one of the two (the author's answer), "both" each.
-        resample_views: draw views anew in each "epoch", or once ("static"); the paper is silent.
+        views: "second" changes one of the two (according to the author), "both" changes each.
+        resample_views: draw views again in each "epoch", or once ("static"); the paper does not
+            say.
         percent: share of words to crop, delete or mask.
-        rate: of repeated or inserted words, for the views of ESimCSE.
+        rate: greatest share of words to repeat or insert, for the views of ESimCSE.
         rule: how ``rate`` counts, "code", "paper" or "exact".
-        count: words to replace by synonyms.
+        count: number of words to replace by synonyms.
         reach: 1 for the next sentence, 3 for one of the next three.
-        draw: "argmax" or "sample" from the masked language model.
+        draw: how the masked language model chooses: "argmax" or "sample".
         wordnet: folder of WordNet's files.
         filler: folder of the masked language model.
     """

@@ -35,14 +35,14 @@ class CopiesSimCSE(engine.ContrastObjective):
     open.
 
     Args:
-        copies: "negative" or "positive".
+        copies: use of the copies, "negative" or "positive".
         copy_edit: how a copy is made: "replace" words by a masked language model, "insert" words
             that it predicts, or "delete" words.
-        edit_ratio: share of the words, or of the places between them.
-        copy_draw: "argmax" or "sample" for replacements.
+        edit_ratio: share of the words, or of the places between them, to edit.
+        copy_draw: how replacements are chosen: "argmax" or "sample".
         copy_filler: folder of the masked language model.
         alpha: weight of a row's own copy as a negative.
-        resample_views: draw copies anew in each "epoch", or once ("static").
+        resample_views: draw copies again in each "epoch", or once ("static").
     """
 
     published: ClassVar[dict[str, Any]] = {

@@ -21,7 +21,7 @@ class SimCSEPlusPlus(engine.ContrastObjective):
 
     Args:
         negatives: "off_dropout", or "noisy" for plain ones.
-        factor: m.
+        factor: m, which shrinks positive logits or weights negatives; see ``factor_form``.
         factor_form: "positive_logit" (code) or "negative_sum" (equation 3).
         dimension_weight: lambda of equation 6; 0 leaves the dimension-wise contrast out.
         dimension_temperature: tau_DCL.

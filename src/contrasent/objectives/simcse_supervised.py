@@ -19,7 +19,7 @@ class SupervisedSimCSE(engine.PairObjective):
     ``projector`` is dropped (Table 6, "w/ MLP (train)").
 
     Args:
-        projector: "none", "tanh" or "batchnorm"; dropped after training.
+        projector: "none", "tanh" or "batchnorm"; removed after training.
         alpha: weight of a row's own hard negatives (Table 7).
     """
 
