@@ -178,13 +178,13 @@ def token_detection(
     normalization: Normalization = "mean_with_padding",
     count: Count | None = None,
 ) -> Tensor:
-    r"""Two-way detection at every token: replaced, inserted, or preceded by a deletion.
+    r"""Detect whether each token was replaced, inserted, or preceded by a deletion.
 
     The replaced-token detection of DiffCSE (section 3): with p_t the probability of class y_t,
 
     .. math:: l = -\sum_{sentences} \sum_t \log p_t
 
-    The normalization decides what lambda means, so it has a name. "sum" is the paper's text.
+    The normalization determines the scale of lambda. "sum" is the paper's text.
     "mean_with_padding" is the released code, and what the published lambda of 0.005 belongs to: the
     mean over all n * L positions, where padding counts as class 0. "mean_tokens" is the mean over
     real tokens, which does not depend on how rows are padded. At 20 tokens a sentence and

@@ -3,11 +3,11 @@
 from typing import Any, ClassVar
 
 from contrasent import engine, parallel
-from contrasent.losses import Similarity, distil_ranking
+from contrasent.losses import Similarity, distill_ranking
 
 
 class _Ranking(engine.Term):
-    """The term "ranking", see :func:`contrasent.losses.distil_ranking`."""
+    """The term "ranking", see :func:`contrasent.losses.distill_ranking`."""
 
     vectors_only = True
 
@@ -22,7 +22,7 @@ class _Ranking(engine.Term):
         """The term of a batch."""
         anchors, positives = encodings.noisy[:2]
         guided = self.guide(encodings.columns("anchor", "positive")[:2])
-        loss = distil_ranking(
+        loss = distill_ranking(
             anchors,
             parallel.gather(positives),
             guided[0],
