@@ -321,7 +321,7 @@ def _settings_table(
     rows = [["name", "default", "range", "meaning", "sentence-transformers", "SimCSE"], ["---"] * 6]
     for name, parameter in known.items():
         kinds = " or ".join("none" if kind is None else kind.__name__ for kind in parameter.kinds)
-        limits = str(parameter.mark(Range) or "")
+        limits = str(parameter.mark(Range) or "").replace(f"{2**63:g}", "2^63")
         values = ", ".join(f"`{c}`" for c in parameter.choices) or kinds
         values += f", {limits}" if limits else ""
         default = {"": '""', "None": "none"}.get(str(parameter.default), parameter.default)
@@ -360,13 +360,20 @@ def sections(text: str | None) -> list[Any]:
 
 
 def tidy(text: str) -> str:
-    """Sphinx's roles as Markdown's code, and its equations as blocks."""
+    """Sphinx's roles as Markdown's code, its equations and examples as blocks."""
     text = re.sub(r":\w+:`~?([^`]+)`", r"`\1`", text).replace("``", "`")
-    return re.sub(r"(?m)^\.\. math::\s*((?:.+\n?|\n(?= ))+)", _equation, text)
+    block = r"((?:[^\S\n]+.+\n?|\n(?=[^\S\n]))+)"
+    text = re.sub(rf"(?m)^\.\. math::\s*(.+\n?){block}?", _equation, text)
+    return re.sub(rf"(?m)^::\n\n{block}", _example, text)
 
 
 def _equation(found: re.Match[str]) -> str:
-    return f"```latex\n{textwrap.dedent(found[1]).strip()}\n```\n"
+    lines = (found[1] + (found[2] or "")).splitlines()
+    return "\n".join(["```latex", *filter(None, map(str.strip, lines)), "```", ""])
+
+
+def _example(found: re.Match[str]) -> str:
+    return f"```python\n{textwrap.dedent(found[1]).strip()}\n```\n"
 
 
 def described(text: str | None, types: Mapping[str, str], *leave: str) -> list[str]:
