@@ -9,8 +9,9 @@ from contrasent.losses import BarlowNorm
 class BarlowTwins(engine.ContrastObjective):
     """SimCSE plus Barlow Twins (SimCSE++: Xu et al., 2023, sections 4.1, 4.2, equation 4, Table 2).
 
-    The cross-correlation of N rows has a rank of N at most; ``artificial`` rows of Gaussian noise,
-    appended to both views, lift that. The paper's equation has a minus sign before its first sum
+    The cross-correlation of N rows has rank N at most; ``artificial`` rows of Gaussian noise,
+    appended to both views, raise this limit. The paper's equation has a minus sign before its first
+    sum
     that the code does not have. The weight of the term relative to SimCSE's is not stated.
 
     Args:

@@ -32,14 +32,14 @@ def needs_generator(values: Mapping[str, Any]) -> bool:
 class DiffCSE(engine.ContrastObjective):
     """DiffCSE (Chuang et al., 2022, sections 3 and 5; Tables 3, 4, 5, 6, 7 and 8).
 
-    Next to SimCSE's contrast, a frozen generator edits each sentence and a discriminator, given the
-    sentence vector, finds which tokens were edited. Generator and discriminator are dropped after
-    training, and so is the projector.
+    Besides SimCSE's contrast, a frozen generator edits each sentence, and a discriminator predicts
+    from the sentence vector which tokens were edited. Generator, discriminator and projector are
+    removed after training.
 
     Paper and code: the defaults follow the released code, which gave the published scores: the
     generator rewrites all positions with its best guess ("masked" and "sample" are the paper's
-    reading), and lambda = 0.005 belongs to a mean over positions that counts padding. The paper
-    writes a sum. One accident is not followed: the generator's dropout is off (code: on, see
+    reading), and lambda = 0.005 belongs to a mean over positions that counts padding. The paper has
+    a sum. One bug of the code is not followed: the generator's dropout is off (code: on, see
     ``generator_dropout``).
 
     Args:

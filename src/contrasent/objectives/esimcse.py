@@ -10,15 +10,15 @@ from contrasent.text.views import Rule
 class ESimCSE(engine.ContrastObjective):
     """ESimCSE (Wu et al., 2022, section 3, equations 3 to 6; Tables 4, 5, 9 and 10).
 
-    The second view repeats some sub-words, so that a pair's length says nothing; a queue of
-    vectors by a momentum encoder adds negatives. Either works alone: ``view="dropout"``, or
+    The second view repeats some sub-words, so that length does not identify a pair; a queue of
+    vectors by a momentum encoder adds negatives. Each can be used alone, by ``view="dropout"`` or
     ``queue_size=0``.
 
     Paper and code: the defaults follow the released code, which gave the published scores: its
     repetition rule (see ``RepeatTokens``), the original sentence in the queue, dropout off there,
-    no warm-up. Two of its accidents are not followed: the momentum encoder starts as a copy (code:
-    random, see ``momentum_init``), and hard negatives and further terms stay in the loss with
-    the queue (code: dropped silently). The queue holds the rows of all processes (code: its own).
+    no warm-up. Two of its bugs are not followed: the momentum encoder starts as a copy (code:
+    random, see ``momentum_init``), and hard negatives and further terms stay in the loss with the
+    queue (code: dropped silently). The queue has the rows of all processes (code: its own).
 
     Args:
         view: "repeat_tokens", "repeat_words", or Table 5's "insert_stop_words", "insert_mask" and

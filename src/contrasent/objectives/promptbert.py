@@ -25,10 +25,10 @@ class PromptBERT(engine.Objective):
     """Unsupervised PromptBERT (Jiang et al., 2022, sections 3.2 and 3.3).
 
     The vector of a sentence is the last hidden state at the mask token of a template around it; the
-    positive is the same sentence in another template. Template denoising subtracts what the
-    template alone gives at its mask token, its tokens in the places that the sentence leaves them.
+    positive is the same sentence in another template. Template denoising subtracts the vector of
+    the template alone, with its tokens at the same positions as around the sentence.
 
-    Paper and code: the released script denoises in training alone, and encodes in its first
+    Paper and code: the released script denoises in training only, and encodes with its first
     template, which for BERT is the positive one here. Its sentences have up to 32 tokens, 42 with
     the template; the template alone has one dropout mask for each length, as here.
 

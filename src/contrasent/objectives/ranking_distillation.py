@@ -37,9 +37,10 @@ class _Ranking(engine.Term):
 class RankingDistillation(engine.Objective):
     """SimCSE plus ranking distillation (RankCSE: Liu et al., 2023, section 4).
 
-    The similarities of each anchor to the other rows of the batch are to be distributed like those
-    of a guide, a frozen sentence encoder (ListNet). RankCSE takes two guides, averaged, and a third
-    term, the consistency of both views' rankings; neither is here.
+    Each anchor's similarities to the other rows of the batch are trained to have the distribution
+    of a guide's, a frozen sentence encoder (ListNet). RankCSE averages two guides and adds a third
+    term,
+    the consistency of both views' rankings; neither is implemented.
 
     Args:
         guide: folder or name@commit of a sentence encoder.

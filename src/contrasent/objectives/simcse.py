@@ -20,13 +20,13 @@ def check_fixed_masks(values: Mapping[str, Any]) -> None:
 class SimCSE(engine.PairObjective):
     """Unsupervised SimCSE (Gao et al., 2021, section 3, equation 4; Tables 1, 2, 3, 6 and D.1).
 
-    Each sentence is encoded twice with independent dropout masks; the two vectors must find each
-    other among those of the other sentences of the batch.
+    Each sentence is encoded twice with independent dropout masks. The two vectors are a positive
+    pair, and the other sentences of the batch are negatives.
 
     Paper and code agree on the defaults: one direction only, N - 1 negatives, and a tanh projector
-    that is used in training and dropped afterwards (Table 6, "w/ MLP (train)"). The ablations of
-    Tables 1 to 3 were never released; where the paper is silent, the parameters below say so. Which
-    of two encoders (Table 2) is tested it does not say; here it is the one of the anchors.
+    that is used in training and removed afterwards (Table 6, "w/ MLP (train)"). The ablations of
+    Tables 1 to 3 were never released; the parameters below say where the paper is silent. It does
+    not say which of two encoders (Table 2) is tested; here it is that of the anchors.
 
     Args:
         masks: "independent", or "fixed": both views with the same dropout masks (Table 3, "fixed

@@ -30,9 +30,9 @@ class CopiesSimCSE(engine.ContrastObjective):
     """Edited copies as positives or negatives (DiffCSE: Chuang et al., 2022, appendix B, Table 15).
 
     The paper shows that copies with insertions, deletions or replacements help little as positives
-    or negatives. As a negative the copy is a hard negative of every row (SimCSE, equation 5); as a
-    positive the loss is the mean of the contrasts with the two positives, which the paper leaves
-    open.
+    or negatives. As a negative, the copy is a hard negative of every row (SimCSE, equation 5). As a
+    positive, the loss is the mean of the contrasts with both positives, which the paper does not
+    specify.
 
     Args:
         copies: use of the copies, "negative" or "positive".
