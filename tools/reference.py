@@ -83,7 +83,7 @@ PAGES = (
         "contrasent.Settings",
         "Every setting, with its default and range, is on [Settings](../settings.md).",
     ),
-    Page("corpus", "Corpus", "contrasent.open_corpus contrasent.text.corpus.Corpus"),
+    Page("corpus", "Corpora", "contrasent.open_corpus contrasent.text.corpus.Corpus"),
     Page(
         "evaluate",
         "Evaluate",
@@ -321,7 +321,7 @@ def _settings_table(
     rows = [["name", "default", "range", "meaning", "sentence-transformers", "SimCSE"], ["---"] * 6]
     for name, parameter in known.items():
         kinds = " or ".join("none" if kind is None else kind.__name__ for kind in parameter.kinds)
-        limits = str(parameter.mark(Range) or "")
+        limits = str(parameter.mark(Range) or "").replace(f"{2**63:g}", "2^63")
         values = ", ".join(f"`{c}`" for c in parameter.choices) or kinds
         values += f", {limits}" if limits else ""
         default = {"": '""', "None": "none"}.get(str(parameter.default), parameter.default)
@@ -360,21 +360,31 @@ def sections(text: str | None) -> list[Any]:
 
 
 def tidy(text: str) -> str:
-    """Sphinx's roles as Markdown's code, and its equations as blocks."""
+    """Sphinx's roles as Markdown's code, its equations and examples as blocks."""
     text = re.sub(r":\w+:`~?([^`]+)`", r"`\1`", text).replace("``", "`")
-    return re.sub(r"(?m)^\.\. math::\s*((?:.+\n?|\n(?= ))+)", _equation, text)
+    block = r"((?:[^\S\n]+.+\n?|\n(?=[^\S\n]))+)"
+    text = re.sub(rf"(?m)^\.\. math::\s*(.+\n?){block}?", _equation, text)
+    return re.sub(rf"(?m)^::\n\n{block}", _example, text)
 
 
 def _equation(found: re.Match[str]) -> str:
-    return f"```latex\n{textwrap.dedent(found[1]).strip()}\n```\n"
+    lines = (found[1] + (found[2] or "")).splitlines()
+    return "\n".join(["```latex", *filter(None, map(str.strip, lines)), "```", ""])
 
 
-def described(text: str | None, types: Mapping[str, str], leave: str = "") -> list[str]:
-    """A docstring as Markdown: text and examples, then tables of what it takes and gives."""
+def _example(found: re.Match[str]) -> str:
+    return f"```python\n{textwrap.dedent(found[1]).strip()}\n```\n"
+
+
+def described(text: str | None, types: Mapping[str, str], *leave: str) -> list[str]:
+    """A docstring as Markdown: text and examples, then tables of what it takes and gives.
+
+    ``leave``: kinds of sections to leave out.
+    """
     first, then = list[str](), list[str]()
     for section in sections(text):
         kind = section.kind.value
-        if kind == leave:
+        if kind in leave:
             continue
         if kind == "text":
             first += [tidy(section.value), ""]
@@ -382,8 +392,10 @@ def described(text: str | None, types: Mapping[str, str], leave: str = "") -> li
             for part, block in section.value:
                 first += [*_code(block)] if part.value == "examples" else [tidy(block), ""]
         elif kind in ("parameters", "attributes"):
-            then += table((o.name, types.get(o.name.strip("*"), ""), o.description)
-                          for o in section.value)  # fmt: skip
+            rows = [
+                (o.name, types.get(o.name.strip("*"), ""), o.description) for o in section.value
+            ]
+            then += table("argument" if kind == "parameters" else "attribute", rows)
         elif kind in ("returns", "yields"):
             told = " ".join(tidy(o.description) for o in section.value)
             then += [f"**{kind.capitalize()}:** {told}", ""]
@@ -394,9 +406,9 @@ def described(text: str | None, types: Mapping[str, str], leave: str = "") -> li
     return first + then
 
 
-def table(rows: Iterable[tuple[str, str, str]]) -> list[str]:
+def table(title: str, rows: Iterable[tuple[str, str, str]]) -> list[str]:
     """Names, types and meanings; nothing without rows."""
-    lines = ["| name | type | |", "| --- | --- | --- |"]
+    lines = [f"| {title} | type | |", "| --- | --- | --- |"]
     for name, kind, text in rows:
         kind = f"`{escape(kind)}`" if kind else ""
         lines.append(f"| `{name}` | {kind} | {escape(tidy(text))} |")
@@ -528,16 +540,18 @@ def _linked(text: str, places: dict[str, str]) -> str:
 
 
 def _alias_row(path: str) -> str:
-    """A row about a type alias: its value and the docstring below it."""
+    """A row about a type alias: its value, and the docstring below it or the comment beside it."""
     home, name = path.rsplit(".", 1)
-    tree = ast.parse(inspect.getsource(import_module(home)))
-    for node in ast.walk(tree):
+    source = inspect.getsource(import_module(home))
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and name in (alias.asname for alias in node.names):
-            tree = ast.parse(inspect.getsource(import_module(str(node.module))))
+            source = inspect.getsource(import_module(str(node.module)))
+    tree = ast.parse(source)
     value = text = ""
     for node, after in itertools.pairwise([*tree.body, ast.Pass()]):
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
-            value = ast.unparse(node.value)
+            value, line = ast.unparse(node.value), source.splitlines()[node.lineno - 1]
+            text = line.partition("  # ")[2]
             if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
                 text = str(after.value.value)
     return f"| `{name}` | `{escape(value)}` | {escape(tidy(text))} |"
@@ -552,16 +566,19 @@ def _entry(page: Page, path: str, thing: Any, members: tuple[str, ...]) -> list[
         return [*lines, *_call(name, thing, code)]
     own, types = vars(thing), types_of(thing)
     made = own.get("__init__")
-    if made is not None and made.__doc__ and not is_dataclass(thing):
-        lines += _call(name, made, code, described(thing.__doc__, types, "attributes"))
+    takes = any(one.kind.value == "parameters" for one in sections(thing.__doc__))
+    maker = any(isinstance(inspect.getattr_static(thing, m), classmethod) for m in members)
+    if made is None or is_dataclass(thing) or maker or not (takes or made.__doc__):
+        lines += [*_code(code), *described(thing.__doc__, types, "attributes", "parameters")]
     else:
-        lines += [*_code(code), *described(thing.__doc__, types, "attributes")]
+        about = described(thing.__doc__, types | types_of(made), "attributes")
+        lines += _call(name, made, code, about)
     if issubclass(thing, BaseException):
         return lines
     if page.note:
         lines += [page.note, ""]
     else:
-        lines += table(_fields(thing, members or tuple(own), types))
+        lines += table("attribute", _fields(thing, members or tuple(own), types))
     for member in members or own:
         value = inspect.getattr_static(thing, member)
         value = inspect.unwrap(getattr(value, "__func__", value))

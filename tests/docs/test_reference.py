@@ -65,7 +65,7 @@ def test_the_pages_of_python_stay_short(generated):
     assert len(pages) == len(reference.PAGES) + 1
     assert sum(text.count("\n") for text in pages.values()) < 5000
     text = "\n".join(pages.values())
-    assert "state_dict" not in text and " at 0x" not in text and ":math:" not in text
+    assert re.findall(r"state_dict| at 0x|:\w+:`|^\.\. |^::$", text, re.M) == []
     for name in reference.MAIN.split():
         page = next(e.page for e in reference.entries() if e.path == f"contrasent.{name}")
         assert "```python" in pages[f"{page.file}.md"]
@@ -116,3 +116,13 @@ def test_other_libraries_have_the_names():
     for loss in set(re.findall(r"\b[A-Z]\w+Loss\b", text)):
         assert hasattr(losses, loss), loss
     assert callable(util.mine_hard_negatives)
+
+
+def test_each_page_of_python_has_one_title(generated):
+    navigation = (ROOT / "zensical.toml").read_text("utf-8")
+    for page in reference.PAGES:
+        text = (generated / "python" / f"{page.file}.md").read_text("utf-8")
+        bare = re.sub(r"```.*?```", "", text, flags=re.S)
+        assert re.findall(r"^# (.+)$", bare, re.M) == [page.title]
+        assert bare.startswith("# ")
+        assert f'"{page.title}" = "reference/python/{page.file}.md"' in navigation

@@ -48,8 +48,8 @@ class Term(nn.Module, ABC):
     """A further term of the loss; subclass it for one of your own.
 
     Attributes:
-        vectors_only: whether it uses nothing of the encoder but the vectors of a batch, as
-            ``mini_batch_size`` requires.
+        vectors_only: whether it uses nothing of the encoder but the vectors of a batch;
+            ``mini_batch_size`` limits the memory of such terms only.
         learning_rate: peak learning rate of its own parameters; the run's if None.
         warmup_steps: number of first steps in which only its own parameters train.
     """

@@ -298,10 +298,10 @@ def _new(encoder: TorchEncoder) -> nn.Module:
 
 
 class Guide:
-    """A frozen sentence encoder; not a module, to keep its weights out of checkpoints.
+    """A frozen sentence encoder that guides training; its weights are not in checkpoints.
 
     Attributes:
-        student: the encoder that is trained, whose token ids the guide is given.
+        student: the encoder to train, whose token ids the guide is given.
     """
 
     def __init__(self, encoder: TorchEncoder, student: TorchEncoder) -> None:
@@ -313,13 +313,13 @@ class Guide:
 
     @classmethod
     def load(cls, name: str | None, student: TorchEncoder) -> "Guide":
-        """Load one."""
+        """Load a guide by name or folder."""
         folder = check_guide("guide", name)
         return cls(TorchEncoder.load(folder, device=str(student.device)), student)
 
     @torch.no_grad()
     def __call__(self, columns: Sequence[Tokens]) -> list[Tensor]:
-        """Vectors of columns of the student's token ids, (n, g) each."""
+        """Encode columns of the student's token ids as vectors, (n, g) each."""
         tokens = Tokens.concatenate(columns)
         if not self._same_ids:
             backend = self.student.tokenizer.backend

@@ -22,22 +22,19 @@ class MomentumQueue(nn.Module):
     """A queue of vectors of recent batches by a momentum encoder (ESimCSE, section 3.2).
 
     After every optimizer step theta_m <- momentum * theta_m + (1 - momentum) * theta_e (equation
-    5); buffers, which are no weights, are copied. Every training batch is encoded by theta_m
-    without dropout and without gradient, put through the objective's own projector (there is no
-    momentum copy of it, as in the released code), and enters the queue after the step; the oldest
-    rows leave. With several processes the rows of all of them enter every process's queue, so that
-    the loss is that of one process.
+    5); buffers are copied. Every training batch is encoded by theta_m without dropout and without
+    gradient, goes through the objective's own projector, as in the released code, and enters the
+    queue after the step; the oldest rows leave. The rows of all processes enter every process's
+    queue, so that the loss is that of one process.
 
-    A batch normalization, in the projector or in a head of the encoder, takes the statistics of the
-    rows that enter together, as the views that they will be compared with take those of theirs, and
-    as the key encoder does in MoCo (He et al., 2020, section 3.3; rows of the queue are negatives
-    alone, so there is no positive for the statistics to give away). Running statistics would still
-    be near their start in the first steps, and all rows of the queue nearly parallel. ESimCSE's
-    paper and code have no batch normalization.
+    A batch normalization, in the projector or in a head of the encoder, uses the statistics of the
+    rows that enter together, like the key encoder of MoCo (He et al., 2020, section 3.3). Running
+    statistics would make the first rows nearly parallel. ESimCSE's paper and code do not use batch
+    normalization.
 
     Attributes:
         momentum_encoder: theta_m, equal to the encoder at step 0 unless ``init`` is "random".
-        rows: (size, d) buffer, the newest rows last.
+        rows: (size, d), the newest rows last.
         filled: number of rows in use.
     """
 

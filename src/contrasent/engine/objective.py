@@ -46,7 +46,7 @@ class Objective(nn.Module):
         checks: functions of the parameters that reject invalid combinations, before weights are
             loaded.
         vectors_only: for a method with its own ``forward``: whether it uses nothing of the encoder
-            but its vectors, as ``mini_batch_size`` requires.
+            but its vectors, so that ``mini_batch_size`` limits its memory.
         views: one view for each column of a batch, which makes it from the sentence.
         resample_views: whether views are drawn again in every epoch.
         roles: the role of each column: "anchor", "positive", "negative" or "edited" (not
@@ -58,7 +58,7 @@ class Objective(nn.Module):
         queue: negatives from earlier batches, or None.
         terms: further terms of the loss by name, see :class:`contrasent.engine.Term`.
         weights: weight of each term.
-        diagnosing: whether ``forward`` adds the diagnostics of its terms and queue.
+        diagnosing: whether ``forward`` also returns diagnostics of terms and queue.
 
     Examples:
         >>> from contrasent import fit
@@ -436,7 +436,7 @@ def _one(values: set[Any], plain: Any, names: str, what: str) -> Any:
 
 
 OPTIONS = ("percent", "rate", "rule", "count", "reach", "draw", "wordnet", "filler")
-Which = Literal["second", "both"]  # which of the two views change
+Which = Literal["second", "both"]  # which of the two views change the sentence
 
 
 def check_view(values: Mapping[str, Any]) -> dict[str, Any]:

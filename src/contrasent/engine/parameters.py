@@ -89,8 +89,9 @@ Share = Annotated[float, Range(above=0, below=1)]
 Count = Annotated[int, Range(least=1)]
 Size = Annotated[int, Range(least=0)]
 MaskedModelFolder = Annotated[str | None, MaskedModelName()]
-GuideFolder = Annotated[str | None, GuideName()]
-Projector = Literal["none", "tanh", "batchnorm"]
+"""Folder or name of a masked language model with the encoder's vocabulary."""
+GuideFolder = Annotated[str | None, GuideName()]  # folder or name of a guide, a sentence encoder
+Projector = Literal["none", "tanh", "batchnorm"]  # network on top of the vectors in training
 ResampleViews = Literal["epoch", "static"]
 """Whether views are drawn in every epoch, or once for the whole run."""
 

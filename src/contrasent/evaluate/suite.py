@@ -44,13 +44,11 @@ class Options:
     subsets: bool = False
     seeds: tuple[int, ...] = (SEED,)
     geometry_split: str = "all"
-    captions: int = CAPTIONS  # how many of Flickr30k's captions to search, from the end; 0 for all
+    captions: int = CAPTIONS  # number of Flickr30k's captions to search, from the end; 0 for all
     protocols: tuple[str, ...] = tuple(PROTOCOLS)
-    # counts a sentence's tokens, for length bias in tokens; only in words if
-    # None
-    tokens: Length | None = None
+    tokens: Length | None = None  # counts a sentence's tokens, for length bias in tokens too
     resamples: int = RESAMPLES
-    folder: Path | None = None  # the data folder, if not the one that `CONTRASENT_DATA` names
+    folder: Path | None = None  # the data folder; that of `CONTRASENT_DATA` by default
 
 
 @dataclass(frozen=True, slots=True)

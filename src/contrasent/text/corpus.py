@@ -67,15 +67,16 @@ class ScoredPairs:
 class Corpus:
     """Rows of text, made by :func:`open_corpus`. Every iteration reads the source again.
 
-    ``width``: texts in a row: 1 sentences, 2 pairs, 3 and more pairs with hard negatives.
-    ``names``: the columns' names; "0", "1", ... where they have none. ``skipped``: blank lines that
-    the last whole iteration passed over. ``documents``: whether the rows are in document order, a
-    blank line (or a new file) between documents. ``starts``: rows at which the documents begin, as
-    of the last whole iteration; row 0 is one. ``scores``: (n,) float64, as of the last whole
-    iteration; empty if not ``scored``. ``parts``: rows at which joined corpora begin, as of the
-    last whole iteration; [0] for one. ``roles``: the role of every column, a line for each kind of
-    table; empty of texts alone. ``left_out``: why the last whole iteration left rows out, and the
-    number and the first place of these rows.
+    Attributes:
+        width: texts in a row: 1 for sentences, 2 for pairs, more for pairs with hard negatives.
+        names: names of the columns; "0", "1", ... without names.
+        documents: whether the rows are in document order.
+        starts: rows at which documents begin.
+        scores: (n,) float64, the scores; empty without.
+        parts: rows at which joined corpora begin.
+        skipped: number of blank lines.
+        left_out: why rows were left out, with their number and the first place; like ``starts``,
+            ``scores``, ``parts`` and ``skipped`` of the last complete iteration.
     """
 
     def __init__(
