@@ -266,8 +266,9 @@ def test_what_is_wrong_is_named(write, change, problem):
 
 
 def test_the_documentation_names_every_measure():
-    text = (Path(__file__).parents[2] / "docs" / "items.md").read_text("utf-8")
-    table = {line.split("`")[1]: line for line in text.splitlines() if line.startswith("| `")}
+    text = (Path(__file__).parents[2] / "docs" / "reproducing.md").read_text("utf-8")
+    rows = text.split("### What is measured")[1].split("\n### ")[0].splitlines()
+    table = {line.split("`")[1]: line for line in rows if line.startswith("| `")}
     assert set(table) == set(MEASURES)
     for kind, measure in MEASURES.items():
         for option in measure.options:

@@ -17,7 +17,7 @@ from contrasent.train.prepare import prepare
 from contrasent.train.settings import Settings, choose
 
 PAGE = (Path(__file__).parents[2] / "docs" / "methods.md").read_text("utf-8")
-METHOD = PAGE.split("## How to add a method")[1].split("```python\n")[1].split("```")[0]
+METHOD = PAGE.split("## Add a method")[1].split("```python\n")[1].split("```")[0]
 SUBCLASS = """
 from dataclasses import dataclass
 from contrasent.engine import Contrast, Terms

@@ -141,7 +141,7 @@ def encode(
         model: Model folder or name, or an exported model.
         input_: File, folder, or - for standard input; for shards also a pattern with *, or a URL.
         output: FILE.npy, FILE.parquet, or a folder or URL for shards.
-        engine: What makes shards: local, this machine, or ray, a Ray cluster (docs/scale.md).
+        engine: What makes shards: local, this machine, or ray, a Ray cluster (docs/export.md).
             [default: local]
         workers: Of shards: number of workers. [default: local 1, ray as many as fit]
         worker_cpus: Of shards: cores a worker. [default: local all, ray 1]

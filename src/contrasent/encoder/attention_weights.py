@@ -52,7 +52,7 @@ class Attention:
         meaning = "such a head adds the same vector whatever the text says"
         advice = (
             "a whole layer of them is a defect of the pre-training, and contrast on this model "
-            "then teaches little (docs/pretrain.md has a bound against it)"
+            "then teaches little (research/pretrain.md has a bound against it)"
         )
         return f"attention: {'; '.join(parts)}: {meaning}; {advice}"
 
