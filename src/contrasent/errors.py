@@ -131,8 +131,13 @@ RENAMED = {
     "mined": "hard_negatives", "normalise": "normalize", "patience": "early_stopping_patience",
     "pooler": "pooling", "recipe": "config", "steps": "max_steps", "warmup": "warmup_ratio",
     "word_weight": "bm25_weight",
+    # of sentence-transformers, transformers and SimCSE's train.py
+    "max_length": "max_seq_length", "normalize_embeddings": "normalize",
+    "num_epochs": "num_train_epochs",
+    "per_device_train_batch_size": "batch_size", "pooler_type": "pooling", "pooling_mode": "pooling",
+    "temp": "temperature", "train_batch_size": "batch_size",
 }  # fmt: skip
-"""Names of settings, arguments and options before the first release, and today's."""
+"""Names of settings, arguments and options before the first release and elsewhere, and ours."""
 
 
 def suggestion(value: str, choices: Iterable[str]) -> str:

@@ -167,6 +167,6 @@ def test_fresh_weights_come_of_the_seed_alone(bert):
 @pytest.mark.parametrize(("old", "new"), sorted(RENAMED.items()))
 def test_an_old_name_is_an_error_that_says_the_new_one(old, new):
     if new in run_settings():
-        with pytest.raises(OptionError, match=f"'{old}': is called '{new}' now"):
+        with pytest.raises(OptionError, match=f"'{old}': is called '{new}' here"):
             choose({old: 1}, "simcse")
     assert old not in run_settings()

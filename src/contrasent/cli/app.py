@@ -75,7 +75,7 @@ def _usage_error(error: Any, parent: Any) -> UserError:
     old = str(getattr(error, "option_name", "")).strip("-").replace("-", "_")
     if old in RENAMED:
         new = RENAMED[old].replace("_", "-")
-        return UserError(f"{error.option_name} is called --{new} now")
+        return UserError(f"{error.option_name} is called --{new} here")
     command = "contrasent"
     if error.ctx is not None:
         command = str(error.ctx.command_path)

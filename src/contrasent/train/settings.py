@@ -210,7 +210,7 @@ def choose(
     for name in given:
         if name not in declared | known:
             if name in RENAMED:
-                raise OptionError(option, name, f"is called {RENAMED[name]!r} now")
+                raise OptionError(option, name, f"is called {RENAMED[name]!r} here")
             problem = f"no such setting of a run{f' or of {objective}' if objective else ''}"
             raise OptionError(option, name, problem, choices=sorted(known | declared))
     of_run = {name: known[name].read(value) for name, value in given.items() if name in known}
