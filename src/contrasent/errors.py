@@ -134,8 +134,8 @@ RENAMED = {
     # of sentence-transformers, transformers and SimCSE's train.py
     "max_length": "max_seq_length", "normalize_embeddings": "normalize",
     "num_epochs": "num_train_epochs",
-    "per_device_train_batch_size": "batch_size", "pooler_type": "pooling", "pooling_mode": "pooling",
-    "temp": "temperature", "train_batch_size": "batch_size",
+    "per_device_train_batch_size": "batch_size", "pooler_type": "pooling",
+    "pooling_mode": "pooling", "temp": "temperature", "train_batch_size": "batch_size",
 }  # fmt: skip
 """Names of settings, arguments and options before the first release and elsewhere, and ours."""
 
