@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,7 +112,7 @@ class Report:
         """The single row whose named fields have the given values."""
         rows = self.select(**wanted).rows
         if len(rows) != 1:
-            raise DataError(f"the report has {len(rows)} rows for {wanted}, wanted exactly one")
+            raise DataError(f"the report has {len(rows)} rows for {wanted}, expected exactly one")
         return rows[0]
 
     def average(self, tasks: Sequence[str], **wanted: str) -> float:
@@ -151,11 +151,11 @@ class Report:
         return joined
 
 
-def shown(metric: str, value: float) -> str:
+def shown(metric: str, value: float, sign: Literal["", "+"] = "") -> str:
     """A value as printed: correlations and rates times 100, metrics of ranking as they are."""
     if metrics.metric(metric).printed_times_100:
-        return f"{100 * value:.2f}"
-    return f"{value:.3f}" if abs(value) < 1000 else f"{value:,.0f}"
+        return f"{100 * value:{sign}.2f}"
+    return f"{value:{sign}.3f}" if abs(value) < 1000 else f"{value:{sign},.0f}"
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -214,7 +214,7 @@ def read_reports(path: Path) -> dict[str, Report]:
     except OSError as error:
         raise InputError(path, f"cannot be read ({error.strerror})") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(path, "no report; write one with evaluate --json") from error
+        raise InputError(path, "not a report; create one with evaluate --json") from error
     if "items" not in record:
         return reports
     second = path.with_name(Path(str(record["items"])).name)
@@ -223,7 +223,7 @@ def read_reports(path: Path) -> dict[str, Report]:
     try:
         items = _unpack(second, len(reports))
     except Exception as error:  # safetensors raises its own type, without a common base
-        raise InputError(second, f"no items of a report ({error})") from error
+        raise InputError(second, f"not the items of a report ({error})") from error
     return {
         name: Report(report.rows, report.notes, report_items)
         for (name, report), report_items in zip(reports.items(), items, strict=True)

@@ -70,15 +70,15 @@ CORPORA = {
     "uneven.csv": (
         TABLE + b"how?,so,indeed\n",
         "uneven.csv: one row only",
-        "1 are left out: more cells than there are columns (uneven.csv:3)",
+        "1 rows skipped: more cells than there are columns (uneven.csv:3)",
     ),
     "names.csv --columns question,anser": (
         TABLE + b"how?,so\n",
-        "columns 'anser': no such column in names.csv; did you mean 'answer'?",
+        "columns 'anser': unknown column of names.csv; did you mean 'answer'?",
     ),
     "places.csv --columns 0,5": (TABLE + b"how?,so\n", "columns 5: places.csv has columns 0 to 1"),
     "notes.pdf": (b"%PDF", "notes.pdf: unknown format", ".txt"),
-    ".": (None, ".: the folder holds no text"),
+    ".": (None, ".: the folder contains no text"),
 }
 
 
@@ -149,7 +149,7 @@ def test_options(train, good, case):
 
 RECIPES = {
     "syntax": ("objective = ", ["mine.toml: not valid TOML"]),
-    "key": ("[setings]\nlr = 1", ["mine.toml:1: no such key 'setings'", "did you mean 'settings'"]),
+    "key": ("[setings]\nlr = 1", ["mine.toml:1: unknown key 'setings'", "did you mean 'settings'"]),
     "kind": ('objective = "simcse"\nbase = 3', ["mine.toml:2: base must be a text, it is 3"]),
     "columns": ("columns = 1", ["mine.toml:1: columns must be a text or a list, it is 1"]),
     "settings": ("settings = 3", ["mine.toml:1: settings must be a table, it is 3"]),
@@ -205,8 +205,8 @@ def test_targets_that_hold_something(refused, good, bert, tmp_path):
 def test_a_run_is_not_overwritten_unasked(run, refused, good, bert):
     asked = ["train", good.name, "-o", "m", "--base", bert, "--set", "max_steps=2"]
     run(*asked)
-    refused(*asked, words=["m: already holds a run; --resume goes on with it, --overwrite starts"])
-    words = ["m: the run there has steps 2, this one 3; resume with the same command"]
+    refused(*asked, words=["m: already holds a run; --resume continues it, --overwrite starts"])
+    words = ["m: the run there has steps 2, now it is 3; resume with the same command"]
     refused(*asked[:-1], "max_steps=3", "--resume", words=words)
     run(*asked, "--resume")
     run(*asked, "--overwrite")
@@ -255,7 +255,7 @@ def test_a_command_that_documents_an_option_it_lacks_is_an_error():
             limt: Words at most.
         """
 
-    with pytest.raises(TypeError, match="count documents options it lacks: limt"):
+    with pytest.raises(TypeError, match="count documents unknown options: limt"):
         options.command(count)
 
 

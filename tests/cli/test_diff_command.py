@@ -252,7 +252,7 @@ def test_bad_input(model, index, corpus, tmp_path):
         ((), OptionError, "--on"),
         (("--on", tmp_path / "nowhere"), InputError, "nowhere"),
         (("--on", index, "--column", "text"), OptionError, "is an index, which"),
-        (("--on", corpus, "--queries", tmp_path / "empty.txt"), InputError, "holds no query"),
+        (("--on", corpus, "--queries", tmp_path / "empty.txt"), InputError, "contains no query"),
         (("--on", corpus, "--queries", tmp_path / "few.txt"), DataError, "2 different queries are"),
     ):
         with pytest.raises(error, match=words):

@@ -77,7 +77,7 @@ def test_the_share_that_makes_the_last_shard_checks_them_all(tmp_path, bert, sou
                "--shard-rows", "7")  # fmt: skip
     for share, count, words in (
         ("2/2", 4, "5 shards are still missing"),
-        ("1/2", 5, "complete: all 9 shards checked, 60 rows of one model"),
+        ("1/2", 5, "complete: all 9 shards checked, 60 rows"),
     ):
         text = run(*command, "--shard", share)
         assert f"in {count} of 9 shards" in text and words in text
@@ -133,7 +133,7 @@ def test_a_bad_row_is_named_and_the_other_shards_stay(tmp_path, bert):
     (["--engine", "local", "--dtype", "int9"], OptionError, "did you mean 'int8'"),
     (["--shard", "4/3"], OptionError, "write i/n"),
     (["--shard", "1/3", "--overwrite"], OptionError, "shards of others"),
-    (["--engine", "local", "--worker-gpus", "1"], OptionError, "goes with --engine ray"),
+    (["--engine", "local", "--worker-gpus", "1"], OptionError, "needs --engine ray"),
     (["--engine", "local", "--id", "none"], OptionError, "no such column"),
     (["--engine", "local", "-o", "v.npy"], OptionError, "must be a folder"),
     (["--id", "key", "-o", "v.npy"], OptionError, "must be a folder where.*--id"),

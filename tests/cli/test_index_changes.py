@@ -45,7 +45,7 @@ def test_another_model(built, models, tmp_path):
 
 
 def test_bad_input(built, models, tmp_path):
-    with pytest.raises(OptionError, match=r"SOURCE .*does not go with --model"):
+    with pytest.raises(OptionError, match=r"SOURCE .*cannot be combined with --model"):
         run("index", built, tmp_path / "notes.txt", "--model", models / "cls")
     with pytest.raises(UserError, match=r"--output/-o .*is missing"):
         run("index", models / "mean")

@@ -96,7 +96,7 @@ def test_rows_that_share_answers_are_trained(
     assert roles == "query: q, positive: a" and first.startswith(f"held out: {held}")
     # With one answer to all questions there is nothing to tell apart.
     assert any("no step has had a gradient" in line for line in caplog.messages) == (answers == 1)
-    assert chosen.endswith("so that equal texts are not negatives: duplicates mask")
+    assert chosen.endswith("masks equal texts as negatives: duplicates mask")
     stored = settings_of(tmp_path / "m")
     assert (stored["objective"]["duplicates"], stored["defaults"]["values"]["duplicates"]) == (
         *("mask", "mask"),
@@ -158,7 +158,7 @@ def test_ratings_train_and_decide(run, bert, tmp_path, sentences):
     again, _ = run("train", "ratings.tsv", "-o", "m", "--score", "mark", *asked, "--resume")
     assert json.loads(again) == json.loads(out) | {"defaults": json.loads(again)["defaults"]}
     _, err = run("train", "ratings.tsv", "-o", "n", "--objective", "angle", *asked, code=2)
-    assert "score '': ratings.tsv has no column of scores by a known name (score, simil" in err
+    assert "score '': ratings.tsv has no score column with a known name (score, simil" in err
     _, err = run(
         "train", "ratings.tsv", "-o", "n", "--objective", "simcse", "--score", "0", *asked, code=2
     )
@@ -237,11 +237,13 @@ def test_documents_are_the_default_where_they_are_marked(run, bert, tmp_path, se
     (tmp_path / "few.txt").write_text("\n\n".join(documents[:90]) + "\n")
     out, err = run(*asked[:1], "few.txt", *asked[2:], "-o", "few", "--json")
     assert json.loads(out)["evaluate"] == "neighbors"
-    assert err.startswith("not --evaluate documents, the default: few.txt: too few documents")
+    assert err.startswith(
+        "the default, --evaluate documents, is impossible: few.txt: too few documents"
+    )
     (tmp_path / "tiny.txt").write_text("\n\n".join(documents[:20]) + "\n")
     out, err = run(*asked[:1], "tiny.txt", *asked[2:], "-o", "tiny", "--json")
     assert (json.loads(out)["evaluate"], json.loads(out)["improved"]) == ("none", None)
-    assert err.startswith("nothing is evaluated: tiny.txt: too few sentences")
+    assert err.startswith("evaluation skipped: tiny.txt: too few sentences")
     assert "12 could be" in err and "--evaluate" in err
 
 
@@ -249,8 +251,8 @@ UNSEEN = "an improvement cannot be seen"
 REFUSED = {
     "{texts} --require-improvement": f"'neighbors': {UNSEEN}; pairs (two columns)",
     "{texts} --require-improvement --evaluate none": f"--require-improvement 'none': {UNSEEN}",
-    "{texts} --evaluate documents": "needs sentences, and --documents",
-    "{pairs} --evaluate neighbors": "needs a corpus of sentences; this one has pairs",
+    "{texts} --evaluate documents": "needs needs sentences and --documents",
+    "{pairs} --evaluate neighbors": "needs needs a corpus of sentences; this one has pairs",
     "{texts} --evaluate neighbours": "did you mean 'neighbors'?",
     # Before the corpus is read.
     "missing.txt --keep lst": "--keep 'lst': unknown; did you mean 'last'?",
@@ -320,10 +322,10 @@ def test_a_finished_run_says_so_before_a_model_is_loaded(run, texts, pairs, bert
         assert run(*command, "--resume", "--json")[0] == first[name][0]
     assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")} == files
     for more, words in (
-        (["--set", "temperature=0.2"], "has temperature 0.1, this one 0.2"),
-        (["--set", "max_steps=5"], "has steps 4, this one 5"),
+        (["--set", "temperature=0.2"], "has temperature 0.1, now it is 0.2"),
+        (["--set", "max_steps=5"], "has steps 4, now it is 5"),
         (["--set", "eval_size=12"], "has rows '"),
-        (["--evaluate", "none"], "has evaluated True, this one False"),
+        (["--evaluate", "none"], "has evaluated True, now it is False"),
     ):
         said = run(*asked["two"], *more, "--resume", code=2)[1]
         assert "two: the run there" in said and words in said
@@ -396,9 +398,7 @@ def test_ctrl_c_then_kill_then_to_the_end(run, texts, bert, tmp_path):
     assert first.returncode == 130, err
     *_, stopping, last = err.splitlines()
     assert stopping.startswith("contrasent: stopping: the step in hand is finished and kept in a ")
-    assert re.fullmatch(
-        r"contrasent: stopped; step \d+ of 200 is kept; --resume goes on with m", last
-    )
+    assert re.fullmatch(r"contrasent: stopped; step \d+ of 200 is kept; --resume continues m", last)
     assert "Traceback" not in err
     assert (tmp_path / "m" / "run" / "checkpoint.safetensors").is_file()
     second = started(*asked, "-o", "m", "--resume", folder=tmp_path)
@@ -430,7 +430,7 @@ def test_ctrl_c_is_answered_during_a_long_step(texts, bert, tmp_path):
     while not (tmp_path / "begun").exists():
         assert process.poll() is None
         time.sleep(0.02)
-    for words in ("stopping: the step in hand", "stopped; --resume goes on with m"):
+    for words in ("stopping: the step in hand", "stopped; --resume continues m"):
         process.send_signal(signal.SIGINT)
         while words not in (line := process.stderr.readline()):
             assert line, words
@@ -476,7 +476,7 @@ def test_several_corpora(run, pairs, bert, tmp_path, sentences):
     assert settings_of(tmp_path / "m")["corpus"]["source"] == "pairs.tsv + more.json"
     assert settings_of(tmp_path / "m")["settings"]["weights"] == "1,3"
     _, err = run(*asked, "-o", "n", "--set", "weights=1,2,3", code=2)
-    assert "weights '1,2,3': give as many numbers as there are corpora, 2" in err
+    assert "weights '1,2,3': give one number per corpus, 2" in err
     alone = ["train", pairs, "--base", bert, *FAST, "--set", "max_steps=1", "-o", "n"]
-    assert "are of several corpora" in run(*alone, "--set", "weights=1", code=2)[1]
+    assert "needs several corpora" in run(*alone, "--set", "weights=1", code=2)[1]
     assert "a positive number each" in run(*alone, "--set", "weights=1,x", code=2)[1]

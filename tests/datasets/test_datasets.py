@@ -152,7 +152,7 @@ def test_no_network_is_told_without_retries(ask_hub, monkeypatch, caplog):
     """Without our question the hub's client would ask six times, and end in an error of its own."""
     ask_hub()
     monkeypatch.delenv("CONTRASENT_DATA", raising=False)
-    with pytest.raises(DataError, match=r"\(it cannot be reached\); put the file at STS-raw"):
+    with pytest.raises(DataError, match=r"\(the hub cannot be reached\); put the file at STS-raw"):
         sts_pairs("STSB", form="raw")
     assert "Retrying" not in caplog.text
 

@@ -211,11 +211,11 @@ def test_what_cannot_be_read_is_counted_by_its_reason(tmp_path):
         "broken": ["e.zip", "d.md.gz", "f.ipynb", *(f"n.{kind}" for kind in BROKEN), "u.xml"],
         "binary": ["g.txt", "q", "r.xyz"], "empty": ["h.md", "i.md"],
         "text of an unknown type": ["j.xyz", "unread.me"],
-        "JSON that is no list of rows": ["k.json"],
-        "symbolic link": ["0.md", "l.md", "loop", "m"], "nothing but repetition": ["p.md"],
-        "table of nothing but numbers": ["o.csv"],
+        "JSON that is not a list of rows": ["k.json"],
+        "symbolic link": ["0.md", "l.md", "loop", "m"], "repetition only": ["p.md"],
+        "table of numbers only": ["o.csv"],
     }  # fmt: skip
-    assert "skipped 1, JSON that is no list of rows: k.json" in source.report.lines()
+    assert "skipped 1, JSON that is not a list of rows: k.json" in source.report.lines()
 
 
 KEYS = [
@@ -253,7 +253,7 @@ def test_an_archive_is_read_in_place_and_cannot_lead_outside(tmp_path):
     source = DocumentSource(path)
     assert [d.id for d in source] == ["a.zip/a.jsonl#d7", "a.zip/docs/b.md"]
     counts = {reason: skipped.count for reason, skipped in source.report.skipped.items()}
-    once = ("secret", "hidden", "archive within an archive", "nothing but repetition")
+    once = ("secret", "hidden", "archive within an archive", "repetition only")
     assert counts == {"unsafe name in an archive": 3, **dict.fromkeys(once, 1)}
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.zip"]
 
@@ -276,7 +276,7 @@ def test_nothing_to_read_is_one_line_with_a_remedy(tmp_path):
     with pytest.raises(InputError, match="folder is empty; put documents there"):
         list(DocumentSource(tmp_path))
     (tmp_path / "head.csv").write_text("title,text\n")
-    with pytest.raises(InputError, match=r"head.csv: no text to read; skipped: 1 empty"):
+    with pytest.raises(InputError, match=r"head.csv: found no text; skipped: 1 empty"):
         list(DocumentSource(tmp_path / "head.csv"))
     (tmp_path / "head.csv").unlink()
     (tmp_path / "a.xyz").write_text(PROSE)

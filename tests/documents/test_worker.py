@@ -66,7 +66,7 @@ def test_what_is_attached_takes_no_mail_with_it(tmp_path):
     source = DocumentSource(tmp_path)
     source.reader = Executing
     assert [d.id for d in source] == ["a.eml"]
-    assert source.report.skipped[Reason.ENDED].names == ["a.eml (the rest)"]
+    assert source.report.skipped[Reason.ENDED].names == ["a.eml (remainder)"]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_what_is_packed_is_bounded(tmp_path):
     assert time.monotonic() - began < 60
     assert source.report.documents < 20_000
     skipped = {n: why for why, found in source.report.skipped.items() for n in found.names}
-    reasons = {name.split("/")[0].removesuffix(" (the rest)"): skipped[name] for name in skipped}
+    reasons = {name.split("/")[0].removesuffix(" (remainder)"): skipped[name] for name in skipped}
     assert reasons == {name: reason for name, (_, reason) in BOMBS.items()}
 
 

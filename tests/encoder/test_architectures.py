@@ -113,7 +113,7 @@ def test_a_row(folder, tmp_path, kind):
     assert able == row["diffcse"]
     if kind not in DECODERS:
         assert row["bidirectional"] == "always"
-        with pytest.raises(OptionError, match="sees both sides of a token already"):
+        with pytest.raises(OptionError, match="already attends to both sides of a token"):
             Encoder.load(base, pooling="mean", bidirectional=True)
 
 

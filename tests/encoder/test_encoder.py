@@ -116,7 +116,7 @@ def test_truncation_is_counted_and_logged(bert, caplog):
 
 @pytest.mark.parametrize("value", [0, 2, -5, 65, 10**6])
 def test_max_tokens_out_of_range(bert, value):
-    with pytest.raises(OptionError, match=rf"max_seq_length {value}: this encoder takes 3 to 64"):
+    with pytest.raises(OptionError, match=rf"max_seq_length {value}: must be from 3 to 64"):
         Encoder.load(bert, pooling="mean", max_seq_length=value)
 
 

@@ -156,7 +156,7 @@ def test_what_cannot_be_is_rejected_in_a_line(bert, tmp_path):
     small = Tokenizer(encoder.tokenizer.backend, max_seq_length=count)
     with pytest.raises(OptionError, match=rf"no room for a sentence; its own tokens are {count}$"):
         small(TEXTS, TEMPLATE)
-    with pytest.raises(OptionError, match=r"a template holds \[X\] once$"):
+    with pytest.raises(OptionError, match=r"a template must contain \[X\] once$"):
         encoder.encode(["a map"], prompt="[X] [X] [MASK]")
 
 
@@ -192,10 +192,14 @@ def test_other_frequencies_are_another_model_and_damaged_ones_none(bert, tmp_pat
     statistics = tmp_path / "model" / "1_IdfPooling" / "model.safetensors"
     stored = load_file(statistics)
     save_file(stored | {"frequencies": stored["frequencies"][:9].clone()}, statistics)
-    with pytest.raises(ModelError, match=r"1_IdfPooling/model.safetensors: is not as it was saved"):
+    with pytest.raises(
+        ModelError, match=r"1_IdfPooling/model.safetensors: has changed since it was saved"
+    ):
         Encoder.load(tmp_path / "model")
     (tmp_path / "model" / WEIGHTS).unlink()
-    with pytest.raises(ModelError, match=r"1_IdfPooling: does not fit the pooler 'idf'"):
+    with pytest.raises(
+        ModelError, match=r"1_IdfPooling: does not match this model's pooling 'idf'"
+    ):
         Encoder.load(tmp_path / "model")
 
 

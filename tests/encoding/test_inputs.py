@@ -115,7 +115,7 @@ def test_a_file_that_is_written_again_between_shards_is_named(tmp_path):
     ('{"text": "a", "id": null}\n', {"identity": "id"}, InputError, r":1: the id must be"),
     ('{"one": "a", "two": "b"}\n', {}, InputError, "choose one with --column"),
     ('{"one": "a", "two": "b"}\n', {"text": "tow"}, OptionError, "did you mean 'two'"),
-    ("\n\n", {}, InputError, "holds no text"),
+    ("\n\n", {}, InputError, "contains no text"),
 ])  # fmt: skip
 def test_what_cannot_be_read_is_named(tmp_path, content, options, error, words):
     (tmp_path / "a.jsonl").write_text(content)

@@ -207,7 +207,7 @@ def test_items_that_differ_are_rejected():
     values = np.linspace(0, 1, 30)
     base = scored(values)
     for other, message in (
-        (scored(values[:29]), r"own test accuracy: x and y hold different items \(30 and 29 items"),
+        (scored(values[:29]), r"own test accuracy: x and y have different items \(30 and 29 items"),
         (scored(values, np.arange(5, 35)), "25 distinct ones in both"),
         (scored(values, context="other documents"), "same items, other documents"),
     ):

@@ -82,7 +82,7 @@ def test_rows_are_the_measures_of_the_cosines(items_give_the_values):
     assert (one.low, one.high, one.p) == (-other.high, -other.low, other.p)
     assert pair_classification(letters, data, resamples=0).rows[0].low is None
     same = Labeled(data["one"].first, data["one"].second, np.ones(80, dtype=np.int64))
-    with pytest.raises(DataError, match="one: all 80 pairs are of one class"):
+    with pytest.raises(DataError, match="one: all 80 pairs have the same class"):
         pair_classification(letters, {"one": same})
 
 

@@ -165,7 +165,7 @@ def test_a_whitened_model_is_an_ordinary_model(bert, corpus, white):
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     free = Encoder.load(white, normalize=False).encode(lines)
     np.testing.assert_allclose(np.cov(free.T), np.eye(8), atol=1e-3)
-    with pytest.raises(OutputError, match="exists; choose another folder or use --overwrite"):
+    with pytest.raises(OutputError, match="exists; choose another folder or add --overwrite"):
         run("postprocess", "whiten", bert, corpus, "-o", white, "--pooling", "mean", "--quiet")
 
 
@@ -184,15 +184,15 @@ def test_a_flow_can_be_evaluated(bert, corpus, data, tmp_path):
 
 @pytest.mark.parametrize(("arguments", "problem"), [
     (("whitening",), "METHOD 'whitening'.*did you mean 'whiten'"),
-    (("whiten", "--set", "num_train_epochs=2"), "num_train_epochs': no such setting of whiten"),
-    (("flow", "--dimensions", 2), "--dimensions 2: goes with whiten"),
+    (("whiten", "--set", "num_train_epochs=2"), "num_train_epochs': unknown setting of whiten"),
+    (("flow", "--dimensions", 2), "--dimensions 2: is for whiten only"),
     (("flow", "--set", "num_train_epochs=0"), "--set 'num_train_epochs=0': is too small"),
     (("flow", "--set", "level=2"), "--set 'level': .*did you mean 'levels'"),
     (("flow", "--sentences", 50), "--sentences 50: .*needs 64"),
 ])  # fmt: skip
 def test_postprocess_rejects_options_of_another_method(arguments, problem, tmp_path):
     method, *options = arguments
-    with pytest.raises(OptionError, match=problem):  # before the model, which is not there
+    with pytest.raises(OptionError, match=problem):  # before the model, which does not exist
         run("postprocess", method, "none", "none.txt", "-o", tmp_path / "new", *options)
 
 

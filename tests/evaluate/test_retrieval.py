@@ -210,7 +210,7 @@ def test_a_document_with_the_querys_own_id_is_no_answer(tmp_path):
     )
     report = folder_retrieval(letters, tmp_path, k=(1,))
     assert report.one(metric="recall@1").value == 1.0
-    assert report.notes["document with the query's own id"] == "left out for 1 queries"
+    assert report.notes["document with the query's own id"] == "excluded for 1 queries"
     as_it_is = folder_retrieval(letters, tmp_path, k=(1,), own_ids=True)
     assert as_it_is.one(metric="recall@1").value == pytest.approx(2 / 3)
     assert "document with the query's own id" not in as_it_is.notes

@@ -84,7 +84,7 @@ def test_a_short_input_cuts_no_measurement(english):
 def test_texts_that_no_base_knows_name_the_extra(english):
     chosen = choose_base([TEXTS["Arabic"]], {MINILM: lambda: english})
     assert (chosen.name, chosen.fit.bm25_weight) == (MINILM, OTHER_WEIGHT)
-    assert EXTRA in chosen.reason and "4.6 tokens a word" in chosen.reason
+    assert EXTRA in chosen.reason and "4.6 tokens per word" in chosen.reason
 
 
 def test_texts_without_words_say_nothing(english):
@@ -180,4 +180,4 @@ def test_an_index_takes_the_base_for_the_language(
     assert json.loads(out)["model"] == str(bert)
     assert json.loads(out)["bm25_weight"] == KNOWN_WEIGHT
     assert f"base: {bert}; its vocabulary knows the language" in err
-    assert f"{MINILM}: 4.6 tokens a word" in err
+    assert f"{MINILM}: 4.6 tokens per word" in err

@@ -208,7 +208,7 @@ REJECTED = {
             dense(m / "2_Dense"),
             edit(m / "2_Dense" / "config.json", out_features=7),
         ),
-        "2_Dense: the weights do not fit its config.json",
+        "2_Dense: the weights do not match its config.json",
     ),
     "pickled dense": (
         lambda m: (
@@ -220,7 +220,7 @@ REJECTED = {
     ),
     "prompt": (
         lambda m: write(m / "config_sentence_transformers.json", {"default_prompt_name": "query"}),
-        "default_prompt_name 'query' is none of its prompts",
+        "default_prompt_name 'query' is not one of its prompts",
     ),
     "shortened": (
         lambda m: write(m / "config_sentence_transformers.json", {"truncate_dim": 16}),
@@ -244,7 +244,7 @@ def test_folders_that_are_none(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ModelError, match=r"empty: not a model folder \(neither modules.json nor"):
         describe(tmp_path / "empty")
-    with pytest.raises(ModelError, match="absent: no such model folder"):
+    with pytest.raises(ModelError, match="absent: model folder not found"):
         describe(tmp_path / "absent")
 
 

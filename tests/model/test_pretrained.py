@@ -34,7 +34,7 @@ def test_folders(bert, monkeypatch):
     assert resolve("bert") == Path("bert")
     with pytest.raises(ModelError, match=r"bret: no such file or folder; did you mean 'bert'\?"):
         resolve("./bret")
-    with pytest.raises(ModelError, match=r"no such file or folder|there is no folder"):
+    with pytest.raises(ModelError, match=r"no such file or folder|folder"):
         resolve("/nowhere/at/all")
 
 
@@ -82,7 +82,7 @@ def test_a_revision_is_a_whole_commit(hub, revision):
 @pytest.mark.parametrize("offline", [True, False])
 def test_without_a_network_there_are_no_retries(ask_hub, caplog, offline):
     ask_hub(offline=offline)
-    with pytest.raises(ModelError, match="the hub cannot be reached; give a model folder, or use"):
+    with pytest.raises(ModelError, match="the hub cannot be reached; use a model folder or"):
         resolve(f"someone/some-model@{COMMIT}")
     assert "Retrying" not in caplog.text
 

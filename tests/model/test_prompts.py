@@ -93,7 +93,7 @@ def test_a_model_without_prompts_is_what_it_was(plain, tmp_path):
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    ({"default_prompt_name": "none"}, "default_prompt_name 'none' is none of its prompts"),
+    ({"default_prompt_name": "none"}, "default_prompt_name 'none' is not one of its prompts"),
     ({"prompts": {"query": 1}}, "prompts must map names to texts"),
 ])  # fmt: skip
 def test_damaged_prompts_are_rejected(saved, tmp_path, change, message):
@@ -115,7 +115,7 @@ def test_commands_put_them_before_texts(run, saved, plain, tmp_path):
     assert np.abs(np.load("a.npy") - plain.encode(TEXTS)).max() < 1e-6
     assert np.abs(np.load("q.npy") - prefixed(plain, "query: ")).max() < 1e-6
     _, err = run("encode", saved, "t.txt", "-o", "x.npy", "--prompt", "querry", code=2)
-    assert "--prompt 'querry': the model has no prompt of that name; it has query, doc" in err
+    assert "--prompt 'querry': unknown prompt; it has query, doc" in err
     assert "did you mean 'query'" in err
     run("encode", saved, "t.txt", "-o", "d.npy", "--dimensions", "8", "--quiet")
     short = plain.encode(TEXTS)[:, :8]

@@ -323,7 +323,7 @@ def test_nothing_masked_is_no_loss(load, batches, masked):
     ("simcse", {"percent": 10}, "does not belong to the view 'dropout'"),
     ("simcse", {"view": "crop", "rate": 0.3}, "which takes percent"),
     ("simcse", {"view": "masked_lm"}, "filler '': the view 'masked_lm' needs"),
-    ("simcse", {"encoders": 3}, "encoders 3: no such value; one of 1, 2"),
+    ("simcse", {"encoders": 3}, "encoders 3: unknown value; one of 1, 2"),
     ("simcse", {"masks": "fixed", "view": "crop"}, "masks 'fixed': .*view must be 'dropout'"),
     ("simcse", {"masks": "fixed", "encoders": 2}, "encoders must be 1"),
     ("esimcse", {"momentum": 1.0}, "momentum 1.0"),
@@ -352,7 +352,7 @@ def test_values_are_rejected_before_anything_is_loaded(objective, given, message
 
 def test_weights_of_which_all_are_0_are_rejected(load, masked):
     objective = find("barlow_twins")(load(), contrast_weight=0.0, barlow_weight=0.0)
-    message = "contrast_weight and barlow_weight 0: nothing is left to learn; set a weight above 0"
+    message = "contrast_weight and barlow_weight 0: at least one weight must be above 0"
     with pytest.raises(OptionError, match=message):
         configure(objective, Settings())
     objective = find("masked_lm")(load(), masked_lm_weight=0.0, language_head=str(masked["bert"]))
@@ -445,9 +445,7 @@ def test_a_methods_own_contrast_is_kept_in_a_combination_or_rejected(load, batch
 @pytest.mark.parametrize("own", ["forward", "loss", "optimizer", "after_step"])
 def test_what_a_combination_would_lose_is_rejected(load, own):
     kind = type("Own", (type(find("simcse")(load())),), {own: lambda self, *given: None})
-    with pytest.raises(
-        OptionError, match=f"has its own {own}, which a sum cannot have; use it alone"
-    ):
+    with pytest.raises(OptionError, match=f"has its own {own}and cannot be combined; use it alone"):
         Combination(load(), [kind(load()), find("dimension_wise")(load())], {"name": "both"})
 
 

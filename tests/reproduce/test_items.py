@@ -185,12 +185,12 @@ def test_a_claim_about_several_columns(write):
 
 
 WRONG = [
-    (("title =", "titel ="), "no such key 'titel'; did you mean 'title'?"),
+    (("title =", "titel ="), "unknown key 'titel'; did you mean 'title'?"),
     (('cost = "medium"', 'cost = "mediun"'), "cost 'mediun': unknown; did you mean 'medium'?"),
     (('cost = "medium"', "cost = 3"), "cost 3: "),
     (('cost = "medium"\n', ""), "cost: is missing"),
     (('reference = "plain"', 'reference = "plane"'), "reference 'plane': unknown; did you mean"),
-    (('split = "dev"', 'splt = "dev"'), "dev: no such key 'splt'; did you mean 'split'?"),
+    (('split = "dev"', 'splt = "dev"'), "dev: unknown key 'splt'; did you mean 'split'?"),
     (('tasks = ["STSB"]', 'tasks = ["STSb"]'), "evaluations.dev.tasks.0 'STSb': unknown; did"),
     (('evaluation = "dev"', 'evaluation = "dew"'), "columns.stsb.evaluation 'dew': unknown; did"),
     (('objective = "simcse"', 'objective = "simsce"'), "did you mean 'simcse'?"),
@@ -216,7 +216,7 @@ WRONG = [
     (("{ stsb = 82.5 }", "{ stsb = true }"), "rows.plain.expected.stsb.value True: input should"),
     (("tolerance = 0.5", "tolerence = 0.5"), "did you mean 'tolerance'?"),
     (("quote = true", 'quote = "yes"'), "rows.somebody else.quote 'yes': input should be a valid"),
-    (('better = "plain"', 'no_wors = "plain"'), "plain-is-best: no such key 'no_wors'; did you"),
+    (('better = "plain"', 'no_wors = "plain"'), "plain-is-best: unknown key 'no_wors'; did you"),
     (('better = "plain"', 'equal = "plain"\nbetter = "plain"'), "one of better, no_worse"),
     (('better = "plain"', 'equal = "plain"\nmargin = 0'), "margin 0: must be greater than 0"),
     (("tolerance = 0.5", "sd = -1.0"), "sd -1.0: must be 0 or more"),
@@ -234,7 +234,7 @@ WRONG = [
     (('column = "stsb"\n', ""), "claims.plain-is-best.column: is missing"),
     (
         ('split = "dev"', 'lab = { splt = "dev" }'),
-        "evaluations.dev.lab: no such key 'splt'; did you",
+        "evaluations.dev.lab: unknown key 'splt'; did you",
     ),
     (('split = "dev"', "lab = 3"), "evaluations.dev.lab: 3: must be a table of options"),
     (("quote = true", 'tuned = ["{x}"]'), "{...} of a name must be one of the axes ('x')"),

@@ -268,9 +268,9 @@ def test_a_budget_leaves_the_rest_for_another_time(call, home, bert):
     run = ["simcse:table2", "--recipes", "recipes", "--scale", "lab", "--seeds", 2]
     stopped = [*run, "--base", bert, "--budget", "0.001s"]
     out, err = call(*stopped)
-    left = int(re.search(r"(\d) jobs left for another time", err).group(1))
+    left = int(re.search(r"(\d) jobs remain", err).group(1))
     assert left >= 4
-    assert "of 2 seeds are still to run" in out
+    assert "of 2 seeds are missing" in out
     out, err = call(*run, "--base", bert)
     assert f"{left} of 5 jobs to do" in err
     assert "still to run" not in out
@@ -385,7 +385,7 @@ def test_stopping_the_first_process_stops_all(home, bert, tmp_path, how):
     assert len(set(workers)) == 2
     if how == signal.SIGINT:
         assert process.returncode == 130, err
-        assert "stopped; the same command goes on" in err
+        assert "stopped; the same command continues" in err
         for worker in workers:
             with pytest.raises(ProcessLookupError):
                 os.kill(worker, 0)
@@ -402,7 +402,7 @@ def test_of_a_paper_only_what_is_stored_is_reported(call):
     # The base was chosen by one headline; two halves were trained with a factor that is not theirs.
     assert "\nchosen        Unsupervised SimCSE is better than the base's averages" in told
     assert told.count("\nnot run       Contrast between dimensions") == 2
-    assert "run with another recipe than the item has now" in " ".join(told.split())
+    assert "run with a different recipe than the item's current one" in " ".join(told.split())
     assert "own:length" in call("own:length", *stored)[0]
 
 
@@ -475,9 +475,9 @@ def test_own_scores_on_another_form_of_the_data_are_no_row(form, suites, call, t
     (["simcse:table1", "--from", "."], "holds no results of reproduce, nor does its folder"),
     ([*PUBLISHED, "--row", "nowhere.json"], "nowhere.json: cannot be read"),
     ([*PUBLISHED, "--row", "w.csv"], "w.csv:1: is neither .json of evaluate --json nor a table"),
-    ([*PUBLISHED, "--row", "n.csv"], "n.csv:3: 'STS13' has no number but '6o'"),
+    ([*PUBLISHED, "--row", "n.csv"], "n.csv:3: 'STS13' is not a number: '6o'"),
     ([*PUBLISHED, "--row", "t.csv"], "t.csv:3: 'STS12' is there twice"),
-    ([*PUBLISHED, "--row", "o.csv"], "o.csv: has no score of a column of these tables: STS12 "),
+    ([*PUBLISHED, "--row", "o.csv"], "o.csv: has no score for a column of these tables: STS12 "),
     (["simcse:table1", "--report", "a.pdf"], "by its ending; did you mean '.md'? (one of .csv"),
 ])  # fmt: skip
 def test_what_is_wrong_is_said_in_one_line(call, arguments, problem, tmp_path, monkeypatch):

@@ -209,7 +209,9 @@ def test_as_many_documents_as_one_may_want(index, k):
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_vector_for_each_query(index, count, weight):
     for search in (index.search, index.search_documents):
-        with pytest.raises(OptionError, match=f"vectors {count}: is not one for each of 2 queries"):
+        with pytest.raises(
+            OptionError, match=f"vectors {count}: must be one for each of 2 queries"
+        ):
             search(["a", "b"], vectors=encode(["x"] * count), k=3, ranker=Ranker(weight))
 
 
@@ -226,7 +228,7 @@ def test_other_model_and_dimension(index, tmp_path):
     with pytest.raises(ModelError, match=r"9 dimensions.*index has 8"):
         index.search(np.ones((2, 9), dtype=np.float32))
     assert index.search("a river", k=1) == index.search("a river", encode=encode, k=1)
-    with pytest.raises(ModelError, match="1 of 2 vectors hold NaN or infinity, first row 1"):
+    with pytest.raises(ModelError, match="1 of 2 vectors contain NaN or infinity, first in row 1"):
         index.search(np.array([[1.0] * 8, [math.nan] * 8], dtype=np.float32))
     with pytest.raises(OptionError, match="not a number"):
         index.search(encode(["a"]), threshold=math.nan)
@@ -251,7 +253,7 @@ def test_a_file_outside_the_folder_is_not_opened(index, tmp_path):
 
 def test_never_overwrites_unasked(index, tmp_path):
     index.save(tmp_path / "index")
-    with pytest.raises(OutputError, match="exists; choose another target or use --overwrite"):
+    with pytest.raises(OutputError, match="exists; choose another target or add --overwrite"):
         index.save(tmp_path / "index")
     with pytest.raises(OutputError, match="exists"):
         create(tmp_path / "index", encode, [("a", None, None)], Facts())

@@ -156,7 +156,7 @@ def test_changes_are_those_of_a_writer(tmp_path):
         index.delete(["5"])
     with pytest.raises(OptionError, match="not one id for each of 2 texts"):
         index.add(["w", "v"], encode, ids=["7"])
-    with pytest.raises(OptionError, match="metadata 2: is not one value for 1 texts"):
+    with pytest.raises(OptionError, match="metadata 2: must have one value for each of 1 texts"):
         index.add(["w"], encode, metadata=[1, 2])
     with pytest.raises(ModelError, match="cannot be compared"):
         index.add(["w"], encode, model="other")
@@ -294,7 +294,7 @@ def test_a_killed_load_is_not_mixed_with_another(tmp_path):
     folder = tmp_path / "index"
     killed(9, folder)
     rows = [(f"text {n}", None, None) for n in range(150)]
-    with pytest.raises(OutputError, match="was begun with other settings"):
+    with pytest.raises(OutputError, match="was started with other settings"):
         build(folder, encode, rows, InSmallBlocks, model="other")
     with pytest.raises(InputError, match=r"holds 150 of 30 rows|holds \d+ of 30 rows: ids are"):
         build(folder, encode, rows[:30], InSmallBlocks, model="m")

@@ -71,7 +71,7 @@ def test_openai_client_lists_models_and_reports_errors(client):
     (model,) = client.models.list().data
     assert model.id == MINILM
     assert client.models.retrieve(MINILM).id == MINILM
-    with pytest.raises(openai.NotFoundError, match="there is no model 'gpt'"):
+    with pytest.raises(openai.NotFoundError, match="unknown model 'gpt'"):
         client.embeddings.create(model="gpt", input="a")
     with pytest.raises(openai.BadRequestError, match="384 dimensions, not 385"):
         client.embeddings.create(model=MINILM, input="a", dimensions=385)
@@ -562,7 +562,7 @@ def test_more_text_than_a_request_may_have_is_answered_at_once(http, path, body)
     answer = http.post(path, json=body)
     error = answer.json()["error"]
     assert (answer.status_code, error["code"]) == (413, "too_much_text")
-    assert "at most 1,048,576 are taken in one request" in error["message"]
+    assert "at most 1,048,576 " in error["message"]
 
 
 def test_tokenising_ends_with_the_time_of_the_request(model, monkeypatch):

@@ -22,7 +22,7 @@ def turned(encoder):
 
 
 def test_an_index_is_served_with_its_model(index, encoder, tmp_path, monkeypatch):
-    """As a folder, or inside one; there is no model in either."""
+    """As a folder, or inside one; unknown model in either."""
     apps = []
     nothing = types.SimpleNamespace(run=lambda sockets: [one.close() for one in sockets])
     index.save(tmp_path / "mine" / "index")

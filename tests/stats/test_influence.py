@@ -189,7 +189,7 @@ def test_reports_of_other_items_labels_or_documents_are_told_apart():
     one, two = item_moves(rows, same, ["A", "B"])
     assert one == pytest.approx(two)
     for changes, problem in (
-        ({"keys": keys + np.uint64(1)}, r"A and B hold different items \(40 and 40 items, 0"),
+        ({"keys": keys + np.uint64(1)}, r"A and B have different items \(40 and 40 items, 0"),
         ({"columns": np.stack([X, Y[::-1]])}, "same items, other labels"),
         ({"context": "b"}, "same items, other documents, judgments or settings"),
     ):

@@ -298,7 +298,7 @@ def test_batches_of_several_corpora(weights, counts):
         seen[part].append(step)
     assert tuple(map(len, seen)) == tuple(4 * n for n in counts)
     assert len({tuple(s in seen[0] for s in range(e, e + 5)) for e in (0, 5, 10, 15)}) > 1
-    with pytest.raises(TrainingError, match="12, 8 rows to train on: each must fill a batch of 9"):
+    with pytest.raises(TrainingError, match="12, 8 , and they have 9"):
         MixedPlan.divide(rows, parts_of, (), batch_size=9, seed=3, parts=1)
     with pytest.raises(OptionError, match=r"weights '1,2,3': give as many numbers as .* 2"):
         MixedPlan.divide(rows, parts_of, (1, 2, 3), batch_size=4, seed=3, parts=1)

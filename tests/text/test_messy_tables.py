@@ -102,7 +102,7 @@ def test_labels_of_pairs_and_lines_above_are_said(tmp_path):
     )
     corpus = open_corpus(written(tmp_path, "b.csv", above))
     assert list(corpus) == ASKED
-    assert corpus.roles[1].startswith("passed over 1 lines above the header, the first is 'What")
+    assert corpus.roles[1].startswith("passed over 1 lines above the header (first: 'What")
     bare = open_corpus(written(tmp_path, "c.csv", table(QUERIES, ANSWERS)))
     assert (len(list(bare)), bare.roles[1][:10]) == (4, "no header:")
 
@@ -128,9 +128,7 @@ def test_files_join_by_name(tmp_path):
     unlike = written(tmp_path, "d.csv", table(QUERIES, ANSWERS, head=("left", "right")))
     several = open_corpus(one).join(*map(open_corpus, (two, other)))
     assert list(several) == list(open_corpus([one, two, other])) == 3 * ASKED
-    with pytest.raises(
-        InputError, match=r"d\.csv: the file gives left, right where a.csv gives que"
-    ):
+    with pytest.raises(InputError, match=r"d\.csv: the file has left, right where a.csv gives que"):
         open_corpus(one).join(open_corpus(unlike))
 
 
@@ -162,10 +160,10 @@ def test_rows_with_an_empty_cell_are_left_out_and_counted(tmp_path):
     corpus = open_corpus(written(tmp_path, "a.csv", "\n".join(rows) + "\n"))
     assert list(corpus) == [*ASKED, ("trailing", "cells")]
     assert [line.rpartition(" (")[0] for line in corpus.notes()] == [
-        "2 rows are left out: answer empty",
-        "1 rows are left out: question empty",
-        "1 rows are left out: more cells than there are columns",
-        "1 rows are left out: question and answer empty",
+        "2 rows ignored: answer empty",
+        "1 rows ignored: question empty",
+        "1 rows ignored: more cells than there are columns",
+        "1 rows ignored: question and answer empty",
     ]
     assert corpus.notes()[0].endswith("a.csv:6)")
     lines = '{"q": "x", "a": null}\n{"q": "y", "a": "b"}\n{"a": "d", "q": "z"}\n{"q": "w"}\n'
@@ -270,4 +268,4 @@ def test_labeled_pairs_take_the_roles_of_wider_tables(tmp_path, caplog):
     path = written(tmp_path, "a.csv", table(*columns, head=("id", "text1", "text2", "rating")))
     pairs = read_labeled_pairs(path)
     assert (pairs.first[1], pairs.scores.tolist()) == (QUERIES[2], [0.5, 2, 3])
-    assert caplog.messages == [f"1 rows are left out: rating empty (the first is {path}:3)"]
+    assert caplog.messages == [f"1 rows ignored: rating empty (first: {path}:3)"]

@@ -118,7 +118,7 @@ def test_runs_share_what_they_tokenized(start, tmp_path):
 
 
 @pytest.mark.parametrize(("times", "parameters", "said"), [
-    (40, {}, "41 of 81 rows have the same tokens as an earlier one. Duplicates act as false "
+    (40, {}, "41 of 81 rows are duplicates after tokenization. Duplicates act as false "
      "negatives: remove them, or use --set duplicates=mask"),
     (40, {"duplicates": "mask"}, ""), (0, {}, ""),
 ])  # fmt: skip
@@ -295,7 +295,7 @@ def test_a_resumed_run_compares_with_the_same_base(start, tmp_path, kept_steps):
         start(max_steps=6, eval_steps=2, save_steps=2, evaluate=Cut([0.5, 0.4, 0.3]))
     judge = Against([0.3, 0.2], [-0.1, -0.1])
     options = {"max_steps": 6, "eval_steps": 2, "save_steps": 2, "resume": True}
-    with pytest.raises(OutputError, match="has keep 'proven', this one 'last'"):
+    with pytest.raises(OutputError, match="has keep 'proven', now it is 'last'"):
         start(evaluate=judge, keep="last", **options)
     _, run = start(evaluate=judge, **options)
     assert judge.given[0].rows[0].value == 0.5
@@ -342,8 +342,8 @@ def test_a_run_by_name_is_that_of_the_command(run, bert, sentences, tmp_path):
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    ({"objective": "simcs"}, "no such objective; did you mean 'simcse'"),
-    ({"temprature": 0.1}, "no such setting of a run or of simcse; did you mean 'temperature'"),
+    ({"objective": "simcs"}, "unknown objective; did you mean 'simcse'"),
+    ({"temprature": 0.1}, "unknown setting of a run or of simcse; did you mean 'temperature'"),
     ({"evaluate": "heldot"}, "did you mean 'heldout'"),
 ])  # fmt: skip
 def test_wrong_names_are_one_line(bert, sentences, tmp_path, change, message):
@@ -358,7 +358,7 @@ def test_an_objective_takes_no_names(bert, sentences, tmp_path):
     for given, message in [
         ({"base": bert}, "goes with the name of a method"),
         ({"evaluate": "stsb"}, "goes with the name of a method"),
-        ({"temperature": 0.1}, "no such setting of a run"),
+        ({"temperature": 0.1}, "unknown setting of a run"),
         ({"lora": 4}, "lora 4: goes with the name of a method"),
         ({"settings": {"eval_size": 9}}, "eval_size 9: goes with the name of a method"),
         ({"settings": Settings(**FEW), "normalize": True}, "normalize True: goes with"),
@@ -495,7 +495,7 @@ def test_an_existing_run_is_not_overwritten_unasked(start, tmp_path):
     start()
     folder = tmp_path / "m"
     before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-    with pytest.raises(OutputError, match=r"m: already holds a run; --resume goes on with it"):
+    with pytest.raises(OutputError, match=r"m: already holds a run; --resume continues it"):
         start()
     assert {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()} == before
     _, run = start(overwrite=True, seed=2)

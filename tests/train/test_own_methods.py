@@ -106,7 +106,7 @@ def test_the_command_checks_it(run, own, sentences, tmp_path):
 
 
 BROKEN = {
-    "check_one_step": ('{"away":', '{"awya":', "no term 'away', which has a weight"),
+    "check_one_step": ('{"away":', '{"awya":', "no term 'away'has a weight but does not exist"),
     "check_randomness": ("cosines.square()", "(cosines + __import__('random').random())", "twice"),
     "check_gradient": ("similarity(anchors", "similarity(anchors.detach()", "detached"),
     "check_resume": (
@@ -244,13 +244,13 @@ def test_a_subclass_has_the_parameters_of_its_base_and_is_kept_in_a_combination(
 @pytest.mark.parametrize(("text", "name", "message"), [
     (None, "gone.py", "cannot be read"), ("class A(:", "a.py", "line 1: not valid Python"),
     ("class A: pass", "a.py", "defines no Objective"),
-    (METHOD + "class Far(Away): pass", "a.py", "defines 2 Objectives; name one as a.py:Class"),
-    (METHOD, "a.py:Awya", "has no Objective 'Awya'; name one as a.py:Class; one of Away"),
+    (METHOD + "class Far(Away): pass", "a.py", "defines 2 Objectives; choose one with a.py:Class"),
+    (METHOD, "a.py:Awya", "has no Objective 'Awya'; choose one with a.py:Class; one of Away"),
     (METHOD.replace("= 9.0", ""), "a.py", "the parameter rate needs a type and a default"),
     (METHOD.replace("[float, ", "[list, "), "a.py", "the type of the parameter rate must be"),
     (METHOD.replace("import torch\n", "import trch\n"), "a.py", "cannot be imported (Module"),
     (METHOD.replace("rate:", "batch:"), "a.py", "has the name of a setting of the run"),
-    (None, "nomodule:Away", "there is no module 'nomodule'"),
+    (None, "nomodule:Away", "module 'nomodule'"),
     (None, "contrasent.objectives.simcse:SimCS", "has no Objective 'SimCS'; name"),
 ])  # fmt: skip
 def test_a_file_that_cannot_be_is_rejected_in_one_line(tmp_path, monkeypatch, text, name, message):

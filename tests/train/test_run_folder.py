@@ -86,7 +86,7 @@ def test_a_run_is_resumed_or_overwritten(tmp_path):
     assert opened(tmp_path, resume=True) is True
     # Resuming is the safe one of the two.
     assert opened(tmp_path, resume=True, overwrite=True) is True
-    with pytest.raises(OutputError, match="already holds a run; --resume goes on with it"):
+    with pytest.raises(OutputError, match="already holds a run; --resume continues it"):
         opened(tmp_path)
     assert opened(tmp_path, overwrite=True) is False
     assert names(tmp_path / "run") == [".lock", "settings.json"]
@@ -95,11 +95,11 @@ def test_a_run_is_resumed_or_overwritten(tmp_path):
 @pytest.mark.parametrize(("change", "message"), [
     (
         {"settings": {"learning_rate": 2e-3, "batch_size": 8}},
-        "the run there has learning_rate 0.001, this one 0.002",
+        "the run there has learning_rate 0.001, now it is 0.002",
     ),
-    ({"settings": {"learning_rate": 1e-3}}, "has batch 8, this one None"),
-    ({"processes": 2}, "has processes 1, this one 2; resume with the same command"),
-    ({"new": 1}, "has new None, this one 1"),
+    ({"settings": {"learning_rate": 1e-3}}, "has batch 8, now it is None"),
+    ({"processes": 2}, "has processes 1, now it is 2; resume with the same command"),
+    ({"new": 1}, "has new None, now it is 1"),
 ])  # fmt: skip
 def test_other_settings_are_rejected_by_name(tmp_path, change, message):
     opened(tmp_path)
@@ -120,7 +120,7 @@ def test_another_evaluation_is_rejected(bert, tmp_path):
     place.checkpoint.write_bytes(b"x")
     assert opened(tmp_path / "m", stated(file), resume=True) is True
     for other in (stated(file, 5), stated(lambda encode: None)):
-        with pytest.raises(OutputError, match=r"has evaluation 'sha256 .*', this one '"):
+        with pytest.raises(OutputError, match=r"has evaluation 'sha256 .*', now it is '"):
             opened(tmp_path / "m", other, resume=True)
 
 

@@ -35,7 +35,7 @@ def start(bert, tmp_path):
     ({"base": 7}, "base 'int': must be the name or the folder of a model"),
     ({"evaluate": 7}, "evaluate 7: must be a name, a file of labeled pairs, or a function"),
     ({"evaluate": lambda encode: None}, "evaluate None: must give a Report with a row or more"),
-    ({"max_seq_length": 600}, "max_seq_length 600: this encoder takes 3 to"),
+    ({"max_seq_length": 600}, "max_seq_length 600: must be from 3 to"),
     ({"query_prompt": "a lamp " * 30}, "leaves no room for a text"),
 ])  # fmt: skip
 def test_arguments_that_cannot_be(start, pairs, given, said):
@@ -73,7 +73,7 @@ def test_scores_are_checked_before_the_first_step(start, pairs, tmp_path, caplog
         start([(*pair, 2.0) for pair in pairs], method="cosent", evaluate="heldout")
     begun = []
     late = [(*pair, 5.0 if n == 39 else n / 40) for n, pair in enumerate(pairs)]
-    with pytest.raises(TrainingError, match="score 5 is beyond the highest, 1"):
+    with pytest.raises(TrainingError, match="score 5 is above 1"):
         start(late, method="cosine_regression", on_start=lambda: begun.append(1))
     assert not begun
     lines = [f"{one}\t{two}\t{n % 5}" for n, (one, two) in enumerate(pairs)]

@@ -99,7 +99,7 @@ class Outcome:
     def _statements(self) -> list[tuple[str, str]]:
         """The parts of the search, and which of them were measured on this text."""
         default, steps, result = self.default, self.steps, self.result
-        parts = [("default", f"{default.summary}, as 'contrasent index' searches")]
+        parts = [("default", f"{default.summary}, the same as 'contrasent index'")]
         if result is None:
             if steps.ranker != default:
                 parts.append(("learned from the text", f"{steps.ranker.summary}: {UNMEASURED}"))

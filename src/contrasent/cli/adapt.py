@@ -67,7 +67,11 @@ def adapt(
     if update:
         for option, value in (("-o", output), ("--base", base), ("--train-encoder", train_encoder)):
             if value:
-                raise OptionError(option, str(value), "--update changes SOURCE in place")
+                raise OptionError(
+                    option,
+                    str(value),
+                    "cannot be combined with --update, which changes SOURCE in place",
+                )
         done = carry_out(Path(source), None, **people)
     elif output is None:
         raise UserError("--output/-o (folder for the index and the report) is missing")
@@ -102,7 +106,7 @@ def carry_out(source: "str | Path | Documents", output: Path | None, **given: An
 
     if output is None:
         return update_adaptation(source, log=log, **given)  # type: ignore[arg-type]
-    with options.resumable(f"--resume goes on with {output}"):
+    with options.resumable(f"--resume continues {output}"):
         return adapt_index(source, output, log=log, **given)
 
 

@@ -110,7 +110,7 @@ def _held_out(on: str, seed: int, models: list[str]) -> UserEvaluation:
     for line in corpus.roles:
         options.note(line)
     if corpus.width < 2:
-        raise OptionError("--on", on, "needs pairs, texts in two columns that belong together")
+        raise OptionError("--on", on, "needs pairs: two columns of texts that match")
     split = hold_out(corpus, HELD_OUT, seed=seed, keys=keys_of_run(models, corpus.width))
     return lambda encode, number: retrieval(
         encode,
@@ -126,7 +126,7 @@ def _held_out(on: str, seed: int, models: list[str]) -> UserEvaluation:
 def _names(option: str, value: str) -> list[str]:
     names = [name for name in value.split(",") if name]
     if not names or len(set(names)) < len(names):
-        raise OptionError(option, value, "name each run once, with commas between")
+        raise OptionError(option, value, "name each run once, separated by commas")
     return names
 
 
@@ -135,7 +135,9 @@ def _saved(name: str) -> "Report":
 
     models = read_reports(Path(name))
     if len(models) != 1:
-        raise InputError(Path(name), f"reports of {len(models)} models; name files with one")
+        raise InputError(
+            Path(name), f"reports on {len(models)} models; each file must report on one"
+        )
     return next(iter(models.values()))
 
 
@@ -174,7 +176,7 @@ def diff(
         seed: Seed of the samples.
     """
     if not on:
-        raise OptionError("--on", on, "name the index, or the texts, that both models search")
+        raise OptionError("--on", on, "name the index or the texts that both models search")
     from contrasent.cli.search import read_queries
     from contrasent.evaluate.diff import diff_models
     from contrasent.files import check_writable
@@ -183,7 +185,7 @@ def diff(
         check_writable(report.absolute().parent)
     wanted = None if queries is None else read_queries(queries)
     if wanted == []:
-        raise InputError(queries or "", "holds no query")
+        raise InputError(queries or "", "contains no query")
     searched = open_searched(on, documents, column, seed)
     names = {"old": old, "new": new}
     models = {side: _open_side(name, side, loading, searched) for side, name in names.items()}
@@ -257,7 +259,7 @@ def open_searched(on: str, most: int, column: str | None, seed: int) -> Searched
         chosen = np.sort(random.choice(len(texts), most, replace=False)).tolist()
         return Searched([texts[i] for i in chosen], len(texts))
     if column is not None:
-        raise OptionError("--column", column, f"{on} is an index, which has one text a row")
+        raise OptionError("--column", column, f"{on} is an index, which has one text per row")
     opened = open_index(place)
     opened.check_finished("compare")
     numbered = numbered_rows(opened, most)

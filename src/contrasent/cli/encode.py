@@ -103,7 +103,9 @@ class OpenModel:
         nested = encoder.matryoshka_dims
         if self.dimensions in (None, encoder.dimension, *nested):
             return []
-        known = f"for {', '.join(map(str, nested[1:]))}" if nested else "for no fewer dimensions"
+        known = (
+            f"for {', '.join(map(str, nested[1:]))}" if nested else "for the full dimensions only"
+        )
         return [f"--dimensions {self.dimensions}: the model was trained {known}"]
 
 
@@ -225,7 +227,7 @@ def _as_stream(
         "seconds": round(seconds, 3),
     }
     summary = f"{rows:,} vectors of {dimension} dimensions, {seconds:.1f} s"
-    notes = [f"{corpus.skipped:,} blank lines were passed over"] if corpus.skipped else []
+    notes = [f"{corpus.skipped:,} blank lines skipped"] if corpus.skipped else []
     notes += [*corpus.notes(), *opener.notes(model.encoder), *model.notes]
     return options.Output(facts, f"{output}: {summary}", notes)
 
@@ -275,10 +277,10 @@ def _in_shards(
     check_choice("--dtype", dtype, TYPES)
     jobs.chosen_shards(share, [])
     if share and overwrite:
-        raise OptionError("--overwrite", True, "would remove the shards of others; leave it out")
+        raise OptionError("--overwrite", True, "would delete the shards of other jobs; omit it")
     if Path(output).suffix in FORMATS:
-        problem = "must be a folder where --engine, --shard, --id, --keep-text, --dtype or "
-        problem += "--workers, or an INPUT that is a URL or a pattern, asks for shards"
+        problem = "must be a folder: --engine, --shard, --id, --keep-text, --dtype, "
+        problem += "--workers and an INPUT that is a URL or a pattern write shards"
         raise OptionError("-o", output, problem)
     if not is_url(output) and (Path(output).suffix or Path(output).is_file()):
         problem = "must end in .npy or .parquet, or be a folder without a suffix"
@@ -329,11 +331,11 @@ def _in_shards(
         f"{rows.shards:,} shards, {seconds:.1f} s"
     ]
     if done.shard:
-        lines.append(f"a shard: {each:.2f} s, of these {overhead:.3f} s to read and write")
+        lines.append(f"seconds per shard: {each:.2f} ({overhead:.3f} to read and write)")
     lines.append(
-        f"{left:,} shards are still missing; the run that makes the last checks all"
+        f"{left:,} shards are still missing; the run that writes the last one checks all"
         if left
-        else f"complete: all {rows.shards:,} shards checked, {rows.rows:,} rows of one model"
+        else f"complete: all {rows.shards:,} shards checked, {rows.rows:,} rows"
     )
     notes = list(here.notes)
     if done.truncated:

@@ -136,7 +136,7 @@ def index(
             "--output/-o (Index folder to make) is missing; see 'contrasent index --help'"
         )
     if synced is not None:
-        problem = "is one too many: contrasent index SOURCE -o INDEX --model MODEL"
+        problem = "is one argument too many; use contrasent index SOURCE -o INDEX --model MODEL"
         raise OptionError("SOURCE", synced, problem)
     weight = options.chosen_weight(bm25_weight, vectors_only)
     common: dict[str, Any] = {"model": model, "column": column, "id_column": id_column}
@@ -144,7 +144,7 @@ def index(
     common["metadata"] = [name.strip() for name in metadata.split(",")] if metadata else []
     common["columns"] = [name.strip() for name in columns.split(",")] if columns else []
     if column is not None and columns:
-        raise OptionError("--column", column, "does not go with --columns; name it there")
+        raise OptionError("--column", column, "cannot be combined with --columns; list it there")
     if add or update:
         others = made | fixed | {"--add": add and update, "--watch": watch}
         _check_alone("--update" if update else "--add", others)
@@ -153,7 +153,7 @@ def index(
         return _outcome(output, add_rows(output, source, update=update, **common))
     from contrasent.indexing.build import index_folder
 
-    with options.resumable("the same command goes on with what is encoded"):
+    with options.resumable("the same command continues from here"):
         result = index_folder(
             source,
             output,
@@ -186,7 +186,7 @@ def _check_alone(change: str, others: dict[str, Any]) -> None:
     """Reject options that do not go with a change of an index in place."""
     for option, value in others.items():
         if value:
-            problem = f"does not go with {change}; see 'contrasent index --help'"
+            problem = f"cannot be combined with {change}; see 'contrasent index --help'"
             raise OptionError(option, str(value), problem)
 
 
@@ -231,7 +231,7 @@ def _change_model(folder: Path, model: str, loading: options.Loading) -> options
     facts = {"index": str(new.folder), "texts": len(new.index)}
     facts |= {"dimension": new.index.dimension, "model": model, "identity": new.index.model}
     facts |= {"former": former, "truncated": new.truncated, "seconds": round(new.seconds, 3)}
-    line = f"{new.folder}: {len(new.index):,} texts encoded anew by {model}, {new.seconds:.1f} s"
+    line = f"{new.folder}: {len(new.index):,} texts encoded again with {model}, {new.seconds:.1f} s"
     return options.Output(facts, line, new.notes)
 
 
@@ -244,7 +244,7 @@ def _remove_rows(folder: Path, ids: list[str], where: list[str]) -> options.Outp
     line = f"{folder}: {removed:,} rows removed, {left:,} left"
     if files:
         more = f" and {len(files) - 3:,} more" if len(files) > 3 else ""
-        line += f"; --sync leaves them out until {', '.join(files[:3])}{more} changes"
+        line += f"; --sync skips them until {', '.join(files[:3])}{more} changes"
     facts = {"index": str(folder), "removed": removed, "texts": left, "files": list(files)}
     return options.Output(facts, line)
 
@@ -279,7 +279,7 @@ def _sync(
             options.echo(f"{time.strftime('%H:%M:%S')} {folder}: {outcome}")
             for line in outcome.notes:
                 options.note(line)
-    with options.resumable("the same command goes on with what is encoded"):
+    with options.resumable("the same command continues from here"):
         outcome = sync_index(folder, source, batch_size=batch_size, checksum=checksum)
     facts = asdict(outcome)
     facts["skipped"] = facts.pop("report")["skipped"]

@@ -38,12 +38,12 @@ def export(
         output: Folder to write; MODEL/onnx and so on if not given.
     """
     if calibrate is not None and not int8:
-        raise OptionError("--calibrate", calibrate, "is for --int8 alone")
+        raise OptionError("--calibrate", calibrate, "needs --int8")
     from contrasent.model.opening import find_model
 
     folder = find_model(model)
     if output is None and not Path(model).is_dir():
-        raise OptionError("-o", None, f"{model} is no folder of yours; name a folder to write")
+        raise OptionError("-o", None, f"{model} is not a local folder; name a folder to write")
     target = output or folder / (f"{to}-int8" if int8 else to)
     from contrasent.files import recover_folder
     from contrasent.model.runtime import check_engine, check_target
@@ -163,7 +163,7 @@ def postprocess(
         problem = f"{method} needs {MIN_SENTENCES[method]} or more"
         raise OptionError("--sentences", sentences, problem)
     if dimensions is not None and method != "whiten":
-        raise OptionError("--dimensions", dimensions, "goes with whiten")
+        raise OptionError("--dimensions", dimensions, "is for whiten only")
     settings = _settings(method, assign or [])
     from contrasent.text.corpus import open_corpus
 
@@ -220,7 +220,7 @@ def _settings(method: str, given: list[str]) -> Any:
     values = {}
     for name, value in assignments(given).items():
         if name not in known:
-            raise OptionError("--set", name, f"no such setting of {method}", choices=known)
+            raise OptionError("--set", name, f"unknown setting of {method}", choices=known)
         values[name] = known[name].read(value)
         if isinstance(values[name], int) and values[name] < (name != "seed"):
             raise OptionError("--set", f"{name}={value}", "is too small")

@@ -122,7 +122,7 @@ def _check_targets(targets: list[Path], reports: list[Path], figures: Path | Non
         check_writable(target.parent)
     for target in reports:
         if target.suffix not in REPORTS:
-            problem = "unknown kind of report, by its ending"
+            problem = "unknown kind of report (by its suffix)"
             raise OptionError("--report", str(target), problem, choices=REPORTS)
     if figures is not None:
         from contrasent.pictures import check_matplotlib
@@ -172,7 +172,7 @@ def _results_in(folder: Path) -> Path:
     for place in (folder, folder / "results"):
         if (place / "items").is_dir():
             return place
-    raise InputError(folder, "holds no results of reproduce, nor does its folder results")
+    raise InputError(folder, "contains no results of reproduce, nor does its folder results")
 
 
 def _checked(folder: "ItemFolder", names: Sequence[str]) -> str:
@@ -192,10 +192,10 @@ def _compute(items: "list[Item]", planner: "Planner", seeds: int | None, **choic
 
     store = planner.store
     check_writable(store.home)
-    with options.resumable("the same command goes on"):
+    with options.resumable("the same command continues"):
         plan = planner.plan(items, seeds)
         todo = missing(plan.jobs, store)
         options.note(f"{len(todo)} of {len(plan.jobs)} jobs to do in {store.home}")
         outcome = run(plan, store, planner.place.data, log=options.note, **choices)
-    left = f"; {outcome.left} jobs left for another time" if outcome.left else ""
+    left = f"; {outcome.left} jobs remain" if outcome.left else ""
     options.note(f"{outcome.made} measurements in {duration(outcome.seconds)}{left}")

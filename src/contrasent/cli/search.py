@@ -87,11 +87,11 @@ def search(
         groups = [[at] for at in range(len(hits))] if flat else grouped(hits)
         lines += [[("", ""), (typed, "italic")]] if len(wanted) > 1 else []
         if text != typed:
-            repaired = f"searched for {text}; search for {typed} instead: --exact"
+            repaired = f"showing results for {text}; to search for {typed}, add --exact"
             lines.append([("", ""), (repaired, "")])
         no_match = opened.nothing_matches(hits)
         if no_match or not hits:
-            lines.append([("", ""), ("nothing matches well" if no_match else "nothing found", "")])
+            lines.append([("", ""), ("no good match" if no_match else "nothing found", "")])
         for rank, group in enumerate(groups, 1):
             # Of a document prose is shown before tasks and a table of contents.
             first, *others = sorted(group, key=lambda at: some[at].listed)
@@ -121,9 +121,10 @@ def search(
         "results": results,
     }
     cut = (
-        f"{truncated:,} of {len(wanted):,} queries were longer than {encode.encoder.max_seq_length}"
+        f"{truncated:,} of {len(wanted):,} queries were truncated to "
+        f"{encode.encoder.max_seq_length}"
     )
-    notes = [f"{cut} tokens and were cut there"] if truncated else []
+    notes = [f"{cut} tokens"] if truncated else []
     if opened.bm25_only:
         notes.append(f"{opened.bm25_only}; 'contrasent index {index} --sync' encodes the rest")
     return options.Output(facts, _printed(lines), notes, styled=True)
@@ -134,7 +135,7 @@ def _wanted(query: list[str] | None, file: Path | None) -> list[str]:
     wanted = [" ".join(query)] if query else []
     wanted += read_queries(file) if file else []
     if not wanted or not all(map(str.strip, wanted)):
-        raise OptionError("QUERY", "", "is empty; name a query, or --queries FILE")
+        raise OptionError("QUERY", "", "is empty; give a query or --queries FILE")
     return wanted
 
 

@@ -101,5 +101,5 @@ def _read_key(path: Path | None) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(path, f"cannot be read as a key ({error})") from error
     if not key or not key.isascii() or not key.isprintable():
-        raise InputError(path, "must hold a key of printable ASCII characters")
+        raise InputError(path, "must contain a key of printable ASCII characters")
     return key

@@ -48,10 +48,10 @@ def listing() -> str:
     from contrasent.engine.registry import METHODS, recipes
     from contrasent.train.settings import run_settings
 
-    lines = ['Methods (`--objective`), whose own settings the page "Settings" has:', ""]
+    lines = ['Methods (`--objective`); their own settings are on the page "Settings":', ""]
     lines += [f"- {name}: {about}" for name, about in METHODS.items()]
-    lines += ["", "Recipes of the papers' models (`--config`): " + ", ".join(recipes()) + "."]
-    lines += ["", "Settings (`--set`) and their defaults, where base and method have no others:"]
+    lines += ["", "Configs of the papers' models (`--config`): " + ", ".join(recipes()) + "."]
+    lines += ["", "Settings (`--set`) and their defaults, unless base or method set others:"]
     defaults = (f"{name}={setting.default}" for name, setting in run_settings().items())
     return "\n".join([*lines, "", ", ".join(defaults)])
 
@@ -61,7 +61,7 @@ def train(
     corpus: list[str],
     output: Annotated[Path | None, typer.Option("--output", "-o")] = None,
     base: Annotated[
-        str | None, typer.Option(help=f"Model to begin from. [default: {DEFAULT_BASE}]")
+        str | None, typer.Option(help=f"Model to start from. [default: {DEFAULT_BASE}]")
     ] = None,
     objective: str | None = None,
     columns: str | None = None,
@@ -141,7 +141,7 @@ def train(
     if check:
         return _check(source, name, settings, as_json=as_json)
     if output is None:
-        raise OptionError("--output", "", "name the folder for the model")
+        raise OptionError("--output", "", "name a folder for the model")
     stored = RunFolder(output).defaults() if resume else None
     chosen: dict[str, Any] = {"evaluate": stated.get("evaluate"), "keep": keep, "stored": stored}
     plan = make_plan(source, settings, method=name, base=stated.get("base"), **chosen)
@@ -152,7 +152,7 @@ def train(
         for text in (*plan.said(), *[line] * bool(line)):
             options.note(text)
 
-    with options.resumable(f"--resume goes on with {output}"):
+    with options.resumable(f"--resume continues {output}"):
         run = plan.finished(output) if resume else None  # before torch is imported
         if run is None:
             from contrasent.train.fit import fit_plan
@@ -200,7 +200,7 @@ def _check_visible(required: bool, evaluator: str | None) -> None:
     from contrasent.evaluate.validation import BETTER
 
     if required and evaluator in ("none", "neighbors"):
-        problem = f"an improvement cannot be seen; {BETTER}"
+        problem = f"improvement cannot be measured; {BETTER}"
         raise OptionError("--require-improvement", evaluator, problem)
 
 
@@ -225,7 +225,7 @@ def _config(name: str) -> dict[str, Any]:
     if name in known:
         return {k: v for k, v in known[name].items() if k in RECIPE_KEYS}
     if not path.exists() and path.suffix != ".toml":
-        problem = "neither a file nor a model of the papers"
+        problem = "neither a file nor a config of the papers"
         raise OptionError("--config", name, problem, choices=known)
     stated = read_toml(path)
     for key, value in stated.items():
@@ -236,7 +236,7 @@ def _config(name: str) -> dict[str, Any]:
         line = next((i for i, t in enumerate(lines, 1) if t.lstrip("[ ").startswith(key)), None)
         problem = f"{key} must be {' or '.join(TOML[kind] for kind in kinds)}, it is {value!r}"
         if not kinds:
-            problem = f"no such key {key!r}{suggestion(key, RECIPE_KEYS)}"
+            problem = f"unknown key {key!r}{suggestion(key, RECIPE_KEYS)}"
         raise InputError(path, problem, line=line)
     return stated
 
@@ -256,7 +256,7 @@ def _summary(run: "Run", evaluator: str, defaults: "Defaults | None") -> options
     ]
     notes = []
     if run.score is None:
-        notes.append("nothing was evaluated, so the last model is kept (--evaluate)")
+        notes.append("saved the last model without evaluation (see --evaluate)")
     else:
         link = see("no-gain") if run.improved is False else ""
         lines.append(outcome(run, evaluator) + link)

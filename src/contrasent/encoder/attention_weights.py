@@ -49,10 +49,10 @@ class Attention:
             parts.append(f"layers with less than {LEAST} nats of entropy: {', '.join(low)}")
         if not parts:
             return ""
-        meaning = "such a head adds the same vector whatever the text says"
+        meaning = "such a head adds the same vector for every text"
         advice = (
-            "a whole layer of them is a defect of the pre-training, and contrast on this model "
-            "then teaches little (docs/pretrain.md has a bound against it)"
+            "a whole layer of them is a pre-training defect; contrastive training then "
+            "improves little (docs/pretrain.md gives a bound)"
         )
         return f"attention: {'; '.join(parts)}: {meaning}; {advice}"
 

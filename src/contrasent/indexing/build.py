@@ -84,7 +84,7 @@ def read_input(
         return IndexInput(source, base.name, encode, facts, notes=notes)
     rows = document_rows(documents, source.files, encoder.count_tokens, encoder.max_seq_length)
     if not rows:
-        raise InputError(str(source), "holds no text")
+        raise InputError(str(source), "contains no text")
     if source.origin is not None:
         facts = replace(facts, origin=source.origin.to_json())
     notes = (*notes, *source.report.column_lines(), *source.report.skipped_lines())
@@ -177,7 +177,7 @@ def index_folder(
         log: takes a line about the choice of the base, and when the index can be searched.
 
     Raises:
-        InputError: the source holds no text, or a line of it cannot be read.
+        InputError: the source contains no text, or a line of it cannot be read.
         OptionError: an option has a value that it cannot have.
         ModelError: the model cannot be opened, or did not make the given vectors.
         OutputError: the output exists or cannot be written.

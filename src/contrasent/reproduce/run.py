@@ -167,8 +167,7 @@ def _share(jobs: list[ModelJob], queue: _Queue, count: int) -> None:
     if failed and queue.left(jobs):
         memory = ", by fewer --jobs if memory was short" if failed[0] == -signal.SIGKILL else ""
         raise UserError(
-            f"a process ended with exit code {failed[0]} before all jobs were done; the same "
-            f"command goes on{memory}"
+            f"a process ended with exit code {failed[0]}; the same command continues{memory}"
         )
 
 

@@ -30,7 +30,7 @@ def run_page(
     try:
         drawn, note = pictures.panels(curves(run.log)), ""
     except MissingExtraError as error:
-        drawn, note = None, f"No curves: {error}"
+        drawn, note = None, f"Curves are missing: {error}"
     evaluations = [line for line in run.log if "evaluation" in line]
     places = [i * len(texts) // SHOWN for i in range(SHOWN)] if len(before) else []
     measured = [line["measured_at"] for line in run.log if "measured_at" in line]
