@@ -29,7 +29,7 @@ from safetensors.torch import load_file, save_file
 from benchmarks.pretrain import Recipe
 from contrasent.datasets.official import STS_TASKS, data_folder, find
 from contrasent.encoder.attention_weights import LEAST, SINK, attention_of
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import DataError, ModelError
 from contrasent.evaluate.sts import sts
 from contrasent.files import read_object, write_json, write_object, write_text
@@ -56,19 +56,19 @@ def seven(report: Report) -> dict[str, float]:
     return {task: round(rows[task], 2) for task in (*STS_TASKS, "STS7")}
 
 
-def measured(encoder: Encoder) -> dict[str, float]:
+def measured(encoder: TorchEncoder) -> dict[str, float]:
     """The scores of an encoder."""
     return seven(sts(encoder.encode, resamples=0))
 
 
-def development(encoder: Encoder) -> float:
+def development(encoder: TorchEncoder) -> float:
     """Spearman x 100 on the development split of STS-B, which chooses the rate."""
     report = sts(encoder.encode, tasks=("STSB",), split="dev", resamples=0)
     return next(100 * row.value for row in report.rows if row.metric == "spearman")
 
 
 @contextmanager
-def without_attention(encoder: Encoder) -> Iterator[None]:
+def without_attention(encoder: TorchEncoder) -> Iterator[None]:
     """Let attention of a BERT add nothing in the block: its values are zero."""
     layers: Any = encoder.backbone.encoder
     parts = [p for one in layers.layer for p in one.attention.self.value.parameters()]
@@ -84,7 +84,7 @@ def without_attention(encoder: Encoder) -> Iterator[None]:
 
 def gates(base: Path) -> dict[str, Any]:
     """What says whether a base is sound; development data alone, nothing is changed or kept."""
-    encoder = Encoder.load(base, pooling="mean")
+    encoder = TorchEncoder.load(base, pooling="mean")
     if (text := find([TEXT], data_folder())) is None:
         raise DataError(f"{TEXT}: not in the data folder; name it by CONTRASENT_DATA")
     found = attention_of(encoder, [row[0] for row in islice(open_corpus(text), SENTENCES)])
@@ -141,7 +141,7 @@ def measure(
     print(shown(base, known["gates"]), flush=True)
     for pooling in POOLERS:
         if pooling not in before:
-            encoder = Encoder.load(base, pooling=pooling)
+            encoder = TorchEncoder.load(base, pooling=pooling)
             before[pooling] = {**measured(encoder), "dev": round(development(encoder), 2)}
             write_json(target, known)
             print(f"{pooling}: {before[pooling]['STS7']:.2f}", flush=True)
@@ -164,7 +164,7 @@ def measure(
         resume = folder.is_dir() and any(folder.iterdir())
         texts = open_corpus(sampled.path)
         run = fit(objective, texts, settings, output_dir=folder, keep="last", resume=resume)
-        trained = Encoder.load(run.folder)
+        trained = TorchEncoder.load(run.folder)
         after[name] = {**measured(trained), "dev": round(development(trained), 2)}
         write_json(target, known)
         print(f"{name}: {after[name]['STS7']:.2f}, dev {after[name]['dev']:.2f}", flush=True)

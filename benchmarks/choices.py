@@ -72,12 +72,12 @@ def parts(name: str) -> tuple[list[tuple[str, str]], Judged, dict[str, str]]:
 def scores(model: str, name: str) -> list[float]:
     """nDCG@10 of each query."""
     from contrasent.datasets.beir import places_of
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
     from contrasent.evaluate.retrieval import rank_vectors
 
     _, judged, documents = parts(name)
     places = places_of(list(documents))
-    encoder = Encoder.load(model, max_seq_length=TOKENS)
+    encoder = TorchEncoder.load(model, max_seq_length=TOKENS)
     relevant = [
         {places[key]: gain for key, gain in gains.items() if gain > 0}
         for _, gains in judged.values()

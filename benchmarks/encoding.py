@@ -187,10 +187,10 @@ def cold(exports: str, rounds: int) -> list[Measured]:
 
 def _work(kind: str) -> float:
     """Billions of operations of a text, a mean."""
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
 
     texts, _ = texts_of(kind)
-    return limit.operations(Encoder.load(minilm()), texts) / len(texts) / 1e9
+    return limit.operations(TorchEncoder.load(minilm()), texts) / len(texts) / 1e9
 
 
 def table(

@@ -73,27 +73,27 @@ class Turns:
 def ours(options: dict[str, Any]) -> None:
     """By this library."""
     from benchmarks.worker import sentences
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
     from contrasent.objectives.simcse import SimCSE
     from contrasent.train.fit import fit
     from contrasent.train.settings import Settings
     from contrasent.train.step import StepRunner
 
     turns = Turns(options["steps"])
-    encoder = Encoder.load(options["base"], pooling="mean", dropout=0.1, attention_dropout=0.1)
+    encoder = TorchEncoder.load(options["base"], pooling="mean", dropout=0.1, attention_dropout=0.1)
     total = options["total"]
-    take, pool = StepRunner.take, Encoder.pool
+    take, pool = StepRunner.take, TorchEncoder.pool
 
     def taking(self: StepRunner, step: int) -> Any:
         turns.step(step)
         return take(self, step)
 
-    def pooling(self: Encoder, block: Any) -> Any:
+    def pooling(self: TorchEncoder, block: Any) -> Any:
         turns.tokens += int(block.lengths.sum())
         return pool(self, block)
 
     StepRunner.take = taking  # type: ignore[method-assign]
-    Encoder.pool = pooling  # type: ignore[method-assign, assignment]
+    TorchEncoder.pool = pooling  # type: ignore[method-assign, assignment]
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(
             batch_size=options["batch_size"],
@@ -262,9 +262,9 @@ def main() -> None:
 
 def weights_of(folder: Path) -> int:
     """Weights of the encoder, embeddings left out."""
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
 
-    named = Encoder.load(folder, pooling="mean").named_parameters()
+    named = TorchEncoder.load(folder, pooling="mean").named_parameters()
     return sum(weight.numel() for name, weight in named if "embeddings" not in name)
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from contrasent import progress
 from contrasent.datasets.official import STS_TASKS
 from contrasent.datasets.sts import sts_pairs
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.encoder.flow import FlowSettings, fit
 from contrasent.evaluate.geometry import geometry
 from contrasent.evaluate.sts import sts
@@ -72,7 +72,7 @@ def main() -> None:
     options = parser.parse_args()
     data = Path(os.environ["CONTRASENT_DATA"])
     progress.show("auto")
-    encoder = Encoder.load(options.base, pooling=options.pooling, normalize=False)
+    encoder = TorchEncoder.load(options.base, pooling=options.pooling, normalize=False)
     texts = corpora(data, options.sentences)
     known: dict[str, Vectors] = {}
 

@@ -81,9 +81,9 @@ class Server:
 
 def throughput(model: str, server: Server, rounds: int, count: int) -> float:
     """Ratio of the server's speed to that of ``encode``, medians of rounds taken in turn."""
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
 
-    encoder = Encoder.load(model)
+    encoder = TorchEncoder.load(model)
     raw, served = [], []
 
     async def ask(sentences: list[str]) -> np.ndarray:

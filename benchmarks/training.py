@@ -183,9 +183,9 @@ def decoder_of_smollm2s_shape(target: Path) -> str:
 
 def operations(case: Case) -> float:
     """Operations of a timed step, a mean; the backward pass has two products for each forward."""
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
 
-    encoder = Encoder.load(base(case), pooling=case.pooling, max_seq_length=case.tokens)
+    encoder = TorchEncoder.load(base(case), pooling=case.pooling, max_seq_length=case.tokens)
     timed = slice(case.batch * WARM, case.batch * (case.steps + WARM))
     forward = sum(limit.operations(encoder, column[timed]) for column in examples(case))
     return (4 if case.cached else 3) * forward / case.steps
@@ -207,7 +207,7 @@ def cached(case: Case, gate: Gate) -> None:
 
 
 def _ours(case: Case, gate: Gate, *, chunk: int, precision: Any = "fp32") -> None:
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
     from contrasent.objectives.simcse import SimCSE
     from contrasent.objectives.simcse_supervised import SupervisedSimCSE
     from contrasent.train.fit import fit
@@ -215,7 +215,7 @@ def _ours(case: Case, gate: Gate, *, chunk: int, precision: Any = "fp32") -> Non
     from contrasent.train.step import StepRunner
 
     steps = case.steps + WARM
-    encoder = Encoder.load(
+    encoder = TorchEncoder.load(
         base(case),
         pooling=case.pooling,
         dropout=0.1,

@@ -166,13 +166,13 @@ def milvus_json(data):
 
 @cache
 def _model_files():
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
     from tiny_models import write_backbone, write_tokenizer
 
     with tempfile.TemporaryDirectory() as place:
         bare, folder = Path(place) / "bare", Path(place) / "model"
         write_backbone("bert", bare, write_tokenizer("bert", bare))
-        Encoder.load(bare, pooling="first_last", head="tanh", normalize=True).save(folder)
+        TorchEncoder.load(bare, pooling="first_last", head="tanh", normalize=True).save(folder)
         return contents(folder)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from commands import mounted
 from contrasent import errors, files
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.encoder.tensors import write_checkpoint
 from contrasent.errors import (
     DataError,
@@ -260,7 +260,7 @@ def test_a_full_disk_leaves_the_old_file(full):
 def test_a_full_disk_while_tensors_are_written(full, bert):
     import torch
 
-    encoder = Encoder.load(bert, pooling="mean")
+    encoder = TorchEncoder.load(bert, pooling="mean")
     with pytest.raises(OutputError, match=r"m: cannot write \(.*[Nn]o space left"):
         encoder.save(full / "m")
     optimizer = torch.optim.AdamW(encoder.parameters())

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import InputError
 from contrasent.model.golden import compare_golden, read_golden
 from contrasent.report import read_reports
@@ -27,7 +27,7 @@ def golden(request, tmp_path):
 
 
 def test_models_give_the_vectors_that_they_gave(golden):
-    encoder = Encoder.load(golden / "model")
+    encoder = TorchEncoder.load(golden / "model")
     texts = (golden / "texts.txt").read_text("utf-8").splitlines()
     wanted = np.load(golden / "vectors.npy", allow_pickle=False)
     np.testing.assert_allclose(encoder.encode(texts), wanted, atol=1e-5)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from contrasent import Encoder
-from contrasent.encoder.encoder import Encoder as TorchEncoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.model.numpy_model import NumpyModel
 
 README = Path(__file__).parents[1] / "README.md"

@@ -111,7 +111,7 @@ def test_what_cannot_be_read_is_said(tmp_path):
         read_reports(path)
     for text in ("{", "[1]", '{"rows": [{"task": 1}]}'):
         path.write_text(text)
-        with pytest.raises(InputError, match="not a report; create one with evaluate --json"):
+        with pytest.raises(InputError, match="not a report; create one with evaluate --json-file"):
             read_reports(path)
     write_reports(path, {"m": report()})
     second = tmp_path / "a.items.safetensors"

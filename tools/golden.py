@@ -29,14 +29,14 @@ def main() -> None:
     import torch
 
     import contrasent
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
     from tiny_models import write_backbone, write_tokenizer
 
     target = Path(sys.argv[1])
     bare = target / "bare"
     torch.manual_seed(1)
     write_backbone("bert", bare, write_tokenizer("bert", bare))
-    encoder = Encoder.load(bare, pooling="mean", normalize=True)
+    encoder = TorchEncoder.load(bare, pooling="mean", normalize=True)
     encoder.save(target / "model")
     for path in bare.iterdir():
         path.unlink()
@@ -48,7 +48,7 @@ def main() -> None:
     commands = (
         "index model texts.txt -o index",
         "encode model texts.txt -o shards",
-        "evaluate model --pairs ratings.csv --columns 0,1,2 --json report.json",
+        "evaluate model --pairs ratings.csv --columns 0,1,2 --json-file report.json",
     )
     for words in commands:
         run = [str(Path(sys.executable).with_name("contrasent")), *words.split(), "--quiet"]

@@ -259,12 +259,12 @@ def tiny_model(folder: Path) -> Path:
     """A model with random weights, by the tests' own makers."""
 
     def make() -> None:
-        from contrasent.encoder.encoder import Encoder
+        from contrasent.encoder.encoder import TorchEncoder
         from tiny_models import write_backbone, write_tokenizer
 
         bare = folder.with_name(f"{folder.name}-bare")
         write_backbone("bert", bare, write_tokenizer("bert", bare))
-        Encoder.load(bare, pooling="mean", normalize=True).save(folder)
+        TorchEncoder.load(bare, pooling="mean", normalize=True).save(folder)
 
     done(make)
     return folder

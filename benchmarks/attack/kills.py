@@ -196,7 +196,7 @@ def adapt(bench: Bench) -> None:
     source = notes(bench.home / "notes", 60)
 
     def command(target: Path, *more: str) -> Callable[[], None]:
-        return lambda: contrasent("adapt", source, "-o", target, "--base", model, "--quiet", *more)
+        return lambda: contrasent("adapt", source, "-o", target, "--model", model, "--quiet", *more)
 
     same_in_the_end(
         bench, command, lambda target: command(target, "--resume"),

@@ -214,7 +214,7 @@ def read_reports(path: Path) -> dict[str, Report]:
     except OSError as error:
         raise InputError(path, f"cannot be read ({error.strerror})") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(path, "not a report; create one with evaluate --json") from error
+        raise InputError(path, "not a report; create one with evaluate --json-file") from error
     if "items" not in record:
         return reports
     second = path.with_name(Path(str(record["items"])).name)

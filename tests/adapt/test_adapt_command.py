@@ -18,7 +18,7 @@ from contrasent.adapt import teaching
 from contrasent.adapt.bench import Difference
 from contrasent.adapt.run import adapt_index, make_index, update_adaptation
 from contrasent.documents.folder import DocumentSource
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import InputError, MissingExtraError, OptionError, OutputError
 from contrasent.indexing.following import sync_index
 from contrasent.search.index import Index
@@ -33,7 +33,7 @@ ENCODING = "encoding them takes about"  # told before documents are encoded
 def model(tmp_path_factory, bert):
     """The tiny BERT as a sentence encoder, which says how it pools."""
     folder = tmp_path_factory.mktemp("base") / "tiny"
-    Encoder.load(bert, pooling="mean", normalize=True).save(folder)
+    TorchEncoder.load(bert, pooling="mean", normalize=True).save(folder)
     return folder
 
 
@@ -66,7 +66,7 @@ def test_it_leaves_an_index_and_a_report(adapted, model):
         "index", "queries.jsonl", "report.html", "report.json",
     }  # fmt: skip
     index = Index.open(folder / "index")
-    assert index.model == Encoder.load(model).identity
+    assert index.model == TorchEncoder.load(model).identity
     facts = json.loads((folder / "report.json").read_text())
     assert facts == done.facts
     assert (facts["documents"], facts["passages"]) == (120, len(index))
@@ -169,8 +169,8 @@ def test_an_index_is_searched_with_the_settings_that_it_was_made_with(tmp_path, 
     made = Index.open(done.folder / "index")
     assert (
         made.model
-        == Encoder.load(model, max_seq_length=20).identity
-        != Encoder.load(model).identity
+        == TorchEncoder.load(model, max_seq_length=20).identity
+        != TorchEncoder.load(model).identity
     )
     (hits,) = json.loads(invoke("search", tmp_path / "s", "violin", "--json").stdout)["results"]
     assert hits["hits"]
@@ -308,7 +308,7 @@ def test_few_queries_are_ignored_and_a_no_can_be_an_exit_code(tmp_path, model, d
     for path in sorted(documents.iterdir())[:30]:
         shutil.copy(path, notes)
     result = invoke(
-        "adapt", notes, "-o", tmp_path / "s", "--base", model, "--queries", few,
+        "adapt", notes, "-o", tmp_path / "s", "--model", model, "--queries", few,
         "--require-improvement", "--report", tmp_path / "page.html",
     )  # fmt: skip
     assert result.exit_code == 3
@@ -426,7 +426,7 @@ def test_overwrite_removes_what_adapt_made_and_nothing_else(tmp_path, model, doc
     adapt_index(few, tmp_path / "link", base=str(model), overwrite=True)
     made = {"index", "report.json", "report.html"}
     assert {path.name for path in finished.iterdir()} == {*made, "thesis.txt"}
-    assert Index.open(finished / "index").model == Encoder.load(model).identity
+    assert Index.open(finished / "index").model == TorchEncoder.load(model).identity
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
@@ -474,7 +474,7 @@ def trained(monkeypatch, bert):
 
     def fit(method, pairs, settings, *, folder, base, **options):
         calls.update(pairs=pairs, base=base, **options)
-        Encoder.load(bert, pooling="cls", normalize=True).save(folder)
+        TorchEncoder.load(bert, pooling="cls", normalize=True).save(folder)
         gain = SimpleNamespace(value=0.1, low=0.02, high=0.2, count=24)
         scores = {"metric": "mrr@10", "base_score": 0.5, "score": 0.6, "gain": gain}
         return SimpleNamespace(improved=calls["improved"], **scores)
@@ -498,7 +498,7 @@ def test_an_encoder_is_kept_by_the_verdict_of_training(
     folder = tmp_path / "s" / "model"
     assert folder.is_dir() == improved
     index = Index.open(tmp_path / "s" / "index")
-    assert index.model == Encoder.load(folder if improved else model).identity
+    assert index.model == TorchEncoder.load(folder if improved else model).identity
     (line,) = (line for line in done.facts["read"] if line.startswith("Encoder trained"))
     assert "held-out mrr@10 0.500 to 0.600 (+0.100, 95 % CI [+0.020, +0.200]" in line
     if not improved:

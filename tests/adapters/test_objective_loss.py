@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from contrasent.adapters.sentence_transformers import ObjectiveLoss, encoder_around
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import ModelError, OptionError, TrainingError
 from contrasent.types import Batch
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 def folder(tiny, tmp_path_factory):
     """A tiny model in sentence-transformers' layout, dropout 0.1."""
     home = tmp_path_factory.mktemp("model") / "tiny"
-    encoder = Encoder.load(tiny["bert"], pooling="mean", head="tanh", max_seq_length=24)
+    encoder = TorchEncoder.load(tiny["bert"], pooling="mean", head="tanh", max_seq_length=24)
     encoder.save(home)
     return str(home)
 

@@ -280,7 +280,7 @@ def test_nothing_from_outside_gives_orders_to_a_terminal(run, bert, tmp_path):
         ("search", f"ix{turned}", "a torn map", f"hid{order}"),
         ("search", f"ix{turned}", f"hid{order}", "--json"),
         ("doctor", f"ix{turned}"),
-        ("dedupe", f"ix{turned}", "--threshold", "0"),
+        ("dedupe", f"ix{turned}", "--min-cosine", "0"),
         ("index", f"ix{turned}", moved, "--sync"),
         ("similarity", f"no{order}{turned}", "a", "b"),
         ("search", f"ix{turned}", "a", "--where", f"x{order}>1{turned}"),

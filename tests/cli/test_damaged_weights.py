@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from commands import invoke, printed, run
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import ModelError
 from contrasent.model.golden import WEIGHTS
 
@@ -16,7 +16,7 @@ COMMANDS = {
     "index": "index notes.txt --model {model} -o new", "search": "search made query",
     "evaluate": "evaluate {model} --pairs pairs.csv --columns a,b,score",
     "serve": "serve {model} --port 0",
-    "adapt": "adapt handbook -o adapted --base {model} --budget 10s",
+    "adapt": "adapt handbook -o adapted --model {model} --budget 10s",
     "train": "train notes.txt -o trained --base {model} --set max_steps=1",
     "diff": "diff {model} whole --on notes.txt", "export": "export {model} --to onnx -o exported",
     "postprocess": "postprocess whiten {model} notes.txt -o white",
@@ -33,7 +33,7 @@ def flip(path, at=-5):
 def home(tmp_path_factory, bert, sentences):
     """A saved model, an index of it, and texts; then a byte of the model is another one."""
     home = tmp_path_factory.mktemp("damaged")
-    Encoder.load(bert, pooling="mean", head="tanh").save(home / "model")
+    TorchEncoder.load(bert, pooling="mean", head="tanh").save(home / "model")
     shutil.copytree(home / "model", home / "whole")
     (home / "notes.txt").write_text("\n".join(sentences[:60]))
     (home / "pairs.csv").write_text("a,b,score\n" + "".join(f'"{s}","so",{n}\n' for n, s in
@@ -62,16 +62,16 @@ def test_the_doctor_looks_at_it_and_accepts_it_on_request(home, tmp_path):
     with pytest.raises(
         ModelError, match=r"2_Dense/model\.safetensors: has changed since it was saved"
     ):
-        Encoder.load(folder)
+        TorchEncoder.load(folder)
     run("doctor", folder, "--write")
     assert printed("doctor", folder)["good"]
-    Encoder.load(folder)
+    TorchEncoder.load(folder)
 
 
 def test_a_folder_without_digests_is_loaded_as_it_is(home, tmp_path):
     folder = shutil.copytree(home / "model", tmp_path / "model")
     (folder / WEIGHTS).unlink()
-    assert Encoder.load(folder).dimension == 32
+    assert TorchEncoder.load(folder).dimension == 32
 
 
 @pytest.mark.slow

@@ -39,10 +39,10 @@ def sources(packages, monkeypatch):
 
 @pytest.mark.slow
 def test_it_searches_learns_and_answers(tmp_path, bert, sources, monkeypatch):
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
     from contrasent.search.index import Index
 
-    Encoder.load(bert, pooling="mean", normalize=True).save(tmp_path / "base")
+    TorchEncoder.load(bert, pooling="mean", normalize=True).save(tmp_path / "base")
     judged = []
     gains = module._gains
     monkeypatch.setattr(

@@ -85,19 +85,19 @@ def corpus(tmp_path_factory, texts):
 @pytest.fixture(scope="module")
 def model(tmp_path_factory, bert):
     """The tiny BERT with a pooling of its own, and one with another."""
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
 
     home = tmp_path_factory.mktemp("models")
     for pooling in ("mean", "cls"):
-        Encoder.load(bert, pooling=pooling).save(home / pooling)
+        TorchEncoder.load(bert, pooling=pooling).save(home / pooling)
     return home
 
 
 @pytest.fixture
 def index(tmp_path, model, texts):
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
 
-    encoder = Encoder.load(model / "mean")
+    encoder = TorchEncoder.load(model / "mean")
     made = Index.build(
         encoder.encode, texts, model=encoder.identity, source=str((model / "mean").resolve())
     )
@@ -144,7 +144,7 @@ def test_a_server_and_a_model(model, corpus, tmp_path, texts, monkeypatch):
         found = json.loads(
             run(
                 *("diff", f"{url}#fake", model / "cls", "--on", corpus, "--json"),
-                *("--queries", queries, "--batch-size", 50),
+                *("--query-file", queries, "--batch-size", 50),
             )
         )
         assert found["old"] == {
@@ -252,8 +252,12 @@ def test_bad_input(model, index, corpus, tmp_path):
         ((), OptionError, "--on"),
         (("--on", tmp_path / "nowhere"), InputError, "nowhere"),
         (("--on", index, "--column", "text"), OptionError, "is an index, which"),
-        (("--on", corpus, "--queries", tmp_path / "empty.txt"), InputError, "contains no query"),
-        (("--on", corpus, "--queries", tmp_path / "few.txt"), DataError, "2 different queries are"),
+        (("--on", corpus, "--query-file", tmp_path / "empty.txt"), InputError, "contains no query"),
+        (
+            ("--on", corpus, "--query-file", tmp_path / "few.txt"),
+            DataError,
+            "2 different queries are",
+        ),
     ):
         with pytest.raises(error, match=words):
             run("diff", model / "mean", model / "mean", *arguments)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from commands import invoke
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import ModelError
 from contrasent.model.golden import NAME, PROBES
 from contrasent.search.writer import Writer
@@ -20,7 +20,7 @@ def run(*arguments):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, bert):
     folder = tmp_path_factory.mktemp("model") / "mini"
-    Encoder.load(bert, pooling="mean").save(folder)
+    TorchEncoder.load(bert, pooling="mean").save(folder)
     return folder
 
 
@@ -47,7 +47,7 @@ def test_folder(folder):
 
 
 def test_a_collapsed_head_is_a_warning(tmp_path, bert, caplog):
-    encoder = Encoder.load(bert, pooling="mean")
+    encoder = TorchEncoder.load(bert, pooling="mean")
     collapse_head(encoder.eval(), 0, 1, PROBES)
     encoder.save(tmp_path / "m")
     result = invoke("doctor", tmp_path / "m")

@@ -32,14 +32,14 @@ def stored(folder):
 
 
 def test_the_vectors_are_the_models(tmp_path, bert, source, sentences):
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
 
     columns = ("--text", "body", "--id", "key", "--shard-rows", "25", "--keep-text")
     said = printed(
         *("encode", bert, source, "-o", tmp_path / "v", "--engine", "local", *columns),
         *("--pooling", "mean", "--unit", "--dimensions", "8"),
     )
-    wanted = Encoder.load(bert, pooling="mean").encode(sentences[:60])[:, :8]
+    wanted = TorchEncoder.load(bert, pooling="mean").encode(sentences[:60])[:, :8]
     wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
     table = stored(tmp_path / "v")
     assert table.column("id").to_pylist() == [f"k{n}" for n in range(60)]
@@ -53,11 +53,11 @@ def test_the_vectors_are_the_models(tmp_path, bert, source, sentences):
 
 
 def test_rows_are_documents_unless_a_prompt_is_named(tmp_path, bert, source, sentences):
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
     from contrasent.model.base import Prompts
 
     texts = {"query": "find: ", "document": "say: ", "other": "rhyme: "}
-    encoder = Encoder.load(bert, pooling="mean")
+    encoder = TorchEncoder.load(bert, pooling="mean")
     encoder.prompts = Prompts(texts, "other")
     model = tmp_path / "prompted"
     encoder.save(model)

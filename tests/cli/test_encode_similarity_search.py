@@ -40,9 +40,9 @@ def built(tmp_path_factory, lines):
 
 
 def reference():
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
 
-    return Encoder.load(MINILM).encode(LINES)
+    return TorchEncoder.load(MINILM).encode(LINES)
 
 
 def test_encode_npy_and_parquet(tmp_path, lines):
@@ -73,7 +73,7 @@ def test_encode_standard_input_in_blocks(tmp_path, monkeypatch):
 
 def test_encode_goes_on_after_a_kill(tmp_path, lines):
     """What was encoded is kept next to the file; another input takes of it what is the same."""
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
     from contrasent.search.opening import KeptVectors
 
     long, order = tmp_path / "long.txt", np.random.default_rng(0).permutation(300)
@@ -93,7 +93,7 @@ def test_encode_goes_on_after_a_kill(tmp_path, lines):
         assert not target.exists() and len(done) == 270
     assert printed(*command)["computed"] == 30
     texts = long.read_text().splitlines()
-    assert np.load(target) == pytest.approx(Encoder.load(MINILM).encode(texts), abs=1e-5)
+    assert np.load(target) == pytest.approx(TorchEncoder.load(MINILM).encode(texts), abs=1e-5)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["long.txt", "v.npy"]
 
 
@@ -132,7 +132,7 @@ def test_search_finds_the_near_text(built):
     assert len(rows) == 4
     assert {row[5:] for row in rows[::2]} == set(LINES[:2])
     (lines := built.parent / "queries.txt").write_text("a pet\n")
-    said = printed("search", built, "monetary", "policy", "--queries", lines, "-k", 2)
+    said = printed("search", built, "monetary", "policy", "--query-file", lines, "-k", 2)
     money, pet = said["results"]
     assert money["query"] == money["searched"] == "monetary policy"  # words are one query
     assert {hit["text"] for hit in money["hits"]} == {LINES[2], LINES[3]}
@@ -204,7 +204,7 @@ def test_a_terminal_gets_bold_words_a_link_and_no_orders_of_a_text(monkeypatch):
 
 def test_search_threshold_and_query_file(built, tmp_path):
     (tmp_path / "queries.txt").write_text("monetary policy\n\na pet\n")
-    said = printed("search", built, "--queries", tmp_path / "queries.txt", "--threshold", 20)
+    said = printed("search", built, "--query-file", tmp_path / "queries.txt", "--threshold", 20)
     assert [result["query"] for result in said["results"]] == ["monetary policy", "a pet"]
     sure = [hit["confidence"] for result in said["results"] for hit in result["hits"]]
     assert sure and min(sure) >= 20
@@ -260,17 +260,17 @@ def test_search_remembers_how_the_model_was_loaded(tmp_path, lines):
 
 
 def test_search_refuses_another_model(built, tmp_path):
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
 
-    Encoder.load(MINILM, pooling="max").save(tmp_path / "other")
+    TorchEncoder.load(MINILM, pooling="max").save(tmp_path / "other")
     with pytest.raises(ModelError, match="cannot be compared"):
         run("search", built, "x", "--model", tmp_path / "other")
 
 
 def test_search_says_how_to_go_on_when_the_model_has_moved(built, tmp_path, lines):
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
 
-    Encoder.load(MINILM).save(tmp_path / "here")
+    TorchEncoder.load(MINILM).save(tmp_path / "here")
     folder = tmp_path / "index"
     run("index", lines, "--model", tmp_path / "here", "-o", folder)
     (tmp_path / "here").rename(tmp_path / "there")
@@ -304,13 +304,13 @@ WRONG = [
     ("search {d} x", InputError, "no index"),
     ("search {d}/no x", InputError, "no such folder"),
     ("search {i} x -k 0", OptionError, "at least 1"),
-    ("search {i}", OptionError, "name a query"),
-    ("search {i} --queries {d}/no", InputError, "no such file"),
-    ("search {i} ", OptionError, "is empty; name a query"),
+    ("search {i}", OptionError, "give a query"),
+    ("search {i} --query-file {d}/no", InputError, "no such file"),
+    ("search {i} ", OptionError, "is empty; give a query"),
     ("similarity {d}/no a b", ModelError, "no such"),
-    ("index {t} --model {m} -o {i} --add --update", UserError, "cannot be combined with --update"),
+    ("index {t} --model {m} -o {i} --add --upsert", UserError, "cannot be combined with --upsert"),
     ("index {t} --model m -o {i} --add --overwrite", UserError, "cannot be combined with --add"),
-    ("index {t} --model {m} -o {i} --update", UserError, "needs --id"),
+    ("index {t} --model {m} -o {i} --upsert", UserError, "needs --id"),
     ("index {t} --model {m} -o {d}/no --add", UserError, "no such folder"),
     ("search {i} x --where year", UserError, "neither JSON nor"),
     ("index {i} {t} --remove 0", UserError, "cannot be combined with --remove"),
@@ -322,7 +322,7 @@ WRONG = [
             "--vectors-only",
             "--columns a",
             "--metadata a",
-            "--update",
+            "--upsert",
             "--overwrite",
             "--encoded",
             "--id a",
@@ -401,7 +401,7 @@ def test_index_grows_changes_and_shrinks(tmp_path):
     assert found() == {"a": "one", "b": "two"}
     run(
         *("index", source, "--model", MINILM, "-o", folder),
-        *("--id", "id", "--metadata", "n", "--update"),
+        *("--id", "id", "--metadata", "n", "--upsert"),
     )
     assert found() == {"a": "one", "b": "deux", "c": "trois"}
     assert found("--where", "n>=3") == {"b": "deux", "c": "trois"}

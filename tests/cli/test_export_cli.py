@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from commands import printed, run
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import ModelError, OptionError, OutputError
 
 pytest.importorskip("onnxruntime")
@@ -26,7 +26,7 @@ def lines(tmp_path_factory, sentences):
 def model(bert, tmp_path_factory, lines, graphs_written_once):
     """A tiny model with two exports beside it."""
     folder = tmp_path_factory.mktemp("model") / "m"
-    Encoder.load(bert, pooling="mean", normalize=True).save(folder, card="# A card\n")
+    TorchEncoder.load(bert, pooling="mean", normalize=True).save(folder, card="# A card\n")
     said = printed("export", folder, "--to", "onnx")
     assert said["difference"] <= 1e-5
     run("export", folder, "--to", "onnx", "--int8", "--calibrate", lines)
@@ -34,7 +34,7 @@ def model(bert, tmp_path_factory, lines, graphs_written_once):
 
 
 def wanted(model, lines):
-    return Encoder.load(model).encode(lines.read_text().splitlines())
+    return TorchEncoder.load(model).encode(lines.read_text().splitlines())
 
 
 def test_encode_by_name_or_by_the_folder_of_the_export(model, lines, tmp_path):
@@ -42,7 +42,7 @@ def test_encode_by_name_or_by_the_folder_of_the_export(model, lines, tmp_path):
         target = tmp_path / f"{number}.npy"
         said = printed("encode", *arguments[:1], lines, "-o", target, *arguments[1:])
         assert said["runtime"] == "onnx"
-        assert said["identity"] == Encoder.load(model).identity
+        assert said["identity"] == TorchEncoder.load(model).identity
         assert np.abs(np.load(target) - wanted(model, lines)).max() <= 1e-5
 
 

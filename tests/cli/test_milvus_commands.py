@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "serve"))
 from serving import running
 
 from commands import printed
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import InputError, OptionError, OutputError
 from contrasent.search.opening import open_index
 from contrasent.serve.app import create_app
@@ -31,7 +31,7 @@ def write(path, rows):
 @pytest.fixture(scope="module")
 def model(bert, tmp_path_factory):
     folder = tmp_path_factory.mktemp("model") / "mini"
-    Encoder.load(bert, pooling="mean").save(folder)
+    TorchEncoder.load(bert, pooling="mean").save(folder)
     return folder
 
 
@@ -44,7 +44,7 @@ def made(model, sentences, tmp_path):
     file = write(tmp_path / "rows.jsonl", rows)
     folder = tmp_path / "index"
     options = ("--id", "id", "--metadata", "n")
-    place = ("--uri", tmp_path / "rows.db")
+    place = ("--milvus-uri", tmp_path / "rows.db")
     assert printed("index", file, "--model", model, "-o", folder, *place, *options)["texts"] == 61
     new = [{"id": "n3", "text": sentences[70], "n": 3}, {"id": "x", "text": sentences[71], "n": 0}]
     return folder, write(tmp_path / "new.jsonl", new), options
@@ -54,7 +54,7 @@ def test_change_and_search(made, model, sentences):
     folder, new, options = made
     with pytest.raises(OptionError, match="'n3': is in the index already"):
         printed("index", new, "--model", model, "-o", folder, "--add", *options)
-    told = printed("index", new, "--model", model, "-o", folder, "--update", *options)
+    told = printed("index", new, "--model", model, "-o", folder, "--upsert", *options)
     assert told["texts"] == 62
     hits = printed("search", folder, sentences[70], "-k", 1)["results"][0]["hits"]
     assert [(hit["id"], hit["metadata"]) for hit in hits] == [("n3", {"n": 3})]
@@ -64,7 +64,7 @@ def test_change_and_search(made, model, sentences):
 
 def test_dedupe(made):
     folder, _, _ = made
-    found = printed("dedupe", folder, "--threshold", 0.9999, "--remove")
+    found = printed("dedupe", folder, "--min-cosine", 0.9999, "--remove")
     assert [pair["repeat"]["id"] for pair in found["pairs"]] == ["twin"]
     assert (found["near_duplicates"], found["removed"]) == (1, 1)
     assert len(open_index(folder)) == 60
@@ -77,7 +77,7 @@ def test_vectors_of_encode_are_loaded_and_words_are_searched_too(model, sentence
     vectors = tmp_path / "vectors.parquet"
     printed("encode", model, file, "-o", vectors)
     options = ("--encoded", "--bm25-weight", 0.5)
-    for name, place in (("milvus", ("--uri", tmp_path / "v.db")), ("folder", ())):
+    for name, place in (("milvus", ("--milvus-uri", tmp_path / "v.db")), ("folder", ())):
         folder = tmp_path / name
         made = printed("index", vectors, "--model", model, "-o", folder, *place, *options)
         assert (made["texts"], made["bm25_weight"]) == (len(texts), 0.5)
@@ -86,7 +86,7 @@ def test_vectors_of_encode_are_loaded_and_words_are_searched_too(model, sentence
         plain = printed("search", folder, texts[11], "-k", 3, "--vectors-only")
         assert plain["results"][0]["hits"][0]["text"] == texts[11]
     index = open_index(tmp_path / "milvus")
-    with running(create_app(served(Encoder.load(model), "mini"), index=index)) as url:
+    with running(create_app(served(TorchEncoder.load(model), "mini"), index=index)) as url:
         (result,) = httpx.post(f"{url}/search", json={"query": texts[5]}).json()["results"]
         assert result["hits"][0]["text"] == texts[5]
     with pytest.raises(OptionError, match="cannot be combined with --add"):
@@ -95,7 +95,7 @@ def test_vectors_of_encode_are_loaded_and_words_are_searched_too(model, sentence
 
 def test_serve(made, model, sentences):
     folder, _, _ = made
-    encoder = Encoder.load(model)
+    encoder = TorchEncoder.load(model)
     with running(create_app(served(encoder, "mini"), index=open_index(folder))) as url:
         assert httpx.get(f"{url}/health").json()["texts"] == 61
         body = {"query": sentences[9], "k": 2, "where": {"n": {"$lt": 20}}}
@@ -110,12 +110,23 @@ def test_what_makes_no_sense_is_refused_in_a_line(made, model, tmp_path):
         printed("search", folder, "x", "--all-rows")
     with pytest.raises(OutputError, match="drop its collection"):
         printed(
-            "index", new, "--model", model, "-o", folder, "--overwrite", "--uri", "x.db", *options
+            "index",
+            new,
+            "--model",
+            model,
+            "-o",
+            folder,
+            "--overwrite",
+            "--milvus-uri",
+            "x.db",
+            *options,
         )
     other = tmp_path / "other"
     printed("index", new, "--model", model, "-o", other, *options)
     with pytest.raises(OptionError, match="cannot be combined with --add"):
-        printed("index", new, "--model", model, "-o", other, "--add", "--uri", "x.db", *options)
+        printed(
+            "index", new, "--model", model, "-o", other, "--add", "--milvus-uri", "x.db", *options
+        )
     with pytest.raises(OptionError, match="--max-seq-length '5': cannot be combined with --add"):
         printed(
             "index", new, "--model", model, "-o", folder, "--add", "--max-seq-length", 5, *options

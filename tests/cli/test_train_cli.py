@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.train.run import trajectory
 
 FAST = ["--set", "batch_size=8", "--set", "learning_rate=1e-3", "--set", "pooling=mean"]
@@ -48,7 +48,7 @@ def test_sentences(run, texts, bert, tmp_path):
     blind, chosen = [line for line in err.splitlines() if not line.startswith("train:")]
     assert "simcse" in chosen and "max_seq_length 32" in chosen
     assert blind.startswith("--evaluate neighbors: ") and "--evaluate FILE" in blind
-    assert Encoder.load(tmp_path / "m").pooling == "mean"
+    assert TorchEncoder.load(tmp_path / "m").pooling == "mean"
     told = settings_of(tmp_path / "m")
     assert told["objective"]["name"] == "simcse"
     assert told["base"] == "bert"  # no path of this machine
@@ -193,16 +193,16 @@ def test_harm_is_said_and_the_base_is_given(run, bert, tmp_path, sentences):
     numbers = (f"{told['base_score']:.3f}", *(f"{gain[k]:+.3f}" for k in ("value", "low", "high")))
     assert all(number in said[1] for number in numbers)
     assert said[1].endswith("(docs/troubleshooting.md#no-gain)")
-    base = Encoder.load(bert, pooling="mean").encode(sentences[:5])
-    assert np.array_equal(Encoder.load(tmp_path / "m").encode(sentences[:5]), base)
+    base = TorchEncoder.load(bert, pooling="mean").encode(sentences[:5])
+    assert np.array_equal(TorchEncoder.load(tmp_path / "m").encode(sentences[:5]), base)
     out, _ = run(*asked, "-o", "n", "--keep", "last")
     assert " Saved the last step. (docs/" in out.splitlines()[-1]
-    assert not np.allclose(Encoder.load(tmp_path / "n").encode(sentences[:5]), base, atol=0.1)
+    assert not np.allclose(TorchEncoder.load(tmp_path / "n").encode(sentences[:5]), base, atol=0.1)
 
 
 def test_sentences_that_drift_from_a_sentence_encoder(run, bert, tmp_path, sentences):
     """The base is given where too little of it is left; a bare encoder has nothing to leave."""
-    Encoder.load(bert, pooling="mean").save(tmp_path / "base")
+    TorchEncoder.load(bert, pooling="mean").save(tmp_path / "base")
     (tmp_path / "texts.txt").write_text("\n".join(sentences[:200]) + "\n")
     asked = ["train", "texts.txt", *FAST, "--set", "learning_rate=1.0", "--set", "max_steps=4"]
     out, _ = run(*asked, "-o", "m", "--base", "base", "--json")
@@ -335,11 +335,11 @@ def test_a_finished_run_says_so_before_a_model_is_loaded(run, texts, pairs, bert
 
 
 def test_the_head_of_the_base_is_dropped_on_request(run, texts, bert, tmp_path):
-    Encoder.load(bert, pooling="cls", head="tanh").save(tmp_path / "base")
+    TorchEncoder.load(bert, pooling="cls", head="tanh").save(tmp_path / "base")
     for name, more in (("kept", []), ("dropped", ["--set", "head=none"])):
         run("train", texts, "-o", name, "--base", "base", "--set", "max_steps=1", *more)
-    assert Encoder.load(tmp_path / "kept").head is not None
-    assert Encoder.load(tmp_path / "dropped").head is None
+    assert TorchEncoder.load(tmp_path / "kept").head is not None
+    assert TorchEncoder.load(tmp_path / "dropped").head is None
 
 
 @pytest.mark.data

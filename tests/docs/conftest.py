@@ -17,26 +17,26 @@ def table(path, header, rows):
 @pytest.fixture(scope="session")
 def tiny_base(tiny, tmp_path_factory):
     """A tiny sentence encoder in the place of all-MiniLM-L6-v2."""
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
 
     folder = tmp_path_factory.mktemp("base") / "all-MiniLM-L6-v2"
-    Encoder.load(tiny["bert"], pooling="mean", normalize=True).save(folder)
+    TorchEncoder.load(tiny["bert"], pooling="mean", normalize=True).save(folder)
     return folder
 
 
 @pytest.fixture(scope="session")
 def workshop(tiny, tiny_base, sentences, tmp_path_factory):
     """The folder that every page's commands begin in; copied for each."""
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
     from contrasent.search.index import Index
 
     home = tmp_path_factory.mktemp("workshop")
     shutil.copytree(ROOT / "examples", home / "examples")
     for name in ("my-model", "better-model", "MODEL", "my-search"):
         shutil.copytree(tiny_base, home / name)
-    Encoder.load(tiny["bert"], pooling="cls", normalize=True).save(home / "other-model")
+    TorchEncoder.load(tiny["bert"], pooling="cls", normalize=True).save(home / "other-model")
     shutil.copytree(tiny["bert"], home / "my-base")
-    encoder = Encoder.load(tiny_base)
+    encoder = TorchEncoder.load(tiny_base)
     for name in ("my-index", "notes.index", "INDEX"):
         source = "MODEL" if name == "INDEX" else "my-model"
         about = {"model": encoder.identity, "source": source}

@@ -61,7 +61,7 @@ def blocks(page):
 
 def forget(words):
     """Remove what a command is going to make, so that pages may repeat one another."""
-    again = {"--resume", "--overwrite", "--add", "--update"}
+    again = {"--resume", "--overwrite", "--add", "--upsert", "--update"}
     if words[1] in {"evaluate", "compare", "reproduce"} or again & set(words):
         return
     for flag in ("-o", "--output"):

@@ -38,8 +38,8 @@ def check(name, found):
 def test_every_printed_and_written_json_is_as_its_schema_says(page_folder):
     rated = ("--pairs", "ratings.csv", "--columns", "first,second,rating")
     for name, model in (("mine", "my-model"), ("other", "other-model")):
-        run("evaluate", model, *rated, "--json", f"{name}.json")
-    run("evaluate", "--list", "--json", "list.json")
+        run("evaluate", model, *rated, "--json-file", f"{name}.json")
+    run("evaluate", "--list", "--json-file", "list.json")
     for name, line in PRINTED.items():
         check(name, json.loads(run(*line.split(), "--json")))
     for name, path in WRITTEN.items():

@@ -24,7 +24,7 @@ from sample_files import PROSE
 from contrasent.documents.archives import Reason, Skip, entries
 from contrasent.documents.folder import DocumentSource
 from contrasent.documents.worker import FileReader
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 
 # A log is executed in the worker.
 WORKER = """
@@ -197,7 +197,7 @@ def test_index_search_and_server_do_without_the_modules_of_unix(tmp_path, bert):
     """A stand-in for Windows, as far as its missing modules go."""
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.md").write_text(PROSE)
-    Encoder.load(bert, pooling="mean", normalize=True).save(tmp_path / "model")
+    TorchEncoder.load(bert, pooling="mean", normalize=True).save(tmp_path / "model")
     (tmp_path / "run.py").write_text(WITHOUT_UNIX)
     done = subprocess.run(
         [sys.executable, "run.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from contrasent.encoder.attention_weights import attention_of
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from tiny_models import collapse_head, write_backbone, write_tokenizer
 
 TEXTS = [
@@ -18,7 +18,7 @@ TEXTS = [
 
 @pytest.fixture
 def encoder(bert):
-    return Encoder.load(bert, pooling="mean", dropout=0.1)
+    return TorchEncoder.load(bert, pooling="mean", dropout=0.1)
 
 
 def test_entropy_and_first_weight_are_those_of_a_plain_loop(encoder):
@@ -75,7 +75,7 @@ def test_a_collapsed_head_and_layer_are_named(encoder):
 
 @pytest.mark.parametrize("kind", ["roberta", "distilbert", "mpnet", "electra", "modernbert"])
 def test_other_encoders(tiny, kind):
-    encoder = Encoder.load(tiny[kind], pooling="mean")
+    encoder = TorchEncoder.load(tiny[kind], pooling="mean")
     found = attention_of(encoder, TEXTS)
     assert found is not None
     assert found.first.shape[0] == 2
@@ -84,4 +84,4 @@ def test_other_encoders(tiny, kind):
 
 def test_decoders_have_a_sink_of_their_own(tmp_path):
     write_backbone("gpt2", tmp_path, write_tokenizer("gpt2", tmp_path))
-    assert attention_of(Encoder.load(tmp_path, pooling="mean"), TEXTS) is None
+    assert attention_of(TorchEncoder.load(tmp_path, pooling="mean"), TEXTS) is None

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
 
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import ModelError
 
 TEXTS = ["The gardener sold his violin.", "a map"]
@@ -86,7 +86,7 @@ def test_rejected(bert, tmp_path, case):
     change, message = REJECTED[case]
     change(folder)
     with pytest.raises(ModelError, match=message) as caught:
-        Encoder.load(folder, pooling="mean")
+        TorchEncoder.load(folder, pooling="mean")
     assert "\n" not in str(caught.value)
     assert str(folder) in str(caught.value)
 
@@ -95,8 +95,8 @@ def test_a_pickle_with_the_weights_is_not_opened(bert, tmp_path):
     folder = shutil.copytree(bert, tmp_path / "m")
     (folder / "pytorch_model.bin").write_bytes(b"cos\nsystem\n(S'false'\ntR.")
     assert np.array_equal(
-        Encoder.load(folder, pooling="mean").encode(TEXTS),
-        Encoder.load(bert, pooling="mean").encode(TEXTS),
+        TorchEncoder.load(folder, pooling="mean").encode(TEXTS),
+        TorchEncoder.load(bert, pooling="mean").encode(TEXTS),
     )
 
 
@@ -105,7 +105,7 @@ def test_a_tokenizer_of_another_vocabulary(tiny, tmp_path):
     shutil.copy(tiny["roberta"] / "tokenizer.json", folder)
     message = "the tokenizer has 380 entries and the encoder 78; they belong to different models"
     with pytest.raises(ModelError, match=message):
-        Encoder.load(folder, pooling="mean")
+        TorchEncoder.load(folder, pooling="mean")
 
 
 def test_an_added_token_beyond_the_embeddings(bert, tmp_path):
@@ -117,7 +117,7 @@ def test_an_added_token_beyond_the_embeddings(bert, tmp_path):
     vocabulary[last] = 500
     path.write_text(json.dumps(stated))
     with pytest.raises(ModelError, match="the tokenizer has 501 entries and the encoder 78"):
-        Encoder.load(folder, pooling="mean")
+        TorchEncoder.load(folder, pooling="mean")
 
 
 def test_heads_of_pretraining_are_passed_over(bert, tmp_path):
@@ -130,19 +130,19 @@ def test_heads_of_pretraining_are_passed_over(bert, tmp_path):
         return {f"bert.{k}": v for k, v in all_.items()} | head
 
     weights(folder, dress)
-    expected = Encoder.load(bert, pooling="mean").encode(TEXTS)
-    assert np.array_equal(Encoder.load(folder, pooling="mean").encode(TEXTS), expected)
+    expected = TorchEncoder.load(bert, pooling="mean").encode(TEXTS)
+    assert np.array_equal(TorchEncoder.load(folder, pooling="mean").encode(TEXTS), expected)
     config(folder, num_hidden_layers=1)
     with pytest.raises(ModelError, match=r"16 weights have no place .*\(bert.encoder.layer.1"):
-        Encoder.load(folder, pooling="mean")
+        TorchEncoder.load(folder, pooling="mean")
 
 
 def test_weights_in_half_precision_are_widened(bert, tmp_path):
     folder = shutil.copytree(bert, tmp_path / "m")
     weights(folder, lambda all_: {k: v.half() for k, v in all_.items()})
-    encoder = Encoder.load(folder, pooling="mean")
+    encoder = TorchEncoder.load(folder, pooling="mean")
     assert {str(p.dtype) for p in encoder.parameters()} == {"torch.float32"}
-    full = Encoder.load(bert, pooling="mean").encode(TEXTS)
+    full = TorchEncoder.load(bert, pooling="mean").encode(TEXTS)
     assert encoder.encode(TEXTS) == pytest.approx(full, abs=5e-3)
 
 
@@ -153,10 +153,10 @@ def test_an_older_tokenizer_is_converted(bert, tmp_path):
     (folder / "vocab.txt").write_text("\n".join(words) + "\n")
     (folder / "tokenizer.json").unlink()
     (folder / "tokenizer_config.json").write_text('{"do_lower_case": true}')
-    encoder = Encoder.load(folder, pooling="mean")
+    encoder = TorchEncoder.load(folder, pooling="mean")
     assert np.array_equal(
         encoder.encode(["The Gardener"]),
-        Encoder.load(bert, pooling="mean").encode(["the gardener"]),
+        TorchEncoder.load(bert, pooling="mean").encode(["the gardener"]),
     )
 
 
@@ -166,7 +166,7 @@ def test_the_users_logging_is_left_alone(bert):
     stated.set_verbosity(logging.INFO)
     stated.enable_progress_bar()
     try:
-        Encoder.load(bert, pooling="mean")
+        TorchEncoder.load(bert, pooling="mean")
         assert stated.get_verbosity() == logging.INFO
         assert stated.is_progress_bar_enabled()
     finally:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from contrasent.encoder.card import CardMetadata, card
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.encoder.poolers import pooler_class
 from contrasent.model.pooling import POOLERS
 from contrasent.report import Report, Row
@@ -24,7 +24,7 @@ def front(text):
 
 
 def test_everything_is_told(bert):
-    encoder = Encoder.load(bert, pooling="mean", normalize=True, max_seq_length=20)
+    encoder = TorchEncoder.load(bert, pooling="mean", normalize=True, max_seq_length=20)
     data = {"source": "x.txt", "rows": 7, "sha256": "ab"}
     trained = {
         "objective": {"name": "simcse"},
@@ -59,7 +59,7 @@ def test_everything_is_told(bert):
 
 
 def test_nothing_is_guessed(bert):
-    encoder = Encoder.load(bert, pooling="cls")
+    encoder = TorchEncoder.load(bert, pooling="cls")
     text = card(encoder, CardMetadata())
     assert set(front(text)) == {"library_name", "pipeline_tag", "tags"}
     assert "## Training" not in text
@@ -72,7 +72,7 @@ def test_the_hub_reads_it(bert):
     from huggingface_hub import ModelCard
 
     facts = CardMetadata(base="person/base@" + "a" * 40, report=REPORT)
-    read = ModelCard(card(Encoder.load(bert, pooling="mean"), facts)).data
+    read = ModelCard(card(TorchEncoder.load(bert, pooling="mean"), facts)).data
     assert read.base_model == "person/base"
     assert read.model_name == "this model"
     kept = {(r.task_type, r.dataset_type, r.metric_type, r.metric_value) for r in read.eval_results}
@@ -94,7 +94,7 @@ VARIANTS = [
 @pytest.mark.parametrize("lower", [False, True])
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
 def test_its_code_gives_the_vectors_of_encode(bert, tmp_path, sentences, options, lower):
-    encoder = Encoder.load(bert, **options)
+    encoder = TorchEncoder.load(bert, **options)
     encoder.lower_case = lower
     if options.get("head") == "batchnorm":
         encoder.train()

@@ -3,14 +3,14 @@
 import torch
 
 from contrasent.encoder.backbone import BUCKET
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.types import Tokens
 
 TEXTS = ["The gardener sold his violin.", "a map", "", "My neighbor hid two blue lamps."] * 2
 
 
 def load(folder):
-    encoder = Encoder.load(folder, pooling="mean", dropout=0.0, attention_dropout=0.0).train()
+    encoder = TorchEncoder.load(folder, pooling="mean", dropout=0.0, attention_dropout=0.0).train()
     return encoder, encoder.tokenize(TEXTS)[0]
 
 

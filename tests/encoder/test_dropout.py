@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 from contrasent.encoder import attention
 from contrasent.encoder import dropout as dropout_
 from contrasent.encoder.dropout import Dropout, configure, drop, off
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import ModelError, OptionError
 
 KINDS = ("bert", "roberta", "distilbert", "mpnet", "electra", "modernbert")
@@ -19,7 +19,7 @@ TEXTS = ["The gardener sold his violin.", "a map", "My neighbor hid two blue lam
 
 
 def train_mode(folder, **options):
-    encoder = Encoder.load(folder, pooling="mean", **options).train()
+    encoder = TorchEncoder.load(folder, pooling="mean", **options).train()
     tokens = encoder.tokenize(TEXTS)[0]
     return encoder, tokens
 
@@ -215,7 +215,7 @@ def test_off_restores_every_flag_even_after_an_error():
 @pytest.mark.parametrize("value", [-0.1, 1.0, 3, math.nan])
 def test_impossible_probabilities(bert, name, value):
     with pytest.raises(OptionError, match=f"^{name} .*a probability in"):
-        Encoder.load(bert, pooling="mean", **{name: value})
+        TorchEncoder.load(bert, pooling="mean", **{name: value})
 
 
 def test_a_kind_without_the_setting_is_named():

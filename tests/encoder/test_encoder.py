@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.encoder.heads import BatchNormProjector, Dense
 from contrasent.encoder.packing import by_length
 from contrasent.encoder.poolers import pooler_class
@@ -28,19 +28,19 @@ MIXED = [
 
 @pytest.fixture(scope="module")
 def encoder(bert):
-    return Encoder.load(bert, pooling="mean")
+    return TorchEncoder.load(bert, pooling="mean")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("pooling", PLAIN)
 def test_saved_and_loaded_gives_the_same_vectors(tiny, tmp_path, kind, pooling):
     torch.manual_seed(1)
-    encoder = Encoder.load(
+    encoder = TorchEncoder.load(
         tiny[kind], pooling=pooling, head="tanh", normalize=True, max_seq_length=20
     )
     vectors = encoder.encode(MIXED)
     encoder.save(tmp_path / "model")
-    again = Encoder.load(tmp_path / "model")
+    again = TorchEncoder.load(tmp_path / "model")
     stated = (again.pooling, again.normalize, again.max_seq_length, again.dimension)
     # With two layers these are one and the same.
     expected = "first_last" if pooling == "last_two" else pooling
@@ -53,7 +53,7 @@ def test_saved_and_loaded_gives_the_same_vectors(tiny, tmp_path, kind, pooling):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_padding_and_grouping_change_nothing(tiny, kind, sentences):
-    encoder = Encoder.load(tiny[kind], pooling="mean")
+    encoder = TorchEncoder.load(tiny[kind], pooling="mean")
     texts = sentences[:150] + MIXED
     tokens = encoder.tokenize(texts)[0]
     assert len(by_length(tokens.lengths)) > 2
@@ -72,7 +72,7 @@ def test_padding_and_grouping_change_nothing(tiny, kind, sentences):
 def test_equal_sentences_are_computed_once_longest_first(bert):
     seen = []
 
-    class Counted(Encoder):
+    class Counted(TorchEncoder):
         def embed(self, tokens):
             seen.extend(tokens.lengths.tolist())
             return super().embed(tokens)
@@ -87,7 +87,7 @@ def test_equal_sentences_are_computed_once_longest_first(bert):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_empty_sentences_and_the_longest(tiny, kind):
-    encoder = Encoder.load(tiny[kind], pooling="mean", normalize=True)
+    encoder = TorchEncoder.load(tiny[kind], pooling="mean", normalize=True)
     none = encoder.encode([])
     assert (none.shape, none.dtype, encoder.max_seq_length) == ((0, 32), np.float32, 64)
     assert np.isfinite(encoder.encode(["kettle " * 200])).all()
@@ -97,7 +97,7 @@ def test_nothing_empty_sentences_and_the_longest(tiny, kind):
 
 
 def test_truncation_is_counted_and_logged(bert, caplog):
-    encoder = Encoder.load(bert, pooling="mean", max_seq_length=12)
+    encoder = TorchEncoder.load(bert, pooling="mean", max_seq_length=12)
     long = "violin " * 30
     # The command line quietens this logger, which other tests of this process call.
     with caplog.at_level(logging.WARNING, logger="contrasent.model.base"):
@@ -117,30 +117,30 @@ def test_truncation_is_counted_and_logged(bert, caplog):
 @pytest.mark.parametrize("value", [0, 2, -5, 65, 10**6])
 def test_max_tokens_out_of_range(bert, value):
     with pytest.raises(OptionError, match=rf"max_seq_length {value}: must be from 3 to 64"):
-        Encoder.load(bert, pooling="mean", max_seq_length=value)
+        TorchEncoder.load(bert, pooling="mean", max_seq_length=value)
 
 
 def test_a_head_is_kept_or_dropped(bert, tmp_path):
     torch.manual_seed(2)
-    bare = Encoder.load(bert, pooling="cls")
-    with_head = Encoder.load(bert, pooling="cls", head="tanh")
+    bare = TorchEncoder.load(bert, pooling="cls")
+    with_head = TorchEncoder.load(bert, pooling="cls", head="tanh")
     with_head.save(tmp_path / "m")
     weight = with_head.head.linear.weight.detach().numpy().astype(float)
     bias = with_head.head.linear.bias.detach().numpy().astype(float)
     expected = np.tanh(bare.encode(MIXED).astype(float) @ weight.T + bias)
-    assert Encoder.load(tmp_path / "m").encode(MIXED) == pytest.approx(expected, abs=1e-6)
-    dropped = Encoder.load(tmp_path / "m", head="none")
+    assert TorchEncoder.load(tmp_path / "m").encode(MIXED) == pytest.approx(expected, abs=1e-6)
+    dropped = TorchEncoder.load(tmp_path / "m", head="none")
     assert dropped.head is None
     assert np.array_equal(dropped.encode(MIXED), bare.encode(MIXED))
     # A new head replaces the folder's; it is drawn from torch's seed.
     torch.manual_seed(5)
-    new = Encoder.load(tmp_path / "m", head="batchnorm")
+    new = TorchEncoder.load(tmp_path / "m", head="batchnorm")
     assert isinstance(new.head, BatchNormProjector)
 
 
 def test_batchnorm_is_folded_into_dense_layers(bert, tmp_path, sentences):
     torch.manual_seed(3)
-    encoder = Encoder.load(bert, pooling="mean", head="batchnorm")
+    encoder = TorchEncoder.load(bert, pooling="mean", head="batchnorm")
     encoder.train()
     for step in range(4):  # running statistics of their own
         encoder(encoder.tokenize(sentences[step * 16 : step * 16 + 16])[0])
@@ -150,7 +150,7 @@ def test_batchnorm_is_folded_into_dense_layers(bert, tmp_path, sentences):
     encoder.eval()
     expected = encoder.encode(sentences[:20])
     encoder.save(tmp_path / "m")
-    again = Encoder.load(tmp_path / "m")
+    again = TorchEncoder.load(tmp_path / "m")
     assert [type(layer) for layer in again.head] == [Dense, Dense]
     assert again.encode(sentences[:20]) == pytest.approx(expected, abs=1e-5)
     paths = [m["path"] for m in read_json(tmp_path / "m" / "modules.json")]
@@ -158,7 +158,7 @@ def test_batchnorm_is_folded_into_dense_layers(bert, tmp_path, sentences):
 
 
 def test_encode_leaves_training_and_random_state_alone(bert):
-    encoder = Encoder.load(bert, pooling="mean", dropout=0.3, head="batchnorm").train()
+    encoder = TorchEncoder.load(bert, pooling="mean", dropout=0.3, head="batchnorm").train()
     encoder.backbone.encoder.layer[0].eval()
     flags = [m.training for m in encoder.modules()]
     statistics = encoder.head[1].running_mean.clone()
@@ -170,32 +170,32 @@ def test_encode_leaves_training_and_random_state_alone(bert):
 
 
 def test_double_precision_is_kept(bert):
-    encoder = Encoder.load(bert, pooling="mean", head="tanh").double()
+    encoder = TorchEncoder.load(bert, pooling="mean", head="tanh").double()
     assert encoder(encoder.tokenize(MIXED)[0]).dtype == torch.float64
-    single = Encoder.load(bert, pooling="mean").bfloat16()
+    single = TorchEncoder.load(bert, pooling="mean").bfloat16()
     assert single(single.tokenize(MIXED)[0]).dtype == torch.float32
     assert single.encode(MIXED).dtype == np.float32
 
 
 def test_lower_casing_is_kept(tiny, tmp_path):
-    encoder = Encoder.load(tiny["roberta"], pooling="mean")
+    encoder = TorchEncoder.load(tiny["roberta"], pooling="mean")
     assert not np.allclose(encoder.encode(["A MAP"]), encoder.encode(["a map"]))
     encoder.lower_case = True
     encoder.save(tmp_path / "m")
-    again = Encoder.load(tmp_path / "m")
+    again = TorchEncoder.load(tmp_path / "m")
     assert again.lower_case
     assert np.array_equal(again.encode(["A MAP"]), again.encode(["a map"]))
 
 
 def test_identity_tells_models_apart(bert, tmp_path):
-    one = Encoder.load(bert, pooling="mean")
-    same = Encoder.load(bert, pooling="mean")
+    one = TorchEncoder.load(bert, pooling="mean")
+    same = TorchEncoder.load(bert, pooling="mean")
     assert one.identity == same.identity
     others = [
-        Encoder.load(bert, pooling="cls"),
-        Encoder.load(bert, pooling="mean", normalize=True),
-        Encoder.load(bert, pooling="mean", max_seq_length=30),
-        Encoder.load(bert, pooling="mean", head="tanh"),
+        TorchEncoder.load(bert, pooling="cls"),
+        TorchEncoder.load(bert, pooling="mean", normalize=True),
+        TorchEncoder.load(bert, pooling="mean", max_seq_length=30),
+        TorchEncoder.load(bert, pooling="mean", head="tanh"),
     ]
     with torch.no_grad():
         same.backbone.embeddings.word_embeddings.weight[5, 5] += 1e-3
@@ -204,13 +204,13 @@ def test_identity_tells_models_apart(bert, tmp_path):
 
 @pytest.mark.parametrize(("kind", "key"), [("bert", "hidden_act"), ("distilbert", "activation")])
 def test_identity_counts_unusual_settings_that_weights_do_not_show(kind, key, tiny, tmp_path):
-    Encoder.load(tiny[kind], pooling="mean", head="tanh").save(tmp_path / "m")
+    TorchEncoder.load(tiny[kind], pooling="mean", head="tanh").save(tmp_path / "m")
     config, dense = (tmp_path / "m" / name for name in ("config.json", "2_Dense/config.json"))
 
     def identity(path, **changes):
         before = read_json(path)
         write_object(path, {**before, **changes})
-        one, two = (made(tmp_path / "m").identity for made in (Encoder.load, NumpyModel))
+        one, two = (made(tmp_path / "m").identity for made in (TorchEncoder.load, NumpyModel))
         write_object(path, before)
         assert one == two
         return one
@@ -227,14 +227,14 @@ def test_identity_counts_unusual_settings_that_weights_do_not_show(kind, key, ti
 
 
 def test_a_layer_on_top_ends_nested_sizes(bert):
-    encoder = Encoder.load(bert, pooling="mean")
+    encoder = TorchEncoder.load(bert, pooling="mean")
     encoder.matryoshka_dims = (32, 8)
     encoder.add_layer(np.eye(32), np.zeros(32))
     assert encoder.matryoshka_dims == ()
 
 
 def test_save_replaces_models_and_nothing_else(encoder, bert, tmp_path):
-    other = Encoder.load(bert, pooling="cls")
+    other = TorchEncoder.load(bert, pooling="cls")
     other.save(tmp_path / "m")
     for name in ("onnx", "run", "LICENSE", "chat_template.jinja", ".modules.json.new"):
         (tmp_path / "m" / name).mkdir()  # of the model that is replaced
@@ -243,9 +243,9 @@ def test_save_replaces_models_and_nothing_else(encoder, bert, tmp_path):
         with pytest.raises(OutputError, match=f"m: holds other things .*, such as '{name}', which"):
             encoder.save(tmp_path / "m")
         (tmp_path / "m" / name).rmdir()
-    assert Encoder.load(tmp_path / "m").pooling == "cls"
+    assert TorchEncoder.load(tmp_path / "m").pooling == "cls"
     encoder.save(tmp_path / "m")
-    assert Encoder.load(tmp_path / "m").pooling == "mean"
+    assert TorchEncoder.load(tmp_path / "m").pooling == "mean"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["m"]
     (tmp_path / "papers").mkdir()
     (tmp_path / "papers" / "thesis.txt").write_text("years of work")
@@ -269,7 +269,7 @@ def test_saved_files_are_readable_by_all(encoder, tmp_path):
 
 
 def test_a_head_of_another_kind_is_rejected(encoder, bert, tmp_path):
-    other = Encoder.load(bert, pooling="cls")
+    other = TorchEncoder.load(bert, pooling="cls")
     other.head = nn.Sequential(nn.Linear(32, 32), nn.Softmax(-1))
     with pytest.raises(TypeError, match="Sequential cannot be written"):
         other.save(tmp_path / "m")

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.encoder.export import export
 from contrasent.encoder.poolers import pooler_class
 from contrasent.errors import ModelError, OptionError, OutputError
@@ -39,7 +39,7 @@ def models(tiny, tmp_path_factory):
     for kind, (pooling, head, normalize) in WAYS.items():
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(3)
-            encoder = Encoder.load(tiny[kind], pooling=pooling, head=head, normalize=normalize)
+            encoder = TorchEncoder.load(tiny[kind], pooling=pooling, head=head, normalize=normalize)
         if head == "batchnorm":  # statistics that do something
             encoder.head[1].running_mean.uniform_(-0.1, 0.1)
         encoder.matryoshka_dims = (32, 8) if kind == "bert" else ()
@@ -63,7 +63,7 @@ def test_every_kind_pooler_and_head_gives_the_vectors_of_torch(
         target = tmp_path / "out"
         export(models[kind], target, engine="onnx")
     texts = [*sentences[:40], "", *PROBES]
-    wanted = Encoder.load(models[kind]).encode(texts)
+    wanted = TorchEncoder.load(models[kind]).encode(texts)
     exported = Exported.open(target)
     for batch in (1, 7, 64):
         found = exported.encode(texts, batch_size=batch)
@@ -78,7 +78,7 @@ def test_every_kind_pooler_and_head_gives_the_vectors_of_torch(
 def test_openvino_in_float32_gives_the_vectors_of_torch(models, tmp_path, sentences):
     pytest.importorskip("openvino")
     export(models["modernbert"], tmp_path / "out", engine="openvino")  # with sliding windows
-    wanted = Encoder.load(models["modernbert"]).encode(sentences[:40])
+    wanted = TorchEncoder.load(models["modernbert"]).encode(sentences[:40])
     found = Exported.open(tmp_path / "out").encode(sentences[:40], batch_size=16)
     assert np.abs(found - wanted).max() <= 1e-5 * max(1, np.abs(wanted).max())
 
@@ -142,7 +142,7 @@ def test_int8_is_near_and_says_how_near(engine, models, tmp_path, sentences):
     said = export(models["bert"], tmp_path / "q", engine=engine, calibration=sentences[:100])
     assert said.name == f"{engine}-int8"
     assert said.made["quantized_products"] == 12  # 6 products with weights in each of 2 layers
-    wanted = Encoder.load(models["bert"]).encode(sentences[200:260])
+    wanted = TorchEncoder.load(models["bert"]).encode(sentences[200:260])
     found = Exported.open(tmp_path / "q").encode(sentences[200:260])
     cosines = (found * wanted).sum(axis=1)
     assert 0.98 < cosines.min() < 1 - 1e-7
@@ -154,7 +154,7 @@ def test_an_export_of_other_weights_is_rejected(models, tmp_path, onnx):
 
     copy = tmp_path / "copy"
     shutil.copytree(models["bert"], copy)
-    assert Exported.open(copy / "onnx", model=copy).identity == Encoder.load(copy).identity
+    assert Exported.open(copy / "onnx", model=copy).identity == TorchEncoder.load(copy).identity
     config = copy / "config.json"
     config.write_text(config.read_text() + " ")
     with pytest.raises(ModelError, match="other weights, settings or prompts"):

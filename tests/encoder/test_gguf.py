@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import ModelError
 from contrasent.model import pretrained
 from contrasent.objectives.simcse import SimCSE
@@ -103,7 +103,7 @@ def source(tmp_path):
 
 
 def test_weights_tokens_and_vectors_are_those_of_the_file(source):
-    encoder = Encoder.load(source, pooling="mean")
+    encoder = TorchEncoder.load(source, pooling="mean")
     expected = model()
     for key, value in expected.state_dict().items():
         torch.testing.assert_close(encoder.backbone.state_dict()[key], value, rtol=0, atol=0)

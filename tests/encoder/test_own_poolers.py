@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from contrasent.encoder.card import CardMetadata, card
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.encoder.export import export
 from contrasent.errors import ModelError, OptionError
 from contrasent.model.base import Prompts
@@ -33,13 +33,13 @@ CORPUS = ["the gardener sold a map", "the old map", "a violin and a violin", "la
 
 
 def prompted(folder, **options):
-    encoder = Encoder.load(folder, **({"pooling": "mask", "max_seq_length": 24} | options))
+    encoder = TorchEncoder.load(folder, **({"pooling": "mask", "max_seq_length": 24} | options))
     encoder.prompts = Prompts({"query": TEMPLATE, "document": TEMPLATE}, "query")
     return encoder
 
 
 def fitted(folder, **options):
-    encoder = Encoder.load(folder, **({"pooling": "idf", "max_seq_length": 24} | options))
+    encoder = TorchEncoder.load(folder, **({"pooling": "idf", "max_seq_length": 24} | options))
     tokens = encoder.tokenize(CORPUS)[0]
     encoder.pooler.fit([tokens.select(np.arange(2)), tokens.select(np.arange(2, 4))])
     return encoder
@@ -77,7 +77,7 @@ def test_saved_and_read_to_the_bit(bert, tmp_path, name, lower):
     encoder.lower_case = lower
     wanted = encoder.encode(TEXTS)
     encoder.save(tmp_path / "model", card=card(encoder, CardMetadata()))
-    again = Encoder.load(tmp_path / "model")
+    again = TorchEncoder.load(tmp_path / "model")
     assert (again.pooling, again.prompts) == (name, encoder.prompts)
     assert again.identity == encoder.identity
     assert np.array_equal(again.encode(TEXTS), wanted)
@@ -97,7 +97,7 @@ def test_saved_and_read_to_the_bit(bert, tmp_path, name, lower):
 
 def test_the_mask_token_against_loops(bert):
     torch.manual_seed(0)
-    encoder = Encoder.load(bert, pooling="mask")
+    encoder = TorchEncoder.load(bert, pooling="mask")
     ids = torch.tensor([[1, 4, 9, 2, 0, 0], [1, 7, 7, 9, 5, 2], [9, 1, 9, 3, 0, 0]])
     hidden = (torch.zeros(3, 6, 4), torch.randn(3, 6, 4))
     encoder.pooler.mask = 9
@@ -186,7 +186,7 @@ def test_the_weighted_mean_is_that_of_a_plain_loop(tiny, kind):
 def test_other_frequencies_are_another_model_and_damaged_ones_none(bert, tmp_path):
     encoder = fitted(bert)
     encoder.save(tmp_path / "model")
-    other = Encoder.load(bert, pooling="idf", max_seq_length=24)
+    other = TorchEncoder.load(bert, pooling="idf", max_seq_length=24)
     other.pooler.fit([encoder.tokenize(CORPUS[:2])[0]])
     assert other.identity != encoder.identity
     statistics = tmp_path / "model" / "1_IdfPooling" / "model.safetensors"
@@ -195,12 +195,12 @@ def test_other_frequencies_are_another_model_and_damaged_ones_none(bert, tmp_pat
     with pytest.raises(
         ModelError, match=r"1_IdfPooling/model.safetensors: has changed since it was saved"
     ):
-        Encoder.load(tmp_path / "model")
+        TorchEncoder.load(tmp_path / "model")
     (tmp_path / "model" / WEIGHTS).unlink()
     with pytest.raises(
         ModelError, match=r"1_IdfPooling: does not match this model's pooling 'idf'"
     ):
-        Encoder.load(tmp_path / "model")
+        TorchEncoder.load(tmp_path / "model")
 
 
 def test_training_counts_the_rows_it_trains_on(bert, tmp_path):
@@ -208,7 +208,7 @@ def test_training_counts_the_rows_it_trains_on(bert, tmp_path):
     settings = Settings(batch_size=2, max_steps=2, pooling="idf", save_steps=1)
     objective = prepare(bert, "esimcse", {"queue_size": 4}, settings)
     fit(objective, CORPUS, settings, output_dir=tmp_path / "m", rows=rows)
-    model = Encoder.load(tmp_path / "m")
+    model = TorchEncoder.load(tmp_path / "m")
     assert int(model.pooling.texts) == 3
     for token in range(len(model.pooling.frequencies)):
         held = sum(token in model.tokenize([text])[0][0] for text in CORPUS[:3])
@@ -218,7 +218,7 @@ def test_training_counts_the_rows_it_trains_on(bert, tmp_path):
 
 
 def test_without_frequencies_it_says_so_in_a_line(bert):
-    encoder = Encoder.load(bert, pooling="idf")
+    encoder = TorchEncoder.load(bert, pooling="idf")
     with pytest.raises(ModelError, match=r"^pooler 'idf' has no token frequencies; [^\n]+$"):
         encoder.encode(TEXTS)
 

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from contrasent.encoder import attention, dropout
 from contrasent.encoder.backbone import PooledBackbone
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.encoder.packing import Group, Packing
 from contrasent.encoder.poolers import pooler_class
 from contrasent.model.pooling import POOLERS
@@ -23,7 +23,7 @@ TEXTS = [
 
 
 def load(folder, **options):
-    encoder = Encoder.load(folder, **({"pooling": "mean"} | options)).double().train()
+    encoder = TorchEncoder.load(folder, **({"pooling": "mean"} | options)).double().train()
     return encoder, encoder.tokenize(TEXTS)[0]
 
 
@@ -234,7 +234,7 @@ def test_a_pass_that_would_be_wrong_is_padded(bert, tiny, monkeypatch):
     encoder, tokens = load(bert)
     assert encoder.packs(tokens)
     # RoBERTa counts positions by what is no padding.
-    roberta = Encoder.load(tiny["roberta"], pooling="mean")
+    roberta = TorchEncoder.load(tiny["roberta"], pooling="mean")
     pad = roberta.tokenizer.specials.pad
     assert not roberta.packs(Tokens.from_rows([[0, 5, pad, 6, 2]]))
     assert roberta.packs(Tokens.from_rows([[0, 5, 6, 2]]))
@@ -243,7 +243,7 @@ def test_a_pass_that_would_be_wrong_is_padded(bert, tiny, monkeypatch):
     forward = numbered.backbone.embeddings.forward
     numbered.backbone.embeddings.forward = lambda **given: forward(**given | {"position_ids": None})
     assert not numbered.packs(tokens)
-    assert not Encoder.load(tiny["mpnet"], pooling="mean").packs(tokens)
+    assert not TorchEncoder.load(tiny["mpnet"], pooling="mean").packs(tokens)
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta"])

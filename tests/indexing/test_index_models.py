@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import contrasent
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import ModelError
 from contrasent.indexing.models import find_index_model, open_base, open_index_model
 from contrasent.model.numpy_model import NumpyModel
@@ -25,7 +25,7 @@ def test_the_base_is_chosen_by_the_language_of_the_texts():
     assert (base.name, base.bm25_weight, base.remarks) == ("all-MiniLM-L6-v2", KNOWN_WEIGHT, ())
     (line,) = lines
     assert line.startswith("base: all-MiniLM-L6-v2; its vocabulary knows the language")
-    assert base.encode.encoder.identity == Encoder.load("all-MiniLM-L6-v2").identity
+    assert base.encode.encoder.identity == TorchEncoder.load("all-MiniLM-L6-v2").identity
 
 
 def test_a_model_that_is_named_is_taken_and_says_when_the_language_is_another(bert):
@@ -39,7 +39,7 @@ def test_a_model_that_is_named_is_taken_and_says_when_the_language_is_another(be
 
 def test_the_model_of_an_index_has_the_settings_it_was_made_with(bert, tmp_path, sentences):
     model = tmp_path / "model"
-    Encoder.load(bert, pooling="cls").save(model)
+    TorchEncoder.load(bert, pooling="cls").save(model)
     made = NumpyModel(model, pooling="mean", max_seq_length=8)
     texts = sentences[:20]
     index = Index.build(made.encode, texts, model=made.identity, source=str(model))
@@ -51,7 +51,7 @@ def test_the_model_of_an_index_has_the_settings_it_was_made_with(bert, tmp_path,
     moved = open_index_model(index, str(tmp_path / "moved"))
     assert moved.encoder.identity == made.identity
     other = tmp_path / "other"
-    Encoder.load(bert, pooling="cls", normalize=True).save(other)
+    TorchEncoder.load(bert, pooling="cls", normalize=True).save(other)
     with pytest.raises(ModelError, match="the index holds vectors of model"):
         open_index_model(index, str(other))
     shutil.rmtree(model)
@@ -60,7 +60,7 @@ def test_the_model_of_an_index_has_the_settings_it_was_made_with(bert, tmp_path,
 
 
 def test_an_index_searches_and_grows_by_its_own_model(bert, tmp_path, sentences):
-    encoder = Encoder.load(bert, pooling="mean")
+    encoder = TorchEncoder.load(bert, pooling="mean")
     encoder.save(tmp_path / "model")
     source = {"model": encoder.identity, "source": str(tmp_path / "model")}
     made = Index.build(encoder.encode, sentences[:20], **source)

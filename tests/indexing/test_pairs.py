@@ -99,4 +99,4 @@ def test_dedupe_command(folder, tmp_path):
     with pytest.raises(OptionError, match="jsonl"):
         run("dedupe", folder, "-o", tmp_path / "d.txt")
     with pytest.raises(OptionError, match="less than or equal to 1"):
-        run("dedupe", folder, "--threshold", 2)
+        run("dedupe", folder, "--min-cosine", 2)

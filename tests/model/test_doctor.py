@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import ModelError
 from contrasent.model.golden import NAME, PROBES, compare_golden, read_golden, write_golden
 from tiny_models import made_sentences, write_backbone, write_tokenizer
@@ -37,7 +37,7 @@ def saved(base, tmp_path_factory):
     home = tmp_path_factory.mktemp("models")
     kinds = {"head": {"head": "tanh"}, "plain": {"normalize": True}}
     for name, options in kinds.items():
-        Encoder.load(base, pooling="mean", max_seq_length=256, **options).save(home / name)
+        TorchEncoder.load(base, pooling="mean", max_seq_length=256, **options).save(home / name)
     return home
 
 
@@ -56,7 +56,9 @@ def wrong(findings):
 
 def test_a_healthy_folder(saved):
     for name in ("head", "plain"):
-        findings = compare_golden(Encoder.load(saved / name).golden(), read_golden(saved / name))
+        findings = compare_golden(
+            TorchEncoder.load(saved / name).golden(), read_golden(saved / name)
+        )
         assert wrong(findings) == []
         assert len({f.check for f in findings}) == 7
 
@@ -65,7 +67,7 @@ def test_a_save_in_the_middle_of_training(base, tmp_path):
     """A BatchNorm head is saved folded and must match; the encoder trains on as it was."""
     import torch
 
-    encoder = Encoder.load(base, pooling="cls", head="batchnorm")
+    encoder = TorchEncoder.load(base, pooling="cls", head="batchnorm")
     encoder.train()
     encoder.backbone.embeddings.eval()
     encoder(encoder.tokenize(made_sentences()[:32])[0])  # moves the running statistics
@@ -78,7 +80,7 @@ def test_a_save_in_the_middle_of_training(base, tmp_path):
     assert [module.training for module in encoder.modules()] == modes
     for old, new in zip(statistics, encoder.head.buffers(), strict=True):
         assert torch.equal(old, new)
-    loaded = Encoder.load(tmp_path / "model")
+    loaded = TorchEncoder.load(tmp_path / "model")
     assert wrong(compare_golden(loaded.golden(), read_golden(tmp_path / "model"))) == []
     first = (tmp_path / "model" / NAME).read_bytes()
     for _ in range(5):
@@ -171,7 +173,7 @@ MUTATIONS = [
 def test_a_changed_folder(copy, name, change, check):
     folder = copy(name)
     change(folder)
-    findings = compare_golden(Encoder.load(folder, check=False).golden(), read_golden(folder))
+    findings = compare_golden(TorchEncoder.load(folder, check=False).golden(), read_golden(folder))
     bad = wrong(findings)
     assert check in bad, findings
     assert set(bad) <= {check, "vectors"}

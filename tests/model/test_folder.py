@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import ModelError
 from contrasent.files import read_json
 from contrasent.model.description import describe
@@ -65,7 +65,7 @@ def dense(folder, activation="torch.nn.modules.activation.Tanh", out=5):
 
 
 def pooled(bert, pooling):
-    return Encoder.load(bert, pooling=pooling, max_seq_length=9).encode(TEXTS).astype(float)
+    return TorchEncoder.load(bert, pooling=pooling, max_seq_length=9).encode(TEXTS).astype(float)
 
 
 @pytest.mark.parametrize("mode", ["cls", "mean", "max"])
@@ -95,7 +95,7 @@ def test_both_schemas_are_read(bert, folder, mode, schema):
         edit(folder / "tokenizer_config.json", model_max_length=9)
         stated = {"model_type": "SentenceTransformer", "truncate_dim": None}
         write(folder / "config_sentence_transformers.json", stated | {"default_prompt_name": None})
-    encoder = Encoder.load(folder)
+    encoder = TorchEncoder.load(folder)
     assert (encoder.pooling, encoder.max_seq_length, encoder.dimension) == (mode, 9, 5)
     expected = np.tanh(
         pooled(bert, mode) @ weights["linear.weight"].numpy().T + weights["linear.bias"].numpy()
@@ -105,7 +105,7 @@ def test_both_schemas_are_read(bert, folder, mode, schema):
 
 
 def test_the_older_schema_is_written(bert, tmp_path):
-    encoder = Encoder.load(bert, pooling="cls", head="tanh", normalize=True, max_seq_length=11)
+    encoder = TorchEncoder.load(bert, pooling="cls", head="tanh", normalize=True, max_seq_length=11)
     encoder.lower_case = True
     encoder.save(tmp_path / "m")
     m = tmp_path / "m"
@@ -138,24 +138,24 @@ def test_layers_come_back_in_a_deeper_model(tmp_path, name):
 
     size = write_tokenizer("bert", tmp_path / "deep")
     write_backbone("bert", tmp_path / "deep", size, num_hidden_layers=4)
-    encoder = Encoder.load(tmp_path / "deep", pooling=name)
+    encoder = TorchEncoder.load(tmp_path / "deep", pooling=name)
     encoder.save(tmp_path / "m")
-    again = Encoder.load(tmp_path / "m")
+    again = TorchEncoder.load(tmp_path / "m")
     assert again.pooling == name
     assert np.array_equal(again.encode(TEXTS), encoder.encode(TEXTS))
 
 
 def test_the_length_that_a_bare_encoder_states(folder):
-    assert Encoder.load(folder, pooling="cls").max_seq_length == 64
+    assert TorchEncoder.load(folder, pooling="cls").max_seq_length == 64
     edit(folder / "tokenizer_config.json", model_max_length=20)
-    assert Encoder.load(folder, pooling="cls").max_seq_length == 20
+    assert TorchEncoder.load(folder, pooling="cls").max_seq_length == 20
     edit(folder / "tokenizer_config.json", model_max_length=10**30)
-    assert Encoder.load(folder, pooling="cls").max_seq_length == 64
+    assert TorchEncoder.load(folder, pooling="cls").max_seq_length == 64
 
 
 def test_a_bare_encoder_does_not_say_how_to_pool(bert):
     with pytest.raises(ModelError, match=r"name a pooling \(cls, mean, max, last_token, "):
-        Encoder.load(bert)
+        TorchEncoder.load(bert)
 
 
 REJECTED = {
@@ -233,11 +233,11 @@ REJECTED = {
 def test_rejected(folder, case):
     modules(folder, ["Transformer", "Pooling"])
     write(folder / "1_Pooling" / "config.json", {"pooling_mode": "mean"})
-    assert Encoder.load(folder).pooling == "mean"
+    assert TorchEncoder.load(folder).pooling == "mean"
     change, message = REJECTED[case]
     change(folder)
     with pytest.raises(ModelError, match=message):
-        Encoder.load(folder)
+        TorchEncoder.load(folder)
 
 
 def test_folders_that_are_none(tmp_path):
@@ -250,10 +250,10 @@ def test_folders_that_are_none(tmp_path):
 
 @pytest.mark.parametrize("place", ["../other", "/etc", "a/../../b", 3, None])
 def test_no_module_leads_out_of_the_folder(bert, tmp_path, place):
-    Encoder.load(bert, pooling="mean").save(tmp_path / "m")
+    TorchEncoder.load(bert, pooling="mean").save(tmp_path / "m")
     path = tmp_path / "m" / "modules.json"
     modules = json.loads(path.read_text())
     modules[1]["path"] = place
     path.write_text(json.dumps(modules))
     with pytest.raises(ModelError, match=r"modules\.json: (path .* leads out|not a list)"):
-        Encoder.load(tmp_path / "m")
+        TorchEncoder.load(tmp_path / "m")

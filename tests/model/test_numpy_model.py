@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import ModelError, OptionError
 from contrasent.files import read_object, write_object
 from contrasent.metrics import normalize
@@ -37,23 +37,27 @@ def same(model, encoder, sentences):
 @pytest.mark.parametrize("kind", TINY)
 def test_each_kind_of_encoder(kind, tiny, sentences):
     texts = [*sentences[:40], "", " ".join(sentences[:10]), HOLDS_PAD]
-    same(NumpyModel(tiny[kind], pooling="mean"), Encoder.load(tiny[kind], pooling="mean"), texts)
+    same(
+        NumpyModel(tiny[kind], pooling="mean"), TorchEncoder.load(tiny[kind], pooling="mean"), texts
+    )
 
 
 @pytest.mark.parametrize("pooling", [name for name in POOLED if name != "idf"])
 def test_each_pooling(pooling, bert, sentences):
     texts = sentences[:20]
-    same(NumpyModel(bert, pooling=pooling), Encoder.load(bert, pooling=pooling), texts)
+    same(NumpyModel(bert, pooling=pooling), TorchEncoder.load(bert, pooling=pooling), texts)
 
 
 @pytest.mark.parametrize("head", ["none", "tanh", "batchnorm"])
 @pytest.mark.parametrize("normalize", [False, True])
 def test_a_saved_model_with_its_head_prompts_and_length(head, normalize, bert, sentences, tmp_path):
-    encoder = Encoder.load(bert, pooling="mean", head=head, normalize=normalize, max_seq_length=12)
+    encoder = TorchEncoder.load(
+        bert, pooling="mean", head=head, normalize=normalize, max_seq_length=12
+    )
     encoder.prompts = Prompts({"query": "the night nurse: "}, None)
     encoder.save(tmp_path / "model")
     model = NumpyModel(tmp_path / "model")
-    same(model, Encoder.load(tmp_path / "model"), sentences[:20])
+    same(model, TorchEncoder.load(tmp_path / "model"), sentences[:20])
     assert model.truncated
     assert model.prompts.of_task("query") == "the night nurse: "
     requested = model.encode(sentences[:3], prompt="the night nurse: ")
@@ -63,10 +67,10 @@ def test_a_saved_model_with_its_head_prompts_and_length(head, normalize, bert, s
 
 
 def test_weights_of_documents_frequencies(bert, sentences, tmp_path):
-    encoder = Encoder.load(bert, pooling="idf")
+    encoder = TorchEncoder.load(bert, pooling="idf")
     encoder.pooler.fit([encoder.tokenize(sentences)[0]])
     encoder.save(tmp_path / "model")
-    same(NumpyModel(tmp_path / "model"), Encoder.load(tmp_path / "model"), sentences[:20])
+    same(NumpyModel(tmp_path / "model"), TorchEncoder.load(tmp_path / "model"), sentences[:20])
 
 
 def test_what_needs_torch_says_what_to_install(tiny, bert):
@@ -84,7 +88,7 @@ def test_what_needs_torch_says_what_to_install(tiny, bert):
 
 
 def test_a_damaged_folder_is_one_line(bert, tmp_path, sentences):
-    Encoder.load(bert, pooling="mean").save(tmp_path / "model")
+    TorchEncoder.load(bert, pooling="mean").save(tmp_path / "model")
     weights = tmp_path / "model" / "model.safetensors"
     data = bytearray(weights.read_bytes())
     data[-9] ^= 4
@@ -153,7 +157,7 @@ def test_commands_run_without_torch(tmp_path, sentences):
     assert sentences[7] in json.dumps(found)
     call("encode", model, texts, "-o", tmp_path / "vectors.npy")
     vectors = np.load(tmp_path / "vectors.npy")
-    expected = Encoder.load(model).encode(sentences[:50])
+    expected = TorchEncoder.load(model).encode(sentences[:50])
     assert np.abs(vectors - expected).max() < 1e-5
     needed = call("train", texts, "-o", tmp_path / "trained", code=2)
     assert needed.count("\n") == 1 and "pip install 'contrasent[train]'" in needed
@@ -178,7 +182,7 @@ def test_a_forged_config_is_one_line_that_names_file_key_and_value(bert, tmp_pat
     with pytest.raises(ModelError, match=rf"config\.json: {key} is {shown}; it must"):
         NumpyModel(folder, pooling="mean")
     with pytest.raises(ModelError) as caught:
-        Encoder.load(folder, pooling="mean")
+        TorchEncoder.load(folder, pooling="mean")
     assert "\n" not in str(caught.value)
 
 

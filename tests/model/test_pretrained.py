@@ -156,9 +156,9 @@ def test_an_index_of_a_former_identity_is_one_of_today(model, tmp_path):
 
 @pytest.mark.slow
 def test_it_is_a_model_as_any_other(model, multilingual_base):
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
 
-    encoder = Encoder.load(multilingual_base)
+    encoder = TorchEncoder.load(multilingual_base)
     texts = [text for pair in SAME.values() for text in pair]
     assert np.abs(model.encode(texts) - encoder.encode(texts)).max() < 1e-5
     assert model.identity == encoder.identity

@@ -9,7 +9,7 @@ import pytest
 
 from contrasent import progress
 from contrasent.datasets.labeled import Captions
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import ModelError, OptionError
 from contrasent.evaluate import retrieval, suite
 from contrasent.evaluate.validation import RetrievalValidation
@@ -26,7 +26,7 @@ E5 = {"query": "query: ", "document": "passage: ", "odd": "Ω "}
 @pytest.fixture(scope="module")
 def saved(bert, tmp_path_factory):
     """A model with prompts."""
-    encoder = Encoder.load(bert, pooling="mean", max_seq_length=24)
+    encoder = TorchEncoder.load(bert, pooling="mean", max_seq_length=24)
     encoder.prompts = Prompts(E5)
     folder = tmp_path_factory.mktemp("prompts") / "model"
     encoder.save(folder)
@@ -36,7 +36,7 @@ def saved(bert, tmp_path_factory):
 @pytest.fixture
 def plain(bert):
     """The same model without prompts."""
-    return Encoder.load(bert, pooling="mean", max_seq_length=24)
+    return TorchEncoder.load(bert, pooling="mean", max_seq_length=24)
 
 
 def prefixed(plain, first, texts=TEXTS):
@@ -50,7 +50,7 @@ def test_the_folder_is_that_of_sentence_transformers(saved, plain):
         warnings.simplefilter("ignore")
         library = pytest.importorskip("sentence_transformers")
         other = library.SentenceTransformer(str(saved), device="cpu")
-    model = Encoder.load(saved)
+    model = TorchEncoder.load(saved)
     quiet = {"show_progress_bar": False}
     for found, text in (
         (other.encode(TEXTS, **quiet), ""),
@@ -63,11 +63,11 @@ def test_the_folder_is_that_of_sentence_transformers(saved, plain):
 
 
 def test_a_default_prompt_is_used_where_none_is_named(bert, plain, tmp_path):
-    model = Encoder.load(bert, pooling="mean", max_seq_length=24)
+    model = TorchEncoder.load(bert, pooling="mean", max_seq_length=24)
     model.prompts = Prompts(E5, "odd")
     assert np.array_equal(model.encode(TEXTS), prefixed(plain, "Ω "))
     model.save(tmp_path / "m")
-    again = Encoder.load(tmp_path / "m")
+    again = TorchEncoder.load(tmp_path / "m")
     assert again.prompts == model.prompts and again.identity == model.identity
     assert np.array_equal(again.encode(TEXTS), model.encode(TEXTS))
     assert Prompts({"odd": "Ω "}, "odd").of_task("query") == ""
@@ -82,7 +82,7 @@ def test_a_model_without_prompts_is_what_it_was(plain, tmp_path):
     # As sentence-transformers writes it today: names without texts.
     config["prompts"] = {"query": "", "document": ""}
     (tmp_path / "m" / PROMPTS).write_text(json.dumps(config))
-    model = Encoder.load(tmp_path / "m")
+    model = TorchEncoder.load(tmp_path / "m")
     assert model.prompts == Prompts() and model.identity == identity
     assert model.prompts.of_task("query") == model.prompts.text() == ""
     encode = TaskEncoder(model)
@@ -105,7 +105,7 @@ def test_damaged_prompts_are_rejected(saved, tmp_path, change, message):
     path = tmp_path / "m" / "1_Pooling" / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"include_prompt": False}))
     with pytest.raises(ModelError, match="without the prompt's tokens"):
-        Encoder.load(tmp_path / "m")
+        TorchEncoder.load(tmp_path / "m")
 
 
 def test_commands_put_them_before_texts(run, saved, plain, tmp_path):
@@ -142,7 +142,7 @@ def test_the_server_puts_them_before_texts(saved, plain):
     from contrasent.serve.app import create_app
     from contrasent.serve.run import served
 
-    model = Encoder.load(saved)
+    model = TorchEncoder.load(saved)
     model.matryoshka_dims = (32, 8)
     documents = prefixed(plain, "passage: ")
     ranker = Ranker(bm25_weight=0.0)  # the score is then the cosine
@@ -173,7 +173,7 @@ def test_evaluations_of_search_use_both(saved, plain):
     requested, read = prefixed(plain, "query: ", queries), prefixed(plain, "passage: ", documents)
     scores = [cosine([q] * 3, read) for q in requested]
     expected = [1 + int((row > row[k]).sum()) for k, row in enumerate(scores)]
-    model = TaskEncoder(Encoder.load(saved))
+    model = TaskEncoder(TorchEncoder.load(saved))
     for encode in (model, Cached(model)):
         report = retrieval.retrieval(encode, queries, documents, [0, 1], k=(len(documents),))
         assert report.rows[0].value == pytest.approx(np.mean([1 / rank for rank in expected]))
@@ -227,7 +227,7 @@ def test_training_with_prompts(bert, sentences, tmp_path):
         assert batch.columns[column].ids.tolist() == tokens.ids.tolist()
     assert made.cache.text(0, 0) == pairs[0][0]
     fit(objective, pairs, settings, output_dir=tmp_path / "m")
-    model = Encoder.load(tmp_path / "m")
+    model = TorchEncoder.load(tmp_path / "m")
     assert model.prompts == Prompts({"query": "ask: ", "document": "read: "})
     # A base's own prompts stay unless a setting says otherwise.
     plain = {k: v for k, v in given.items() if k != "query_prompt"}
@@ -240,7 +240,7 @@ def test_training_with_prompts(bert, sentences, tmp_path):
 
 def test_encode_takes_the_arguments_of_sentence_transformers(saved, monkeypatch):
     texts = ["a map", "a copper lamp"]
-    model = Encoder.load(saved)
+    model = TorchEncoder.load(saved)
     plain, asked = model.encode(texts, prompt=""), model.encode(texts, prompt_name="query")
     assert asked == pytest.approx(model.encode(texts, prompt="query: ", batch_size=1), abs=1e-5)
     unit = model.encode(texts, prompt="", normalize_embeddings=True, truncate_dim=3)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from contrasent.encoder.backbone import MOST, workers
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import ModelError
 from contrasent.files import read_object, write_object
 from contrasent.model.base import (
@@ -72,7 +72,7 @@ def test_vectors_of_calls_come_in_the_order_of_the_rows(encoder, sentences):
 
 @pytest.fixture(scope="module")
 def encoder(bert):
-    return Encoder.load(bert, pooling="mean", normalize=True)
+    return TorchEncoder.load(bert, pooling="mean", normalize=True)
 
 
 def invariant(encoder, texts):
@@ -121,7 +121,7 @@ def test_a_folder_that_is_no_export_is_rejected(tmp_path, text, said):
 def test_an_export_is_rejected_when_the_models_prompts_have_changed(prompts, bert, tmp_path):
     pytest.importorskip("onnxruntime")
     model, export = tmp_path / "model", tmp_path / "model" / "onnx"
-    encoder = Encoder.load(bert, pooling="mean")
+    encoder = TorchEncoder.load(bert, pooling="mean")
     encoder.prompts = Prompts(prompts)
     encoder.save(model)
     export.mkdir()

@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import AutoModel
 
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 
 TEXTS = ["The gardener sold his violin.", "", "A Map", "kettle " * 80, "Ein alter Seemann, 老水手"]
 
@@ -21,7 +21,7 @@ with warnings.catch_warnings():
 
 @pytest.mark.parametrize("kind", ["bert", "roberta", "mpnet", "electra", "modernbert"])
 def test_no_weight_of_a_saved_folder_is_missing(tiny, tmp_path, kind):
-    Encoder.load(tiny[kind], pooling="mean").save(tmp_path / "m")
+    TorchEncoder.load(tiny[kind], pooling="mean").save(tmp_path / "m")
     options = {"local_files_only": True, "output_loading_info": True}
     _, info = AutoModel.from_pretrained(tmp_path / "m", **options)
     assert not any(info.values()), info
@@ -29,7 +29,7 @@ def test_no_weight_of_a_saved_folder_is_missing(tiny, tmp_path, kind):
 
 @pytest.mark.slow
 def test_sentence_transformers_loads_a_folder_in_silence(tiny, tmp_path):
-    Encoder.load(tiny["bert"], pooling="mean").save(tmp_path / "m")
+    TorchEncoder.load(tiny["bert"], pooling="mean").save(tmp_path / "m")
     program = "import sys, sentence_transformers as s; s.SentenceTransformer(sys.argv[1])"
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", program, tmp_path / "m"],
@@ -53,7 +53,7 @@ def test_sentence_transformers_loads_a_folder_in_silence(tiny, tmp_path):
 def test_the_same_vectors(tiny, tmp_path, kind, pooling, head, normalize):
     torch.manual_seed(1)
     options = {"head": head, "normalize": normalize, "max_seq_length": 20}
-    encoder = Encoder.load(tiny[kind], pooling=pooling, **options)
+    encoder = TorchEncoder.load(tiny[kind], pooling=pooling, **options)
     expected = encoder.encode(TEXTS)
     encoder.save(tmp_path / "old")
     other = library.SentenceTransformer(str(tmp_path / "old"), device="cpu")
@@ -62,6 +62,6 @@ def test_the_same_vectors(tiny, tmp_path, kind, pooling, head, normalize):
     assert np.abs(vectors - expected).max() < 1e-5
     if (kind, pooling) in (("bert", "mean"), ("roberta", "first_last"), ("modernbert", "max")):
         other.save(str(tmp_path / "new"))
-        again = Encoder.load(tmp_path / "new")
+        again = TorchEncoder.load(tmp_path / "new")
         assert again.max_seq_length == 20
         assert np.abs(again.encode(TEXTS) - expected).max() < 1e-5

@@ -35,9 +35,9 @@ def guide(tiny, tmp_path_factory):
     """Folder of a sentence encoder with the tokenizer of the kind "bert"."""
     import torch
 
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
 
-    encoder = Encoder.load(tiny["bert"], pooling="mean", max_seq_length=24)
+    encoder = TorchEncoder.load(tiny["bert"], pooling="mean", max_seq_length=24)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(12)
         for weight in encoder.parameters():
@@ -71,10 +71,10 @@ def examples(masked, guide):
 @pytest.fixture(scope="session")
 def load(tiny):
     """A fresh tiny encoder of a kind."""
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
 
     def loaded(kind="bert", *, dropout=0.1, **options):
-        return Encoder.load(
+        return TorchEncoder.load(
             tiny[kind], pooling=options.pop("pooling", "cls"), dropout=dropout,
             attention_dropout=options.pop("attention_dropout", dropout),
             max_seq_length=24, **options,

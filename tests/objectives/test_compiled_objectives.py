@@ -7,7 +7,7 @@ import pytest
 import torch
 from test_every_objective import NAMES
 
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.engine.registry import find
 from contrasent.train.prepare import configure
 from contrasent.train.settings import Settings
@@ -50,7 +50,7 @@ def made(name, kind, load, examples, **more):
     torch.manual_seed(3)
     objective = find(name)(load(kind, dropout=0.0), **(given | more)).train()
     for encoder in objective.modules():
-        if isinstance(encoder, Encoder):
+        if isinstance(encoder, TorchEncoder):
             encoder.packed, encoder.bucketed = False, True
     return objective
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 import transformers
 
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.engine.encodings import (
     BatchEncodings,
     delete_tokens,
@@ -377,7 +377,7 @@ def test_embeddings_that_are_narrower_than_the_hidden_states(tmp_path, batches, 
     )  # fmt: skip
     torch.manual_seed(3)
     transformers.AlbertForMaskedLM(config).save_pretrained(tmp_path)
-    encoder = Encoder.load(tmp_path, pooling="cls", max_seq_length=24)
+    encoder = TorchEncoder.load(tmp_path, pooling="cls", max_seq_length=24)
     objective = find("diffcse")(encoder, generator=str(tmp_path), **given).train()
     batch = batches(objective)
     _, edit = edits_of(objective, batch)

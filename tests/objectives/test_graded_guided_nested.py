@@ -5,7 +5,7 @@ import pytest
 import torch
 from made_batches import TEXTS
 
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.engine.masked_models import Guide
 from contrasent.engine.registry import find
 from contrasent.errors import OptionError, TrainingError
@@ -100,7 +100,7 @@ def test_a_guide_that_cuts_later_is_given_the_same_ids(load, guide):
     tokens = student.tokenize(["the gardener sold \u2603 lamps"])[0]
     assert student.tokenizer.specials.unknown in tokens.ids  # which decoding leaves out
     for length in (24, 48):
-        knows = Guide(Encoder.load(guide, max_seq_length=length), student)
+        knows = Guide(TorchEncoder.load(guide, max_seq_length=length), student)
         assert torch.allclose(knows([tokens])[0], knows.encoder(tokens), atol=1e-6)
 
 

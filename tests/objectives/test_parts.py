@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.engine import difference, encodings, masked_models, registry
 from contrasent.engine.contrast import Contrast, merge
 from contrasent.engine.masked_models import LanguageHead
@@ -278,7 +278,7 @@ def test_language_head_is_the_checkpoints_own(masked, kind):
     from transformers import AutoModelForMaskedLM
 
     model = AutoModelForMaskedLM.from_pretrained(masked[kind]).eval()
-    encoder = Encoder.load(masked[kind], pooling="cls", max_seq_length=24)
+    encoder = TorchEncoder.load(masked[kind], pooling="cls", max_seq_length=24)
     head = LanguageHead.load(str(masked[kind]), encoder).eval()
     tokens, _ = encoder.tokenizer(["an old sailor hid a torn map"])
     hidden, _, _ = encoder.hidden(tokens)

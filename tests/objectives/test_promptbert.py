@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from contrasent.adapters.sentence_transformers import ObjectiveLoss
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.engine.registry import check, find
 from contrasent.errors import OptionError
 from contrasent.train.fit import fit
@@ -80,7 +80,7 @@ def test_a_run_saves_what_it_trained(tiny, tmp_path, sentences):
     settings = Settings(batch_size=16, max_steps=2, max_seq_length=20)
     objective = prepare(tiny["bert"], "promptbert", dict(GIVEN), settings)
     fit(objective, str(tmp_path / "text.txt"), settings, output_dir=tmp_path / "model")
-    model = Encoder.load(tmp_path / "model")
+    model = TorchEncoder.load(tmp_path / "model")
     assert model.pooling == "mask"
     assert model.prompts.text() == GIVEN["template"] == model.prompts.of_task("document")
     wanted = objective.encoder.eval().encode(sentences[:9])
@@ -91,7 +91,7 @@ def test_a_run_saves_what_it_trained(tiny, tmp_path, sentences):
     again = prepare(tmp_path / "model", "simcse", {}, settings)
     assert again.encoder.pooling == "mask"
     fit(again, str(tmp_path / "text.txt"), settings, output_dir=tmp_path / "more")
-    assert Encoder.load(tmp_path / "more").prompts == model.prompts
+    assert TorchEncoder.load(tmp_path / "more").prompts == model.prompts
 
 
 def test_what_it_cannot_take_is_rejected(tiny, load, tmp_path):

@@ -7,7 +7,7 @@ import pytest
 
 from commands import printed
 from contrasent.cli.options import Loading, open_model
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.encoder.flow import FlowEncoder, FlowSettings, fit, write_flow
 from contrasent.errors import ModelError, OptionError
 from contrasent.files import read_object, write_object
@@ -19,7 +19,7 @@ from contrasent.serve.run import served
 @pytest.fixture(scope="module")
 def made(bert, sentences, tmp_path_factory):
     """The folder, the encoder below, and the flow."""
-    encoder = Encoder.load(bert, pooling="mean")
+    encoder = TorchEncoder.load(bert, pooling="mean")
     flow = fit(
         encoder.encode(sentences[:256]), FlowSettings(levels=2, max_steps=1, num_train_epochs=1)
     )

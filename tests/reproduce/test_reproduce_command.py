@@ -135,7 +135,7 @@ def without_times(book):
 
 @pytest.mark.slow
 def test_from_a_recipe_to_a_page(call, home, bert):
-    common = ["--recipes", "recipes", "--json", "book.json", "--report", "book.md"]
+    common = ["--recipes", "recipes", "--json-file", "book.json", "--report", "book.md"]
     run = ["all", "--scale", "lab", "--base", bert, "--results", "results"]
     out, err = call(*run, "--seeds", 2, *common)
     # The base with two poolers, three trained rows and a row that cannot be, with two seeds each.
@@ -203,7 +203,7 @@ def test_from_a_recipe_to_a_page(call, home, bert):
     # The stored results alone give the same again: no data, no model, no corpus.
     shutil.rmtree(home / "data")
     shutil.rmtree(home / "results" / "corpora")
-    again = ["--recipes", "recipes", "--json", "again.json", "--report", "again.md"]
+    again = ["--recipes", "recipes", "--json-file", "again.json", "--report", "again.md"]
     again += ["--figures", "figures", "--report", "t.tex", "--report", "t.csv"]
     told, err = call("all", "--from", ".", *again)  # they are in its folder "results"
     cells = list(csv.DictReader((home / "t.csv").read_text().splitlines()))
@@ -232,15 +232,15 @@ def test_from_a_recipe_to_a_page(call, home, bert):
 @pytest.mark.slow
 def test_seeds_that_were_run_stay_and_another_base_is_refused(call, home, bert, tiny):
     run = ["simcse:table2", "--recipes", "recipes", "--scale", "lab", "-q"]
-    _, err = call(*run, "--base", bert, "--seeds", 2, "--json", "two.json")
-    _, err = call(*run, "--base", bert, "--seeds", 1, "--json", "one.json")
+    _, err = call(*run, "--base", bert, "--seeds", 2, "--json-file", "two.json")
+    _, err = call(*run, "--base", bert, "--seeds", 1, "--json-file", "one.json")
     two, one = (json.loads((home / f"{name}.json").read_text()) for name in ("two", "one"))
     assert without_times(one) == without_times(two)
     _, err = call(*run, "--base", tiny["distilbert"], code=2)
     assert "from the base 'bert', not 'distilbert'; choose another" in err
     _, err = call(*run, "--base", bert, "--set", "dropout=0.2", "--sentences", 50, code=2)
     assert "with the scale's own settings, not with dropout 0.2, sentences 50" in err
-    other = ["--results", "other", "--set", "dropout=0.2", "--json", "other.json"]
+    other = ["--results", "other", "--set", "dropout=0.2", "--json-file", "other.json"]
     _, err = call(*run, "--base", bert, "--seeds", 2, *other)
     (item,) = json.loads((home / "other.json").read_text())["items"]
     assert item["changes"] == {"dropout": 0.2}
@@ -303,7 +303,7 @@ def test_quality_is_followed_through_a_run(call, home, bert, sentences, monkeypa
 
     monkeypatch.setattr("contrasent.reproduce.run.sts", made)
     run = ["own:length", "--recipes", "recipes", "--scale", "lab", "--seeds", 2, "-q"]
-    told = ["--json", "book.json", "--figures", "drawn", "--base", bert]
+    told = ["--json-file", "book.json", "--figures", "drawn", "--base", bert]
     call(*run, *told)
     (item,) = json.loads((home / "book.json").read_text())["items"]
     rows = {row["name"]: row for row in item["rows"]}
@@ -333,7 +333,7 @@ def test_two_processes_at_once(call, home, bert):
     text = SPEED.replace('encoder = "@base"\npooler = "cls"', 'blocked = "learns nothing"')
     (home / "recipes" / "simcse" / "table2.toml").write_text(text)
     run = ["simcse:table2", "--recipes", "recipes", "--scale", "lab", "--seeds", 2]
-    _, err = call(*run, "--base", bert, "--jobs", 2, "--json", "book.json")
+    _, err = call(*run, "--base", bert, "--jobs", 2, "--json-file", "book.json")
     assert "4 measurements in" in err
     # Each process says what it has done.
     assert len(re.findall(r"^\[\d/4\] simcse:table2 '.*' seed [01]: ", err, re.M)) == 4, err
@@ -434,7 +434,7 @@ def test_items_are_checked(call, home):
 def test_own_scores_are_a_row(call, tmp_path):
     own, report = tmp_path / "mine.csv", RESULTS.parent.parent / "results" / "lab-unsup-0.json"
     own.write_text("task,value\nSTS12,61.2\nAvg.,66.1\n")
-    out, _ = call(*PUBLISHED, "--row", own, "--row", report, "--json", tmp_path / "b.json")
+    out, _ = call(*PUBLISHED, "--row", own, "--row", report, "--json-file", tmp_path / "b.json")
     rows = json.loads((tmp_path / "b.json").read_text())["items"][0]["rows"]
     cells = {row["name"]: row["cells"] for row in rows}
     ours = cells["SimCSE-BERT base"]["sts12"]["ours"]
@@ -472,9 +472,9 @@ def test_own_scores_on_another_form_of_the_data_are_no_row(form, suites, call, t
     (["simcse:table1", "--scale", "lab", "--set", "view=crop"], "belongs to an objective"),
     (["simcse:table1", "--from", "nowhere"], "--from: dir 'nowhere' does not"),
     (["simcse:table1", "--recipes", "nowhere"], "does not exist"),
-    (["simcse:table1", "--from", "."], "holds no results of reproduce, nor does its folder"),
+    (["simcse:table1", "--from", "."], "contains no results of reproduce, nor does its folder"),
     ([*PUBLISHED, "--row", "nowhere.json"], "nowhere.json: cannot be read"),
-    ([*PUBLISHED, "--row", "w.csv"], "w.csv:1: is neither .json of evaluate --json nor a table"),
+    ([*PUBLISHED, "--row", "w.csv"], "w.csv:1: is neither from evaluate --json-file nor a table"),
     ([*PUBLISHED, "--row", "n.csv"], "n.csv:3: 'STS13' is not a number: '6o'"),
     ([*PUBLISHED, "--row", "t.csv"], "t.csv:3: 'STS12' is there twice"),
     ([*PUBLISHED, "--row", "o.csv"], "o.csv: has no score for a column of these tables: STS12 "),

@@ -6,9 +6,9 @@ from serving import LINES, MINILM, running
 
 @pytest.fixture(scope="session")
 def encoder():
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
 
-    return Encoder.load(MINILM)
+    return TorchEncoder.load(MINILM)
 
 
 @pytest.fixture(scope="session")

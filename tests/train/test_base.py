@@ -9,7 +9,7 @@ from benchmarks.base import chosen, gates, pack, shown, without_attention
 from benchmarks.pretrain import main
 from safetensors.torch import load_file
 
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from tiny_models import collapse_head
 
 STS7 = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR", "STS7", "dev")
@@ -19,7 +19,7 @@ GATES |= {"dev_without_attention": 50.0, "passed": PASSED}
 
 
 def test_without_attention_a_token_sees_itself_alone(bert, sentences):
-    encoder = Encoder.load(bert, pooling="cls")
+    encoder = TorchEncoder.load(bert, pooling="cls")
     texts = sentences[:4]
     before = encoder.encode(texts)
     with without_attention(encoder):
@@ -30,7 +30,7 @@ def test_without_attention_a_token_sees_itself_alone(bert, sentences):
 
 
 def test_gates_name_what_fails(bert, sentences, tmp_path, monkeypatch):
-    encoder = Encoder.load(bert, pooling="mean")
+    encoder = TorchEncoder.load(bert, pooling="mean")
     for head in range(2):
         collapse_head(encoder.eval(), 1, head, sentences[:20])
     encoder.save(tmp_path / "m")
@@ -88,6 +88,6 @@ def test_pack_writes_half_precision_and_a_card(sentences, tmp_path, monkeypatch)
         "768 tokens of a million sentences",
     ):
         assert part in text
-    assert Encoder.load(model, pooling="mean").encode(["A map."]).shape == (1, 32)
+    assert TorchEncoder.load(model, pooling="mean").encode(["A map."]).shape == (1, 32)
     with pytest.raises(SystemExit, match="made: exists"):
         main(["text.txt", "-o", "made", *shape])

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.engine.registry import check, find, published, recipes, summaries
 from contrasent.errors import OptionError
 from contrasent.model.pretrained import resolve
@@ -27,7 +27,7 @@ from contrasent.train.settings import (
 @pytest.fixture
 def encoder(bert, tmp_path):
     """A folder that states how to pool."""
-    Encoder.load(bert, pooling="mean").save(tmp_path / "encoder")
+    TorchEncoder.load(bert, pooling="mean").save(tmp_path / "encoder")
     return tmp_path / "encoder"
 
 
@@ -41,7 +41,7 @@ def changed(settings):
 def test_a_folder_says_what_it_is(bert, encoder, tmp_path):
     assert base_kind(bert) == "language model"
     assert base_kind(encoder) == "sentence encoder"
-    assert base_kind(Encoder.load(encoder).source) == "sentence encoder"
+    assert base_kind(TorchEncoder.load(encoder).source) == "sentence encoder"
     (encoder / "1_Module").mkdir()
     assert base_kind(encoder / "1_Module") == "sentence encoder"  # the transformer's own folder
     assert base_kind(None) == base_kind(tmp_path / "none") == "language model"
@@ -254,7 +254,7 @@ def test_each_method_trains_from_contrasent_small_by_one_command(run, tmp_path, 
     (tmp_path / "texts.txt").write_text("\n".join(sentences[:64]) + "\n")
     options = ("--base", "contrasent-small", "--objective", method, "--set", "batch_size=16")
     run("train", "texts.txt", "-o", "model", *options, "--set", "max_steps=2", "--evaluate", "none")
-    assert Encoder.load(tmp_path / "model").dimension == 256
+    assert TorchEncoder.load(tmp_path / "model").dimension == 256
 
 
 def test_the_command_says_what_it_chose(bert, encoder, tmp_path, run, sentences):
@@ -269,7 +269,7 @@ def test_the_command_says_what_it_chose(bert, encoder, tmp_path, run, sentences)
         "Defaults from the paper of simcse_supervised: learning_rate 5e-05, max_seq_length 32, "
         "head tanh, mini_batch_size 256; for repeated texts: duplicates mask",
     ]
-    assert Encoder.load(tmp_path / "a").head is not None
+    assert TorchEncoder.load(tmp_path / "a").head is not None
     out, err = train("-o", "b", "--base", encoder, *fast, "--set", "learning_rate=1e-4", "--json")
     assert "Defaults" not in err
     chosen = {

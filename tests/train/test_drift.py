@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.train import monitor
 from contrasent.train.fit import fit
 from contrasent.train.monitor import LEAST_OVERLAP, LEAST_RANK_SHARE, MOST_COSINE_GAIN, Drift
@@ -66,14 +66,14 @@ def test_lines_carry_the_numbers_and_the_training_knows_nothing_of_it(
     lines = trained(bert, texts, tmp_path / "m")
     assert [line["measured_at"] for line in lines] == [0] * 9 + [10] * 2 + [12]
     # As training sees them: cut at its length.
-    base = Encoder.load(bert, pooling="mean", max_seq_length=8).encode(texts)
+    base = TorchEncoder.load(bert, pooling="mean", max_seq_length=8).encode(texts)
     first = lines[0]
     assert [first[name] for name in NUMBERS] == pytest.approx(by_loops(base, base), abs=2e-5)
     checkpoint = (tmp_path / "m" / "run" / "checkpoint.safetensors").read_bytes()
     header = json.loads(checkpoint[8 : 8 + int.from_bytes(checkpoint[:8], "little")])
     drift = json.loads(header["__metadata__"]["contrasent"])["drift"]
     assert drift["values"]["measured_at"] == 12
-    after = Encoder.load(tmp_path / "m", max_seq_length=8).encode(texts)
+    after = TorchEncoder.load(tmp_path / "m", max_seq_length=8).encode(texts)
     last = [drift["values"][name] for name in NUMBERS]
     assert last == pytest.approx(by_loops(base, after), abs=2e-3)
     assert last[2] < 1
@@ -81,7 +81,7 @@ def test_lines_carry_the_numbers_and_the_training_knows_nothing_of_it(
     monkeypatch.setattr(monitor, "FEWEST_TEXTS", COUNT + 1)
     plain = trained(bert, texts, tmp_path / "plain")
     assert [{k: v for k, v in line.items() if k in plain[0]} for line in lines] == plain
-    one, two = (Encoder.load(tmp_path / name).state_dict() for name in ("m", "plain"))
+    one, two = (TorchEncoder.load(tmp_path / name).state_dict() for name in ("m", "plain"))
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
@@ -95,7 +95,7 @@ def made_cache(count, tokens):
 
 
 def test_held_out_texts_are_preferred_and_spread(bert):
-    model = Encoder.load(bert, pooling="mean")
+    model = TorchEncoder.load(bert, pooling="mean")
     objective = SimpleNamespace(encoder=model, labeled=False)
 
     def rows(count, trained, total=100, batch_size=64):
@@ -118,7 +118,7 @@ def test_held_out_texts_are_preferred_and_spread(bert):
 
 
 def test_neighbors_of_an_encoder_are_guarded_unless_pairs_say_what_is_near(bert, tmp_path):
-    Encoder.load(bert, pooling="mean").save(tmp_path / "m")
+    TorchEncoder.load(bert, pooling="mean").save(tmp_path / "m")
     plan = SimpleNamespace(rows=np.arange(40), batch_size=8)
     batches = SimpleNamespace(cache=range(40), plan=plan)  # too few texts to take any
     for folder, labeled, expected in (
@@ -126,7 +126,7 @@ def test_neighbors_of_an_encoder_are_guarded_unless_pairs_say_what_is_near(bert,
         (tmp_path / "m", True, False),
         (bert, False, False),
     ):
-        encoder = Encoder.load(folder, pooling="mean")
+        encoder = TorchEncoder.load(folder, pooling="mean")
         objective = SimpleNamespace(encoder=encoder, labeled=labeled)
         assert Drift(objective, batches, 10).guards is expected
 

@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 
 from commands import mounted
 from contrasent.encoder.card import CardMetadata
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import MissingExtraError, OptionError, OutputError, TrainingError
 from contrasent.report import Report, Row
 from contrasent.text.batches import BatchPlan
@@ -89,7 +89,7 @@ def test_a_run_leaves_a_model_and_its_record(start, tmp_path, sentences):
     assert (run.folder, run.steps, run.history) == (folder, 23, [])
     assert (run.score, run.best_step, run.improved, run.kept) == (None, None, None, 23)
     assert run.seconds > 0 and run.sentences_per_second > 0
-    trained = Encoder.load(folder)
+    trained = TorchEncoder.load(folder)
     assert np.array_equal(trained.encode(sentences[:5]), learner.encoder.encode(sentences[:5]))
     lines = log(folder)
     assert [line["step"] for line in lines] == [*range(1, 11), 11, 12, 21, 23]
@@ -180,10 +180,13 @@ def test_the_best_is_kept_and_the_last(start, tmp_path, kept_steps):
     folder = tmp_path / "m"
     assert run.history == [(0, 0.1), (2, 0.4), (4, 0.9), (6, 0.2), (8, 0.9)]
     assert (run.score, run.best_step) == (0.9, 4)  # the first of two equal ones
-    best, last = Encoder.load(folder / "run" / "best"), Encoder.load(folder / "run" / "last")
+    best, last = (
+        TorchEncoder.load(folder / "run" / "best"),
+        TorchEncoder.load(folder / "run" / "last"),
+    )
     assert np.array_equal(best.encode(["a map"]), calls[2])
     assert np.array_equal(last.encode(["a map"]), calls[4])
-    assert np.array_equal(Encoder.load(folder).encode(["a map"]), calls[2])
+    assert np.array_equal(TorchEncoder.load(folder).encode(["a map"]), calls[2])
     assert "| made | dev | spearman | 0.9000 |" in (folder / "README.md").read_text()
     assert "| taken after step | `4` |" in (folder / "README.md").read_text()
     lines = [line for line in log(folder) if "evaluation" in line]
@@ -199,7 +202,7 @@ def test_a_run_that_only_harms_gives_the_base(start, tmp_path):
         _, run = start(keep, max_steps=6, eval_steps=2, evaluate=evaluate, keep=keep)
         assert (run.improved, run.kept, run.base_score) == (False, kept, 0.9)
         assert (run.score, run.best_step, run.gain) == (0.3, 4, None)
-        top = Encoder.load(tmp_path / keep)
+        top = TorchEncoder.load(tmp_path / keep)
         assert np.array_equal(top.encode(["a map"]), calls[kept // 2])
         card = (tmp_path / keep / "README.md").read_text()
         assert f"| taken after step | `{kept}` |" in card
@@ -209,24 +212,24 @@ def test_a_run_that_only_harms_gives_the_base(start, tmp_path):
         folders = [p.name for p in (tmp_path / keep / "run").iterdir() if p.is_dir()]
         assert folders == ["best"] * (keep == "proven")
         for name in folders:
-            stored = Encoder.load(tmp_path / keep / "run" / name)
+            stored = TorchEncoder.load(tmp_path / keep / "run" / name)
             assert np.array_equal(stored.encode(["a map"]), calls[2])
         assert RunFolder(tmp_path / keep).finished() == run
 
 
 @pytest.mark.parametrize("own", [(), (32, 4)])
 def test_a_base_that_is_given_keeps_its_own_nested_sizes(bert, sentences, tmp_path, own):
-    base = Encoder.load(bert, pooling="mean")
+    base = TorchEncoder.load(bert, pooling="mean")
     base.matryoshka_dims = own
     base.save(tmp_path / "base")
     settings = Settings(**FEW | {"max_steps": 1})
     learner = prepare(tmp_path / "base", "matryoshka", {"dimensions": "16,8"}, settings)
     evaluate, _ = scores([0.9, 0.1])
     fit(learner, sentences[:40], settings, output_dir=tmp_path / "m", evaluate=evaluate)
-    assert Encoder.load(tmp_path / "m").matryoshka_dims == own
+    assert TorchEncoder.load(tmp_path / "m").matryoshka_dims == own
     card = (tmp_path / "m" / "README.md").read_text().splitlines()
     assert any(line.startswith("tags:") and '"matryoshka"' in line for line in card) == bool(own)
-    assert Encoder.load(tmp_path / "m" / "run" / "best").matryoshka_dims == (32, 16, 8)
+    assert TorchEncoder.load(tmp_path / "m" / "run" / "best").matryoshka_dims == (32, 16, 8)
 
 
 class Against:
@@ -270,7 +273,7 @@ def test_what_only_sees_preservation_claims_nothing(start, tmp_path, last, impro
     assert (run.steps, run.improved, run.kept) == (4, improved, kept)
     assert (run.score, run.best_step, run.base_score) == (last, 4, 1.0)
     same_vectors = np.array_equal(
-        Encoder.load(tmp_path / "m").encode(["a map"]), learner.encoder.encode(["a map"])
+        TorchEncoder.load(tmp_path / "m").encode(["a map"]), learner.encoder.encode(["a map"])
     )
     assert same_vectors == (kept == 4)
     assert (tmp_path / "m" / "run" / "last").is_dir() == (kept == 0)
@@ -301,7 +304,7 @@ def test_a_resumed_run_compares_with_the_same_base(start, tmp_path, kept_steps):
     assert judge.given[0].rows[0].value == 0.5
     assert judge.given[0].notes == {"items": [1.0, 2.0]}
     assert (run.improved, run.kept, run.base_score) == (False, 0, 0.5)
-    base = Encoder.load(tmp_path / "m" / "run" / "base")
+    base = TorchEncoder.load(tmp_path / "m" / "run" / "base")
     fresh = start("fresh", max_steps=1, learning_rate=1e-12)[0].encoder  # as good as untouched
     assert np.allclose(base.encode(["a map"]), fresh.encode(["a map"]), atol=1e-6)
     assert same(weights(tmp_path / "m"), weights(tmp_path / "m" / "run" / "base"))
@@ -324,7 +327,7 @@ def test_a_run_by_name_is_that_of_the_command(run, bert, sentences, tmp_path):
     assert stated[0] == stated[1]
     assert same(weights(tmp_path / "shell"), weights(found.folder))
     assert np.array_equal(
-        found.encoder.encode(["a map"]), Encoder.load(tmp_path / "shell").encode(["a map"])
+        found.encoder.encode(["a map"]), TorchEncoder.load(tmp_path / "shell").encode(["a map"])
     )
     assert found.log == log(tmp_path / "m")
     kept = dict(found.history)[found.kept]

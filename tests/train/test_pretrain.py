@@ -26,7 +26,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM
 
 from commands import run
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import TrainingError
 from contrasent.text.corpus import open_corpus
 from contrasent.text.tokens import Tokenizer
@@ -279,7 +279,7 @@ def test_what_it_leaves_is_a_base(text, sentences):
     assert base_kind(text / "base") == LANGUAGE_MODEL
     assert {v.dtype for v in load_file(text / "base/model.safetensors").values()} == {torch.float16}
     run("train", "text.txt", "-o", "model", "--base", "base", "--set", "max_steps=2", "-q")
-    assert Encoder.load(text / "model").encode(sentences[:3]).shape == (3, 32)
+    assert TorchEncoder.load(text / "model").encode(sentences[:3]).shape == (3, 32)
 
 
 def test_a_limit_of_time_ends_it(text):

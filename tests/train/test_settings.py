@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 import torch
 
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.engine.parameters import Projector
 from contrasent.engine.registry import parameters, summaries
 from contrasent.errors import OptionError
@@ -145,7 +145,7 @@ def test_settings_reach_the_encoder(bert):
 
 def test_a_bare_encoder_is_pooled_by_cls_and_a_model_as_it_says(bert, tmp_path):
     assert prepare(bert, "simcse", {}, Settings()).encoder.pooling == "cls"
-    Encoder.load(bert, pooling="max", max_seq_length=20).save(tmp_path / "m")
+    TorchEncoder.load(bert, pooling="max", max_seq_length=20).save(tmp_path / "m")
     encoder = prepare(tmp_path / "m", "simcse", {}, Settings(max_seq_length=10)).encoder
     # The length of training is not that of the model.
     assert (encoder.pooling, encoder.max_seq_length) == ("max", 20)

@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import ModelError, OptionError, TrainingError
 from contrasent.files import read_object, write_object
 from contrasent.text.tokens import TextKeys, Tokenizer
@@ -92,19 +92,19 @@ def test_equal_texts_are_those_with_equal_tokens(bert):
 
 
 def test_settings_of_models_are_honored_or_refused(bert, tmp_path, sentences):
-    encoder = Encoder.load(bert, pooling="mean", max_seq_length=8)
+    encoder = TorchEncoder.load(bert, pooling="mean", max_seq_length=8)
     encoder.save(tmp_path / "m")
     config = tmp_path / "m" / "tokenizer_config.json"
     write_object(config, read_object(config) | {"truncation_side": "left"})
-    left = Encoder.load(tmp_path / "m", check=False)
+    left = TorchEncoder.load(tmp_path / "m", check=False)
     long = " ".join(sentences[:6])
     assert left.tokenize([long])[0][0][-2] == left.tokenize([long.split()[-1]])[0][0][-2]
     left.save(tmp_path / "n")
     assert read_object(tmp_path / "n" / "tokenizer_config.json")["truncation_side"] == "left"
-    assert np.allclose(Encoder.load(tmp_path / "n").encode(long), left.encode(long), atol=1e-6)
+    assert np.allclose(TorchEncoder.load(tmp_path / "n").encode(long), left.encode(long), atol=1e-6)
     stated = tmp_path / "m" / "config_sentence_transformers.json"
     write_object(stated, read_object(stated) | {"similarity_fn_name": "dot"})
-    dot = Encoder.load(tmp_path / "m", check=False)
+    dot = TorchEncoder.load(tmp_path / "m", check=False)
     one, two = dot.encode(sentences[:2])
     assert dot.similarity(*sentences[:2]) == pytest.approx(float(one @ two), rel=1e-5)
     dot.save(tmp_path / "o")
@@ -112,7 +112,7 @@ def test_settings_of_models_are_honored_or_refused(bert, tmp_path, sentences):
     assert read_object(saved)["similarity_fn_name"] == "dot"
     write_object(stated, read_object(stated) | {"similarity_fn_name": "manhattan"})
     with pytest.raises(ModelError, match="similarity_fn_name 'manhattan' is not supported"):
-        Encoder.load(tmp_path / "m", check=False)
+        TorchEncoder.load(tmp_path / "m", check=False)
 
 
 def test_a_tokenizer_without_a_padding_token_names_one(bert, tmp_path):
@@ -128,7 +128,7 @@ def test_a_tokenizer_without_a_padding_token_names_one(bert, tmp_path):
     (None, "sentences None: is no text, nor a sequence"), (b"a", "is no text, nor a sequence"),
 ])  # fmt: skip
 def test_what_is_no_text_is_not_encoded(bert, given, said):
-    encoder = Encoder.load(bert, pooling="mean")
+    encoder = TorchEncoder.load(bert, pooling="mean")
     with pytest.raises(OptionError, match=said):
         encoder.encode(given)
     assert encoder.encode(np.array(["a", "b"])).shape == (2, encoder.dimension)
@@ -137,7 +137,7 @@ def test_what_is_no_text_is_not_encoded(bert, given, said):
 
 def test_four_threads_load_a_model_at_once(bert):
     found = []
-    load = lambda: found.append(Encoder.load(bert, pooling="mean").dimension)  # noqa: E731
+    load = lambda: found.append(TorchEncoder.load(bert, pooling="mean").dimension)  # noqa: E731
     threads = [threading.Thread(target=load) for _ in range(4)]
     for thread in threads:
         thread.start()

@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from contrasent import parallel
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.encoder.heads import Dense
 from contrasent.engine.objective import Objective
 from contrasent.engine.registry import check, find
@@ -111,7 +111,7 @@ class ObjectiveLoss(nn.Module):
         )
 
 
-def encoder_around(model: Any) -> Encoder:
+def encoder_around(model: Any) -> TorchEncoder:
     """An encoder that shares the weights of a ``SentenceTransformer``."""
     modules = list(model.children())
     if len(modules) < 2:
@@ -125,7 +125,7 @@ def encoder_around(model: Any) -> Encoder:
     slow = model.tokenizer
     length = int(model.max_seq_length or cast(Any, backbone).config.max_position_embeddings)
     names = {k: v for k, v in slow.special_tokens_map.items() if isinstance(v, str)}
-    encoder = Encoder(
+    encoder = TorchEncoder(
         backbone,
         Tokenizer(slow.backend_tokenizer, max_seq_length=length, names=names),
         pooling=_mode(pooling),

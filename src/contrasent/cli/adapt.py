@@ -23,7 +23,7 @@ Paths = Annotated[list[Path] | None, typer.Option()]
 def adapt(
     source: Annotated[str, typer.Argument(metavar="SOURCE|INDEX")],
     output: Annotated[Path | None, typer.Option("--output", "-o")] = None,
-    base: str | None = None,
+    model: str | None = None,
     queries: Paths = None,
     collection: Paths = None,
     clicks: Paths = None,
@@ -47,7 +47,7 @@ def adapt(
     Options:
         source: Folder, zip archive, file or index; with --update a folder that adapt made.
         output: Folder for the index and the report.
-        base: Model to encode with (left out: the installed base for the language).
+        model: Model to encode with (left out: the installed base for the language).
         queries: User queries, which teach: csv, tsv or jsonl, query, document and perhaps gain; can
             be repeated.
         collection: The same as a folder in BEIR's layout.
@@ -65,7 +65,11 @@ def adapt(
     people: dict[str, Any] = {"queries": queries, "collection": collection, "clicks": clicks}
     people |= {"budget": options.parse_budget(budget), "seed": seed}
     if update:
-        for option, value in (("-o", output), ("--base", base), ("--train-encoder", train_encoder)):
+        for option, value in (
+            ("-o", output),
+            ("--model", model),
+            ("--train-encoder", train_encoder),
+        ):
             if value:
                 raise OptionError(
                     option,
@@ -79,7 +83,7 @@ def adapt(
         done = carry_out(
             source,
             output,
-            base=base,
+            base=model,
             columns=[part.strip() for part in columns.split(",")] if columns else None,
             max_file_text=max_file_text,
             train_encoder=train_encoder,

@@ -147,7 +147,7 @@ def diff(
     new: str,
     loading: Annotated[options.Loading, "batch_size"],
     on: str = "",
-    queries: Path | None = None,
+    query_file: Path | None = None,
     sample: int = 1000,
     documents: Annotated[int, typer.Option(min=200)] = 20000,
     threshold: float | None = None,
@@ -166,7 +166,7 @@ def diff(
         old: The model in use: folder, name, export, or a server's http://HOST:PORT/v1#MODEL.
         new: The model that is to replace it, given in the same way.
         on: Index folder, or a corpus: a file or folder.
-        queries: File with one query a line; if not given, documents are the queries.
+        query_file: File with one query a line; if not given, documents are the queries.
         sample: Queries at most, drawn at random; at least 20.
         documents: Documents at most, drawn at random.
         threshold: Score of OLD to carry over to NEW.
@@ -183,9 +183,9 @@ def diff(
 
     if report is not None:
         check_writable(report.absolute().parent)
-    wanted = None if queries is None else read_queries(queries)
+    wanted = None if query_file is None else read_queries(query_file)
     if wanted == []:
-        raise InputError(queries or "", "contains no query")
+        raise InputError(query_file or "", "contains no query")
     searched = open_searched(on, documents, column, seed)
     names = {"old": old, "new": new}
     models = {side: _open_side(name, side, loading, searched) for side, name in names.items()}

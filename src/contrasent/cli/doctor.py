@@ -124,10 +124,10 @@ def attention_warning(folder: Path, encoder: Any = None) -> str:
     with suppress(ImportError, UserError):  # what else is wrong with the model is said elsewhere
         from contrasent.encoder.attention_weights import attention_of
         from contrasent.encoder.backbone import PooledBackbone
-        from contrasent.encoder.encoder import Encoder
+        from contrasent.encoder.encoder import TorchEncoder
 
         if not isinstance(encoder, PooledBackbone):
-            encoder = Encoder.load(folder, pooling="mean", check=False)
+            encoder = TorchEncoder.load(folder, pooling="mean", check=False)
         found = attention_of(encoder, PROBES)
         return "" if found is None else found.warning()
     return ""

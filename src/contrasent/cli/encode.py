@@ -369,7 +369,7 @@ def similarity(
 @options.command
 def dedupe(
     index: Path,
-    threshold: Annotated[float, typer.Option(min=-1, max=1)] = 0.95,
+    min_cosine: Annotated[float, typer.Option(min=-1, max=1)] = 0.95,
     output: Annotated[Path | None, typer.Option("--output", "-o")] = None,
     remove: bool = False,
     overwrite: options.Overwrite = False,
@@ -381,7 +381,7 @@ def dedupe(
 
     Options:
         index: Index folder.
-        threshold: Cosine from which two texts count as the same.
+        min_cosine: Cosine from which two texts count as the same.
         output: Write all of it to FILE.jsonl.
         remove: Remove the near-duplicates from the index.
     """
@@ -394,7 +394,7 @@ def dedupe(
     from contrasent.search.opening import numbered_rows, open_index, open_writer
 
     opened = numbered_rows(open_index(index))
-    kept_rows, duplicates = near_duplicates(opened, threshold)
+    kept_rows, duplicates = near_duplicates(opened, min_cosine)
     total = len(opened)
 
     def named(row: int) -> dict[str, Any]:
@@ -425,11 +425,11 @@ def dedupe(
         lines.append(f"... and {len(pairs) - SHOWN:,} more: -o FILE.jsonl writes all")
     done = "removed" if remove else "found"
     lines.append(
-        f"{len(pairs):,} near-duplicates {done} among {total:,} texts at {threshold:g} and more"
+        f"{len(pairs):,} near-duplicates {done} among {total:,} texts at {min_cosine:g} and more"
     )
     facts = {
         "index": str(index),
-        "threshold": threshold,
+        "min_cosine": min_cosine,
         "texts": total,
         "kept": len(kept_rows),
         "near_duplicates": len(pairs),

@@ -41,7 +41,7 @@ def evaluate(
     vectors_only: options.VectorsOnly = False,
     stop_words: bool = False,
     resamples: Annotated[int, typer.Option(min=0)] = 1000,
-    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE")] = None,
+    json_file: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
     report_file: Annotated[Path | None, typer.Option("--report", metavar="FILE")] = None,
     list_: Annotated[bool, typer.Option("--list")] = False,
 ) -> None:

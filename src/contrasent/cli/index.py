@@ -38,13 +38,13 @@ def index(
     id_column: Annotated[str | None, typer.Option("--id")] = None,
     metadata: str | None = None,
     metric: str | None = None,
-    uri: str = "",
-    collection: str = COLLECTION,
+    milvus_uri: str = "",
+    milvus_collection: str = COLLECTION,
     encoded: bool = False,
     bm25_weight: options.WordWeight = None,
     vectors_only: options.VectorsOnly = False,
     add: bool = False,
-    update: bool = False,
+    upsert: bool = False,
     listing: Annotated[bool, typer.Option("--list")] = False,
     remove: Annotated[list[str] | None, typer.Option("--remove", metavar="ID|DOCUMENT")] = None,
     remove_where: Annotated[
@@ -82,11 +82,11 @@ def index(
         id_column: Column with the ids of a table's rows; row numbers if not given.
         metadata: Columns of a table to keep as metadata: a,b,c; * for all others.
         metric: cosine or dot. [default: the model's]
-        uri: Keep it in Milvus: http://HOST:19530, or a file NAME.db.
-        collection: Name of the collection in Milvus.
+        milvus_uri: Keep it in Milvus: http://HOST:19530, or a file NAME.db.
+        milvus_collection: Name of the collection in Milvus.
         encoded: SOURCE is parquet with vectors in it, as encode writes it: nothing is encoded.
         add: Add the rows of a table to an index that exists.
-        update: Replace rows of the same id, add the others.
+        upsert: Replace rows of the same id, add the others.
         listing: List the documents of an index, and how many passages each has.
         remove: Remove the row with this id, or a document, from an index; can be repeated.
         remove_where: Remove rows whose metadata matches: year<2000, or a JSON filter.
@@ -103,14 +103,14 @@ def index(
         "--encoding": encoding,
         "--max-file-text": None if max_file_text == TEXT_LIMIT else max_file_text,
         "--metric": metric,
-        "--uri": uri,
-        "--collection": None if collection == COLLECTION else collection,
+        "--milvus-uri": milvus_uri,
+        "--milvus-collection": None if milvus_collection == COLLECTION else milvus_collection,
         "--encoded": encoded,
         "--bm25-weight": None if bm25_weight is None else str(bm25_weight),
         "--vectors-only": vectors_only,
         "--overwrite": overwrite,
     }
-    building = made | {"-o": output, "--add": add, "--update": update, "--column": column}
+    building = made | {"-o": output, "--add": add, "--upsert": upsert, "--column": column}
     building |= {"--columns": columns, "--id": id_column, "--metadata": metadata}
     if remove or remove_where:
         others = building | fixed | {"SOURCE": synced, "--model": model}
@@ -145,12 +145,12 @@ def index(
     common["columns"] = [name.strip() for name in columns.split(",")] if columns else []
     if column is not None and columns:
         raise OptionError("--column", column, "cannot be combined with --columns; list it there")
-    if add or update:
-        others = made | fixed | {"--add": add and update, "--watch": watch}
-        _check_alone("--update" if update else "--add", others)
+    if add or upsert:
+        others = made | fixed | {"--add": add and upsert, "--watch": watch}
+        _check_alone("--upsert" if upsert else "--add", others)
         from contrasent.indexing.changes import add_rows
 
-        return _outcome(output, add_rows(output, source, update=update, **common))
+        return _outcome(output, add_rows(output, source, update=upsert, **common))
     from contrasent.indexing.build import index_folder
 
     with options.resumable("the same command continues from here"):
@@ -166,8 +166,8 @@ def index(
             encoded=encoded,
             metric=metric,
             bm25_weight=weight,
-            uri=uri,
-            collection=collection,
+            uri=milvus_uri,
+            collection=milvus_collection,
             overwrite=overwrite,
             pooling=loading.pooling,
             max_seq_length=loading.max_seq_length,

@@ -181,10 +181,10 @@ def postprocess(
     check_replaceable(output)
 
     folder = find_model(model)
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
     from contrasent.postprocess import whiten
 
-    encoder = Encoder.load(
+    encoder = TorchEncoder.load(
         folder, pooling=loading.pooling, max_seq_length=loading.max_seq_length, normalize=False
     )
     vectors, fitted = (

@@ -39,7 +39,7 @@ def reproduce(
     row: Annotated[list[Path] | None, typer.Option(metavar="FILE")] = None,
     report: Annotated[list[Path] | None, typer.Option(metavar="FILE")] = None,
     figures: Annotated[Path | None, typer.Option(metavar="FOLDER")] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE")] = None,
+    json_file: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
     own: Annotated[Path | None, typer.Option("--recipes", **FOLDER)] = None,
 ) -> None:
     """Run tables and figures of the papers, and show which statements hold.
@@ -62,7 +62,7 @@ def reproduce(
         results: Folder of results, made or continued.
         stored: Compute nothing; report results that are stored there or in its folder results, of
             "all" or a paper those items that have some.
-        row: Add a row of your own scores to the tables: a report of evaluate --json, or a csv with
+        row: Add a row of your own scores: a report of evaluate --json-file, or a csv with
             the header task,value; can be repeated.
         report: Write the tables and statements as Markdown (.md), the tables for LaTeX with
             booktabs (.tex), or every cell (.csv); can be repeated.

@@ -40,7 +40,7 @@ def search(
     flat: bool = False,
     bm25_weight: options.WordWeight = None,
     vectors_only: options.VectorsOnly = False,
-    queries: Path | None = None,
+    query_file: Path | None = None,
     model: str | None = None,
 ) -> options.Output:
     """Find the texts of an index that answer a query best, by words and vectors.
@@ -57,7 +57,7 @@ def search(
         exact: Search for the words as they were typed; typing errors are not repaired.
         all_rows: Compare every row, even of a large index.
         flat: Print every row found, also where several are of one document.
-        queries: File with one query a line, besides the one named.
+        query_file: File with one query a line, besides the one named.
         model: Where the index's model is now, if it has moved.
     """
     from contrasent.indexing.models import find_hits, open_index_model
@@ -68,7 +68,7 @@ def search(
 
     check_k(k)
     condition = parse_where(where or [])
-    wanted = _wanted(query, queries)
+    wanted = _wanted(query, query_file)
     weight = options.chosen_weight(bm25_weight, vectors_only)
     opened = open_index(index)
     ranker = opened.ranker.with_bm25(weight)
@@ -135,7 +135,7 @@ def _wanted(query: list[str] | None, file: Path | None) -> list[str]:
     wanted = [" ".join(query)] if query else []
     wanted += read_queries(file) if file else []
     if not wanted or not all(map(str.strip, wanted)):
-        raise OptionError("QUERY", "", "is empty; give a query or --queries FILE")
+        raise OptionError("QUERY", "", "is empty; give a query or --query-file FILE")
     return wanted
 
 

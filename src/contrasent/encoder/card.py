@@ -11,7 +11,7 @@ from contrasent.model.description import ORIGIN
 from contrasent.report import Report, Row
 
 if TYPE_CHECKING:
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class CardMetadata:
     shares: list[dict[str, float]] = field(default_factory=list)
 
 
-def card(encoder: "Encoder", facts: CardMetadata) -> str:
+def card(encoder: "TorchEncoder", facts: CardMetadata) -> str:
     """The text of README.md."""
     portable, report = encoder.pooler.portable, facts.report or Report(())
     rows = [(row, *_labels(row)) for row in report]
@@ -69,7 +69,7 @@ def card(encoder: "Encoder", facts: CardMetadata) -> str:
     )
 
 
-def _tags(encoder: "Encoder", facts: CardMetadata) -> list[str]:
+def _tags(encoder: "TorchEncoder", facts: CardMetadata) -> list[str]:
     """Tags for the hub's filters; the last two are those of sentence-transformers."""
     tags = ["sentence-transformers", "sentence-similarity", "feature-extraction", "contrasent"]
     if "rows" in facts.data:

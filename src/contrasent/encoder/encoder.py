@@ -46,7 +46,7 @@ from contrasent.types import Tokens, Vectors
 WRITTEN_FOR = "5.3.0"  # the version of sentence-transformers written to a folder
 
 
-class Encoder(PooledBackbone, base.Encoder):
+class TorchEncoder(PooledBackbone, base.Encoder):
     """An encoder computed by torch, which can be trained.
 
     A head inside the encoder belongs to the model and is saved with it. (A head that training
@@ -97,7 +97,7 @@ class Encoder(PooledBackbone, base.Encoder):
         revision: str | None = None,
         device: str | None = None,
         check: bool = True,
-    ) -> "Encoder":
+    ) -> "TorchEncoder":
         """Load a model by folder or name; settings that are not given are the folder's own.
 
         Args:

@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import ModelError, OptionError
 from contrasent.files import atomic_folder
 from contrasent.model import runtime
@@ -145,7 +145,7 @@ LIMIT = 1e-5  # largest difference from torch that an export in float32 may have
 class Graph(nn.Module):
     """An encoder as a function of two tensors, with attention in widely supported operations."""
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(self, encoder: TorchEncoder) -> None:
         super().__init__()
         self.backbone, self.head = encoder.backbone, encoder.head
         self.pooler = encoder.pooler
@@ -182,7 +182,7 @@ def export(
     """Write a model's graph into a folder of its own, and compare it with torch."""
     runtime.check_engine(engine)
     runtime.check_target(target, overwrite)
-    encoder = Encoder.load(model, pooling=pooling, max_seq_length=max_seq_length, device="cpu")
+    encoder = TorchEncoder.load(model, pooling=pooling, max_seq_length=max_seq_length, device="cpu")
     if not encoder.pooler.exportable:
         raise ModelError(
             f"{model}: pooling {encoder.pooling!r} cannot be exported; use the model with torch"
@@ -238,7 +238,7 @@ def export(
     return written
 
 
-def write_onnx(encoder: Encoder, path: Path) -> None:
+def write_onnx(encoder: TorchEncoder, path: Path) -> None:
     """Write the graph; the encoder's attention is replaced, so do not use it afterwards."""
     graph = Graph(encoder).eval()
     ids = torch.full((3, 9), encoder.tokenizer.specials.pad, dtype=torch.int64)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from contrasent import progress
-from contrasent.encoder.encoder import Encoder as TorchEncoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import DataError, ModelError, OptionError
 from contrasent.files import atomic_folder, write_json
 from contrasent.model.base import Encoder

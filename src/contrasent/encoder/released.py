@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import nn
 
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.encoder.heads import dense_of
 from contrasent.encoder.tensors import read_tensors, save_tensors
 from contrasent.errors import ModelError, OptionError
@@ -32,7 +32,7 @@ CONVERT = (
 
 def import_checkpoint(
     folder: Path, *, method: str | None = None, max_seq_length: int | None = None
-) -> tuple[Encoder, str]:
+) -> tuple[TorchEncoder, str]:
     """Read a released or trained checkpoint of the four papers."""
     if method is not None and method not in METHODS:
         raise OptionError("--method", method, "is unknown", choices=METHODS)
@@ -48,7 +48,7 @@ def import_checkpoint(
         for path in (path for pattern in TOKENIZER for path in folder.glob(pattern)):
             (bare / path.name).write_bytes(path.read_bytes())
         try:
-            encoder = Encoder.load(bare, pooling="cls", max_seq_length=max_seq_length)
+            encoder = TorchEncoder.load(bare, pooling="cls", max_seq_length=max_seq_length)
         except ModelError as error:
             raise ModelError(str(error).replace(str(bare), str(folder))) from error
     encoder.source = None

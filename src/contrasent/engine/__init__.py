@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         GradedPairs as GradedPairs,
     )
     from contrasent.model.base import Prompts as Prompts
-    from contrasent.encoder.encoder import Encoder as Encoder
+    from contrasent.encoder.encoder import TorchEncoder as TorchEncoder
     from contrasent.encoder.packing import by_length as by_length
     from contrasent.parallel import average as average, first_row as first_row, gather as gather
     from contrasent.text.batches import random_for as random_for
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 __all__, __getattr__, __dir__ = exports(
     __name__,
     {
-        "contrasent.encoder.encoder": "Encoder",
+        "contrasent.encoder.encoder": "TorchEncoder",
         "contrasent.encoder.packing": "by_length",
         "contrasent.engine.contrast": "Contrast Duplicates",
         "contrasent.engine.encodings": "BatchEncodings Source Term Terms",

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from contrasent import parallel
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.engine.encodings import (
     BatchEncodings,
     Term,
@@ -61,7 +61,7 @@ class DifferencePrediction(Term):
 
     def __init__(
         self,
-        encoder: Encoder,
+        encoder: TorchEncoder,
         settings: DifferenceSettings,
         *,
         generator: MaskedModel | None,
@@ -253,7 +253,7 @@ class Discriminator(nn.Module):
     The vector takes the place of the first token's embedding, as in DiffCSE's released code.
     """
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(self, encoder: TorchEncoder) -> None:
         super().__init__()
         self.reader = copy_encoder(encoder)
         self.reader.head = None

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from contrasent import parallel
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import ModelError
 from contrasent.text.batches import random_for
 from contrasent.text.tokens import Tokenizer
@@ -22,7 +22,7 @@ from contrasent.types import Batch, Tokens
 Terms = dict[str, Tensor]
 """Named scalars of one batch; those with a weight make the loss, all are logged."""
 
-Baseline = Callable[[Encoder, Sequence[Tokens], int], Tensor]
+Baseline = Callable[[TorchEncoder, Sequence[Tokens], int], Tensor]
 """Vectors (rows of all, d) to subtract from those of columns, the first of which has the number."""
 
 Source = Literal["noisy", "gaussian", "mean", "off_dropout"]
@@ -33,9 +33,9 @@ several encodings with dropout, or without dropout."""
 class Networks(Protocol):
     """The networks that encode a batch: :class:`contrasent.engine.objective.Objective`."""
 
-    encoder: Encoder
+    encoder: TorchEncoder
     projector: nn.Module | None
-    second: Encoder | None
+    second: TorchEncoder | None
     second_projector: nn.Module | None
     roles: tuple[str, ...]
     masks: str
@@ -77,7 +77,7 @@ class Term(nn.Module, ABC):
         """
         return {}
 
-    def after_step(self, encoder: Encoder) -> None:
+    def after_step(self, encoder: TorchEncoder) -> None:
         """Called after every optimizer step, for a term that keeps state in buffers.
 
         Args:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from contrasent import parallel
 from contrasent.encoder.backbone import quiet
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.encoder.packing import by_length
 from contrasent.engine.encodings import BatchEncodings, Term, Terms, mask_tokens
 from contrasent.errors import ModelError, OptionError, brief
@@ -52,7 +52,7 @@ class LanguageHead(nn.Module):
         setattr(model, cast(Any, model).base_model_prefix, self.given)
 
     @classmethod
-    def load(cls, source: str | Path | None, encoder: Encoder) -> "LanguageHead":
+    def load(cls, source: str | Path | None, encoder: TorchEncoder) -> "LanguageHead":
         """The head of a checkpoint, or a new one."""
         if source is None:
             source = encoder.source
@@ -99,7 +99,7 @@ class MaskedModel(nn.Module):
 
     @classmethod
     def load(
-        cls, name: str | None, encoder: Encoder, *, option: str, noisy: bool = False
+        cls, name: str | None, encoder: TorchEncoder, *, option: str, noisy: bool = False
     ) -> "MaskedModel":
         """Load one and check that it reads the encoder's ids."""
         folder = check_masked_model(option, name, None)
@@ -200,7 +200,7 @@ class MaskedLanguageModeling(Term):
         mask_ratio: share of the tokens that are masked.
     """
 
-    def __init__(self, encoder: Encoder, *, mask_ratio: float, head: str | None) -> None:
+    def __init__(self, encoder: TorchEncoder, *, mask_ratio: float, head: str | None) -> None:
         super().__init__()
         if encoder.tokenizer.specials.mask is None:
             raise ModelError("masked language modeling needs a tokenizer with a [MASK] token")
@@ -221,7 +221,9 @@ class MaskedLanguageModeling(Term):
         return {"masked_lm": masked_lm(self.head(vectors), targets, count=count.clamp_min(1e-6))}
 
 
-def at_labels(encoder: Encoder, tokens: Tokens, labels: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+def at_labels(
+    encoder: TorchEncoder, tokens: Tokens, labels: NDArray[np.int64]
+) -> tuple[Tensor, Tensor]:
     """Token vectors and labels where a label is not -1."""
     vectors, targets = [], []
     for rows in encoder.blocks(tokens.lengths):
@@ -283,7 +285,7 @@ def _read(name: str) -> nn.Module:
     return cast(nn.Module, model)
 
 
-def _new(encoder: Encoder) -> nn.Module:
+def _new(encoder: TorchEncoder) -> nn.Module:
     from transformers import AutoModelForMaskedLM
 
     backbone = cast(Any, encoder.backbone)
@@ -301,7 +303,7 @@ class Guide:
         student: the encoder that is trained, whose token ids the guide is given.
     """
 
-    def __init__(self, encoder: Encoder, student: Encoder) -> None:
+    def __init__(self, encoder: TorchEncoder, student: TorchEncoder) -> None:
         self.encoder = encoder.requires_grad_(False).eval()
         self.student = student
         mine, theirs = encoder.tokenizer, student.tokenizer
@@ -309,10 +311,10 @@ class Guide:
         self._same_ids = longer and _uncut(mine) == _uncut(theirs)
 
     @classmethod
-    def load(cls, name: str | None, student: Encoder) -> "Guide":
+    def load(cls, name: str | None, student: TorchEncoder) -> "Guide":
         """Load one."""
         folder = check_guide("guide", name)
-        return cls(Encoder.load(folder, device=str(student.device)), student)
+        return cls(TorchEncoder.load(folder, device=str(student.device)), student)
 
     @torch.no_grad()
     def __call__(self, columns: Sequence[Tokens]) -> list[Tensor]:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from contrasent import parallel
 from contrasent.encoder import dropout
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.engine.encodings import BatchEncodings, Terms
 
 Init = Literal["copy", "random"]
@@ -47,7 +47,7 @@ class MomentumQueue(nn.Module):
 
     def __init__(
         self,
-        encoder: Encoder,
+        encoder: TorchEncoder,
         *,
         size: int,
         momentum: float,
@@ -117,7 +117,7 @@ class MomentumQueue(nn.Module):
         self._waiting.append(vectors.to(self.rows.dtype))
 
     @torch.no_grad()
-    def after_step(self, encoder: Encoder) -> None:
+    def after_step(self, encoder: TorchEncoder) -> None:
         """Let the step's rows in and let the momentum encoder follow."""
         for vectors in self._waiting:
             self.rows = torch.cat([self.rows, vectors.to(self.rows)])[-self.size :]
@@ -140,7 +140,7 @@ SAMPLED = 1_000_000
 
 
 @torch.no_grad()
-def _sample(encoder: Encoder) -> Tensor:
+def _sample(encoder: TorchEncoder) -> Tensor:
     """All weights of an encoder; if more than a million, equally many of each layer."""
     weights = [p.detach().flatten() for p in encoder.parameters()]
     stride = -(-sum(map(len, weights)) // SAMPLED)
@@ -161,13 +161,13 @@ def _without_running_statistics(module: nn.Module) -> Iterator[bool]:
                 norm.track_running_stats = True
 
 
-def copy_encoder(encoder: Encoder) -> Encoder:
+def copy_encoder(encoder: TorchEncoder) -> TorchEncoder:
     """A copy of an encoder with weights of its own; the tokenizer is shared."""
     memo: dict[int, Any] = {id(encoder.tokenizer): encoder.tokenizer}
     return copy.deepcopy(encoder, memo)
 
 
-def randomize(encoder: Encoder) -> None:
+def randomize(encoder: TorchEncoder) -> None:
     """Reset a backbone to random weights, as before pre-training."""
     from transformers import AutoModel
 

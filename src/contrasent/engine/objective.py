@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor, nn
 
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.encoder.heads import make_head
 from contrasent.engine import contrast
 from contrasent.engine.contrast import Contrast, Duplicates
@@ -76,7 +76,7 @@ class Objective(nn.Module):
         self.__dict__["_given"] = {k: v for k, v in given.items() if k != "encoder"}
         return self
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(self, encoder: TorchEncoder) -> None:
         super().__init__()
         check_values(parameters_of(type(self)).values(), self._given)
         self.encoder = encoder
@@ -84,7 +84,7 @@ class Objective(nn.Module):
         self.resample_views = True
         self.roles: tuple[str, ...] = ("anchor", "positive")
         self.projector: nn.Module | None = None
-        self.second: Encoder | None = None
+        self.second: TorchEncoder | None = None
         self.second_projector: nn.Module | None = None
         self.masks = "independent"
         self.baseline: Baseline | None = None
@@ -244,7 +244,7 @@ class ContrastObjective(Objective):
 
     def __init__(
         self,
-        encoder: Encoder,
+        encoder: TorchEncoder,
         *,
         temperature: Positive = 0.05,
         similarity: Similarity = "cosine",
@@ -283,7 +283,7 @@ class PairObjective(Objective):
 
     def __init__(
         self,
-        encoder: Encoder,
+        encoder: TorchEncoder,
         *,
         temperature: Positive = 0.05,
         similarity: Similarity = "cosine",
@@ -326,7 +326,7 @@ class Combination(Objective):
     """
 
     def __init__(
-        self, encoder: Encoder, parts: Sequence[Objective], description: dict[str, Any]
+        self, encoder: TorchEncoder, parts: Sequence[Objective], description: dict[str, Any]
     ) -> None:
         """Join the parts of several methods."""
         super().__init__(encoder)
@@ -453,7 +453,7 @@ def check_view(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_views(
-    encoder: "Encoder", values: Mapping[str, Any], *, views: Which = "second"
+    encoder: "TorchEncoder", values: Mapping[str, Any], *, views: Which = "second"
 ) -> tuple[View, View]:
     """The views of anchor and positive.
 

@@ -30,7 +30,7 @@ from contrasent.errors import OptionError
 from contrasent.files import read_object
 
 if TYPE_CHECKING:
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
     from contrasent.engine.objective import Objective
 
 GROUP = "contrasent.objectives"
@@ -278,7 +278,7 @@ def _check_models(method: Method, values: Mapping[str, Any], base: Path | None) 
             check_guide(key, values[key])
 
 
-def _combine(name: str, encoder: "Encoder", **given: Any) -> "Objective":
+def _combine(name: str, encoder: "TorchEncoder", **given: Any) -> "Objective":
     from contrasent.engine.objective import Combination
 
     known = parameters(name)

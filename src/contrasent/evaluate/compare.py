@@ -122,7 +122,7 @@ def compare_reports(
     if not results:
         raise DataError(
             "the reports contain no item scores, and one run shows no spread over seeds; "
-            "repeat evaluate --json, or pass at least two runs each"
+            "repeat evaluate --json-file, or pass at least two runs each"
         )
     return results
 

@@ -197,7 +197,7 @@ def index_folder(
     if overwrite or not (uri and in_milvus(target)):  # a killed load resumes
         check_target(target, overwrite)
     if uri and find_spec("pymilvus") is None:
-        raise MissingExtraError("pymilvus", "milvus", "--uri")
+        raise MissingExtraError("pymilvus", "milvus", "--milvus-uri")
     table = TableColumns(column, tuple(columns), id_column, tuple(metadata), encoded)
     inputs = read_input(
         open_source(

@@ -97,9 +97,7 @@ def add_rows(
         ModelError: the model is not the one of the index.
     """
     if update and id_column is None:
-        raise OptionError(
-            "--update", True, "needs --id COLUMN, which identifies the rows to replace"
-        )
+        raise OptionError("--upsert", True, "needs --id COLUMN, to identify the rows to replace")
     folder, began = resolve_index(index), time.monotonic()
     before = open_index(folder)
     name = None if model is None else str(model)

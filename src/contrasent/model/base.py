@@ -133,7 +133,7 @@ class Encoder(ABC):
             revision: commit of a model on the hub.
             check: compare the weights with the digests that were saved with them.
             torch_settings: ``head``, ``normalize``, ``dropout``, ``attention_dropout`` and
-                ``device``, as :meth:`contrasent.engine.Encoder.load` takes them.
+                ``device``, as :meth:`contrasent.engine.TorchEncoder.load` takes them.
 
         Raises:
             ModelError: no model there, or weights that are missing, damaged or of another shape.

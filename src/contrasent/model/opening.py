@@ -66,7 +66,7 @@ def open_encoder(
     else:
         purpose = f"computing {folder} with torch"
         torch_encoder = import_extra("contrasent.encoder.encoder", "train", purpose)
-        encoder = torch_encoder.Encoder.load(folder, **settings, check=check, **more)
+        encoder = torch_encoder.TorchEncoder.load(folder, **settings, check=check, **more)
     if more and encoder.runtime != "torch":
         name, value = next(iter(more.items()))
         raise OptionError(name, value, f"cannot be set with the runtime {encoder.runtime}")

@@ -37,7 +37,7 @@ class AnglE(engine.Objective):
 
     def __init__(
         self,
-        encoder: engine.Encoder,
+        encoder: engine.TorchEncoder,
         *,
         temperature: engine.Positive = 0.05,
         cosine_weight: engine.Weight = 1.0,

@@ -31,7 +31,7 @@ class BarlowTwins(engine.ContrastObjective):
 
     def __init__(
         self,
-        encoder: engine.Encoder,
+        encoder: engine.TorchEncoder,
         *,
         contrast_weight: engine.Weight = 1.0,
         barlow_weight: engine.Weight = 1.0,

@@ -28,7 +28,9 @@ class CoSENT(engine.Objective):
     }
     """The released code."""
 
-    def __init__(self, encoder: engine.Encoder, *, temperature: engine.Positive = 0.05) -> None:
+    def __init__(
+        self, encoder: engine.TorchEncoder, *, temperature: engine.Positive = 0.05
+    ) -> None:
         super().__init__(encoder)
         self.terms["cosent"] = engine.GradedPairs(
             "cosent", partial(cosent, temperature=temperature)

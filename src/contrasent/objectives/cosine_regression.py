@@ -27,7 +27,9 @@ class CosineRegression(engine.Objective):
     }
     """The released script for the STS Benchmark."""
 
-    def __init__(self, encoder: engine.Encoder, *, highest_score: engine.Positive = 1.0) -> None:
+    def __init__(
+        self, encoder: engine.TorchEncoder, *, highest_score: engine.Positive = 1.0
+    ) -> None:
         super().__init__(encoder)
         self.terms["regression"] = engine.GradedPairs(
             "regression", cosine_regression, unit=highest_score

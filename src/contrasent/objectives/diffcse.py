@@ -83,7 +83,7 @@ class DiffCSE(engine.ContrastObjective):
 
     def __init__(
         self,
-        encoder: engine.Encoder,
+        encoder: engine.TorchEncoder,
         *,
         projector: engine.Projector = "batchnorm",
         contrast_weight: engine.Weight = 1.0,

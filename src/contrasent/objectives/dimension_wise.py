@@ -22,7 +22,7 @@ class DimensionWiseContrast(engine.Objective):
 
     def __init__(
         self,
-        encoder: engine.Encoder,
+        encoder: engine.TorchEncoder,
         *,
         projector: engine.Projector = "none",
         dimension_temperature: engine.Positive = 0.05,

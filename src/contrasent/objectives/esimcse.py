@@ -45,7 +45,7 @@ class ESimCSE(engine.ContrastObjective):
 
     def __init__(
         self,
-        encoder: engine.Encoder,
+        encoder: engine.TorchEncoder,
         *,
         view: Annotated[str, engine.Neutral("dropout")] = "repeat_tokens",
         rate: Annotated[float | None, engine.Range(least=0, most=1)] = None,

@@ -54,7 +54,7 @@ class GISTEmbed(engine.Objective):
 
     def __init__(
         self,
-        encoder: engine.Encoder,
+        encoder: engine.TorchEncoder,
         *,
         guide: engine.GuideFolder = None,
         temperature: engine.Positive = 0.01,

@@ -20,7 +20,7 @@ class MaskedLM(engine.Objective):
 
     def __init__(
         self,
-        encoder: engine.Encoder,
+        encoder: engine.TorchEncoder,
         *,
         masked_lm_weight: engine.Weight = 0.1,
         mask_ratio: engine.Share = 0.15,

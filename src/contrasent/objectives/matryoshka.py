@@ -48,7 +48,7 @@ class Matryoshka(engine.ContrastObjective):
 
     def __init__(
         self,
-        encoder: engine.Encoder,
+        encoder: engine.TorchEncoder,
         *,
         dimensions: str = "256,128,64",
         projector: engine.Projector = "none",

@@ -51,7 +51,7 @@ class PromptBERT(engine.Objective):
 
     def __init__(
         self,
-        encoder: engine.Encoder,
+        encoder: engine.TorchEncoder,
         *,
         template: str = 'This sentence : "[X]" means [MASK] .',
         positive_template: str = 'This sentence of "[X]" means [MASK] .',
@@ -71,7 +71,10 @@ class PromptBERT(engine.Objective):
 
 
 def _templates_alone(
-    templates: Sequence[str], encoder: engine.Encoder, columns: Sequence[engine.Tokens], first: int
+    templates: Sequence[str],
+    encoder: engine.TorchEncoder,
+    columns: Sequence[engine.Tokens],
+    first: int,
 ) -> Tensor:
     """Vectors (rows of all columns, d) of each row's template without its sentence.
 

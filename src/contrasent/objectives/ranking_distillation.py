@@ -62,7 +62,7 @@ class RankingDistillation(engine.Objective):
 
     def __init__(
         self,
-        encoder: engine.Encoder,
+        encoder: engine.TorchEncoder,
         *,
         guide: engine.GuideFolder = None,
         temperature: engine.Positive = 0.05,

@@ -57,7 +57,7 @@ class SimCSE(engine.PairObjective):
 
     def __init__(
         self,
-        encoder: engine.Encoder,
+        encoder: engine.TorchEncoder,
         *,
         masks: Literal["independent", "fixed"] = "independent",
         view: Annotated[str, engine.Neutral("dropout")] = "dropout",

@@ -56,7 +56,7 @@ class CopiesSimCSE(engine.ContrastObjective):
 
     def __init__(
         self,
-        encoder: engine.Encoder,
+        encoder: engine.TorchEncoder,
         *,
         copies: Literal["positive", "negative"] = "negative",
         copy_edit: Literal["replace", "insert", "delete"] = "replace",

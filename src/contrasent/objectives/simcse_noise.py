@@ -32,7 +32,7 @@ class NoisySimCSE(engine.ContrastObjective):
 
     def __init__(
         self,
-        encoder: engine.Encoder,
+        encoder: engine.TorchEncoder,
         *,
         positives: Annotated[
             Literal["noisy", "gaussian", "mean"], engine.Neutral("noisy")

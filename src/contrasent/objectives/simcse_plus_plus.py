@@ -42,7 +42,7 @@ class SimCSEPlusPlus(engine.ContrastObjective):
 
     def __init__(
         self,
-        encoder: engine.Encoder,
+        encoder: engine.TorchEncoder,
         *,
         negatives: Annotated[engine.Source, engine.Neutral("noisy")] = "off_dropout",
         factor: engine.Positive = 0.9,

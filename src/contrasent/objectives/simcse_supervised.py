@@ -37,7 +37,7 @@ class SupervisedSimCSE(engine.PairObjective):
 
     def __init__(
         self,
-        encoder: engine.Encoder,
+        encoder: engine.TorchEncoder,
         *,
         projector: engine.Projector = "none",
         alpha: engine.Weight = 1.0,

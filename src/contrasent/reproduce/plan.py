@@ -297,10 +297,10 @@ class Planner:
         if not (target / "modules.json").is_file():
             import torch
 
-            from contrasent.encoder.encoder import Encoder
+            from contrasent.encoder.encoder import TorchEncoder
             from contrasent.engine.momentum_queue import randomize
 
-            encoder = Encoder.load(base, pooling="cls")
+            encoder = TorchEncoder.load(base, pooling="cls")
             with torch.random.fork_rng():
                 torch.manual_seed(0)
                 randomize(encoder)

@@ -248,7 +248,8 @@ def is_stored(item: Item, home: Path) -> bool:
 def add_row(made: console.Book, items: Sequence[Item], path: Path) -> None:
     """Add the scores of a file to every table with a column for one of them.
 
-    A report of ``evaluate --json`` is a row for each model. A table with a header ``task,value``
+    A report of ``evaluate --json-file`` is a row for each model. A table with a header
+    ``task,value``
     names tasks as columns do, and gives values in the table's units.
     """
     fitting = False
@@ -283,7 +284,7 @@ def _scores_in(path: Path) -> dict[str, Report | dict[str, float]]:
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(path, f"cannot be read ({error})") from error
     if [cell.strip() for cell in head] != ["task", "value"]:
-        problem = "is neither a report of evaluate --json nor a table with the header task,value"
+        problem = "is neither from evaluate --json-file nor a table with the header task,value"
         raise InputError(path, problem, line=1)
     values: dict[str, float] = {}
     for line, row in enumerate(rows, 2):

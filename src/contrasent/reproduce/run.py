@@ -263,14 +263,14 @@ class _Loaded:
             from contrasent.postprocess import Glove
 
             return Glove.load(Path(self.model.base))
-        from contrasent.encoder.encoder import Encoder
+        from contrasent.encoder.encoder import TorchEncoder
 
         if self.model.kind == "train":
             self._trained(again=True)
-            encoder = Encoder.load(self.store.model(self.model.key), normalize=normalize)
+            encoder = TorchEncoder.load(self.store.model(self.model.key), normalize=normalize)
         else:
             pooling = self.model.pooling or None
-            encoder = Encoder.load(Path(self.model.base), pooling=pooling, normalize=normalize)
+            encoder = TorchEncoder.load(Path(self.model.base), pooling=pooling, normalize=normalize)
         # More than 64 keep a GPU busy; on CPU a call is bounded by its tokens in any case.
         return partial(encoder.encode, batch_size=CALL)
 

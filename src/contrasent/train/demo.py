@@ -8,7 +8,7 @@ from typing import Any
 from contrasent import pictures
 from contrasent.documents.docstrings import InstalledDocumentation
 from contrasent.documents.sections import sentences
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.evaluate.validation import RetrievalValidation
 from contrasent.files import render, write_text
 from contrasent.model.pretrained import resolve
@@ -93,7 +93,7 @@ def _page(
         (points,) = curves(lesson.run.log)[HELD_OUT].values()
         drawn[lesson.name] = [(steps + step, value, low, high) for step, value, low, high in points]
         steps += lesson.run.steps
-    encoders = (Encoder.load(resolve(base), pooling=POOLER), lessons[-1].run.encoder)
+    encoders = (TorchEncoder.load(resolve(base), pooling=POOLER), lessons[-1].run.encoder)
     first, last = (e.similarity(questions[:SHOWN], answers).argmax(axis=1) for e in encoders)
     return render(
         "learning.html",

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.multiprocessing.spawn import spawn
 
 from contrasent import parallel
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.encoder.tensors import (
     read_checkpoint,
     read_tensors,
@@ -108,7 +108,7 @@ def with_small_models(method: str, given: Mapping[str, Any], base: Path) -> dict
                 values[name] = str(base)
         if parameter.mark(GuideName):
             guide = base.with_name("guide")
-            Encoder.load(base, pooling="mean").save(guide)
+            TorchEncoder.load(base, pooling="mean").save(guide)
             values[name] = str(guide)
     return values
 

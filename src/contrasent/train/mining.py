@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent import progress
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.errors import OptionError
 from contrasent.metrics import normalize
 from contrasent.nearest import QUERIES_AT_ONCE, best_rows
@@ -22,7 +22,7 @@ MARGIN = 0.95
 
 
 def mine(
-    encoder: Encoder, cache: TokenCache, rows: NDArray[np.int64], count: int
+    encoder: TorchEncoder, cache: TokenCache, rows: NDArray[np.int64], count: int
 ) -> NDArray[np.int64]:
     """For each row of the corpus, (n, count) rows whose answers are its hard negatives.
 
@@ -75,7 +75,7 @@ def _numbers(cache: TokenCache, column: int, rows: NDArray[np.int64]) -> NDArray
 
 
 def _embed(
-    encoder: Encoder, cache: TokenCache, column: int, rows: NDArray[np.int64], advance: Any
+    encoder: TorchEncoder, cache: TokenCache, column: int, rows: NDArray[np.int64], advance: Any
 ) -> Vectors:
     """Unit vectors of a column's rows, with tokens as in training."""
     parts = []

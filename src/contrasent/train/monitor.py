@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from contrasent import metrics, parallel
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.engine.objective import Objective
 from contrasent.errors import OptionError, TrainingError, see
 from contrasent.files import read_object
@@ -195,7 +195,7 @@ class ModelSelector:
 
     def __init__(
         self,
-        encoder: Encoder,
+        encoder: TorchEncoder,
         place: RunFolder,
         evaluator: Evaluate | None,
         geometry: Evaluate | None,

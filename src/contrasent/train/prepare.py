@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from contrasent import parallel
 from contrasent.encoder import lora
 from contrasent.encoder.backbone import is_causal, longest_input
-from contrasent.encoder.encoder import Encoder
+from contrasent.encoder.encoder import TorchEncoder
 from contrasent.encoder.poolers import Pooler
 from contrasent.engine.objective import Objective
 from contrasent.engine.registry import check, find
@@ -51,7 +51,7 @@ def prepare(
     own = settings.max_seq_length if stored.max_seq_length is None else stored.max_seq_length
     stated = settings.max_seq_length != LENGTH  # the default gives way to a base that reads less
     attention = settings.attention_dropout
-    encoder = Encoder.load(
+    encoder = TorchEncoder.load(
         base,
         pooling=pooling or "mean",
         head=settings.head,
@@ -109,7 +109,7 @@ def configure(objective: Objective, settings: Settings) -> None:
         raise OptionError("mini_batch_size", settings.mini_batch_size, f"{problem}; use 0")
     objective.to(objective.encoder.device)
     for encoder in objective.modules():
-        if isinstance(encoder, Encoder):
+        if isinstance(encoder, TorchEncoder):
             encoder.packed = settings.padding == "none"
             encoder.mini_batch_size = settings.mini_batch_size
             if settings.compile:

@@ -20,7 +20,7 @@ from contrasent.report import Report
 from contrasent.types import EncodeFn
 
 if TYPE_CHECKING:
-    from contrasent.encoder.encoder import Encoder
+    from contrasent.encoder.encoder import TorchEncoder
 
 Keep = Literal["proven", "unharmed", "trained", "last"]
 """The model a run gives: the best step if it is proven better, else the base; the last step if
@@ -103,11 +103,11 @@ class Run:
     shares: list[dict[str, float]] = field(default_factory=list)
 
     @cached_property
-    def encoder(self) -> "Encoder":
+    def encoder(self) -> "TorchEncoder":
         """The model that the run left."""
-        from contrasent.encoder.encoder import Encoder
+        from contrasent.encoder.encoder import TorchEncoder
 
-        return Encoder.load(self.folder)
+        return TorchEncoder.load(self.folder)
 
     @cached_property
     def log(self) -> list[dict[str, Any]]:
