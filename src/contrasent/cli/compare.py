@@ -41,23 +41,23 @@ def compare(
     seed: int = 0,
     seed_sd: Annotated[float | None, typer.Option(min=0)] = None,
 ) -> options.Output:
-    """Is B better than A, or is it chance? Differences with 95 % intervals and p values.
+    """Is B better than A? Differences with 95 % intervals and p values.
 
-    Items are paired, and both items and seeds count as chance. If a model has only one run,
-    the spread over seeds is assumed, and a second interval leaves seeds out.
+    Items are paired. Intervals cover both items and seeds. For a model with a single run, a spread
+    over seeds is assumed, and a second interval ignores seeds.
 
     Options:
-        before: Model, or its runs with several seeds: a,b,c; or their reports, written by evaluate
-            --json.
+        before: Model, or its runs with several seeds: a,b,c; or their reports from evaluate
+            --json-file.
         after: The model to compare with A, given in the same way.
-        suite: Suites to measure models by, as in evaluate; sts if nothing else is given.
+        suite: Suites to evaluate, as in evaluate. [default: sts]
         pairs: Your own labeled pairs: csv, tsv, jsonl or parquet; can be repeated.
         columns: For --pairs: two texts and a number by name, or by position from 0.
         collection: Your own retrieval set, in BEIR's layout.
-        on: A corpus of pairs, of which those are searched that train holds out.
+        on: A corpus of pairs; the pairs that train holds out are searched.
         seed: For --on: the seed of the training.
-        seed_sd: Standard deviation over seeds, in points, of an arm with one run. By default the
-            other arm's, or 1.2 where that has one run too; 0 for a model no seed would change.
+        seed_sd: Standard deviation over seeds, in points, of a model with one run; 0 for a model
+            that no seed changes. [default: the other model's, else 1.2]
     """
     arms = [_names(option, value) for option, value in (("A", before), ("B", after))]
     from contrasent.datasets.official import STS_TASKS
@@ -156,24 +156,24 @@ def diff(
     fail_over: Annotated[float | None, typer.Option(min=0, max=1)] = None,
     seed: int = 0,
 ) -> options.Output:
-    """Will a search still find what it found with another model, version or runtime?
+    """Will a search find the same documents with a different model, version or runtime?
 
-    Both models rank the same documents for the same queries; no relevance judgments are
-    needed. Changes are shown with 95 % intervals. The stored vectors of an index are used where
-    OLD made them. A key for a server is read from CONTRASENT_API_KEY.
+    Both models rank the same documents for the same queries; relevance judgments are not needed.
+    The stored vectors of an index are used for OLD if it made them. The API key of a server is read
+    from CONTRASENT_API_KEY.
 
     Options:
-        old: The model in use: folder, name, export, or a server's http://HOST:PORT/v1#MODEL.
-        new: The model that is to replace it, given in the same way.
+        old: The current model: folder, name, export, or a server's http://HOST:PORT/v1#MODEL.
+        new: The replacement, given in the same way.
         on: Index folder, or a corpus: a file or folder.
-        query_file: File with one query a line; if not given, documents are the queries.
-        sample: Queries at most, drawn at random; at least 20.
-        documents: Documents at most, drawn at random.
-        threshold: Score of OLD to carry over to NEW.
-        report: Write all of it as a page: FILE.html.
-        fail_over: Exit with 3 if the share of the ten nearest that changed may be above this
+        query_file: File with one query per line. [default: documents are the queries]
+        sample: Maximum number of queries, drawn at random; at least 20.
+        documents: Maximum number of documents, drawn at random.
+        threshold: Score of OLD to convert to NEW.
+        report: Write a full report: FILE.html.
+        fail_over: Exit with status 3 if the share of the ten nearest that changed may exceed this
             (upper end of its interval).
-        seed: Seed of the samples.
+        seed: Random seed of the samples.
     """
     if not on:
         raise OptionError("--on", on, "name the index or the texts that both models search")

@@ -44,23 +44,24 @@ def demo(
     resume: Resume = False,
     overwrite: options.Overwrite = False,
 ) -> options.Output:
-    """Learn by contrast, and search, on the documentation of the installed packages.
+    """Train a model by contrast, and search, on the documentation of the installed packages.
 
-    Documentation strings are read as text; nothing is imported or run. The first sentence of each
-    should find the explanation that follows it. First a language model learns that, from sentences
-    alone and then from four fifths of these pairs; the others judge. Then a sentence encoder
-    searches the explanations with words and vectors, a quarter of the first sentences teaches it as
-    queries of users, and three questions are answered.
+    Documentation strings are read as text; nothing is imported or run. Each first sentence, a
+    summary, should find the explanation that follows it.
+
+    First a language model is trained, on sentences alone and then on four fifths of the pairs; the
+    other pairs evaluate it. Then a sentence encoder searches the explanations with BM25 and
+    vectors, learns from a quarter of the summaries as user queries, and answers three questions.
 
     Options:
         output: Folder for models, index and reports.
-        only: One of the two parts, learn or search.
-        base: Language model that learns.
-        objective: Method by which it learns from sentences.
+        only: Run one of the two parts, learn or search.
+        base: Language model to train.
+        objective: Method to train on sentences.
         model: Model to search with.
-        names: Documented names to read at most.
-        budget: Time that the search may learn for at most: 90s, 30m, 2h.
-        seed: Seed of everything random.
+        names: Maximum number of documented names to read.
+        budget: Time limit for learning to search: 90s, 30m, 2h.
+        seed: Random seed.
     """
     seconds = options.parse_budget(budget)
     if only != "search":

@@ -48,16 +48,15 @@ def doctor(
     ] = None,
     write: bool = False,
 ) -> options.Output:
-    """Check that a model gives the vectors it was saved with, or that an index is whole.
+    """Check that a model gives its saved vectors, or that an index is intact.
 
-    Without a model: the installed packages, the missing extras and the processor. With one: every
-    difference, such as pooling, a missing head or scaling, tokenization, truncation, precision; and
-    a warning where heads of attention ignore the text, which changes no exit code. Of an index all
-    rows and words are verified, then its model, and that it made the index. Exits with 0 if all is
-    well and with 1 if not.
+    Without a model: lists the installed packages, missing extras and the processor. With a model:
+    finds every difference in pooling, head, scaling, tokenization, truncation or precision. It also
+    warns if attention heads ignore the text. With an index: verifies all rows and BM25 terms, then
+    its model. Exits with status 0 without problems, else with 1.
 
     Options:
-        write: Save golden vectors of the model as it is now.
+        write: Save golden vectors of the model in its current state.
     """
     if model is None:
         if write:

@@ -133,32 +133,30 @@ def encode(
 ) -> options.Output:
     """Write the vector of every sentence to a file or a folder.
 
-    A .npy file holds float32 rows in the order of the input; a .parquet file also the texts. Lines
-    that repeat are computed once. A folder holds shards of parquet and a manifest, made
-    independently, by one process, by several, or by a Ray cluster. Memory stays bounded. If it is
-    killed, the same command goes on where it was: with the shards of the folder, or with what is
-    kept in .NAME.encoded next to the file.
+    A .npy file contains float32 rows in the order of the input; a .parquet file also the texts. A
+    folder contains parquet shards and a manifest, written independently by one process, by several,
+    or by a Ray cluster. Memory stays bounded. After an interruption, the same command continues
+    from the finished shards, or from .NAME.encoded next to the file.
 
     Options:
         model: Model folder or name, or an exported model.
         input_: File, folder, or - for standard input; for shards also a pattern with *, or a URL.
         output: FILE.npy, FILE.parquet, or a folder or URL for shards.
-        engine: What makes shards: local, this machine, or ray, a Ray cluster (docs/scale.md).
-            [default: local]
-        workers: Of shards: number of workers. [default: local 1, ray as many as fit]
-        worker_cpus: Of shards: cores a worker. [default: local all, ray 1]
-        worker_gpus: With --engine ray: GPUs a worker, also 0.5.
-        timeout: With --engine ray: end after so many seconds without a report from any worker.
+        engine: What writes shards: local (this machine) or ray (a Ray cluster, see the page on
+            scale). [default: local]
+        workers: For shards: number of workers. [default: local 1, ray as many as fit]
+        worker_cpus: For shards: cores per worker. [default: local all, ray 1]
+        worker_gpus: With --engine ray: GPUs per worker; may be a fraction such as 0.5.
+        timeout: With --engine ray: stop after this many seconds without a report from any worker.
         column: Column with the text, by name or position from 0.
-        id_column: Of shards: column with the ids; row numbers if not given.
-        keep_text: Of shards: keep the texts with the vectors.
-        dtype: Of shards: float32, float16, int8 (with a scale a row) or binary (signs, as
-            bits).
-        shard_rows: Texts a shard. [default: 250000]
-        shard: Make this share of the shards, such as 3/64: for independent jobs;
-            the one that makes the last shard checks them all.
+        id_column: For shards: column with the ids. [default: row numbers]
+        keep_text: For shards: store the texts with the vectors.
+        dtype: For shards: float32, float16, int8 (with a scale per row) or binary (signs, as bits).
+        shard_rows: Texts per shard. [default: 250000]
+        shard: Write this part of the shards, such as 3/64, for independent jobs; the job that
+            writes the last shard checks them all.
         unit: Scale vectors to length one.
-        dimensions: Keep the first so many dimensions, scaled to length one.
+        dimensions: Keep this many leading dimensions, scaled to length one.
         prompt: Name of a prompt of the model, such as query. [default: the model's; in shards its
             prompt for documents]
     """

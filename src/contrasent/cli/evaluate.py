@@ -45,28 +45,28 @@ def evaluate(
     report_file: Annotated[Path | None, typer.Option("--report", metavar="FILE")] = None,
     list_: Annotated[bool, typer.Option("--list")] = False,
 ) -> None:
-    """Measure models: similarity, transfer, geometry, retrieval and bias, with 95 % intervals.
+    """Evaluate models: similarity, transfer, geometry, retrieval and bias, with 95 % intervals.
 
     Options:
         models: Model folders or names, GloVe text files, or indexes to search (--collection).
         suite: sts, protocols, transfer, geometry, retrieval, bias, paraphrase, triplets,
             clustering, few-shot or all; can be repeated.
         aggregate: all, mean or wmean; can be repeated.
-        protocol: For --suite protocols: one by name, such as senteval; can be repeated.
-        subsets: A row for each STS subset.
-        seeds: Runs of the transfer classifier, each with other folds.
+        protocol: For --suite protocols: a protocol by name, such as senteval; can be repeated.
+        subsets: Add a row for each STS subset.
+        seeds: Runs of the transfer classifier, each with different folds.
         captions: Flickr30k captions to search, from the end; 0 for all.
         pairs: Your own labeled pairs: csv, tsv, jsonl or parquet; can be repeated.
-        columns: For --pairs: two texts and a number by name, or by position from 0 where there is
-            no header.
-        collection: Your own retrieval set, in BEIR's layout; of an index, the queries' answers are
-            its rows, or the documents that their metadata names.
-        own_ids: For --collection: rank a document with the query's own id too.
-        stop_words: Average GloVe's vectors of stop words too.
+        columns: For --pairs: two texts and a number by name, or by position from 0 without a
+            header.
+        collection: Your own retrieval set, in BEIR's layout; for an index, the answers are its
+            rows, or the documents named in their metadata.
+        own_ids: For --collection: also rank a document with the query's own id.
+        stop_words: Also average GloVe's vectors of stop words.
         resamples: Bootstrap resamples of the 95 % intervals; 0 for none.
-        json_file: Write the report as JSON, with the items' scores in a second file for compare.
+        json_file: Write the report as JSON; a second file has the scores of the items, for compare.
         report_file: Write a page with pictures.
-        list_: Show the named data sets, where each is or belongs, and the suites that run here.
+        list_: List the named datasets, where each is or belongs, and the suites that can run here.
     """
     from contrasent.datasets.official import STS_TASKS
     from contrasent.evaluate.protocols import PROTOCOLS

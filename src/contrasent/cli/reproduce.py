@@ -44,26 +44,26 @@ def reproduce(
 ) -> None:
     """Run tables and figures of the papers, and show which statements hold.
 
-    May be stopped at any time; the same command continues. At scale lab only directions and orders
+    Can be stopped at any time; the same command continues. At scale lab only directions and orders
     are compared, not values.
 
     Options:
         items: simcse:table1, a paper's name, or all.
-        listing: List every table and figure, and stop.
-        check: Read and check the items, all if none is named, and stop; nothing is computed.
+        listing: List every table and figure, and exit.
+        check: Read and check the items, or all of them, and exit without computing.
         scale: lab or paper. [default: paper with a GPU, lab without]
         assign: Change the scale's runs, such as max_steps=500; can be repeated.
-        sentences: Rows drawn from a corpus; 0 for all.
+        sentences: Rows drawn from each corpus; 0 for all.
         seeds: Runs of each row. [default: each item's own]
-        jobs: Processes.
-        budget: Begin nothing after this time, such as 30m or 2h.
-        base: Encoder to begin from. [default: the scale's own]
-        checkpoint: NAME=FOLDER of a checkpoint that an item names; can be repeated.
-        results: Folder of results, made or continued.
-        stored: Compute nothing; report results that are stored there or in its folder results, of
-            "all" or a paper those items that have some.
-        row: Add a row of your own scores: a report of evaluate --json-file, or a csv with
-            the header task,value; can be repeated.
+        jobs: Number of processes.
+        budget: Start nothing after this time, such as 30m or 2h.
+        base: Encoder to start from. [default: the scale's own]
+        checkpoint: NAME=FOLDER for a checkpoint that an item names; can be repeated.
+        results: Folder of results, created or continued.
+        stored: Report stored results from this folder, or from its folder results, without
+            computing.
+        row: Add a row of your own scores: a report of evaluate --json-file, or a csv with the
+            header task,value; can be repeated.
         report: Write the tables and statements as Markdown (.md), the tables for LaTeX with
             booktabs (.tex), or every cell (.csv); can be repeated.
         figures: Write every figure as an SVG file.

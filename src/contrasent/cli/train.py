@@ -81,36 +81,37 @@ def train(
 ) -> options.Output | None:
     """Train a model on text of your own.
 
-    Without labels a corpus is one column of sentences; with labels, pairs that belong together
-    (two columns), pairs and hard negatives (three and more), or pairs with a score each.
+    The corpus has one column of sentences (no labels), pairs, pairs with hard negatives (three
+    columns or more), or pairs with scores.
 
     Options:
         corpus: txt, csv, tsv, jsonl, json, parquet, a folder, the hub's owner/name@commit (with
-            #split or #config/split), or -. Of several, each batch is of one (--set weights=2,1).
+            #split or #config/split), or -. With several corpora, each batch uses one (--set
+            weights=2,1).
         output: Folder for the model.
-        objective: Method: a name, names joined by +, a file of your own (my_method.py), or
+        objective: Method: a name, names joined by +, your own file (my_method.py), or
             package.module:Class. [default: simcse for sentences, simcse_supervised for pairs,
             cosent for pairs with scores]
-        columns: Columns of a table, by name or position, with commas.
-        score: Column that rates each pair, for methods that learn from ratings. [default: score,
-            similarity, rating, ...]
-        documents: Text in document order, a blank line between documents.
-        evaluate: What decides the model: heldout (pairs of the corpus), documents (held out: the
-            first sentence finds the rest), neighbors (how much of the base is left), a file of
-            labeled pairs, stsb (needs CONTRASENT_DATA), or none. [default: heldout for pairs,
-            documents with --documents, else neighbors]
-        keep: Model to leave: proven (the best step if proven better than the base, else the base),
-            unharmed (the last step if enough of the base's neighbors are left, else the base),
-            trained (the best step in any case), or last. [default: proven; with --evaluate
-            neighbors, which proves nothing, unharmed]
-        require_improvement: Exit with 3, all written, if nothing improved.
-        config: TOML file with any of the options and [settings], or a model of the papers such as
-            simcse/roberta-large-unsup.
-        assign: A setting, key=value; may be repeated.
-        seed: Seed of everything random.
-        tensorboard: Write the curves to run/tensorboard too, as they come.
-        check: Check settings, corpus and method on a small encoder, and train nothing; exits with 1
-            if a check fails.
+        columns: Columns of a table, by name or position, separated by commas.
+        score: Column with the score of each pair, for methods that learn from ratings. [default:
+            score, similarity, rating, ...]
+        documents: Text is in document order, with a blank line between documents.
+        evaluate: What selects the model: heldout (pairs of the corpus), documents (held out: the
+            first sentence finds the rest), neighbors (share of the base's neighbors unchanged), a
+            file with labeled pairs, stsb (needs CONTRASENT_DATA), or none. [default: heldout for
+            pairs, documents with --documents, else neighbors]
+        keep: Model to save: proven (the best step if proven better than the base, else the base),
+            unharmed (the last step if enough of the base's neighbors are unchanged, else the base),
+            trained (the best step in any case), or last. [default: proven; unharmed with --evaluate
+            neighbors]
+        require_improvement: Write everything, then exit with status 3 if nothing improved.
+        config: TOML file with any of these options and [settings], or a config of the papers such
+            as simcse/roberta-large-unsup.
+        assign: A setting, key=value; can be repeated.
+        seed: Random seed.
+        tensorboard: Also write the curves to run/tensorboard during training.
+        check: Check settings, corpus and method on a small encoder without training; exit with
+            status 1 if a check fails.
     """
     # Options take the place of what the recipe has under their names.
     overrides = {k: v for k, v in locals().items() if k in RECIPE_KEYS and v not in (None, False)}
