@@ -85,7 +85,7 @@ def test_short_names_and_documents_that_are_not_there():
     judged = {"q": ("plan?", {"plan.md": 1.0, "gone": 1.0}), "p": ("seven?", {"7": 1.0})}
     report = search_retrieval(found([names, names]), names, judged, resamples=0)
     assert value(report, "recall@10") == 0.75
-    assert report.notes["judged documents missing from the corpus"] == 1
+    assert report.notes["relevant documents missing from the corpus"] == 1
     with pytest.raises(
         DataError, match=r"'gone'; the corpus has documents such as 'notes/plan.md'"
     ):

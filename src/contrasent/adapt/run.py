@@ -354,9 +354,7 @@ class _AdaptationRun:
             raise OptionError("train_encoder", True, self.ignored or f"needs {needed()}")
         found = self.work.stage("encoder", lambda: fit_encoder(bench, base, model, self.seed))
         verdict = (
-            "Improved and saved"
-            if found["improved"]
-            else "No reliable improvement; the base is kept"
+            "Improved and saved" if found["improved"] else "No reliable improvement, the base stays"
         )
         self.note(f"Encoder trained on queries: {verdict}: {found['reason']}")
         if found["improved"]:

@@ -118,5 +118,5 @@ def summary(done: "Adaptation") -> str:
     """The verdict, the evidence, and the next commands."""
     verdict = f"{done.folder}: {done.reason}{'' if done.improved else see('no-gain')}"
     evidence = [f"    {name:34s} {text}" for name, text in done.facts["statements"]]
-    search = f'search it: contrasent search {done.folder} "..."'
+    search = f'search: contrasent search {done.folder} "..."'
     return "\n".join([verdict, *evidence, search, f"report: {done.folder}/report.html"])

@@ -28,7 +28,7 @@ QUESTIONS = (
 )
 
 
-TAUGHT = 4  # of so many summaries one teaches; every second one, which never does, judges
+TAUGHT = 4  # of so many summaries one is a query to learn from; every second one is held out
 
 
 @options.command
@@ -81,13 +81,13 @@ def demo(
         from contrasent.train.demo import learn, table
 
         place = output / "learned"
-        with options.resumable(f"--resume goes on with {output}"):
+        with options.resumable(f"--resume continues {output}"):
             lessons = learn(source, place, base=base, objective=objective, **again)
         facts["learned"] = [
             {"name": lesson.name, **asdict(lesson.run), "folder": str(lesson.run.folder)}
             for lesson in lessons
         ]
-        lines += [*table(lessons, base), f"the curve: {place / 'learning.html'}"]
+        lines += [*table(lessons, base), f"curve, map and examples: {place / 'learning.html'}"]
     if only != "learn":
         searched, search_facts = _search(source, output / "search", model, seconds, **again)
         facts |= search_facts
@@ -125,14 +125,14 @@ def _search(
     for answer in answered:
         lines.append(answer["question"])
         lines += [f"    {score:.2f}  {name}: {text}" for name, score, text in answer["found"]]
-    lines.append(f"summaries held out ({gains['queries']:,}), nDCG@10 of the right explanation:")
-    lines.append(f"    vectors alone                  {gains['vectors']:.3f}")
-    lines += [f"    {name:30s} {gains[name]['shown']}" for name in PARTS]
-    lines += [summary(done), f"search it in a browser: contrasent serve {done.folder}"]
+    lines.append(f"nDCG@10 on {gains['queries']:,} held-out summaries")
+    lines.append(f"    {'vectors alone':34s} {gains['vectors']:.3f}")
+    lines += [f"    {name:34s} {gains[name]['shown']}" for name in PARTS]
+    lines += [summary(done), f"in a browser: contrasent serve {done.folder}"]
     return lines, {**done.facts, "answers": answered, "held_out": gains}
 
 
-PARTS = ("words add", "learning adds", "together")
+PARTS = ("BM25 adds", "your queries add", "together")
 
 
 def _gains(
@@ -142,7 +142,7 @@ def _gains(
     summaries: Sequence[tuple[str, str]],
     seed: int,
 ) -> dict[str, Any]:
-    """The gains of words and of learning over vectors alone, on summaries that taught nothing."""
+    """The gains of BM25 and of learning over vectors alone, on held-out summaries."""
     from contrasent.adapt.bench import Bench, Query, difference, document_names
     from contrasent.search.ranking import Ranker
     from contrasent.types import for_task
@@ -164,7 +164,7 @@ def _gains(
 
 
 def _add_summaries(folder: Path, encode: "EncodeFn", summaries: Sequence[tuple[str, str]]) -> None:
-    """Make each summary a passage of its document, now that they have taught and judged."""
+    """Make each summary a passage of its document, after learning and evaluation."""
     from contrasent.search.writer import Writer
 
     with Writer(folder) as writer:

@@ -372,7 +372,7 @@ def dedupe(
     remove: bool = False,
     overwrite: options.Overwrite = False,
 ) -> options.Output:
-    """Find texts that nearly repeat an earlier one; the first of each kind is kept.
+    """Find texts that nearly repeat an earlier text.
 
     The file of -o has one line for each text: its id, its text, and for a near-duplicate the id of
     the text it repeats and their score.

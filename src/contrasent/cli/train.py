@@ -100,9 +100,9 @@ def train(
             first sentence finds the rest), neighbors (share of the base's neighbors unchanged), a
             file with labeled pairs, stsb (needs CONTRASENT_DATA), or none. [default: heldout for
             pairs, documents with --documents, else neighbors]
-        keep: Model to save: proven (the best step if proven better than the base, else the base),
-            unharmed (the last step if enough of the base's neighbors are unchanged, else the base),
-            trained (the best step in any case), or last. [default: proven; unharmed with --evaluate
+        keep: Model to save. proven: the best step if proven better than the base, else the base.
+            unharmed: the last step if enough of the base's neighbors are unchanged, else the base.
+            trained: the best step. last: the last step. [default: proven; unharmed with --evaluate
             neighbors]
         require_improvement: Write everything, then exit with status 3 if nothing improved.
         config: TOML file with any of these options and [settings], or a config of the papers such

@@ -421,7 +421,7 @@ def search_retrieval(
     )
     notes = {**report.notes, "ties": "as the search orders them"}
     if lacking:
-        notes["judged documents missing from the corpus"] = len(lacking)
+        notes["relevant documents missing from the corpus"] = len(lacking)
     if left_out:
         notes["document with the query's own id"] = f"excluded for {left_out:,} queries"
     return Report(report.rows, notes, report.items)

@@ -224,7 +224,7 @@ class Result(BaseModel):
 
     query: str
     searched: str = Field(description="The query without typing errors.")
-    no_match: bool = Field(description="Whether there is no good match.")
+    no_match: bool = Field(description="Whether all matches are weak.")
     hits: list[FoundHit]
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MOST_POINTS = 400  # of a curve
 SHOWN = 6  # texts whose neighbors are listed
 DRIFT = {"mean_cosine", "effective_rank", "neighbor_overlap", "measured_at"}
-TERMS, HELD_OUT, SHARES = "loss and its terms", "held out, with 95 % interval", "share of each term"
+TERMS, HELD_OUT, SHARES = "loss and its terms", "held out, with 95 % CI", "share of each term"
 
 Lines = Mapping[str, Sequence[pictures.Point]]
 
