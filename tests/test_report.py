@@ -116,7 +116,7 @@ def test_what_cannot_be_read_is_said(tmp_path):
     write_reports(path, {"m": report()})
     second = tmp_path / "a.items.safetensors"
     second.write_bytes(second.read_bytes()[:-9])
-    with pytest.raises(InputError, match="no items of a report"):
+    with pytest.raises(InputError, match="not the items of a report"):
         read_reports(path)
     second.unlink()
     with pytest.raises(InputError, match=r"its items, a\.items\.safetensors, are missing"):

@@ -97,7 +97,7 @@ def test_judged_collections(tmp_path):
     folder = collection(tmp_path / "b", {"train": every[:42], "test": every[42:]})
     found, said = read(collection=folder)
     assert len(found) == 42
-    assert said == [f"{folder}: judgments of train ; test is reserved for evaluation"]
+    assert said == [f"{folder}: uses the splits train; test is reserved for evaluation"]
     with pytest.raises(DataError, match=r"queries\.jsonl: no such file"):
         read(collection=tmp_path)
 
@@ -109,7 +109,7 @@ def test_a_split_may_have_a_file_of_queries_of_its_own(tmp_path):
     (folder / "queries.jsonl").write_text("".join(whole[42:]))
     found, said = read(collection=folder)
     assert [text for text, _ in found] == [query for query, _ in MANY[:42]]
-    assert said == [f"{folder}: judgments of dev ; test is reserved for evaluation"]
+    assert said == [f"{folder}: uses the splits dev; test is reserved for evaluation"]
 
 
 def test_rows_that_cannot_be_used_are_counted(tmp_path):
@@ -132,9 +132,9 @@ def test_rows_that_cannot_be_used_are_counted(tmp_path):
     assert dict(found)["how to mend pump 1"] == {1: 2.0}
     assert said == [
         f"{path}: 2 of 54 rows ignored: unknown document (line 46: 'gone.md')",
-        f"{path}: 2 of 54 rows ignored: there is no query (line 48)",
-        f"{path}: 1 of 54 rows ignored: there is no document (line 49)",
-        f"{path}: 2 of 54 rows ignored: the gain is no number (line 50: 'nan')",
+        f"{path}: 2 of 54 rows ignored: query missing (line 48)",
+        f"{path}: 1 of 54 rows ignored: document missing (line 49)",
+        f"{path}: 2 of 54 rows ignored: the gain is not a number (line 50: 'nan')",
         f"{path}: 1 rows repeat a query and its document; the highest gain is used",
     ]
 
@@ -143,7 +143,7 @@ def test_a_csv_with_unquoted_commas_goes_on(tmp_path):
     path = written(tmp_path / "asked.csv", [*MANY, ("first, second", "page1")])
     found, said = read(path)
     assert len(found) == 45
-    assert said == [f"{path}: 1 of 46 rows ignored: there is no query (line 47)"]
+    assert said == [f"{path}: 1 of 46 rows ignored: query missing (line 47)"]
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_a_document_that_answers_everything(tmp_path):
     ("name", "content", "said"),
     [
         ("asked.csv", "ask,price\na,b\n", r":1: needs the columns query and document, and has"),
-        ("asked.csv", "query,document\na,gone.md\n", r"left out: no such document .*'gone\.md'"),
+        ("asked.csv", "query,document\na,gone.md\n", r"ignored: unknown document .*'gone\.md'"),
         ("asked.csv", "query,document\na,gone.md\n", r"documents are such as 'notes/page0\.md'"),
         ("asked.jsonl", "", ":1: needs the columns"),
         ("asked.tsv", "query\tdocument\n", "contains no answers"),

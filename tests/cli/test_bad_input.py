@@ -60,7 +60,7 @@ CORPORA = {
     "absent.txt": (None, "absent.txt: no such file"),
     "empty.txt": (b"", "empty.txt: the file is empty"),
     "blank.txt": (b"\n \n\n", "blank.txt: the file is empty"),
-    "one.txt": (b"just this one\n", "one row only, too few to contrast"),
+    "one.txt": (b"just this one\n", "only one row; at least"),
     "latin.txt": (
         b"a line\n\nna\xefve Latin-1\n",
         "latin.txt:3: byte 0xef at character 3 is not UTF-8",
@@ -69,7 +69,7 @@ CORPORA = {
     "wide.txt": ("one\ntwo\n".encode("utf-16"), "wide.txt:1: ", "iconv -f UTF-16"),
     "uneven.csv": (
         TABLE + b"how?,so,indeed\n",
-        "uneven.csv: one row only",
+        "uneven.csv: only one row",
         "1 rows skipped: more cells than there are columns (uneven.csv:3)",
     ),
     "names.csv --columns question,anser": (
@@ -96,7 +96,7 @@ def test_the_nearest_file_is_suggested(train, good):
 
 
 @pytest.mark.parametrize(("text", "word"), [
-    (b"", "standard input: the file is empty"), (b"alone\n", "standard input: one row only"),
+    (b"", "standard input: the file is empty"), (b"alone\n", "standard input: only one row"),
     (b"one\ntwo \xff\n", "standard input:2: byte 0xff"),
 ])  # fmt: skip
 def test_standard_input(train, text, word):
@@ -107,7 +107,7 @@ def test_after_mending_the_file_the_same_command_works(train, run, bert, tmp_pat
     path = tmp_path / "notes.tsv"
     path.write_text("question\tanswer\n" + "why?\tbecause\n" * 20 + "how?\tso\0\n")
     asked = ["--set", "max_steps=2", "--evaluate", "none"]
-    train("notes.tsv", *asked, words=["notes.tsv:22: the text holds a NUL byte"])
+    train("notes.tsv", *asked, words=["notes.tsv:22: the text contains a NUL byte"])
     path.write_text("question\tanswer\n" + "why?\tbecause\n" * 20 + "how?\tso\n")
     out, _ = run("train", "notes.tsv", "-o", "m", "--base", bert, *asked)
     assert out.split(",")[0] == "m: 2 steps"
@@ -136,7 +136,7 @@ OPTIONS = {
     "assignment": (["--set", "learning_rate"], ["--set 'learning_rate': write key=value"]),
     "evaluate": (["--evaluate", "heldot"], ["--evaluate 'heldot': ", "did you mean 'heldout'?"]),
     "eval_size": (["--evaluate", "heldout"], ["needs a corpus of pairs"]),
-    "batch_size": (["--set", "batch_size=1"], ["fewer than two sentences to contrast"]),
+    "batch_size": (["--set", "batch_size=1"], ["fewer than two sentences per batch"]),
     "recipe": (["--config", "no.toml"], ["no.toml: cannot be read (No such file"]),
 }
 
@@ -153,7 +153,7 @@ RECIPES = {
     "kind": ('objective = "simcse"\nbase = 3', ["mine.toml:2: base must be a text, it is 3"]),
     "columns": ("columns = 1", ["mine.toml:1: columns must be a text or a list, it is 1"]),
     "settings": ("settings = 3", ["mine.toml:1: settings must be a table, it is 3"]),
-    "setting": ("[settings]\nlearning = 1", ["mine.toml: 'learning': no such setting"]),
+    "setting": ("[settings]\nlearning = 1", ["mine.toml: 'learning': unknown setting"]),
     "value": ('[settings]\nlr = "high"', ["learning_rate 'high': must be of type float"]),
 }
 
@@ -194,7 +194,7 @@ def test_targets_that_hold_something(refused, good, bert, tmp_path):
     (tmp_path / "papers" / "thesis.txt").write_text("years of work")
     for more, word in (
         ([], "papers: holds 'thesis.txt'"),
-        (["--resume"], "holds 'thesis.txt' and no run to go on with"),
+        (["--resume"], "contains 'thesis.txt' and no run to resume"),
         (["--overwrite"], "holds 'thesis.txt' and no model"),
     ):
         refused("train", good.name, "-o", "papers", "--base", bert, *more, words=[word])
@@ -205,7 +205,7 @@ def test_targets_that_hold_something(refused, good, bert, tmp_path):
 def test_a_run_is_not_overwritten_unasked(run, refused, good, bert):
     asked = ["train", good.name, "-o", "m", "--base", bert, "--set", "max_steps=2"]
     run(*asked)
-    refused(*asked, words=["m: already holds a run; --resume continues it, --overwrite starts"])
+    refused(*asked, words=["m: already contains a run; --resume continues it, --overwrite starts"])
     words = ["m: the run there has steps 2, now it is 3; resume with the same command"]
     refused(*asked[:-1], "max_steps=3", "--resume", words=words)
     run(*asked, "--resume")

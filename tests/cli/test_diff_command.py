@@ -174,7 +174,7 @@ def test_what_a_server_gets_wrong(corpus):
     for changes, trouble, words in (
         ({}, [400], "answered 400"),
         (uneven, [], "did not answer with vectors"),
-        (empty, [], "names no model"),
+        (empty, [], "lists no model"),
     ):
         server = type("Wrong", (Fake,), changes)(trouble=trouble)
         with server.running() as url, pytest.raises(ModelError, match=words):
@@ -182,7 +182,7 @@ def test_what_a_server_gets_wrong(corpus):
     with pytest.raises(ModelError, match="does not answer"):
         run("diff", "http://127.0.0.1:1/v1", "x", "--on", corpus)
     for wrong in ("file:///etc/passwd", "ftp://x", "http://"):
-        with pytest.raises(OptionError, match=f"OLD '{wrong}': is no http"):
+        with pytest.raises(OptionError, match=f"OLD '{wrong}': is not an http"):
             run("diff", wrong, "x", "--on", corpus)
 
 

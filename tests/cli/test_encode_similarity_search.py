@@ -274,7 +274,7 @@ def test_search_says_how_to_go_on_when_the_model_has_moved(built, tmp_path, line
     folder = tmp_path / "index"
     run("index", lines, "--model", tmp_path / "here", "-o", folder)
     (tmp_path / "here").rename(tmp_path / "there")
-    with pytest.raises(ModelError, match="if it has moved, use --model"):
+    with pytest.raises(ModelError, match="if it moved, add --model"):
         run("search", folder, "x")
     assert run("search", folder, "a pet", "-k", 1, "--model", tmp_path / "there")
 
@@ -368,9 +368,9 @@ def test_bad_input_costs_no_torch(line, error, words, tmp_path, lines, built, mo
 
 
 @pytest.mark.parametrize(("rows", "words"), [
-    ('{"text": "a"}\n{"text": 3}\n', r"t\.jsonl:2: column .text. holds 3, no text"),
+    ('{"text": "a"}\n{"text": 3}\n', r"t\.jsonl:2: column .text. contains 3, not text"),
     ('{"text": "a", "id": null}\n', r"t\.jsonl:1: the id must be"),
-    ('{"text": "a", "id": "x"}\n{"text": "b", "id": "x"}\n', "'x'.*twice"), ("", "no text to read"),
+    ('{"text": "a", "id": "x"}\n{"text": "b", "id": "x"}\n', "'x'.*repeated"), ("", "found no text"),
 ])  # fmt: skip
 def test_bad_rows_leave_no_index(tmp_path, rows, words):
     (tmp_path / "t.jsonl").write_text(rows)

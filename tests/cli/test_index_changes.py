@@ -41,7 +41,7 @@ def test_another_model(built, models, tmp_path):
     assert made.vectors[rows] == pytest.approx(fresh.vectors[rows], abs=1e-5)
     assert made.facts.source == fresh.facts.source
     assert made.ranker == before.ranker == Ranker(0.4)
-    assert "encoded anew by" in run("index", built, "--model", models / "mean")
+    assert "encoded again with" in run("index", built, "--model", models / "mean")
 
 
 def test_bad_input(built, models, tmp_path):

@@ -90,7 +90,7 @@ def test_a_folder_of_documents(folder, tmp_path):
         assert f"skipped 1, {reason}" in lines
     assert {"skipped 1, hidden: .hidden.md", "skipped 1, binary: picture.png"} < {*lines}
     assert "skipped 1, row without text: faq.csv" in lines
-    assert "left out 1 line that holds a key or a password" in lines
+    assert "left out 1 line with a key or a password" in lines
     assert "trains.md" in run("search", tmp_path / "s", "the price of a ticket", "-k", 1)
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 

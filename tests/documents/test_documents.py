@@ -239,7 +239,7 @@ def test_keys_within_documents_are_left_out_and_counted(tmp_path):
     found = {d.id: [p for s in d.sections for p in s.paragraphs] for d in source}
     assert found == {"a.md": ["First. Last.", "after", "The end."], "b.csv#2": [kept]}
     assert source.report.keys == len(KEYS) + 4
-    assert f"left out {len(KEYS) + 4} lines that hold a key or a password" in source.report.lines()
+    assert f"left out {len(KEYS) + 4} lines with a key or a password" in source.report.lines()
 
 
 def test_an_archive_is_read_in_place_and_cannot_lead_outside(tmp_path):
@@ -273,7 +273,7 @@ def test_every_reason_is_explained():
 
 
 def test_nothing_to_read_is_one_line_with_a_remedy(tmp_path):
-    with pytest.raises(InputError, match="folder is empty; put documents there"):
+    with pytest.raises(InputError, match="folder is empty; add documents"):
         list(DocumentSource(tmp_path))
     (tmp_path / "head.csv").write_text("title,text\n")
     with pytest.raises(InputError, match=r"head.csv: found no text; skipped: 1 empty"):
@@ -288,7 +288,7 @@ def test_nothing_to_read_is_one_line_with_a_remedy(tmp_path):
         list(DocumentSource(tmp_path))
     (tmp_path / "a.zip").write_bytes(b"PK\3\4 nothing")
     (tmp_path / "b.epub").write_bytes(b"no zip")
-    found = r"2 broken, 1 text of an unknown type; .*save or pack it anew"
+    found = r"2 broken, 1 text of an unknown type; .*save it again"
     with pytest.raises(InputError, match=found):
         list(DocumentSource(tmp_path))
     (tmp_path / "notes.md").write_text(PROSE)

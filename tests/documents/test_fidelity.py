@@ -406,7 +406,7 @@ def test_what_was_guessed_is_said_and_can_be_set(tmp_path):
     source = DocumentSource(tmp_path / "a.txt", encoding="cp1250")
     assert [texts((0, d.sections)) for d in source] == [["Mud über alles"]]
     assert not source.report.guessed
-    with pytest.raises(OptionError, match="--encoding 'utf9': is no encoding"):
+    with pytest.raises(OptionError, match="--encoding 'utf9': is not an encoding"):
         DocumentSource(tmp_path, encoding="utf9")
 
 
@@ -519,5 +519,5 @@ def test_what_git_ignores_above_the_folder_is_ignored_within_its_repository(tmp_
     source = DocumentSource(notes)
     assert [document.id for document in source] == ["new.md"]
     assert source.report.skipped["ignored by git"].names == ["old.md"]
-    with pytest.raises(OptionError, match="--exclude '!': is no pattern"):
+    with pytest.raises(OptionError, match=r"--exclude '!': is not a \.gitignore pattern"):
         DocumentSource(notes, exclude=["!"])

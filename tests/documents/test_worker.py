@@ -79,7 +79,7 @@ def test_an_answer_that_is_none_is_no_document(tmp_path, answer):
     with closing(FileReader(None, 1000)) as reader:
         reader.command = (sys.executable, "-c", code)
         for _ in range(2):
-            with pytest.raises(Skip, match="ended its reader"):
+            with pytest.raises(Skip, match="crashed its reader"):
                 list(reader.read(entry))
 
 

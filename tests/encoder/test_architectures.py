@@ -120,7 +120,9 @@ def test_a_row(folder, tmp_path, kind):
 @pytest.mark.parametrize("kind", DECODERS)
 def test_a_decoder_is_opened_by_the_setting(folder, tmp_path, kind):
     assert TABLE[kind]["bidirectional"] == "by the setting"
-    with pytest.raises(OptionError, match="pooling 'cls': a decoder's first token sees nothing"):
+    with pytest.raises(
+        OptionError, match="pooling 'cls': the first token of a decoder does not see"
+    ):
         Encoder.load(folder(kind), pooling="cls")
     encoder = Encoder.load(folder(kind), pooling="cls", bidirectional=True)
     # One length is computed without a mask, several with one; and the same in training.

@@ -240,7 +240,9 @@ def test_save_replaces_models_and_nothing_else(encoder, bert, tmp_path):
         (tmp_path / "m" / name).mkdir()  # of the model that is replaced
     for name in ("notes.txt", "index"):
         (tmp_path / "m" / name).mkdir()
-        with pytest.raises(OutputError, match=f"m: holds other things .*, such as '{name}', which"):
+        with pytest.raises(
+            OutputError, match=f"m: contains files that .*, such as '{name}', which"
+        ):
             encoder.save(tmp_path / "m")
         (tmp_path / "m" / name).rmdir()
     assert TorchEncoder.load(tmp_path / "m").pooling == "cls"
@@ -249,7 +251,7 @@ def test_save_replaces_models_and_nothing_else(encoder, bert, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["m"]
     (tmp_path / "papers").mkdir()
     (tmp_path / "papers" / "thesis.txt").write_text("years of work")
-    with pytest.raises(OutputError, match=r"papers: holds other things than a model"):
+    with pytest.raises(OutputError, match=r"papers: contains files that are not part of a model"):
         encoder.save(tmp_path / "papers")
     with pytest.raises(OutputError, match=r"thesis\.txt: cannot write"):
         encoder.save(tmp_path / "papers" / "thesis.txt")

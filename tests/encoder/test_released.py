@@ -117,7 +117,7 @@ def test_a_method_that_the_files_contradict(checkpoint):
         {k: v for k, v in load_file(folder / "model.safetensors").items() if "embed" in k[:9]},
         folder / "model.safetensors",
     )
-    with pytest.raises(OptionError, match=r"has no mlp\.dense or pooler\.dense"):
+    with pytest.raises(OptionError, match=r"has no head \(mlp\.dense or pooler\.dense"):
         import_checkpoint(folder, method="sup-simcse")
     with pytest.raises(ModelError, match="weights are missing"):
         import_checkpoint(folder, method="simcse++")
@@ -126,7 +126,7 @@ def test_a_method_that_the_files_contradict(checkpoint):
 def test_pickled_weights_are_not_read(checkpoint, tmp_path):
     folder = checkpoint(TANH)
     (folder / "model.safetensors").unlink()
-    with pytest.raises(ModelError, match="name that commit"):
+    with pytest.raises(ModelError, match="give that commit"):
         import_checkpoint(folder, method="esimcse")
     mark = tmp_path / "unpickled"
     (folder / "pytorch_model.bin").write_bytes(b"cos\nsystem\n(S'touch %b'\ntR." % bytes(mark))
@@ -160,7 +160,7 @@ def test_what_is_no_checkpoint(checkpoint, tiny, tmp_path):
         with pytest.raises(ModelError, match="is not of a BERT or RoBERTa"):
             import_checkpoint(tiny[kind], method="esimcse")
     TorchEncoder.load(tiny["bert"], pooling="mean").save(tmp_path / "whole")
-    with pytest.raises(ModelError, match="needs no import"):
+    with pytest.raises(ModelError, match="no import needed"):
         import_checkpoint(tmp_path / "whole", method="esimcse")
     folder = checkpoint(TANH, converted=False)
     with pytest.raises(ModelError, match=r"contrasent import .*checkpoint -o MODEL"):

@@ -91,7 +91,7 @@ def test_a_file_that_has_lost_rows_is_named(tmp_path):
     first = plan(str(tmp_path), shard_rows=20, text="body")
     write_parquet(tmp_path / "a.parquet", TEXTS[:30])
     assert plan(str(tmp_path), shard_rows=20, text="body").rows == 30
-    with pytest.raises(InputError, match="has changed since the run began"):
+    with pytest.raises(InputError, match="has changed since the run started"):
         list(first.read(2))
 
 

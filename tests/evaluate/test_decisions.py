@@ -127,7 +127,7 @@ def test_files_of_pairs_and_triples_are_read(tmp_path):
     for path, text, message in (
         (pairs, head + "test\ta\tb\tyes\n", r"qqp_subset.tsv:2: is_duplicate is 'yes'"),
         (pairs, "a\tb\n", "no column 'question1'"),
-        (pairs, head, "holds no rows"),
+        (pairs, head, "contains no rows"),
         (triples, "sent0,sent1,hard_neg\na,b\n", r"nli_triples.csv:2: expected sent0"),
         (triples, "sent0,sent1,hard_neg\na,,b\n", r"nli_triples.csv:2: expected sent0"),
     ):

@@ -97,8 +97,8 @@ def test_ones_own_data_are_checked_before_a_model_is_loaded(no_weights, tmp_path
         (("--pairs", good, "--columns", "a,b,score"), "no such column"),
         (("--pairs", good, "--columns", "a,b"), "three columns"),
         (("--pairs", good, "--pairs", tmp_path / "sub" / "good.tsv"), "must be distinct"),
-        (("--suite", "sts", "--columns", "0,1,2"), "columns of --pairs, and there are none"),
-        (("--suite", "sts", "--own-ids"), "belongs to --collection"),
+        (("--suite", "sts", "--columns", "0,1,2"), "needs --pairs"),
+        (("--suite", "sts", "--own-ids"), "needs --collection"),
         (("--collection", tmp_path), "corpus.jsonl: no such file"),
     ):
         with pytest.raises(UserError, match=message):
@@ -121,7 +121,7 @@ def test_mistakes_are_named_before_a_model_is_loaded(
 def test_a_folder_that_is_no_model_is_an_error(data, tmp_path):
     with pytest.raises(ModelError):
         run("evaluate", tmp_path / "nothing", *STS, "--data", data)
-    with pytest.raises(UserError, match="named twice"):
+    with pytest.raises(UserError, match="a model twice"):
         run("evaluate", "a", "a")
     with pytest.raises(UserError, match=r"MODEL is missing .*evaluate --help"):
         run("evaluate", "--suite", "sts")
@@ -130,7 +130,7 @@ def test_a_folder_that_is_no_model_is_an_error(data, tmp_path):
 def test_compare_models_and_reports(bert, tiny, data, tmp_path):
     arguments = ("--pooling", "mean", "--data", data, "--quiet")
     out = run("compare", bert, tiny["electra"], *STS, *arguments)
-    assert "a standard deviation over seeds of 1.2 points is assumed (--seed-sd)" in out
+    assert "assume a seed standard deviation of 1.2 points (--seed-sd)" in out
     assert "these models alone: [" in out
     found = json.loads(run("compare", bert, tiny["electra"], *STS, *arguments, "--json"))
     (row,) = found["rows"]
@@ -142,7 +142,7 @@ def test_compare_models_and_reports(bert, tiny, data, tmp_path):
         assert by_metric["spearman"][name] == pytest.approx(row[name])
     assert set(by_metric) == {"spearman", "pearson"}
     out = run("compare", tmp_path / "a.json", tmp_path / "b.json", "--seed-sd", 0)
-    assert "these two models, on other items like these" in out
+    assert "Intervals cover other items, and no spread over seeds" in out
     assert row["low"] <= row["difference"] <= row["high"]
     assert row["count"] == 60
     with pytest.raises(OptionError, match="name each run once"):
@@ -237,6 +237,6 @@ def test_compare_on_data_of_ones_own(bert, tiny, tmp_path, sentences, monkeypatc
     assert {row["task"] for row in found} == {"asked"}
     with pytest.raises(DataError, match=r"or compare by --form raw, --pairs FILE, --collection"):
         run(*arms)
-    with pytest.raises(OptionError, match="needs pairs, texts in two columns"):
+    with pytest.raises(OptionError, match="needs pairs: two columns of texts"):
         (tmp_path / "notes.txt").write_text("one\ntwo\n")
         run(*arms, "--on", tmp_path / "notes.txt")

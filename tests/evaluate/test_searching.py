@@ -146,9 +146,9 @@ def test_an_index_is_measured_as_it_is_searched(judged_index, run, tmp_path):
 
 def test_wrong_arguments_are_one_line(judged_index, bert, run):
     for arguments, problem in (
-        (("made",), "an index is measured by --collection FOLDER"),
-        (("made", "--collection", judged_index, "--suite", "sts"), "measure models"),
-        ((bert, "--collection", judged_index, "--vectors-only"), "is for an index"),
+        (("made",), "to evaluate an index, add --collection FOLDER"),
+        (("made", "--collection", judged_index, "--suite", "sts"), "evaluate models"),
+        ((bert, "--collection", judged_index, "--vectors-only"), "applies only to an index"),
     ):
         _, err = run("evaluate", *arguments, code=2)
         assert problem in err and err.count("\n") == 1

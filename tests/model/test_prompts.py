@@ -256,9 +256,9 @@ def test_encode_takes_the_arguments_of_sentence_transformers(saved, monkeypatch)
     for shown in (True, False, None):
         model.encode(texts[0], show_progress_bar=shown)
     assert silent == [False, True, True] and progress.silent()
-    with pytest.raises(OptionError, match="prompt_name 'query': give this or prompt"):
+    with pytest.raises(OptionError, match="prompt_name 'query': cannot be combined with prompt"):
         model.encode(texts, prompt="a", prompt_name="query")
-    with pytest.raises(OptionError, match="no prompt of that name"):
+    with pytest.raises(OptionError, match="unknown prompt"):
         model.encode(texts, prompt_name="quarry")
     with pytest.raises(OptionError, match="truncate_dim 0: must be from 1 to"):
         model.encode(texts, truncate_dim=0)

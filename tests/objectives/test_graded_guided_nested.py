@@ -55,7 +55,7 @@ def test_scores_are_wanted_where_they_are_used_and_only_there(load):
     tokens = graded.encoder.tokenize(TEXTS)[0]
     with pytest.raises(TrainingError, match="'cosent' needs a corpus with scores"):
         graded(Batch((tokens, tokens), np.arange(len(TEXTS)), 0))
-    with pytest.raises(OptionError, match="takes every pair for a positive"):
+    with pytest.raises(OptionError, match="treats every pair as a positive"):
         find("cosent+simcse_supervised")(load())
 
 

@@ -335,8 +335,8 @@ def test_nothing_masked_is_no_loss(load, batches, masked):
     ("barlow_twins", {"artificial": -5}, "artificial -5"),
     ("masked_lm", {"mask_ratio": 0.0}, "mask_ratio 0.0"),
     ("diffcse", {}, "generator '': needs a masked language model"),
-    ("diffcse", {"contrast_weight": 0.0, "difference_weight": 0.0}, "nothing to learn"),
-    ("diffcse", {"task": "masked_lm", "edits": "delete"}, "belongs to task 'detection'"),
+    ("diffcse", {"contrast_weight": 0.0, "difference_weight": 0.0}, "nothing to train"),
+    ("diffcse", {"task": "masked_lm", "edits": "delete"}, "needs task 'detection'"),
     ("simcse_noise+simcse_plus_plus", {}, "set negatives"),
     ("simcse+matryoshka", {}, "set projector=none"),
     ("simcse_copies", {}, "copy_filler '': needs a masked language model"),
@@ -356,7 +356,7 @@ def test_weights_of_which_all_are_0_are_rejected(load, masked):
     with pytest.raises(OptionError, match=message):
         configure(objective, Settings())
     objective = find("masked_lm")(load(), masked_lm_weight=0.0, language_head=str(masked["bert"]))
-    with pytest.raises(OptionError, match="masked_lm_weight 0: nothing is left"):
+    with pytest.raises(OptionError, match="masked_lm_weight 0: at least one weight"):
         configure(objective, Settings())
 
 
@@ -452,7 +452,7 @@ def test_what_a_combination_would_lose_is_rejected(load, own):
 @pytest.mark.parametrize("other", ["simcse_supervised", "simcse_copies", "promptbert"])
 def test_fixed_masks_are_rejected_where_columns_differ(load, examples, other):
     given = examples("bert")[other] | {"masks": "fixed"}
-    with pytest.raises(OptionError, match="masks=fixed takes the anchor's vector for all others"):
+    with pytest.raises(OptionError, match="masks=fixed uses the anchor's vector for all others"):
         find(f"simcse+{other}")(load(), **given)
     kept = find("simcse+esimcse")(load(), masks="fixed", view="dropout", queue_size=9)
     assert kept.masks == "fixed"

@@ -71,5 +71,5 @@ def test_changed_weights_are_refused_unless_they_are_not_checked(made, tmp_path)
 
 
 def test_other_runtimes_are_refused(made):
-    with pytest.raises(OptionError, match="torch alone"):
+    with pytest.raises(OptionError, match="needs torch"):
         open_model(made[0], Loading(runtime="onnx"))

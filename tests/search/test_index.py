@@ -178,7 +178,7 @@ def test_repeated_ids(tmp_path):
     with pytest.raises(OptionError, match=r"'a'.*twice.*text 2"):
         Index.build(encode, ["x", "y", "z"], ids=["a", "b", "a"])
     rows = [("x", "a", None), ("y", "b", None), ("z", "a", None)]
-    with pytest.raises(OptionError, match=r"'a'.*is there twice"):
+    with pytest.raises(OptionError, match=r"'a'.*is repeated"):
         create(tmp_path / "index", encode, rows, Facts(), batch_size=1)
     assert list(tmp_path.iterdir()) == []
 
@@ -190,8 +190,8 @@ def test_repeated_ids(tmp_path):
     ({"metric": "cosin"}, "did you mean 'cosine'"),
     ({"texts": ["x", "a\ud800b"]}, "lone surrogate"),
     ({"encode": lambda _: np.ones((3, 4))}, r"shape \(2, d\)"),
-    ({"encode": lambda _: [[1, 2], [1, math.nan]]}, "1 of 2 vectors hold NaN .*first row 1"),
-    ({"encode": lambda _: [[math.inf, 2], [1, 2]]}, "1 of 2 vectors hold .*infinity, .*row 0"),
+    ({"encode": lambda _: [[1, 2], [1, math.nan]]}, "1 of 2 vectors contain NaN .*first row 1"),
+    ({"encode": lambda _: [[math.inf, 2], [1, 2]]}, "1 of 2 vectors contain .*infinity, .*row 0"),
 ])  # fmt: skip
 def test_bad_rows(options, words):
     options = {"encode": lambda _: np.ones((2, 8)), "texts": ["x", "y"]} | options
@@ -236,7 +236,7 @@ def test_other_model_and_dimension(index, tmp_path):
 
 def test_an_earlier_format_is_named(tmp_path):
     (tmp_path / "index.json").write_text("{}")
-    with pytest.raises(InputError, match="earlier format; remove it and build it again"):
+    with pytest.raises(InputError, match="older index format; remove it and rebuild it"):
         Index.open(tmp_path)
 
 
@@ -333,7 +333,7 @@ def test_an_index_is_made_by_one_process_whatever_link_leads_to_it(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     first, second = (KeptVectors(tmp_path / name, encode, Facts()) for name in ("real", "link"))
-    with first, pytest.raises(OutputError, match="another process is making it"), second:
+    with first, pytest.raises(OutputError, match="another process is building it"), second:
         pass
 
 

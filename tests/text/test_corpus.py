@@ -193,8 +193,10 @@ def test_a_null_in_the_first_row_is_no_fault_in_a_column_without_text(put):
 
 def test_what_is_no_list_of_rows_is_no_corpus(put):
     frame = type("DataFrame", (list,), {"columns": ["text"]})(["text"])
-    fails(lambda: open_corpus(frame), "a DataFrame holds columns, not rows", "to_dict('records')")
-    fails(lambda: open_corpus({"text": ["a", "b"]}), "a dict holds columns, not rows")
+    fails(
+        lambda: open_corpus(frame), "a DataFrame contains columns, not rows", "to_dict('records')"
+    )
+    fails(lambda: open_corpus({"text": ["a", "b"]}), "a dict contains columns, not rows")
     path = put("a.txt", "one\ntwo\n")
     assert len(list(open_corpus(iter([path, path])))) == 4
     fails(lambda: open_corpus([path, "b.txt"]), "source 'b.txt': stands among", kind=OptionError)
@@ -339,7 +341,7 @@ EITHER = "the first row is either column names or data, "
 
 
 @pytest.mark.parametrize(("name", "content", "options", "words"), [
-    ("a.csv", "text,more\n", {}, "a.csv: one row only, the header"),
+    ("a.csv", "text,more\n", {}, "a.csv: only a header row"),
     ("a.docx", b"PK", {}, "unknown format (suffix .docx); supported: .txt"),
     ("LICENSE", "text", {}, "unknown format (suffix none)"),
     # Text that is none; bytes that are not UTF-8 name line and character.
@@ -347,14 +349,14 @@ EITHER = "the first row is either column names or data, "
     ("a.jsonl", b'"fine"\n\n\n\n"caf\xe9"\n', {}, "a.jsonl:5: byte 0xe9 at character 5"),
     ("a.txt.gz", b"fine\n\n\n\ncaf\xe9\n", {}, "a.txt.gz:5: byte 0xe9 at character 4"),
     ("a.txt", "one\ntwo\n".encode("utf-16"), {}, "a.txt:1: the file is UTF-16"),
-    ("a.txt", "fine\nb\0d\n", {}, "a.txt:2: the text holds a NUL byte"),
-    ("a.jsonl", '"fine"\n"b\\u0000d"\n', {}, "a.jsonl:2: the text holds a NUL byte"),
+    ("a.txt", "fine\nb\0d\n", {}, "a.txt:2: the text contains a NUL byte"),
+    ("a.jsonl", '"fine"\n"b\\u0000d"\n', {}, "a.jsonl:2: the text contains a NUL byte"),
     ("a.jsonl", '"fine"\n"\\ud83d"\n', {}, "a.jsonl:2: half a surrogate pair"),
     # Rows that are not like the first.
     ("a.csv", "l,r\na,b\nc\n", {}, "1 rows skipped: r empty"),
     ("a.csv", 'l,r\n"a\nb",c\nd,e,f\n', {}, "1 rows skipped: more cells than there are columns"),
-    ("a.csv", "l,r\nd,e,f\nd,e,f,g\ng,h\n", {}, "must stand in quotes"),
-    ("a.csv", 'l,r\na,b\n"c,d\ne,f\ng,h\n', {}, "a.csv:3: the row is no csv"),
+    ("a.csv", "l,r\nd,e,f\nd,e,f,g\ng,h\n", {}, "need quotes"),
+    ("a.csv", 'l,r\na,b\n"c,d\ne,f\ng,h\n', {}, "a.csv:3: the row is not valid csv"),
     # Columns that are not there, and a first row that is no header.
     ("a.csv", THREE, {"columns": ["anchr"]}, "columns 'anchr': no such column"),
     ("a.csv", THREE, {"columns": ["anchr"]}, "did you mean 'anchor'?"),
@@ -375,11 +377,11 @@ EITHER = "the first row is either column names or data, "
     ("a.jsonl", '"a"\n" "\n', {}, "1 rows skipped: 0 empty"),
     ("a.jsonl", '{"t": "a"}\n{"t": 3}\n', {}, "a.jsonl:2: column 't' holds 3"),
     ("a.jsonl", '{"t": "a"}\n{"s": "b"}\n', {}, "1 rows skipped: t empty"),
-    ("a.jsonl", '"a"\n{"t": \n', {}, "a.jsonl:2: the line is no JSON"),
+    ("a.jsonl", '"a"\n{"t": \n', {}, "a.jsonl:2: the line is not JSON"),
     ("a.jsonl", '"a"\n["b"]\n', {}, "a.jsonl:2: ['b'] is no string"),
     ("a.jsonl", "3\n", {}, "a.jsonl:1: 3 is neither a string"),
-    ("a.jsonl", '"a"\n' + "[" * 100_000 + "\n", {}, "a.jsonl:2: the line is no JSON that can"),
-    ("a.jsonl", '"a"\n' + "9" * 5000 + "\n", {}, "a.jsonl:2: the line is no JSON that can be"),
+    ("a.jsonl", '"a"\n' + "[" * 100_000 + "\n", {}, "a.jsonl:2: the line is not readable JSON"),
+    ("a.jsonl", '"a"\n' + "9" * 5000 + "\n", {}, "a.jsonl:2: the line is not readable JSON"),
     ("a.jsonl", '{"t": "a", "s": null}\n{"t": "b", "s": "c"}\n', {}, "left out: s empty"),
     ("a.jsonl", '["a", null]\n["b", "c"]\n', {}, "1 rows skipped: 1 empty"),
     # Scores.
@@ -412,7 +414,7 @@ def test_one_sentence_only_is_said_at_the_end(put):
     rows = iter(corpus)
     assert next(rows) == ("one",)
     fails(lambda: next(rows), "a.txt: one row only; at least 2 are needed")
-    fails(reading(["one"]), "rows in memory: one row only")
+    fails(reading(["one"]), "rows in memory: only one row")
     assert list(open_corpus(["one"], at_least=1)) == [("one",)]
     fails(lambda: open_corpus([]), "rows in memory: there are none")
 
@@ -508,12 +510,12 @@ def test_a_row_that_is_no_labeled_pair(put, row, words):
     ("a.tsv", "a\tb\tc\n", ["a", "b"], "give three columns: two texts and a number"),
     ("a.tsv", "a\tb\tc\td\nw\tx\ty\tz\n", None, "choose three columns of a, b, c, d"),
     ("c.tsv", "", None, "c.tsv: the file is empty"),
-    ("d.txt", "a\nb\n", None, "labeled pairs are one file"),
+    ("d.txt", "a\nb\n", None, "labeled pairs must be one file"),
 ])  # fmt: skip
 def test_labeled_pairs_that_cannot_be(put, name, content, columns, words):
     kind = OptionError if columns == ["a", "b"] else InputError
     fails(lambda: read_labeled_pairs(put(name, content), columns=columns), words, kind=kind)
-    fails(lambda: read_labeled_pairs(put(name, content).parent), "labeled pairs are one file")
+    fails(lambda: read_labeled_pairs(put(name, content).parent), "labeled pairs must be one file")
 
 
 # Real files
@@ -579,7 +581,7 @@ def test_a_query_with_positives_and_negatives_is_a_row_for_each_positive(put):
 def test_json_is_a_list_of_rows(put):
     assert list(open_corpus(put("a.json", '["one",\n "two"]'))) == [("one",), ("two",)]
     assert open_corpus(put("b.json", '[{"a": "x", "b": "y"}, {"a": "z", "b": "w"}]')).width == 2
-    with pytest.raises(InputError, match=r"c\.json: .*no list of rows, nor one row a line"):
+    with pytest.raises(InputError, match=r"c\.json: .*neither a list of rows nor one row per line"):
         open_corpus(put("c.json", '{"rows":\n ["one"]}'))
     with pytest.raises(InputError, match="null is not a text"):
         list(open_corpus(put("d.json", '["one", null]')))
@@ -597,7 +599,7 @@ def test_a_folder_of_save_to_disk(tmp_path):
     assert list(open_corpus(tmp_path / "one", columns=["b"])) == [("k",), ("l",), ("m",)]
     splits = datasets.DatasetDict({"train": made, "test": made})
     splits.save_to_disk(tmp_path / "two")
-    with pytest.raises(InputError, match=r"several splits; name the folder of one: .*two/train"):
+    with pytest.raises(InputError, match=r"several splits; give the folder of one: .*two/train"):
         open_corpus(tmp_path / "two")
     assert open_corpus(tmp_path / "two" / "train").names == ("a", "b")
     datasets.DatasetDict({"train": made}).save_to_disk(tmp_path / "three")
@@ -607,7 +609,7 @@ def test_a_folder_of_save_to_disk(tmp_path):
     with pytest.raises(InputError, match="no whole arrow file"):
         list(open_corpus(tmp_path / "three"))
     (tmp_path / "three/train/state.json").write_text("{}")
-    with pytest.raises(InputError, match="no data set of save_to_disk"):
+    with pytest.raises(InputError, match="not a dataset of save_to_disk"):
         open_corpus(tmp_path / "three")
 
 
@@ -632,5 +634,5 @@ def test_joined_corpora_know_where_each_begins(put):
     assert list(open_corpus([one, two])) == list(open_corpus(one).join(open_corpus(two)))
     together, apart = open_corpus([one, two]), open_corpus(one).join(open_corpus(two))
     assert together.digest() != apart.digest()
-    with pytest.raises(InputError, match="columns that all have"):
+    with pytest.raises(InputError, match="columns that all files have"):
         open_corpus(one).join(open_corpus(put("c.tsv", "x\ty\na\tb\nc\td\n")))

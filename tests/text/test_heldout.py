@@ -132,17 +132,17 @@ def test_counts_and_seeds():
 
 
 def test_too_few():
-    with pytest.raises(TrainingError, match="4 pairs are too few to hold some out"):
+    with pytest.raises(TrainingError, match="4 pairs are too few to hold any out"):
         hold_out(open_corpus(pairs(4)), 10, seed=0)
     alike = [("Map", "map")] * 20
-    with pytest.raises(TrainingError, match=r"20 pairs .* or their two texts are alike"):
+    with pytest.raises(TrainingError, match=r"20 pairs .* or their texts are identical"):
         hold_out(open_corpus(alike), 10, seed=0)
-    with pytest.raises(InputError, match="one row only"):
+    with pytest.raises(InputError, match="only one row"):
         hold_out(open_corpus(pairs(1)), 10, seed=0)
-    with pytest.raises(OptionError, match="heldout 0: hold out one pair or more"):
+    with pytest.raises(OptionError, match="eval_size 0: must be at least 1"):
         hold_out(open_corpus(pairs(200)), 0, seed=0)
     sentences = open_corpus([a for a, _ in pairs(200)])
-    with pytest.raises(TrainingError, match=r"^heldout 10: at least 20 sentences; raise it"):
+    with pytest.raises(TrainingError, match=r"^eval_size 10: at least 20 sentences are needed"):
         hold_out_sentences(sentences, 10, seed=0)
 
 
@@ -158,7 +158,7 @@ def test_sentences_are_held_out_once_and_not_trained_on():
         open_corpus([f"lamp {n % 100}" for n in range(500)]), 1000, seed=1
     )
     assert (len(rows), len(held)) == (400, 20)  # repeats do not hold everything out
-    with pytest.raises(TrainingError, match="too few sentences to hold 20 or more out"):
+    with pytest.raises(TrainingError, match="evaluation needs 20 held-out sentences"):
         hold_out_sentences(open_corpus(texts[:99]), 1000, seed=1)
 
 

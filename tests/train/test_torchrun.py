@@ -94,7 +94,7 @@ def killed(machines, target, number):
     assert 0 not in codes
     assert own_lines(errors[number]) == [] and "SIGKILL" in errors[number]
     (line,) = own_lines(errors[1 - number])
-    assert f"process {1 - number} of 2: another process of the training has ended" in line
+    assert f"process {1 - number} of 2: another process has ended" in line
     assert not (machines[0] / target / "model.safetensors").exists()
 
 
@@ -122,5 +122,5 @@ def test_machines_with_different_texts_are_rejected(machines):
         texts.write_text(before)
     assert 0 not in codes
     (line,) = own_lines(errors[1])
-    assert "process 1 has another corpus than process 0; give every machine the same" in line
-    assert "another process of the training has ended" in own_lines(errors[0])[0]
+    assert "process 1 has another corpus than process 0; every machine needs the same" in line
+    assert "another process has ended" in own_lines(errors[0])[0]

@@ -29,7 +29,7 @@ def start(bert, tmp_path):
 
 
 @pytest.mark.parametrize(("given", "said"), [
-    ({"rows": np.zeros(7, bool)}, "rows 'ndarray of bool, .*a mask of 40 of which one is true"),
+    ({"rows": np.zeros(7, bool)}, "rows 'ndarray of bool, .*a mask of 40 with at least one true"),
     ({"rows": [1, 40]}, "rows 40: the corpus has the rows 0 to 39"),
     ({"rows": [0.5]}, "rows 'list of float64"),
     ({"base": 7}, "base 'int': must be the name or the folder of a model"),
@@ -67,9 +67,9 @@ def test_a_run_without_gradient_says_so(start, pairs, caplog, tmp_path, side):
 
 def test_scores_are_checked_before_the_first_step(start, pairs, tmp_path, caplog):
     rated = [(*pair, float(n == 39)) for n, pair in enumerate(pairs)]
-    with pytest.raises(TrainingError, match="have the score 0, as 98% of all: nothing can be corr"):
+    with pytest.raises(TrainingError, match="have the score 0, as 98% of all do; add pairs"):
         start(rated, method="cosent", evaluate="heldout")
-    with pytest.raises(TrainingError, match="all 40 scores are 2: nothing can be learned"):
+    with pytest.raises(TrainingError, match="all 40 scores are 2; training needs different"):
         start([(*pair, 2.0) for pair in pairs], method="cosent", evaluate="heldout")
     begun = []
     late = [(*pair, 5.0 if n == 39 else n / 40) for n, pair in enumerate(pairs)]
@@ -124,8 +124,8 @@ def test_a_tokenizer_without_a_padding_token_names_one(bert, tmp_path):
 @pytest.mark.parametrize(("given", "said"), [
     (["a", None], r"sentences\[1\] None: is no text"),
     ([("q", "a")], r"sentences\[0\] \('q', 'a'\): is a pair"),
-    ({"text": ["a"]}, "sentences 'a dict': holds columns"),
-    (None, "sentences None: is no text, nor a sequence"), (b"a", "is no text, nor a sequence"),
+    ({"text": ["a"]}, "sentences 'a dict': contains columns"),
+    (None, "sentences None: is neither a text nor a seq"), (b"a", "is neither a text nor a seq"),
 ])  # fmt: skip
 def test_what_is_no_text_is_not_encoded(bert, given, said):
     encoder = TorchEncoder.load(bert, pooling="mean")

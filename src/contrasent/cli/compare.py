@@ -52,7 +52,8 @@ def compare(
         after: The model to compare with A, given in the same way.
         suite: Suites to evaluate, as in evaluate. [default: sts]
         pairs: Your own labeled pairs: csv, tsv, jsonl or parquet; can be repeated.
-        columns: For --pairs: two texts and a number by name, or by position from 0.
+        columns: For --pairs two texts and a number, for --on the columns of the pairs: by name, or
+            by position from 0.
         collection: Your own retrieval set, in BEIR's layout.
         on: A corpus of pairs; the pairs that train holds out are searched.
         seed: For --on: the seed of the training.
@@ -71,10 +72,10 @@ def compare(
     chosen = Options(form=form, tasks=tasks, split=split, resamples=0, folder=data)
 
     evaluations = [
-        *labeled_evaluations(pairs or [], columns),
+        *labeled_evaluations(pairs or [], columns if pairs or on is None else None),
         *judged_evaluations(collection, False, [before]),
     ]
-    evaluations += [_held_out(on, seed, [*arms[1], *arms[0]])] if on is not None else []
+    evaluations += [_held_out(on, columns, seed, [*arms[1], *arms[0]])] if on else []
 
     def measure(folder: Path) -> "Report":
         model = options.open_model(folder, loading)
@@ -99,14 +100,14 @@ def compare(
     )
 
 
-def _held_out(on: str, seed: int, models: list[str]) -> UserEvaluation:
+def _held_out(on: str, columns: str | None, seed: int, models: list[str]) -> UserEvaluation:
     """Whether one text of a held-out pair finds the other."""
     from contrasent.evaluate.retrieval import retrieval
     from contrasent.text.corpus import open_corpus
     from contrasent.text.heldout import hold_out
     from contrasent.train.plan import keys_of_run
 
-    corpus = open_corpus(on)
+    corpus = open_corpus(on, columns=options.column_list(columns))
     for line in corpus.roles:
         options.note(line)
     if corpus.width < 2:
