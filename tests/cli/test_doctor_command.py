@@ -52,7 +52,7 @@ def test_a_collapsed_head_is_a_warning(tmp_path, bert, caplog):
     encoder.save(tmp_path / "m")
     result = invoke("doctor", tmp_path / "m")
     assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "no problems found")
-    said = "heads give the first token more than 90% of their weight (layer 1: 2)"
+    said = "heads give the first token more than 90 % of their weight (layer 1: 2)"
     assert said in result.stderr
     assert said in json.loads(run(tmp_path / "m", "--json")[1])["warning"]
     (tmp_path / "m" / NAME).unlink()

@@ -42,9 +42,9 @@ def settings_of(folder):
 
 def test_sentences(run, texts, bert, tmp_path):
     out, err = run("train", texts, "-o", "m", "--base", bert, *FAST, "--set", "max_steps=5")
-    first, last = out.splitlines()
-    assert first.startswith("m: 5 steps, ")
-    assert re.fullmatch(r"Saved the last step\. .*; \d+\.\d % of the base's neighbors .*", last)
+    first, second, last = out.splitlines()
+    assert second.startswith("m: 5 steps, ") and last.endswith("--model m")
+    assert re.fullmatch(r"Saved the last step\. .*; \d+\.\d % of the base's neighbors .*", first)
     blind, chosen = [line for line in err.splitlines() if not line.startswith("train:")]
     assert "simcse" in chosen and "max_seq_length 32" in chosen
     assert blind.startswith("--evaluate neighbors: ") and "--evaluate FILE" in blind
@@ -74,7 +74,7 @@ def test_pairs_are_held_out_and_json_tells_all(run, pairs, bert, tmp_path):
     assert (stored["objective"]["name"], stored["settings"]["seed"]) == ("simcse_supervised", 4)
     assert "mrr@10" in (tmp_path / "m" / "README.md").read_text()
     out, _ = run("train", pairs, "-o", "n", "--base", bert, *FAST, *asked)
-    best = out.splitlines()[1]
+    best = out.splitlines()[0]
     start = f"heldout mrr@10 {told['score']:.3f} after step {told['best_step']}"
     assert told["improved"] == (told["score"] > told["base_score"])  # ten pairs have no interval
     start = f"Improved and saved: {start}" if told["improved"] else f"No improvement: {start}"
@@ -188,15 +188,15 @@ def test_harm_is_said_and_the_base_is_given(run, bert, tmp_path, sentences):
     gain = told["gain"]
     assert gain["low"] <= gain["value"] <= gain["high"] < 0 and gain["count"] == 25
     said = run(*asked, "-o", "m", "--resume", "--require-improvement", code=3)[0].splitlines()
-    assert said[0].startswith("m: 4 steps, ")
-    assert said[1].startswith(f"No improvement: heldout mrr@10 {told['score']:.3f} after step 4")
+    assert said[1].startswith("m: 4 steps, ")
+    assert said[0].startswith(f"No improvement: heldout mrr@10 {told['score']:.3f} after step 4")
     numbers = (f"{told['base_score']:.3f}", *(f"{gain[k]:+.3f}" for k in ("value", "low", "high")))
-    assert all(number in said[1] for number in numbers)
-    assert said[1].endswith("(docs/troubleshooting.md#no-gain)")
+    assert all(number in said[0] for number in numbers)
+    assert said[0].endswith("(docs/troubleshooting.md#no-gain)")
     base = TorchEncoder.load(bert, pooling="mean").encode(sentences[:5])
     assert np.array_equal(TorchEncoder.load(tmp_path / "m").encode(sentences[:5]), base)
     out, _ = run(*asked, "-o", "n", "--keep", "last")
-    assert " Saved the last step. (docs/" in out.splitlines()[-1]
+    assert " Saved the last step. (docs/" in out.splitlines()[0]
     assert not np.allclose(TorchEncoder.load(tmp_path / "n").encode(sentences[:5]), base, atol=0.1)
 
 

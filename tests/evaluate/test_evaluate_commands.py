@@ -225,6 +225,9 @@ def test_compare_on_data_of_ones_own(bert, tiny, tmp_path, sentences, monkeypatc
     (tmp_path / "pairs.tsv").write_text("\n".join(["a\tb", *(r[:-2] for r in rows)]) + "\n")
     held = json.loads(run(*arms, "--on", tmp_path / "pairs.tsv"))["rows"]
     assert {(row["split"], row["count"]) for row in held} == {("heldout", 30)}
+    (tmp_path / "more.tsv").write_text("\n".join(["file\ta\tb", *(f"f\t{r[:-2]}" for r in rows)]))
+    chosen = json.loads(run(*arms, "--on", tmp_path / "more.tsv", "--columns", "a,b"))["rows"]
+    assert [row["after"] for row in chosen] == [row["after"] for row in held]
     collection = tmp_path / "asked"
     (collection / "qrels").mkdir(parents=True)
     texts = [json.dumps({"_id": str(i), "text": sentences[i]}) for i in range(60)]

@@ -862,5 +862,5 @@ def test_browsers_are_told_whose_pages_may_call():
     {"root_path": "/a/"},
 ])  # fmt: skip
 def test_origins_and_paths_that_are_none(wrong):
-    with pytest.raises(OptionError, match=r"is not an origin|begins with a slash"):
+    with pytest.raises(OptionError, match=r"is not an origin|start with a slash"):
         ServerSettings(**wrong)

@@ -67,7 +67,7 @@ def test_a_run_without_gradient_says_so(start, pairs, caplog, tmp_path, side):
 
 def test_scores_are_checked_before_the_first_step(start, pairs, tmp_path, caplog):
     rated = [(*pair, float(n == 39)) for n, pair in enumerate(pairs)]
-    with pytest.raises(TrainingError, match="have the score 0, as 98% of all do; add pairs"):
+    with pytest.raises(TrainingError, match="have the score 0, as 98 % of all do; add pairs"):
         start(rated, method="cosent", evaluate="heldout")
     with pytest.raises(TrainingError, match="all 40 scores are 2; training needs different"):
         start([(*pair, 2.0) for pair in pairs], method="cosent", evaluate="heldout")

@@ -260,7 +260,8 @@ def _summary(run: "Run", evaluator: str, defaults: "Defaults | None") -> options
         notes.append("saved the last model without evaluation (see --evaluate)")
     else:
         link = see("no-gain") if run.improved is False else ""
-        lines.append(outcome(run, evaluator) + link)
+        lines.insert(0, outcome(run, evaluator) + link)
+    lines.append(f"use it: contrasent index DOCUMENTS -o INDEX --model {run.folder}")
     return options.Output(facts, "\n".join(lines), notes)
 
 

@@ -42,7 +42,7 @@ class Attention:
             )
             parts.append(
                 f"{len(sinks)} of {self.first.size} heads give the first token more than "
-                f"{SINK:.0%} of their weight ({named})"
+                f"{100 * SINK:.0f} % of their weight ({named})"
             )
         means = self.entropy.mean(1)
         if low := [f"{n} ({m:.2f})" for n, m in enumerate(means, 1) if m < LEAST]:

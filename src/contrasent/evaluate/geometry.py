@@ -254,7 +254,9 @@ def repetition_bias(
     builder = ReportBuilder()
     for name, v in values.items():
         builder.mean("repetition", "test", name, v, resamples=resamples, seed=seed)
-    return builder.report({"overlap": f"{OVERLAP[0]:.0%} to {OVERLAP[1]:.0%} of the words"})
+    return builder.report(
+        {"overlap": f"{100 * OVERLAP[0]:.0f} % to {100 * OVERLAP[1]:.0f} % of the words"}
+    )
 
 
 def repeated_overlaps(
@@ -277,6 +279,7 @@ def repeated_overlaps(
         if len(triples) == queries:
             return triples
     raise DataError(
-        f"only {len(triples)} of {queries} queries share {OVERLAP[0]:.0%} to "
-        f"{OVERLAP[1]:.0%} of their words with a sentence, among {len(sentences):,}; give more text"
+        f"only {len(triples)} of {queries} queries share {100 * OVERLAP[0]:.0f} % to "
+        f"{100 * OVERLAP[1]:.0f} % of their words with a sentence, among "
+        f"{len(sentences):,}; give more text"
     )

@@ -255,7 +255,7 @@ def _check_held_out_scores(source: Corpus, held_out: Floats) -> None:
         most = np.mean(source.scores == first)
         raise TrainingError(
             f"{source.source}: all {len(held_out):,} held-out pairs have the score {first:g}, as "
-            f"{most:.0%} of all do; add pairs with different scores, --evaluate FILE with "
+            f"{100 * most:.0f} % of all do; add pairs with different scores, --evaluate FILE with "
             "labeled pairs, or --evaluate none"
         )
 

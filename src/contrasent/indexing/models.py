@@ -255,7 +255,7 @@ def _fits(groups: Mapping[str, Sequence[str]], tokenizer: Tokenizer) -> dict[str
 def _of(part: float, groups: Iterable[str]) -> str:
     """A share of the documents and the first of its languages."""
     names = list(dict.fromkeys(group.partition(" ")[0] for group in groups))
-    return f" of {part:.0%} of the documents ({', '.join(names[:5])})"
+    return f" of {100 * part:.0f} % of the documents ({', '.join(names[:5])})"
 
 
 def fit(texts: Iterable[str], tokenizer: Tokenizer) -> Fit:
@@ -285,5 +285,5 @@ def fit(texts: Iterable[str], tokenizer: Tokenizer) -> Fit:
 
 
 def _cut(fit: Fit) -> str:
-    unknown = f", {fit.unknown:.0%} unknown" if fit.unknown > UNKNOWN else ""
+    unknown = f", {100 * fit.unknown:.0f} % unknown" if fit.unknown > UNKNOWN else ""
     return f"{fit.pieces:.1f} tokens per word{unknown}"

@@ -124,7 +124,8 @@ def _page(
         steps += lesson.run.steps
     encoders = {"before": TorchEncoder.load(resolve(base), pooling=POOLER)}
     encoders["after"] = lessons[-1].run.encoder
-    sides = {n: (normalize(e(questions)), normalize(e(answers))) for n, e in encoders.items()}
+    texts = (questions, answers)
+    sides = {n: [normalize(e.encode(side)) for side in texts] for n, e in encoders.items()}
     ranks, best, spaces = list[Numbers](), list[Numbers](), dict[str, Report]()
     for name, (left, right) in sides.items():
         cosines = left @ right.T

@@ -157,7 +157,7 @@ class Drift:
         rank = self.values["effective_rank"]
         if self.guards and overlap < LEAST_OVERLAP:
             left = "of the base's nearest neighbors remain"
-            return f"{overlap:.0%} {left} (below {LEAST_OVERLAP:.0%})"
+            return f"{100 * overlap:.0f} % {left} (below {100 * LEAST_OVERLAP:.0f} %)"
         if cosine > base["mean_cosine"] + MOST_COSINE_GAIN:
             return (
                 f"the mean cosine of random pairs is {cosine:.2f}, more than {MOST_COSINE_GAIN} "
@@ -165,7 +165,8 @@ class Drift:
             )
         if rank < base["effective_rank"] * LEAST_RANK_SHARE:
             return (
-                f"the effective rank is {rank:.0f}, less than {LEAST_RANK_SHARE:.0%} of the base's "
+                f"the effective rank is {rank:.0f}, less than {100 * LEAST_RANK_SHARE:.0f} "
+                "% of the base's "
                 f"{base['effective_rank']:.0f}"
             )
         return None
